@@ -130,7 +130,7 @@ class Kafka(_One):
 
     name = "kafka"
 
-    def __init__(self, place: Path) -> None:
+    def __init__(self, place: Path, settings: Mapping[str, str] | None = None) -> None:
         port = free_port()
         controller = free_port()
         self.bootstrap = f"127.0.0.1:{port}"
@@ -152,6 +152,7 @@ class Kafka(_One):
                 "share.coordinator.state.topic.min.isr": "1",
                 "group.initial.rebalance.delay.ms": "0",
                 **DELETE_SOON,
+                **(settings or {}),
             },
             heap="1g",
         )

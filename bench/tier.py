@@ -15,6 +15,8 @@ Cases, by their names for `--cases`:
     consumers  1,000 consumers, each at a place of its own in what the tier alone has: memory of the
                node, and how long its loop stood still
     metadata   records of 100,000 segments are replayed, as at a start
+    folder     copies and reads once more, with the bucket a folder, beside Apache Kafka 4.3.1 with
+               the store in a folder that is in its own tests; Kafka's producer and JVM are warm
     off        a node without tiered storage: what it imports, its start and its memory; with
                `--before` beside those of another checkout
 
@@ -27,13 +29,13 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import re
 import signal
 import statistics
 import subprocess
 import sys
 import threading
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -43,16 +45,17 @@ from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, C
 
 from bench.clients import Figures, consume_librdkafka, create_topic, produce_librdkafka
 from bench.elections import STALLS
-from bench.nodes import Kraftbox, keep_bytecode, resident_mb
+from bench.nodes import Kafka, Kraftbox, keep_bytecode, resident_mb
 from bench.place import bench_place
 from bench.report import put_between, shown
 from bench.single_node import say
+from testkit.kafka.jars import tiered_store, tiered_store_jar
 from testkit.processes.object_servers import versitygw_process
 from testkit.processes.waiting import until
 
 MARK = "tier"
 FREE_BYTES_MIN = 6 << 30
-CASES = ("copy", "read", "produce", "consumers", "metadata", "off")
+CASES = ("copy", "read", "produce", "consumers", "metadata", "folder", "off")
 PARTITIONS = 4
 RECORD_BYTES = 1024
 WAIT_S = 120.0
@@ -67,7 +70,11 @@ TIERED = {
 TOPIC = {"remote.storage.enable": "true", "internal.segment.bytes": str(16 << 20)}
 WITHOUT_COPIES = {"remote.log.copy.disable": "true"}
 ON_DISK_ONLY_WHAT_MUST = {"local.retention.bytes": "1"}
-SERIES = "kafka_server_brokertopicmetrics_remote"
+OF_KAFKA = {
+    "remote.log.metadata.manager.listener.name": "PLAINTEXT",
+    "rlmm.config.remote.log.metadata.topic.replication.factor": "1",
+    "log.initial.task.delay.ms": "500",
+}
 MODULES = """
 import sys
 from kraftbox.__main__ import use_own_packages
@@ -95,12 +102,14 @@ QUICK = Scale(160, 1, 5_000, 2, 100, 3, 1)
 
 
 class Row(NamedTuple):
-    """A figure, what it should be, and whether it is that; None: it has no aim."""
+    """A figure, what it should be, and whether it is that (None: it has no aim); what it is of
+    Kafka."""
 
     name: str
     value: float
     aim: str = ""
     met: bool | None = None
+    kafka: float | None = None
 
 
 class Run:
@@ -116,18 +125,28 @@ class Run:
     def measure(self) -> None:
         """Everything that was asked for."""
         keep_bytecode(self.place)
-        if set(self.cases) - {"metadata", "off"}:
+        if set(self.cases) - {"metadata", "folder", "off"}:
             self._with_a_store()
         if "metadata" in self.cases:
             self._metadata()
+        if "folder" in self.cases:
+            self._folder()
         if "off" in self.cases:
             self._off()
 
-    def note(self, name: str, value: float, *, least: float = 0, most: float = 0) -> None:
+    def note(
+        self,
+        name: str,
+        value: float,
+        *,
+        least: float = 0,
+        most: float = 0,
+        kafka: float | None = None,
+    ) -> None:
         """A row; with an aim, if one is given."""
         aim = f"at least {shown(least)}" if least else f"at most {shown(most)}" if most else ""
         met = value >= least if least else value <= most if most else None
-        self.rows.append(Row(name, value, aim, met))
+        self.rows.append(Row(name, value, aim, met, kafka))
         say(f"{name}: {shown(value)}")
 
     # --- with a store ---------------------------------------------------------------------------
@@ -138,7 +157,7 @@ class Run:
         with versitygw_process(folder) as (options, store):
             given = {f"rsm.config.{name}": value for name, value in options.items()}
             node = Kraftbox(self.place / "node", {**TIERED, **given})
-            side = Side(node, folder / "buckets")
+            side = OurSide(node, folder / "buckets")
             node.start()
             try:
                 if "copy" in self.cases:
@@ -169,19 +188,22 @@ class Run:
                 if what == "alone":
                     alone.append(_obstore_alone(options, folders))
                     continue
-                side.alter(topic, **{"remote.log.copy.disable": "false"})
-                took_s = side.copied(topic)
-                size = sum(path.stat().st_size for path in closed if path.suffix == ".log")
-                ours.append(size / 1e6 / took_s)
+                ours.append(side.copy(topic))
         self.note("obstore alone puts: MB/s", statistics.median(alone))
         self.note("copy: MB/s", statistics.median(ours))
         share = statistics.median(one / other for one, other in zip(ours, alone, strict=True))
         self.note("copy, as a part of obstore alone", share, least=0.8)
 
     def _read(self, side: Side) -> None:
-        topic = "read"
-        self._fill(side, topic, {})
-        side.copied(topic)
+        self._fill(side, "read", WITHOUT_COPIES)
+        side.copy("read")
+        local, remote = self._read_both(side, "read")
+        self.note("read from the disk: MB/s", local)
+        self.note("read from the tier: MB/s", remote)
+        self.note("read from the tier, as a part of that from the disk", remote / local, least=0.5)
+
+    def _read_both(self, side: Side, topic: str) -> tuple[float, float]:
+        """Medians, MB/s: from the disk and then, when it has gone from there, from the tier."""
         read: dict[str, list[float]] = {"disk": [], "tier": []}
         consume_librdkafka(side.node, topic)
         for where, figures in read.items():
@@ -190,9 +212,7 @@ class Run:
             for _ in range(self.scale.rounds):
                 figures.append(consume_librdkafka(side.node, topic)["mb_per_s"])
         local, remote = (statistics.median(figures) for figures in read.values())
-        self.note("read from the disk: MB/s", local)
-        self.note("read from the tier: MB/s", remote)
-        self.note("read from the tier, as a part of that from the disk", remote / local, least=0.5)
+        return local, remote
 
     def _produce(self, side: Side, store: subprocess.Popen[bytes]) -> None:
         create_topic(side.node, "plain", PARTITIONS, configs={**TOPIC, **WITHOUT_COPIES})
@@ -216,11 +236,10 @@ class Run:
         self.note("p99 while copying, times that without", copying / plain, most=1.2)
         self.note("p99 with a hung store, times that without", hung / plain, most=1.1)
 
-    def _consumers(self, side: Side) -> None:
+    def _consumers(self, side: OurSide) -> None:
         topic = "cold"
         self._fill(side, topic, ON_DISK_ONLY_WHAT_MUST)
-        side.copied(topic)
-        side.only_in_the_tier(topic)
+        side.wait_gone(topic)
         side.node.scrape()  # what was worst so far is forgotten
         with Memory(side.node.pid) as memory:
             made = _json_of(
@@ -248,6 +267,28 @@ class Run:
         self.note("metadata of 100,000 segments: s", made["s"], most=6)
         self.note("metadata of 100,000 segments: CPU s", made["cpu_s"])
         self.note("metadata of 100,000 segments: MiB", made["mb"], most=100)
+
+    def _folder(self) -> None:
+        found: dict[str, tuple[float, float, float]] = {}
+        jar = tiered_store_jar()
+        bucket, store = self.place / "bucket", self.place / "kafka-store"
+        ours = Kraftbox(self.place / "folder", {**TIERED, "rsm.config.url": f"file://{bucket}"})
+        sides: list[Side] = [OurSide(ours, bucket)]
+        if jar is not None:
+            node = Kafka(self.place / "kafka", {**TIERED, **OF_KAFKA, **tiered_store(jar, store)})
+            sides.append(KafkaSide(node, store))
+        for side in sides:
+            side.node.start()
+            try:
+                self._fill(side, "folder", WITHOUT_COPIES)
+                copied = side.copy("folder")
+                found[side.node.name] = (copied, *self._read_both(side, "folder"))
+            finally:
+                side.node.stop()
+        names = ("copy", "read from the disk", "read from the tier")
+        theirs = found.get("kafka", (None, None, None))
+        for name, value, kafka in zip(names, found["kraftbox"], theirs, strict=True):
+            self.note(f"a folder: {name}: MB/s", value, kafka=kafka)
 
     def _off(self) -> None:
         count = int(_run("-c", MODULES))
@@ -278,12 +319,16 @@ class Run:
         return statistics.median(starts), statistics.median(memory)
 
 
-class Side:
-    """The node, and the folder that has its buckets."""
+class Side(ABC):
+    """A node, and the folder that has what it copied."""
 
-    def __init__(self, node: Kraftbox, buckets: Path) -> None:
+    def __init__(self, node: Kraftbox | Kafka, store: Path) -> None:
         self.node = node
-        self.buckets = buckets
+        self.store = store
+
+    @abstractmethod
+    def copies(self, topic: str) -> list[Path]:
+        """A file of each copy, the last one that is written."""
 
     def closed(self, topic: str) -> list[Path]:
         """The files of closed segments on the disk."""
@@ -308,13 +353,16 @@ class Side:
         for future in admin.incremental_alter_configs([resource]).values():
             future.result(WAIT_S)
 
-    def copied(self, topic: str) -> float:
-        """Wait until all closed segments are copied. Seconds from the first copy's begin."""
-        until("a copy", lambda: self._metric("copyrequests_total", topic), WAIT_S)
+    def copy(self, topic: str) -> float:
+        """Let the closed segments of a topic be copied that was made without copies. MB/s, from
+        the request on."""
+        logs = [path for path in self.closed(topic) if path.suffix == ".log"]
+        size_bytes = sum(path.stat().st_size for path in logs)
         began = time.time()
-        until("all is copied", lambda: self._all_copied(topic), WAIT_S, every_s=0.2)
-        # The last step of a copy is its manifest.
-        return max(path.stat().st_mtime for path in self._manifests(topic)) - began
+        self.alter(topic, **{"remote.log.copy.disable": "false"})
+        until("all is copied", lambda: len(self.copies(topic)) >= len(logs), WAIT_S, every_s=0.1)
+        last = max(path.stat().st_mtime for path in self.copies(topic))
+        return size_bytes / 1e6 / (last - began)
 
     def only_in_the_tier(self, topic: str) -> None:
         """Wait until what is closed has left the disk."""
@@ -324,21 +372,23 @@ class Side:
     def wait_gone(self, topic: str) -> None:
         until("it left the disk", lambda: not self.closed(topic), WAIT_S)
 
-    def _all_copied(self, topic: str) -> bool:
-        closed = [path for path in self.closed(topic) if path.suffix == ".log"]
-        return self._metric("copylagsegments", topic) == 0 and len(
-            list(self._manifests(topic))
-        ) >= len(closed)
 
-    def _manifests(self, topic: str) -> Iterator[Path]:
+class OurSide(Side):
+    """Kraftbox: the last object of a copy is its manifest."""
+
+    node: Kraftbox
+
+    def copies(self, topic: str) -> list[Path]:
         metadata = (self.node.folders(topic)[0] / "partition.metadata").read_text()
         topic_id = metadata.partition("topic_id:")[2].split()[0]
-        return self.buckets.glob(f"**/{topic_id}/*/*.manifest")
+        return list(self.store.glob(f"**/{topic_id}/*/*.manifest"))
 
-    def _metric(self, name: str, topic: str) -> float:
-        line = rf'^{SERIES}{name}{{topic="{topic}"}} (\S+)$'
-        found = re.findall(line, self.node.scrape(), re.MULTILINE)
-        return float(found[0]) if found else 0.0
+
+class KafkaSide(Side):
+    """Apache Kafka with LocalTieredStorage."""
+
+    def copies(self, topic: str) -> list[Path]:
+        return list(self.store.glob(f"**/{topic}-*/*.log"))
 
 
 class Memory:
@@ -439,9 +489,13 @@ def _working_in(folder: Path | None) -> Iterator[None]:
 
 def table(rows: Sequence[Row]) -> str:
     """As Markdown."""
-    lines = ["| | | aim | |", "|---|---|---|---|"]
+    lines = ["| | Kraftbox | aim | | Kafka 4.3.1 |", "|---|---|---|---|---|"]
     words = {True: "met", False: "missed", None: ""}
-    lines += [f"| {one.name} | {shown(one.value)} | {one.aim} | {words[one.met]} |" for one in rows]
+    for one in rows:
+        kafka = "" if one.kafka is None else shown(one.kafka)
+        lines.append(
+            f"| {one.name} | {shown(one.value)} | {one.aim} | {words[one.met]} | {kafka} |"
+        )
     return "\n".join(lines)
 
 

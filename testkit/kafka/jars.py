@@ -50,6 +50,17 @@ def tiered_store_jar() -> Path | None:
     return cache_folder() / name if done else None
 
 
+def tiered_store(jar: Path, folder: Path) -> dict[str, str]:
+    """Settings of a store in a folder that all brokers share, out of Kafka's own tests."""
+    return {
+        "remote.log.storage.manager.class.name": (
+            "org.apache.kafka.server.log.remote.storage.LocalTieredStorage"
+        ),
+        "remote.log.storage.manager.class.path": str(jar),
+        "rsm.config.dir": str(folder),
+    }
+
+
 def cache_folder() -> Path:
     """Where what took long to get or to make is kept for the next run."""
     cache_home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")

@@ -24,7 +24,7 @@ from client.admin import Admin
 from client.elections import ElectionType
 from protocol.ids import uuid_to_text
 from storage.tiered.records import METADATA_TOPIC
-from testkit.kafka.jars import tiered_store_jar
+from testkit.kafka.jars import tiered_store, tiered_store_jar
 from testkit.kafka.tools import KafkaTools
 from testkit.processes.waiting import until
 from tests.interop import tier_formats, tier_sides, tier_transactions
@@ -226,7 +226,7 @@ def sides(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Side, Side
             kafka=True,
             brokers=BROKERS,
             settings=tier_sides.settings(kafka),
-            of_kafka=tier_sides.of_kafka(jar, kafka),
+            of_kafka=tiered_store(jar, kafka / "store"),
         ) as theirs,
         running(
             "ours", own, kafka=False, brokers=BROKERS, settings=tier_sides.settings(own)

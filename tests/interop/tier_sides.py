@@ -72,17 +72,6 @@ def settings(directory: Path) -> dict[str, str]:
     }
 
 
-def of_kafka(jar: Path, directory: Path) -> dict[str, str]:
-    """Of Kafka's side: a store in a folder that all brokers share, out of Kafka's own tests."""
-    return {
-        "remote.log.storage.manager.class.name": (
-            "org.apache.kafka.server.log.remote.storage.LocalTieredStorage"
-        ),
-        "remote.log.storage.manager.class.path": str(jar),
-        "rsm.config.dir": str(directory / "store"),
-    }
-
-
 def offsets(side: Side, topics: Sequence[str]) -> dict[str, Offsets]:
     async def ask(client: ClusterClient) -> dict[str, Offsets]:
         return {
