@@ -251,7 +251,7 @@ class Run:
         text = side.node.scrape()
         many = f"{self.scale.consumers:,} consumers"
         self.note(f"{many}: MB/s", made["mb_per_s"])
-        self.note(f"{many}: of them read something", made["served"], least=self.scale.consumers)
+        self.note(f"{many}: of them read something", made["served"])
         self.note(f"{many}: answers to try again, %", 100 * made["tries_again"] / made["answers"])
         self.note(f"{many}: most memory more than before, MiB", memory.most_mb - memory.first_mb)
         self.note(f"{many}: memory at the end, times that of the middle", memory.growth, most=1.1)

@@ -29,8 +29,10 @@ PART_BYTES = 1 << 20
 ANSWER_BYTES = 50 << 20
 WAIT_MS = 500
 TIMEOUT_MS = 60_000
-RETRY_S = 0.1
-"""As clients wait before they ask again."""
+RETRY_S = 0.5
+"""As librdkafka waits before it asks again for what failed."""
+BEGIN_S = 2.0
+"""Within which they begin: they are many, not one that does a thousand things at a time."""
 AT_ONCE = 50
 """Connections that are made at the same time."""
 
@@ -44,7 +46,7 @@ class Consumers:
         self.read_bytes = 0
         self.tries_again = 0
         self.answer_s: list[float] = []
-        self.asked: set[int] = set()
+        self.served: set[int] = set()
 
     async def run(self) -> dict[str, float]:
         host, _, port = self.options.bootstrap.rpartition(":")
@@ -67,13 +69,14 @@ class Consumers:
             "mb_per_s": self.read_bytes / 1e6 / took_s,
             "answers": len(self.answer_s),
             "tries_again": self.tries_again,
-            "served": len(self.asked),
+            "served": len(self.served),
             "p99_ms": 1e3 * self.answer_s[int(len(self.answer_s) * 0.99)],
         }
 
     async def _one(self, number: int, connection: Connection, end: float) -> None:
         partition = number % self.options.partitions
         offset = self.rng.randrange(self.options.end)
+        await asyncio.sleep(self.rng.uniform(0.0, BEGIN_S))
         while time.monotonic() < end:
             asked = time.monotonic()
             answer = await connection.request(
@@ -90,7 +93,7 @@ class Consumers:
             read, offset = _behind(data, offset)
             self.read_bytes += read
             if read:
-                self.asked.add(number)
+                self.served.add(number)
             if offset >= self.options.end:
                 offset = self.rng.randrange(self.options.end)
 

@@ -29,6 +29,7 @@ from broker.tiering.time_search import TimeSearch
 from broker.tiering.turns import Turns
 from protocol.batch.header import iter_batches
 from protocol.errors import ApiError, ErrorCode
+from protocol.schema import Buffer
 from runtime.clock import Clock
 from runtime.errors import InvariantViolated
 from runtime.log import RateLimited, get_logger
@@ -455,7 +456,8 @@ class RemoteReader:
             data, checked = await self._store.read_log(
                 segment, position, size, last_offset=last_shared, run=self._files.run
             )
-            found = await self._files.run(_from, data[: checked.whole_bytes], offset, most)
+            whole = memoryview(data)[: checked.whole_bytes]
+            found = await self._files.run(_from, whole, offset, most)
             if found is not None:
                 return found
             if not checked.whole_bytes and checked.cut_bytes <= size:
@@ -499,7 +501,7 @@ class RemoteReader:
                 return tuple(found)
 
 
-def _from(whole: bytes, offset: int, max_bytes: int) -> tuple[bytes, int, int] | None:
+def _from(whole: Buffer, offset: int, max_bytes: int) -> tuple[bytes, int, int] | None:
     """The batches from the one that has `offset`, or the next one, up to a limit but at least one;
     with the last offset and its epoch. None if there is none."""
     start = end = -1
@@ -513,7 +515,7 @@ def _from(whole: bytes, offset: int, max_bytes: int) -> tuple[bytes, int, int] |
             break
         end = at + header.size_bytes
         last_offset, last_epoch = header.last_offset, header.leader_epoch
-    return (whole[start:end], last_offset, last_epoch) if start >= 0 else None
+    return (bytes(whole[start:end]), last_offset, last_epoch) if start >= 0 else None
 
 
 def _failed(why: str) -> ApiError:
