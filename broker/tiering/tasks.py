@@ -17,24 +17,28 @@ from broker.tiering.journal import TierUnavailable
 from broker.tiering.led import Led, Replica, TierMetadata
 from broker.tiering.local_cleaning import note_copied
 from broker.tiering.quota import RateLimit
+from broker.tiering.restoring import lacks_producers, restore_epochs, restore_producers
 from broker.tiering.rounds import Pace, Rounds
 from broker.tiering.settings import RemoteSettings, TaskSettings
 from protocol.ids import TopicId
 from runtime.clock import Clock
 from runtime.log import RateLimited, get_logger
 from runtime.tasks import Supervisor
+from storage.log.checkpoints import CorruptCheckpoint
 from storage.log.errors import CorruptLog, LogFailed
 from storage.log.indexes import CorruptIndex
+from storage.log.log import Log
 from storage.log.producers import CorruptSnapshot
 from storage.objects import ObjectError
 from storage.tiered.batches import CorruptSegment
+from storage.tiered.cache import SegmentCache
 from storage.tiered.manifest import ManifestBroken
 from storage.tiered.segment_store import SegmentStore
 from storage.tiered.values import RemotePartition
 
 EXPECTED: Final = (
     ObjectError, CorruptSegment, ManifestBroken, TierUnavailable, CopyRefused,
-    OSError, LogFailed, CorruptLog, CorruptIndex, CorruptSnapshot,
+    OSError, LogFailed, CorruptLog, CorruptIndex, CorruptSnapshot, CorruptCheckpoint,
 )  # fmt: skip
 """A store that fails, metadata that cannot be written, a disk that cannot be read: tried again."""
 
@@ -62,6 +66,7 @@ class TierTasks:
         rng: random.Random,
     ) -> None:
         self._metadata = metadata
+        self._store = store
         self._settings = settings
         self._supervisor = supervisor
         self._quiet = RateLimited(clock, 10_000)
@@ -108,7 +113,7 @@ class TierTasks:
             "tier disk",
             self._note,
             pace=lambda: _pace(settings().tasks, NOTES_AT_ONCE),
-            failed=lambda partition, error: supervisor.survive("tier disk", error),
+            failed=lambda partition, error: self._failed("disk", partition, error),
             supervisor=supervisor,
             clock=clock,
             rng=rng,
@@ -165,8 +170,17 @@ class TierTasks:
 
     async def _note(self, partition: RemotePartition) -> bool:
         """Now and then also without news: a log may reach only now what was copied long ago."""
+        replica, cache = self._replicas.get(partition.identity), self._metadata.cache(partition)
+        if replica is not None and cache is not None:
+            await self._restore(replica.log, cache)
         self.changed(partition)
         return False
+
+    async def _restore(self, log: Log, cache: SegmentCache) -> None:
+        if log.lacks_remote_epochs:
+            await restore_epochs(log, cache, self._store)
+        elif lacks_producers(log):
+            await restore_producers(log, cache, self._store)
 
     def reconfigured(self) -> None:
         """The settings are others."""
@@ -179,15 +193,15 @@ class TierTasks:
         await self.copies.close()
         await self.expirations.close()
 
-    def _failed(self, what: str, led: Led, error: BaseException) -> None:
+    def _failed(self, what: str, partition: Led | RemotePartition, error: BaseException) -> None:
         if not isinstance(error, EXPECTED):
-            self._supervisor.survive(f"tier {what}", error, partition=str(led))
+            self._supervisor.survive(f"tier {what}", error, partition=str(partition))
             return
-        held_back = self._quiet.admit(f"{what} {led}")
+        held_back = self._quiet.admit(f"{what} {partition}")
         if held_back is not None:
             _log.warning(
                 f"tier {what} failed, trying again",
-                partition=str(led),
+                partition=str(partition),
                 error=str(error),
                 held_back=held_back,
             )

@@ -42,7 +42,7 @@ from storage.log.epoch_file import EpochFile, EpochWrite
 from storage.log.errors import BelowLocalStart, CorruptLog, LogFailed, OffsetOutOfRange
 from storage.log.indexes import AbortedTxn, CorruptIndex
 from storage.log.local_start import LocalStart
-from storage.log.producers import EndMarker, Origin
+from storage.log.producers import EndMarker, Origin, ProducerStates
 from storage.log.retention import closes_last, expired
 from storage.log.rolling import must_roll
 from storage.log.segment import MAX_RELATIVE, Segment
@@ -241,6 +241,17 @@ class Log:
         if changed:
             self.epochs.truncate_from_start(self.log_start_offset, self.log_end_offset)
         return changed
+
+    def restore_producers(self, snapshot: bytes) -> bool:
+        """Put back what the producers were at the local log start, where no snapshot is left;
+        returns whether that was needed. Raises CorruptSnapshot, LogFailed."""
+        if self.snapshots.offsets or not self.lacks_producers:
+            return False
+        older = ProducerStates(self.producers.expiration_ms)
+        older.load_snapshot(snapshot, self._clock.now_ms())
+        self._guard(lambda: self.snapshots.take(self.local_log_start_offset, older))
+        self.producers.put_before(older)
+        return True
 
     @property
     def closed(self) -> bool:

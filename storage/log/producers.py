@@ -349,6 +349,20 @@ class ProducerStates:
             if last < log_start_offset:
                 del self._unreplicated[first]
 
+    def put_before(self, older: ProducerStates) -> None:
+        """Take over what the producers were before the first batch that was applied here: the
+        whole of those that wrote nothing since, and of the others the batch before."""
+        for state in older:
+            mine = self._producers.get(state.producer_id)
+            if mine is None:
+                self._producers[state.producer_id] = state
+                if state.txn_first_offset is not None:
+                    self._ongoing[state.txn_first_offset] = state.producer_id
+            elif mine.epoch == state.epoch and len(mine.batches) < REMEMBERED_BATCHES:
+                mine.batches.extendleft(reversed(state.batches))
+                mine.began_at = state.began_at
+        self._ongoing = dict(sorted(self._ongoing.items()))
+
     # Expiry, snapshots -----------------------------------------------------------------------
 
     def expiry_steps(self, now_ms: int) -> Iterator[int]:

@@ -25,14 +25,13 @@ from tests.e2e.numbers import create_topic, read_numbers
 from tests.e2e.tier.node import (
     TOPIC,
     delete_topic,
-    is_clean,
     objects_in,
     segments,
     send,
     store_of,
-    tier,
     tier_settings,
     topic_id,
+    until_clean,
 )
 
 pytestmark = [pytest.mark.e2e, pytest.mark.filterwarnings("default")]
@@ -64,7 +63,7 @@ class Scene:
         return {one.key.partition("/")[0] for one in objects_in(self.store)}
 
     def clean(self) -> None:
-        until("a clean store", lambda: is_clean(tier(self.node, "verify")))
+        until_clean(("--dir", str(self.node.directory)))
 
 
 @pytest.fixture

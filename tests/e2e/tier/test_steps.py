@@ -29,7 +29,7 @@ from testkit.processes.object_servers import Servers
 from testkit.processes.quorum_cluster import NodeProcess, ProcessCluster
 from testkit.processes.store_proxy import Point, StoreProxy
 from tests.e2e.tier.ledgered import LedgeredTopic, until
-from tests.e2e.tier.node import is_clean, store_of, tier_of, tier_settings
+from tests.e2e.tier.node import store_of, tier_settings, until_clean
 
 pytestmark = [pytest.mark.e2e, pytest.mark.filterwarnings("default")]
 
@@ -103,9 +103,7 @@ class Story:
             await self.undergo(step)
         await self.topic.workload.stop()
         place = ("-b", self.cluster.bootstrap, "--properties", str(self.cluster.brokers[0].config))
-        await asyncio.to_thread(
-            waiting.until, "a clean store", lambda: is_clean(tier_of(place, "verify"))
-        )
+        await asyncio.to_thread(until_clean, place)
         await self.topic.read_back()
         self.topic.judged()
 

@@ -6,15 +6,20 @@ import asyncio
 import random
 from dataclasses import replace
 
+from broker.tiering.restoring import certain_copy
 from broker.tiering.settings import RemoteSettings, TaskSettings
 from broker.tiering.tasks import TierTasks
+from protocol.batch.records import Producer
+from storage.files import MemoryFiles
 from storage.objects import Weather
+from storage.tiered.cache import SegmentCache
 from storage.tiered.segment_store import SegmentStore
-from testkit.memory.logs import fill
+from storage.tiered.states import SegmentState
+from testkit.memory.logs import T0, append, batch, fill, make_log
 from testkit.memory.node_config import node
 from testkit.memory.tier_brokers import TierBroker, TierWorld
 from testkit.memory.turns import until
-from testkit.records.tier import PARTITION
+from testkit.records.tier import PARTITION, segment, segment_id, update
 
 GIVEN = RemoteSettings.of(
     node(
@@ -156,3 +161,78 @@ async def test_who_follows_now_ends_what_it_did_as_leader(world: TierWorld) -> N
         await asyncio.sleep(0)
     assert world.bucket.keys == before
     await one.tasks.close()
+
+
+async def with_lost_epochs(world: TierWorld) -> Tasks:
+    """A leader in epoch 4 whose disk begins with a record of epoch 3; of the others, which the tier
+    has, it has lost the epochs."""
+    one = await with_tasks(world)
+    broker, log = one.broker, one.broker.log
+    for epoch in (0, 1, 3):
+        fill(log, 4, epoch=epoch, size=50)
+    broker.commit()
+    one.tasks.led(broker.replica, PARTITION)
+    await one.until_copied()
+    log.retention(T0)
+    one.tasks.stopped(PARTITION)
+    log.epochs.truncate_from_start(log.local_log_start_offset, log.log_end_offset)
+    assert log.lacks_remote_epochs
+    return one
+
+
+async def test_f21_epochs_whose_file_was_lost_come_from_the_tier(world: TierWorld) -> None:
+    one = await with_lost_epochs(world)
+    log = one.broker.log
+    one.tasks.led(one.broker.replica, PARTITION)
+    await one.until(lambda: not log.lacks_remote_epochs)
+    assert log.epochs.entries == [(0, 0), (1, 4), (3, 8)]
+    assert log.epochs.dirty, "they are written with the others"
+    fill(log, 4, epoch=3, size=50)
+    one.broker.commit()
+    await one.until_copied()
+    await one.tasks.close()
+    await world.check(one.broker)
+
+
+async def test_f21_of_two_lineages_none_is_taken_for_its_own(world: TierWorld) -> None:
+    """Copies of the offset before the disk's first, by two leaders: one of them lost it."""
+    log = make_log(MemoryFiles(), remote_storage_enable=True)
+    log.append_as_follower(batch(base_offset=10, epoch=5))
+    log.local_log_start_offset = 10
+    cache = SegmentCache(PARTITION)
+
+    def copied(number: int, last: int, epochs: dict[int, int]) -> None:
+        cache.apply(cache.next_offset, segment(number, 0, last, epochs))
+        cache.apply(cache.next_offset, update(number, SegmentState.COPY_FINISHED))
+
+    assert certain_copy(log, cache) is None
+    copied(1, 9, {0: 0, 3: 5})
+    assert certain_copy(log, cache) == cache.get(segment_id(1))
+    copied(2, 12, {0: 0, 4: 8})
+    assert certain_copy(log, cache) is None
+    copied(3, 12, {0: 0, 3: 5, 5: 10})
+    assert certain_copy(log, cache) == cache.get(segment_id(3))
+
+
+async def test_f21_producers_whose_snapshots_were_lost_come_from_the_tier(world: TierWorld) -> None:
+    """T2, and copies of what comes later need them."""
+    one = await with_tasks(world)
+    broker, log = one.broker, one.broker.log
+    append(log, batch(size=200, producer=Producer(7, 0, 0)))
+    fill(log, 4, size=50)
+    broker.commit()
+    one.tasks.led(broker.replica, PARTITION)
+    await one.until_copied()
+    log.retention(T0)
+    one.tasks.stopped(PARTITION)
+    for offset in list(log.snapshots.offsets):
+        log.snapshots.remove(offset)
+    log.producers.clear()
+    assert log.lacks_producers
+    one.tasks.led(broker.replica, PARTITION)
+    await one.until(lambda: log.producers.get(7) is not None)
+    fill(log, 4, size=50)
+    broker.commit()
+    await one.until_copied()
+    await one.tasks.close()
+    await world.check(broker)

@@ -271,6 +271,32 @@ def test_epochs_below_the_local_start_are_missed_until_they_are_put_back(clean):
     assert not again.restore_epochs(before)
 
 
+def test_t2_producers_of_what_only_the_store_has_are_put_back():
+    """One wrote nothing since; of the other the batch before is remembered, too."""
+    files = MemoryFiles()
+    log = tiered(files)
+    quiet, busy = Producer(7, 0, 0), Producer(8, 1, 0)
+    for producer in (quiet, busy, busy._replace(sequence=1), busy._replace(sequence=2)):
+        append(log, batch(size=100, producer=producer))
+    log.update_high_watermark(4)
+    log.copied_to = 3
+    assert log.retention(T0) == 3
+    at_start = files.read(log.snapshots.path(3))
+    log.close(clean=False)
+    for path in log.snapshots.offsets:
+        files.unlink(log.snapshots.path(path))
+    again = tiered(files)
+    assert again.lacks_producers and again.producers.get(7) is None
+    assert again.restore_producers(at_start)
+    assert not again.lacks_producers
+    assert again.snapshots.offsets == [3]
+    for repeated in (quiet, busy._replace(sequence=1), busy._replace(sequence=2)):
+        assert append(again, batch(size=100, producer=repeated)).duplicate
+    assert not again.restore_producers(at_start)
+    again.close(clean=False)
+    assert append(tiered(files), batch(size=100, producer=quiet)).duplicate, "it is in a file again"
+
+
 def test_a_file_that_contradicts_the_batches_is_believed_below_the_local_start():
     files = MemoryFiles()
     log = half_local(files)
