@@ -7,7 +7,7 @@ STAMP := $(VENV)/.installed
 EXTRAS ?= dev,audit
 CONSTRAINTS ?= --constraint constraints.txt
 
-.PHONY: demo quick test test-rest test-all check lint bench bench-single bench-partitions bench-replicated bench-elections bench-tier bench-audit soak chaos venv format clean test-pythons test-lowest tests-of constraints
+.PHONY: demo quick test test-rest test-all check lint bench bench-single bench-partitions bench-replicated bench-elections bench-tier bench-new-replica bench-audit soak chaos venv format clean test-pythons test-lowest tests-of constraints
 
 venv: $(STAMP)
 
@@ -53,7 +53,7 @@ lint: $(STAMP)
 
 # BENCH="--minutes 11 --cases produce,ten" chooses; without it about an hour. So do the others'
 # variables: make bench-replicated REPLICATED="--minutes 10 --cases one".
-bench: bench-single bench-partitions bench-replicated bench-elections bench-tier
+bench: bench-single bench-partitions bench-replicated bench-elections bench-tier bench-new-replica
 
 bench-single: $(STAMP)
 	$(BIN)/python -m bench.single_node $(BENCH)
@@ -70,6 +70,9 @@ bench-elections: $(STAMP)
 # Needs go, which versitygw is built with the first time. Under five minutes.
 bench-tier: $(STAMP)
 	$(BIN)/python -m bench.tier $(TIER)
+
+bench-new-replica: $(STAMP)
+	$(BIN)/python -m bench.new_replica --kafka $(NEW_REPLICA)
 
 # Ten million records; needs a JRE, and Maven for kafka-dump-log. A few minutes.
 bench-audit: $(STAMP)

@@ -1,0 +1,295 @@
+"""A new replica of a tiered topic, with and without KIP-1023: `python -m bench.new_replica`.
+
+    python -m bench.new_replica [--kafka] [--quick] [--rounds 3]
+                                [--markdown docs/benchmarks.md] [--json FILE]
+
+One controller and two brokers. Broker 1 leads topics of which ten closed segments are on its disk;
+these and more are in the tier. Broker 2 is given a replica of each partition, with
+`follower.fetch.last.tiered.offset.enable` off and on in turn: how many bytes it copies, and how
+long it takes from the request until it is in the ISR. Once for one partition with large segments,
+once for 200 with small ones at once. A topic beside them, replicated on both brokers, is looked at
+all the time: its ISRs must stay whole.
+
+Each side has a store of its own in a folder: Kraftbox file://, Kafka the LocalTieredStorage of its
+tests. Ratios are of medians; nothing here passes or fails.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import statistics
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from bench.clusters import Cluster, Kafka, Kraftbox
+from bench.nodes import keep_bytecode
+from bench.place import bench_place
+from bench.report import put_between, shown
+from bench.single_node import say
+from client.addresses import parse_addresses
+from client.admin import Admin, ConfigChange, ConfigOperation, NewTopic, ResourceType
+from client.cluster_client import ClusterClient
+from protocol.batch import Record, build_batch
+from testkit.kafka.jars import tiered_store_jar
+
+MARK = "new replica"
+FREE_BYTES_MIN = 8 << 30
+LEADER, NEW = 1, 2
+LATEST, EARLIEST_LOCAL, EARLIEST_PENDING_UPLOAD = -1, -4, -6
+LOCAL_SEGMENTS = 10
+SEGMENTS = 14
+WAIT_S = 120.0
+LOOK_S = 0.01
+KEY = "follower.fetch.last.tiered.offset.enable"
+TIERED = {
+    "remote.log.storage.system.enable": "true",
+    "remote.log.metadata.manager.listener.name": "PLAINTEXT",
+    "rlmm.config.remote.log.metadata.topic.num.partitions": "5",
+    "rlmm.config.remote.log.metadata.topic.replication.factor": "2",
+    "rlmm.config.remote.log.metadata.topic.min.isr": "1",
+    "remote.log.manager.task.interval.ms": "200",
+    "log.retention.check.interval.ms": "500",
+    "log.initial.task.delay.ms": "500",
+    "log.segment.delete.delay.ms": "0",
+}
+
+
+class Size(NamedTuple):
+    """Partitions, and of each the bytes of a segment and of a batch."""
+
+    name: str
+    partitions: int
+    segment_bytes: int
+    batch_bytes: int
+
+
+FULL = (
+    Size("1 partition", 1, 32 << 20, 900_000),
+    Size("200 partitions at once", 200, 128 << 10, 16 << 10),
+)
+QUICK = (
+    Size("1 partition", 1, 1 << 20, 100_000),
+    Size("5 partitions at once", 5, 64 << 10, 8 << 10),
+)
+
+
+class Moved(NamedTuple):
+    """One new replica of each partition."""
+
+    seconds: float
+    copied_bytes: int
+    shrunken: int
+    """Looks at which a partition of the topic beside had lost a replica of its ISR."""
+
+
+class Side:
+    """A cluster, and a client of it."""
+
+    def __init__(self, cluster: Cluster, client: ClusterClient) -> None:
+        self.cluster = cluster
+        self.client = client
+        self.admin = Admin(client)
+
+    async def fill(self, size: Size) -> None:
+        """The leader has the segments; all closed ones are in the tier, ten of them on its disk."""
+        configs = {
+            "remote.storage.enable": "true",
+            "internal.segment.bytes": str(size.segment_bytes),
+            "local.retention.bytes": str((LOCAL_SEGMENTS + 1) * size.segment_bytes),
+            "min.insync.replicas": "1",
+        }
+        topic = topic_of(size)
+        replicas = dict.fromkeys(range(size.partitions), (LEADER,))
+        await self.admin.create_topics([NewTopic(topic, -1, -1, configs, replicas)])
+        await self.client.topic(topic, is_new=True)
+        now_ms = time.time_ns() // 1_000_000
+        value = os.urandom(size.batch_bytes)
+        batch = bytes(build_batch([Record(timestamp=now_ms, key=None, value=value)]))
+        count = -(-SEGMENTS * size.segment_bytes // len(batch)) + 2
+        for first in range(0, size.partitions, 50):
+            some = range(first, min(first + 50, size.partitions))
+            for _ in range(count):
+                await asyncio.gather(*(self.client.produce(topic, i, batch, acks=1) for i in some))
+        per_segment = size.segment_bytes // len(batch) + 1
+        await self._until_tiered(size, per_segment)
+
+    async def _until_tiered(self, size: Size, per_segment: int) -> None:
+        topic, deadline = topic_of(size), time.monotonic() + WAIT_S
+        left = list(range(size.partitions))
+        while left:
+            index = left[-1]
+            latest, local, pending = [
+                (await self.client.list_offset(topic, index, one)).offset
+                for one in (LATEST, EARLIEST_LOCAL, EARLIEST_PENDING_UPLOAD)
+            ]
+            if local > 0 and latest - pending <= per_segment:
+                left.pop()
+            elif time.monotonic() > deadline:
+                raise TimeoutError(f"{topic}-{index}: {latest}, {local}, {pending}")
+            else:
+                await asyncio.sleep(0.2)
+
+    async def switch(self, on: bool) -> None:
+        """The key, for all brokers."""
+        change = ConfigChange(KEY, ConfigOperation.SET, "true" if on else "false")
+        await self.admin.alter_configs(ResourceType.BROKER, "", [change])
+        await asyncio.sleep(1)  # both brokers have heard of it
+
+    async def move(self, size: Size) -> Moved:
+        """Gives broker 2 a replica of each partition, and takes it away again."""
+        topic = topic_of(size)
+        began = time.monotonic()
+        await self._reassign(topic, size.partitions, (LEADER, NEW))
+        shrunken = 0
+        while not await self._all_in_isr(topic):
+            shrunken += not await self._all_in_isr("beside")
+            if time.monotonic() - began > WAIT_S:
+                raise TimeoutError(f"{topic}: the new replicas are not in sync")
+            await asyncio.sleep(LOOK_S)
+        seconds = time.monotonic() - began
+        copied = self._copied(topic)
+        await self._reassign(topic, size.partitions, (LEADER,))
+        while self._copied(topic):  # noqa: ASYNC110 - only the disk tells
+            await asyncio.sleep(0.1)
+        return Moved(seconds, copied, shrunken)
+
+    async def _reassign(self, topic: str, partitions: int, replicas: Sequence[int]) -> None:
+        all_of_it = [self.admin.reassign((topic, index), replicas) for index in range(partitions)]
+        await asyncio.gather(*all_of_it)
+
+    async def _all_in_isr(self, topic: str) -> bool:
+        (described,) = await self.admin.describe_topics([topic])
+        return all(NEW in one.isr_nodes for one in described.partitions)
+
+    def _copied(self, topic: str) -> int:
+        """Bytes of the segments that broker 2 has."""
+        return sum(
+            path.stat().st_size
+            for folder in self.cluster.folders(topic)
+            if folder.parent.parent.name.endswith(f"-{NEW}")
+            for path in folder.glob("*.log")
+        )
+
+
+def topic_of(size: Size) -> str:
+    return f"tiered-{size.partitions}"
+
+
+class Result(NamedTuple):
+    """Of one side and size, by medians."""
+
+    side: str
+    size: str
+    off: Moved
+    on: Moved
+
+    @property
+    def bytes_ratio(self) -> float:
+        return self.on.copied_bytes / self.off.copied_bytes
+
+    @property
+    def time_ratio(self) -> float:
+        return self.on.seconds / self.off.seconds
+
+
+def middle(moves: Sequence[Moved]) -> Moved:
+    return Moved(
+        statistics.median(one.seconds for one in moves),
+        round(statistics.median(one.copied_bytes for one in moves)),
+        sum(one.shrunken for one in moves),
+    )
+
+
+async def measured(cluster: Cluster, sizes: Sequence[Size], rounds: int) -> list[Result]:
+    """All sizes on one cluster that runs."""
+    found = []
+    async with await ClusterClient.connect(parse_addresses(cluster.bootstrap)) as client:
+        side = Side(cluster, client)
+        await side.admin.create_topic("beside", 10, 2)
+        for size in sizes:
+            await side.fill(size)
+            moves: Mapping[bool, list[Moved]] = {False: [], True: []}
+            for _ in range(rounds):
+                for on, into in moves.items():
+                    await side.switch(on)
+                    into.append(await side.move(size))
+            one = Result(cluster.name, size.name, middle(moves[False]), middle(moves[True]))
+            say(f"{one.side}, {one.size}: bytes {one.bytes_ratio:.2f}, time {one.time_ratio:.2f}")
+            found.append(one)
+    return found
+
+
+def settings_of(name: str, place: Path) -> dict[str, str]:
+    if name == Kraftbox.name:
+        store = {
+            "rsm.config.url": f"file://{place}/bucket",
+            "kraftbox.tiered.storage.preview": "true",
+        }
+        return {**TIERED, **store}
+    jar = tiered_store_jar()
+    if jar is None:
+        raise SystemExit("Kafka's jars cannot be had: they take Java and Maven")
+    return {
+        **TIERED,
+        "remote.log.storage.manager.class.name": (
+            "org.apache.kafka.server.log.remote.storage.LocalTieredStorage"
+        ),
+        "remote.log.storage.manager.class.path": str(jar),
+        "rsm.config.dir": str(place / "store"),
+    }
+
+
+def table(results: Sequence[Result]) -> str:
+    """As Markdown."""
+    lines = [
+        "| | off: MB | s | on: MB | s | bytes, on to off | time | ISRs beside that shrank |",
+        "|---|---|---|---|---|---|---|---|",
+    ]
+    for one in results:
+        off, on = one.off, one.on
+        cells = [off.copied_bytes / 1e6, off.seconds, on.copied_bytes / 1e6, on.seconds]
+        cells += [one.bytes_ratio, one.time_ratio]
+        shrunken = off.shrunken + on.shrunken
+        words = " | ".join(shown(cell) for cell in cells)
+        lines.append(f"| {one.side}, {one.size} | {words} | {shrunken} |")
+    return "\n".join(lines)
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """See the module's description."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--kafka", action="store_true", help="Apache Kafka beside it")
+    parser.add_argument("--quick", action="store_true", help="a try of every step, no figures")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--json", type=Path, help="write every figure there")
+    parser.add_argument("--markdown", type=Path, help="put the table between the marks in there")
+    options = parser.parse_args(arguments)
+    sizes, rounds = (QUICK, 1) if options.quick else (FULL, options.rounds)
+    results: list[Result] = []
+    with bench_place(FREE_BYTES_MIN) as place:
+        keep_bytecode(place)
+        for kind in (Kraftbox, Kafka) if options.kafka else (Kraftbox,):
+            folder = place / kind.name
+            folder.mkdir()
+            settings = settings_of(kind.name, folder)
+            cluster = kind(folder / "cluster", 1, 2, settings=settings)
+            cluster.start()
+            try:
+                results += asyncio.run(measured(cluster, sizes, rounds))
+            finally:
+                cluster.stop()
+    text = table(results)
+    print(text)
+    if options.json:
+        options.json.write_text(json.dumps([one._asdict() for one in results], indent=1))
+    if options.markdown:
+        put_between(options.markdown, MARK, text)
+
+
+if __name__ == "__main__":
+    main()
