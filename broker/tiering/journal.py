@@ -120,6 +120,8 @@ class Journal:
         self._topic_id: TopicId | None = None
         self._taken: dict[tuple[TopicId, int], RemotePartition] = {}
         self._times_taken: dict[tuple[TopicId, int], int] = {}
+        self._awaited: dict[int, frozenset[int]] = {}
+        """By leader, of which partitions of the topic the read that waits for news will tell."""
         self._unready: defaultdict[int, dict[tuple[TopicId, int], RemotePartition]]
         self._unready = defaultdict(dict)
         self._watches: dict[int, _Watch] = {}
@@ -368,22 +370,36 @@ class Journal:
                 self._run(f"end {number}", partial(self._learn_end, number))
         for leader in sorted({self._link.leader(one) for one in self._metadata.wanted()}):
             if leader >= 0:
-                self._run(f"read {leader}", partial(self._read_from, leader))
+                for catching_up in (False, True):
+                    if self._to_read(leader, catching_up):
+                        name = f"{'catch up with' if catching_up else 'read'} {leader}"
+                        self._run(name, partial(self._read_from, leader, catching_up))
 
-    async def _read_from(self, leader: int) -> None:
+    def _to_read(self, leader: int, catching_up: bool) -> dict[int, int]:
+        """Numbers and offsets. Whoever waits for news asks for what is ready; the rest, and what
+        that read has not been told of yet, is asked for beside it."""
+        if self._metadata is None:
+            return {}
+        wanted = self._metadata.wanted().items()
+        offsets = {number: at for number, at in wanted if self._link.leader(number) == leader}
+        if not catching_up:
+            return {one: at for one, at in offsets.items() if not self._unready.get(one)}
+        awaited = self._awaited.get(leader, frozenset())
+        return {
+            one: at for one, at in offsets.items() if self._unready.get(one) or one not in awaited
+        }
+
+    async def _read_from(self, leader: int, catching_up: bool) -> None:
         """Read all that is wanted of one leader, for as long as anything is."""
         pauses = Pauses(self._rng)
         while True:
-            metadata = self._metadata
-            offsets = {
-                number: offset
-                for number, offset in (metadata.wanted() if metadata is not None else {}).items()
-                if self._link.leader(number) == leader
-            }
+            offsets, metadata = self._to_read(leader, catching_up), self._metadata
+            if not catching_up:
+                self._awaited[leader] = frozenset(offsets)
             if metadata is None or not offsets:
                 return
             try:
-                reads = await self._link.read(leader, offsets)
+                reads = await self._link.read(leader, offsets, catching_up=catching_up)
                 good = [await self._take_over(metadata, read) for read in reads]
             except FAILURES as error:
                 self._grumble("cannot read", error)
@@ -465,6 +481,7 @@ class Journal:
             self._tell(partition)
         if fresh:
             self._have_moved()
+            self._kick()
         return {partition.identity for partition in fresh}
 
     def _tell(self, partition: RemotePartition) -> None:

@@ -28,6 +28,7 @@ from storage.tiered.records import METADATA_TOPIC
 ANSWER_TIMEOUT_MS: Final = 10_000.0
 PRODUCE_TIMEOUT_MS: Final = 8_000
 READ_WAIT_MS: Final = 500
+CATCH_UP_WAIT_MS: Final = 20
 """How long a leader waits for records: also the longest that a partition which was just taken on
 waits for the answer to the read before it."""
 READ_BYTES: Final = 1 << 20
@@ -73,8 +74,13 @@ class MetadataLink(Protocol):
     async def append(self, number: int, value: bytes, timestamp_ms: int) -> int:
         """Write a record, with acks=all. Returns its offset; after a failure it may be written."""
 
-    async def read(self, leader: int, offsets: Mapping[int, int]) -> list[MetadataRead]:
-        """What stands from these offsets on in partitions of one leader; waits for the first."""
+    async def read(
+        self, leader: int, offsets: Mapping[int, int], *, catching_up: bool = False
+    ) -> list[MetadataRead]:
+        """What stands from these offsets on in partitions of one leader; waits for the first.
+
+        `catching_up` is for what cannot wait behind another read that waits for news.
+        """
 
     async def bound(self, number: int, timestamp: int) -> int:
         """The offset of LATEST (committed) or EARLIEST."""
@@ -152,7 +158,10 @@ class TopicLink:
         _check(result.error_code, result.error_message)
         return result.base_offset
 
-    async def read(self, leader: int, offsets: Mapping[int, int]) -> list[MetadataRead]:
+    async def read(
+        self, leader: int, offsets: Mapping[int, int], *, catching_up: bool = False
+    ) -> list[MetadataRead]:
+        wait_ms = CATCH_UP_WAIT_MS if catching_up else READ_WAIT_MS
         partitions = [
             FetchRequest.FetchPartition(
                 partition=number,
@@ -166,9 +175,10 @@ class TopicLink:
             topic=METADATA_TOPIC, topic_id=self._topic_id(), partitions=partitions
         )
         request = FetchRequest(
-            max_wait_ms=READ_WAIT_MS, min_bytes=1, max_bytes=READ_BYTES, topics=[topic]
+            max_wait_ms=wait_ms, min_bytes=1, max_bytes=READ_BYTES, topics=[topic]
         )
-        answer = await self._peer(leader, "read").request(request, READ_WAIT_MS + ANSWER_TIMEOUT_MS)
+        peer = self._peer(leader, "catch-up" if catching_up else "read")
+        answer = await peer.request(request, wait_ms + ANSWER_TIMEOUT_MS)
         _check(answer.error_code, None)
         return [
             _read_of(data, offsets[data.partition_index])

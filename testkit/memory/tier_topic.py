@@ -16,6 +16,7 @@ from runtime.tasks import Supervisor
 
 LEADER = 1
 READ_WAIT_S = 0.01
+CATCH_UP_WAIT_S = 0.001
 
 
 class MemoryTopic:
@@ -89,12 +90,14 @@ class MemoryLink:
             raise ConnectionResetError("after the write")
         return offset
 
-    async def read(self, leader: int, offsets: Mapping[int, int]) -> list[MetadataRead]:
+    async def read(
+        self, leader: int, offsets: Mapping[int, int], *, catching_up: bool = False
+    ) -> list[MetadataRead]:
         self._check()
         found = [self._look(number, offset) for number, offset in offsets.items()]
         if not any(one.records or one.error for one in found):
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(READ_WAIT_S):
+                async with asyncio.timeout(CATCH_UP_WAIT_S if catching_up else READ_WAIT_S):
                     await self.shared.grown()
             found = [self._look(number, offset) for number, offset in offsets.items()]
         self.reads += 1

@@ -15,6 +15,7 @@ from storage.tiered.cache import APPLIED, SegmentCache
 from storage.tiered.records import encode_record
 from storage.tiered.states import PartitionDeleteState, SegmentState
 from storage.tiered.values import PartitionDeletion, RemotePartition
+from testkit.memory import tier_topic
 from testkit.memory.tier_topic import MemoryLink, MemoryTopic, memory_journal
 from testkit.memory.turns import until
 from testkit.records.tier import PARTITION, segment, update
@@ -134,6 +135,23 @@ async def test_a_partition_taken_later_does_not_take_another_ones_readiness(worl
     assert journal.cache(PARTITION) is not None
     assert journal.cache(OTHER) is None
     await ready(journal, OTHER)
+
+
+async def test_what_is_taken_on_does_not_wait_behind_a_read_that_waits_for_news(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A follower that begins, and a new leader, act on what they know of a partition."""
+    world.topic.add(0, encode_record(segment(1, 0, 9)))
+    monkeypatch.setattr(tier_topic, "READ_WAIT_S", 3600)
+    journal = world.broker()
+    journal.take(PARTITION)
+    await ready(journal)
+    for _ in range(20):
+        await asyncio.sleep(0)
+    journal.give_up(PARTITION)
+    journal.take(PARTITION)
+    assert journal.cache(PARTITION) is None
+    await ready(journal)
 
 
 async def test_a_record_whose_answer_was_lost_counts_once(world: World) -> None:
