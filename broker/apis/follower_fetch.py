@@ -171,7 +171,10 @@ class FollowerFetch(RunningFetch):
             watch.served(key)
             return
         cached, partition = session.partitions.get(key), self._local(key)
-        if data.error_code or data.diverging_epoch is not NO_DIVERGENCE:
+        if data.error_code:
+            # It pauses there, and names it again: a look meanwhile refuses it once more.
+            watch.settled(key)
+        elif data.diverging_epoch is not NO_DIVERGENCE:
             watch.told(key)
         elif (
             cached is not None

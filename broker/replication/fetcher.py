@@ -7,6 +7,9 @@ that changed since the last, so that thousands of idle ones cost nothing.
 - A partition whose answer was an error leaves the session until its pause is over: the first
   pauses are short, because after an election leader and follower learn of it at different moments;
   they grow up to `replica.fetch.backoff.ms`.
+- After thousands of elections a follower may learn of them before a leader does, which has more to
+  do. A leader that refuses because it is behind is asked about a few partitions, then about twice
+  as many with each answer: what it refuses takes the time that it needs to catch up.
 - Every request has a serial number, and a partition remembers the first that speaks for its present
   state. An older answer says nothing about it any more (KAFKA-13207).
 - One request is in flight. A second is sent when partitions were added meanwhile, or come back
@@ -47,9 +50,9 @@ NAMED_MAX: Final = 500
 SHORT_WAIT_MS: Final = 20
 """How long a request without a session may wait for bytes while some partition is not in it."""
 BACK_OFF_FIRST_MS: Final = 10.0
-BACK_OFF_EACH_MS: Final = 0.1
-"""For each partition that pauses: a leader that refuses thousands is about to learn that it leads
-them, and whoever asks again meanwhile takes the time it needs for that."""
+PROBED_MIN: Final = 10
+"""Partitions by which a leader that was behind is asked whether it still is."""
+PROBE_PAUSE_MAX_MS: Final = 40.0
 NO_SESSION: Final = 0
 FIRST_EPOCH: Final = 0
 EPOCH_MAX: Final = 2**31 - 1
@@ -59,6 +62,14 @@ _SESSION_ERRORS: Final = frozenset(
         ErrorCode.FETCH_SESSION_ID_NOT_FOUND,
         ErrorCode.INVALID_FETCH_SESSION_EPOCH,
         ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR,
+    }
+)
+_BEHIND_ERRORS: Final = frozenset(
+    {
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.UNKNOWN_LEADER_EPOCH,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
     }
 )
 _RESET_ERRORS: Final = frozenset(
@@ -119,12 +130,13 @@ Effect = Reset | Flush | StorageFailed | Unforeseen
 class Followed:
     """One partition that is fetched, and its place in the session."""
 
-    __slots__ = ("failures", "in_session", "lag", "partition", "paused", "serial")
+    __slots__ = ("failures", "heard", "in_session", "lag", "partition", "paused", "serial")
 
     def __init__(self, partition: Partition) -> None:
         self.partition = partition
         self.serial = 0  # of the first request that speaks for its present state
         self.in_session = False
+        self.heard = False  # the leader has served it, in its leader epoch
         self.paused = False  # for a pause, a flush or a reset: in no request
         self.failures = 0
         self.lag = 0  # records that the leader had committed and this replica did not have yet
@@ -159,6 +171,11 @@ class Fetcher:
         self._followed: dict[PartitionId, Followed] = {}
         # Dictionaries as ordered sets: what the next request names, and what it takes back.
         self._changed: dict[PartitionId, None] = {}
+        self._unheard: dict[PartitionId, None] = {}
+        self._probed_max = NAMED_MAX  # of those one request names
+        self._probe_pause_ms = BACK_OFF_FIRST_MS
+        self._probe_at_ms: float | None = None  # none before, where the leader is behind
+        self._heard = self._behind = False  # of the newest answer: a partition more; a refusal
         self._forgotten: dict[PartitionId, None] = {}
         self._pauses: list[tuple[float, PartitionId, Followed]] = []
         self._session_id = NO_SESSION
@@ -210,9 +227,10 @@ class Fetcher:
                 fresh.in_session = followed.in_session
             followed = self._followed[key] = fresh
         followed.paused = False
+        followed.heard = False
         followed.failures = 0
         self._name(key, followed)
-        self._urgent = True
+        self._urgent |= self._probe_at_ms is None
 
     def unfollow(self, partition: Partition) -> bool:
         """Fetches it no longer; False if it was not fetched."""
@@ -257,11 +275,16 @@ class Fetcher:
 
     def _name(self, key: PartitionId, followed: Followed) -> None:
         self._forgotten.pop(key, None)
-        self._changed[key] = None
+        if followed.heard:
+            self._changed[key] = None
+        else:
+            self._changed.pop(key, None)
+            self._unheard[key] = None
         followed.serial = self._serial + 1
 
     def _leave_session(self, key: PartitionId, followed: Followed) -> None:
         self._changed.pop(key, None)
+        self._unheard.pop(key, None)
         followed.serial = self._serial + 1
         if followed.in_session:
             followed.in_session = False
@@ -274,9 +297,7 @@ class Fetcher:
 
     def _pause(self, key: PartitionId, followed: Followed, now_ms: float) -> None:
         followed.failures = min(followed.failures + 1, 16)
-        pause_ms = max(
-            BACK_OFF_FIRST_MS * 2.0 ** (followed.failures - 1), BACK_OFF_EACH_MS * len(self._pauses)
-        )
+        pause_ms = BACK_OFF_FIRST_MS * 2.0 ** (followed.failures - 1)
         pause_ms = min(pause_ms, self.settings.backoff_ms)
         self._hold(key, followed)
         heapq.heappush(self._pauses, (now_ms + pause_ms, key, followed))
@@ -288,13 +309,20 @@ class Fetcher:
         self._end_pauses(now_ms)
         if self._in_flight and not self._may_pipeline():
             return None
-        if self._changed or self._in_session:
+        if self._is_to_name or self._in_session:
             return self._pause_until_ms
         return None
 
     def wake_ms(self) -> float | None:
-        """When the pause of a partition ends next; None when none runs."""
-        return self._pauses[0][0] if self._pauses else None
+        """When a pause ends next, of a partition or of a leader that is behind; None when none
+        runs."""
+        pause_ms = self._pauses[0][0] if self._pauses else None
+        probe_ms = self._probe_at_ms if self._unheard else None
+        return min((at_ms for at_ms in (pause_ms, probe_ms) if at_ms is not None), default=None)
+
+    @property
+    def _is_to_name(self) -> bool:
+        return bool(self._changed or (self._unheard and self._probe_at_ms is None))
 
     def _may_pipeline(self) -> bool:
         return (
@@ -312,9 +340,9 @@ class Fetcher:
                 for key, followed in self._followed.items():
                     if not followed.paused:
                         self._changed[key] = None
-            if not self._changed:
+            if not self._is_to_name:
                 return None
-        elif not (self._changed or self._in_session):
+        elif not (self._is_to_name or self._in_session):
             return None
         named = self._next_named()
         self._serial += 1
@@ -330,7 +358,7 @@ class Fetcher:
             topics=self._topics(named),
             forgotten_topics_data=self._forgotten_topics(),
         )
-        self._urgent = bool(self._changed)
+        self._urgent = self._is_to_name
         self._in_flight.append(self._serial)
         self.counters.requests += 1
         if self._session_epoch != FIRST_EPOCH:
@@ -339,7 +367,7 @@ class Fetcher:
 
     def _max_wait_ms(self, named: list[PartitionId]) -> int:
         """Those that are left out hear of nothing meanwhile, and tell nothing."""
-        if self._changed:
+        if self._is_to_name:
             return 0
         if self._sessionless and len(named) < len(self._followed):
             return min(SHORT_WAIT_MS, self.settings.wait_max_ms)
@@ -347,16 +375,19 @@ class Fetcher:
 
     def _next_named(self) -> list[PartitionId]:
         """Takes the partitions that the next request names."""
-        changed = self._changed
-        if self._sessionless or len(changed) <= NAMED_MAX:
-            self._changed = {}
-            return list(changed)
-        named = list(islice(changed, NAMED_MAX))
-        for key in named:
-            del changed[key]
+        if self._sessionless:
+            named = [*self._changed, *self._unheard]
+            self._changed, self._unheard = {}, {}
+            return named
+        named = _taken(self._changed, NAMED_MAX)
+        if self._probe_at_ms is None:
+            named += _taken(self._unheard, min(NAMED_MAX - len(named), self._probed_max))
         return named
 
     def _end_pauses(self, now_ms: float) -> None:
+        if self._probe_at_ms is not None and self._probe_at_ms <= now_ms:
+            self._probe_at_ms = None
+            self._urgent |= bool(self._unheard)
         pauses = self._pauses
         while pauses and pauses[0][0] <= now_ms:
             _, key, followed = heapq.heappop(pauses)
@@ -422,6 +453,7 @@ class Fetcher:
     def hurry(self) -> None:
         """The leader may be reached again: no pause."""
         self._pause_until_ms = 0.0
+        self._probe_at_ms = None
 
     def answered(self, response: FetchResponse, now_ms: float) -> list[Effect]:
         """Takes over the oldest outstanding answer; says what else must be done."""
@@ -440,6 +472,7 @@ class Fetcher:
             self._sessionless = response.session_id == NO_SESSION
             self._session_epoch = 1 if response.session_id != NO_SESSION else FIRST_EPOCH
         effects: list[Effect] = []
+        self._heard = self._behind = False
         for topic in response.responses:
             topic_id = topic.topic_id
             for data in topic.partitions:
@@ -451,7 +484,18 @@ class Fetcher:
                     mark("replication.stale-answer")
                     continue
                 self._apply(key, followed, data, now_ms, effects)
+        self._learn_pace(now_ms)
         return effects
+
+    def _learn_pace(self, now_ms: float) -> None:
+        """How many of those that the leader may not know yet the next requests name, and when."""
+        if self._heard:
+            self._probed_max = min(2 * self._probed_max, NAMED_MAX)
+            self._probe_pause_ms = BACK_OFF_FIRST_MS
+        if self._behind:
+            self._probed_max = PROBED_MIN
+            self._probe_at_ms = now_ms + self._probe_pause_ms
+            self._probe_pause_ms = min(2 * self._probe_pause_ms, PROBE_PAUSE_MAX_MS)
 
     def _end_session(self) -> None:
         """All partitions are named in the next request, and older answers mean nothing."""
@@ -478,6 +522,8 @@ class Fetcher:
         if data.error_code:
             self._refused(key, followed, data, now_ms, effects)
             return
+        if not followed.heard:
+            followed.heard = self._heard = True
         appended = self._take_over(key, followed, data, now_ms, effects)
         if appended is None:
             return
@@ -576,3 +622,12 @@ class Fetcher:
             effects.append(Reset(partition, error, partition.leader_epoch, data.log_start_offset))
         else:
             self._pause(key, followed, now_ms)
+            self._behind |= error in _BEHIND_ERRORS and not followed.heard
+
+
+def _taken(named: dict[PartitionId, None], most: int) -> list[PartitionId]:
+    """So many from the front, which are in there no longer."""
+    taken = list(islice(named, most))
+    for key in taken:
+        del named[key]
+    return taken

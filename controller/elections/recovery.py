@@ -39,7 +39,7 @@ from controller.elections.context import ElectionContext, partition_state
 from controller.elections.election import ThisBroker
 from controller.elections.eligibility import is_eligible
 from controller.elections.elr import effective_min_isr, standing_elr
-from controller.elections.log_facts import LogFact, LogFacts, Replica
+from controller.elections.log_facts import LogFact, LogFacts, Replica, counted
 from controller.elections.recovery_questions import PartitionKey, Question, Questions
 from controller.elections.recovery_requests import Outcome, RecoveryRequest
 from controller.elections.recovery_rules import (
@@ -49,7 +49,13 @@ from controller.elections.recovery_rules import (
     judge,
     without_recovery,
 )
-from metalog.image.values import NO_LEADER, ElectedAs, PartitionImage, TopicImage
+from metalog.image.values import (
+    NO_LEADER,
+    BrokerImage,
+    ElectedAs,
+    PartitionImage,
+    TopicImage,
+)
 from protocol.errors import ErrorCode
 from protocol.messages.get_replica_log_info import GetReplicaLogInfoResponse
 from protocol.metadata import (
@@ -79,6 +85,8 @@ TOGETHER_MS: Final = 500.0
 leaders and followers have much to do: a broker that has begun answers many times slower."""
 BEHIND_PAUSE_MS: Final = 1_000.0
 NOTHING: Final[Mapping[RecoveryStrategy, Verdict]] = {}
+NO_ANSWERS: Final[Mapping[int, LogFact]] = {}
+LED: Final = Outcome(ErrorCode.NONE)
 
 _log = get_logger("controller")
 
@@ -208,7 +216,8 @@ class UncleanRecovery:
     def appended(self, records: Iterable[MetadataRecord]) -> None:
         """Records were appended and replayed; they show in the view of the next turn."""
         wide = False
-        recovered: list[tuple[str, int]] = []
+        recovered: list[PartitionChangeRecord] = []
+        first = ""
         for record in records:
             kind = type(record)
             if kind is PartitionChangeRecord or kind is PartitionRecord:
@@ -217,9 +226,10 @@ class UncleanRecovery:
                 if leader >= 0:
                     by_log = record.election_kind == ElectedAs.UNCLEAN_RECOVERY  # type: ignore[attr-defined]
                     if by_log and key in self._open:
-                        recovered.append((f"{self._open[key].name}-{key[1]}", leader))
+                        first = first or f"{self._open[key].name}-{key[1]}"
+                        recovered.append(record)  # type: ignore[arg-type]
                     self._to_look.pop(key, None)
-                    self._close(key, Outcome(ErrorCode.NONE), by_log=by_log)
+                    self._close(key, LED, by_log=by_log)
                 elif key in self._open or leader == NO_LEADER:
                     self._to_look[key] = None
             elif self._open and not wide:
@@ -232,12 +242,11 @@ class UncleanRecovery:
             self._to_look.update(dict.fromkeys(self._open))
         if recovered:
             mark("controller.recovery-elected")
-            first, leader = recovered[0]
             _log.warning(
                 "Replicas with the longest logs lead: committed records may be lost",
                 partitions=len(recovered),
                 first=first,
-                first_leader=leader,
+                first_leader=recovered[0].leader,
             )
 
     def take_decided(self) -> list[Decided]:
@@ -260,7 +269,7 @@ class UncleanRecovery:
         """An operator asks for elections by the longest log, whatever is configured."""
         self._requests[request] = None
         for key in request.waiting:
-            self._open.setdefault(key, _Leaderless()).requests.append(request)
+            self._state_of(key).requests.append(request)
             self._to_look[key] = None
 
     def withdraw(self, request: RecoveryRequest) -> None:
@@ -296,35 +305,36 @@ class UncleanRecovery:
                     partition = topic.partitions.get(info.partition)
                     if info.error_code or partition is None:
                         continue
-                    if info.current_leader_epoch > partition.leader_epoch:
+                    leader_epoch = info.current_leader_epoch
+                    if leader_epoch > partition.leader_epoch:
                         self._fall_behind(topic, info, question, partition, now_ms)
                         return
-                    if info.current_leader_epoch < partition.leader_epoch:
+                    if leader_epoch < partition.leader_epoch:
                         mark("controller.recovery-answer-too-old")
-                    else:
-                        replica = Replica(topic.id, info.partition, question.broker_id)
-                        useful |= self._learn(replica, broker.epoch, info, now_ms)
+                    elif self._learn(topic.id, broker, info, now_ms):
+                        useful = True
         self._questions.settle(question, now_ms, useful=useful)
 
     def _learn(
         self,
-        replica: Replica,
-        broker_epoch: int,
+        topic_id: bytes,
+        broker: BrokerImage,
         info: GetReplicaLogInfoResponse.PartitionLogInfo,
         now_ms: float,
     ) -> bool:
-        key = replica.topic_id, replica.partition_id
+        """Whether that was asked."""
+        key = topic_id, info.partition
         state = self._open.get(key)
-        if state is None or replica.broker_id not in state.asked:
+        if state is None or broker.id not in state.asked:
             return False
         fact = LogFact(
             info.last_written_leader_epoch, info.log_end_offset, info.current_leader_epoch, now_ms
         )
-        self._facts.learn(replica, broker_epoch, fact)
-        self._questions.drop(replica.broker_id, key)
-        state.asked -= {replica.broker_id}
+        self._facts.learn(Replica(*key, broker.id), broker.epoch, fact)
+        self._questions.drop(broker.id, key)
+        state.asked = state.asked.difference((broker.id,))
         # Before the timeout all answers are needed, so the last one is worth a look; later any is.
-        if any(self._is_overdue(state, s, now_ms) for s in state.began):
+        if self._is_any_overdue(state, now_ms):
             self._to_look[key] = None
         elif not state.asked:
             if not self._answered:
@@ -470,9 +480,9 @@ class UncleanRecovery:
             self._close(key, Outcome(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
             return None
         if partition.leader != NO_LEADER:
-            self._close(key, Outcome(ErrorCode.NONE))
+            self._close(key, LED)
             return None
-        state = self._open.setdefault(key, _Leaderless())
+        state = self._state_of(key)
         if state.replicas != partition.replicas:
             for replica in {*state.replicas} - {*partition.replicas}:
                 self._facts.forget(Replica(*key, replica))
@@ -506,14 +516,24 @@ class UncleanRecovery:
         self._note(state, shown, rules.now_ms)
         return None
 
+    def _state_of(self, key: PartitionKey) -> _Leaderless:
+        state = self._open.get(key)
+        if state is None:
+            state = self._open[key] = _Leaderless()
+        return state
+
     def _answers(
         self, key: PartitionKey, standing: Standing, leader_epoch: int, view: ControllerView
-    ) -> dict[int, LogFact]:
+    ) -> Mapping[int, LogFact]:
         """The answers that count now."""
+        told = self._facts.told_of(*key)
+        if not told:
+            return NO_ANSWERS
         brokers = view.image.cluster.brokers
         found = {}
         for replica in standing.alive:
-            fact = self._facts.of(Replica(*key, replica), brokers[replica].epoch)
+            known = told.get(replica)
+            fact = None if known is None else counted(known, brokers[replica].epoch)
             if fact is not None and fact.leader_epoch == leader_epoch:
                 found[replica] = fact
         return found
@@ -573,8 +593,7 @@ class UncleanRecovery:
         self._uncount(state)
         for broker_id in state.asked:
             self._questions.drop(broker_id, key)
-        for replica in state.replicas:
-            self._facts.forget(Replica(*key, replica))
+        self._facts.forget_partition(*key)
         self._decided += (Decided(request, key, outcome) for request in state.requests)
 
     def _stop_running(self, key: PartitionKey, state: _Leaderless) -> bool:
@@ -587,8 +606,12 @@ class UncleanRecovery:
         return ran
 
     def _is_overdue(self, state: _Leaderless, strategy: RecoveryStrategy, now_ms: float) -> bool:
-        began_ms = state.began.get(strategy)
+        began_ms = state.began.get(strategy) if state.began else None
         return began_ms is not None and now_ms >= began_ms + self._timeout_ms
+
+    def _is_any_overdue(self, state: _Leaderless, now_ms: float) -> bool:
+        over_ms = now_ms - self._timeout_ms
+        return bool(state.began) and min(state.began.values()) <= over_ms
 
     def waits_for(self, topic_id: bytes, partition_id: int) -> Waiting | None:
         """What a partition without leader waits for; None for others."""

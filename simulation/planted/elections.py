@@ -84,7 +84,7 @@ ELECTIONS: tuple[Bug, ...] = (
         "an answer counts for whatever life of its broker is registered",
         (f"{RECOVERY}.answered", "broker.epoch != response.broker_epoch", "False"),
         (
-            "controller.elections.log_facts:LogFacts.of",
+            "controller.elections.log_facts:counted",
             "known is not None and known[0] == broker_epoch",
             "known is not None",
         ),

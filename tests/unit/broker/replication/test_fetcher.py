@@ -12,7 +12,6 @@ from broker.replication.fetcher import (
     SHORT_WAIT_MS,
     Fetcher,
     Flush,
-    Followed,
     Reset,
     Unforeseen,
 )
@@ -20,6 +19,7 @@ from broker.replication.follower import reset_to
 from broker.replication.replica_role import ReplicaRole
 from protocol.errors import ErrorCode
 from protocol.metadata.config_record import ConfigRecord
+from protocol.metadata.partition_change_record import PartitionChangeRecord
 from protocol.metadata.remove_topic_record import RemoveTopicRecord
 from testkit.memory.broker import batch, settle
 from testkit.memory.replicas import SETTINGS, TOPIC, Cluster, answer_of
@@ -111,22 +111,48 @@ async def test_pauses_grow_up_to_the_back_off() -> None:
     assert waits[-1] == 1000
 
 
-@pytest.mark.parametrize(("others", "pause_ms"), [(0, 10), (400, 40), (20_000, 1000)])
-async def test_a_leader_that_refuses_many_has_a_moment_for_each(
-    others: int, pause_ms: float
-) -> None:
-    """Ten thousand partitions that are asked for every ten milliseconds take the time of a broker
-    that has yet to read that it leads them."""
-    c = Cluster(2)
-    c.create(1, 2)
-    c.change(2, leader=1, isr=[1, 2])
-    fetcher = c[2].fetchers[1]
-    followed = Followed(c[2].partition())
-    fetcher._pauses.extend((1e12, (b"another", n), followed) for n in range(others))
-    c.fetch(2)
-    wake_ms = fetcher.wake_ms()
-    assert wake_ms is not None
-    assert wake_ms - c.clock.monotonic_ms() == pause_ms
+async def test_a_leader_that_is_behind_is_asked_about_few() -> None:
+    """Ten thousand elections, and the leader learns of them later than its follower: it is not to
+    spend the time that it needs for that on refusals."""
+    c, many, each, step_ms = Cluster(2), 1000, 25, 5.0
+    for broker in c.brokers.values():
+        broker.create_topic(partitions=many, replicas=[1, 2], leader=1)
+    c[2].fetchers[1] = fetcher = Fetcher(1, 2, SETTINGS)
+    for partition in c[2].replicas:
+        fetcher.follow(partition)
+    _round_trips(c, 10)
+    assert all(remote.log_end == 0 for p in c[1].replicas for remote in p.remote.values())
+    for index in range(many):
+        change = PartitionChangeRecord(topic_id=TOPIC, partition_id=index, leader=1)
+        c.records.append(change)
+    c.catch_up(2)
+    named = refused = 0
+    for first in range(0, many, each):  # the leader is ready for so many more in each step
+        for record in c.records[c[1].seen + first :][:each]:
+            c[1].replay(record)
+        c.clock.advance(step_ms)
+        told = _round_trips(c, 2)
+        named, refused = named + told[0], refused + told[1]
+    for _ in range(40):
+        c.clock.advance(step_ms)
+        told = _round_trips(c, 2)
+        named, refused = named + told[0], refused + told[1]
+    assert fetcher.failed_partitions == 0
+    assert named - refused == many, "each is served in its new epoch, and once"
+    assert refused <= 0.75 * many, "and not twice as many"
+
+
+def _round_trips(c: Cluster, times: int) -> tuple[int, int]:
+    """What follower 2 names to leader 1 in so many, and how much the leader does not know."""
+    behind, named, refused = ErrorCode.UNKNOWN_LEADER_EPOCH, 0, 0
+    for _ in range(times):
+        request = c.request(2, 1)
+        if request is not None:
+            response = c.serve(1, request)
+            named += sum(len(topic.partitions) for topic in request.topics)
+            refused += sum(p.error_code == behind for t in response.responses for p in t.partitions)
+            c.take(2, 1, response)
+    return named, refused
 
 
 async def test_a_lost_connection_begins_a_new_session_and_ends_the_old_one() -> None:
