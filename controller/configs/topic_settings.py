@@ -13,8 +13,9 @@ from itertools import chain
 from typing import NamedTuple, TypeVar
 
 from controller.decision import ControllerView
+from metalog.image.local_log import LocalLogThresholds
 from metalog.image.values import ConfigResourceType
-from runtime.config import keys_log, keys_topic
+from runtime.config import keys_log, keys_replication, keys_topic
 
 T = TypeVar("T")
 
@@ -24,6 +25,9 @@ RECOVERY_STRATEGY = keys_topic.UNCLEAN_RECOVERY_STRATEGY.name
 """Topics and nodes have these three under one name."""
 RECOVERY_MANAGER = keys_log.UNCLEAN_RECOVERY_MANAGER_ENABLED.name
 RECOVERY_TIMEOUT = keys_log.UNCLEAN_RECOVERY_TIMEOUT_MS.name
+LOCAL_LOG_MS = keys_topic.LEADER_ELECTION_ELIGIBLE_LOCAL_LOG_MS.name
+LOCAL_LOG_BYTES = keys_topic.LEADER_ELECTION_ELIGIBLE_LOCAL_LOG_BYTES.name
+"""Of both topics and nodes, too (KIP-1303)."""
 ELECTION_KEYS = frozenset({UNCLEAN_ELECTION, RECOVERY_STRATEGY, RECOVERY_MANAGER})
 """What may allow an election that was not allowed before."""
 
@@ -112,6 +116,26 @@ def recovery_timeout_ms(view: ControllerView) -> int:
     return _first(_node_values(view), RECOVERY_TIMEOUT, _natural, view.settings.recovery_timeout_ms)
 
 
+def local_log_thresholds(view: ControllerView, topic_name: str) -> LocalLogThresholds:
+    """`leader.election.eligible.local.log.ms` and `.bytes` in force for the topic."""
+    config = view.settings.config
+    places = [*_topic_values(view, topic_name), *_node_values(view)]
+    return LocalLogThresholds(
+        _first(
+            places,
+            LOCAL_LOG_MS,
+            _whole,
+            config[keys_replication.LEADER_ELECTION_ELIGIBLE_LOCAL_LOG_MS],
+        ),
+        _first(
+            places,
+            LOCAL_LOG_BYTES,
+            _whole,
+            config[keys_replication.LEADER_ELECTION_ELIGIBLE_LOCAL_LOG_BYTES],
+        ),
+    )
+
+
 def _first(
     places: Iterable[tuple[Place, Mapping[str, str]]],
     key: str,
@@ -152,6 +176,10 @@ def _by_flag(text: str) -> RecoveryStrategy | None:
 def _natural(text: str) -> int | None:
     stripped = text.strip()
     return int(stripped) if stripped.isdecimal() else None
+
+
+def _whole(text: str) -> int | None:
+    return -1 if text.strip() == "-1" else _natural(text)
 
 
 def _positive(text: str) -> int | None:

@@ -9,10 +9,11 @@ of the change and never earlier.
 from __future__ import annotations
 
 from functools import partial
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from controller.configs.topic_settings import (
     RecoveryStrategy,
+    local_log_thresholds,
     min_isr_of,
     recovery_manager_enabled,
     recovery_strategy,
@@ -27,6 +28,7 @@ from controller.elections.eligibility import (
     broker_eligibility,
 )
 from controller.elections.elr import LastKnownMode
+from controller.elections.local_logs import LocalLogOrder
 from controller.elections.partition_change import (
     PartitionChange,
     Safety,
@@ -34,7 +36,7 @@ from controller.elections.partition_change import (
     change_partition,
     replicas_of,
 )
-from metalog.image.values import PartitionImage, TopicImage
+from metalog.image.values import NO_LEADER, PartitionImage, TopicImage
 
 NONE: frozenset[int] = frozenset()
 
@@ -60,17 +62,20 @@ class BrokerChange(NamedTuple):
 
 NO_BROKER_CHANGE = BrokerChange()
 AS_IT_IS = Target()
+OFF: Final = (NO_LEADER,)
+"""In place of brokers that have too little locally: nobody is asked, and what was known goes."""
 _EPOCHS = PartitionImage._fields.index("leader_epoch")
 
 
 class TopicRules(NamedTuple):
     """What holds for elections of one topic. `election` is the one that nobody asked for: it may be
     unclean only where the topic allows it. `treats_alike`: partitions of the same state are changed
-    in the same way."""
+    in the same way. `local_logs`: the order, where what replicas have locally counts (KIP-1303)."""
 
     safety: Safety
     election: Election
     treats_alike: bool
+    local_logs: LocalLogOrder | None
 
 
 class ElectionContext:
@@ -142,7 +147,16 @@ class ElectionContext:
         election = rules.election if election is None else election
         if not rules.treats_alike:
             return self._change(topic, index, partition, cause, rules, target, election, touch)
-        asked = topic.id, partition_state(partition), target, election, cause, touch
+        short: tuple[int, ...] = ()
+        if partition.local_logs:
+            if self._may_lose_local_logs(partition, target):
+                return self._change(topic, index, partition, cause, rules, target, election, touch)
+            short = (
+                OFF
+                if rules.local_logs is None
+                else rules.local_logs.too_little(partition.local_logs, self.view.now_ms)
+            )
+        asked = topic.id, partition_state(partition), short, target, election, cause, touch
         # Neighbours are mostly alike, and comparing is cheaper than looking up.
         if asked != self._asked_last:
             if asked not in self._known:
@@ -154,6 +168,18 @@ class ElectionContext:
         if known is None:
             return None
         return PartitionChange(known.record.replace(partition_id=index), known.elected)
+
+    def _may_lose_local_logs(self, partition: PartitionImage, target: Target) -> bool:
+        """Whether the change may write another table of local logs: that is the partition's own."""
+        return bool(
+            partition.adding
+            or partition.removing
+            or self.change.unclean
+            or target.begun_anew
+            or target.local_logs is not None
+            or target.replicas is not None
+            or target.directories is not None
+        )
 
     def _change(
         self,
@@ -181,6 +207,8 @@ class ElectionContext:
         view = self.view
         strategy = recovery_strategy(view, topic.name)
         managed = recovery_manager_enabled(view)
+        order = election_order(view, topic)
+        local_logs = order if isinstance(order, LocalLogOrder) else None
         safety = Safety(
             min_isr=min_isr_of(view, topic.name),
             elr_enabled=view.elr_enabled,
@@ -189,7 +217,8 @@ class ElectionContext:
             last_known_electable=view.settings.last_known_leader_election,
             unclean_shutdown=self.change.unclean,
             eligibility_of=self.eligibility_of,
-            order=election_order(view, topic),
+            order=order,
+            keeps_local_logs=local_logs is not None,
             now_ms=view.now_ms,
             metadata_version=view.metadata_version,
         )
@@ -197,15 +226,19 @@ class ElectionContext:
         allowed = strategy is RecoveryStrategy.AGGRESSIVE and not managed
         # `broker_eligibility` sees nothing of a partition but where its replicas are.
         election = Wish.UNCLEAN if allowed else Wish.ONLINE
-        return TopicRules(safety, election, safety.order is assignment_order)
+        treats_alike = local_logs is not None or order is assignment_order
+        return TopicRules(safety, election, treats_alike, local_logs)
 
 
 def partition_state(partition: PartitionImage) -> tuple[object, ...]:
-    """What elections go by. Not by the epochs: a record does not say them, and who counts answers
-    by the leader epoch looks at it besides."""
+    """What elections go by, but for the local logs. Not by the epochs: a record does not say them,
+    and who counts answers by the leader epoch looks at it besides."""
     return *partition[:_EPOCHS], partition.recovery_state
 
 
 def election_order(view: ControllerView, topic: TopicImage) -> ElectionOrder:
     """The order in which candidates of this topic are tried; the one place that chooses it."""
+    thresholds = local_log_thresholds(view, topic.name)
+    if thresholds.on:
+        return LocalLogOrder(thresholds, view.image.cluster.brokers)
     return assignment_order

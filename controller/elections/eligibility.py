@@ -25,17 +25,20 @@ from typing import Final, NamedTuple, TypeAlias
 
 from immutables import Map
 
+from metalog.image.local_log import ReplicaLocalLog
 from metalog.image.values import BrokerImage
 from protocol.ids import DIRECTORY_LOST, DIRECTORY_MIGRATING, DIRECTORY_UNASSIGNED, RESERVED_UUIDS
 
 
 class PartitionReplicas(NamedTuple):
-    """A partition that an election is about: `directories[i]` is where `replicas[i]` is kept."""
+    """A partition that an election is about: `directories[i]` is where `replicas[i]` is kept.
+    `local_logs` is what is known of what replicas have locally (KIP-1303)."""
 
     topic_id: bytes
     partition_id: int
     replicas: tuple[int, ...]
     directories: tuple[bytes, ...]
+    local_logs: tuple[ReplicaLocalLog, ...] = ()
 
     def directory_of(self, broker_id: int) -> bytes | None:
         """The directory id of that broker's replica, or None if it has no replica."""

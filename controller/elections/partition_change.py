@@ -50,10 +50,13 @@ from controller.elections.elr import (
     eligible_sets,
     standing_elr,
 )
+from controller.elections.local_logs import kept
 from metalog.image.features import (
     DIRECTORY_ASSIGNMENT_LEVEL,
     LEADER_EPOCH_BUMP_ON_ISR_SHRINK_UNTIL_LEVEL,
 )
+from metalog.image.local_log import ReplicaLocalLog
+from metalog.image.snapshot import local_log_entries
 from metalog.image.values import NO_LEADER, LeaderRecoveryState, PartitionImage
 from protocol.metadata.partition_change_record import PartitionChangeRecord
 
@@ -68,8 +71,9 @@ class Safety:
     holds. strategy: what the topic allows where no clean candidate is left. last_known_electable:
     whether the last known leader may be elected, if the strategy does not forbid it.
     unclean_shutdown: brokers found to have lost unflushed data, in this very decision. order: puts
-    the replicas into election order. now_ms: wall clock, for that order. metadata_version: level,
-    rules of old levels depend on it.
+    the replicas into election order. now_ms: wall clock, for that order. keeps_local_logs: whether
+    what replicas have locally is known of the topic (KIP-1303). metadata_version: level, rules of
+    old levels depend on it.
     """
 
     min_isr: int
@@ -81,6 +85,7 @@ class Safety:
     eligibility_of: EligibilityOf
     order: ElectionOrder
     now_ms: int
+    keeps_local_logs: bool
     metadata_version: int
 
 
@@ -89,7 +94,8 @@ class Target:
     """What the caller wants to change; None leaves a part as it is.
 
     `begun_anew`: replicas whose log is another one than that which was in sync, if it was. They
-    leave ISR and ELR as after an unclean shutdown, and may lead.
+    leave ISR and ELR as after an unclean shutdown, and may lead. `local_logs`: all that is known of
+    them now.
     """
 
     isr: tuple[int, ...] | None = None
@@ -99,6 +105,7 @@ class Target:
     adding: tuple[int, ...] | None = None
     removing: tuple[int, ...] | None = None
     begun_anew: frozenset[int] = frozenset()
+    local_logs: tuple[ReplicaLocalLog, ...] | None = None
 
 
 class PartitionChange(NamedTuple):
@@ -122,6 +129,7 @@ class _Draft:
         "isr",
         "last_known_elr",
         "leader",
+        "local_logs",
         "recovery_state",
         "removing",
         "replicas",
@@ -140,6 +148,7 @@ class _Draft:
         self.elr = before.elr
         self.last_known_elr = before.last_known_elr
         self.leader = before.leader
+        self.local_logs = before.local_logs if target.local_logs is None else target.local_logs
         self.recovery_state: int = before.recovery_state
         if target.recovery_state is not None:
             self.recovery_state = int(target.recovery_state)
@@ -147,7 +156,9 @@ class _Draft:
 
 def replicas_of(topic_id: bytes, partition_id: int, partition: PartitionImage) -> PartitionReplicas:
     """The partition as elections see it."""
-    return PartitionReplicas(topic_id, partition_id, partition.replicas, partition.directories)
+    return PartitionReplicas(
+        topic_id, partition_id, partition.replicas, partition.directories, partition.local_logs
+    )
 
 
 def change_partition(
@@ -175,10 +186,13 @@ def change_partition(
     if (draft.adding or draft.removing) and _complete_reassignment(draft, safety):
         place = place._replace(replicas=draft.replicas, directories=draft.directories)
         eligibility_of = partial(safety.eligibility_of, place)
+    if draft.local_logs:
+        draft.local_logs = _known_local_logs(partition, draft, safety)
+        place = place._replace(local_logs=draft.local_logs)
     ordered = safety.order(place, draft.replicas, safety.now_ms)
     elected = elect(_candidates(partition, draft, ordered, safety), election, eligibility_of)
     _apply_election(partition, draft, elected, safety)
-    record = _record(partition, draft, safety)
+    record = _record(partition, draft, safety, told=target.local_logs is not None)
     if record is None:
         if not touch:
             return None
@@ -198,6 +212,23 @@ def _drop_offline(draft: _Draft, eligibility_of: ReplicaEligibility, safety: Saf
     online = [member for member in draft.isr if eligibility_of(member) != DIRECTORY_OFFLINE]
     if len(online) != len(draft.isr) and (online or safety.elr_enabled):
         draft.isr = tuple(online)
+
+
+def _known_local_logs(
+    before: PartitionImage, draft: _Draft, safety: Safety
+) -> tuple[ReplicaLocalLog, ...]:
+    """What is known of local logs once the replicas are as they are to be; nothing where no
+    threshold is on."""
+    if not safety.keeps_local_logs:
+        return ()
+    if not draft.doubted and (draft.replicas, draft.directories) == before[:2]:
+        return draft.local_logs
+    return kept(
+        draft.local_logs,
+        dict(zip(before.replicas, before.directories, strict=True)),
+        dict(zip(draft.replicas, draft.directories, strict=True)),
+        draft.doubted,
+    )
 
 
 def _complete_reassignment(draft: _Draft, safety: Safety) -> bool:
@@ -272,8 +303,11 @@ def _keep_one(before: PartitionImage, draft: _Draft) -> None:
     draft.isr = (before.leader if before.leader in stays else stays[0],)
 
 
-def _record(before: PartitionImage, after: _Draft, safety: Safety) -> PartitionChangeRecord | None:
-    """The differences as a record without its key, None if there are none."""
+def _record(
+    before: PartitionImage, after: _Draft, safety: Safety, *, told: bool
+) -> PartitionChangeRecord | None:
+    """The differences as a record without its key, None if there are none. What is known of local
+    logs is a difference of its own where a leader has `told` it."""
     record = PartitionChangeRecord()
     changed = _set_assignment(
         record,
@@ -291,6 +325,9 @@ def _record(before: PartitionImage, after: _Draft, safety: Safety) -> PartitionC
         record.leader_recovery_state, changed = int(after.recovery_state), True
     if after.leader != before.leader or _needs_new_epoch(before, after, safety):
         record.leader, changed = after.leader, True
+    if after.local_logs != before.local_logs and (changed or told):
+        record.local_logs = local_log_entries(PartitionChangeRecord, after.local_logs)
+        changed = True
     return record if changed else None
 
 

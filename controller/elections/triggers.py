@@ -21,7 +21,7 @@ from controller.decision import ControllerView
 from controller.elections.cause import Cause
 from controller.elections.context import AS_IT_IS, BrokerChange, ElectionContext
 from controller.elections.partition_change import Target
-from metalog.image.values import NO_LEADER, PartitionImage
+from metalog.image.values import NO_LEADER, PartitionImage, TopicImage
 from protocol.metadata import PartitionChangeRecord
 
 CHANGES_PER_STEP: Final = 250
@@ -73,19 +73,29 @@ def records_for_change(
     touch = change.directories is not None
     concerns = _concerns(view, change)
     target_of = cache(partial(_target, change.leaving))
+    # A step goes on where the one before ended, without a look at what that has changed.
+    for topic, index, partition in partitions_since(view, since):
+        if not concerns(partition):
+            continue
+        changed = elections.change_partition(
+            topic, index, partition, cause, target=target_of(partition.isr), touch=touch
+        )
+        if changed is not None:
+            yield changed.record
+
+
+def partitions_since(
+    view: ControllerView, since: Place = BEGIN
+) -> Iterator[tuple[TopicImage, int, PartitionImage]]:
+    """All partitions, in the order of topic names and partitions, from `since` on."""
     by_name = view.image.topics.by_name
     for name in sorted(name for name in by_name if name >= since.topic):
         topic = by_name[name]
         first = since.partition if name == since.topic else 0
-        for index in sorted(topic.partitions):
-            # A step goes on where the one before ended, without a look at what that has changed.
-            if index < first or not concerns(partition := topic.partitions[index]):
-                continue
-            changed = elections.change_partition(
-                topic, index, partition, cause, target=target_of(partition.isr), touch=touch
-            )
-            if changed is not None:
-                yield changed.record
+        partitions = topic.partitions
+        for index in sorted(partitions):
+            if index >= first:
+                yield topic, index, partitions[index]
 
 
 def _concerns(view: ControllerView, change: BrokerChange) -> Callable[[PartitionImage], bool]:

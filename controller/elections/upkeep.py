@@ -9,6 +9,7 @@ never holds up the others.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import islice
 from typing import Final
 
 from controller.decision import ControllerView, Decision
@@ -17,50 +18,74 @@ from controller.elections.context import ElectionContext
 from controller.elections.election import Wish
 from controller.elections.eligibility import is_eligible
 from controller.elections.partition_change import last_known_candidate
+from controller.elections.triggers import BEGIN, Place, partitions_since
 from metalog.image.values import NO_LEADER, PartitionImage, TopicImage
 from protocol.schema import MetadataRecord
 
 ELECTIONS_PER_TURN: Final = 1_000
+LOOKS_PER_TURN: Final = 1_000
+"""Partitions whose preferred leader is looked for before others have their turn: 2 or 3 ms."""
+PREFERRED_PER_TURN: Final = 250
 
 
-def decide_rebalance(view: ControllerView) -> Decision[bool]:
-    """Elect the preferred leaders that could lead and do not; True when there may be more."""
-    return _bounded(_preferred_elections(view))
+class Rebalance:
+    """Gives preferred leaders their partitions back, a bounded part of it at each call. The reply
+    is True while a look at all is not at its end.
+
+    Who is preferred may change with time alone (KIP-1303), so each look asks anew.
+    """
+
+    def __init__(self) -> None:
+        self._since = BEGIN
+
+    def __call__(self, view: ControllerView) -> Decision[bool]:
+        decision = decide_rebalance(view, self._since)
+        self._since = decision.reply or BEGIN
+        return Decision(decision.records, decision.reply is not None)
+
+
+def decide_rebalance(view: ControllerView, since: Place = BEGIN) -> Decision[Place | None]:
+    """Elect the preferred leaders that could lead and do not, from `since` on; where to go on, None
+    at the end."""
+    elections = ElectionContext(view)
+    records: list[MetadataRecord] = []
+    partitions = partitions_since(view, since)
+    for topic, index, partition in islice(partitions, LOOKS_PER_TURN):
+        record = _preferred_election(elections, topic, index, partition)
+        if record is not None:
+            records.append(record)
+            if len(records) == PREFERRED_PER_TURN:
+                break
+    following = next(partitions, None)
+    where = None if following is None else Place(following[0].name, following[1])
+    return Decision(tuple(records), where)
+
+
+def _preferred_election(
+    elections: ElectionContext, topic: TopicImage, index: int, partition: PartitionImage
+) -> MetadataRecord | None:
+    first = elections.candidates(topic, index, partition)[0]
+    if first == partition.leader or first not in partition.isr:
+        return None
+    if not is_eligible(elections.eligibility_in(topic, index, partition)(first)):
+        return None
+    change = elections.change_partition(
+        topic, index, partition, Cause.PREFERRED_REBALANCE, election=Wish.PREFERRED
+    )
+    assert change is not None, "another one leads"
+    return change.record
 
 
 def decide_unclean_elections(view: ControllerView) -> Decision[bool]:
     """Give leaderless partitions of topics that allow it any live leader, or the last known one;
     True: may be more."""
-    return _bounded(_unclean_elections(view))
-
-
-def _bounded(elections: Iterator[MetadataRecord]) -> Decision[bool]:
-    records = []
-    for record in elections:
-        records.append(record)
-        if len(records) == ELECTIONS_PER_TURN:
-            return Decision(tuple(records), True)
-    return Decision(tuple(records), False)
-
-
-def _preferred_elections(view: ControllerView) -> Iterator[MetadataRecord]:
-    elections = ElectionContext(view)
-    for topic, index, partition in _partitions(view):
-        first = elections.candidates(topic, index, partition)[0]
-        if first == partition.leader or first not in partition.isr:
-            continue
-        if not is_eligible(elections.eligibility_in(topic, index, partition)(first)):
-            continue
-        change = elections.change_partition(
-            topic, index, partition, Cause.PREFERRED_REBALANCE, election=Wish.PREFERRED
-        )
-        assert change is not None, "another one leads"
-        yield change.record
+    records = tuple(islice(_unclean_elections(view), ELECTIONS_PER_TURN))
+    return Decision(records, len(records) == ELECTIONS_PER_TURN)
 
 
 def _unclean_elections(view: ControllerView) -> Iterator[MetadataRecord]:
     elections = ElectionContext(view)
-    for topic, index, partition in _partitions(view):
+    for topic, index, partition in partitions_since(view):
         if partition.leader != NO_LEADER:
             continue
         rules = elections.rules(topic)
@@ -70,9 +95,3 @@ def _unclean_elections(view: ControllerView) -> Iterator[MetadataRecord]:
         change = elections.change_partition(topic, index, partition, Cause.UNCLEAN_CONFIG)
         if change is not None and change.elected.leader != NO_LEADER:
             yield change.record
-
-
-def _partitions(view: ControllerView) -> Iterator[tuple[TopicImage, int, PartitionImage]]:
-    for _, topic in sorted(view.image.topics.by_name.items()):
-        for index, partition in sorted(topic.partitions.items()):
-            yield topic, index, partition

@@ -10,6 +10,9 @@ only one, that is written down with the ISR; where it has several, the broker mu
 (AssignReplicasToDirs).
 
 An accepted proposal always moves the partition epoch, also when the ISR is the same as before.
+
+Since version 4 it says what members have of the log locally (KIP-1303). That is kept where the
+topic has a threshold for it; a proposal of the same ISR may be there for that alone.
 """
 
 from __future__ import annotations
@@ -29,8 +32,10 @@ from controller.elections.eligibility import (
     default_directory,
     is_online,
 )
+from controller.elections.local_logs import Told, with_report
 from controller.elections.partition_change import Target
 from controller.topics.reassignments import is_reassigning
+from metalog.image.local_log import NOTHING_KNOWN, LocalLogStats, ReplicaLocalLog
 from metalog.image.replay import merge_partition_change
 from metalog.image.values import LeaderRecoveryState, PartitionImage, TopicImage
 from protocol.errors import ErrorCode
@@ -45,10 +50,12 @@ UNKNOWN_BROKER_EPOCH = -1
 
 
 class ProposedMember(NamedTuple):
-    """A proposed ISR member; `epoch` is -1 where the leader does not say (before version 3)."""
+    """A proposed ISR member; `epoch` is -1 where the leader does not say (before version 3).
+    `stats` is what it has locally (from version 4 on)."""
 
     broker_id: int
     epoch: int
+    stats: LocalLogStats = NOTHING_KNOWN
 
 
 class PartitionOutcome(NamedTuple):
@@ -100,7 +107,12 @@ def proposed_members(proposal: Proposal) -> tuple[ProposedMember, ...]:
     """The proposed ISR, whichever field the version puts it in."""
     if proposal.new_isr_with_epochs:
         return tuple(
-            ProposedMember(m.broker_id, m.broker_epoch) for m in proposal.new_isr_with_epochs
+            ProposedMember(
+                m.broker_id,
+                m.broker_epoch,
+                LocalLogStats(m.local_log_start_timestamp, m.local_log_size_bytes),
+            )
+            for m in proposal.new_isr_with_epochs
         )
     return tuple(ProposedMember(broker_id, UNKNOWN_BROKER_EPOCH) for broker_id in proposal.new_isr)
 
@@ -132,6 +144,7 @@ def _alter(
             isr=tuple(m.broker_id for m in members),
             directories=_directories(view, current, members),
             recovery_state=LeaderRecoveryState(proposal.leader_recovery_state),
+            local_logs=_local_logs(elections, topic, current, members),
         ),
         touch=True,
     )
@@ -192,6 +205,22 @@ def _directories(
         else directory
         for replica, directory in zip(current.replicas, current.directories, strict=True)
     )
+
+
+def _local_logs(
+    elections: ElectionContext,
+    topic: TopicImage,
+    current: PartitionImage,
+    members: Sequence[ProposedMember],
+) -> tuple[ReplicaLocalLog, ...] | None:
+    """What is known of local logs with this proposal; None where it says nothing, or nobody asks.
+
+    Members are of the lives that are registered: others are not fit to be in an ISR.
+    """
+    told = [Told(*member) for member in members if member.stats != NOTHING_KNOWN]
+    if not told or elections.rules(topic).local_logs is None:
+        return None
+    return with_report(current.local_logs, told, elections.view.now_ms)
 
 
 def isr_eligibility(

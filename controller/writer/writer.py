@@ -31,7 +31,7 @@ from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 from controller.configs.topic_settings import ELECTION_KEYS
 from controller.decision import RECORDS_PER_OPERATION_MAX, ControllerView, Decide, Step
-from controller.elections.upkeep import decide_rebalance, decide_unclean_elections
+from controller.elections.upkeep import Rebalance, decide_unclean_elections
 from controller.heartbeats import Heartbeats
 from controller.quotas.mutations import MutationQuotas
 from controller.settings import ControllerSettings
@@ -203,7 +203,7 @@ class Controller:
         )
         yield self.recovery
         if settings.rebalance:
-            yield Upkeep(decide_rebalance, settings.rebalance_interval_ms)
+            yield Upkeep(Rebalance(), settings.rebalance_interval_ms)
 
     # --- state ---
 

@@ -88,6 +88,7 @@ def safety(
         eligibility_of=eligibility_of,
         order=order,
         now_ms=now_ms,
+        keeps_local_logs=False,
         metadata_version=int(given.get("mv", 30)),
     )
 

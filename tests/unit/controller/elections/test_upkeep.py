@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import pytest
 
-from controller.decision import ControllerView, Decision
+from controller.decision import Decide, Decision
 from controller.elections import upkeep
-from controller.elections.upkeep import decide_rebalance, decide_unclean_elections
+from controller.elections.upkeep import Rebalance, decide_rebalance, decide_unclean_elections
 from metalog.image.values import NO_LEADER, ConfigResourceType, ElectedAs, LeaderRecoveryState
 from protocol.metadata import ConfigRecord, PartitionChangeRecord
 from testkit.memory.controller import Cluster
@@ -37,12 +35,18 @@ def back_in_sync(cluster: Cluster, index: int) -> None:
     )
 
 
-def records_of(
-    cluster: Cluster, decide: Callable[[ControllerView], Decision[bool]]
-) -> list[PartitionChangeRecord]:
+def records_of(cluster: Cluster, decide: Decide[object]) -> list[PartitionChangeRecord]:
     decision = decide(cluster.view())
+    assert isinstance(decision, Decision)
     cluster.run(decide)
     return [r for r in decision.records if isinstance(r, PartitionChangeRecord)]
+
+
+def turn(cluster: Cluster, rebalance: Rebalance) -> bool:
+    """Whether there is more to look at."""
+    decision = rebalance(cluster.view())
+    cluster.apply(decision.records)
+    return decision.reply
 
 
 def test_preferred_leaders_get_their_partitions_back_once_in_sync() -> None:
@@ -68,12 +72,28 @@ def test_a_broker_on_its_way_out_gets_nothing() -> None:
 
 
 def test_a_turn_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(upkeep, "ELECTIONS_PER_TURN", 1)
+    monkeypatch.setattr(upkeep, "PREFERRED_PER_TURN", 1)
     cluster = cluster_with_leaders_away()
     back_in_sync(cluster, 0)
     back_in_sync(cluster, 1)
-    assert [cluster.run(decide_rebalance) for _ in range(3)] == [True, True, False]
+    rebalance = Rebalance()
+    assert [turn(cluster, rebalance) for _ in range(3)] == [True, True, False]
     assert [cluster.partition("t", i).leader for i in (0, 1, 2)] == [1, 1, 2]
+
+
+def test_a_look_goes_on_where_it_was_and_begins_again_at_its_end(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(upkeep, "LOOKS_PER_TURN", 2)
+    cluster = cluster_with_leaders_away()
+    rebalance = Rebalance()
+    assert turn(cluster, rebalance), "two are looked at, and one is left"
+    back_in_sync(cluster, 0)
+    back_in_sync(cluster, 1)
+    assert not turn(cluster, rebalance), "of the others none is to be moved"
+    assert cluster.partition("t", 0).leader == 2
+    assert [turn(cluster, rebalance), turn(cluster, rebalance)] == [True, False]
+    assert [cluster.partition("t", i).leader for i in (0, 1)] == [1, 1]
 
 
 def leaderless(**properties: str) -> Cluster:

@@ -1,0 +1,129 @@
+"""Local logs in elections: who goes first, and what the image knows of them (KIP-1303).
+
+The rule whether a replica has enough locally is `metalog.image.local_log.judge`. Here is what a
+controller does by it: replicas with enough are tried before the others, in assignment order among
+both. That is a preference, so whoever is left is elected, and it passes with time alone: nothing
+keeps who was preferred.
+
+What is known of a partition is one table, which goes into the log with its changes. An entry is
+about one life of a broker and one log: it goes when the replica does, gets another directory, or
+came back from an unclean shutdown. One of an earlier life is never asked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import NamedTuple, TypeAlias
+
+from immutables import Map
+
+from controller.elections.eligibility import PartitionReplicas
+from metalog.image.local_log import (
+    UNKNOWN,
+    LocalLogStats,
+    LocalLogThresholds,
+    LocalLogVerdict,
+    ReplicaLocalLog,
+    judge,
+    known_stats,
+)
+from metalog.image.values import BrokerImage
+
+Table: TypeAlias = tuple[ReplicaLocalLog, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class LocalLogOrder:
+    """An `ElectionOrder` of a topic that has a threshold: one stable sort on a copy."""
+
+    thresholds: LocalLogThresholds
+    brokers: Map[int, BrokerImage]
+
+    def __call__(
+        self, partition: PartitionReplicas, replicas: tuple[int, ...], now_ms: int
+    ) -> tuple[int, ...]:
+        short = self.too_little(partition.local_logs, now_ms)
+        return tuple(sorted(replicas, key=lambda r: r in short)) if short else replicas
+
+    def too_little(self, table: Table, now_ms: int) -> tuple[int, ...]:
+        """Brokers of the table that do not have enough, in its order.
+
+        Asked for each of ten thousand partitions: who goes back far enough needs no second look,
+        and mostly that is everybody.
+        """
+        span_ms = self.thresholds.span_ms
+        since_ms = now_ms - span_ms if span_ms > 0 else UNKNOWN
+        short: tuple[int, ...] = ()
+        for broker_id, broker_epoch, stats, _ in table:
+            if stats[1] and 0 <= stats[0] <= since_ms:
+                continue
+            if judge(stats, self.thresholds, now_ms).enough:
+                continue
+            broker = self.brokers.get(broker_id)
+            if broker is not None and broker.epoch == broker_epoch:
+                short += (broker_id,)
+        return short
+
+    def verdict(self, table: Table, broker_id: int, now_ms: int) -> LocalLogVerdict:
+        """Whether this replica has enough, and why."""
+        broker = self.brokers.get(broker_id)
+        epoch = UNKNOWN if broker is None else broker.epoch
+        return judge(known_stats(table, broker_id, epoch), self.thresholds, now_ms)
+
+
+class Told(NamedTuple):
+    """What a leader says that a member of the ISR has, in that life of its broker."""
+
+    broker_id: int
+    broker_epoch: int
+    stats: LocalLogStats
+
+
+def with_report(table: Table, told: Iterable[Told], now_ms: int) -> Table:
+    """The table after a leader's report. What it does not know leaves what is known of the same
+    life as it is: a new leader knows its own log alone."""
+    entries = {one.broker_id: one for one in table}
+    for broker_id, broker_epoch, (start_ms, size) in told:
+        if start_ms < 0 and size < 0:
+            continue
+        known = known_stats(table, broker_id, broker_epoch)
+        stats = LocalLogStats(
+            known.start_timestamp_ms if start_ms < 0 else start_ms,
+            known.size_bytes if size < 0 else size,
+        )
+        entries[broker_id] = ReplicaLocalLog(broker_id, broker_epoch, stats, now_ms)
+    return tuple(entries[broker_id] for broker_id in sorted(entries))
+
+
+def kept(
+    table: Table,
+    before: Mapping[int, bytes],
+    after: Mapping[int, bytes],
+    doubted: frozenset[int],
+) -> Table:
+    """What still holds once the replicas, with their directories, are `after`; the logs of
+    `doubted` brokers may be other ones."""
+    return tuple(
+        one
+        for one in table
+        if one.broker_id in after
+        and after[one.broker_id] == before.get(one.broker_id, after[one.broker_id])
+        and one.broker_id not in doubted
+    )
+
+
+def passed_over(
+    order: LocalLogOrder, table: Table, candidates: Iterable[int], leader: int, now_ms: int
+) -> bool:
+    """Whether `leader` leads because one of the candidates before it, in assignment order, has too
+    little."""
+    short = order.too_little(table, now_ms)
+    if not short or leader in short:
+        return False
+    for candidate in candidates:
+        if candidate == leader:
+            return False
+        if candidate in short:
+            return True
+    return False

@@ -1,0 +1,193 @@
+"""What leaders say that replicas have locally: how it is kept, and for how long (KIP-1303)."""
+
+from __future__ import annotations
+
+import pytest
+
+from controller.configs.topic_settings import LOCAL_LOG_MS
+from controller.elections.cause import Cause
+from controller.elections.context import ElectionContext
+from controller.topics.isr import PartitionOutcome, decide_alter_partition
+from controller.topics.reassignments import decide_reassign
+from metalog.image.local_log import LocalLogStats, ReplicaLocalLog
+from metalog.image.values import ConfigResourceType
+from protocol.codec import encode
+from protocol.errors import ErrorCode
+from protocol.messages.alter_partition import AlterPartitionRequest
+from protocol.messages.alter_partition_reassignments import AlterPartitionReassignmentsRequest
+from protocol.metadata import ConfigRecord, PartitionChangeRecord
+from testkit.memory.controller import SESSION_TIMEOUT_MS, Cluster
+
+MINUTE_MS = 60_000
+Table = dict[int, tuple[int, int]]
+
+
+class World(Cluster):
+    """Topic t at 1, 2 and 3, led by 1; ten minutes are enough."""
+
+    def __init__(self, *, on: bool = True) -> None:
+        super().__init__(elr=True, min_insync_replicas="2")
+        self.start(1, 2, 3, 4)
+        self.create_topic("t", [1, 2, 3])
+        self.written: list[PartitionChangeRecord] = []
+        self.configure(str(10 * MINUTE_MS) if on else None)
+
+    def apply(self, records: object) -> None:
+        super().apply(records)  # type: ignore[arg-type]
+        if hasattr(self, "written"):
+            self.written += [r for r in records if type(r) is PartitionChangeRecord]  # type: ignore[attr-defined]
+
+    def configure(self, value: str | None) -> None:
+        kind = int(ConfigResourceType.BROKER)
+        self.apply(
+            [ConfigRecord(resource_type=kind, resource_name="", name=LOCAL_LOG_MS, value=value)]
+        )
+
+    def tell(self, table: Table, *isr: int) -> PartitionOutcome:
+        """The leader proposes an ISR, mostly the one that is there, with what it knows."""
+        partition, brokers = self.partition("t"), self.image.cluster.brokers
+        members = [
+            AlterPartitionRequest.BrokerState(
+                broker_id=member,
+                broker_epoch=brokers[member].epoch,
+                local_log_start_timestamp=table.get(member, (-1, -1))[0],
+                local_log_size_bytes=table.get(member, (-1, -1))[1],
+            )
+            for member in isr or partition.isr
+        ]
+        data = AlterPartitionRequest.PartitionData(
+            leader_epoch=partition.leader_epoch,
+            partition_epoch=partition.partition_epoch,
+            new_isr_with_epochs=members,
+        )
+        topic_id = self.image.topics.by_name["t"].id
+        request = AlterPartitionRequest(
+            broker_id=partition.leader,
+            broker_epoch=brokers[partition.leader].epoch,
+            topics=[AlterPartitionRequest.TopicData(topic_id=topic_id, partitions=[data])],
+        )
+        (topic,) = self.run(lambda view: decide_alter_partition(view, request))
+        return topic.partitions[0]
+
+    def back(self, broker_id: int) -> None:
+        """Its session is over, and it starts again after a crash."""
+        self.advance(SESSION_TIMEOUT_MS)
+        for other in self.image.cluster.brokers:
+            if other != broker_id:
+                self.touch(other)
+        self.register(broker_id, life=2)
+        self.heartbeat(broker_id)
+
+    @property
+    def known(self) -> Table:
+        """Of those that are registered in the life that told it."""
+        brokers = self.image.cluster.brokers
+        return {
+            one.broker_id: tuple(one.stats)  # type: ignore[misc]
+            for one in self.partition("t").local_logs
+            if brokers[one.broker_id].epoch == one.broker_epoch
+        }
+
+
+@pytest.fixture
+def world() -> World:
+    return World()
+
+
+def test_a_report_alone_is_an_equal_isr(world: World) -> None:
+    before = world.partition("t")
+    outcome = world.tell({1: (5, 100), 2: (6, 200)})
+    after = world.partition("t")
+    assert outcome == (0, ErrorCode.NONE, after)
+    assert (after.isr, after.leader_epoch) == (before.isr, before.leader_epoch)
+    assert after.partition_epoch == before.partition_epoch + 1
+    epochs = {b: world.image.cluster.brokers[b].epoch for b in (1, 2)}
+    assert after.local_logs == (
+        ReplicaLocalLog(1, epochs[1], LocalLogStats(5, 100), world.now_ms),
+        ReplicaLocalLog(2, epochs[2], LocalLogStats(6, 200), world.now_ms),
+    )
+    (record,) = world.written
+    assert (record.leader, record.election_kind) == (-2, 0)
+    # The same once more says the same, with the time at which it was said.
+    world.advance(1000)
+    world.tell({1: (5, 100), 2: (6, 200)})
+    assert [one.reported_ms for one in world.partition("t").local_logs] == [world.now_ms] * 2
+
+
+def test_what_is_not_known_leaves_what_is(world: World) -> None:
+    world.tell({1: (5, 100), 2: (6, 200), 3: (7, 300)})
+    world.tell({1: (8, 110), 2: (-1, 210)})
+    assert world.known == {1: (8, 110), 2: (6, 210), 3: (7, 300)}
+
+
+def test_the_table_is_whole_with_every_isr_change_that_has_stats(world: World) -> None:
+    world.tell({1: (5, 100), 2: (6, 200), 3: (7, 300)})
+    world.tell({1: (5, 101)}, 1, 2)
+    record = world.written[-1]
+    assert [one.broker_id for one in record.local_logs or ()] == [1, 2, 3]
+    assert record.isr == [1, 2]
+
+
+def test_it_is_kept_for_members_of_the_elr(world: World) -> None:
+    world.tell({1: (5, 100), 2: (6, 200), 3: (7, 300)})
+    world.fence(2)
+    world.fence(3)
+    assert world.partition("t").elr == (3,)
+    assert world.known == {1: (5, 100), 2: (6, 200), 3: (7, 300)}
+    assert all(record.local_logs is None for record in world.written[1:]), "nothing new is known"
+
+
+def test_a_life_that_is_over_tells_nothing(world: World) -> None:
+    world.tell({1: (5, 100), 2: (6, 200), 3: (7, 300)})
+    world.fence(2)
+    world.back(2)
+    assert 2 not in world.known
+    world.tell({1: (5, 101)}, 1, 2, 3)
+    assert world.known == {1: (5, 101), 3: (7, 300)}
+
+
+def test_an_unclean_registration_takes_what_was_known(world: World) -> None:
+    world.tell({1: (5, 100), 2: (6, 200), 3: (7, 300)})
+    world.back(3)
+    assert [one.broker_id for one in world.partition("t").local_logs] == [1, 2]
+
+
+def test_who_is_no_replica_any_more_is_forgotten(world: World) -> None:
+    world.tell({1: (5, 100), 2: (6, 200), 3: (7, 300)})
+    reassign(world, 1, 2, 4)
+    assert set(world.known) == {1, 2, 3}, "3 is one until 4 is in sync"
+    world.tell({4: (9, 400)}, 1, 2, 3, 4)
+    assert world.partition("t").replicas == (1, 2, 4)
+    assert world.known == {1: (5, 100), 2: (6, 200), 4: (9, 400)}
+
+
+def reassign(world: World, *replicas: int) -> None:
+    partition = AlterPartitionReassignmentsRequest.ReassignablePartition(replicas=list(replicas))
+    topic = AlterPartitionReassignmentsRequest.ReassignableTopic(name="t", partitions=[partition])
+    request = AlterPartitionReassignmentsRequest(topics=[topic])
+    world.run(lambda view: decide_reassign(view, request))
+
+
+def test_without_a_threshold_nothing_differs() -> None:
+    """Not one record more, and no tag."""
+    world = World(on=False)
+    world.tell({1: (5, 100), 2: (6, 200)}, 1, 2)
+    plain = World(on=False)
+    plain.tell({}, 1, 2)
+    assert [encode(r, 2) for r in world.written] == [encode(r, 2) for r in plain.written]
+    assert world.partition("t").local_logs == ()
+
+
+def test_what_was_known_goes_with_the_next_change_once_it_is_off(world: World) -> None:
+    world.tell({1: (5, 100), 2: (6, 200)})
+    world.configure(None)
+    before, partition = len(world.written), world.partition("t")
+    assert partition.local_logs
+    elections, topic = ElectionContext(world.view()), world.image.topics.by_name["t"]
+    change = elections.change_partition(topic, 0, partition, Cause.BROKER_UNFENCED)
+    assert change is None, "that alone is no reason for a record"
+    world.tell({1: (5, 101)}, 1, 2)
+    assert world.partition("t").local_logs == ()
+    assert len(world.written) == before + 1
+    world.tell({1: (5, 102)}, 1, 2, 3)
+    assert world.written[-1].local_logs is None
