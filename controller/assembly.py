@@ -197,7 +197,7 @@ class ControllerServer:
         image = controller.committed_image
         counts = self._counts
         if counts is None or not counts.hold_for(image):
-            counts = ImageCounts(image)
+            counts = ImageCounts(controller.committed_view())
             yield from counts.steps()
             self._counts = counts
         applied_at_ms = image.provenance.timestamp_ms

@@ -113,11 +113,13 @@ def _message(name: str, index: int, explanation: Explanation) -> _Explained:
         waits_for=[] if waiting is None else list(waiting.brokers),
         since_ms=-1 if explanation.since_ms is None else explanation.since_ms,
         candidates=[_candidate(candidate) for candidate in explanation.candidates],
+        local_log_ms=explanation.thresholds.span_ms,
+        local_log_bytes=explanation.thresholds.size_bytes,
     )
 
 
 def _candidate(candidate: Candidate) -> _Candidate:
-    answer = candidate.answer
+    answer, local_log = candidate.answer, candidate.local_log
     return _Candidate(
         broker=candidate.broker_id,
         sets=list(candidate.sets),
@@ -127,5 +129,14 @@ def _candidate(candidate: Candidate) -> _Candidate:
         if answer is None
         else ExplainElectionResponse.Answer(
             last_epoch=answer.last_epoch, end_offset=answer.end_offset, age_ms=answer.age_ms
+        ),
+        local_log=None
+        if local_log is None
+        else ExplainElectionResponse.LocalLog(
+            enough=local_log.verdict.enough,
+            reason=local_log.verdict.value,
+            start_ms=local_log.stats.start_timestamp_ms,
+            size_bytes=local_log.stats.size_bytes,
+            age_ms=local_log.age_ms,
         ),
     )

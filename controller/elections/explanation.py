@@ -15,11 +15,21 @@ from controller.configs.topic_settings import (
     recovery_manager_enabled,
     strategy_in_force,
 )
+from controller.decision import ControllerView
 from controller.elections.context import ElectionContext
 from controller.elections.eligibility import Ineligible
+from controller.elections.local_logs import LocalLogOrder
 from controller.elections.log_facts import LogFact, LogFacts, Replica
 from controller.elections.recovery import Waiting
 from controller.elections.recovery_rules import WaitsFor
+from metalog.image.local_log import (
+    OFF,
+    UNKNOWN,
+    LocalLogStats,
+    LocalLogThresholds,
+    LocalLogVerdict,
+    judge,
+)
 from metalog.image.values import PartitionImage, TopicImage
 
 MAY_LACK = "may lack committed records: it is in neither ISR nor ELR"
@@ -34,15 +44,26 @@ class Answer(NamedTuple):
     age_ms: int
 
 
+class LocalLog(NamedTuple):
+    """Whether a replica has enough locally, and why (KIP-1303). What is not known is -1;
+    `age_ms`: how long ago it was told."""
+
+    verdict: LocalLogVerdict
+    stats: LocalLogStats
+    age_ms: int
+
+
 class Candidate(NamedTuple):
     """`sets` are those of `isr`, `elr` and `last_known_elr` that have the broker. `reason`
-    completes the sentence "broker N ..."; None for one that may lead."""
+    completes the sentence "broker N ..."; None for one that may lead. `local_log` is None where no
+    threshold is on."""
 
     broker_id: int
     sets: tuple[str, ...]
     eligible: bool
     reason: str | None
     answer: Answer | None
+    local_log: LocalLog | None
 
 
 class Explanation(NamedTuple):
@@ -56,6 +77,7 @@ class Explanation(NamedTuple):
     waiting: Waiting | None
     since_ms: int | None
     candidates: tuple[Candidate, ...]
+    thresholds: LocalLogThresholds
 
 
 def explain_partition(
@@ -71,6 +93,7 @@ def explain_partition(
     eligibility_of = elections.eligibility_in(topic, index, partition)
     strategy = strategy_in_force(view, topic.name)
     managed = recovery_manager_enabled(view)
+    order = elections.rules(topic).local_logs
     heard = _heard(elections, topic, index, partition, facts)
 
     def reason_against(broker_id: int) -> str | None:
@@ -93,7 +116,14 @@ def explain_partition(
         if (fact := heard.get(broker_id)) is not None:
             age_ms = max(0, int(view.monotonic_ms - fact.heard_ms))
             answer = Answer(fact.last_epoch, fact.end_offset, age_ms)
-        return Candidate(broker_id, _sets(partition, broker_id), reason is None, reason, answer)
+        return Candidate(
+            broker_id,
+            _sets(partition, broker_id),
+            reason is None,
+            reason,
+            answer,
+            _local_log(view, order, partition, broker_id),
+        )
 
     since_ms = None
     if waiting is not None:
@@ -105,6 +135,7 @@ def explain_partition(
         waiting=waiting,
         since_ms=since_ms,
         candidates=tuple(map(candidate, elections.candidates(topic, index, partition))),
+        thresholds=OFF if order is None else order.thresholds,
     )
 
 
@@ -126,6 +157,17 @@ def _heard(
         if fact is not None:
             found[broker_id] = fact
     return found
+
+
+def _local_log(
+    view: ControllerView, order: LocalLogOrder | None, partition: PartitionImage, broker_id: int
+) -> LocalLog | None:
+    if order is None:
+        return None
+    known = order.known(partition.local_logs, broker_id)
+    verdict = judge(known.stats, order.thresholds, view.now_ms)
+    told_ms = known.reported_ms
+    return LocalLog(verdict, known.stats, UNKNOWN if told_ms < 0 else max(0, view.now_ms - told_ms))
 
 
 def _sets(partition: PartitionImage, broker_id: int) -> tuple[str, ...]:

@@ -20,10 +20,10 @@ from immutables import Map
 
 from controller.elections.eligibility import PartitionReplicas
 from metalog.image.local_log import (
+    NOTHING_KNOWN,
     UNKNOWN,
     LocalLogStats,
     LocalLogThresholds,
-    LocalLogVerdict,
     ReplicaLocalLog,
     judge,
     known_stats,
@@ -44,7 +44,7 @@ class LocalLogOrder:
         self, partition: PartitionReplicas, replicas: tuple[int, ...], now_ms: int
     ) -> tuple[int, ...]:
         short = self.too_little(partition.local_logs, now_ms)
-        return tuple(sorted(replicas, key=lambda r: r in short)) if short else replicas
+        return eligible_first(replicas, short)
 
     def too_little(self, table: Table, now_ms: int) -> tuple[int, ...]:
         """Brokers of the table that do not have enough, in its order.
@@ -65,11 +65,18 @@ class LocalLogOrder:
                 short += (broker_id,)
         return short
 
-    def verdict(self, table: Table, broker_id: int, now_ms: int) -> LocalLogVerdict:
-        """Whether this replica has enough, and why."""
+    def known(self, table: Table, broker_id: int) -> ReplicaLocalLog:
+        """What is known of this replica in the life that its broker has now."""
         broker = self.brokers.get(broker_id)
-        epoch = UNKNOWN if broker is None else broker.epoch
-        return judge(known_stats(table, broker_id, epoch), self.thresholds, now_ms)
+        for one in table:
+            if broker is not None and one[:2] == (broker_id, broker.epoch):
+                return one
+        return ReplicaLocalLog(broker_id, UNKNOWN, NOTHING_KNOWN)
+
+
+def eligible_first(replicas: tuple[int, ...], short: tuple[int, ...]) -> tuple[int, ...]:
+    """Those that are not short before those that are; both stay in their order."""
+    return tuple(sorted(replicas, key=short.__contains__)) if short else replicas
 
 
 class Told(NamedTuple):
@@ -111,19 +118,3 @@ def kept(
         and after[one.broker_id] == before.get(one.broker_id, after[one.broker_id])
         and one.broker_id not in doubted
     )
-
-
-def passed_over(
-    order: LocalLogOrder, table: Table, candidates: Iterable[int], leader: int, now_ms: int
-) -> bool:
-    """Whether `leader` leads because one of the candidates before it, in assignment order, has too
-    little."""
-    short = order.too_little(table, now_ms)
-    if not short or leader in short:
-        return False
-    for candidate in candidates:
-        if candidate == leader:
-            return False
-        if candidate in short:
-            return True
-    return False

@@ -8,9 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+from controller.decision import ControllerView
+from controller.elections.context import ElectionContext
+from controller.elections.local_logs import LocalLogOrder, eligible_first
 from controller.elections.recovery import RecoveryCounts
 from controller.elections.recovery_rules import WaitsFor
-from metalog.image.values import LOSSY_ELECTIONS, NO_LEADER, ElectedAs, MetadataImage
+from metalog.image.values import (
+    LOSSY_ELECTIONS,
+    NO_LEADER,
+    ElectedAs,
+    MetadataImage,
+    PartitionImage,
+)
 from protocol.metadata import PartitionChangeRecord
 from protocol.schema import MetadataRecord
 from runtime.metrics import QUANTILES, Family, single
@@ -46,6 +55,7 @@ class ControllerStats:
         "by_kind",
         "lost_leadership",
         "metadata_errors",
+        "passed_over",
         "processing",
         "recovery",
         "timed_out_heartbeats",
@@ -56,6 +66,8 @@ class ControllerStats:
         self.lost_leadership = 0
         self.by_kind: dict[ElectedAs, int] = dict.fromkeys(ELECTIONS, 0)
         self.metadata_errors = 0
+        self.passed_over = 0
+        """Elections whose leader is not the first that could lead, which has too little locally."""
         self.timed_out_heartbeats = 0
         self.recovery = RecoveryCounts()
         self.processing = RecentTimes()
@@ -86,20 +98,30 @@ class ControllerStats:
 
 
 class ImageCounts:
-    """Totals over an image, whole when `steps` has ended."""
+    """Totals over an image, whole when `steps` has ended.
+
+    `view` has the image. Who is preferred may depend on the time (KIP-1303): then the totals are
+    those of that moment.
+    """
 
     __slots__ = (
         "active_brokers",
         "fenced_brokers",
         "image",
+        "local_logs_short",
         "offline_partitions",
         "partitions",
         "preferred_imbalance",
+        "preferred_passed_over",
         "topics",
+        "_elections",
+        "_timeless",
     )
 
-    def __init__(self, image: MetadataImage) -> None:
-        self.image = image
+    def __init__(self, view: ControllerView) -> None:
+        self.image = image = view.image
+        self._elections = ElectionContext(view)
+        self._timeless = True
         brokers = image.cluster.brokers.values()
         self.fenced_brokers = sum(broker.fenced for broker in brokers)
         self.active_brokers = len(image.cluster.brokers) - self.fenced_brokers
@@ -107,25 +129,47 @@ class ImageCounts:
         self.partitions = 0
         self.offline_partitions = 0
         self.preferred_imbalance = 0
+        self.preferred_passed_over = 0
+        """Partitions whose first replica is not preferred now: it has too little locally."""
+        self.local_logs_short = 0
+        """Replicas that are known to have too little locally."""
 
     def hold_for(self, image: MetadataImage) -> bool:
         """Whether this image has the same totals, because it has the same parts."""
         mine = self.image
-        return mine.topics is image.topics and mine.cluster is image.cluster
+        return (
+            self._timeless
+            and mine.topics is image.topics
+            and mine.cluster is image.cluster
+            and mine.configs is image.configs
+        )
 
     def steps(self) -> Iterator[None]:
         """Count the partitions, with a pause now and then."""
         pause_at = PARTITIONS_PER_TURN
         for topic in self.image.topics.by_id.values():
             self.partitions += len(topic.partitions)
+            order = self._elections.rules(topic).local_logs
             for partition in topic.partitions.values():
                 if partition.leader == NO_LEADER:
                     self.offline_partitions += 1
-                if partition.leader != partition.replicas[0]:
+                preferred = partition.replicas[0]
+                if order is not None and partition.local_logs:
+                    preferred = self._preferred(order, partition)
+                if partition.leader != preferred:
                     self.preferred_imbalance += 1
             if self.partitions >= pause_at:
                 pause_at = self.partitions + PARTITIONS_PER_TURN
                 yield
+
+    def _preferred(self, order: LocalLogOrder, partition: PartitionImage) -> int:
+        self._timeless = False
+        now_ms = self._elections.view.now_ms
+        short = order.too_little(partition.local_logs, now_ms)
+        self.local_logs_short += sum(replica in short for replica in partition.replicas)
+        preferred = eligible_first(partition.replicas, short)[0]
+        self.preferred_passed_over += preferred != partition.replicas[0]
+        return preferred
 
 
 def image_families(counts: ImageCounts, *, is_active: bool) -> Iterator[Family]:
@@ -144,6 +188,16 @@ def image_families(counts: ImageCounts, *, is_active: bool) -> Iterator[Family]:
         ),
     ):
         yield single(_PREFIX + name, text, value)
+    yield single(
+        "kraftbox_local_log_ineligible_replicas",
+        "Replicas that have too little of the log locally to be elected gladly",
+        counts.local_logs_short,
+    )
+    yield single(
+        "kraftbox_local_log_preferred_waiting",
+        "Partitions whose first replica has too little of the log locally to be preferred",
+        counts.preferred_passed_over,
+    )
 
 
 def stats_families(
@@ -202,6 +256,12 @@ def stats_families(
         "Elections of a leader by their kind",
         "counter",
         [({"kind": word_of(kind)}, count) for kind, count in stats.by_kind.items()],
+    )
+    yield single(
+        "kraftbox_local_log_elections_passed_over_total",
+        "Elections that passed over a replica because it has too little of the log locally",
+        stats.passed_over,
+        "counter",
     )
     yield from recovery_families(stats.recovery)
     events = "kafka_controller_controllereventmanager_"

@@ -31,6 +31,7 @@ from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 from controller.configs.topic_settings import ELECTION_KEYS
 from controller.decision import RECORDS_PER_OPERATION_MAX, ControllerView, Decide, Step
+from controller.elections.passed_over import elections_by_local_logs, passed_over
 from controller.elections.upkeep import Rebalance, decide_unclean_elections
 from controller.heartbeats import Heartbeats
 from controller.quotas.mutations import MutationQuotas
@@ -432,6 +433,9 @@ class Controller:
             )
         self._log_image.append(image, base_offset=base_offset, epoch=self._epoch)
         self.stats.count_elections(records)
+        by_local_logs = elections_by_local_logs(image, records)
+        if by_local_logs:
+            self.stats.passed_over += passed_over(self._view_of(image), by_local_logs)
         self._warn_of_last_known(image, last_known_leaders(records))
         now_ms = self._clock.monotonic_ms()
         append = _Append(last_offset, [])

@@ -31,7 +31,11 @@ def show(partition: TopicPartition, bootstrap: str, timeout_s: float, *, as_json
     for line in headlines(found):
         say(line)
     columns = ["BROKER", "IN", "MAY LEAD", "WHY NOT", "LAST EPOCH", "LOG END", "HEARD"]
-    table(columns, [_row(candidate) for candidate in found.candidates])
+    rows = [_row(candidate) for candidate in found.candidates]
+    if found.local_log_ms > 0 or found.local_log_bytes > 0:
+        columns += ["LOCAL LOG", "SINCE", "BYTES", "TOLD"]
+        rows = [[*row, *_local_log(one)] for row, one in zip(rows, found.candidates, strict=True)]
+    table(columns, rows)
 
 
 def document(found: ExplainedPartition) -> dict[str, Any]:
@@ -48,6 +52,8 @@ def document(found: ExplainedPartition) -> dict[str, Any]:
         "strategy_key": found.strategy_key,
         "strategy_place": found.strategy_place,
         "recovery_manager": found.manager,
+        "local_log_ms": found.local_log_ms,
+        "local_log_bytes": found.local_log_bytes,
         "waits": found.waits,
         "waits_for": found.waits_for,
         "waits_since_ms": None if found.since_ms < 0 else found.since_ms,
@@ -63,6 +69,15 @@ def document(found: ExplainedPartition) -> dict[str, Any]:
                     "epoch": one.answer.last_epoch,
                     "end_offset": one.answer.end_offset,
                     "age_ms": one.answer.age_ms,
+                },
+                "local_log": None
+                if one.local_log is None
+                else {
+                    "enough": one.local_log.enough,
+                    "reason": one.local_log.reason,
+                    "start_ms": _known(one.local_log.start_ms),
+                    "bytes": _known(one.local_log.size_bytes),
+                    "age_ms": _known(one.local_log.age_ms),
                 },
             }
             for one in found.candidates
@@ -80,6 +95,13 @@ def headlines(found: ExplainedPartition) -> list[str]:
         f"strategy {found.strategy}: {found.strategy_key} of {found.strategy_place}; "
         f"recovery manager {'on' if found.manager else 'off'}",
     ]
+    thresholds = [
+        f"{name} {value}"
+        for name, value in (("ms", found.local_log_ms), ("bytes", found.local_log_bytes))
+        if value > 0
+    ]
+    if thresholds:
+        lines.append(f"gladly led by whoever has this locally: {' or '.join(thresholds)}")
     if found.waits is not None:
         lines.append(f"waits for {waits(found)}")
     return lines
@@ -96,8 +118,7 @@ def waits(found: ExplainedPartition) -> str:
         any_of=f"any of {brokers}" if many else brokers,
     )
     if found.since_ms >= 0:
-        since = datetime.fromtimestamp(found.since_ms / 1000, UTC)
-        text += f" (since {since:%Y-%m-%d %H:%M:%S} UTC)"
+        text += f" (since {_time(found.since_ms)} UTC)"
     return text
 
 
@@ -114,6 +135,27 @@ def _row(candidate: Any) -> list[object]:
             else (answer.last_epoch, answer.end_offset, f"{answer.age_ms / 1000:.1f} s ago")
         ),
     ]
+
+
+def _local_log(candidate: Any) -> list[object]:
+    """Whether it has enough, since when, how much, and when that was told."""
+    known = candidate.local_log
+    if known is None:
+        return [None] * 4
+    return [
+        f"{'yes' if known.enough else 'no'}: {known.reason}",
+        None if known.start_ms < 0 else _time(known.start_ms),
+        _known(known.size_bytes),
+        None if known.age_ms < 0 else f"{known.age_ms / 1000:.1f} s ago",
+    ]
+
+
+def _known(value: int) -> int | None:
+    return None if value < 0 else value
+
+
+def _time(time_ms: int) -> str:
+    return f"{datetime.fromtimestamp(time_ms / 1000, UTC):%Y-%m-%d %H:%M:%S}"
 
 
 def _ids(brokers: list[int]) -> str:

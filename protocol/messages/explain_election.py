@@ -57,6 +57,9 @@ class ExplainElectionResponse(Response, api_key=10000, versions="0", flexible="0
         candidates: list[ExplainElectionResponse.Candidate] = field(
             array("Candidate"), "0+", default=FRESH
         )
+        # What a replica is to have locally (KIP-1303), ms and bytes; -1 for one that is off.
+        local_log_ms: int = field(int64, "0+", tag=0, default=-1)
+        local_log_bytes: int = field(int64, "0+", tag=1, default=-1)
 
     class Candidate(Struct):
         broker: int = field(int32, "0+", default=0)
@@ -67,12 +70,26 @@ class ExplainElectionResponse(Response, api_key=10000, versions="0", flexible="0
         answer: ExplainElectionResponse.Answer | None = field(
             struct("Answer"), "0+", nullable="0+", default=None
         )
+        # Null where no threshold is on.
+        local_log: ExplainElectionResponse.LocalLog | None = field(
+            struct("LocalLog"), "0+", nullable="0+", tag=0, default=None
+        )
 
     class Answer(Struct):
         # The leader epoch of the log's last batch.
         last_epoch: int = field(int32, "0+", default=-1)
         end_offset: int = field(int64, "0+", default=-1)
         age_ms: int = field(int64, "0+", default=0)
+
+    class LocalLog(Struct):
+        enough: bool = field(boolean, "0+", default=False)
+        # Completes "its local log ...".
+        reason: str = field(string, "0+", default="")
+        # When its first batch was written, in ms since 1970; its size; how long ago that was told.
+        # -1 for what is not known.
+        start_ms: int = field(int64, "0+", default=-1)
+        size_bytes: int = field(int64, "0+", default=-1)
+        age_ms: int = field(int64, "0+", default=-1)
 
 
 class ExplainElectionRequest(

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 
 from controller.configs.topic_settings import LOCAL_LOG_BYTES, LOCAL_LOG_MS
 from controller.elections.context import ElectionContext
 from controller.elections.on_request import decide_elect_leaders
+from controller.elections.passed_over import elections_by_local_logs, passed_over
 from controller.elections.upkeep import decide_rebalance
 from controller.writer.stats import word_of
 from metalog.image.local_log import LocalLogStats, ReplicaLocalLog
@@ -76,6 +77,7 @@ class World(Cluster):
         self.start(*BROKERS)
         self.told: list[ErrorCode] = []
         self.changes: list[PartitionChangeRecord] = []
+        self.passed_over = 0
         self._configure(row.thresholds)
         self._place(row)
         for broker_id in ids(row.state.get("fenced", "")):
@@ -134,10 +136,12 @@ class World(Cluster):
             epoch = self.image.cluster.brokers[int(broker)].epoch
             yield ReplicaLocalLog(int(broker), epoch, stats, self.now_ms)
 
-    def apply(self, records: object) -> None:
-        super().apply(records)  # type: ignore[arg-type]
+    def apply(self, records: Sequence[Any]) -> None:
+        super().apply(records)
         if hasattr(self, "changes"):
-            self.changes += [r for r in records if type(r) is PartitionChangeRecord]  # type: ignore[attr-defined]
+            self.changes += [r for r in records if type(r) is PartitionChangeRecord]
+            counted = elections_by_local_logs(self.image, records)
+            self.passed_over += passed_over(self.view(), counted)
 
     def happen(self, event: str) -> None:
         what, _, about = event.partition(" ")
@@ -170,7 +174,8 @@ class World(Cluster):
         elected = [r for r in self.changes if r.leader not in (UNCHANGED, NO_LEADER)]
         if elected:
             kind = word_of(ElectedAs(elected[-1].election_kind))
-            return f"leader={elected[-1].leader} {kind}/{elected[-1].election_cause}"
+            over = " over" if self.passed_over else ""
+            return f"leader={elected[-1].leader} {kind}/{elected[-1].election_cause}{over}"
         refusals = [error.name for error in self.told if error is not ErrorCode.NONE]
         return " ".join(["nothing", *refusals])
 
@@ -180,7 +185,7 @@ def test_who_leads(row: Row) -> None:
     world = World(row)
     before: MetadataImage = world.image
     replicas = world.partition(TOPIC).replicas
-    world.changes = []
+    world.changes, world.passed_over = [], 0
     for event in row.events:
         world.happen(event)
     assert (world.order, world.result) == (row.order, row.result)

@@ -8,21 +8,33 @@ from typing import Any
 import pytest
 
 from controller.apis.explain_election import explained
+from controller.configs.topic_settings import LOCAL_LOG_MS
 from controller.elections.context import ElectionContext
 from controller.elections.explanation import (
     MAY_LACK,
     UNHEARD,
     Answer,
     Explanation,
+    LocalLog,
     explain_partition,
 )
 from controller.elections.log_facts import LogFact, LogFacts, Replica
 from controller.elections.recovery import Waiting
 from controller.elections.recovery_rules import WaitsFor
+from kraftbox.cli.explanation import document, headlines
+from metalog.image.local_log import (
+    LocalLogStats,
+    LocalLogThresholds,
+    LocalLogVerdict,
+    ReplicaLocalLog,
+)
+from metalog.image.snapshot import local_log_entries
+from protocol.codec import decode, encode
 from protocol.errors import ErrorCode
 from protocol.messages.explain_election import (
     PARTITIONS_PER_REQUEST_MAX,
     ExplainElectionRequest,
+    ExplainElectionResponse,
 )
 from protocol.metadata import ConfigRecord, PartitionChangeRecord, UnregisterBrokerRecord
 from testkit.memory.controller import Cluster
@@ -153,3 +165,42 @@ def test_each_partition_is_answered_up_to_the_limit(cluster: Cluster) -> None:
     assert codes[PARTITIONS_PER_REQUEST_MAX:] == [ErrorCode.REQUEST_LIMIT_REACHED] * 2
     assert codes[PARTITIONS_PER_REQUEST_MAX - 1] == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert (found[1].leader, found[1].strategy, found[1].waits) == (1, "Balanced", "operator")
+
+
+def test_what_a_replica_has_locally_is_told_where_a_threshold_is_on(cluster: Cluster) -> None:
+    brokers, now_ms = cluster.image.cluster.brokers, cluster.now_ms
+    table = [
+        ReplicaLocalLog(1, brokers[1].epoch, LocalLogStats(now_ms - 100, 70), now_ms - 40),
+        ReplicaLocalLog(2, brokers[2].epoch - 1, LocalLogStats(now_ms - 100, 70), now_ms),
+    ]
+    state(cluster, local_logs=local_log_entries(PartitionChangeRecord, table))
+    assert [one.local_log for one in explain(cluster).candidates] == [None] * 3
+    configure(cluster, LOCAL_LOG_MS, "101")
+    found = explain(cluster)
+    assert found.thresholds == LocalLogThresholds(101, -1)
+    nothing = LocalLog(LocalLogVerdict.UNKNOWN, LocalLogStats(), -1)
+    assert [(one.broker_id, one.local_log) for one in found.candidates] == [
+        (2, nothing),
+        (3, nothing),
+        (1, LocalLog(LocalLogVerdict.TOO_LITTLE, table[0].stats, 40)),
+    ]
+    recovery: Any = SimpleNamespace(facts=LogFacts(), waits_for=lambda *_: None)
+    request = ExplainElectionRequest(
+        topics=[ExplainElectionRequest.Topic(name="t", partitions=[0])]
+    )
+    (told,) = explained(cluster.view(), request, recovery)
+    data = encode(ExplainElectionResponse(partitions=[told]), 0)
+    sent, _ = decode(ExplainElectionResponse, data, 0)
+    said = document(sent.partitions[0])
+    assert (said["local_log_ms"], said["local_log_bytes"]) == (101, -1)
+    assert [one["local_log"] for one in said["candidates"]][1:] == [
+        {"enough": True, "reason": "is not known", "start_ms": None, "bytes": None, "age_ms": None},
+        {
+            "enough": False,
+            "reason": "is too short",
+            "start_ms": now_ms - 100,
+            "bytes": 70,
+            "age_ms": 40,
+        },
+    ]
+    assert "gladly led by whoever has this locally: ms 101" in headlines(sent.partitions[0])

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from controller.configs.topic_settings import LOCAL_LOG_MS
 from controller.elections.recovery import RecoveryCounts
 from controller.elections.recovery_rules import WaitsFor
 from controller.writer.stats import (
@@ -10,6 +11,8 @@ from controller.writer.stats import (
     recovery_families,
     stats_families,
 )
+from metalog.image.local_log import LocalLogStats, ReplicaLocalLog
+from metalog.image.snapshot import local_log_entries
 from metalog.image.values import LOSSY_ELECTIONS, ElectedAs
 from protocol.metadata import NoOpRecord, PartitionChangeRecord
 from testkit.memory.controller import Cluster
@@ -53,7 +56,7 @@ def test_totals_of_an_image() -> None:
     cluster.create_topic("t", [1, 2])
     cluster.create_topic("u", [1])
     cluster.fence(1)
-    counts = ImageCounts(cluster.image)
+    counts = ImageCounts(cluster.view())
     assert list(counts.steps()) == []
     assert (counts.active_brokers, counts.fenced_brokers) == (1, 2)
     assert (counts.topics, counts.partitions, counts.offline_partitions) == (2, 2, 1)
@@ -70,10 +73,39 @@ def test_totals_of_an_image() -> None:
         "globalpartitioncount": 2,
         "offlinepartitionscount": 1,
         "preferredreplicaimbalancecount": 2,
+        "kraftbox_local_log_ineligible_replicas": 0,
+        "kraftbox_local_log_preferred_waiting": 0,
     }
     assert counts.hold_for(cluster.image)
     cluster.create_topic("v", [2])
     assert not counts.hold_for(cluster.image)
+
+
+def test_who_is_preferred_changes_with_the_time() -> None:
+    """KIP-1303: without a record, so the totals of a moment hold for no other."""
+    cluster = Cluster()
+    cluster.start(1, 2)
+    cluster.create_topic("t", [1, 2], **{LOCAL_LOG_MS: "1000"})
+    topic, epoch = cluster.image.topics.by_name["t"], cluster.image.cluster.brokers[1].epoch
+    fresh = ReplicaLocalLog(1, epoch, LocalLogStats(cluster.now_ms - 10, 1), cluster.now_ms)
+    table = local_log_entries(PartitionChangeRecord, [fresh])
+    cluster.apply([PartitionChangeRecord(topic_id=topic.id, partition_id=0, local_logs=table)])
+
+    def totals() -> tuple[int, int, int, bool]:
+        counts = ImageCounts(cluster.view())
+        assert list(counts.steps()) == []
+        return (
+            counts.preferred_imbalance,
+            counts.preferred_passed_over,
+            counts.local_logs_short,
+            counts.hold_for(cluster.image),
+        )
+
+    assert totals() == (1, 1, 1, False)
+    cluster.advance(989)
+    assert totals() == (1, 1, 1, False)
+    cluster.advance(1)
+    assert totals() == (0, 0, 0, False)
 
 
 def test_quantiles_of_recent_times() -> None:

@@ -1,0 +1,60 @@
+"""Elections that passed somebody over for what it has locally (KIP-1303), for whoever counts them.
+
+An election whose leader has enough took somebody else than without the thresholds if a replica
+before it in the assignment, that could lead just as cleanly, has too little.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from controller.decision import ControllerView
+from controller.elections.context import ElectionContext
+from controller.elections.eligibility import is_eligible
+from metalog.image.values import ElectedAs, MetadataImage, PartitionImage
+from protocol.metadata import PartitionChangeRecord
+from protocol.schema import MetadataRecord
+
+
+def elections_by_local_logs(
+    image: MetadataImage, records: Iterable[MetadataRecord]
+) -> list[PartitionChangeRecord]:
+    """Those elections of which anything is known: mostly none. `image` is as they leave it."""
+    return [
+        record
+        for record in records
+        if type(record) is PartitionChangeRecord
+        and record.election_kind != ElectedAs.NONE
+        and (topic := image.topics.by_id.get(record.topic_id)) is not None
+        and topic.partitions[record.partition_id].local_logs
+    ]
+
+
+def passed_over(view: ControllerView, records: Iterable[PartitionChangeRecord]) -> int:
+    """How many of these elections did. `view` is as they leave it."""
+    elections = ElectionContext(view)
+    return sum(_passed_over(elections, record) for record in records)
+
+
+def _passed_over(elections: ElectionContext, record: PartitionChangeRecord) -> bool:
+    topic = elections.view.image.topics.by_id[record.topic_id]
+    index, order = record.partition_id, elections.rules(topic).local_logs
+    partition = topic.partitions[index]
+    if order is None or partition.leader not in partition.replicas:
+        return False
+    short = order.too_little(partition.local_logs, elections.view.now_ms)
+    if not short or partition.leader in short:
+        return False
+    eligibility_of = elections.eligibility_in(topic, index, partition)
+    rivals = _rivals(partition, ElectedAs(record.election_kind))
+    before = partition.replicas[: partition.replicas.index(partition.leader)]
+    return any(r in short and r in rivals and is_eligible(eligibility_of(r)) for r in before)
+
+
+def _rivals(partition: PartitionImage, kind: ElectedAs) -> tuple[int, ...]:
+    """Who stood for an election of this kind beside the leader."""
+    if kind in (ElectedAs.ISR, ElectedAs.PREFERRED):
+        return partition.isr
+    if kind is ElectedAs.ELR:
+        return partition.elr
+    return partition.replicas if kind is ElectedAs.UNCLEAN else ()
