@@ -28,7 +28,7 @@ from controller.elections.eligibility import (
     broker_eligibility,
 )
 from controller.elections.elr import LastKnownMode
-from controller.elections.local_logs import LocalLogOrder
+from controller.elections.local_logs import LocalLogOrder, TooLittle, eligible_first
 from controller.elections.partition_change import (
     PartitionChange,
     Safety,
@@ -70,12 +70,14 @@ _EPOCHS = PartitionImage._fields.index("leader_epoch")
 class TopicRules(NamedTuple):
     """What holds for elections of one topic. `election` is the one that nobody asked for: it may be
     unclean only where the topic allows it. `treats_alike`: partitions of the same state are changed
-    in the same way. `local_logs`: the order, where what replicas have locally counts (KIP-1303)."""
+    in the same way. `local_logs`: the order, where what replicas have locally counts (KIP-1303),
+    and `too_little`: who has not enough at the time of the decision."""
 
     safety: Safety
     election: Election
     treats_alike: bool
     local_logs: LocalLogOrder | None
+    too_little: TooLittle | None
 
 
 class ElectionContext:
@@ -90,7 +92,9 @@ class ElectionContext:
         "_asked_last",
         "_known",
         "_known_last",
+        "_moves_logs",
         "_rules",
+        "_target_last",
         "change",
         "eligibility_of",
         "view",
@@ -110,6 +114,8 @@ class ElectionContext:
         self._known: dict[tuple[object, ...], PartitionChange | None] = {}
         self._asked_last: tuple[object, ...] = ()
         self._known_last: PartitionChange | None = None
+        self._target_last: Target | None = None
+        self._moves_logs = False
 
     def rules(self, topic: TopicImage) -> TopicRules:
         """What holds for `topic`."""
@@ -122,8 +128,11 @@ class ElectionContext:
         self, topic: TopicImage, index: int, partition: PartitionImage
     ) -> tuple[int, ...]:
         """The replicas of a partition in election order; the first one is preferred."""
+        rules = self.rules(topic)
+        if rules.too_little is not None:
+            return eligible_first(partition.replicas, rules.too_little(partition.local_logs))
         place = replicas_of(topic.id, index, partition)
-        return self.rules(topic).safety.order(place, partition.replicas, self.view.now_ms)
+        return rules.safety.order(place, partition.replicas, self.view.now_ms)
 
     def eligibility_in(
         self, topic: TopicImage, index: int, partition: PartitionImage
@@ -149,13 +158,12 @@ class ElectionContext:
             return self._change(topic, index, partition, cause, rules, target, election, touch)
         short: tuple[int, ...] = ()
         if partition.local_logs:
-            if self._may_lose_local_logs(partition, target):
+            if target is not self._target_last:
+                self._target_last, self._moves_logs = target, self._may_move_logs(target)
+            if self._moves_logs or partition.adding or partition.removing:
                 return self._change(topic, index, partition, cause, rules, target, election, touch)
-            short = (
-                OFF
-                if rules.local_logs is None
-                else rules.local_logs.too_little(partition.local_logs, self.view.now_ms)
-            )
+            too_little = rules.too_little
+            short = OFF if too_little is None else too_little(partition.local_logs)
         asked = topic.id, partition_state(partition), short, target, election, cause, touch
         # Neighbours are mostly alike, and comparing is cheaper than looking up.
         if asked != self._asked_last:
@@ -169,12 +177,10 @@ class ElectionContext:
             return None
         return PartitionChange(known.record.replace(partition_id=index), known.elected)
 
-    def _may_lose_local_logs(self, partition: PartitionImage, target: Target) -> bool:
+    def _may_move_logs(self, target: Target) -> bool:
         """Whether the change may write another table of local logs: that is the partition's own."""
         return bool(
-            partition.adding
-            or partition.removing
-            or self.change.unclean
+            self.change.unclean
             or target.begun_anew
             or target.local_logs is not None
             or target.replicas is not None
@@ -227,7 +233,8 @@ class ElectionContext:
         # `broker_eligibility` sees nothing of a partition but where its replicas are.
         election = Wish.UNCLEAN if allowed else Wish.ONLINE
         treats_alike = local_logs is not None or order is assignment_order
-        return TopicRules(safety, election, treats_alike, local_logs)
+        too_little = None if local_logs is None else local_logs.at(view.now_ms)
+        return TopicRules(safety, election, treats_alike, local_logs, too_little)
 
 
 def partition_state(partition: PartitionImage) -> tuple[object, ...]:

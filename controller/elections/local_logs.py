@@ -12,7 +12,7 @@ came back from an unclean shutdown. One of an earlier life is never asked.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
 
@@ -31,6 +31,8 @@ from metalog.image.local_log import (
 from metalog.image.values import BrokerImage
 
 Table: TypeAlias = tuple[ReplicaLocalLog, ...]
+TooLittle: TypeAlias = Callable[[Table], tuple[int, ...]]
+"""Brokers of a table, in its order, whose replicas do not have enough."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,27 +45,34 @@ class LocalLogOrder:
     def __call__(
         self, partition: PartitionReplicas, replicas: tuple[int, ...], now_ms: int
     ) -> tuple[int, ...]:
-        short = self.too_little(partition.local_logs, now_ms)
-        return eligible_first(replicas, short)
+        return eligible_first(replicas, self.at(now_ms)(partition.local_logs))
 
-    def too_little(self, table: Table, now_ms: int) -> tuple[int, ...]:
-        """Brokers of the table that do not have enough, in its order.
+    def at(self, now_ms: int) -> TooLittle:
+        """Who has too little at that time; made once for the ten thousand partitions of a decision.
 
-        Asked for each of ten thousand partitions: who goes back far enough needs no second look,
-        and mostly that is everybody.
+        It says what `judge` does, which it asks where something is not known, or nothing is there.
         """
-        span_ms = self.thresholds.span_ms
+        thresholds, brokers = self.thresholds, self.brokers
+        span_ms, enough_bytes = thresholds.span_ms, thresholds.size_bytes
         since_ms = now_ms - span_ms if span_ms > 0 else UNKNOWN
-        short: tuple[int, ...] = ()
-        for broker_id, broker_epoch, stats, _ in table:
-            if stats[1] and 0 <= stats[0] <= since_ms:
-                continue
-            if judge(stats, self.thresholds, now_ms).enough:
-                continue
-            broker = self.brokers.get(broker_id)
-            if broker is not None and broker.epoch == broker_epoch:
-                short += (broker_id,)
-        return short
+        by_size = enough_bytes > 0
+
+        def too_little(table: Table) -> tuple[int, ...]:
+            short: tuple[int, ...] = ()
+            for broker_id, broker_epoch, (start_ms, size), _ in table:
+                if size and 0 <= start_ms <= since_ms:
+                    continue
+                if by_size and size >= enough_bytes:
+                    continue
+                known = start_ms >= 0 and size > 0
+                if not known and judge(LocalLogStats(start_ms, size), thresholds, now_ms).enough:
+                    continue
+                broker = brokers.get(broker_id)
+                if broker is not None and broker.epoch == broker_epoch:
+                    short += (broker_id,)
+            return short
+
+        return too_little
 
     def known(self, table: Table, broker_id: int) -> ReplicaLocalLog:
         """What is known of this replica in the life that its broker has now."""

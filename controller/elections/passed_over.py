@@ -42,7 +42,7 @@ def _passed_over(elections: ElectionContext, record: PartitionChangeRecord) -> b
     partition = topic.partitions[index]
     if order is None or partition.leader not in partition.replicas:
         return False
-    short = order.too_little(partition.local_logs, elections.view.now_ms)
+    short = order.at(elections.view.now_ms)(partition.local_logs)
     if not short or partition.leader in short:
         return False
     eligibility_of = elections.eligibility_in(topic, index, partition)

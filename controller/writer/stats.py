@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 
 from controller.decision import ControllerView
 from controller.elections.context import ElectionContext
-from controller.elections.local_logs import LocalLogOrder, eligible_first
+from controller.elections.local_logs import eligible_first
 from controller.elections.recovery import RecoveryCounts
 from controller.elections.recovery_rules import WaitsFor
 from metalog.image.values import (
@@ -149,23 +149,21 @@ class ImageCounts:
         pause_at = PARTITIONS_PER_TURN
         for topic in self.image.topics.by_id.values():
             self.partitions += len(topic.partitions)
-            order = self._elections.rules(topic).local_logs
+            too_little = self._elections.rules(topic).too_little
             for partition in topic.partitions.values():
                 if partition.leader == NO_LEADER:
                     self.offline_partitions += 1
                 preferred = partition.replicas[0]
-                if order is not None and partition.local_logs:
-                    preferred = self._preferred(order, partition)
+                if too_little is not None and partition.local_logs:
+                    preferred = self._preferred(partition, too_little(partition.local_logs))
                 if partition.leader != preferred:
                     self.preferred_imbalance += 1
             if self.partitions >= pause_at:
                 pause_at = self.partitions + PARTITIONS_PER_TURN
                 yield
 
-    def _preferred(self, order: LocalLogOrder, partition: PartitionImage) -> int:
+    def _preferred(self, partition: PartitionImage, short: tuple[int, ...]) -> int:
         self._timeless = False
-        now_ms = self._elections.view.now_ms
-        short = order.too_little(partition.local_logs, now_ms)
         self.local_logs_short += sum(replica in short for replica in partition.replicas)
         preferred = eligible_first(partition.replicas, short)[0]
         self.preferred_passed_over += preferred != partition.replicas[0]

@@ -1,0 +1,129 @@
+"""Decisions about very many partitions, with and without what is known of local logs (KIP-1303).
+
+Ten topics of 1,000 partitions with three replicas, all led by one broker. CPU time in one process,
+the least of several, of deciding that the leader is fenced (ten thousand elections), and of the
+look for preferred leaders, whole and its longest turn. In the second column each partition has a
+table of its own, in which one replica of three has too little.
+
+    python -m bench.election_decisions [--rounds 9]
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import time
+from collections.abc import Callable, Iterator, Sequence
+
+from controller.configs.topic_settings import LOCAL_LOG_MS
+from controller.elections.cause import Cause
+from controller.elections.context import BrokerChange
+from controller.elections.triggers import BEGIN, Place, part_of_changes
+from controller.elections.upkeep import decide_rebalance
+from metalog.image.local_log import LocalLogStats, ReplicaLocalLog
+from metalog.image.snapshot import local_log_entries
+from protocol.metadata import ConfigRecord, PartitionChangeRecord
+from testkit.memory.controller import Cluster
+
+TOPICS, PARTITIONS = 10, 1_000
+REPLICAS = (1, 2, 3)
+SHORT = 2
+SPAN_MS = 600_000
+CLUSTER_WIDE = 4
+
+
+def cluster(*, known: bool) -> Cluster:
+    """With a threshold, and a table for each partition, or as without KIP-1303."""
+    made = Cluster(elr=True, min_insync_replicas="2")
+    made.start(*REPLICAS)
+    for topic in range(TOPICS):
+        made.create_topic(f"t{topic}", *[list(REPLICAS)] * PARTITIONS)
+    if known:
+        value = str(SPAN_MS)
+        made.apply(
+            [
+                ConfigRecord(
+                    resource_type=CLUSTER_WIDE, resource_name="", name=LOCAL_LOG_MS, value=value
+                ),
+                *_tables(made),
+            ]
+        )
+    return made
+
+
+def _tables(made: Cluster) -> Iterator[PartitionChangeRecord]:
+    brokers, now_ms = made.image.cluster.brokers, made.now_ms
+    for topic in made.image.topics.by_id.values():
+        for index in topic.partitions:
+            table = [
+                ReplicaLocalLog(
+                    broker_id,
+                    brokers[broker_id].epoch,
+                    LocalLogStats(
+                        now_ms - (SPAN_MS // 2 if broker_id == SHORT else 2 * SPAN_MS) - index,
+                        1 + index,
+                    ),
+                    now_ms,
+                )
+                for broker_id in REPLICAS
+            ]
+            entries = local_log_entries(PartitionChangeRecord, table)
+            yield PartitionChangeRecord(topic_id=topic.id, partition_id=index, local_logs=entries)
+
+
+def fence(made: Cluster) -> list[float]:
+    """Milliseconds of each step. The leader after it says that all were decided as they should."""
+    change, view = BrokerChange(leaving=frozenset({1})), made.view()
+    since: Place | None = BEGIN
+    turns, decided = [], 0
+    while since is not None:
+        began = time.process_time()
+        part = part_of_changes(view, change, Cause.BROKER_FENCED, since)
+        turns.append(1e3 * (time.process_time() - began))
+        decided += len(part.records)
+        since = part.since
+        if since is not None and decided >= TOPICS * PARTITIONS:
+            break
+    assert decided == TOPICS * PARTITIONS
+    return turns
+
+
+def look(made: Cluster) -> list[float]:
+    """Milliseconds of each turn of the look for preferred leaders, who all lead."""
+    view = made.view()
+    since: Place | None = BEGIN
+    turns = []
+    while since is not None:
+        began = time.process_time()
+        decision = decide_rebalance(view, since)
+        turns.append(1e3 * (time.process_time() - began))
+        assert not decision.records
+        since = decision.reply
+    return turns
+
+
+def main(given: Sequence[str] | None = None) -> None:
+    """See the module's description."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rounds", type=int, default=9, help="of which the least figure counts")
+    rounds = parser.parse_args(given).rounds
+    clusters = {name: cluster(known=known) for name, known in (("off", False), ("on", True))}
+    gc.collect()
+    gc.freeze()
+    work: dict[str, Callable[[Cluster], list[float]]] = {
+        "deciding that a broker is fenced": fence,
+        "looking for preferred leaders": look,
+    }
+    print("| 10,000 partitions, ms of CPU | off | on | ratio |\n|---|---|---|---|")
+    for what, measure in work.items():
+        runs = {name: [] for name in clusters}  # type: dict[str, list[list[float]]]
+        for _ in range(rounds):  # in turns, so that a busy machine disturbs both alike
+            for name, made in clusters.items():
+                runs[name].append(measure(made))
+        for row, value in (("", sum), (", the longest turn", max)):
+            off, on = (min(map(value, runs[name])) for name in ("off", "on"))
+            print(f"| {what}{row} | {off:.1f} | {on:.1f} | {on / off:.2f} |")
+
+
+if __name__ == "__main__":
+    main()
