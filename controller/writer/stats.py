@@ -231,6 +231,23 @@ def stats_families(
         ),
     ):
         yield single(_PREFIX + name, text, value)
+    yield from election_families(stats)
+    yield from recovery_families(stats.recovery)
+    events = "kafka_controller_controllereventmanager_"
+    # Operations are decided when they arrive: none ever waits in a queue.
+    yield summary(
+        events + "eventqueuetimems",
+        "Time operations waited to be decided, ms",
+        [0.0] * len(QUANTILES),
+        stats.processing.count,
+    )
+    yield stats.processing.family(
+        events + "eventqueueprocessingtimems", "Time to decide, replay and append, ms"
+    )
+
+
+def election_families(stats: ControllerStats) -> Iterator[Family]:
+    """Elections by what they may have cost."""
     yield single(
         "kafka_controller_controllerstats_uncleanleaderelections_total",
         "Elections that may have lost records",
@@ -260,18 +277,6 @@ def stats_families(
         "Elections that passed over a replica because it has too little of the log locally",
         stats.passed_over,
         "counter",
-    )
-    yield from recovery_families(stats.recovery)
-    events = "kafka_controller_controllereventmanager_"
-    # Operations are decided when they arrive: none ever waits in a queue.
-    yield summary(
-        events + "eventqueuetimems",
-        "Time operations waited to be decided, ms",
-        [0.0] * len(QUANTILES),
-        stats.processing.count,
-    )
-    yield stats.processing.family(
-        events + "eventqueueprocessingtimems", "Time to decide, replay and append, ms"
     )
 
 
