@@ -180,7 +180,8 @@ class FollowerFetch(RunningFetch):
             cached is not None
             and partition is not None
             and cached.request.fetch_offset >= partition.log.log_end_offset
-            and self._replica_id in partition.maximal_isr
+            # While a proposal is under way no other is made; whatever ends it touches the session.
+            and (partition.proposal is not None or self._replica_id in partition.maximal_isr)
         ):
             watch.settled(key)
         else:

@@ -8,7 +8,7 @@ from broker.replication import follower_watch
 from broker.replication.fetcher import Reset
 from protocol.errors import ErrorCode
 from testkit.memory.broker import fetch_request, settle
-from testkit.memory.replicas import Cluster
+from testkit.memory.replicas import Cluster, answer
 
 
 async def test_a_fetch_that_waits_is_answered_when_its_session_is_evicted() -> None:
@@ -151,3 +151,24 @@ async def test_a_session_may_begin_before_its_follower_knows_its_epoch() -> None
     c.fetch(2)
     assert earlier not in c[1].context.sessions
     assert len(c[1].context.sessions) == 1
+
+
+@pytest.mark.parametrize("error", [ErrorCode.NONE, ErrorCode.INELIGIBLE_REPLICA])
+async def test_who_waits_for_the_end_of_a_proposal_is_looked_at_once(error: ErrorCode) -> None:
+    """A leader of ten thousand new partitions has as many proposals under way: each follower's
+    fetches would look at all of them in rounds, and none could join meanwhile."""
+    c = Cluster()
+    c.create(1, 2, 3, isr=[1])
+    c.fetch(2)
+    partition = c[1].partition()
+    assert partition.proposal is not None
+    c.fetch(3, times=2)
+    looks = partition.counters.fetches
+    c.fetch(3, times=3)
+    assert partition.counters.fetches == looks
+    answer(c, error)
+    assert partition.proposal is None
+    c.fetch(3)
+    assert partition.counters.fetches == looks + 1
+    _, proposal = c[1].proposals[-1]
+    assert proposal.broker_ids == ({1, 3} if error else {1, 2, 3})
