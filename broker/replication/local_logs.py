@@ -135,6 +135,21 @@ class LocalLogs:
         before = judge(told.stats, self.thresholds, wall_ms)
         return before.enough is not judge(stats, self.thresholds, wall_ms).enough
 
+    def is_settled(self, broker_id: int, epoch: int, start_ms: int, size_bytes: int) -> bool:
+        """Whether `crosses` is false for sure, of a log that has only grown or shrunk on its side
+        of the threshold: nearly every fetch asks, so nothing is made for it."""
+        told = self._told.get(broker_id)
+        if told is None or told.broker_epoch != epoch:
+            return False
+        before_ms, before = told.stats
+        limit = self.thresholds.size_bytes
+        return (
+            before_ms == start_ms
+            and before > 0
+            and size_bytes > 0
+            and (limit <= 0 or (before >= limit) is (size_bytes >= limit))
+        )
+
     def is_due(self, members: Iterable[MemberLocalLog], now_ms: float) -> bool:
         """Whether it is time to tell what the metadata do not say."""
         return now_ms >= self._next_ms and any(

@@ -33,7 +33,12 @@ from broker.replication.isr import (
     IsrProposal,
     PartitionStateNow,
 )
-from broker.replication.local_logs import LocalLogs, MemberLocalLog, own_stats
+from broker.replication.local_logs import (
+    LocalLogs,
+    MemberLocalLog,
+    own_stats,
+    start_ms_of,
+)
 from broker.replication.offset_waits import OffsetWaits
 from broker.replication.remote_replica import NEVER_MS, FetchTimes, RemoteReplica, laggards
 from broker.replication.replica_role import TRANSITIONS, ReplicaRole
@@ -557,8 +562,19 @@ class Partition(Watched):
         self, replica_id: int, *, broker_epoch: int, local_start_ms: int, local_bytes: int
     ) -> None:
         """A follower's fetch, which was taken down, said what it has locally."""
-        remote = self.remote.get(replica_id)
-        if remote is not None and remote.stated(broker_epoch, local_start_ms, local_bytes):
+        logs, remote, log = self.local_logs, self.remote.get(replica_id), self.log
+        if (
+            logs is None
+            or remote is None
+            or not remote.stated(broker_epoch, local_start_ms, local_bytes)
+        ):
+            return
+        if not (
+            logs.is_settled(replica_id, broker_epoch, remote.local_start_ms, remote.local_bytes)
+            and logs.is_settled(
+                self.node_id, self._host.broker_epoch(), start_ms_of(log), log.size_bytes
+            )
+        ):
             self._host.local_logs_moved(self)
 
     def members_local_logs(self, members: Iterable[int]) -> list[MemberLocalLog]:

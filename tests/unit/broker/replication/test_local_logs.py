@@ -591,6 +591,30 @@ def test_crossing_is_another_verdict_of_the_controllers() -> None:
     assert logs.crosses(MEMBER._replace(broker_epoch=103), T0), "another life"
 
 
+@pytest.mark.parametrize("span_ms", [-1, 60_000])
+@pytest.mark.parametrize("size", [-1, THRESHOLD])
+def test_what_is_settled_never_crosses(span_ms: int, size: int) -> None:
+    """And growth alone is settled: a fetch asks no more than that."""
+    starts, sizes = (-1, T0, T0 + 1), (-1, 0, 1, THRESHOLD - 1, THRESHOLD, THRESHOLD + 1)
+    every = [
+        MemberLocalLog(2, epoch, LocalLogStats(start_ms, held))
+        for epoch in (102, 103)
+        for start_ms in starts
+        for held in sizes
+    ]
+    settled = 0
+    for told_before in every:
+        logs = rules(span_ms=span_ms, size=size)
+        logs.told([told_before], 0.0)
+        for now in every:
+            if logs.is_settled(2, now.broker_epoch, *now.stats):
+                settled += 1
+                assert all(not logs.crosses(now, T0 + at) for at in (-5, 0, 60_000, 60_001))
+    assert settled >= 40
+    logs.told([MEMBER], 0.0)
+    assert logs.is_settled(2, 102, T0, 501) and not logs.is_settled(3, 102, T0, 501)
+
+
 def test_time_alone_is_no_news() -> None:
     """The controller has a clock of its own; only another beginning is news."""
     logs = rules(span_ms=60_000, size=-1)
