@@ -88,9 +88,14 @@ class Story:
             return -1, 0
         return (found[0].leader, len(found[0].isrs)) if found else (-1, 0)
 
-    async def reaches(self, what: str, look: Callable[[tuple[int, int]], bool]) -> None:
-        """Until leader and ISR are like that; meanwhile the clients go on."""
-        await asyncio.to_thread(waiting.until, what, lambda: look(self.state()), every_s=0.1)
+    async def reaches(self, what: str, look: Callable[[tuple[int, int]], bool]) -> int:
+        """Until leader and ISR are like that, meanwhile the clients go on; who leads then."""
+
+        def seen() -> tuple[int, int] | None:
+            state = self.state()
+            return state if state[0] > 0 and look(state) else None
+
+        return (await asyncio.to_thread(waiting.until, what, seen, every_s=0.1))[0]
 
     def local_start(self, node: NodeProcess) -> int:
         return min((int(p.stem) for p in (node.data / f"{TOPIC}-0").glob("*.log")), default=0)
@@ -108,8 +113,7 @@ class Story:
         self.topic.judged()
 
     async def undergo(self, step: Step) -> None:
-        await self.reaches("both in sync", lambda state: state[1] == 2)
-        leader = self.cluster.nodes[self.state()[0]]
+        leader = self.cluster.nodes[await self.reaches("both in sync", lambda state: state[1] == 2)]
         (other,) = (one for one in self.cluster.brokers if one is not leader)
         if step.point.method == DELETE:
             await until(
