@@ -142,3 +142,28 @@ def test_a_broker_with_an_empty_disk_is_known_anew(
         assert logs is not None and logs._told[number].broker_epoch == epoch
 
     TierCluster(seed, SETTINGS).run(story)
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_what_was_reported_is_in_the_metadata_and_an_idle_partition_reports_no_more(
+    seed: int,
+) -> None:
+    async def story(world: TierCluster) -> None:
+        await world.create({BYTES: str(THRESHOLD)})
+        await world.produce(30)
+        leader = await world.leader()
+        partition = world.replica(leader)
+        assert partition is not None
+
+        def known() -> dict[int, int]:
+            logs = partition.local_logs
+            return {} if logs is None else {o.broker_id: o.stats.size_bytes for o in logs.known}
+
+        size = partition.log.size_bytes
+        await world.until(lambda: known() == dict.fromkeys(partition.replicas, size))
+        epoch, told = partition.partition_epoch, reports(world)
+        assert told < 30, "each append would be a report"
+        await asyncio.sleep(12)
+        assert (partition.partition_epoch, reports(world)) == (epoch, told)
+
+    TierCluster(seed, SETTINGS).run(story)
