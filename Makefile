@@ -67,7 +67,7 @@ bench-replicated: $(STAMP)
 bench-elections: $(STAMP)
 	$(BIN)/python -m bench.elections --kafka $(ELECTIONS)
 
-# Needs go, which versitygw is built with the first time. Under five minutes.
+# Needs go, which versitygw is built with the first time. Some minutes.
 bench-tier: $(STAMP)
 	$(BIN)/python -m bench.tier $(TIER)
 

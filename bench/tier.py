@@ -4,7 +4,7 @@
                          [--markdown docs/benchmarks.md] [--json FILE]
 
 One node with its segments in a bucket of versitygw on the same machine. Each row has its aim and
-whether it is met; nothing here passes or fails. Under five minutes.
+whether it is met; nothing here passes or fails.
 
 Cases, by their names for `--cases`:
 
