@@ -100,6 +100,12 @@ class Log:
         self.copied_to = 0
         """First offset without a finished copy in the remote store, on this replica's lineage; told
         by whoever knows the store. Nothing local goes above it while the log is copied (S2)."""
+        self.saved_log_start = loaded.log_start_offset
+        """What the checkpoint on the disk says at least; told by the manager, which writes it. A
+        tiered log keeps its epochs from there on: after a crash it begins there again, and what
+        only the remote store has is found by its epoch."""
+        self.was_tiered = config.remote_storage_enable
+        """Since it was opened, at any time: it may be tiered again."""
         self.bootstrapping = False
         """`begin_at` is under way or has failed: nobody may read, append, or count on this log."""
         self.checkpointed_recovery_point = 0
@@ -239,7 +245,7 @@ class Log:
         """Put back epochs of offsets below the local log start; returns whether any were new."""
         changed = self.epochs.prepend(entries)
         if changed:
-            self.epochs.truncate_from_start(self.log_start_offset, self.log_end_offset)
+            self._forget_epochs()
         return changed
 
     def restore_producers(self, snapshot: bytes) -> bool:
@@ -905,6 +911,7 @@ class Log:
         """Go by other settings. A log that is not tiered has no part in the remote store: what a
         checkpoint says of one is of a time before, or older than the segments."""
         self.config = config
+        self.was_tiered = self.was_tiered or config.remote_storage_enable
         if not config.remote_storage_enable:
             self.leave_remote()
 
@@ -928,9 +935,21 @@ class Log:
             return False
         self.log_start_offset = offset
         self.local_log_start_offset = max(self.local_log_start_offset, offset)
-        self.epochs.truncate_from_start(offset, self.log_end_offset)
+        self._forget_epochs()
         self.producers.on_log_start(offset)
         return True
+
+    def log_start_saved(self, offset: int) -> None:
+        """The checkpoint on the disk says `offset`."""
+        self.saved_log_start = max(self.saved_log_start, min(offset, self.log_start_offset))
+        self._forget_epochs()
+
+    def _forget_epochs(self) -> None:
+        """Those of what no crash brings back."""
+        start = self.log_start_offset
+        if self.was_tiered:
+            start = min(start, self.saved_log_start)
+        self.epochs.truncate_from_start(start, self.log_end_offset)
 
     # Retention -------------------------------------------------------------------------------
 
@@ -978,7 +997,7 @@ class Log:
         self.local_log_start_offset = max(self.local_log_start_offset, first)
         if not self.config.copies:
             self.log_start_offset = max(self.log_start_offset, first)
-            self.epochs.truncate_from_start(self.log_start_offset, self.log_end_offset)
+            self._forget_epochs()
             self.producers.on_log_start(self.log_start_offset)
         for segment in doomed:
             self.snapshots.remove_oldest_at(segment.base_offset)

@@ -556,8 +556,12 @@ class LogManager:
         """Make the starts of all logs durable as they are when this is called, or later: no crash
         afterwards takes one of them back (S4). Raises OSError."""
         async with self._saving_log_starts:
-            while not await self.write_checkpoint(LOG_START_CHECKPOINT, self.log_starts()):
-                pass
+            while True:
+                starts, logs = self.log_starts(), dict(self.logs)
+                if await self.write_checkpoint(LOG_START_CHECKPOINT, starts):
+                    break
+            for key, start in starts.items():
+                logs[key].log_start_saved(start)
 
     async def checkpoint_high_watermarks(self) -> None:
         await self.write_checkpoint(HIGH_WATERMARK_CHECKPOINT, self.high_watermarks())
@@ -574,8 +578,7 @@ class LogManager:
         return {
             key: log.log_start_offset
             for key, log in self.logs.items()
-            if log.config.remote_storage_enable
-            or log.log_start_offset > log.segments.first_base_offset
+            if log.was_tiered or log.log_start_offset > log.segments.first_base_offset
         }
 
     def high_watermarks(self) -> dict[TopicPartition, int]:

@@ -129,6 +129,7 @@ async def test_checkpoints_are_kafkas_files(world):
     assert world.files.read("/data/recovery-point-offset-checkpoint") == b"0\n1\ntopic 0 5\n"
     assert world.files.read("/data/replication-offset-checkpoint") == b"0\n1\ntopic 0 4\n"
     assert world.files.read("/data/log-start-offset-checkpoint") == b"0\n1\ntopic 0 3\n"
+    assert log.saved_log_start == 3
 
 
 @pytest.mark.parametrize(

@@ -152,6 +152,7 @@ def test_a_log_that_leaves_the_store_starts_where_it_is_local():
     local = log.local_log_start_offset
     assert log.leave_remote()
     assert log.log_start_offset == log.local_log_start_offset == local
+    log.log_start_saved(local)
     assert log.epochs.entries == [EpochEntry(5, local)]
     assert not log.leave_remote()
 
@@ -170,6 +171,7 @@ def test_until_it_is_known_whether_a_log_is_tiered_nothing_of_the_store_is_forgo
     assert (log.log_start_offset, local) == (0, before.local_log_start_offset)
     log.configure(replace(log.config, remote_storage_enable=stays_tiered))
     assert log.log_start_offset == (0 if stays_tiered else local)
+    log.log_start_saved(log.log_start_offset)
     assert log.epoch_at(0) == (2 if stays_tiered else -1)
     assert log.epoch_at(local) == 5
 
@@ -456,3 +458,30 @@ def test_a_log_without_an_unfinished_bootstrap_keeps_what_it_has():
     held = contents(log)
     log.close()
     assert contents(tiered(files, clean=True)) == held
+
+
+def test_epochs_are_kept_from_where_a_crash_would_begin_again() -> None:
+    """S4, S5: the checkpoint of log starts is written now and then, the epochs with the next
+    leader. A log that began below its first epoch could find nothing in the store any more."""
+    files = MemoryFiles()
+    log = half_local(files)
+    assert log.advance_log_start(5)
+    assert log.epochs.entries[0] == EpochEntry(2, 0)
+    log.write_epochs()
+    after_crash = tiered(files)
+    assert after_crash.log_start_offset == 0 < after_crash.local_log_start_offset
+    assert not after_crash.lacks_remote_epochs
+    log.log_start_saved(4)
+    assert log.epochs.entries[0] == EpochEntry(5, 4)
+    log.log_start_saved(9)
+    assert log.epochs.entries[0] == EpochEntry(5, 5), "no more than what is gone"
+
+
+def test_a_log_that_is_tiered_again_knows_the_epochs_from_where_a_crash_would_begin() -> None:
+    """KIP-950: tiering is switched off and on before the checkpoint of log starts is written."""
+    files = MemoryFiles()
+    log = half_local(files)
+    log.configure(replace(log.config, remote_storage_enable=False))
+    assert log.log_start_offset == log.local_log_start_offset
+    log.write_epochs()
+    assert not tiered(files).lacks_remote_epochs
