@@ -152,6 +152,13 @@ class Journal:
         else:
             self._begin(self._metadata, partition)
 
+    def lead(self, partition: RemotePartition) -> None:
+        """This broker leads a partition that was taken on: see `leaders_cache`."""
+        if self._metadata is not None and partition.identity in self._taken:
+            number = self._metadata.lead(partition)
+            self._unready[number][partition.identity] = partition
+            self._want_end(number)
+
     def give_up(self, partition: RemotePartition) -> None:
         """One of them needs it no longer. After the last, whoever waits for a record of it has
         waited in vain."""
@@ -172,6 +179,11 @@ class Journal:
     def cache(self, partition: RemotePartition) -> SegmentCache | None:
         """What is known of a partition; None until that is enough to act on."""
         return None if self._metadata is None else self._metadata.cache(partition)
+
+    def leaders_cache(self, partition: RemotePartition) -> SegmentCache | None:
+        """The same for whoever acts as the partition's leader: None until all is known that was
+        written before it led, so that no segment is copied twice (S6)."""
+        return None if self._metadata is None else self._metadata.leaders_cache(partition)
 
     async def ready(self, partition: RemotePartition) -> SegmentCache:
         """The cache of a partition that was taken on, as soon as it is enough to act on. Raises
@@ -475,7 +487,7 @@ class Journal:
     def _look_ready(self, number: int) -> set[tuple[TopicId, int]]:
         """Tell of partitions whose caches have become ready; returns which."""
         unready = self._unready.get(number)
-        fresh = [one for one in (unready or {}).values() if self.cache(one) is not None]
+        fresh = [one for one in (unready or {}).values() if self.leaders_cache(one) is not None]
         for partition in fresh:
             self._unready[number].pop(partition.identity, None)
             self._tell(partition)

@@ -32,6 +32,9 @@ class TierMetadata(Protocol):
     def cache(self, partition: RemotePartition) -> SegmentCache | None:
         """None until enough is known to act on."""
 
+    def leaders_cache(self, partition: RemotePartition) -> SegmentCache | None:
+        """None until enough is known to act on as the leader."""
+
     def write(self, record: TierRecord) -> Awaitable[Outcome]:
         """Returns when the record was read back. Raises TierUnavailable: it may be written even
         so."""
@@ -74,7 +77,7 @@ class Led:
             return None
         if log.lacks_remote_epochs:
             return None  # no lineage can be told
-        cache = metadata.cache(self.partition)
+        cache = metadata.leaders_cache(self.partition)
         return cache if cache is not None and cache.deletion is None else None
 
 

@@ -102,6 +102,7 @@ class Roles:
 
     def led(self, partition: Partition) -> None:
         if self._take(partition):
+            self._journal.lead(remote_of(partition))
             for user in self._users:
                 user.led(partition, remote_of(partition))
         elif self._is_to_be_cleared(partition):

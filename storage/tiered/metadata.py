@@ -49,19 +49,28 @@ class _Stream:
 
 class _Taken:
     """A partition that this broker leads or follows. `target`: the end of the topic's partition
-    that must be reached first; None until it is known."""
+    that must be reached first; None until it is known. `leader_target`: that before which nobody
+    acts as its leader."""
 
-    __slots__ = ("cache", "reached", "stream", "target")
+    __slots__ = ("cache", "leader_target", "reached", "stream", "target")
 
     def __init__(self, cache: SegmentCache, stream: _Stream) -> None:
         self.cache = cache
         self.stream = stream
         self.reached = 0
         self.target: int | None = None
+        self.leader_target: int | None = None
 
     @property
     def ready(self) -> bool:
-        return self.target is not None and self.target <= max(self.reached, self.stream.position)
+        return self._has(self.target)
+
+    @property
+    def ready_to_lead(self) -> bool:
+        return self.ready and self._has(self.leader_target)
+
+    def _has(self, target: int | None) -> bool:
+        return target is not None and target <= max(self.reached, self.stream.position)
 
 
 class Replayed(NamedTuple):
@@ -89,6 +98,13 @@ class RemoteMetadata:
         if partition.identity not in stream.taken:
             stream.begin_anew()
             stream.taken[partition.identity] = _Taken(SegmentCache(partition), stream)
+        return number
+
+    def lead(self, partition: RemotePartition) -> int:
+        """This broker leads a partition that was taken on: what the leader before wrote last may
+        not be read yet. Returns the topic's partition, to be asked for its end."""
+        number = metadata_partition(partition, self.partitions)
+        self._streams[number].taken[partition.identity].leader_target = None
         return number
 
     def give_up(self, partition: RemotePartition) -> None:
@@ -124,11 +140,14 @@ class RemoteMetadata:
         return {number: stream.position for number, stream in self._streams.items()}
 
     def end_known(self, number: int, end_offset: int) -> None:
-        """The topic's partition ended at `end_offset` at a moment after the last `take`."""
+        """The topic's partition ended at `end_offset` at a moment after the last `take` and the
+        last `lead`."""
         stream = self._streams.get(number)
         for taken in stream.taken.values() if stream is not None else ():
             if taken.target is None:
                 taken.target = end_offset
+            if taken.leader_target is None:
+                taken.leader_target = end_offset
 
     # Replaying -------------------------------------------------------------------------------
 
@@ -169,9 +188,17 @@ class RemoteMetadata:
 
     def cache(self, partition: RemotePartition) -> SegmentCache | None:
         """What is known of a partition; None until that is enough to act on."""
-        stream = self._streams.get(metadata_partition(partition, self.partitions))
-        taken = stream.taken.get(partition.identity) if stream is not None else None
+        taken = self._taken(partition)
         return taken.cache if taken is not None and taken.ready else None
+
+    def leaders_cache(self, partition: RemotePartition) -> SegmentCache | None:
+        """The same for the partition's leader, who is to know all that the one before him wrote."""
+        taken = self._taken(partition)
+        return taken.cache if taken is not None and taken.ready_to_lead else None
+
+    def _taken(self, partition: RemotePartition) -> _Taken | None:
+        stream = self._streams.get(metadata_partition(partition, self.partitions))
+        return stream.taken.get(partition.identity) if stream is not None else None
 
     def waiting(self) -> list[RemotePartition]:
         """The partitions that are not ready."""

@@ -147,6 +147,9 @@ class TierBroker:
     def cache(self, partition: RemotePartition) -> SegmentCache | None:
         return self.journal.cache(partition)
 
+    def leaders_cache(self, partition: RemotePartition) -> SegmentCache | None:
+        return self.journal.leaders_cache(partition)
+
     async def write(self, record: TierRecord) -> Outcome:
         name = record.state.name
         self.steps(f"before {name}")

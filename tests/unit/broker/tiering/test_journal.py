@@ -112,6 +112,27 @@ async def test_a_cache_is_given_out_when_the_end_known_then_is_reached(world: Wo
     assert told == [PARTITION]
 
 
+async def test_a_new_leader_acts_when_all_is_read_that_was_written_before(world: World) -> None:
+    """S6: the copy that its predecessor finished last is not made again."""
+    link = world.link()
+    journal = world.broker(link=link)
+    heard: list[RemotePartition] = []
+    journal.take(PARTITION)
+    await ready(journal)
+    journal.subscribe(heard.append)
+    link.visible = 0
+    world.topic.add(0, encode_record(segment(1, 0, 9)))
+    journal.lead(PARTITION)
+    assert journal.leaders_cache(PARTITION) is None
+    reads = link.reads
+    await until(lambda: link.reads > reads + 1)
+    assert journal.leaders_cache(PARTITION) is None
+    assert journal.cache(PARTITION) is not None
+    link.visible = None
+    await until(lambda: journal.leaders_cache(PARTITION) is not None)
+    assert heard == [PARTITION], "whoever copies need not wait for his next turn"
+
+
 async def test_a_partition_given_up_and_taken_again_is_read_from_the_start(world: World) -> None:
     """S6, KAFKA-16105."""
     journal = world.broker()

@@ -158,6 +158,16 @@ async def test_drivers_hear_of_roles_in_order(broker: Broker) -> None:
     assert broker.folders() == ["t-0"], "deleted as that of any replica that moved away"
 
 
+async def test_a_follower_that_leads_asks_what_was_written_before(broker: Broker) -> None:
+    """S6."""
+    broker.create_topic(configs=TIERED, replicas=[NODE, OTHER], leader=OTHER)
+    await broker.journal.ready(REMOTE)
+    assert broker.journal.leaders_cache(REMOTE) is not None
+    broker.change(leader=NODE)
+    assert broker.journal.leaders_cache(REMOTE) is None
+    await until(lambda: broker.journal.leaders_cache(REMOTE) is not None)
+
+
 async def test_a_topic_that_is_not_tiered_is_nobodys(broker: Broker) -> None:
     broker.create_topic(replicas=[NODE, OTHER])
     broker.change(leader=OTHER)

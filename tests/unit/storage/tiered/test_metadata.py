@@ -124,3 +124,19 @@ def test_bytes_that_are_no_record_do_not_stop_the_reader() -> None:
     assert [one.record for one in replayed] == [None, None]
     assert all(one.outcome.refusal for one in replayed)
     assert metadata.cache(PARTITION) is not None
+
+
+def test_who_becomes_leader_acts_when_the_end_known_then_is_reached() -> None:
+    """S6: a follower may not have read yet what the leader before wrote last."""
+    metadata = RemoteMetadata(1)
+    metadata.take(PARTITION)
+    metadata.end_known(0, 1)
+    read(metadata, 1)
+    assert metadata.leaders_cache(PARTITION) is metadata.cache(PARTITION) is not None
+    assert metadata.lead(PARTITION) == 0
+    assert metadata.leaders_cache(PARTITION) is None
+    metadata.end_known(0, 3)
+    assert metadata.leaders_cache(PARTITION) is None
+    assert metadata.cache(PARTITION) is not None, "enough for those who read"
+    read(metadata, 3)
+    assert metadata.leaders_cache(PARTITION) is metadata.cache(PARTITION) is not None
