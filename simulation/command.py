@@ -42,6 +42,7 @@ class Options:
     minutes: float | None = None
     jobs: int = 1
     faults: str | None = None
+    tiered: bool = False
     schedule: str | None = None
     shrink: bool = False
     show: bool = False
@@ -78,7 +79,7 @@ def main(options: Options) -> int:
 
 def _check(options: Options) -> None:
     """Raises BadShape for options that do not go together."""
-    drawn = (options.seed, options.runs, options.faults)
+    drawn = (options.seed, options.runs, options.faults, options.tiered or None)
     alone = [
         name
         for name, asked in (
@@ -88,8 +89,8 @@ def _check(options: Options) -> None:
         )
         if asked
     ]
-    if options.schedule is not None and drawn != (None, None, None):
-        raise BadShape("--schedule says all: no --seed, --runs or --faults with it")
+    if options.schedule is not None and drawn != (None, None, None, None):
+        raise BadShape("--schedule says all: no --seed, --runs, --faults or --tiered with it")
     if options.schedule is not None and options.minutes is not None and not options.shrink:
         raise BadShape("--schedule is one run: --minutes goes with it only for --shrink")
     _check_alone(alone, options)
@@ -124,7 +125,8 @@ def _chosen(options: Options, seed: int, kinds: Kinds) -> tuple[Schedule, str]:
     """What is to be played, and how to say so."""
     if options.schedule is not None:
         return schedule_of(options.schedule), f"--schedule '{options.schedule}'"
-    return draw_schedule(seed, kinds), _replay(seed, options.faults)
+    drawn = draw_schedule(seed, kinds, tiered=options.tiered or None)
+    return drawn, _replay(seed, options.faults, tiered=options.tiered)
 
 
 def _kinds(text: str | None) -> Kinds:
@@ -137,8 +139,9 @@ def _kinds(text: str | None) -> Kinds:
     return kinds
 
 
-def _replay(seed: int, faults: str | None) -> str:
-    return f"--seed {seed}" + ("" if faults is None else f" --faults '{faults}'")
+def _replay(seed: int, faults: str | None, *, tiered: bool) -> str:
+    chosen = "" if faults is None else f" --faults '{faults}'"
+    return f"--seed {seed}{chosen}{' --tiered' if tiered else ''}"
 
 
 # --- one ------------------------------------------------------------------------------------------
@@ -336,9 +339,9 @@ def _sizes(shape: Shape) -> dict[str, str]:
 # --- many -----------------------------------------------------------------------------------------
 
 
-def _task(asked: tuple[int, Kinds, str | None]) -> tuple[dict[str, Any], list[str]]:
-    seed, kinds, faults = asked
-    schedule = draw_schedule(seed, kinds)
+def _task(asked: tuple[int, Kinds, str | None, bool]) -> tuple[dict[str, Any], list[str]]:
+    seed, kinds, faults, tiered = asked
+    schedule = draw_schedule(seed, kinds, tiered=tiered or None)
     outcome = run(schedule, keep=0)
     if outcome.broken is None:
         return as_document(outcome), []
@@ -346,14 +349,15 @@ def _task(asked: tuple[int, Kinds, str | None]) -> tuple[dict[str, Any], list[st
     lines = story.lines(LINES_TOLD)
     if outcome.broken is None:
         return as_document(outcome), [*lines, "held when it was run again: the trace differs"]
-    return as_document(outcome), broken_lines(outcome, _replay(seed, faults), lines)
+    return as_document(outcome), broken_lines(outcome, _replay(seed, faults, tiered=tiered), lines)
 
 
 def _many(first: int, options: Options, kinds: Kinds) -> int:
     runs, minutes, faults, as_json = options.runs, options.minutes, options.faults, options.as_json
     began_s = time.perf_counter()
     ends_s = None if minutes is None else began_s + minutes * 60
-    asked = ((seed, kinds, faults) for seed in _seeds(first, runs, ends_s))
+    tiered = options.tiered
+    asked = ((seed, kinds, faults, tiered) for seed in _seeds(first, runs, ends_s))
     documents: list[dict[str, Any]] = []
     with _results(asked, options.jobs) as results:
         for document, lines in results:

@@ -13,7 +13,7 @@ from simulation.chance import stream
 from simulation.clients import KINDS as CLIENTS
 from simulation.election_shape import draw_elections
 from simulation.event import Event
-from simulation.faults import ELECTIONS, LATER
+from simulation.faults import BESIDE_TIER, ELECTIONS, LATER, TIER
 from simulation.faults import KINDS as FAULTS
 from simulation.shape import (
     WEIGHT_MAX,
@@ -24,6 +24,7 @@ from simulation.shape import (
     draw_level,
     draw_shape,
 )
+from simulation.tier_shape import draw_tier
 
 if TYPE_CHECKING:
     from random import Random
@@ -37,10 +38,12 @@ ELECTIONS_MS = 6_000.0
 """Between two events about elections, on average."""
 LATER_MS = 6_000.0
 """Between two events of kinds that came later."""
+TIER_MS = 4_000.0
+"""Between two events about tiered storage."""
 LEADING = ("all down", "recovery struck")
 """Without these the others find nothing to be done."""
 LATER_CHANCE = 0.3
-PREFIXES = {"event": "e", "elections": "x"}
+PREFIXES = {"event": "e", "elections": "x", "tier": "t"}
 PREFIXES |= {"later": "l", "rules": "r", "stalls": "s", "seconds": "p", "flips": "b", "levels": "v"}
 
 
@@ -93,12 +96,15 @@ class Schedule:
         return schedule
 
 
-def draw_schedule(seed: int, faults: Collection[str] | None = None) -> Schedule:
-    """What the seed says; `faults` leaves only these kinds to choose from. What is about elections
-    is drawn apart, so that all the rest is as it would be without."""
+def draw_schedule(
+    seed: int, faults: Collection[str] | None = None, *, tiered: bool | None = None
+) -> Schedule:
+    """What the seed says; `faults` leaves only these kinds to choose from, `tiered` says whether
+    there is tiered storage. What is about elections, and about tiers, is drawn apart, so that all
+    the rest is as it would be without."""
     kinds = {name: kind for name, kind in FAULTS.items() if faults is None or name in faults}
     late = frozenset().union(*LATER.values())
-    common = {name: kind for name, kind in kinds.items() if name not in ELECTIONS | late}
+    common = {name: kind for name, kind in kinds.items() if name not in ELECTIONS | late | TIER}
     shape = draw_shape(seed, common, CLIENTS)
     rng = stream(seed, "schedule")
     quiet_from_ms = rng.randint(TROUBLE_MS_MIN, TROUBLE_MS_MAX)
@@ -106,6 +112,8 @@ def draw_schedule(seed: int, faults: Collection[str] | None = None) -> Schedule:
     own = stream(seed, "elections")
     shape = draw_level(stream(seed, "level"), draw_elections(own, shape))
     shape = draw_apart(seed, shape, CLIENTS)
+    tier = stream(seed, "KIP-405")
+    shape = draw_tier(tier, shape, tiered)
     apart = draw_faults(
         own, shape, {name: kinds[name] for name in kinds if name in ELECTIONS - late}
     )
@@ -121,6 +129,11 @@ def draw_schedule(seed: int, faults: Collection[str] | None = None) -> Schedule:
         later = later if chance.random() < LATER_CHANCE else {}
         events += _draw_events(seed, name, chance, shape, later, LATER_MS, quiet_from_ms)
         drawn |= later
+    if shape.has_tier:
+        some = draw_faults(tier, shape, {name: kinds[name] for name in kinds if name in TIER})
+        some |= {name: 1 for name in kinds if name in BESIDE_TIER and kinds[name].possible(shape)}
+        events += _draw_events(seed, "tier", tier, shape, some, TIER_MS, quiet_from_ms)
+        drawn |= some
     return Schedule(seed, replace(shape, faults=drawn), tuple(events), quiet_from_ms)
 
 

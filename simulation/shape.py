@@ -27,6 +27,8 @@ MANAGER = "unclean.recovery.manager.enabled"
 TIMEOUT = "unclean.recovery.timeout.ms"
 BALANCED, AGGRESSIVE, NOBODY = "Balanced", "Aggressive", "None"
 """Strategies of KIP-966: who leads where nobody is sure to have everything."""
+TIERED, TIERED_SYSTEM = "remote.storage.enable", "remote.log.storage.system.enable"
+"""Whether a topic is tiered, and whether nodes can tier any (KIP-405)."""
 NODES_MAX = 5
 """Of each role."""
 PARTITIONS_MAX = 3
@@ -113,6 +115,10 @@ class TopicShape:
         return self.configs.get("cleanup.policy") == "compact"
 
     @property
+    def tiered(self) -> bool:
+        return self.configs.get(TIERED) == "true"
+
+    @property
     def unclean(self) -> bool:
         """Whether its own configurations let anybody be elected."""
         return self.allows_unclean({})
@@ -174,6 +180,11 @@ class Shape:
     @property
     def brokers(self) -> tuple[NodeShape, ...]:
         return tuple(one for one in self.nodes if one.serves)
+
+    @property
+    def has_tier(self) -> bool:
+        """Whether its nodes have tiered storage."""
+        return self.settings.get(TIERED_SYSTEM) == "true"
 
     @property
     def has_groups(self) -> bool:

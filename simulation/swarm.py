@@ -55,6 +55,7 @@ from simulation.world.invariants import Violation, require
 from simulation.world.links import Link, Trouble
 from simulation.world.loop import VirtualLoop
 from simulation.world.network import CLIENT_HOST, CURRENT_HOST, Network
+from simulation.world.store import SimStore
 from simulation.world.trace import FullTrace
 
 BOOT_S = 120.0
@@ -167,6 +168,7 @@ def run(
             broken = world.broken or _broken(error, world.loop.time())
         finally:
             world.finish(broken)
+            world.end_lives()
             world.loop.close()
         logged = [str(one) for one in events if one["log_level"] != "debug"][-LOG_LINES:]
     outcome = world.outcome(broken, logged, hit)
@@ -212,7 +214,10 @@ class SwarmWorld:
         self.trace = FullTrace(self.loop.time, keep)
         disk = self.shape.disk
         pace = DiskPace(disk.flush_ms_min, disk.flush_ms_max, disk.work_ms_max)
-        self.cluster = SimCluster(self.loop, self.trace, seed, pace, schedule.shape.levels)
+        self.store = SimStore(self.trace, seed)
+        self.cluster = SimCluster(
+            self.loop, self.trace, seed, pace, schedule.shape.levels, self.store.open
+        )
         for node in self.shape.nodes:
             self.cluster.add(self._settings(node))
         machines = zip(self.cluster.machines, self.shape.nodes, strict=True)
@@ -488,6 +493,12 @@ class SwarmWorld:
         for name, judge in self.judges.items():
             self._ask(name, partial(judge.over, life, lossy=end is End.POWER_CUT))
 
+    def end_lives(self) -> None:
+        """The run is over: nothing of it runs when it is collected."""
+        for machine in self.cluster.machines:
+            if machine.life is not None:
+                machine.life.alive = False
+
     async def stop(self, machine: Machine) -> None:
         """Let a node stop in good order; returns when its life is over, however it ended."""
         life = machine.life
@@ -548,6 +559,7 @@ class SwarmWorld:
             "messages": trace.messages,
             "writes": trace.writes,
             "looks": promises.checks,
+            **self.judges["tiering"].counts,
         }
         return Outcome(
             schedule=self.schedule,

@@ -9,6 +9,10 @@ import typer
 
 from kraftbox.cli.output import JsonFlag
 
+Tiered = Annotated[
+    bool, typer.Option("--tiered", help="Every cluster has tiered storage; else one in five.")
+]
+
 
 def sim(
     seed: Annotated[
@@ -26,6 +30,7 @@ def sim(
         str | None,
         typer.Option("--faults", "-f", help="Kinds, with commas; default: any."),
     ] = None,
+    tiered: Tiered = False,
     schedule: Annotated[
         str | None,
         typer.Option("--schedule", help="Play a find by its name, or a file, instead of a seed."),
@@ -71,6 +76,7 @@ def sim(
         minutes=minutes,
         jobs=jobs,
         faults=faults,
+        tiered=tiered,
         schedule=schedule,
         shrink=shrink,
         show=show,

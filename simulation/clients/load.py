@@ -42,6 +42,8 @@ FETCH_WAIT_MS = 200
 EASED = 4
 LAST_TRIES, LAST_PAUSE_S = 20, 0.2
 """Of the last reader, while leaders move: preferred ones lead again when all is quiet, too."""
+PATIENCE = 20
+"""Fetches that find nothing though there is something, one after the other."""
 REFUSED = frozenset(
     {
         ErrorCode.BROKER_NOT_AVAILABLE,
@@ -540,11 +542,14 @@ class Load:
             if one.topic in self.promises.given_up | self.promises.may_shrink:
                 continue
             _, end = await self.client.bounds(one.topic, one.index)
-            at = 0
+            at = empty = 0
             while at < end or not at:
                 records = await self._lasting(partial(self.fetch, one, at, LAST_READER, "final"))
                 if not records:
-                    break
+                    empty += 1
+                    if at >= end or empty > PATIENCE:
+                        break
+                    continue  # a read from the tier may take longer than a fetch waits
                 at = records[-1][0] + 1
 
     async def read_compacted(self) -> None:

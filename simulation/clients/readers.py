@@ -14,6 +14,8 @@ from simulation.judges.ledger import PartitionLedger
 from simulation.shape import ClientShape, TopicShape
 from simulation.world.invariants import require
 
+AGAIN = 0.02
+
 
 class Lister:
     """P14: what a leader calls the latest is never below what one before it called so."""
@@ -51,18 +53,22 @@ class Lister:
 
 
 class Consumer:
-    """Reads one partition from the beginning, and again from the beginning now and then."""
+    """Reads one partition from the beginning, and again from the beginning now and then: at `again`
+    of its steps."""
 
-    def __init__(self, load: Load, topic: str, index: int) -> None:
+    def __init__(
+        self, load: Load, topic: str, index: int, again: float = AGAIN, name: str = ""
+    ) -> None:
         self._load = load
-        self._name = f"reader of {topic}-{index}"
+        self._again = again
+        self._name = name or f"reader of {topic}-{index}"
         self._where = (topic, index)
         self._one: PartitionLedger | None = None
         self._at = 0
 
     async def step(self, rng: random.Random) -> None:
         one = self._load.partition(*self._where)
-        if one is not self._one or rng.random() < 0.02:
+        if one is not self._one or rng.random() < self._again:
             self._one = one
             self._place(0)
         if one is None:
@@ -115,7 +121,10 @@ def _draw_consumers(rng: random.Random, topics: tuple[TopicShape, ...]) -> list[
 
 
 def _consumer(load: Load, one: ClientShape) -> Step:
-    return Consumer(load, one.args["topic"], one.args["partition"]).step
+    again = one.args.get("again")
+    if again is None:
+        return Consumer(load, one.args["topic"], one.args["partition"]).step
+    return Consumer(load, one.args["topic"], one.args["partition"], again, one.name).step
 
 
 KINDS = {

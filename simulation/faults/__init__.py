@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
-from simulation.faults import disk, disk_errors, elections, network, operators, process
+from simulation.faults import (
+    disk,
+    disk_errors,
+    elections,
+    network,
+    operators,
+    process,
+    store,
+)
 from simulation.faults.kind import FaultKind, OperatorKind
 
 KINDS: dict[str, FaultKind | OperatorKind] = {
@@ -12,10 +20,16 @@ KINDS: dict[str, FaultKind | OperatorKind] = {
     **disk_errors.KINDS,
     **operators.KINDS,
     **elections.KINDS,
+    **store.KINDS,
 }
 """By the name that schedules, options and tables use."""
 ELECTIONS = frozenset(name for name, kind in KINDS.items() if kind.family == "elections")
 """Kinds that are for clusters with eligible leader replicas alone; drawn apart from the others."""
+TIER = frozenset(name for name, kind in KINDS.items() if kind.family in ("store", "tiering"))
+"""Kinds that are for clusters with tiered storage alone; drawn apart from the others."""
+BESIDE_TIER = frozenset({"wiped disk", "swapped disk", "power cut"})
+"""Kinds that a cluster with tiered storage has whatever else it has: followers begin behind the
+tier, and what was not flushed is lost."""
 LATER = {
     "later": frozenset({"clock drift"}),
     "rules": frozenset({"strategy of all", "patience"}),

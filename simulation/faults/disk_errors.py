@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from protocol.batch.header import CRC_START, iter_batches
 from simulation.faults.kind import Args, FaultKind
 from simulation.faults.process import may_be_hit, may_go_silent, may_lose
+from simulation.shape import TIERED
 from simulation.targets import draw_broker, draw_node
 from simulation.world.cluster import End
 from simulation.world.disks import CHANGES, SYNCS, WRITES, DiskTrouble
@@ -120,6 +121,8 @@ async def _flips(world: RunWorld, machine: Machine, event: Event, rng: Random) -
     node = None if life is None else life.node
     if node is None or node.broker is None or not may_be_hit(world, machine):
         return False
+    if world.promises.configs(event.args["topic"]).get(TIERED) == "true":
+        return False  # whoever copies a segment looks at no batch: what he read is there for good
     trouble = DiskTrouble()
     for log in node.broker.logs.logs.values():
         if log.topic == event.args["topic"]:

@@ -13,6 +13,7 @@ from simulation.judges.nodes import NodeJudge
 from simulation.judges.partition_judge import PartitionJudge
 from simulation.judges.quorum import QuorumJudge
 from simulation.judges.recoveries import RecoveryJudge
+from simulation.judges.tiering import TierJudge
 from simulation.judges.votes import VoteJudge
 
 KINDS: dict[str, JudgeKind] = {
@@ -26,6 +27,7 @@ KINDS: dict[str, JudgeKind] = {
     "partitions": JudgeKind(
         "P1-P18, P21-P23, M14, T1-T3: replicas, and the laws of metadata records", PartitionJudge
     ),
+    "tiering": JudgeKind("S1-S6, S9, S10: store, metadata and logs of tiered topics", TierJudge),
     "recoveries": JudgeKind("P21, P22: what brokers say of their logs, and counts", RecoveryJudge),
     "nodes": JudgeKind("no fatal failure; all have the same metadata in the end", NodeJudge),
     "leftovers": JudgeKind(

@@ -18,7 +18,16 @@ from storage.log.log import Log
 
 WATCHED: dict[type, frozenset[str]] = {
     Partition: frozenset({"role", "leader_epoch", "partition_epoch", "isr", "maximal_isr", "log"}),
-    Log: frozenset({"high_watermark", "log_end_offset", "recovery_point"}),
+    Log: frozenset(
+        {
+            "high_watermark",
+            "log_end_offset",
+            "recovery_point",
+            "log_start_offset",
+            "local_log_start_offset",
+            "bootstrapping",
+        }
+    ),
     Replica: frozenset({"epoch", "state", "leader_id", "high_watermark", "flushed_end"}),
     Node: frozenset({"loader", "broker", "quorum"}),
 }

@@ -48,7 +48,7 @@ class PartitionTruth:
 
 def batches_of(log: Log, begin: int, end: int) -> Iterator[tuple[BatchAt, bytes]]:
     """The batches of a log in [begin, end); raises Violation for what is no log (P18). Offsets may
-    be missing in a compacted one."""
+    be missing in a compacted one, and the first batch may begin before (DeleteRecords)."""
     gaps = log.config.compacted
     at, epoch = begin, -1
     where = f"{log.topic}-{log.partition}"
@@ -61,7 +61,8 @@ def batches_of(log: Log, begin: int, end: int) -> Iterator[tuple[BatchAt, bytes]
         before = at
         for header, position in batches:
             whole = data[position : position + header.size_bytes]
-            if header.base_offset != at and not (gaps and header.next_offset > at):
+            inside = at == begin and header.base_offset < at < header.next_offset
+            if header.base_offset != at and not inside and not (gaps and header.next_offset > at):
                 raise Violation(f"P18: {where}: {header.base_offset} follows {at}")
             if header.leader_epoch < epoch:
                 raise Violation(f"P18: {where}: epochs go back at {at}")

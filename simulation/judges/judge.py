@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from simulation.judges.world import JudgedWorld
     from simulation.world.cluster import NodeLife
@@ -22,6 +23,8 @@ class Judge:
 
     changes_only = False
     """Whether `after` is called only where something of `judges.changes` was written to."""
+    counts: Mapping[str, int] = MappingProxyType({})
+    """What it has seen, for the outcome of a run."""
 
     def hooked(self) -> AbstractContextManager[None]:
         """Entered for the run: hooks into what the nodes do."""

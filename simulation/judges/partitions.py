@@ -255,9 +255,13 @@ class Promises:
 
     def flushed(self, topic: str) -> bool:
         """Whether the topic flushes each record before it shows it."""
+        return self.configs(topic).get("flush.messages") == "1"
+
+    def configs(self, topic: str) -> Mapping[str, str]:
+        """The topic's own, as they are committed."""
         key = (ConfigResourceType.TOPIC, topic)
-        configs: Mapping[str, str] = self.metadata.image.configs.get(key, {})
-        return configs.get("flush.messages") == "1"
+        found: Mapping[str, str] = self.metadata.image.configs.get(key, {})
+        return found
 
     def shows(self, partition: str, part: bytes) -> bool:
         """Whether one of the last records of a partition that were committed has these bytes."""
@@ -335,8 +339,10 @@ class Promises:
         """P18 and T2, for a log that was opened or cut."""
         first_of: dict[int, int] = {}
         last = LastBatches()
-        for (base, _, epoch, _), whole in batches_of(log, log.log_start_offset, log.log_end_offset):
-            first_of.setdefault(epoch, base)
+        for (base, _, epoch, _), whole in batches_of(
+            log, log.local_log_start_offset, log.log_end_offset
+        ):
+            first_of.setdefault(epoch, max(base, log.log_start_offset))
             require(crc_ok(whole, 0, len(whole)), f"P18: {where}: the batch at {base} is damaged")
             last.read(parse_header(whole))
         if log.topic not in self.compacted:
@@ -377,7 +383,8 @@ class Promises:
                 f"is committed"
             )
         if old is None or old[0] is not ReplicaRole.LEADER or old[1] != epoch:
-            self._compare(where, "P1", one.node_id, log, truth, log.log_start_offset, truth.end)
+            begin = log.local_log_start_offset
+            self._compare(where, "P1", one.node_id, log, truth, begin, truth.end)
         else:
             self._look_at_proposed(where, one, truth, one.maximal_isr - one.isr - old[5])
         least = min(truth.end, one.leader_epoch_start)
@@ -405,7 +412,7 @@ class Promises:
     ) -> set[int]:
         """The leader epochs of what is newly shown."""
         log, mark = one.log, one.log.high_watermark
-        begin = max(0 if old is None else old[2], log.log_start_offset)
+        begin = max(0 if old is None else old[2], log.local_log_start_offset)
         if mark <= begin:
             return set()
         shown = self._compare(where, "P4", one.node_id, log, truth, begin, min(mark, truth.end))
@@ -687,20 +694,20 @@ class Promises:
                 self._compare_with_each_other(where, logs)
                 continue
             for broker_id, log in zip(image.replicas if image else (), logs, strict=True):
-                begin = log.log_start_offset
+                begin = log.local_log_start_offset
                 self._compare(where, "P4", broker_id, log, truth, begin, truth.end)
 
     def _compare_with_each_other(self, where: str, logs: Sequence[Log]) -> None:
         """P4, where nobody knows what was committed."""
         if any(log.topic in self.compacted for log in logs):
-            begin = max(log.log_start_offset for log in logs)
+            begin = max(log.local_log_start_offset for log in logs)
             end = max(log.log_end_offset for log in logs)
             found = [keyed_records(log, begin, log.log_end_offset) for log in logs]
             problem = problem_between(found, begin, end)
             require(problem is None, f"P4: {where}: {problem}")
             return
         for log in logs[1:]:
-            begin = max(log.log_start_offset, logs[0].log_start_offset)
+            begin = max(log.local_log_start_offset, logs[0].local_log_start_offset)
             mine, first = (
                 [b for b, _ in batches_of(o, begin, o.log_end_offset)] for o in (log, logs[0])
             )

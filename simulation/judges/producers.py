@@ -42,9 +42,10 @@ class LastBatches:
             self._last[batch.producer_id] = (batch.producer_epoch, batch.last_offset)
 
     def judge(self, where: str, log: Log) -> None:
-        """T2. Of producers whose batches are deleted anything may be remembered."""
+        """T2. Of producers whose batches are deleted, or in the tier alone, anything may be
+        remembered."""
         for state in log.producers:
-            if state.last_offset >= log.log_start_offset:
+            if state.last_offset >= log.local_log_start_offset:
                 known, there = (state.epoch, state.last_offset), self._last.get(state.producer_id)
                 require(
                     known == there,

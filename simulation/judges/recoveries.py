@@ -72,7 +72,7 @@ class RecoveryJudge(Judge):
                 told = Answer(info.last_written_leader_epoch, info.log_end_offset)
                 log = broker.replicas.find_by_id(topic.topic_id, info.partition).log
                 has = _end_of(log)
-                if told != has and not (has.end == told.end == log.log_start_offset):
+                if told != has and not (has.end == told.end == log.local_log_start_offset):
                     where = f"{log.topic}-{log.partition} of {broker.node_id}"
                     self._lies.append(f"P21: {where} ends with {has}, the broker says {told}")
                 key = (topic.topic_id, info.partition)
@@ -102,6 +102,6 @@ class RecoveryJudge(Judge):
 def _end_of(log: Log) -> Answer:
     """By the batches themselves; -1 for a log without any, which may remember more."""
     last = -1
-    for (_, _, epoch, _), _ in batches_of(log, log.log_start_offset, log.log_end_offset):
+    for (_, _, epoch, _), _ in batches_of(log, log.local_log_start_offset, log.log_end_offset):
         last = epoch
     return Answer(last, log.log_end_offset)

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from simulation.shape import Shape
     from simulation.world.cluster import SimCluster
     from simulation.world.loop import VirtualLoop
+    from simulation.world.store import SimStore
 
 
 class JudgedLoad(Protocol):
@@ -43,6 +44,10 @@ class JudgedWorld(Protocol):
 
     @property
     def cluster(self) -> SimCluster: ...
+
+    @property
+    def store(self) -> SimStore:
+        """The object store of tiered storage."""
 
     @property
     def changes(self) -> Changes:

@@ -246,12 +246,12 @@ class VirtualLoop(asyncio.BaseEventLoop):
         context: contextvars.Context | None = None,
     ) -> asyncio.Handle:
         """As asyncio's, for the living."""
-        if self._closed:
-            raise RuntimeError("Event loop is closed")
         life = CURRENT_LIFE.get() if context is None else context.get(CURRENT_LIFE)
         handle = _Soon(callback, args, self, context, life)
         if life is not None and not life.alive:
-            handle.cancel()
+            handle.cancel()  # after the end of the run, too: what is collected then closes itself
+        elif self._closed:
+            raise RuntimeError("Event loop is closed")
         else:
             self._ready.append(handle)
         return handle

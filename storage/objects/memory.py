@@ -38,6 +38,10 @@ class MemoryObjects:
         """All keys, sorted."""
         return sorted(self._objects)
 
+    def content(self, key: str) -> bytes:
+        """The bytes of an object, for whoever looks from outside. Raises KeyError."""
+        return self._objects[key].content
+
     def replace(self, key: str, content: bytes) -> None:
         """What no client can do: other bytes under the same key."""
         self._objects[key] = _Object(content, self._now_ms())

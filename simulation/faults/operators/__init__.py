@@ -4,7 +4,15 @@ kind of thing."""
 from __future__ import annotations
 
 from simulation.faults.kind import FaultKind, OperatorKind
-from simulation.faults.operators import configs, elections, features, replicas, restarts, topics
+from simulation.faults.operators import (
+    configs,
+    elections,
+    features,
+    replicas,
+    restarts,
+    tiering,
+    topics,
+)
 
 KINDS: dict[str, FaultKind | OperatorKind] = {
     **topics.KINDS,
@@ -13,4 +21,5 @@ KINDS: dict[str, FaultKind | OperatorKind] = {
     **restarts.KINDS,
     **elections.KINDS,
     **features.KINDS,
+    **tiering.KINDS,
 }

@@ -14,6 +14,7 @@ from client.admin import ResourceType
 from client.elections import ElectionType
 from metalog.image.features import ELR_VERSION
 from metalog.image.values import ConfigResourceType
+from protocol.topic_name import REMOTE_LOG_METADATA_TOPIC
 from simulation.faults.elections import between, cut, has_elr, leaderless
 from simulation.faults.kind import Args, OperatorKind
 from simulation.faults.operators.configs import (
@@ -115,9 +116,11 @@ async def _all_aggressive(world: RunWorld, event: Event, _rng: Random) -> bool:
 
 async def _keep_balanced(world: RunWorld, last: str) -> list[str] | None:
     """The topics that have got a strategy of their own; None where that cannot be, since a group's
-    topic may be made at any moment, and nobody would give it one."""
+    topic, or that of the tier, may be made at any moment, and nobody would give it one."""
     image = world.promises.metadata.image
-    if GROUPS not in image.topics.by_name and world.shape.has_groups:
+    late = {GROUPS} if world.shape.has_groups else set()
+    late |= {REMOTE_LOG_METADATA_TOPIC} if world.shape.has_tier else set()
+    if not late <= set(image.topics.by_name):
         return None
     got: list[str] = []
     for name in sorted(image.topics.by_name):

@@ -48,13 +48,13 @@ def _draw_create(rng: Random, shape: Shape) -> tuple[str, Args]:
     return f"new-{rng.randrange(10**6)}", _draw_new(rng, shape)
 
 
-def _draw_which(rng: Random, _shape: Shape) -> tuple[str, Args]:
+def draw_which(rng: Random, _shape: Shape) -> tuple[str, Args]:
     which = rng.randrange(100)
     return f"topic {which}", {"which": which}
 
 
 def _draw_again(rng: Random, shape: Shape) -> tuple[str, Args]:
-    target, args = _draw_which(rng, shape)
+    target, args = draw_which(rng, shape)
     return target, {**args, **_draw_new(rng, shape), "gap_ms": rng.choice([0, 0, 100, 1000])}
 
 
@@ -91,7 +91,7 @@ async def _remove(world: RunWorld, event: Event, _rng: Random) -> bool:
     return topic is not None and await _delete(world.operator, topic)
 
 
-async def _again(world: RunWorld, event: Event, _rng: Random) -> bool:
+async def made_again(world: RunWorld, event: Event, _rng: Random) -> bool:
     topic = _may_go(world, event.args["which"])
     if topic is None or not await _delete(world.operator, topic):
         return False
@@ -112,9 +112,9 @@ async def _grow(world: RunWorld, event: Event, _rng: Random) -> bool:
 
 KINDS = {
     "create topic": OperatorKind("operators", "a topic is made", _draw_create, _create),
-    "delete topic": OperatorKind("operators", "a topic is deleted", _draw_which, _remove),
+    "delete topic": OperatorKind("operators", "a topic is deleted", draw_which, _remove),
     "topic again": OperatorKind(
-        "operators", "a topic is deleted and made again under its name", _draw_again, _again
+        "operators", "a topic is deleted and made again under its name", _draw_again, made_again
     ),
-    "grow topic": OperatorKind("operators", "a topic gets one more partition", _draw_which, _grow),
+    "grow topic": OperatorKind("operators", "a topic gets one more partition", draw_which, _grow),
 }

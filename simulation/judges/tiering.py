@@ -1,0 +1,450 @@
+"""Tiered storage (S1-S6, S9, S10) from above: the objects in the store, the committed records of
+`__remote_log_metadata`, and the logs and disks of all brokers.
+
+* log start <= local start <= high watermark, and remote end < high watermark (KIP-405, KIP-1023);
+* what no disk has any more, finished copies have, on the replica's own leader epochs (S1, S2);
+* a copy is of committed batches, byte for byte, and begun only where none was finished (S2, S6);
+* an object goes only when its copy does not count (any more), and is read only while it does (S3);
+* before DELETE_STARTED the log start is on the disk of who writes it (S4);
+* size takes only what is above the limit, counting each copy once (S3);
+* who begins behind the tier knows the epochs of all that is there (S5);
+* in the end the store has what finished copies name and nothing else (S3, S9, S10), and every
+  broker knows of the same copies (S6).
+
+Of topics that were given up only what each log and the store keep is asked. A leader that was
+replaced in mid copy may write objects after its successor has deleted them: they stay, in Kafka
+too. While the epochs of what only the tier has are not known (their file was older or newer than
+the log start when the power went), nothing is asked of a log but that this ends.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, NamedTuple
+
+from protocol.batch.header import CorruptBatch, iter_batches
+from protocol.ids import TopicId, uuid_from_text
+from protocol.topic_name import REMOTE_LOG_METADATA_TOPIC
+from simulation.judges.judge import Judge
+from simulation.judges.tier_truth import (
+    COPY_FINISHED,
+    COPY_STARTED,
+    DELETE_FINISHED,
+    DELETE_STARTED,
+    Change,
+    Copy,
+    Epochs,
+    TierTruth,
+    epoch_at,
+    hole,
+)
+from simulation.shape import TIERED
+from simulation.world.invariants import Key, Violation, require
+from simulation.world.store import DELETE, PUT, Touch
+from storage.log.checkpoints import decode_offsets
+from storage.tiered.values import RemotePartition
+
+if TYPE_CHECKING:
+    from broker.replication.partition import Partition
+    from simulation.judges.committed import PartitionTruth
+    from simulation.judges.world import JudgedWorld
+    from simulation.world.cluster import Machine, NodeLife
+    from storage.log.log import Log
+
+LOG_STARTS = "/data/log-start-offset-checkpoint"
+AGAIN_S = 3.0
+"""A record that an earlier leadership of a broker was about to write may come so late."""
+COPY_DISABLED = "remote.log.copy.disable"
+SIZE, TIME = "retention.bytes", "retention.ms"
+
+
+class Leadership(NamedTuple):
+    """What a broker leads: since when, and how far the metadata were committed then."""
+
+    life: NodeLife
+    epoch: int
+    since_s: float
+    known: int
+
+
+class TierJudge(Judge):
+    """See the module."""
+
+    changes_only = True
+
+    def __init__(self, world: JudgedWorld) -> None:
+        self._world = world
+        self._promises = world.promises
+        self._on = world.shape.has_tier
+        self.truth = TierTruth()
+        self._read: dict[Key, int] = {}
+        """Of each partition of the metadata topic, how far its records are known."""
+        self._finished: dict[bytes, tuple[Key, int]] = {}
+        """Where each COPY_FINISHED stands in the metadata topic."""
+        self._floor: dict[Key, int] = {}
+        """The highest log start of any leader: what is below may be gone."""
+        self._bounds: dict[Partition, tuple[int, int]] = {}
+        """Log start and local start, as they were seen last."""
+        self._leads: dict[tuple[int, Key], Leadership] = {}
+        self._touched: list[Touch] = []
+        self._late: set[str] = set()
+        """Objects whose copy another leader was deleting when they were written."""
+        self._limits: dict[str, set[int]] = {}
+        """Every `retention.bytes` that a topic ever had."""
+        self.counts: dict[str, int] = {"copies": 0, "copies deleted": 0, "objects read": 0}
+        if self._on:
+            world.store.told = self._hear
+
+    # --- what happens ---------------------------------------------------------------------------
+
+    def _hear(self, touch: Touch) -> None:
+        # Called inside a node's own code, where nothing may be raised.
+        self._touched.append(touch)
+
+    def after(self, life: NodeLife) -> None:
+        """All laws that hold at every moment."""
+        if not self._on:
+            return
+        self._look_at_touches()
+        self._look_at_records()
+        node = life.node
+        if node is None or node.broker is None:
+            return
+        marked = self._world.changes.marked
+        for one in node.broker.replicas:
+            if id(one) in marked or id(one.log) in marked:
+                self._look_at_replica(life, one)
+
+    def _look_at_touches(self) -> None:
+        """S3: nobody reads or deletes what he may not."""
+        touched, self._touched = self._touched, []
+        for touch in touched:
+            copy = self.truth.copies.get(_segment_of(touch.key))
+            where = f"S3: {touch.life} {touch.what} {touch.key}"
+            require(copy is not None, f"{where}: no record tells of it")
+            assert copy is not None
+            if touch.what == PUT and copy.state in (DELETE_STARTED, DELETE_FINISHED):
+                self._late.add(touch.key)
+            if touch.what == DELETE:
+                require(copy.state != COPY_FINISHED, f"{where}: the {copy} is finished")
+            elif touch.what != PUT:
+                self.counts["objects read"] += 1
+                require(copy.state != COPY_STARTED, f"{where}: the {copy} is not finished")
+
+    def _look_at_records(self) -> None:
+        """What the metadata topic has committed since."""
+        for key, truth in self._promises.partitions.items():
+            if not truth.name.startswith(f"{REMOTE_LOG_METADATA_TOPIC}-"):
+                continue
+            for at in range(self._read.get(key, 0), truth.end):
+                change = self.truth.replay(at, truth.values[at])
+                if change is None:
+                    continue
+                if change.copy.state == COPY_FINISHED:
+                    self._finished[change.copy.segment_id] = key, at
+                self._judge(change)
+            self._read[key] = truth.end
+
+    def _judge(self, change: Change) -> None:
+        copy = change.copy
+        if copy.state == COPY_STARTED:
+            self._look_at_begun(change)
+        elif copy.state == COPY_FINISHED:
+            self._look_at_finished(copy)
+        elif copy.state == DELETE_STARTED and change.before == COPY_FINISHED:
+            self._look_at_doomed(change)
+
+    # --- copies ---------------------------------------------------------------------------------
+
+    def _look_at_begun(self, change: Change) -> None:
+        """S2: it is committed, and of the lineage that is; S6: nobody copies again what he must
+        know to be there."""
+        copy = change.copy
+        truth = self._kept(copy.key)
+        if truth is None:
+            return
+        require(copy.last < truth.end, f"S2: {copy} of {truth.name}, committed is {truth.end}")
+        for base, following, epoch, _ in truth.batches.values():
+            if copy.begins < following and base <= copy.last:
+                require(
+                    epoch_at(copy.epochs, max(base, copy.begins)) == epoch,
+                    f"S2: {copy} of {truth.name} says {copy.epochs}, {base} is of epoch {epoch}",
+                )
+        led = self._leads.get((change.broker_id, copy.key))
+        if led is None or led.life.machine.life is not led.life:
+            return
+        known = []
+        for one in self.truth.finished(copy.key):
+            partition, at = self._finished[one.segment_id]
+            if at < led.known and partition in self._read:
+                known.append(one)
+        twice = known and hole(known, copy.epochs, copy.begins, copy.last + 1) is None
+        require(not twice, f"S6: {led.life} copies {copy} of {truth.name}: {known} have it")
+
+    def _look_at_finished(self, copy: Copy) -> None:
+        """S2, S3: all objects are there, and the log is what was committed."""
+        self.counts["copies"] += 1
+        bucket = self._world.store.bucket
+        gone = copy.names - set(bucket.keys)
+        require(not gone, f"S3: {copy} is finished, the store lacks {sorted(gone)}")
+        truth = self._kept(copy.key)
+        if truth is None:
+            return
+        (name,) = (one for one in copy.names if one.endswith(".log"))
+        data = bucket.content(name)
+        where = f"S2: {copy} of {truth.name}"
+        require(len(data) == copy.size_bytes, f"{where} has {len(data)} of {copy.size_bytes} bytes")
+        at = copy.first
+        try:
+            for header, position in iter_batches(data):
+                whole = data[position : position + header.size_bytes]
+                found = (
+                    header.base_offset,
+                    header.next_offset,
+                    header.leader_epoch,
+                    zlib.crc32(whole),
+                )
+                known = truth.batches.get(header.base_offset)
+                require(known == found, f"{where} has {found}, committed is {known}")
+                require(header.base_offset == at, f"{where}: {header.base_offset} follows {at}")
+                at = header.next_offset
+        except CorruptBatch as error:
+            raise Violation(f"{where}: {error}") from error
+        require(at == copy.last + 1, f"{where} ends at {at}")
+
+    def _look_at_doomed(self, change: Change) -> None:
+        """S4: its log start is on the disk of who deletes; S1: nobody needs it."""
+        self.counts["copies deleted"] += 1
+        copy = change.copy
+        if not self._is_tiered(copy.key):
+            return
+        for machine, one in self._replicas(copy.key):
+            if machine.node_id == change.broker_id:
+                start = _durable_start(machine, one)
+                missing = self._hole(one, start)
+                require(
+                    missing is None,
+                    f"S4: {machine.host} deletes {copy} of {one.topic}-{one.index}; after a power "
+                    f"cut it would begin at {start}, and nobody has {missing}",
+                )
+            if one.topic not in self._promises.given_up:
+                self._look_at_cover(machine.host, one)
+
+    # --- replicas -------------------------------------------------------------------------------
+
+    def _look_at_replica(self, life: NodeLife, one: Partition) -> None:
+        key, log = (one.topic_id, one.index), one.log
+        if one.is_leader:
+            self._look_at_leader(life, one)
+        if log.bootstrapping:
+            return
+        where = f"{life}, {one.topic}-{one.index}"
+        start, local = log.log_start_offset, log.local_log_start_offset
+        if not self._is_tiered(key):
+            if one.is_leader:
+                self._floor[key] = max(start, self._floor.get(key, 0))
+            return
+        require(
+            start <= local <= log.high_watermark,
+            f"S1: {where}: log start {start}, local start {local}, high watermark "
+            f"{log.high_watermark}",
+        )
+        before = self._bounds.get(one)
+        if before == (start, local):
+            return
+        self._bounds[one] = start, local
+        if before is not None:
+            require(start >= before[0], f"S4: {where} began at {before[0]}, now at {start}")
+        if one.is_leader:
+            if before is not None and start > self._floor.get(key, 0):
+                self._look_at_size(where, one, start)
+            self._floor[key] = max(start, self._floor.get(key, 0))
+        if one.is_leader or one.topic not in self._promises.given_up:
+            self._look_at_cover(where, one)
+        self._look_at_epochs(where, one)
+
+    def _look_at_leader(self, life: NodeLife, one: Partition) -> None:
+        key, node_id = (one.topic_id, one.index), life.machine.node_id
+        led = self._leads.get((node_id, key))
+        if led is None or (led.life, led.epoch) != (life, one.leader_epoch):
+            now_s = self._world.loop.time()
+            known = self._known(key)
+            if led is not None and led.life is life and now_s - led.since_s < AGAIN_S:
+                known = led.known
+            self._leads[node_id, key] = Leadership(life, one.leader_epoch, now_s, known)
+
+    def _known(self, key: Key) -> int:
+        """How far its metadata are committed; 0 while nobody knows where they are."""
+        seen = [self._finished[c.segment_id][0] for c in self.truth.finished(key)]
+        return self._read.get(seen[0], 0) if seen else 0
+
+    def _look_at_cover(self, where: str, one: Partition) -> None:
+        """S1, S2: what is below the local start is in the tier, on this replica's lineage."""
+        start = max(one.log.log_start_offset, self._floor.get((one.topic_id, one.index), 0))
+        missing = None if one.log.lacks_remote_epochs else self._hole(one, start)
+        require(
+            missing is None,
+            f"S2: {where}: {one.topic}-{one.index} begins at {start} and on the disk at "
+            f"{one.log.local_log_start_offset}; no finished copy has {missing}",
+        )
+
+    def _hole(self, one: Partition, start: int) -> int | None:
+        """The first offset from `start` on that neither the disk nor a finished copy has."""
+        key, log = (one.topic_id, one.index), one.log
+        epochs, truth = _epochs(log), self._kept(key)
+        first = epochs[0][1] if epochs else log.log_end_offset
+        if truth is not None and start < first:
+            before = {epoch: base for base, _, epoch, _ in reversed(truth.batches.values())}
+            epochs = [*sorted(one for one in before.items() if one[1] < first), *epochs]
+        return self.truth.uncovered(key, epochs, start, log.local_log_start_offset)
+
+    def _look_at_epochs(self, where: str, one: Partition) -> None:
+        """S5: the epochs of what only the tier has are those with which it was committed."""
+        log = one.log
+        start, local = log.log_start_offset, log.local_log_start_offset
+        truth = self._kept((one.topic_id, one.index))
+        if truth is None or start == local or log.lacks_remote_epochs:
+            return
+        epochs = _epochs(log)
+        for base, following, epoch, _ in truth.batches.values():
+            if start < following and base < local:
+                mine = epoch_at(epochs, max(base, start))
+                require(mine == epoch, f"S5: {where}: {base} is of epoch {epoch}, not {mine}")
+
+    def _look_at_size(self, where: str, one: Partition, start: int) -> None:
+        """S3: where nothing but the size deletes, what stays is not below the limit."""
+        configs = self._promises.configs(one.topic)
+        limits = self._limits.setdefault(one.topic, set())
+        limits.add(int(configs.get(SIZE, "-1")))
+        by_choice = one.topic in self._promises.may_shrink - self._world.shape.shrinking
+        if by_choice or TIME in configs or min(limits) < 0:
+            return
+        epochs, log = _epochs(one.log), one.log
+        key = (one.topic_id, one.index)
+        copies = [
+            copy.size_bytes
+            for copy in self.truth.finished(key)
+            if copy.last >= start and _shares(copy, epochs)
+        ]
+        ends = [*(segment.base_offset for segment in log.segments)][1:] + [log.log_end_offset]
+        local = [
+            segment.size_bytes
+            for segment, end in zip(log.segments, ends, strict=True)
+            if self.truth.uncovered(key, epochs, max(segment.base_offset, start), end) is not None
+        ]
+        left = sum(copies) + sum(local)
+        require(
+            left >= min(limits), f"S3: {where} begins at {start}: {left} bytes stay of {limits}"
+        )
+
+    # --- the end --------------------------------------------------------------------------------
+
+    def missing(self) -> str | None:
+        """S9: nothing waits to be copied, nothing dangles, and all brokers know the same."""
+        if not self._on:
+            return None
+        self._look_at_touches()
+        self._look_at_records()
+        image = self._promises.metadata.image
+        named: set[str] = set()
+        for key, copies in self.truth.of.items():
+            topic = image.topics.by_id.get(key[0])
+            for copy in copies.values():
+                where = f"{copy} of {topic.name if topic is not None else 'a deleted topic'}"
+                if topic is None:
+                    return f"S10: {where} is there"
+                if copy.state != COPY_FINISHED:
+                    return f"S3: {where} is in state {copy.state}"
+                named |= copy.names
+        stored = set(self._world.store.bucket.keys) - (self._late - named)
+        if stored != named:
+            return (
+                f"S3: the store has {sorted(stored - named)[:3]}, which no copy names, and lacks "
+                f"{sorted(named - stored)[:3]}"
+            )
+        return next(self._behind(), None)
+
+    def _behind(self) -> Iterator[str]:
+        """S9: closed segments without a copy; S6: brokers that know of other copies."""
+        for topic in self._promises.metadata.image.topics.by_id.values():
+            for index, partition in topic.partitions.items():
+                key = (topic.id, index)
+                for machine, one in self._replicas(key) if self._is_tiered(key) else ():
+                    if one.log.lacks_remote_epochs:
+                        yield f"S5: {machine.host} does not know all epochs of {topic.name}-{index}"
+                    where = f"{machine.host}, {topic.name}-{index}"
+                    if one.topic_id == topic.id and machine.node_id == partition.leader:
+                        active = one.log.segments.active.base_offset
+                        start = max(one.log.log_start_offset, self._floor.get(key, 0))
+                        at = self.truth.uncovered(key, _epochs(one.log), start, active)
+                        copies = self._promises.configs(topic.name).get(COPY_DISABLED) != "true"
+                        if at is not None and copies:
+                            yield f"S9: {where}: no copy has {at}, closed is all below {active}"
+                    yield from self._strangers(where, machine, key, topic.name)
+
+    def _strangers(self, where: str, machine: Machine, key: Key, topic: str) -> Iterator[str]:
+        node = None if machine.life is None else machine.life.node
+        context = None if node is None or node.broker is None else node.broker.context
+        if context is None or context.tier is None:
+            return
+        known = context.tier.journal.cache(RemotePartition(TopicId(key[0]), key[1], topic))
+        if known is None:
+            yield f"S6: {where} does not know its copies"
+            return
+        mine = {(one.segment_id, int(one.state)) for one in known.segments()}
+        there = {(one.segment_id, one.state) for one in self.truth.of.get(key, {}).values()}
+        if mine != there:
+            yield f"S6: {where} knows {len(mine)} copies, the records tell of {len(there)}"
+
+    # --- what there is --------------------------------------------------------------------------
+
+    def _replicas(self, key: Key) -> list[tuple[Machine, Partition]]:
+        """All of brokers that run."""
+        found = []
+        for machine in self._world.cluster.machines:
+            life = machine.life
+            node = None if life is None or not life.alive else life.node
+            if node is None or node.broker is None:
+                continue
+            for one in node.broker.replicas:
+                if (one.topic_id, one.index) == key and not one.log.closed:
+                    found.append((machine, one))
+        return [pair for pair in found if not pair[1].log.bootstrapping]
+
+    def _is_tiered(self, key: Key) -> bool:
+        """Whether it is there, and tiered."""
+        topic = self._promises.metadata.image.topics.by_id.get(key[0])
+        return topic is not None and self._promises.configs(topic.name).get(TIERED) == "true"
+
+    def _kept(self, key: Key) -> PartitionTruth | None:
+        """What was committed of it, where that is known: nobody has given it up."""
+        truth = self._promises.partitions.get(key)
+        if truth is None or truth.name.rpartition("-")[0] in self._promises.given_up:
+            return None
+        return truth
+
+
+def _epochs(log: Log) -> Epochs:
+    return [(entry.epoch, entry.start_offset) for entry in log.epochs.entries]
+
+
+def _shares(copy: Copy, epochs: Epochs) -> bool:
+    """Whether some of the copy is of these epochs."""
+    starts = [max(copy.begins, start) for _, start in copy.epochs]
+    return any(epoch_at(copy.epochs, at) == epoch_at(epochs, at) for at in [*starts, copy.last])
+
+
+def _segment_of(key: str) -> bytes:
+    name = key.rpartition("/")[2].partition(".")[0]
+    try:
+        return uuid_from_text(name)
+    except ValueError as error:
+        raise Violation(f"S3: {key} is no object of a segment") from error
+
+
+def _durable_start(machine: Machine, one: Partition) -> int:
+    """Where the log would begin after a power cut at this moment."""
+    if not machine.disk.exists(LOG_STARTS):
+        return 0
+    return decode_offsets(machine.disk.read(LOG_STARTS)).get((one.topic, one.index), 0)

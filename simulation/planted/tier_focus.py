@@ -1,0 +1,41 @@
+"""A small cluster with tiered storage: two topics, nearly all of which only the tier has."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from simulation.planted.focus import Focus
+from simulation.shape import Shape, TopicShape
+from simulation.tier_shape import FIXED, METADATA, rereaders
+
+SETTINGS = {
+    **FIXED,
+    "log.retention.check.interval.ms": "300",
+    "remote.log.manager.task.interval.ms": "300",
+    "remote.log.manager.task.retry.backoff.ms": "100",
+    "remote.log.manager.task.retry.backoff.max.ms": "500",
+    f"{METADATA}topic.num.partitions": "1",
+    f"{METADATA}topic.replication.factor": "3",
+    f"{METADATA}topic.min.isr": "2",
+    f"{METADATA}consume.wait.ms": "2000",
+}
+TIERED = {
+    "remote.storage.enable": "true",
+    "internal.segment.bytes": "2048",
+    "local.retention.bytes": "1",
+}
+KEEPS = TopicShape("t0", 1, 3, {**TIERED, "min.insync.replicas": "2"})
+SHRINKS = TopicShape("t1", 1, 2, {**TIERED, "retention.bytes": "12000"})
+
+
+@dataclass(frozen=True)
+class TierFocus(Focus):
+    """With consumers that often begin again."""
+
+    def shape(self) -> Shape:
+        """See `Focus`."""
+        shape = super().shape()
+        return replace(shape, clients=(*shape.clients, *rereaders(shape.topics, 100.0)))
+
+
+TIER = TierFocus(topics=(KEEPS, SHRINKS), settings=SETTINGS)

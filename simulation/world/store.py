@@ -1,0 +1,194 @@
+"""The object store of a simulated cluster: one bucket, which outlives every life.
+
+Each node has a way of its own to it, which may be in trouble: `StoreTrouble` is laid on the way of
+one node or of all, and lifted. Several that overlap add up to the worst of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from simulation.chance import stream
+from simulation.world.life import CURRENT_LIFE, Life
+from simulation.world.network import CURRENT_HOST
+from simulation.world.trace import Trace
+from storage.objects import (
+    FaultyObjects,
+    MemoryObjects,
+    ObjectError,
+    ObjectInfo,
+    Objects,
+    StoreSettings,
+    Weather,
+)
+from storage.objects.port import Source
+
+PUT, GET, DELETE = "put", "get", "delete"
+
+
+@dataclass(eq=False)
+class StoreTrouble:
+    """What one fault does to the ways to the store, and how often it did.
+
+    Args:
+        weather: how the store behaves.
+        host: whose way is meant, None: that of all.
+    """
+
+    weather: Weather
+    host: str | None = None
+    calls: int = 0
+    """Begun meanwhile."""
+    errors: int = 0
+    """Of these."""
+
+
+class Touch(NamedTuple):
+    """What a node did to an object, or saw of it; it has happened, whatever the node is told."""
+
+    life: Life | None
+    what: str
+    key: str
+
+
+class SimStore:
+    """The store. `told` hears of every touch."""
+
+    def __init__(self, trace: Trace, seed: int) -> None:
+        self.bucket = MemoryObjects()
+        self.told: Callable[[Touch], None] = lambda touch: None
+        self._trace = trace
+        self._seed = seed
+        self._troubles: list[StoreTrouble] = []
+        self._ways: dict[str, _Way] = {}
+        self._opened: dict[str, int] = {}
+
+    def open(self, settings: StoreSettings) -> Objects:
+        """The way of the node that is about to start."""
+        host = CURRENT_HOST.get()
+        number = self._opened[host] = self._opened.get(host, 0) + 1
+        faulty = FaultyObjects(_Told(self), stream(self._seed, "store", host, number))
+        way = self._ways[host] = _Way(faulty, lambda: self.on(host))
+        self._settle()
+        return way
+
+    def on(self, host: str) -> list[StoreTrouble]:
+        """What is wrong with the way of a host."""
+        return [one for one in self._troubles if one.host in (None, host)]
+
+    def lay(self, trouble: StoreTrouble) -> None:
+        self._troubles.append(trouble)
+        self._settle()
+
+    def lift(self, trouble: StoreTrouble) -> None:
+        self._troubles.remove(trouble)
+        self._settle()
+
+    def touched(self, what: str, key: str) -> None:
+        """It has happened in the bucket."""
+        life = CURRENT_LIFE.get()
+        self._trace.add(f"{life} {what} {key}")
+        self.told(Touch(life, what, key))
+
+    def _settle(self) -> None:
+        for host, way in self._ways.items():
+            way.faulty.weather = worst([one.weather for one in self.on(host)])
+
+
+def worst(weathers: Sequence[Weather]) -> Weather:
+    """All of them at once."""
+    if not weathers:
+        return Weather()
+    return Weather(
+        down=any(one.down for one in weathers),
+        error=max(one.error for one in weathers),
+        error_after_success=max(one.error_after_success for one in weathers),
+        short=max(one.short for one in weathers),
+        flipped=max(one.flipped for one in weathers),
+        hang=max(one.hang for one in weathers),
+        latency_ms=max(one.latency_ms for one in weathers),
+        hang_ms=max(one.hang_ms for one in weathers),
+    )
+
+
+class _Told:
+    """The bucket, and somebody who hears what happens to it."""
+
+    def __init__(self, store: SimStore) -> None:
+        self._store = store
+        self._bucket = store.bucket
+
+    async def put(self, key: str, source: Source) -> None:
+        await self._bucket.put(key, source)
+        self._store.touched(PUT, key)
+
+    async def get(self, key: str, start: int, size_bytes: int) -> bytes:
+        data = await self._bucket.get(key, start, size_bytes)
+        self._store.touched(GET, key)
+        return data
+
+    async def head(self, key: str) -> ObjectInfo:
+        return await self._bucket.head(key)
+
+    def pages(self, prefix: str) -> AsyncIterator[list[ObjectInfo]]:
+        return self._bucket.pages(prefix)
+
+    async def delete(self, keys: Sequence[str]) -> None:
+        there = set(self._bucket.keys)
+        await self._bucket.delete(keys)
+        for key in keys:
+            if key in there:
+                self._store.touched(DELETE, key)
+
+    async def close(self) -> None:
+        await self._bucket.close()
+
+
+class _Way:
+    """A node's way to the store: what goes wrong on it is counted for those who cause it."""
+
+    def __init__(self, faulty: FaultyObjects, troubles: Callable[[], list[StoreTrouble]]) -> None:
+        self.faulty = faulty
+        self._troubles = troubles
+
+    async def put(self, key: str, source: Source) -> None:
+        with _Counted(self._troubles()):
+            await self.faulty.put(key, source)
+
+    async def get(self, key: str, start: int, size_bytes: int) -> bytes:
+        with _Counted(self._troubles()):
+            return await self.faulty.get(key, start, size_bytes)
+
+    async def head(self, key: str) -> ObjectInfo:
+        with _Counted(self._troubles()):
+            return await self.faulty.head(key)
+
+    async def pages(self, prefix: str) -> AsyncIterator[list[ObjectInfo]]:
+        with _Counted(self._troubles()):
+            async for page in self.faulty.pages(prefix):
+                yield page
+
+    async def delete(self, keys: Sequence[str]) -> None:
+        with _Counted(self._troubles()):
+            await self.faulty.delete(keys)
+
+    async def close(self) -> None:
+        await self.faulty.close()
+
+
+class _Counted:
+    """One call, which these troubles may spoil."""
+
+    def __init__(self, troubles: Sequence[StoreTrouble]) -> None:
+        self._troubles = troubles
+
+    def __enter__(self) -> None:
+        for one in self._troubles:
+            one.calls += 1
+
+    def __exit__(self, kind: object, error: object, trace: object) -> None:
+        if isinstance(error, ObjectError):
+            for one in self._troubles:
+                one.errors += 1

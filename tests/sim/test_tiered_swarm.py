@@ -1,0 +1,113 @@
+"""Tiered storage in the swarm: seeds hold, and each of its faults and operators takes effect."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from simulation import command
+from simulation.event import Event
+from simulation.faults.operators.tiering import KINDS as OPERATORS
+from simulation.faults.store import EVERYBODY
+from simulation.faults.store import KINDS as STORE
+from simulation.planted.tier_focus import TIER
+from simulation.schedule import Schedule, draw_schedule
+from simulation.swarm import Outcome, run
+
+pytestmark = pytest.mark.sim
+
+SEEDS_IN_CI = range(1, 26)
+
+
+def held(schedule: Schedule, copies: int = 0) -> Outcome:
+    """Where nearly all is down for long, nothing may be copied."""
+    outcome = run(schedule)
+    assert outcome.broken is None, "\n".join(
+        command.broken_lines(outcome, f"--seed {schedule.seed} --tiered", outcome.lines)
+    )
+    assert outcome.counts["copies"] >= copies
+    return outcome
+
+
+def played(*events: Event, quiet_ms: int) -> Outcome:
+    """In a small cluster."""
+    return held(Schedule(1, TIER.shape(), events, quiet_ms), copies=4)
+
+
+@pytest.mark.rest
+@pytest.mark.parametrize("seed", SEEDS_IN_CI)
+def test_promises_of_the_tier_are_kept(seed: int) -> None:
+    """S1-S6, S9, S10."""
+    held(draw_schedule(seed, tiered=True))
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("seed", range(500))
+def test_promises_of_the_tier_are_kept_for_long(seed: int) -> None:
+    held(draw_schedule(seed, tiered=True))
+
+
+def test_one_seed_in_five_has_a_tier_and_the_others_are_what_they_were() -> None:
+    drawn = [draw_schedule(seed) for seed in range(200)]
+    tiered = [one for one in drawn if one.shape.has_tier]
+    assert 25 < len(tiered) < 55
+    for one in drawn:
+        assert one.shape.has_tier or one == draw_schedule(one.seed, tiered=False)
+        assert one.shape.has_tier is any(topic.tiered for topic in one.shape.topics)
+        common = replace(draw_schedule(one.seed, tiered=True), events=one.events)
+        assert common.shape.nodes == one.shape.nodes
+
+
+def test_every_store_fault_takes_effect() -> None:
+    """F33, S9: all of them after one another, each for all nodes."""
+    weathers: dict[str, dict[str, Any]] = {
+        "store down": {"down": True},
+        "store slow": {"latency_ms": [200.0, 500.0]},
+        "store errors": {"error": 0.7},
+        "store resets": {"error_after_success": 0.7},
+        "store short": {"short": 0.9},
+        "store flips": {"flipped": 0.9},
+        "store hangs": {"hang": 0.9, "hang_ms": 100.0},
+    }
+    events = [
+        Event(f"e{n}", 400 + 700 * n, kind, EVERYBODY, {"weather": weather, "for_ms": 690})
+        for n, (kind, weather) in enumerate(weathers.items())
+    ]
+    outcome = played(*events, quiet_ms=5_400)
+    assert outcome.took_effect == dict.fromkeys(STORE, 1)
+
+
+@pytest.mark.rest
+def test_every_operator_takes_effect() -> None:
+    made = {**TIER.topics[1].configs, "min.insync.replicas": "1"}
+    args: dict[str, dict[str, Any]] = {
+        "delete records": {"which": 0, "part": 0.5, "for_ms": 1},
+        "local retention": {"which": 0, "key": "local.retention.ms", "value": "1", "for_ms": 1},
+        "copies off": {"which": 0, "for_ms": 700},
+        "tiering off": {"which": 1, "for_ms": 700},
+        "tiered again": {
+            "which": 1,
+            "partitions": 2,
+            "factor": 3,
+            "configs": made,
+            "gap_ms": 100,
+            "for_ms": 1,
+        },
+    }
+    events = [
+        Event(f"e{n}", 800 + 900 * n, kind, "topic", own)
+        for n, (kind, own) in enumerate(args.items())
+    ]
+    outcome = played(*events, quiet_ms=6_000)
+    assert outcome.took_effect == dict.fromkeys(OPERATORS, 1)
+    assert outcome.counts["copies deleted"] > 0
+
+
+def test_what_only_the_tier_has_is_read_from_it() -> None:
+    """S1: readers go to the beginning, which no disk has, and a broker begins behind the tier."""
+    wiped = Event("wiped", 1_500, "wiped disk", "broker 2", {"for_ms": 300})
+    outcome = played(wiped, quiet_ms=3_000)
+    assert outcome.took_effect == {"wiped disk": 1}
+    assert outcome.counts["objects read"] > 10
