@@ -36,7 +36,7 @@ from metalog.quorum.core.roles import (
 )
 from metalog.quorum.core.voters import Endpoints, ReplicaKey
 from protocol.errors import ErrorCode
-from runtime.errors import InvariantViolated
+from runtime.errors import InvariantViolated, invariant
 from runtime.marks import mark
 
 LOST_LEADER_TIMEOUT_MS = 250.0
@@ -81,8 +81,7 @@ class Following:
 
     def follow(self, leader_id: int, epoch: int, endpoints: Endpoints = ()) -> None:
         replica = self._replica
-        if leader_id == replica.node.id:
-            raise InvariantViolated(f"{leader_id} follows itself")
+        invariant(leader_id != replica.node.id, "a leader that follows itself")
         replica.raise_epoch(epoch)
         replica.leader_id = leader_id
         role = Role.FOLLOWER if replica.is_voter else Role.OBSERVER
@@ -131,8 +130,8 @@ class Following:
                 self.follow(leader_id, epoch)
             return True
         if epoch == replica.epoch and leader_id is not None and replica.leader_id is None:
-            if isinstance(replica.state, LeaderState | ResignedState):
-                raise InvariantViolated(f"epoch {epoch} has two leaders: us and {leader_id}")
+            own = isinstance(replica.state, LeaderState | ResignedState)
+            invariant(not own, f"epoch {epoch} has two leaders: us and {leader_id}")
             self.follow(leader_id, epoch)
             return True
         return False
@@ -334,9 +333,10 @@ class Following:
         state.deadline_ms = min(state.deadline_ms, at_ms)
 
     def _retry_fetch(self) -> None:
+        """Of a role that fetches."""
         pending = self._pending()
-        if pending is not None:
-            pending.retry_ms = self._replica.now_ms + self._replica.timing.retry_backoff_ms
+        assert pending is not None
+        pending.retry_ms = self._replica.now_ms + self._replica.timing.retry_backoff_ms
 
     def tick(self, pending: PendingFetch) -> None:
         if pending.retry_ms is not None and self._replica.now_ms >= pending.retry_ms:

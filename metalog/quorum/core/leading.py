@@ -102,8 +102,6 @@ class Leading:
         if key.matches(replica.node) or not replica.voters.is_voter(key):
             return
         state.begin_pending.discard(key.id)
-        if state.check_deadline_ms is None:
-            return
         state.fetched_voters.add(key.id)
         if len(state.fetched_voters) + replica.is_voter >= replica.voters.majority:
             state.fetched_voters.clear()
@@ -132,8 +130,6 @@ class Leading:
 
     def advance_high_watermark(self, state: LeaderState) -> None:
         replica = self._replica
-        if not len(replica.voters):
-            return
         ends: list[int] = []
         for voter in replica.voters:
             if voter.key.matches(replica.node):

@@ -103,9 +103,8 @@ class Replica:
         return None if leads_no_more else self.leader_id
 
     def leader_endpoints(self) -> Endpoints:
-        """The controller listeners of the leader, as far as they are known."""
-        if self.leader_id is None:
-            return ()
+        """The controller listeners of the leader that there is, as far as they are known."""
+        assert self.leader_id is not None
         if isinstance(self.state, FollowerState) and self.state.endpoints:
             return self.state.endpoints
         voter = self.voters.get(self.leader_id)

@@ -51,7 +51,8 @@ class VoterUpdates:
         if replica.is_leader:
             self._append(entry)
             self._wait()
-        elif replica.leader_id is not None:
+        else:
+            assert replica.leader_id is not None, "it takes an update"
             self._asking = True
             replica.effects.append(SendVoterUpdate(replica.leader_id, replica.epoch, entry))
 

@@ -115,3 +115,12 @@ def test_the_listener_that_is_named_first_counts() -> None:
     assert core.endpoint_of(2) is None
     core.step(m.EndpointsBound(listeners), 0)
     assert core.endpoint_of(BROKER.id) == VoterEndpoint("c", 1)
+
+
+def test_where_a_node_listens_that_is_no_voter_is_known_from_answers() -> None:
+    core = broker(bootstrap=(1,))
+    find = asked(core.step(m.Start(), 0))
+    assert core.endpoint_of(7) is None
+    told = ((7, at(7)),)
+    core.step(m.FetchAnswered(find.fetch_id, NOBODY, 0, None, endpoints=told), 1)
+    assert core.endpoint_of(7) == at(7)

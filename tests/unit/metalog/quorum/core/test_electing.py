@@ -14,6 +14,7 @@ from tests.unit.metalog.quorum.core.cores import (
     kinds,
     log_of,
     make,
+    voters,
 )
 
 
@@ -111,3 +112,61 @@ def test_a_prospective_that_loses_goes_back_to_its_leader_in_its_epoch() -> None
     core.step(m.VoteAnswered(3, 1, 2, False, pre_vote=True), 2002)
     core.step(m.VoteAnswered(2, 1, 2, False, pre_vote=True), 2003)
     assert core.role is Role.FOLLOWER and core.epoch == 1
+
+
+def test_a_voter_is_counted_once_and_nobody_else_is() -> None:
+    core = make(1, (0, 1, 2, 3, 4))
+    core.step(m.Start(), 0)
+    core.step(m.Tick(), 1000)
+    for voter, granted in ((2, True), (2, True), (2, False), (9, True)):
+        core.step(m.VoteAnswered(voter, 0, None, granted, pre_vote=True), 1001)
+        assert core.role is Role.PROSPECTIVE
+    core.step(m.VoteAnswered(3, 0, None, True, pre_vote=True), 1002)
+    assert core.role is Role.CANDIDATE
+
+
+def test_a_request_for_a_vote_that_fails_late_is_not_sent_again() -> None:
+    """Who has answered is not asked again, and nobody is once the election is over."""
+    failed = m.RequestFailed(2, m.RequestKind.VOTE)
+    core = make(1, (1, 2, 3))
+    core.step(m.Start(), 0)
+    core.step(m.Tick(), 1000)
+    core.step(m.VoteAnswered(2, 0, None, False, pre_vote=True), 1001)
+    deadline_ms = core.next_deadline_ms()
+    assert core.step(failed, 1002) == [] and core.next_deadline_ms() == deadline_ms
+    core.step(m.BeginEpochAsked(5, 3, 1), 1003)
+    deadline_ms = core.next_deadline_ms()
+    assert core.step(failed, 1004) == [] and core.next_deadline_ms() == deadline_ms
+
+
+def test_who_is_a_voter_no_more_has_no_election_to_win() -> None:
+    core = make(1, (1, 2, 3))
+    core.step(m.Start(), 0)
+    core.step(m.Tick(), 1000)
+    core.step(m.VotersChanged(voters(1, 2, 3, 4)), 1001)
+    assert core.role is Role.PROSPECTIVE
+    effects = core.step(m.VotersChanged(voters(2, 3)), 1002)
+    assert core.role is Role.UNATTACHED and "FindLeader" in kinds(effects)
+    core.step(m.VoteAnswered(2, 0, None, True, pre_vote=True), 1003)
+    assert core.role is Role.UNATTACHED
+
+
+def test_a_shorter_log_gets_no_pre_vote_either() -> None:
+    core = make(1, (1, 2, 3), log=log_of(1, 2), state=QuorumState(2))
+    core.step(m.Start(), 0)
+    assert not ask_vote(core, 2, 2, (1, 2), pre_vote=True)[-1].granted
+    assert ask_vote(core, 2, 2, (2, 2), pre_vote=True)[-1].granted
+
+
+def test_who_knows_the_leader_of_an_epoch_votes_for_nobody_in_it() -> None:
+    core = make(1, (1, 2, 3))
+    core.step(m.Start(), 0)
+    core.step(m.BeginEpochAsked(5, 2, 1), 1)
+    assert not ask_vote(core, 3, 1, (9, 1))[-1].granted
+    assert core.voted is None
+    core.step(m.Tick(), 2001)
+    assert core.role is Role.PROSPECTIVE
+    assert not ask_vote(core, 3, 1, (9, 1))[-1].granted, "the leader of the epoch is known"
+    assert core.voted is None
+    assert ask_vote(core, 3, 2, (9, 1))[-1].granted
+    assert core.voted == KEYS[3]

@@ -7,7 +7,7 @@ import pytest
 from metalog.quorum.core import messages as m
 from metalog.quorum.core.messages import OffsetAndEpoch
 from metalog.quorum.core.roles import Role
-from metalog.quorum.core.voters import NOBODY
+from metalog.quorum.core.voters import NOBODY, ReplicaKey, VoterEndpoint
 from protocol.errors import ErrorCode
 from runtime.errors import InvariantViolated
 from simulation.quorum_world import Entry, ModelLog
@@ -109,3 +109,76 @@ def test_the_pause_grows_while_a_full_disk_takes_no_snapshot() -> None:
     core.step(event, now_ms)
     core.step(m.SnapshotInstalled(event.fetch_id, OffsetAndEpoch(9, 1)), now_ms)
     assert [pause_ms(not_stored=True) for _ in range(2)] == [first, 2 * first]
+
+
+def test_a_voter_gives_a_leader_that_was_lost_the_whole_fetch_timeout() -> None:
+    """An observer that others send back to the leader it has just lost does not wait so long."""
+    core = make(1, (2, 3))
+    core.step(m.Start(), 0)
+
+    def found(now_ms: float) -> float | None:
+        core.step(answered(core, NOBODY, 3, 2, ErrorCode.NOT_LEADER_OR_FOLLOWER), now_ms)
+        return core.next_deadline_ms()
+
+    assert found(1) == 2001
+    core.step(m.Tick(), 2001)
+    assert found(2002) == 2252
+    core.step(m.Tick(), 2252)
+    core.step(m.VotersChanged(voters(1, 2, 3)), 2253)
+    assert found(2254) == 4254 and core.role is Role.FOLLOWER
+
+
+def test_a_leader_may_say_anew_where_it_listens_and_not_to_another_disk() -> None:
+    core = make(1, (1, 2, 3))
+    core.step(m.Start(), 0)
+    wrong = m.BeginEpochAsked(5, 2, 1, (), ReplicaKey(1, b"?" * 16))
+    assert core.step(wrong, 1)[-1] == m.ReplyEpoch(5, ErrorCode.INVALID_VOTER_KEY, 0, None)
+    core.step(m.BeginEpochAsked(6, 2, 1), 2)
+    moved = VoterEndpoint("elsewhere", 9)
+    core.step(m.BeginEpochAsked(7, 2, 1, (("CONTROLLER", moved),)), 3)
+    assert core.endpoint_of(2) == moved
+
+
+@pytest.mark.parametrize(("preferred", "rank"), [((), 0), ((KEYS[3], KEYS[1]), 1), ((KEYS[3],), 1)])
+def test_the_others_try_in_turn_when_a_leader_has_left(
+    preferred: tuple[ReplicaKey, ...], rank: int
+) -> None:
+    """Also of an epoch that this voter had not heard of."""
+    core = make(1, (1, 2, 3))
+    core.step(m.Start(), 0)
+    core.step(m.EndEpochAsked(6, 2, 4, preferred), 10)
+    assert (core.epoch, core.leader_id) == (4, 2)
+    assert core.next_deadline_ms() == 10 + TIMING.retry_backoff_ms * 2**rank
+
+
+def test_an_observer_does_not_stand_when_a_leader_has_left() -> None:
+    core = make(4, (1, 2, 3))
+    core.step(m.Start(), 0)
+    core.step(m.BeginEpochAsked(5, 2, 1), 1)
+    deadline_ms = core.next_deadline_ms()
+    core.step(m.EndEpochAsked(6, 2, 1, (KEYS[4],)), 2)
+    assert core.role is Role.OBSERVER and core.next_deadline_ms() == deadline_ms
+
+
+def test_a_follower_without_the_epoch_of_the_leader_truncates_to_its_own_earlier_one() -> (
+    None
+):
+    core = follower(log_of(1, 1, 3))
+    effects = core.step(answered(core, 2, 4, 2, diverging=OffsetAndEpoch(5, 2)), 2)
+    assert effects == [m.TruncateLog(2)]
+
+
+def test_a_snapshot_that_is_there_when_the_leader_has_gone_is_no_reason_to_fetch() -> None:
+    log = log_of(1, 1)
+    core = follower(log)
+    event = answered(core, 2, 2, 2, snapshot=OffsetAndEpoch(2, 1))
+    core.step(event, 2)
+    core.step(m.VoteAsked(9, KEYS[3], 7, OffsetAndEpoch(9, 1)), 3)
+    assert core.role is Role.UNATTACHED
+    installed = core.step(m.SnapshotInstalled(event.fetch_id, OffsetAndEpoch(2, 1)), 4)
+    assert installed == [m.HighWatermarkAdvanced(2)]
+
+
+def test_one_fetch_is_under_way_at_a_time() -> None:
+    core = follower(log_of(1))
+    assert core.step(m.LogTruncated(), 2) == []

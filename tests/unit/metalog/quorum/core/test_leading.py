@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from metalog.quorum.core import messages as m
+from metalog.quorum.core.leading import CHECK_QUORUM_FACTOR, OBSERVER_FORGOTTEN_MS
 from metalog.quorum.core.messages import OffsetAndEpoch, QuorumState
 from metalog.quorum.core.roles import Role
 from metalog.quorum.core.voters import ReplicaKey
@@ -12,10 +13,12 @@ from protocol.errors import ErrorCode
 from simulation.quorum_world import Entry, ModelLog
 from tests.unit.metalog.quorum.core.cores import (
     KEYS,
+    TIMING,
     elect,
     kinds,
     log_of,
     make,
+    voters,
 )
 
 
@@ -158,3 +161,29 @@ def test_a_leader_says_whose_port_is_closed() -> None:
     elect(core)
     assert core.step(failed, 1001) == [m.VoterGone(3)]
     assert core.step(failed._replace(refused=False), 1002) == []
+
+
+def test_who_does_not_lead_hears_nothing_in_a_fetch_of_a_snapshot() -> None:
+    core = make(1, (1, 2, 3))
+    core.step(m.Start(), 0)
+    assert core.step(m.SnapshotAsked(KEYS[3]), 1) == []
+
+
+def test_a_leader_is_to_hear_of_a_majority_while_there_are_other_voters() -> None:
+    core = make(1, (1,))
+    core.step(m.Start(), 0)
+    deadlines = []
+    for now_ms, ids in ((10, (1, 2)), (20, (1, 2, 3)), (30, (1,))):
+        core.step(m.VotersChanged(voters(*ids)), now_ms)
+        deadlines.append(core.next_deadline_ms())
+    first_ms = 10 + TIMING.fetch_timeout_ms * CHECK_QUORUM_FACTOR
+    assert deadlines == [first_ms, first_ms, None]
+
+
+def test_an_observer_that_fetches_no_more_is_forgotten_and_a_voter_is_not() -> None:
+    core = make(1, (1, 2, 3))
+    core.step(m.Start(), 0)
+    elect(core)
+    for now_ms, key in ((1001, KEYS[4]), (1001, KEYS[3]), (OBSERVER_FORGOTTEN_MS + 2000, KEYS[0])):
+        core.step(m.FetchAsked(7, key, core.epoch, 0, 0), now_ms)
+    assert set(core.replicas) == {KEYS[3], KEYS[0]}

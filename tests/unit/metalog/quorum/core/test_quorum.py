@@ -12,11 +12,14 @@ from metalog.quorum.core.replica import EPOCH_JUMP_MAX
 from metalog.quorum.core.roles import Role
 from metalog.quorum.core.voters import ReplicaKey
 from protocol.errors import ErrorCode
+from runtime.errors import InvariantViolated
 from simulation.quorum_world import ModelLog
 from tests.unit.metalog.quorum.core.cores import (
     KEYS,
     TIMING,
     ask_vote,
+    elect,
+    kinds,
     log_of,
     make,
     voters,
@@ -85,3 +88,52 @@ def test_nobody_with_a_negative_id_leads_or_is_voted_for() -> None:
     nobody = m.VoteAsked(6, ReplicaKey(-1), 3, m.OffsetAndEpoch(9, 9), False, None)
     assert core.step(nobody, 1)[-1].error is ErrorCode.INVALID_REQUEST
     assert (core.epoch, core.leader_id) == (0, None)
+
+
+def test_what_is_in_memory_and_not_persisted_is_fatal() -> None:
+    core = make(1, (1, 2, 3))
+    core.step(m.Start(), 0)
+    core.step(m.BeginEpochAsked(5, 2, 1), 1)
+    core.validate()
+    for event, role in (
+        (m.Tick(), Role.PROSPECTIVE),
+        (m.VoteAnswered(3, 1, None, True, pre_vote=True), Role.CANDIDATE),
+    ):
+        core.step(event, 5000)
+        assert core.role is role
+        core.validate()
+    core._replica.epoch += 1
+    with pytest.raises(InvariantViolated, match="in memory"):
+        core.validate()
+
+
+def test_a_leader_that_has_resigned_waits_before_it_stands_again() -> None:
+    core = make(1, (1, 2, 3), state=QuorumState(3, leader_id=1))
+    core.step(m.Start(), 0)
+    assert core.step(m.Tick(), 1) == [] and core.role is Role.RESIGNED
+    core.step(m.Tick(), 1000)
+    assert core.role is Role.PROSPECTIVE
+
+
+def test_a_leader_that_has_left_the_voters_looks_for_another_one() -> None:
+    core = make(1, (1, 2, 3))
+    core.step(m.Start(), 0)
+    elect(core)
+    core.step(m.VotersChanged(voters(2, 3)), 1001)
+    core.step(m.Resign(), 1002)
+    effects = core.step(m.Tick(), 1002 + 2 * TIMING.election_timeout_ms)
+    assert core.role is Role.UNATTACHED and "FindLeader" in kinds(effects)
+
+
+def test_an_answer_tells_a_leader_of_the_next_one() -> None:
+    core = make(1, (1, 2, 3))
+    core.step(m.Start(), 0)
+    elect(core)
+    core.step(m.EpochAnswered(2, 9, 3, begin=True, ok=False), 1001)
+    assert (core.role, core.epoch, core.leader_id) == (Role.FOLLOWER, 9, 3)
+
+
+def test_nobody_needs_to_hear_that_a_leader_has_gone() -> None:
+    core = make(1, (1, 2, 3))
+    core.step(m.Start(), 0)
+    assert core.step(m.RequestFailed(2, m.RequestKind.END_EPOCH), 1) == []

@@ -37,3 +37,7 @@ def test_endpoints_by_listener() -> None:
         "h", 1
     )
     assert voter.endpoint("E") is None
+
+
+def test_how_people_read_them() -> None:
+    assert repr(VOTERS) == f"VoterSet({A}, {B})" and str(A).startswith("1@")
