@@ -129,6 +129,11 @@ class TestCommit:
         ticket = world.commit({("a", 0): 1}, generation=3, member_id="m", version=version)
         assert world.commit_codes(ticket) == {code}
 
+    def test_of_partitions_that_are_not_there_nothing_is_committed(self) -> None:
+        world = ShardWorld()
+        codes = world.commit_codes(world.commit({("zzz", 0): 1, ("a", 9): 1}))
+        assert codes == {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION} and not world.log
+
     def test_a_member_of_a_simple_group_is_unknown(self) -> None:
         world = ShardWorld()
         world.commit({("a", 0): 1})
@@ -209,6 +214,22 @@ class TestDelete:
     def test_no_such_group(self) -> None:
         world = ShardWorld()
         assert world.code(world.delete_offsets([("a", 0)])) is ErrorCode.GROUP_ID_NOT_FOUND
+
+    def test_a_group_without_a_name(self) -> None:
+        world = ShardWorld()
+        deleted = world.delete_offsets([("a", 0)], group="")
+        assert world.code(deleted) is ErrorCode.INVALID_GROUP_ID
+
+    @pytest.mark.parametrize("metadata", [b"", b"?", b"\xff\xff\x00\x00", b"\x00\x00foreign"])
+    def test_a_consumer_whose_subscription_cannot_be_read_may_read_everything(
+        self, metadata: bytes
+    ) -> None:
+        world = ShardWorld()
+        (member,) = world.stable_group(protocols=[("range", metadata)])
+        world.commit({("a", 0): 1}, member_id=member, generation=1)
+        response = world.answers[world.delete_offsets([("a", 0)])]
+        codes = [topic.partitions[0].error_code for topic in _topics(response)]
+        assert codes == [ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC]
 
     def test_a_group_with_all_its_offsets(self) -> None:
         world = ShardWorld()
