@@ -160,9 +160,7 @@ def test_an_observer_does_not_stand_when_a_leader_has_left() -> None:
     assert core.role is Role.OBSERVER and core.next_deadline_ms() == deadline_ms
 
 
-def test_a_follower_without_the_epoch_of_the_leader_truncates_to_its_own_earlier_one() -> (
-    None
-):
+def test_a_follower_without_the_epoch_of_the_leader_truncates_to_its_own_earlier_one() -> None:
     core = follower(log_of(1, 1, 3))
     effects = core.step(answered(core, 2, 4, 2, diverging=OffsetAndEpoch(5, 2)), 2)
     assert effects == [m.TruncateLog(2)]
