@@ -129,10 +129,15 @@ class TestCommit:
         ticket = world.commit({("a", 0): 1}, generation=3, member_id="m", version=version)
         assert world.commit_codes(ticket) == {code}
 
-    def test_of_partitions_that_are_not_there_nothing_is_committed(self) -> None:
+    def test_a_commit_of_nothing_that_is_there_is_no_sign_of_life(self) -> None:
+        """As in Kafka, whose coordinator does not hear of it."""
         world = ShardWorld()
-        codes = world.commit_codes(world.commit({("zzz", 0): 1, ("a", 9): 1}))
-        assert codes == {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION} and not world.log
+        (member,) = world.stable_group()
+        world.advance(9_999)
+        ticket = world.commit({("zzz", 0): 1, ("a", 9): 1}, member_id=member, generation=1)
+        assert world.commit_codes(ticket) == {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+        world.advance(1)
+        assert world.state() is GroupState.EMPTY
 
     def test_a_member_of_a_simple_group_is_unknown(self) -> None:
         world = ShardWorld()
