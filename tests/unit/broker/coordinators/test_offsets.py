@@ -225,7 +225,9 @@ class TestDelete:
         deleted = world.delete_offsets([("a", 0)], group="")
         assert world.code(deleted) is ErrorCode.INVALID_GROUP_ID
 
-    @pytest.mark.parametrize("metadata", [b"", b"?", b"\xff\xff\x00\x00", b"\x00\x00foreign"])
+    @pytest.mark.parametrize(
+        "metadata", [b"", b"?", b"\xff\xff" + subscription("b")[2:], b"\x00\x00foreign"]
+    )
     def test_a_consumer_whose_subscription_cannot_be_read_may_read_everything(
         self, metadata: bytes
     ) -> None:
