@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from functools import partial
 
 from broker.tiering.journal import Journal, TierUnavailable
@@ -38,15 +38,17 @@ class Remover:
         node_id: int,
         journal: Journal,
         store: SegmentStore,
+        save_log_starts: Callable[[], Awaitable[None]],
         at_once: Callable[[], int],
         supervisor: Supervisor,
         clock: Clock,
         rng: random.Random,
     ) -> None:
-        """`at_once`: partitions."""
+        """`at_once`: partitions; `save_log_starts` makes log starts durable. Raises OSError."""
         self._node_id = node_id
         self._journal = journal
         self._store = store
+        self._save_log_starts = save_log_starts
         self.turns = Turns(at_once)
         self._supervisor = supervisor
         self._clock = clock
@@ -113,7 +115,7 @@ class Remover:
                         if await self._remove_once(partition, wanted, deleted=deleted):
                             _log.info("remote segments removed", partition=str(partition))
                             return
-                except (ObjectError, TierUnavailable) as error:
+                except (ObjectError, TierUnavailable, OSError) as error:
                     self._grumble(partition, error)
                 await asyncio.sleep(pauses.next_s())
         finally:
@@ -122,8 +124,11 @@ class Remover:
     async def _remove_once(
         self, partition: RemotePartition, wanted: Callable[[], bool], *, deleted: bool
     ) -> bool:
-        """One round over all segments; returns whether nothing is left to do."""
+        """One round over all segments; returns whether nothing is left to do. A log that goes on
+        has its start on the disk first: it may be tiered again, and then begin there (S4)."""
         cache = await self._journal.ready(partition)
+        if not deleted:
+            await self._save_log_starts()
         if _is_finished(cache):
             return True
         if cache.deletion is PartitionDeleteState.MARKED:

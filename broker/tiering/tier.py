@@ -119,6 +119,7 @@ class Tier:
             node_id=self._replicas.node_id,
             journal=self.journal,
             store=self.store,
+            save_log_starts=self._replicas.logs.checkpoint_log_starts,
             at_once=lambda: self.settings.tasks.expirations_at_once,
             supervisor=self._supervisor,
             clock=self._clock,

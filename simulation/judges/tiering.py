@@ -222,7 +222,7 @@ class TierJudge(Judge):
         for machine, one in self._replicas(copy.key):
             if machine.node_id == change.broker_id:
                 start = _durable_start(machine, one)
-                missing = self._hole(one, start)
+                missing = self._hole(one, start, one.log.segments.first_base_offset)
                 require(
                     missing is None,
                     f"S4: {machine.host} deletes {copy} of {one.topic}-{one.index}; after a power "
@@ -282,22 +282,23 @@ class TierJudge(Judge):
     def _look_at_cover(self, where: str, one: Partition) -> None:
         """S1, S2: what is below the local start is in the tier, on this replica's lineage."""
         start = max(one.log.log_start_offset, self._floor.get((one.topic_id, one.index), 0))
-        missing = None if one.log.lacks_remote_epochs else self._hole(one, start)
+        local = one.log.local_log_start_offset
+        missing = None if one.log.lacks_remote_epochs else self._hole(one, start, local)
         require(
             missing is None,
             f"S2: {where}: {one.topic}-{one.index} begins at {start} and on the disk at "
             f"{one.log.local_log_start_offset}; no finished copy has {missing}",
         )
 
-    def _hole(self, one: Partition, start: int) -> int | None:
-        """The first offset from `start` on that neither the disk nor a finished copy has."""
+    def _hole(self, one: Partition, start: int, end: int) -> int | None:
+        """The first offset of [start, end) that no finished copy has."""
         key, log = (one.topic_id, one.index), one.log
         epochs, truth = _epochs(log), self._kept(key)
         first = epochs[0][1] if epochs else log.log_end_offset
         if truth is not None and start < first:
             before = {epoch: base for base, _, epoch, _ in reversed(truth.batches.values())}
             epochs = [*sorted(one for one in before.items() if one[1] < first), *epochs]
-        return self.truth.uncovered(key, epochs, start, log.local_log_start_offset)
+        return self.truth.uncovered(key, epochs, start, end)
 
     def _look_at_epochs(self, where: str, one: Partition) -> None:
         """S5: the epochs of what only the tier has are those with which it was committed."""

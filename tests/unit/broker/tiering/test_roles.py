@@ -67,12 +67,14 @@ class Broker(Harness):
     ) -> None:
         super().__init__(node_id=node_id, files=files, clock=SystemClock(), **ON)
         self.topic = topic
+        self.steps: list[str] = []
         self.link = MemoryLink(topic)
         self.journal: Journal = memory_journal(topic, self.supervisor, link=self.link)
         self.remover = Remover(
             node_id=node_id,
             journal=self.journal,
             store=SegmentStore(objects),
+            save_log_starts=self.save_log_starts,
             at_once=lambda: 2,
             supervisor=self.supervisor,
             clock=self.clock,
@@ -93,6 +95,9 @@ class Broker(Harness):
         self.roles.add(self.user)
         self.replicas.on_tier(self.roles)
         self.create_topic(METADATA_TOPIC, number=99, replicas=[OTHER], leader=OTHER)
+
+    async def save_log_starts(self) -> None:
+        self.steps.append("log starts are saved")
 
     def folders(self) -> list[str]:
         """Without what is unique to each."""
@@ -314,6 +319,7 @@ async def test_tiering_switched_off_with_deletion_clears_and_may_begin_anew(
         )
     )
     assert broker.marks() == []
+    assert broker.steps[:1] == ["log starts are saved"]
     broker.set_config("t", "remote.storage.enable", "true")
     outcome = await broker.journal.write(segment(3, 20, 29, partition=REMOTE))
     assert outcome.changed
