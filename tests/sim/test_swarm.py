@@ -39,8 +39,8 @@ def calm(seed: int) -> Schedule:
     return replace(draw_schedule(seed), events=(), quiet_from_ms=1000)
 
 
-def held(seed: int) -> None:
-    outcome = run(draw_schedule(seed))
+def held(seed: int, *, tiered: bool | None = None) -> None:
+    outcome = run(draw_schedule(seed, tiered=tiered))
     assert outcome.broken is None, "\n".join(
         command.broken_lines(outcome, f"--seed {seed}", outcome.lines)
     )
@@ -57,7 +57,7 @@ def test_promises_are_kept(seed: int) -> None:
 def test_promises_are_kept_in_elections(seed: int) -> None:
     """P7, P8, P21, P22: seeds with eligible leader replicas."""
     assert draw_schedule(seed).shape.elr
-    held(seed)
+    held(seed, tiered=False)
 
 
 @pytest.mark.parametrize(("seed", "fault"), [(QUICK, "kill"), (16, "power cut")])
