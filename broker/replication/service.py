@@ -47,7 +47,7 @@ class Replication:
         self._replicas = replicas
         self._supervisor = supervisor
         self._lag_max_ms = settings.lag_max_ms
-        self._skips_tiered = settings.skips_tiered
+        self.skips_tiered = settings.skips_tiered
         self._expiry: asyncio.Task[None] | None = None
         listener = settings.inter_broker_listener
 
@@ -102,12 +102,12 @@ class Replication:
     def reconfigure(self, settings: ReplicationSettings) -> None:
         """Go on with other settings, as far as they can change."""
         self.fetchers.resize(settings.fetchers_per_leader)
-        self._skips_tiered = settings.skips_tiered
+        self.skips_tiered = settings.skips_tiered
 
     def _skips(self, partition: Partition) -> bool:
         """Whether that replica, if it is empty, begins behind all that the tier has (KIP-1023)."""
         level = self._metadata.image.metadata_version
-        return self._skips_tiered and may_skip_tiered(level, partition.log.config)
+        return self.skips_tiered and may_skip_tiered(level, partition.log.config)
 
     def published(self, delta: MetadataDelta) -> None:
         """The replicas follow the newest image."""

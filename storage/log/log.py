@@ -106,6 +106,8 @@ class Log:
         only the remote store has is found by its epoch."""
         self.was_tiered = config.remote_storage_enable
         """Since it was opened, at any time: it may be tiered again."""
+        self.tiering_known = True
+        """False while `config` only supposes that it is tiered, as at a start."""
         self.bootstrapping = False
         """`begin_at` is under way or has failed: nobody may read, append, or count on this log."""
         self.checkpointed_recovery_point = 0
@@ -911,7 +913,8 @@ class Log:
         """Go by other settings. A log that is not tiered has no part in the remote store: what a
         checkpoint says of one is of a time before, or older than the segments."""
         self.config = config
-        self.was_tiered = self.was_tiered or config.remote_storage_enable
+        self.was_tiered = config.remote_storage_enable or (self.was_tiered and self.tiering_known)
+        self.tiering_known = True
         if not config.remote_storage_enable:
             self.leave_remote()
 

@@ -211,6 +211,7 @@ class LogManager:
                 hooks=self._hooks,
             )
             log.update_high_watermark(self._high_watermarks.get(key, 0))
+            log.tiering_known = False
             self.logs[key] = log
             self._note_loaded(log)
             yield log

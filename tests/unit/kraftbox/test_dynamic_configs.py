@@ -68,11 +68,17 @@ def of_gate(name: str) -> Probe:
     return lambda broker: getattr(broker._gate.limits, name)
 
 
+def skips_tiered(broker: BrokerServer) -> bool:
+    assert broker.replication is not None
+    return broker.replication.skips_tiered
+
+
 ACT: dict[str, tuple[str, Any, Probe]] = {
     "compression.gzip.level": ("9", 9, of_rules("compression_level")),
     "compression.lz4.level": ("3", 3, of_rules("compression_level")),
     "compression.type": ("zstd", Codec.ZSTD, of_rules("compression")),
     "compression.zstd.level": ("7", 7, of_rules("compression_level")),
+    "follower.fetch.last.tiered.offset.enable": ("true", True, skips_tiered),
     "leader.election.eligible.local.log.bytes": ("77", 77, of_local_log("size_bytes")),
     "leader.election.eligible.local.log.ms": ("77", 77, of_local_log("span_ms")),
     "log.cleaner.backoff.ms": ("77", 77, of_cleaner("backoff_ms")),

@@ -132,6 +132,17 @@ async def test_checkpoints_are_kafkas_files(world):
     assert log.saved_log_start == 3
 
 
+@pytest.mark.parametrize("tiered", [False, True])
+def test_only_tiered_logs_are_all_in_the_checkpoint_of_log_starts(world, tiered):
+    """A start opens all logs as if they were tiered, until metadata say which are."""
+    create(world.start())
+    world.config = LogConfig(remote_storage_enable=True)
+    manager = world.start()
+    assert manager.log_starts() == {("topic", 0): 0}
+    manager.logs[("topic", 0)].configure(LogConfig(remote_storage_enable=tiered))
+    assert manager.log_starts() == ({("topic", 0): 0} if tiered else {})
+
+
 @pytest.mark.parametrize(
     "name",
     [
