@@ -325,7 +325,7 @@ def views(
 def test_every_nodes_view_side_by_side(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     told = views(capsys, tmp_path, "2s")
     assert re.match(r"at 2\.\d+ s, event \d+ of the trace", told[0])
-    table = {line[:16].rstrip(): line[16:].split("  ") for line in told[-12:]}
+    table = {line[:16].rstrip(): line[16:].split("  ") for line in told[-13:]}
     cells = {name: [one.strip() for one in values if one.strip()] for name, values in table.items()}
     assert sorted(cells["role"]) == ["follower", "follower", "leader"]
     assert cells["ISR"] == ["[4, 5, 6]"] * 3
