@@ -43,7 +43,15 @@ class TierMetadata(Protocol):
 class Led:
     """A leadership of one epoch. It never comes back: another epoch is another `Led`."""
 
-    __slots__ = ("backlog", "being_copied", "counters", "epoch", "partition", "replica")
+    __slots__ = (
+        "backlog",
+        "being_copied",
+        "counters",
+        "epoch",
+        "has_read_all",
+        "partition",
+        "replica",
+    )
 
     def __init__(
         self, replica: Replica, partition: RemotePartition, counters: TopicCounters
@@ -53,6 +61,8 @@ class Led:
         self.epoch = replica.leader_epoch
         self.counters = counters
         self.backlog = Backlog()
+        self.has_read_all = False
+        """What the leaders before wrote is known."""
         self.being_copied: set[SegmentId] = set()
         """Copies that this leader has begun and not given up: nobody else's to clear away."""
 

@@ -165,8 +165,13 @@ class TierTasks:
             return
         note_copied(replica.log, self._metadata.cache(partition))
         led = self.leading.get(partition.identity)
-        if led is not None:
-            self.copies.nudge(led)
+        if led is None:
+            return
+        self.copies.nudge(led)
+        if not led.has_read_all and self._metadata.leaders_cache(partition) is not None:
+            led.has_read_all = True
+            # The log may begin with what the leader before has deleted: nobody is to ask for that.
+            self.expirations.nudge(led)
 
     async def _note(self, partition: RemotePartition) -> bool:
         """Now and then also without news: a log may reach only now what was copied long ago."""

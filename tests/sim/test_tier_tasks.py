@@ -73,7 +73,7 @@ class TieredTopic:
         return {one: held.log for one, held in found.items() if held is not None}
 
     def cache(self, machine: Machine) -> SegmentCache | None:
-        return self.world.tier(machine).journal.cache(self.remote)
+        return self.world.tier(machine).journal.leaders_cache(self.remote)
 
     def leader(self) -> Machine | None:
         """Who leads in the newest epoch of those that know of one."""
