@@ -113,6 +113,11 @@ QUORUM: tuple[Bug, ...] = (
             "state.check_deadline_ms = self._check_quorum_deadline()",
             "pass",
         ),
+        (
+            f"{LEADING}._voter_fetched",
+            "state.check_deadline_ms = self._check_quorum_deadline()",
+            "pass",
+        ),
     ),
     bug(
         "leader forgets that it led",
