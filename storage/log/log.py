@@ -17,6 +17,7 @@ remembered, so that the usual reads (a follower or consumer at the end) are one 
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeVar
@@ -230,6 +231,11 @@ class Log:
         if start >= self.local_log_start_offset:
             return False
         return self.epochs.epoch_at(start) < 0
+
+    @property
+    def owes_log_start(self) -> bool:
+        """Segments below its start may wait for that to be on the disk (see `retention`)."""
+        return self.config.remote_storage_enable and self.saved_log_start < self.log_start_offset
 
     @property
     def lacks_producers(self) -> bool:
@@ -958,7 +964,8 @@ class Log:
 
     def retention(self, now_ms: int, limit: int | None = None) -> int:
         """Remove segments that are past retention, the oldest `limit` of them; returns how many.
-        Where the remote store must have the last one first, that is closed.
+        Where the remote store must have the last one first, that is closed. What nobody has a copy
+        of goes from a tiered log when the start above it is on the disk (`log_start_saved`).
 
         Raises LogFailed.
         """
@@ -976,6 +983,8 @@ class Log:
                 copied_to=self.copied_to,
             )
         )
+        if self.config.remote_storage_enable:
+            doomed = self._give_up(segments, doomed)
         if limit is not None:
             doomed = min(doomed, limit)
         if doomed:
@@ -991,6 +1000,17 @@ class Log:
         ):
             self._guard(self.roll)
         return doomed
+
+    def _give_up(self, segments: Sequence[Segment], doomed: int) -> int:
+        """Move a tiered log's start above those that go without a copy; returns how many of them a
+        crash does not miss: it begins the log where the checkpoint says, not at a segment (S4)."""
+        ends = [segment.base_offset for segment in segments[1:]] + [self.log_end_offset]
+        kept_by = self.saved_log_start
+        if self.config.copies:
+            kept_by = max(kept_by, self.copied_to)
+        elif doomed:
+            self.advance_log_start(ends[doomed - 1])
+        return bisect_right(ends, kept_by, 0, doomed)
 
     def _delete_oldest(self, count: int) -> None:
         if count == len(self.segments):

@@ -459,7 +459,11 @@ class LogManager:
         if self._is_due("producers", settings.producer_id_expiration_check_interval_ms):
             await in_slices(self.expiry_steps(), self._clock)
         if self._is_due("retention", settings.retention_check_interval_ms):
-            await in_slices(self.retention_steps(), self._clock)
+            await in_slices(self.retention_steps(list(self.logs)), self._clock)
+            owing = [key for key, log in self.logs.items() if log.owes_log_start]
+            if owing:
+                await self.checkpoint_log_starts()
+                await in_slices(self.retention_steps(owing), self._clock)
 
     def _is_due(self, what: str, interval_ms: int) -> bool:
         now_ms = self._clock.monotonic_ms()
@@ -468,9 +472,9 @@ class LogManager:
             self._due_ms[what] = now_ms + interval_ms
         return due_ms is not None and now_ms >= due_ms
 
-    def retention_steps(self) -> Iterator[int]:
+    def retention_steps(self, keys: Sequence[TopicPartition]) -> Iterator[int]:
         """Apply retention, one log or some of its segments per step; yields how many went."""
-        for key in list(self.logs):
+        for key in keys:
             while removed := self._retain(key):
                 yield removed
             yield 0

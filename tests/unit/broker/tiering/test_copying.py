@@ -178,7 +178,9 @@ async def test_a_segment_that_goes_in_mid_copy_is_copied_all_the_same(world: Tie
     leader = await world.leader_with()
 
     def cut() -> None:
-        leader.log.advance_log_start(leader.log.segments[1].base_offset)
+        start = leader.log.segments[1].base_offset
+        leader.log.advance_log_start(start)
+        leader.log.log_start_saved(start)
         leader.log.retention(0)
 
     leader.steps.at(3, cut)

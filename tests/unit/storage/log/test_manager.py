@@ -563,8 +563,31 @@ def test_retention_of_all(world):
     log = manager.get_or_create("t", 0, ID, world.config)
     fill(log, 5, size=50)
     log.update_high_watermark(5)
-    assert sum(manager.retention_steps()) > 1
+    assert sum(manager.retention_steps([*manager.logs])) > 1
     assert sum(manager.expiry_steps()) == 0
+
+
+@pytest.mark.parametrize("copied", [True, False])
+async def test_s4_a_tiered_log_begins_after_a_crash_where_somebody_has_it(world, copied):
+    world.config = LogConfig(
+        segment_bytes=400,
+        retention_bytes=0,
+        remote_storage_enable=True,
+        remote_log_copy_disable=not copied,
+    )
+    manager = world.start()
+    log = manager.get_or_create("t", 0, ID, world.config)
+    fill(log, 10, size=50)
+    await log.flush()
+    log.update_high_watermark(10)
+    if copied:
+        log.advance_log_start(7)  # DeleteRecords
+    await manager.tidy_scheduled()
+    world.clock.advance(manager.settings.retention_check_interval_ms)
+    await manager.tidy_scheduled()
+    assert log.segments.first_base_offset > 0, "in the same round"
+    again = world.start().logs[("t", 0)]
+    assert again.segments.first_base_offset <= again.log_start_offset == log.log_start_offset
 
 
 async def test_an_unchanged_checkpoint_is_not_written_again(world):

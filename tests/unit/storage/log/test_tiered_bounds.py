@@ -77,11 +77,16 @@ def test_s2_local_retention_takes_only_what_has_a_finished_copy():
     assert log.log_start_offset == 0
 
 
-def test_what_lies_below_the_log_start_goes_without_a_copy():
+def test_s4_what_lies_below_the_log_start_goes_without_a_copy_once_that_is_on_the_disk():
+    """After a crash a tiered log begins where the checkpoint says: nobody would have that."""
     log = tiered()
     fill(log, 10, size=50)
     log.update_high_watermark(10)
     log.advance_log_start(6)
+    assert log.owes_log_start
+    assert log.retention(T0) == 0
+    log.log_start_saved(6)
+    assert not log.owes_log_start
     assert log.retention(T0) > 0
     assert log.log_start_offset == log.local_log_start_offset == 6
 
@@ -139,12 +144,20 @@ def test_a_last_segment_within_local_retention_stays_open(limits):
     assert log.segments.active.base_offset == last
 
 
-def test_with_copies_disabled_the_log_start_follows_the_local_one():
+def test_s4_with_copies_disabled_the_log_start_moves_first():
+    """What the tier had of it does not count."""
     log = tiered(remote_log_copy_disable=True, retention_bytes=0)
     fill(log, 10, size=50)
     log.update_high_watermark(10)
+    log.copied_to = 10
+    assert log.retention(T0) == 0
+    assert log.log_start_offset == log.local_log_start_offset == 10
+    assert log.segments.first_base_offset == 0
+    log.log_start_saved(10)
     assert log.retention(T0) > 0
-    assert log.log_start_offset == log.local_log_start_offset == log.segments.first_base_offset > 0
+    assert (
+        log.log_start_offset == log.local_log_start_offset == log.segments.first_base_offset == 10
+    )
 
 
 def test_a_log_that_leaves_the_store_starts_where_it_is_local():
