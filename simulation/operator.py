@@ -127,6 +127,7 @@ class Operator:
     def letting_go(self, topic: str) -> None:
         """From now on old records may be deleted."""
         self._promises.may_shrink.add(topic)
+        self._promises.let_go.add(topic)
 
     def look(self) -> None:
         """Let clients use the topics and partitions that there are now, and no others."""

@@ -94,6 +94,8 @@ class Promises:
         """Topics; an operator's choice adds to them while the cluster runs."""
         self.may_shrink = set(may_shrink)
         """Topics whose old records may be deleted."""
+        self.let_go: set[str] = set()
+        """Those of which an operator has chosen so while the cluster ran."""
         self.may_vanish: set[str] = set()
         """Topics that somebody has asked to delete."""
         self.compacted = frozenset(compacted) | {OFFSETS_TOPIC}

@@ -318,8 +318,7 @@ class TierJudge(Judge):
         configs = self._promises.configs(one.topic)
         limits = self._limits.setdefault(one.topic, set())
         limits.add(int(configs.get(SIZE, "-1")))
-        by_choice = one.topic in self._promises.may_shrink - self._world.shape.shrinking
-        if by_choice or TIME in configs or min(limits) < 0:
+        if one.topic in self._promises.let_go or TIME in configs or min(limits) < 0:
             return
         epochs, log = _epochs(one.log), one.log
         key = (one.topic_id, one.index)

@@ -83,7 +83,7 @@ def test_every_store_fault_takes_effect() -> None:
 def test_every_operator_takes_effect() -> None:
     made = {**TIER.topics[1].configs, "min.insync.replicas": "1"}
     args: dict[str, dict[str, Any]] = {
-        "delete records": {"which": 0, "part": 0.5, "for_ms": 1},
+        "delete records": {"which": 1, "part": 0.8, "for_ms": 1},
         "local retention": {"which": 0, "key": "local.retention.ms", "value": "1", "for_ms": 1},
         "copies off": {"which": 0, "for_ms": 700},
         "tiering off": {"which": 1, "for_ms": 700},
