@@ -1,6 +1,6 @@
 """The planted bugs, by family: replication, log, controller, coordinators, transport; those of the
-quorum are in `planted.quorum`, those of elections in `planted.elections`, and leaks in
-`planted.leaks`."""
+quorum are in `planted.quorum`, those of elections in `planted.elections`, those of tiered storage
+in `planted.tiers`, and leaks in `planted.leaks`."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from simulation.planted.leaks import LEAKS
 from simulation.planted.planting import Bug
 from simulation.planted.planting import bug as _bug
 from simulation.planted.quorum import QUORUM
+from simulation.planted.tiers import TIERS
 
 PARTITION = "broker.replication.partition:Partition"
 LOG = "storage.log.log:Log"
@@ -489,6 +490,7 @@ _ALL = (
     *_COORDINATORS,
     *_TRANSPORT,
     *ELECTIONS,
+    *TIERS,
     *LEAKS,
 )
 BUGS: dict[str, Bug] = {one.name: one for one in _ALL}

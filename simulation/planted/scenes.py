@@ -12,8 +12,10 @@ from typing import Any
 
 from simulation.event import Event
 from simulation.planted.focus import TOPICS, Focus
+from simulation.planted.tier_focus import KEEPS, SETTINGS, SHRINKS, TIER, TIERED
 from simulation.schedule import Schedule
 from simulation.shape import LINKS, MANAGER, TIMEOUT, DiskShape
+from simulation.tier_shape import METADATA
 
 When = tuple[int, str, str, dict[str, Any]]
 """At which millisecond, which kind of fault, on whom, with which arguments."""
@@ -58,6 +60,10 @@ _ALL_DOWN |= {"down_ms": 1, "off_ms": 500, "up_ms": [500, 500, 500], "for_ms": 4
 _ONE_BY_ONE = {**_ALL_DOWN, "up": [2, 4, 3], "down_ms": 300, "up_ms": [0, 800, 0], "for_ms": 2_500}
 _STRUCK = {"blow": "restart other", "other": True, "which": 0, "late_ms": 30.0, "back_ms": 1}
 _STRUCK |= {"for_ms": 6_000}
+_SLOW = {"latency_ms": [500.0, 900.0]}
+_METADATA_PAIR = {f"{METADATA}topic.replication.factor": "2", f"{METADATA}topic.min.isr": "1"}
+_PAIR = replace(SHRINKS, name="t0", configs=TIERED)
+_UNCLEAN = replace(_PAIR, configs={**TIERED, "unclean.leader.election.enable": "true"})
 
 SCENES: dict[str, Scene] = {
     "controller killed": Scene(
@@ -418,6 +424,46 @@ SCENES: dict[str, Scene] = {
         ),
         6_500,
         ("answer of an older life",),
+    ),
+    "the store is slow": Scene(
+        TIER,
+        ((700, "store slow", "all nodes", {"weather": _SLOW, "for_ms": 1_000}),),
+        2_000,
+        ("local delete before FINISHED",),
+    ),
+    "the tier is full": Scene(
+        TIER,
+        ((1_000, "store errors", "all nodes", {"weather": {"error": 0.3}, "for_ms": 1_000}),),
+        2_500,
+        ("deleted before the log start is safe", "dangling copies counted"),
+    ),
+    "nothing is committed for long": Scene(
+        replace(
+            TIER, topics=(replace(KEEPS, configs={**KEEPS.configs, "min.insync.replicas": "3"}),)
+        ),
+        ((700, "pause", "node 4", {"for_ms": 2_000}),),
+        3_000,
+        ("copied before it is stable",),
+    ),
+    "a new leader does not hear of copies": Scene(
+        # 2 leads, unheard by controllers; 3 has the metadata topic, and 4 does not hear it when it
+        # is elected.
+        replace(TIER, topics=(_PAIR,), settings={**SETTINGS, **_METADATA_PAIR}),
+        (
+            (400, "cut", "node 2", {"for_ms": 2_200, "from": "controllers"}),
+            (1_600, "stalled", "node 4", {"for_ms": 900, "from": "node 3", **_HELD}),
+        ),
+        2_600,
+        ("led before all is known",),
+    ),
+    "the tier is of a log that lost": Scene(
+        replace(TIER, topics=(_UNCLEAN,), plain=3),
+        (
+            (500, "cut", "follower of t0-0", {"for_ms": 2_000, "from": "all"}),
+            (2_300, "kill", "leader of t0-0", {"for_ms": 1_500}),
+        ),
+        4_000,
+        ("highest offset for the remote end",),
     ),
 }
 """By name."""

@@ -30,6 +30,7 @@ QUICK = {
     "recoveries": "epoch cache for the last batch",
     "groups": "commit before replication",
     "histories": "acknowledged at once",
+    "tiering": "copied before it is stable",
 }
 """A bug that its judge alone sees, or sees first, for each judge; the others are for the rest."""
 

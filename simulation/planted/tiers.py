@@ -1,0 +1,73 @@
+"""The planted bugs of tiered storage (KIP-405): what the judge of tiers is there for."""
+
+from __future__ import annotations
+
+from simulation.planted.planting import Bug, bug
+
+COPYING = "storage.tiered.copying:plan_copy"
+EXPIRY = "storage.tiered.expiry:plan_expiry"
+NOTED = "broker.tiering.local_cleaning:note_copied"
+COVERED = "log.copied_to = cache.covered_to(lineage, first, log.log_end_offset - 1)"
+FAMILY = "tier"
+
+TIERS: tuple[Bug, ...] = (
+    bug(
+        "local delete before FINISHED",
+        FAMILY,
+        "S",
+        "a copy that was begun is enough for the disk to let go",
+        (
+            NOTED,
+            COVERED,
+            "log.copied_to = max((s.end_offset + 1 for s in cache.segments()), default=0)",
+        ),
+    ),
+    bug(
+        "copied before it is stable",
+        FAMILY,
+        "S2",
+        "segments above the last stable offset are copied",
+        (COPYING, "if segment.next_offset > last_stable_offset:", "if False:"),
+    ),
+    bug(
+        "deleted before the log start is safe",
+        FAMILY,
+        "S4",
+        "DELETE_STARTED does not wait for the log start to be on the disk",
+        (
+            "broker.tiering.expiring:Expirer.expire_once",
+            "await self._save_log_starts()",
+            "pass",
+        ),
+    ),
+    bug(
+        "highest offset for the remote end",
+        FAMILY,
+        "S",
+        "the disk lets go by the highest offset ever copied, of whatever lineage",
+        (NOTED, COVERED, "log.copied_to = max(cache._highest.values(), default=-1) + 1"),
+    ),
+    bug(
+        "led before all is known",
+        FAMILY,
+        "S6",
+        "a leader goes by what it has read so far of the metadata topic",
+        (
+            "storage.tiered.metadata:_Taken._has",
+            "target is not None and target <= max(self.reached, self.stream.position)",
+            "True",
+        ),
+    ),
+    bug(
+        "dangling copies counted",
+        FAMILY,
+        "S3",
+        "copies that nobody will finish count for retention by size",
+        (
+            EXPIRY,
+            "_by_size(shared, retention, local_only_bytes)",
+            "_by_size(shared, retention, local_only_bytes + sum("
+            "one.size_bytes for one in cache.unfinished()))",
+        ),
+    ),
+)
