@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import asyncio
 import posixpath
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
@@ -115,6 +116,9 @@ class IndexCache:
         self._open: dict[SegmentId, SegmentIndexes] = {}
         self._size_bytes = 0
         self._fetching: dict[SegmentId, asyncio.Task[None]] = {}
+        self._awaited: Counter[SegmentId] = Counter()
+        """How many wait for each: it stays until they have it. Else two who want different ones
+        of a folder that has room for one take them from each other for ever."""
 
     def __len__(self) -> int:
         return len(self._kept)
@@ -155,17 +159,30 @@ class IndexCache:
         except (OSError, CorruptIndex):
             self.forget(segment_id)  # somebody was at the files
             found = None
-        while found is None:
-            task = self._fetching.get(segment_id)
-            if task is None:
-                name = f"remote indexes {segment.partition.topic}-{segment.partition.partition}"
-                task = self._supervisor.spawn(name, self._bring(segment), fatal=False)
-                self._fetching[segment_id] = task
-                task.add_done_callback(lambda _: self._fetching.pop(segment_id, None))
-            # Others may wait for it, too.
-            await asyncio.shield(task)
-            found = self._find(segment)
+        if found is not None:
+            return found
+        self._awaited[segment_id] += 1
+        try:
+            while found is None:
+                # Others may wait for it, too.
+                await asyncio.shield(self._brought(segment))
+                found = self._find(segment)
+        finally:
+            self._awaited[segment_id] -= 1
+            if not self._awaited[segment_id]:
+                del self._awaited[segment_id]
         return found
+
+    def _brought(self, segment: RemoteSegment) -> asyncio.Task[None]:
+        """The fetch of its indexes, begun now if it is not under way."""
+        segment_id = segment.segment_id
+        task = self._fetching.get(segment_id)
+        if task is None:
+            name = f"remote indexes {segment.partition.topic}-{segment.partition.partition}"
+            task = self._supervisor.spawn(name, self._bring(segment), fatal=False)
+            self._fetching[segment_id] = task
+            task.add_done_callback(lambda _: self._fetching.pop(segment_id, None))
+        return task
 
     def forget(self, segment_id: SegmentId) -> None:
         """The segment goes, or what is here is of no use."""
@@ -275,8 +292,11 @@ class IndexCache:
     def _add(self, segment_id: SegmentId, kept: _Kept) -> None:
         self._kept[segment_id] = kept
         self._size_bytes += kept.size_bytes
-        while self._size_bytes > self._max_bytes() and len(self._kept) > 1:
-            self.forget(next(iter(self._kept)))
+        for other in list(self._kept):
+            if self._size_bytes <= self._max_bytes() or len(self._kept) == 1:
+                return
+            if other not in self._awaited:
+                self.forget(other)
 
     def _close(self, segment_id: SegmentId) -> None:
         indexes = self._open.pop(segment_id, None)

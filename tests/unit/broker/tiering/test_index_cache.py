@@ -139,6 +139,19 @@ async def test_the_least_recently_used_makes_room() -> None:
     assert len({name.split(".")[0] for name in r.names}) == 1
 
 
+async def test_who_wants_others_does_not_take_what_is_waited_for() -> None:
+    """In a folder with room for one, too: else both would ask the store for ever."""
+    r = await room()
+    r.max_bytes = 1
+    found = await asyncio.gather(*(r.cache.get(one) for one in r.segments))
+    assert r.cache.fetched == 3
+    assert [one.position(0) for one in found] == [0, 0, 0]
+    await r.cache.get(r.segments[0])
+    r.cache.forget(r.segments[0].segment_id)
+    await r.cache.get(r.segments[0])
+    assert len(r.cache) == 1, "nobody waits any more"
+
+
 async def test_what_nobody_uses_goes_after_its_time() -> None:
     r = await room()
     await r.cache.get(r.segments[0])
