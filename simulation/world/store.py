@@ -109,7 +109,7 @@ def worst(weathers: Sequence[Weather]) -> Weather:
         flipped=max(one.flipped for one in weathers),
         hang=max(one.hang for one in weathers),
         latency_ms=max(one.latency_ms for one in weathers),
-        hang_ms=max(one.hang_ms for one in weathers),
+        hang_ms=max([one.hang_ms for one in weathers if one.hang], default=Weather().hang_ms),
     )
 
 
