@@ -63,6 +63,8 @@ async def _wipe(world: RunWorld, machine: Machine, event: Event, _rng: Random) -
     """What was on the disk is lost for good, whether it was flushed or not."""
     if machine in world.controllers or not may_lose(world, machine):
         return False
+    if world.promises.holds_alone(machine.node_id):
+        return False
     world.crash(machine, End.POWER_CUT)
     machine.swap_disk(None)
     world.promises.disk_swapped(machine.node_id)

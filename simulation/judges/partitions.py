@@ -133,6 +133,8 @@ class Promises:
         self._told: dict[Partition, int] = {}
         self._backlog: dict[Key, int] = {}
         self._open: dict[int, dict[Key, Partition]] = {}
+        self._failed: dict[int, set[Key]] = {}
+        """Replicas whose disk has failed: their broker is about to end uncleanly."""
 
     @property
     def history(self) -> list[str]:
@@ -174,6 +176,7 @@ class Promises:
         if life.node is not None:
             self._ended.add(life.node._incarnation_id)
         self._open.pop(node_id, None)
+        self._failed.pop(node_id, None)
         broker = self.metadata.image.cluster.brokers.get(node_id)
         if broker is None:
             return
@@ -237,6 +240,7 @@ class Promises:
                 key = (topic.id, index)
                 floor = self.metadata.eligible.of[key].floor
                 gone = {b for b, (_, awaited) in self.unclean.items() if key in awaited}
+                gone |= {b for b, failed in self._failed.items() if key in failed}
                 if len(gone | {broker_id}) < floor:
                     continue
                 lost = {b for b in self.lossy if key in self._awaited.get(b, ())}
@@ -244,6 +248,15 @@ class Promises:
                 if lost and not (self._compares(key, topic.name) and len(lost) < floor):
                     return False
         return True
+
+    def holds_alone(self, broker_id: int) -> bool:
+        """Whether this broker has the only replica of a partition that is not given up: what is
+        flushed there is nowhere else."""
+        return any(
+            tuple(one.replicas) == (broker_id,) and topic.name not in self.given_up
+            for topic in self.metadata.image.topics.by_id.values()
+            for one in topic.partitions.values()
+        )
 
     def _compares(self, key: Key, topic: str) -> bool:
         """Whether the longest log is elected of all that may have everything."""
@@ -291,6 +304,8 @@ class Promises:
             truth = self.partitions[key] = PartitionTruth(f"{one.topic}-{one.index}")
         if one.role not in (ReplicaRole.LEADER, ReplicaRole.FOLLOWER):
             self._open.get(node_id, {}).pop(key, None)
+            if one.role is ReplicaRole.OFFLINE:
+                self._failed.setdefault(node_id, set()).add(key)
             return
         where = f"{life}, {truth.name}"
         self._history.append((self._now_s, life, truth.name, one.leader_id, state))
