@@ -89,6 +89,18 @@ def test_where_the_only_disk_is_gone_an_operator_lets_the_partition_begin_anew()
     assert outcome.took_effect == {"wiped disk": 1}
 
 
+@pytest.mark.parametrize("elr", [False, True])
+def test_the_only_disk_of_a_partition_that_is_not_given_up_is_not_wiped(elr: bool) -> None:
+    """It flushes before it shows anything, so a power cut may hit it; a wiped disk takes all."""
+    event = Event("e", 500, "wiped disk", "leader of t1-0", {"for_ms": 500})
+    drawn = schedule(event, quiet_from_ms=1500)
+    one = TopicShape("t1", 1, 1, {"flush.messages": "1"})
+    shape = replace(drawn.shape, elr=elr, topics=(drawn.shape.topics[0], one))
+    outcome = run(replace(drawn, shape=shape))
+    assert outcome.broken is None, outcome.broken
+    assert outcome.took_effect == {}
+
+
 def test_what_was_moved_to_a_swapped_disk_alone_goes_elsewhere_before_the_old_disk_comes_back() -> (
     None
 ):
