@@ -14,10 +14,20 @@ ALTER_LOG_DIRS_REPLICATION_QUOTA_WINDOW_SIZE_SECONDS = NodeKey(
 CONTROLLED_SHUTDOWN_ENABLE = NodeKey("controlled.shutdown.enable", BOOLEAN, True)
 DEFAULT_REPLICATION_FACTOR = NodeKey("default.replication.factor", INT, 1)
 LEADER_ELECTION_ELIGIBLE_LOCAL_LOG_BYTES = NodeKey(
-    "leader.election.eligible.local.log.bytes", LONG, -1, at_least(-1), dynamic=CLUSTER
+    "leader.election.eligible.local.log.bytes",
+    LONG,
+    -1,
+    at_least(-1),
+    dynamic=CLUSTER,
+    internal=True,
 )
 LEADER_ELECTION_ELIGIBLE_LOCAL_LOG_MS = NodeKey(
-    "leader.election.eligible.local.log.ms", LONG, -1, at_least(-1), dynamic=CLUSTER
+    "leader.election.eligible.local.log.ms",
+    LONG,
+    -1,
+    at_least(-1),
+    dynamic=CLUSTER,
+    internal=True,
 )
 NUM_REPLICA_ALTER_LOG_DIRS_THREADS = NodeKey(
     "num.replica.alter.log.dirs.threads", INT, None, None, HIGH

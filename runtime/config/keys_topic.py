@@ -85,6 +85,7 @@ LEADER_ELECTION_ELIGIBLE_LOCAL_LOG_BYTES = TopicKey(
     -1,
     at_least(-1),
     synonyms=[(keys_replication.LEADER_ELECTION_ELIGIBLE_LOCAL_LOG_BYTES, 1)],
+    internal=True,
 )
 LEADER_ELECTION_ELIGIBLE_LOCAL_LOG_MS = TopicKey(
     "leader.election.eligible.local.log.ms",
@@ -92,6 +93,7 @@ LEADER_ELECTION_ELIGIBLE_LOCAL_LOG_MS = TopicKey(
     -1,
     at_least(-1),
     synonyms=[(keys_replication.LEADER_ELECTION_ELIGIBLE_LOCAL_LOG_MS, 1)],
+    internal=True,
 )
 LEADER_REPLICATION_THROTTLED_REPLICAS = TopicKey(
     "leader.replication.throttled.replicas", LIST, [], THROTTLED_REPLICAS

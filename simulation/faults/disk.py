@@ -63,7 +63,7 @@ async def _wipe(world: RunWorld, machine: Machine, event: Event, _rng: Random) -
     """What was on the disk is lost for good, whether it was flushed or not."""
     if machine in world.controllers or not may_lose(world, machine):
         return False
-    if world.promises.holds_alone(machine.node_id):
+    if _holds_alone(world, machine):
         return False
     world.crash(machine, End.POWER_CUT)
     machine.swap_disk(None)
@@ -71,6 +71,16 @@ async def _wipe(world: RunWorld, machine: Machine, event: Event, _rng: Random) -
     await asyncio.sleep(event.for_ms / 1000)
     await world.boot_again(machine)
     return True
+
+
+def _holds_alone(world: RunWorld, machine: Machine) -> bool:
+    """Whether the only replica of a partition is here: what is flushed may be promised."""
+    promises = world.promises
+    return any(
+        tuple(one.replicas) == (machine.node_id,) and topic.name not in promises.given_up
+        for topic in promises.metadata.image.topics.by_id.values()
+        for one in topic.partitions.values()
+    )
 
 
 async def _leave(world: RunWorld, machine: Machine) -> None:

@@ -133,8 +133,7 @@ class Promises:
         self._told: dict[Partition, int] = {}
         self._backlog: dict[Key, int] = {}
         self._open: dict[int, dict[Key, Partition]] = {}
-        self._failed: dict[int, set[Key]] = {}
-        """Replicas whose disk has failed: their broker is about to end uncleanly."""
+        self._failed: dict[int, set[Key]] = {}  # whose broker is about to end uncleanly
 
     @property
     def history(self) -> list[str]:
@@ -221,8 +220,7 @@ class Promises:
         return self.metadata.image.features.get(ELR_VERSION, 0) > 0
 
     def tolerates(self, broker_id: int, *, lossy: bool, away: Iterable[int] = ()) -> bool:
-        """Whether every partition survives one more unclean end, a `lossy` one perhaps: what
-        KIP-966 allows (P7).
+        """Whether KIP-966 lets every partition survive one more unclean, or `lossy`, end (P7).
 
         Eligible replicas alone survive min ISR - 1 unclean ends at once; back in the ISR they count
         no more. Where the longest log of all that may have everything is waited for, any number may
@@ -248,15 +246,6 @@ class Promises:
                 if lost and not (self._compares(key, topic.name) and len(lost) < floor):
                     return False
         return True
-
-    def holds_alone(self, broker_id: int) -> bool:
-        """Whether this broker has the only replica of a partition that is not given up: what is
-        flushed there is nowhere else."""
-        return any(
-            tuple(one.replicas) == (broker_id,) and topic.name not in self.given_up
-            for topic in self.metadata.image.topics.by_id.values()
-            for one in topic.partitions.values()
-        )
 
     def _compares(self, key: Key, topic: str) -> bool:
         """Whether the longest log is elected of all that may have everything."""
