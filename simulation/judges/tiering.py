@@ -11,7 +11,8 @@
 * in the end the store has what finished copies name and nothing else (S3, S9, S10), and every
   broker knows of the same copies (S6).
 
-Of topics that were given up only what each log and the store keep is asked. A leader that was
+Of topics that were given up only what each log and the store keep is asked: a follower may begin
+anew below its log start, where an unclean leader has less, in Kafka too. A leader that was
 replaced in mid copy may write objects after its successor has deleted them: they stay, in Kafka
 too. While the epochs of what only the tier has are not known (their file was older or newer than
 the log start when the power went), nothing is asked of a log but that this ends.
@@ -254,7 +255,7 @@ class TierJudge(Judge):
         if before == (start, local):
             return
         self._bounds[one] = start, local
-        if before is not None:
+        if before is not None and one.topic not in self._promises.given_up:
             require(start >= before[0], f"S4: {where} began at {before[0]}, now at {start}")
         if one.is_leader:
             if before is not None and start > self._floor.get(key, 0):
