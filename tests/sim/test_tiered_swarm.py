@@ -20,7 +20,7 @@ from storage.objects import Weather
 
 pytestmark = pytest.mark.sim
 
-SEEDS_IN_CI = range(1, 17)
+SEEDS_IN_CI = range(1, 26)
 
 
 def held(schedule: Schedule, copies: int = 0) -> Outcome:
