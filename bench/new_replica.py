@@ -35,7 +35,7 @@ from client.addresses import parse_addresses
 from client.admin import Admin, ConfigChange, ConfigOperation, NewTopic, ResourceType
 from client.cluster_client import ClusterClient
 from protocol.batch import Record, build_batch
-from testkit.kafka.jars import tiered_store_jar
+from testkit.kafka.jars import tiered_store, tiered_store_jar
 
 MARK = "new replica"
 FREE_BYTES_MIN = 8 << 30
@@ -234,14 +234,7 @@ def settings_of(name: str, place: Path) -> dict[str, str]:
     jar = tiered_store_jar()
     if jar is None:
         raise SystemExit("Kafka's jars cannot be had: they take Java and Maven")
-    return {
-        **TIERED,
-        "remote.log.storage.manager.class.name": (
-            "org.apache.kafka.server.log.remote.storage.LocalTieredStorage"
-        ),
-        "remote.log.storage.manager.class.path": str(jar),
-        "rsm.config.dir": str(place / "store"),
-    }
+    return {**TIERED, **tiered_store(jar, place / "store")}
 
 
 def table(results: Sequence[Result]) -> str:

@@ -70,9 +70,16 @@ def payloads(path: Path) -> list[dict[str, Any]]:
     return [json.loads(text) for text in found]
 
 
+PRIVATE_TAGS = ("electionKind", "electionCause", "localLogs")
+"""Kafka reads past them."""
+
+
 def as_kafka_shows(record: Any, version: int) -> dict[str, Any]:
     name = re.sub(r"(?<!^)(?=[A-Z])", "_", type(record).__name__).upper()
-    return {"type": name, "version": version, "data": to_json(record, version)}
+    data = to_json(record, version)
+    for private in PRIVATE_TAGS:
+        data.pop(private, None)
+    return {"type": name, "version": version, "data": data}
 
 
 def rich_records() -> list[Any]:

@@ -15,7 +15,7 @@ from typing import NamedTuple
 import pytest
 
 from storage.log.checkpoints import LEADER_EPOCH_CHECKPOINT, decode_epochs
-from testkit.kafka.jars import tiered_store_jar
+from testkit.kafka.jars import tiered_store, tiered_store_jar
 from testkit.processes.waiting import until
 from tests.interop import tier_sides
 from tests.interop.election_sides import Side, Topic, running
@@ -171,7 +171,7 @@ def sides(tmp_path: Path) -> Iterator[tuple[Side, Side]]:
             kafka=True,
             brokers=2,
             settings={**tier_sides.settings(kafka), **SWITCHED_ON},
-            of_kafka=tier_sides.of_kafka(jar, kafka),
+            of_kafka=tiered_store(jar, kafka / "store"),
         ) as theirs,
         running(
             "ours",
