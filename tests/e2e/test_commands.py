@@ -94,7 +94,14 @@ def test_elections(node: KraftboxNode) -> None:
     ]
     assert told["strategy"] == "Balanced"
     assert told["candidates"] == [
-        {"broker": 1, "sets": ["isr"], "eligible": True, "reason": None, "answer": None}
+        {
+            "broker": 1,
+            "sets": ["isr"],
+            "eligible": True,
+            "reason": None,
+            "answer": None,
+            "local_log": None,
+        }
     ]
     assert run(node, "elect", "--explain", "elected-1").startswith("elected-1: leader 1, epoch 0\n")
     gone = kraftbox("elect", "--explain", "elected-9", "--bootstrap-server", node.bootstrap)
