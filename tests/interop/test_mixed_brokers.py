@@ -110,7 +110,9 @@ class Mixed:
         self.theirs = theirs
         self.replicas = replicas
         self.bootstrap = cluster.bootstrap
-        self.admin = AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 0})
+        # A broker that stands still holds up nobody who may ask another one.
+        given = {"bootstrap.servers": self.bootstrap, "log_level": 0, "socket.timeout.ms": 3000}
+        self.admin = AdminClient(given)
 
     def node(self, broker_id: int) -> KafkaInPlace | NodeProcess:
         return self.theirs.get(broker_id, self.cluster.nodes[broker_id])
