@@ -169,11 +169,19 @@ class Side:
     def _copied(self, topic: str) -> int:
         """Bytes of the segments that broker 2 has."""
         return sum(
-            path.stat().st_size
+            _size(path)
             for folder in self.cluster.folders(topic)
             if folder.parent.parent.name.endswith(f"-{NEW}")
             for path in folder.glob("*.log")
         )
+
+
+def _size(path: Path) -> int:
+    """0 for what is gone by now: a replica that was taken away is being deleted."""
+    try:
+        return path.stat().st_size
+    except FileNotFoundError:
+        return 0
 
 
 def topic_of(size: Size) -> str:
