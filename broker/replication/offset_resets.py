@@ -84,28 +84,18 @@ class ListOffsetsReset:
 
     async def reset(self, link: LeaderLink, wanted: Reset) -> None:
         partition, tier = wanted.partition, self._tier
-        moved = wanted.error is ErrorCode.OFFSET_MOVED_TO_TIERED_STORAGE
-        start = wanted.leader_log_start
-        end = -1
+        start, end = wanted.leader_log_start, -1
+        leader: LeaderLog | None = None
         if tier is not None and partition.log.log_end_offset == 0 and self._skips_tiered(partition):
             end = (await self._ask(link, partition, LATEST)).offset
             if end != 0:
                 leader = await self._ask_untiered(link, wanted)
-                if leader.copy_from > leader.log_start:
-                    await tier.begin(wanted, leader)
-                    return
-                if moved:
-                    raise ApiError(
-                        ErrorCode.OFFSET_NOT_AVAILABLE,
-                        f"the leader has offsets in the tier alone, and none from its log start "
-                        f"{leader.log_start} on",
-                    )
                 start = leader.log_start
-        elif tier is not None and moved:
+        elif tier is not None and wanted.error is ErrorCode.OFFSET_MOVED_TO_TIERED_STORAGE:
             leader = await self._ask_tiered(link, wanted)
-            if leader.copy_from > leader.log_start:
-                await tier.begin(wanted, leader)
-                return
+        if tier is not None and leader is not None and leader.copy_from > leader.log_start:
+            await tier.begin(wanted, leader)
+            return
         if end < 0:
             end = (await self._ask(link, partition, LATEST)).offset
         if start < 0:
@@ -117,7 +107,7 @@ class ListOffsetsReset:
         """From where on the tier has nothing. Where that is not above the log start, it has nothing
         that counts: nothing was copied yet, or what it has is from before the log start (tiering
         was off meanwhile). Raises as `LeaderLink.ask`, ApiError: OFFSET_NOT_AVAILABLE while the
-        leader does not know yet."""
+        leader does not know yet, or contradicts itself."""
         partition, start = wanted.partition, wanted.leader_log_start
         if start < 0:
             start = (await self._ask(link, partition, EARLIEST)).offset
@@ -130,8 +120,13 @@ class ListOffsetsReset:
                     f"the leader does not know yet what the tier has between its log start {start} "
                     f"and its first local offset {local}",
                 )
-            return LeaderLog(start, start, NO_EPOCH)
         if pending.offset <= start:
+            if wanted.error is ErrorCode.OFFSET_MOVED_TO_TIERED_STORAGE:
+                raise ApiError(
+                    ErrorCode.OFFSET_NOT_AVAILABLE,
+                    f"the leader has offsets in the tier alone, and none from its log start "
+                    f"{start} on",
+                )
             return LeaderLog(start, start, NO_EPOCH)
         epoch = await self._epoch_of(link, partition, pending.offset - 1, pending.leader_epoch)
         return LeaderLog(start, pending.offset, epoch)
