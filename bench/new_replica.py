@@ -236,7 +236,6 @@ def settings_of(name: str, place: Path) -> dict[str, str]:
     if name == Kraftbox.name:
         store = {
             "rsm.config.url": f"file://{place}/bucket",
-            "kraftbox.tiered.storage.preview": "true",
         }
         return {**TIERED, **store}
     jar = tiered_store_jar()

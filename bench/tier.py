@@ -61,7 +61,6 @@ RECORD_BYTES = 1024
 WAIT_S = 120.0
 TIERED = {
     "remote.log.storage.system.enable": "true",
-    "kraftbox.tiered.storage.preview": "true",
     "rlmm.config.remote.log.metadata.topic.num.partitions": "5",
     "remote.log.manager.task.interval.ms": "100",
     "log.retention.check.interval.ms": "500",

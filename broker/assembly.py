@@ -56,7 +56,7 @@ from protocol.transport.admission import ConnectionGate
 from protocol.transport.memory import RequestMemory
 from protocol.transport.server import Server
 from runtime.clock import Clock
-from runtime.config import ConfigError, NodeConfig, keys_kraftbox, keys_remote, keys_topic
+from runtime.config import ConfigError, NodeConfig, keys_remote, keys_topic
 from runtime.errors import StartupRefused
 from runtime.log import get_logger
 from runtime.metrics import Metrics
@@ -327,8 +327,6 @@ class BrokerServer:
     def _build_tier(self, creator: TopicCreator) -> Tier | None:
         if not self.config[keys_remote.REMOTE_LOG_STORAGE_SYSTEM_ENABLE]:
             return None
-        if self.config[keys_kraftbox.KRAFTBOX_TIERED_STORAGE_PREVIEW]:
-            _log.warning("tiered storage is a preview: parts of it are missing")
         # Not before: a node without tiered storage is none the slower and none the larger for it.
         from broker.tiering.settings import RemoteSettings
         from broker.tiering.tier import Tier

@@ -13,7 +13,7 @@ fi
 rm -rf deploy/wheels
 mkdir deploy/wheels
 trap 'rm -rf deploy/wheels' EXIT
-"$python" -m pip wheel --quiet --disable-pip-version-check --wheel-dir deploy/wheels . pip
+"$python" -m pip wheel --quiet --disable-pip-version-check --wheel-dir deploy/wheels ".[tiered]" pip
 DOCKER_BUILDKIT=0 docker build --quiet --build-arg BASE="$base" -f deploy/Dockerfile -t "$tag" . \
     >/dev/null
 docker image inspect --format "$tag {{.Size}} bytes" "$tag"

@@ -32,7 +32,6 @@ SHRINKING_CHANCE = 0.4
 METADATA = "rlmm.config.remote.log.metadata."
 FIXED = {
     TIERED_SYSTEM: "true",
-    "kraftbox.tiered.storage.preview": "true",
     "rsm.config.url": "s3://bucket/prefix",
 }
 # Runs last seconds: all that is done every half a minute in production is done now.

@@ -325,11 +325,3 @@ def _not_built(node: NodeValues) -> Iterator[ConfigError]:
     for switch, what in _NEVER_TRUE:
         if node[switch]:
             yield _wrong(switch, "true", f"must be false: {what}")
-    tiered = keys_remote.REMOTE_LOG_STORAGE_SYSTEM_ENABLE
-    if node[tiered] and not node[keys_kraftbox.KRAFTBOX_TIERED_STORAGE_PREVIEW]:
-        yield _wrong(
-            tiered,
-            "true",
-            "must be false: tiered storage is not whole so far; who wants to see what there is "
-            f"of it sets {keys_kraftbox.KRAFTBOX_TIERED_STORAGE_PREVIEW.name}",
-        )

@@ -100,8 +100,6 @@ DOCS: dict[str, str] = {
     "Kafka does, and not only the batch.",
     "kraftbox.replica.selector.local.log.enable": "Whether consumers are kept away from followers "
     "that have too little of the log locally to lead it gladly (KIP-1303).",
-    "kraftbox.tiered.storage.preview": "Whether tiered storage may be switched on though it is "
-    "not whole yet; for those who try it.",
     "leader.election.eligible.local.log.bytes": "Local size of its log from which a replica is "
     "gladly made leader (KIP-1303, in no release of Kafka); above 0, and one of both is enough.",
     "leader.election.eligible.local.log.ms": "Age of the first record that it has locally from "

@@ -46,6 +46,3 @@ KRAFTBOX_PRODUCE_VALIDATE_RECORDS = NodeKey("kraftbox.produce.validate.records",
 KRAFTBOX_REPLICA_SELECTOR_LOCAL_LOG_ENABLE = NodeKey(
     "kraftbox.replica.selector.local.log.enable", BOOLEAN, False
 )
-KRAFTBOX_TIERED_STORAGE_PREVIEW = NodeKey(
-    "kraftbox.tiered.storage.preview", BOOLEAN, False, None, LOW
-)

@@ -132,7 +132,8 @@ def _tools(name: str) -> None:
 
 
 def test_a_mounted_file_and_arguments(image: str, tmp_path: Path) -> None:
-    """The environment wins over the file; VAR=value arguments win over the environment."""
+    """The environment wins over the file; VAR=value arguments win over the environment. The store
+    of tiered storage is given by variables, too, and the image has what it takes (KIP-405)."""
     tmp_path.chmod(0o755)
     properties = tmp_path / "server.properties"
     properties.write_text(
@@ -144,12 +145,31 @@ def test_a_mounted_file_and_arguments(image: str, tmp_path: Path) -> None:
         "offsets.topic.replication.factor=1\n"
     )
     properties.chmod(0o644)
-    options = ("-v", f"{tmp_path}:/mnt/shared/config:ro", "-e", "KAFKA_NUM_PARTITIONS=3")
+    options = (
+        *("-v", f"{tmp_path}:/mnt/shared/config:ro", "-e", "KAFKA_NUM_PARTITIONS=3"),
+        *("-e", "KAFKA_REMOTE_LOG_STORAGE_SYSTEM_ENABLE=true"),
+        *("-e", "KAFKA_RSM_CONFIG_URL=file:///tmp/tier"),
+        *("-e", "KAFKA_REMOTE_LOG_MANAGER_TASK_INTERVAL_MS=200"),
+        *("-e", "KAFKA_RLMM_CONFIG_REMOTE_LOG_METADATA_TOPIC_REPLICATION_FACTOR=1"),
+        *("-e", "KAFKA_RLMM_CONFIG_REMOTE_LOG_METADATA_TOPIC_MIN_ISR=1"),
+    )
     command = ("/etc/kafka/docker/run", "KAFKA_NUM_PARTITIONS=4")
     with container(image, *options, command=command) as name:
         wait_for(lambda: health(name) == "healthy", "healthy")
         written = docker("exec", name, "cat", "/opt/kafka/config/server.properties").splitlines()
         assert {"node.id=7", "num.partitions=4", "log.retention.hours=5"} <= set(written)
+        tiered = ("--config", "remote.storage.enable=true", "--config", "segment.bytes=1048576")
+        tool(name, "kafka-topics", *LOCAL, "--create", "--topic", "t", "--partitions", "1", *tiered)
+        perf = ("--topic", "t", "--num-records", "2500", "--record-size", "1000")
+        props = ("--throughput", "-1", "--producer-props", "bootstrap.servers=localhost:9092")
+        tool(name, "kafka-producer-perf-test", *perf, *props)
+        wait_for(lambda: _copied(name) >= 2, "two segments are in the store")
+
+
+def _copied(name: str) -> int:
+    where = ("-b", "localhost:9092", "--properties", "/opt/kafka/config/server.properties")
+    listed = json.loads(docker("exec", name, "kraftbox", "tier", "list", *where, "--json"))
+    return sum(each["state"] == "COPY_FINISHED" for each in listed["segments"])
 
 
 @pytest.mark.parametrize(

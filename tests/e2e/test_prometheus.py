@@ -254,7 +254,6 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaCluster]:
         "broker.session.timeout.ms": 3000,
         "offsets.topic.num.partitions": 3,
         "remote.log.storage.system.enable": "true",
-        "kraftbox.tiered.storage.preview": "true",
         "rsm.config.url": f"file://{place}/bucket",
         "remote.log.manager.task.interval.ms": 500,
     }

@@ -115,7 +115,6 @@ def room(
     clients |= {"java": java_client, "franz-go": franz_go}
     configs = {
         "remote.log.storage.system.enable": "true",
-        "kraftbox.tiered.storage.preview": "true",
         "rsm.config.url": f"file://{tmp_path}/bucket",
         "remote.log.manager.task.interval.ms": 500,
         "log.retention.check.interval.ms": 500,

@@ -55,7 +55,6 @@ def settings(directory: Path) -> dict[str, str]:
     """Of both sides."""
     return {
         "remote.log.storage.system.enable": "true",
-        "kraftbox.tiered.storage.preview": "true",
         "rsm.config.url": f"file://{directory}/bucket",
         "remote.log.metadata.manager.listener.name": "PLAINTEXT",
         "rlmm.config.remote.log.metadata.topic.num.partitions": "3",

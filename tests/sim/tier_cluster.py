@@ -30,7 +30,6 @@ T = TypeVar("T")
 NODES = 3
 SETTINGS = {
     "remote.log.storage.system.enable": "true",
-    "kraftbox.tiered.storage.preview": "true",
     "rsm.config.url": "s3://bucket/prefix",
     "rlmm.config.remote.log.metadata.topic.num.partitions": "5",
     "broker.session.timeout.ms": "3000",

@@ -43,7 +43,6 @@ def tier_settings(store: Mapping[str, str], **metadata: int) -> dict[str, str]:
     topic = "rlmm.config.remote.log.metadata.topic"
     return {
         "remote.log.storage.system.enable": "true",
-        "kraftbox.tiered.storage.preview": "true",
         **{f"rsm.config.{name}": value for name, value in store.items()},
         f"{topic}.num.partitions": "3",
         f"{topic}.replication.factor": str(metadata.get("replicas", 1)),

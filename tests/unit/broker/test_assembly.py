@@ -106,7 +106,6 @@ async def world() -> AsyncIterator[World]:
 
 TIERING = {
     "remote_log_storage_system_enable": "true",
-    "kraftbox_tiered_storage_preview": "true",
     "rsm_config_url": "file:///tier",
 }
 

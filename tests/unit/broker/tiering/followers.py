@@ -19,7 +19,6 @@ from testkit.memory.tier import MemoryTier, memory_reader, tiered
 
 ON = {
     "remote_log_storage_system_enable": "true",
-    "kraftbox_tiered_storage_preview": "true",
 }
 
 

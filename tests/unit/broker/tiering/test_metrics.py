@@ -23,7 +23,6 @@ from testkit.records.tier import PARTITION
 DOCUMENT = Path(__file__).parents[4] / "docs" / "metrics.md"
 TIERING = {
     "remote_log_storage_system_enable": "true",
-    "kraftbox_tiered_storage_preview": "true",
     "rsm_config_url": "file:///tier",
 }
 PREFIX = "kafka_server_brokertopicmetrics_"

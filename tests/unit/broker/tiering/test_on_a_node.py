@@ -15,7 +15,6 @@ from testkit.records.tier import PARTITION, segment, update
 
 SETTINGS = {
     "remote.log.storage.system.enable": "true",
-    "kraftbox.tiered.storage.preview": "true",
     "rsm.config.url": "s3://bucket/prefix",
     "rlmm.config.remote.log.metadata.topic.num.partitions": "3",
     "rlmm.config.remote.log.metadata.topic.replication.factor": "1",

@@ -30,7 +30,6 @@ from testkit.records.tier import segment, update
 
 ON = {
     "remote_log_storage_system_enable": "true",
-    "kraftbox_tiered_storage_preview": "true",
 }
 TIERED = {"remote.storage.enable": "true"}
 REMOTE = RemotePartition(TopicId(topic_id(1)), 0, "t")

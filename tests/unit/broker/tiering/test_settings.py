@@ -13,7 +13,6 @@ from testkit.memory.node import PROPERTIES, make_node, running_node
 
 ON = {
     "remote.log.storage.system.enable": "true",
-    "kraftbox.tiered.storage.preview": "true",
 }
 STORE = {"rsm.config.url": "s3://bucket/prefix"}
 

@@ -24,7 +24,6 @@ from testkit.records.tier import PARTITION, segment, segment_id, update
 GIVEN = RemoteSettings.of(
     node(
         remote_log_storage_system_enable="true",
-        kraftbox_tiered_storage_preview="true",
         rsm_config_url="file:///tier",
     )
 )

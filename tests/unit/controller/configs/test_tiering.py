@@ -22,7 +22,6 @@ from testkit.memory.controller import Cluster
 ENABLE, DELETE_ON_DISABLE = "remote.storage.enable", "remote.log.delete.on.disable"
 SYSTEM = {
     "remote_log_storage_system_enable": "true",
-    "kraftbox_tiered_storage_preview": "true",
     "rsm_config_url": "file:///tier",
 }
 SET, DELETE = ConfigOperation.SET, ConfigOperation.DELETE

@@ -98,7 +98,6 @@ def test_all_problems_are_listed_at_once():
         ("group.consumer.heartbeat.interval.ms", "50000"),
         ("group.coordinator.rebalance.protocols", "consumer"),
         ("authorizer.class.name", "org.apache.kafka.metadata.authorizer.StandardAuthorizer"),
-        ("remote.log.storage.system.enable", "true"),
         ("eligible.leader.replicas.enabled", "true"),
         ("eligible.leader.replicas.enabled", "false"),
         ("early.start.listeners", "FOO"),
