@@ -64,6 +64,8 @@ class LogHooks:
     failed: Callable[[Log, BaseException], None] = lambda log, error: None
     flushed: Callable[[float], None] = lambda took_ms: None
     truncated: Callable[[Log], None] = lambda log: None
+    start_owed: Callable[[Log], None] = lambda log: None
+    """Its start is to be on the disk soon: it is tiered from now on, or no longer."""
     discard: Callable[[Log, Sequence[str]], None] | None = None
     """Takes renamed files to remove after file.delete.delay.ms; None removes at once."""
     roll_jitter_ms: Callable[[int], int] = lambda limit_ms: 0
@@ -101,7 +103,7 @@ class Log:
         self.copied_to = 0
         """First offset without a finished copy in the remote store, on this replica's lineage; told
         by whoever knows the store. Nothing local goes above it while the log is copied (S2)."""
-        self.saved_log_start = loaded.log_start_offset
+        self.saved_log_start = 0
         """What the checkpoint on the disk says at least; told by the manager, which writes it. A
         tiered log keeps its epochs from there on: after a crash it begins there again, and what
         only the remote store has is found by its epoch."""
@@ -167,6 +169,7 @@ class Log:
             producer_id_expiration_ms=producer_id_expiration_ms,
         )
         log = cls(files, directory, config, clock, recovery.load_log(request), hooks or LogHooks())
+        log.saved_log_start = min(log_start_offset, log.log_start_offset)
         if not log.recovery_report.clean:
             # The checkpoint may be from before a truncation: what was appended again below it is
             # then in the page cache alone, since the last segment was not rolled after that.
@@ -234,8 +237,9 @@ class Log:
 
     @property
     def owes_log_start(self) -> bool:
-        """Segments below its start may wait for that to be on the disk (see `retention`)."""
-        return self.config.remote_storage_enable and self.saved_log_start < self.log_start_offset
+        """After a crash it might begin lower than it does now, which nobody has (S4). Segments wait
+        for its start to be on the disk (see `retention`)."""
+        return self.was_tiered and self.saved_log_start < self.log_start_offset
 
     @property
     def lacks_producers(self) -> bool:
@@ -817,6 +821,7 @@ class Log:
         self.segments.begin(offset, self.config, self._clock.now_ms())
         self.log_end_offset = self.recovery_point = offset
         self.log_start_offset = log_start_offset
+        self.saved_log_start = min(self.saved_log_start, log_start_offset)
         self.local_log_start_offset = self.high_watermark = offset
         self.copied_to = min(self.copied_to, offset)
 
@@ -918,11 +923,13 @@ class Log:
     def configure(self, config: LogConfig) -> None:
         """Go by other settings. A log that is not tiered has no part in the remote store: what a
         checkpoint says of one is of a time before, or older than the segments."""
-        self.config = config
+        was, self.config = self.config.remote_storage_enable, config
         self.was_tiered = config.remote_storage_enable or (self.was_tiered and self.tiering_known)
         self.tiering_known = True
         if not config.remote_storage_enable:
             self.leave_remote()
+        if was is not config.remote_storage_enable and self.owes_log_start:
+            self.hooks.start_owed(self)
 
     def leave_remote(self) -> bool:
         """The remote store's part is given up: the log starts where its first local segment does
@@ -949,8 +956,8 @@ class Log:
         return True
 
     def log_start_saved(self, offset: int) -> None:
-        """The checkpoint on the disk says `offset`."""
-        self.saved_log_start = max(self.saved_log_start, min(offset, self.log_start_offset))
+        """The checkpoint on the disk says `offset`, or nothing, which counts as 0."""
+        self.saved_log_start = min(offset, self.log_start_offset)
         self._forget_epochs()
 
     def _forget_epochs(self) -> None:
@@ -964,8 +971,8 @@ class Log:
 
     def retention(self, now_ms: int, limit: int | None = None) -> int:
         """Remove segments that are past retention, the oldest `limit` of them; returns how many.
-        Where the remote store must have the last one first, that is closed. What nobody has a copy
-        of goes from a tiered log when the start above it is on the disk (`log_start_saved`).
+        Where the remote store must have the last one first, that is closed. Of a tiered log what is
+        above the start on the disk stays until that is the log's own (`log_start_saved`).
 
         Raises LogFailed.
         """
@@ -1006,10 +1013,11 @@ class Log:
         crash does not miss: it begins the log where the checkpoint says, not at a segment (S4)."""
         ends = [segment.base_offset for segment in segments[1:]] + [self.log_end_offset]
         kept_by = self.saved_log_start
-        if self.config.copies:
+        if not self.config.copies:
+            if doomed:
+                self.advance_log_start(ends[doomed - 1])
+        elif not self.owes_log_start:
             kept_by = max(kept_by, self.copied_to)
-        elif doomed:
-            self.advance_log_start(ends[doomed - 1])
         return bisect_right(ends, kept_by, 0, doomed)
 
     def _delete_oldest(self, count: int) -> None:

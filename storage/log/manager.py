@@ -160,6 +160,7 @@ class LogManager:
             failed=self._failed,
             flushed=self._flush_times.add,
             truncated=self._truncated,
+            start_owed=self._start_owed,
             discard=self._discard,
             roll_jitter_ms=lambda limit_ms: rng.randrange(limit_ms),
         )
@@ -170,6 +171,7 @@ class LogManager:
         self._renamed = False
         """Whether a folder has a new name since the directory was last flushed."""
         self._recovery_points_due = False
+        self._log_starts_due = False
         self._checkpoints: dict[str, OffsetCheckpoint] = {}
         self._saving_log_starts = asyncio.Lock()
         self._high_watermarks: dict[TopicPartition, int] = {}
@@ -376,6 +378,9 @@ class LogManager:
         if self.watcher is not None:
             self.watcher.truncated(log)
 
+    def _start_owed(self, log: Log) -> None:
+        self._log_starts_due = True
+
     def _discard(self, log: Log, paths: Sequence[str]) -> None:
         for path in paths:
             self._discard_path(path, log.config.file_delete_delay_ms)
@@ -421,7 +426,9 @@ class LogManager:
             "recovery points", settings.flush_offset_checkpoint_interval_ms
         ):
             await self.checkpoint_recovery_points()
-        if self._is_due("log starts", settings.flush_start_offset_checkpoint_interval_ms):
+        if self._log_starts_due or self._is_due(
+            "log starts", settings.flush_start_offset_checkpoint_interval_ms
+        ):
             await self.checkpoint_log_starts()
         if self._is_due("high watermarks", settings.high_watermark_checkpoint_interval_ms):
             await self.checkpoint_high_watermarks()
@@ -561,12 +568,13 @@ class LogManager:
         """Make the starts of all logs durable as they are when this is called, or later: no crash
         afterwards takes one of them back (S4). Raises OSError."""
         async with self._saving_log_starts:
+            self._log_starts_due = False
             while True:
                 starts, logs = self.log_starts(), dict(self.logs)
                 if await self.write_checkpoint(LOG_START_CHECKPOINT, starts):
                     break
-            for key, start in starts.items():
-                logs[key].log_start_saved(start)
+            for key, log in logs.items():
+                log.log_start_saved(starts.get(key, 0))
 
     async def checkpoint_high_watermarks(self) -> None:
         await self.write_checkpoint(HIGH_WATERMARK_CHECKPOINT, self.high_watermarks())

@@ -119,6 +119,7 @@ def test_below_the_local_start_is_another_answer():
     log.update_high_watermark(10)
     log.copied_to = 10
     log.advance_log_start(1)
+    log.log_start_saved(1)
     assert log.retention(T0) > 0
     assert log.local_log_start_offset > 1
     with pytest.raises(BelowLocalStart):

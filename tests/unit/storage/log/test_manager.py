@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import random
+from dataclasses import replace
 
 import pytest
 
@@ -17,6 +18,7 @@ from storage.files import LossyFiles, MemoryFiles, RealFiles
 from storage.log.checkpoints import RECOVERY_POINT_CHECKPOINT, encode_offsets
 from storage.log.config import LogConfig
 from storage.log.errors import BadLogDirectory, LogFailed
+from storage.log.log import Log
 from storage.log.manager import LogManager, LogManagerSettings
 from storage.log.producers import ProducerState
 from testkit.loop_holds import ToilClock, ToilingFiles, loop_holds
@@ -698,6 +700,49 @@ async def test_s4_log_starts_are_durable_when_they_are_said_to_be():
     world.files.crash()
     world.files = LossyFiles(world.files.backing)
     assert world.start().logs[("topic", 0)].log_start_offset == 5
+
+
+TIERED = replace(CONFIG, remote_storage_enable=True)
+
+
+async def _tiered_without_its_oldest(world: World, manager: LogManager) -> Log:
+    """Its oldest segments went before it was tiered, and the checkpoint does not name it."""
+    log = create(manager)
+    fill(log, 9, size=50)
+    await log.flush()
+    log.update_high_watermark(9)
+    log.configure(replace(CONFIG, retention_bytes=300))
+    assert log.retention(T0)
+    await manager.checkpoint_log_starts()
+    assert ("topic", 0) not in manager.log_starts()
+    world.config = TIERED
+    log.configure(TIERED)
+    return log
+
+
+async def test_s4_the_start_of_a_log_that_becomes_tiered_is_saved_at_once():
+    world = World(LossyFiles(MemoryFiles()))
+    manager = world.start()
+    start = (await _tiered_without_its_oldest(world, manager)).log_start_offset
+    await manager.checkpoint_scheduled()
+    world.files.crash()
+    world.files = LossyFiles(world.files.backing)
+    assert world.start().logs[("topic", 0)].log_start_offset == start > 0
+
+
+async def test_a_start_that_the_checkpoint_does_not_name_any_more_is_not_counted_on():
+    """S4: as the log was not tiered, its line went when its first segment said the same."""
+    manager = World().start()
+    log = create(manager)
+    fill(log, 9, size=50)
+    log.update_high_watermark(9)
+    first = log.segments[1].base_offset
+    log.advance_log_start(first)
+    await manager.checkpoint_log_starts()
+    assert log.saved_log_start == first
+    assert log.retention(T0)
+    await manager.checkpoint_log_starts()
+    assert log.saved_log_start == 0
 
 
 # Disk errors ---------------------------------------------------------------------------------

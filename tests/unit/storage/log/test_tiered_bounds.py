@@ -13,7 +13,7 @@ from storage.files import LossyFiles, MemoryFiles
 from storage.log.bootstrap import MARKER, Beginning
 from storage.log.epochs import EpochCache, EpochEntry
 from storage.log.errors import BelowLocalStart, LogFailed
-from storage.log.log import Log
+from storage.log.log import Log, LogHooks
 from storage.log.producers import CorruptSnapshot
 from testkit.memory.logs import DIRECTORY, T0, append, batch, contents, fill, make_log
 from testkit.memory.power_cut import PowerCut
@@ -27,9 +27,9 @@ def tiered(files: MemoryFiles | LossyFiles | None = None, **options: object) -> 
     return make_log(files, **{**settings, **options})  # type: ignore[arg-type]
 
 
-def half_local(files: MemoryFiles | None = None) -> Log:
+def half_local(files: MemoryFiles | None = None, **options: object) -> Log:
     """Ten batches in two epochs, of which the store alone has the first ones."""
-    log = tiered(files)
+    log = tiered(files, **options)
     fill(log, 3, epoch=2, size=50)
     fill(log, 7, epoch=5, size=50)
     log.update_high_watermark(10)
@@ -168,6 +168,66 @@ def test_a_log_that_leaves_the_store_starts_where_it_is_local():
     log.log_start_saved(local)
     assert log.epochs.entries == [EpochEntry(5, local)]
     assert not log.leave_remote()
+
+
+def test_s4_what_the_store_has_goes_from_the_disk_once_the_log_start_is_safe():
+    """A log becomes tiered whose oldest segments retention has taken: no checkpoint tells where it
+    starts, and after a crash only its first segment does."""
+    due: list[Log] = []
+    options = {"retention_bytes": 300, "remote_storage_enable": False}
+    log = tiered(hooks=LogHooks(start_owed=due.append), **options)
+    fill(log, 10, size=50)
+    log.update_high_watermark(10)
+    assert log.retention(T0) > 0
+    start = log.log_start_offset
+    assert not log.owes_log_start
+    assert due == []
+    log.configure(replace(log.config, remote_storage_enable=True))
+    assert log.owes_log_start
+    assert due == [log]
+    log.copied_to = log.segments.active.base_offset
+    assert log.retention(T0) == 0
+    log.log_start_saved(start)
+    assert not log.owes_log_start
+    assert log.retention(T0) > 0
+    assert log.log_start_offset == start < log.local_log_start_offset
+
+
+def test_s4_a_log_whose_start_only_its_first_segment_told_owes_it_when_it_becomes_tiered():
+    files = MemoryFiles()
+    options = {"retention_bytes": 300, "remote_storage_enable": False}
+    before = tiered(files, **options)
+    fill(before, 10, size=50)
+    before.update_high_watermark(10)
+    assert before.retention(T0) > 0
+    log = tiered(files, **options)
+    assert log.log_start_offset > 0
+    log.configure(replace(log.config, remote_storage_enable=True))
+    assert log.owes_log_start
+
+
+def test_s4_a_log_that_leaves_the_store_owes_its_start():
+    """KIP-950: tiered again, a crash would begin it where there is no copy any more."""
+    due: list[Log] = []
+    log = half_local(hooks=LogHooks(start_owed=due.append))
+    log.configure(replace(log.config, remote_storage_enable=False))
+    assert log.owes_log_start
+    assert due == [log]
+
+
+def test_a_log_that_begins_anew_below_its_start_does_not_count_on_the_checkpoint():
+    log = half_local()
+    log.advance_log_start(8)
+    log.log_start_saved(8)
+    log.truncate_to(6)
+    assert log.log_start_offset == log.saved_log_start == 6
+    log.log_start_saved(6)
+    append(log, batch(), epoch=6)
+    fill(log, 3, epoch=6)
+    log.update_high_watermark(log.log_end_offset)
+    log.advance_log_start(8)
+    assert log.saved_log_start == 6
+    assert log.owes_log_start
 
 
 # The bounds ----------------------------------------------------------------------------------
