@@ -252,6 +252,14 @@ class Admin:
                 found[result.resource_name] = result.configs
         return found
 
+    async def topic_values(self, key: str, topics: Iterable[str]) -> dict[str, str]:
+        """The value of one key that each topic has."""
+        found = await self.describe_configs(ResourceType.TOPIC, sorted(topics))
+        return {
+            topic: next(one.value or "" for one in entries if one.name == key)
+            for topic, entries in found.items()
+        }
+
     async def alter_configs(
         self,
         kind: ResourceType,

@@ -118,6 +118,9 @@ class ComposeTarget:
     async def restore_descriptors(self, node_id: int) -> None:
         raise TargetError("the descriptors of containers cannot be limited")
 
+    async def empty_disk(self, node_id: int) -> None:
+        raise TargetError("the disks of containers are not to be emptied from here")
+
     async def _docker(self, *arguments: str) -> str:
         return await asyncio.to_thread(_docker, *arguments)
 

@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from typing import NamedTuple
 
-from kraftbox.chaos.scene import Scene
+from kraftbox.chaos.scene import Holding, Scene
 from kraftbox.chaos.target import CUT, HOST, Ability, TargetError
 from kraftbox.launcher.links import Link, LinkRule
 
@@ -190,6 +190,62 @@ async def power_cut_all(scene: Scene, rng: random.Random) -> AsyncIterator[Hit]:
     rng.shuffle(victims)
     async with _cut_power(scene, victims):
         yield Hit(victims, "")
+
+
+# --- disks ---------------------------------------------------------------------------------------
+
+
+@_kind(
+    "replace-broker",
+    "F22",
+    "brokers come back with an empty disk, no more than others can spare",
+    Ability.PROCESSES,
+    Ability.DISKS,
+)
+async def replace_broker(scene: Scene, rng: random.Random) -> AsyncIterator[Hit]:
+    led = await scene.a_leader(rng)
+    members = await scene.members()
+    # A voter that forgot its vote breaks the quorum: controllers keep their disks.
+    found = [one.node_id for one in members if one.is_broker and not one.is_controller]
+    rng.shuffle(found)
+    found.sort(key=lambda node_id: node_id != led.leader)
+    holdings = await scene.holdings()
+    victims: list[int] = []
+    for node_id in found[: rng.randint(1, len(found) or 1)]:
+        if not _short(holdings, [*victims, node_id]):
+            victims.append(node_id)
+    if not victims:
+        raise TargetError(
+            f"no broker can be spared: {_short(holdings, found[:1]) or 'all are controllers'}"
+        )
+    try:
+        await _each(scene, "kill", victims)
+        # What was in sync a moment ago may be so no more. What they hold may then be needed.
+        holdings = await scene.holdings()
+        short = _short(holdings, victims)
+        if short:
+            raise TargetError(f"the disks of {victims} stay as they are: {short}")
+        for node_id in victims:
+            await scene.target.empty_disk(node_id)
+        yield Hit(victims, _gone(holdings, victims))
+    finally:
+        await _each(scene, "start", victims)
+
+
+def _short(holdings: Sequence[Holding], victims: Sequence[int]) -> str:
+    """What forbids to replace these at once, in words; empty if nothing does."""
+    for one in holdings:
+        if not one.can_spare(victims):
+            others = sorted(one.isr.difference(victims))
+            return f"{one.name} needs {one.min_isr} others in sync, and has {others or 'none'}"
+    return ""
+
+
+def _gone(holdings: Sequence[Holding], victims: Sequence[int]) -> str:
+    hit = {one.name: one for one in holdings if not one.replicas.isdisjoint(victims)}
+    replicas = sum(len(one.replicas.intersection(victims)) for one in hit.values())
+    others = min((len(one.isr.difference(victims)) for one in hit.values()), default=0)
+    return f"{replicas} replicas gone; of each at least {others} others were in sync"
 
 
 # --- the network --------------------------------------------------------------------------------

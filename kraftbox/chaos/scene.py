@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import random
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
 from client.addresses import Address
@@ -28,6 +28,19 @@ class PartitionView(NamedTuple):
     leader: int
     replicas: list[int]
     isr: list[int]
+
+
+class Holding(NamedTuple):
+    """A partition of any topic as one broker tells it, and how many replicas in sync it needs."""
+
+    name: str
+    replicas: frozenset[int]
+    isr: frozenset[int]
+    min_isr: int
+
+    def can_spare(self, nodes: Collection[int]) -> bool:
+        """Whether all that is committed is held by enough others, if these lose what they have."""
+        return self.replicas.isdisjoint(nodes) or len(self.isr.difference(nodes)) >= self.min_isr
 
 
 class Scene:
@@ -69,6 +82,36 @@ class Scene:
         asked = MetadataRequest.MetadataRequestTopic(name=self.topic)
         request = MetadataRequest(topics=[asked], allow_auto_topic_creation=False)
         return _views(await client.request_broker(node_id, request, ASK_MS_MAX))
+
+    async def holdings(self) -> list[Holding]:
+        """The partitions of all topics, the cluster's own too, as each running broker tells them.
+
+        Raises TargetError.
+        """
+        client = await self._connected()
+        request = MetadataRequest(topics=None, allow_auto_topic_creation=False)
+        try:
+            told = await asyncio.gather(
+                *(
+                    client.request_broker(node_id, request, ASK_MS_MAX)
+                    for node_id in await self.brokers()
+                )
+            )
+            names = {topic.name or "" for answer in told for topic in answer.topics}
+            needed = await Admin(client, ASK_MS_MAX).topic_values("min.insync.replicas", names)
+        except (ApiError, OSError, ProtocolError) as error:
+            raise TargetError(f"no broker told who is in sync: {error}") from None
+        return [
+            Holding(
+                f"{topic.name}-{one.partition_index}",
+                frozenset(one.replica_nodes),
+                frozenset(one.isr_nodes),
+                int(needed[topic.name or ""]),
+            )
+            for answer in told
+            for topic in answer.topics
+            for one in topic.partitions
+        ]
 
     async def controller(self) -> int:
         """The active controller. Raises TargetError."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import shutil
 import signal
 import sys
 from collections.abc import Iterable, Mapping, Sequence
@@ -37,6 +38,7 @@ class Ability(StrEnum):
     LOSSY_DISK = "lossy disk"
     STALL = "stall"
     DESCRIPTORS = "descriptors"
+    DISKS = "disks"
 
 
 class TargetError(Exception):
@@ -91,6 +93,10 @@ class Target(Protocol):
 
     async def restore_descriptors(self, node_id: int) -> None: ...
 
+    async def empty_disk(self, node_id: int) -> None:
+        """Take away all that a broker that is down has on its disk. Needs DISKS; a node that is a
+        controller keeps its disk: a voter that forgot whom it voted for breaks the quorum."""
+
 
 class LocalTarget:
     """A cluster that `kraftbox up` supervises in a directory."""
@@ -102,10 +108,12 @@ class LocalTarget:
         self.bootstrap: list[Address] = [
             address for node in known["nodes"] for address in _client_addresses(node)
         ]
-        self.directories = {
-            _member(node).node_id: Path(str(node["log"])).parent / "data"
-            for node in known["nodes"]
-            if _member(node).is_broker
+        members = {_member(node): Path(str(node["log"])).parent / "data" for node in known["nodes"]}
+        self.directories = {one.node_id: data for one, data in members.items() if one.is_broker}
+        self._disks = {
+            one.node_id: data
+            for one, data in members.items()
+            if one.is_broker and not one.is_controller
         }
         settings = place.remembered()
         keys = {} if settings is None else settings.settings
@@ -128,6 +136,8 @@ class LocalTarget:
             found.add(Ability.SLOW_DISK)
         if int(keys.get("kraftbox.fault.stall.ms", "0")) > 0:
             found.add(Ability.STALL)
+        if self._disks:
+            found.add(Ability.DISKS)
         self.abilities = frozenset(found)
 
     def _status(self) -> dict[str, list[dict[str, object]]]:
@@ -215,6 +225,16 @@ class LocalTarget:
             with contextlib.suppress(ProcessLookupError):
                 resource.prlimit(pid, resource.RLIMIT_NOFILE, limits)
         self._limits.clear()
+
+    async def empty_disk(self, node_id: int) -> None:
+        if node_id not in self._disks:
+            raise TargetError(f"node {node_id} is a controller, which keeps its disk")
+        if any(one.node_id == node_id and one.is_running for one in await self.members()):
+            raise TargetError(f"node {node_id} is running: its disk stays as it is")
+        try:
+            await asyncio.to_thread(shutil.rmtree, self._disks[node_id])
+        except OSError as error:
+            raise TargetError(f"the disk of node {node_id}: {error}") from None
 
 
 HOST = 0

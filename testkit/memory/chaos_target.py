@@ -28,6 +28,9 @@ class Target:
         if f"{action} {node_id}" in self.refuses:
             raise TargetError("no")
 
+    async def empty_disk(self, node_id: int) -> None:
+        await self.act("empty", node_id)
+
     async def set_links(self, rules: Sequence[LinkRule]) -> None:
         self.rules = rules
 

@@ -1,6 +1,7 @@
 """The fault matrix on real processes: our own clients and librdkafka write and read under a ledger
 while one fault comes, stays and goes; then nothing acknowledged is lost, doubled or out of order,
-and the replicas hold the same bytes (reliability F1-F16, F24, F28, F35, F36; P1, P4, P6, T1, H).
+and the replicas hold the same bytes (reliability F1-F16, F22, F24, F28, F35, F36; P1, P4, P6, T1,
+H).
 
 Four of them always run; the others, and longer ones, with the marker `soak`.
 """
@@ -97,6 +98,7 @@ SOMETIMES = [
     ),
     Case("no-descriptors", 8.0, SLACK_S, may_fence=False),
     Case("reassign", 8.0, FAILOVER_S + 5.0, brokers=4),
+    Case("replace-broker", 8.0, FAILOVER_S),
     Case("power-cut", 6.0, FAILOVER_S, settings=LOSSY_FILES),
 ]
 # What the matrix asks of the long ones, and what nobody can reach for a minute.

@@ -12,9 +12,10 @@ from kraftbox.chaos.faults import (
     lone_leader,
     power_cut,
     power_cut_all,
+    replace_broker,
     slow_network,
 )
-from kraftbox.chaos.scene import PartitionView, Scene
+from kraftbox.chaos.scene import Holding, PartitionView, Scene
 from kraftbox.chaos.target import HOST, Ability, TargetError, TargetNode
 from testkit.memory.chaos_target import Target
 
@@ -86,6 +87,79 @@ def test_what_kills_all_lossy_brokers_comes_only_by_name() -> None:
     }
     assert KINDS["kill-all"].is_drawn(firm)
     assert not KINDS["power-cut"].is_drawn(firm)
+
+
+def held(
+    isr: set[int], *, min_isr: int = 2, replicas: tuple[int, ...] = (11, 12, 13), name: str = "t-0"
+) -> Holding:
+    return Holding(name, frozenset(replicas), frozenset(isr), min_isr)
+
+
+class Disks(Stage):
+    """Brokers 11 to 14 beside controller 1. What brokers tell before the kill, and after it."""
+
+    def __init__(self, before: list[Holding], after: list[Holding] | None = None) -> None:
+        self.book = Target()
+        super().__init__(self.book, "t", 2)  # type: ignore[arg-type]
+        self.told = [before, before if after is None else after]
+
+    async def partitions(self) -> list[PartitionView]:
+        return [PartitionView(0, 12, [12, 13, 11], [11, 12, 13])]
+
+    async def members(self) -> list[TargetNode]:
+        brokers = [TargetNode(one, True, False, True, None) for one in (11, 12, 13, 14)]
+        return [TargetNode(1, True, True, True, None), *brokers]
+
+    async def holdings(self) -> list[Holding]:
+        return self.told.pop(0)
+
+
+@pytest.mark.parametrize(("min_isr", "counts"), [(2, {1, 2}), (1, {1, 2, 3})])
+async def test_as_many_brokers_are_replaced_as_others_in_sync_can_spare(
+    min_isr: int, counts: set[int]
+) -> None:
+    """F22. Broker 14 holds nothing and can always be spared; controllers keep their disks."""
+    seen = set()
+    for seed in range(40):
+        scene = Disks([held({11, 12, 13}, min_isr=min_isr)])
+        async with replace_broker(scene, random.Random(seed)) as hit:
+            assert hit.nodes[0] == 12  # the leader
+            done = [f"{action} {node}" for action in ("kill", "empty") for node in hit.nodes]
+            assert scene.book.done == done
+            holders = set(hit.nodes) - {14}
+            assert hit.detail == (
+                f"{len(holders)} replicas gone; "
+                f"of each at least {3 - len(holders)} others were in sync"
+            )
+        assert scene.book.done[len(done) :] == [f"start {node}" for node in hit.nodes]
+        seen.add(len(hit.nodes))
+    assert seen == counts
+
+
+@pytest.mark.parametrize(
+    ("other", "said"),
+    [
+        (held({12}, min_isr=1, replicas=(12,), name="one-0"), "one-0 needs 1 .* has none"),
+        (held({12, 13}, name="u-3"), r"u-3 needs 2 others in sync, and has \[13\]"),
+        (held({11, 12, 13}, min_isr=3, name="all-0"), r"all-0 needs 3 .* has \[11, 13\]"),
+    ],
+)
+async def test_topics_beside_the_one_under_test_forbid_it_too(other: Holding, said: str) -> None:
+    everywhere = [
+        other._replace(name=f"x-{n}", replicas=frozenset({n}), isr=frozenset({n}))
+        for n in (11, 13, 14)
+    ]
+    scene = Disks([held({11, 12, 13}), other, *everywhere])
+    with pytest.raises(TargetError, match=f"no broker can be spared: {said}"):
+        await replace_broker(scene, random.Random(1)).__aenter__()
+    assert scene.book.done == []
+
+
+async def test_a_disk_that_is_needed_once_its_broker_is_down_is_kept() -> None:
+    scene = Disks([held({11, 12, 13})], [held({11, 12, 13}), held({12, 13})])
+    with pytest.raises(TargetError, match=r"the disks of \[12, 14\] stay .*: t-0 needs 2"):
+        await replace_broker(scene, random.Random(1)).__aenter__()
+    assert scene.book.done == ["kill 12", "kill 14", "start 12", "start 14"]
 
 
 async def test_every_link_is_slow_both_ways_and_whole_afterwards() -> None:
