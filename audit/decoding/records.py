@@ -16,6 +16,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
+from metalog.image.local_log import ReplicaLocalLog, table_of
 from protocol.ids import uuid_to_text
 from protocol.json_form import to_json
 from protocol.metadata import PartitionChangeRecord, decode_record
@@ -115,6 +116,15 @@ def without_local_logs(value: bytes) -> bytes:
     if len(kept) == count or pos > len(value):
         return value
     return b"".join((value[:KEY_END], encode_uvarint(len(kept)), *kept, value[pos:]))
+
+
+def local_logs(value: bytes) -> tuple[ReplicaLocalLog, ...] | None:
+    """What a framed PartitionChangeRecord says of local logs; None leaves what is known."""
+    if _LOCAL_LOGS not in value or without_local_logs(value) is value:
+        return None
+    record, _ = decode_record(value)
+    assert isinstance(record, PartitionChangeRecord)
+    return None if record.local_logs is None else table_of(record.local_logs)
 
 
 def is_change(value: bytes) -> bool:

@@ -6,13 +6,14 @@ result says how many there were. History rows are handed on in batches.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 from audit.decoding.records import dumps
 from audit.findings.finding import Finding
 from audit.state.cluster import PartitionState
 from audit.state.elections import LOSSY, Election, ElectionKind
+from audit.state.local_logs import LOCAL_LOG, LocalLogRow
 
 FINDINGS_PER_CHECK_MAX = 1_000
 ELECTION = "election"
@@ -47,6 +48,17 @@ class HistoryRow(NamedTuple):
     recovering: bool
     election_kind: str | None
     election_cause: str | None
+    election_reason: str | None
+    passed_over: tuple[int, ...]
+    local_logs: list[dict[str, Any]]
+
+
+class Elected(NamedTuple):
+    """An election as a row of the history has it."""
+
+    kind: ElectionKind
+    noted_cause: str | None
+    passed_over: tuple[int, ...]
 
 
 class Sink:
@@ -117,8 +129,8 @@ class Sink:
         timestamp_ms: int,
         partition: PartitionState,
         record: str,
-        kind: ElectionKind | None,
-        cause: str | None,
+        elected: Elected | None,
+        local_logs: Sequence[LocalLogRow],
     ) -> None:
         shape = partition.shape.key
         self._history.append(
@@ -139,8 +151,11 @@ class Sink:
                 shape.adding,
                 shape.removing,
                 shape.recovery == 1,
-                kind,
-                cause,
+                elected and elected.kind,
+                elected and elected.noted_cause,
+                LOCAL_LOG if elected and elected.passed_over else None,
+                elected.passed_over if elected else (),
+                [one._asdict() for one in local_logs],
             )
         )
         if len(self._history) >= HISTORY_ROWS:

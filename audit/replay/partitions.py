@@ -6,8 +6,14 @@ from collections.abc import Sequence
 from typing import Any
 
 from audit.checks.base import Check, Replacement
-from audit.decoding.records import PartitionChange, PartitionChangeCache, partition_change
+from audit.decoding.records import (
+    PartitionChange,
+    PartitionChangeCache,
+    local_logs,
+    partition_change,
+)
 from audit.findings.finding import Complaint
+from audit.findings.sink import Elected
 from audit.replay.brokers import BatchEvents
 from audit.replay.reports import Reports
 from audit.replay.scope import Orphan, Scope
@@ -15,7 +21,9 @@ from audit.replay.statistics import Statistics
 from audit.replay.transitions import Transition, Transitions
 from audit.state.cluster import ClusterState, PartitionState, TopicState, partition_key
 from audit.state.elections import Election, ElectionKind, election_cause
+from audit.state.local_logs import passed_over
 from audit.state.shapes import NO_LEADER, Shape, ShapeKey, after_change, describe
+from metalog.image.local_log import table_of
 from protocol.errors import ProtocolError
 from protocol.ids import uuid_to_text
 from protocol.metadata import PartitionChangeRecord, PartitionRecord
@@ -71,12 +79,17 @@ class Partitions:
             self.grown.append(partition)
         if transition.shrunk:
             statistics.isr_shrinks += 1
+        told = local_logs(value)
+        if told is not None:
+            partition.local_logs = told
+        passed = self._passed_over(partition, transition.elected)
         if not transition.quiet:
-            self._report_transition(partition, before, transition, change, offset)
+            self._report_transition(partition, before, transition, change, offset, passed)
         if self._reports.keeps_history:
-            self._reports.history(
-                partition, "PartitionChangeRecord", offset, transition.elected, change
-            )
+            elected = None
+            if transition.elected is not None:
+                elected = Elected(transition.elected, change.cause or None, passed)
+            self._reports.history(partition, "PartitionChangeRecord", offset, elected)
         partition.offset = offset
 
     def _report_transition(
@@ -86,12 +99,13 @@ class Partitions:
         transition: Transition,
         change: PartitionChange,
         offset: int,
+        passed: tuple[int, ...],
     ) -> None:
         self._statistics.changed(partition, self._scope.timestamp_ms)
         self._statistics.series.leaderless += transition.after.leaderless - before.leaderless
         old, new = before.key, transition.after.key
         if old.leader != new.leader:
-            self._leader_moved(partition, old, new, transition.elected, change, offset)
+            self._leader_moved(partition, old, new, transition.elected, change, offset, passed)
         if transition.reassigns:
             self._reports.reassignment(partition, old, new, offset)
         for check, message in transition.broken:
@@ -124,6 +138,7 @@ class Partitions:
         partition = PartitionState(
             topic, record.partition_id, shape, record.leader_epoch, record.partition_epoch
         )
+        partition.local_logs = table_of(record.local_logs or ())
         cluster.partitions[key] = topic.partitions[record.partition_id] = partition
         self._statistics.enter(partition, scope.timestamp_ms, fresh=not scope.loading)
         if not scope.loading:
@@ -144,6 +159,7 @@ class Partitions:
         partition.shape = shape
         partition.leader_epoch = record.leader_epoch
         partition.partition_epoch = record.partition_epoch
+        partition.local_logs = table_of(record.local_logs or ())
         partition.certain = True
         statistics.series.add(shape.key, 1)
         statistics.changed(partition, scope.timestamp_ms)
@@ -174,10 +190,12 @@ class Partitions:
         statistics.series.add(after.key, 1)
         partition.shape = after
         partition.partition_epoch += 1
+        if record.local_logs is not None:
+            partition.local_logs = table_of(record.local_logs)
         if change.leader >= 0 and change.leader != before.key.leader:
             partition.leader_epoch += 1
             kind = self._transitions.make(before, change).elected
-            self._leader_moved(partition, None, after.key, kind, change, scope.offset)
+            self._leader_moved(partition, None, after.key, kind, change, scope.offset, ())
         statistics.changed(partition, scope.timestamp_ms)
         partition.offset = scope.offset
 
@@ -211,6 +229,12 @@ class Partitions:
 
     # --- elections and complaints --------------------------------------------------------------
 
+    def _passed_over(self, partition: PartitionState, kind: ElectionKind | None) -> tuple[int, ...]:
+        if kind is None or not partition.local_logs:
+            return ()
+        events = self.batch_events.by_broker()
+        return passed_over(self._cluster, events, partition, kind, self._scope.timestamp_ms)
+
     def _leader_moved(
         self,
         partition: PartitionState,
@@ -219,6 +243,7 @@ class Partitions:
         kind: ElectionKind | None,
         change: PartitionChange,
         offset: int,
+        passed: tuple[int, ...],
     ) -> None:
         """`old` is None where a hole in the log hides who led."""
         if kind is None or new.leader == NO_LEADER:
@@ -240,6 +265,7 @@ class Partitions:
             new.leader,
             partition.leader_epoch,
             cause,
+            passed,
         )
         self._statistics.count_election(kind, cause)
         self._reports.sink.election(election)

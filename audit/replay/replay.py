@@ -39,7 +39,7 @@ class Replay:
         self.scope = scope
         self.cluster = ClusterState(min_isr)
         self.statistics = Statistics(self.cluster)
-        self.reports = Reports(scope, sink, checks, history=history)
+        self.reports = Reports(scope, self.cluster, sink, checks, history=history)
         self._brokers = Brokers(self.cluster, scope, self.reports)
         self._partitions = Partitions(self.cluster, scope, self.statistics, self.reports, checks)
         self._effects = Effects(self.cluster, scope, self.reports, self._brokers, self._partitions)

@@ -6,12 +6,11 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from audit.checks.base import Check
-from audit.decoding.records import PartitionChange
 from audit.findings.finding import Complaint
-from audit.findings.sink import Sink
+from audit.findings.sink import Elected, Sink
 from audit.replay.scope import Scope
-from audit.state.cluster import PartitionState
-from audit.state.elections import ElectionKind
+from audit.state import local_logs
+from audit.state.cluster import ClusterState, PartitionState
 from audit.state.shapes import ShapeKey
 
 HOOKS = (
@@ -32,11 +31,18 @@ class Reports:
     """
 
     def __init__(
-        self, scope: Scope, sink: Sink, checks: Sequence[Check], *, history: bool = False
+        self,
+        scope: Scope,
+        cluster: ClusterState,
+        sink: Sink,
+        checks: Sequence[Check],
+        *,
+        history: bool = False,
     ) -> None:
         self.sink = sink
         self.keeps_history = history
         self._scope = scope
+        self._cluster = cluster
         self._checks = {
             hook: [c for c in checks if getattr(type(c), hook) is not getattr(Check, hook)]
             for hook in HOOKS
@@ -99,11 +105,10 @@ class Reports:
         partition: PartitionState,
         record: str,
         offset: int,
-        kind: ElectionKind | None = None,
-        change: PartitionChange | None = None,
+        elected: Elected | None = None,
     ) -> None:
         """The partition after a record, if rows of its history are asked for."""
         if self.keeps_history:
-            cause = change.cause if change is not None and kind is not None else None
             timestamp_ms = self._scope.timestamp_ms
-            self.sink.history(offset, timestamp_ms, partition, record, kind, cause or None)
+            known = local_logs.rows(self._cluster, partition, timestamp_ms)
+            self.sink.history(offset, timestamp_ms, partition, record, elected, known)

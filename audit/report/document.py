@@ -40,7 +40,8 @@ class Merged:
             if kind == "finding":
                 self.findings.append(Finding(**value))
             elif kind == ELECTION:
-                self.elections.append(Election(*value))
+                election = Election(*value)
+                self.elections.append(election._replace(passed_over=tuple(election.passed_over)))
             elif kind == "leadership":
                 self.leadership_rows.append(value)
             elif kind == FINDINGS_LEFT_OUT:

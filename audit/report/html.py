@@ -19,7 +19,7 @@ from audit.report.svg import (
     legend,
     step_lines,
 )
-from audit.report.text import moment, old_leader, verdict
+from audit.report.text import moment, old_leader, verdict, why
 from audit.state.elections import LOSSY
 
 ROWS_MAX = 500
@@ -299,7 +299,7 @@ def _elections(result: Mapping[str, Any]) -> str:
             _text(old_leader(one)),
             _text(one["to_leader"]),
             _cell(one["leader_epoch"], "number"),
-            _text(one["cause"]),
+            _text(why(one)),
         ]
         for one in elections[:ROWS_MAX]
     ]

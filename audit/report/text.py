@@ -101,5 +101,11 @@ def _election(election: Mapping[str, Any]) -> str:
         f"{moment(election['timestamp_ms'])} offset {election['offset']} "
         f"{election['topic']}-{election['partition']} {old_leader(election)} -> "
         f"{election['to_leader']} epoch {election['leader_epoch']} {election['kind']} "
-        f"({election['cause']})"
+        f"({why(election)})"
     )
+
+
+def why(election: Mapping[str, Any]) -> str:
+    """The cause, and who was passed over for what it has locally."""
+    passed = ", ".join(map(str, election["passed_over"]))
+    return f"{election['cause']}; {passed} passed over, local log" if passed else election["cause"]

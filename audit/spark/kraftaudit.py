@@ -25,9 +25,22 @@ AUDIT_DDL = (
     "topic_id binary, partition int, record string, leader int, leader_epoch int, "
     "partition_epoch int, replicas array<int>, isr array<int>, elr array<int>, "
     "last_known_elr array<int>, adding array<int>, removing array<int>, recovering boolean, "
-    "election_kind string, election_cause string"
+    "election_kind string, election_cause string, election_reason string, "
+    "passed_over array<int>, local_logs array<struct<broker: int, broker_epoch: bigint, "
+    "span_ms: bigint, size_bytes: bigint, reported_ms: bigint, enough: boolean, verdict: string>>"
 )
 _INTS = pa.list_(pa.int32())
+_LOCAL_LOG = pa.struct(
+    [
+        ("broker", pa.int32()),
+        ("broker_epoch", pa.int64()),
+        ("span_ms", pa.int64()),
+        ("size_bytes", pa.int64()),
+        ("reported_ms", pa.int64()),
+        ("enough", pa.bool_()),
+        ("verdict", pa.string()),
+    ]
+)
 AUDIT_SCHEMA = pa.schema(
     [
         ("kind", pa.string()),
@@ -50,6 +63,9 @@ AUDIT_SCHEMA = pa.schema(
         ("recovering", pa.bool_()),
         ("election_kind", pa.string()),
         ("election_cause", pa.string()),
+        ("election_reason", pa.string()),
+        ("passed_over", _INTS),
+        ("local_logs", pa.list_(_LOCAL_LOG)),
     ]
 )
 HISTORY = "history"

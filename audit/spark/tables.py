@@ -28,7 +28,7 @@ REASSIGNMENTS = (
 )
 ELECTIONS = (
     "offset bigint, timestamp_ms bigint, topic string, partition int, kind string, "
-    "from_leader int, to_leader int, leader_epoch int, cause string"
+    "from_leader int, to_leader int, leader_epoch int, cause string, passed_over array<int>"
 )
 FINDINGS = (
     "check string, severity string, offset bigint, timestamp_ms bigint, message string, "

@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from audit.state.shapes import Shape, ShapeKey, Shapes
+from metalog.image.local_log import ReplicaLocalLog
 
 TOPIC_RESOURCE, BROKER_RESOURCE = 2, 4
 MIN_ISR = "min.insync.replicas"
@@ -38,6 +39,9 @@ class PartitionState:
     """One partition now. `offset` is that of the last record about it, -1 if only a snapshot said
     it. `certain` is false after a hole in the log: changes may be missing.
 
+    `local_logs` is what was last reported of what its replicas have locally (KIP-1303): nothing
+    that is judged depends on it, and so it is no part of the shape.
+
     The `*_since_ms` say since when it is without leader or below min ISR; None if it is not.
     """
 
@@ -46,6 +50,7 @@ class PartitionState:
         "index",
         "leader_epoch",
         "leaderless_since_ms",
+        "local_logs",
         "offset",
         "partition_epoch",
         "shape",
@@ -63,6 +68,7 @@ class PartitionState:
         self.partition_epoch = partition_epoch
         self.offset = -1
         self.certain = True
+        self.local_logs: tuple[ReplicaLocalLog, ...] = ()
         self.under_since_ms: int | None = None
         self.leaderless_since_ms: int | None = None
 

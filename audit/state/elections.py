@@ -39,7 +39,8 @@ LOSSY = frozenset(
 
 class Election(NamedTuple):
     """A partition got another leader. -1 as `from_leader`: it had none; None: a hole in the log
-    hides who led."""
+    hides who led. `passed_over` are replicas that would have gone before, with too little of the
+    log locally (KIP-1303)."""
 
     offset: int
     timestamp_ms: int
@@ -50,6 +51,7 @@ class Election(NamedTuple):
     to_leader: int
     leader_epoch: int
     cause: str
+    passed_over: tuple[int, ...] = ()
 
 
 class LeaderChange(NamedTuple):

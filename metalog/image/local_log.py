@@ -15,8 +15,9 @@ never a condition.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from enum import Enum
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 UNKNOWN: Final = -1
 
@@ -94,6 +95,19 @@ class ReplicaLocalLog(NamedTuple):
     broker_epoch: int
     stats: LocalLogStats
     reported_ms: int = UNKNOWN
+
+
+def table_of(entries: Iterable[Any]) -> tuple[ReplicaLocalLog, ...]:
+    """The whole table of a partition, from the field that both its records have for it."""
+    return tuple(
+        ReplicaLocalLog(
+            one.broker_id,
+            one.broker_epoch,
+            LocalLogStats(one.start_timestamp, one.size_bytes),
+            one.reported_ms,
+        )
+        for one in entries
+    )
 
 
 def known_stats(

@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 
 from immutables import Map
 
-from metalog.image.local_log import LocalLogStats, ReplicaLocalLog
+from metalog.image.local_log import table_of
 from metalog.image.values import (
     EMPTY_IMAGE,
     AclImage,
@@ -296,20 +296,7 @@ def _new_partition(topic: TopicImage, partitions: Any, record: PartitionRecord) 
         record.partition_epoch,
         record.leader_recovery_state,
         _tags(record),
-        _local_logs(record.local_logs or ()),
-    )
-
-
-def _local_logs(told: Sequence[Any]) -> tuple[ReplicaLocalLog, ...]:
-    """The whole table, as both records have it."""
-    return tuple(
-        ReplicaLocalLog(
-            one.broker_id,
-            one.broker_epoch,
-            LocalLogStats(one.start_timestamp, one.size_bytes),
-            one.reported_ms,
-        )
-        for one in told
+        table_of(record.local_logs or ()),
     )
 
 
@@ -354,7 +341,7 @@ def merge_partition_change(before: PartitionImage, record: PartitionChangeRecord
         before.partition_epoch + 1,
         recovery_state,
         tags,
-        before.local_logs if record.local_logs is None else _local_logs(record.local_logs),
+        before.local_logs if record.local_logs is None else table_of(record.local_logs),
     )
 
 
