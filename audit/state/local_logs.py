@@ -1,4 +1,4 @@
-"""What replicas had of a log locally, and whom an election passed over for it (KIP-1303).
+"""Local logs of replicas as the log tells them, and whom an election passed over (KIP-1303).
 
 A controller that prefers replicas with enough writes down what leaders reported (a private tag of
 partition records), and does not write down whom it passed over. That follows from the report, the
