@@ -1,7 +1,8 @@
 """Shell: Connections of the fetchers: one to each leader, with a timer and callbacks.
 
 There is no task per fetcher: an answer's callback takes it over and sends the next request. Only
-connecting and resets run as tasks.
+connecting and resets run as tasks. What resets ask goes over a second connection, which is there as
+long as one of them runs: it would wait behind a fetch that waits for bytes.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from broker.replication.fetcher import (
 )
 from broker.replication.flusher import Flusher
 from broker.replication.partition import Partition
+from broker.replication.peer import CONNECT_TIMEOUT_MS, Address, Peer
 from broker.replication.replica_role import ReplicaRole
 from broker.replication.throttle import ReplicationThrottle
 from broker.replication.waits import CommitWaiter
@@ -35,14 +37,12 @@ from runtime.log import RateLimited, get_logger
 from runtime.tasks import Supervisor
 from storage.log.errors import LogFailed
 
-CONNECT_TIMEOUT_MS: Final = 10_000.0
 LOCAL_LOGS_SINCE: Final = 19
 """The version of Fetch that carries local logs."""
 
 _log = get_logger("broker.fetcher")
 
 R = TypeVar("R", bound=Response)
-Address = tuple[str, int]
 
 
 class LeaderLink(Protocol):
@@ -126,6 +126,10 @@ class FetcherLink:
         self._context = context
         self._reset_over = reset_over
         self._client_id = f"broker-{context.node_id}-fetcher-{slot}-of-leader-{fetcher.leader_id}"
+        self._questions = Peer(
+            lambda: context.endpoint(fetcher.leader_id), f"{self._client_id}-questions"
+        )
+        self._resets = 0  # under way
         self._loop = asyncio.get_running_loop()
         self._connection: Connection | None = None
         self._connected_to: Address | None = None
@@ -152,6 +156,7 @@ class FetcherLink:
         target = self._context.endpoint(self.fetcher.leader_id)
         if self._connection is not None and target != self._connected_to:
             self._drop(self._connection, "the leader has moved")
+            self._questions.drop()
         self.fetcher.hurry()
         self.pump_soon()
 
@@ -162,16 +167,14 @@ class FetcherLink:
             self._timer = None
         if self._connecting is not None:
             self._connecting.cancel()
+        self._questions.close()
         connection, self._connection = self._connection, None
         if connection is not None:
             connection.abort()
 
     async def ask(self, message: Request[R]) -> R:
         """See `LeaderLink`."""
-        connection = self._connection
-        if connection is None:
-            raise ConnectionResetError("no connection to the leader")
-        return await connection.request(message, self._context.timeout_ms)
+        return await self._questions.request(message, self._context.timeout_ms)
 
     # --- sending ------------------------------------------------------------------------------
 
@@ -320,6 +323,15 @@ class FetcherLink:
                     context.supervisor.spawn(name, self._reset(effect))
 
     async def _reset(self, wanted: Reset) -> None:
+        self._resets += 1
+        try:
+            await self._reset_one(wanted)
+        finally:
+            self._resets -= 1
+            if not self._resets:
+                self._questions.drop()
+
+    async def _reset_one(self, wanted: Reset) -> None:
         context, partition = self._context, wanted.partition
         try:
             await context.resets.reset(self, wanted)

@@ -8,11 +8,11 @@ wait for records while a write must not.
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable, Mapping
-from typing import Final, NamedTuple, Protocol, TypeVar
+from collections.abc import Mapping
+from typing import Final, NamedTuple, Protocol
 
 from broker.metadata.cache import MetadataCache
+from broker.replication.peer import Peer
 from protocol.batch.header import iter_checked
 from protocol.batch.records import Record, build_batch, read_batch
 from protocol.errors import ApiError, ErrorCode, ProtocolError
@@ -20,9 +20,6 @@ from protocol.ids import TopicId
 from protocol.messages.fetch import FetchRequest, FetchResponse
 from protocol.messages.list_offsets import ListOffsetsRequest
 from protocol.messages.produce import ProduceRequest
-from protocol.schema import Request, Response
-from protocol.transport.client import Connection
-from protocol.transport.own_names import BROKER_SOFTWARE_NAME
 from storage.tiered.records import METADATA_TOPIC
 
 ANSWER_TIMEOUT_MS: Final = 10_000.0
@@ -36,8 +33,6 @@ PARTITION_READ_BYTES: Final = 256 << 10
 LATEST: Final = -1
 EARLIEST: Final = -2
 ACKS_ALL: Final = -1
-
-R = TypeVar("R", bound=Response)
 
 FAILURES: Final = (ApiError, ProtocolError, OSError)
 """What a request raises that may work later: no leader, no connection, no answer, a refusal."""
@@ -92,48 +87,13 @@ class MetadataLink(Protocol):
         """Give all connections back."""
 
 
-class _Peer:
-    """A connection to one broker, made when it is needed."""
-
-    def __init__(self, endpoint: Callable[[], tuple[str, int] | None], client_id: str) -> None:
-        self._endpoint = endpoint
-        self._client_id = client_id
-        self._connection: Connection | None = None
-        self._connecting = asyncio.Lock()
-
-    async def request(self, message: Request[R], timeout_ms: float) -> R:
-        async with self._connecting:
-            connection = self._connection
-            if connection is None or connection.is_closed:
-                target = self._endpoint()
-                if target is None:
-                    raise ConnectionError("the broker's address is not known")
-                connection = self._connection = await Connection.connect(
-                    *target,
-                    self._client_id,
-                    ANSWER_TIMEOUT_MS,
-                    software_name=BROKER_SOFTWARE_NAME,
-                )
-        try:
-            return await connection.request(message, timeout_ms)
-        except ProtocolError:
-            connection.abort()
-            raise
-
-    def drop(self) -> None:
-        """What is asked fails; the next request connects anew."""
-        if self._connection is not None:
-            self._connection.abort()
-            self._connection = None
-
-
 class TopicLink:
     """See `MetadataLink`."""
 
     def __init__(self, metadata: MetadataCache, *, listener: str) -> None:
         self._metadata = metadata
         self._listener = listener
-        self._peers: dict[tuple[int, str], _Peer] = {}
+        self._peers: dict[tuple[int, str], Peer] = {}
 
     def topic(self) -> MetadataTopic | None:
         topic = self._metadata.topic(METADATA_TOPIC)
@@ -208,7 +168,7 @@ class TopicLink:
 
     async def close(self) -> None:
         for peer in self._peers.values():
-            peer.drop()
+            peer.close()
         self._peers.clear()
 
     # Leaders ---------------------------------------------------------------------------------
@@ -223,17 +183,17 @@ class TopicLink:
         partition = self._metadata.partition(METADATA_TOPIC, number)
         return -1 if partition is None else partition.leader_epoch
 
-    def _leading(self, number: int, purpose: str) -> _Peer:
+    def _leading(self, number: int, purpose: str) -> Peer:
         leader = self.leader(number)
         if leader < 0:
             raise ApiError(ErrorCode.LEADER_NOT_AVAILABLE, None)
         return self._peer(leader, purpose)
 
-    def _peer(self, broker: int, purpose: str) -> _Peer:
+    def _peer(self, broker: int, purpose: str) -> Peer:
         peer = self._peers.get((broker, purpose))
         if peer is None:
             name = f"broker-{self._metadata.node_id}-tier-{purpose}"
-            peer = self._peers[broker, purpose] = _Peer(lambda: self._endpoint(broker), name)
+            peer = self._peers[broker, purpose] = Peer(lambda: self._endpoint(broker), name)
         return peer
 
     def _endpoint(self, broker: int) -> tuple[str, int] | None:

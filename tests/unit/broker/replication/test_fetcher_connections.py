@@ -16,10 +16,15 @@ from broker.replication.fetcher_connections import (
     OffsetReset,
 )
 from broker.replication.offset_resets import ListOffsetsReset
+from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
 from protocol.messages.fetch import FetchRequest, FetchResponse
+from protocol.messages.metadata import MetadataRequest
+from protocol.transport.dispatch import HandlerTable, RequestContext
 from runtime.tasks import Supervisor
 from testkit.memory.replicas import Cluster, answer_of
+from testkit.memory.sockets import LIMIT_S, Echo, serving
+from testkit.memory.turns import until
 
 
 class OneAnswer:
@@ -33,11 +38,14 @@ class OneAnswer:
 
 
 def context_of(
-    c: Cluster, supervisor: Supervisor, resets: OffsetReset | None = None
+    c: Cluster,
+    supervisor: Supervisor,
+    resets: OffsetReset | None = None,
+    address: tuple[str, int] | None = None,
 ) -> FetcherContext:
     return FetcherContext(
         node_id=2,
-        endpoint=lambda _: None,
+        endpoint=lambda _: address,
         broker_epoch=lambda: 1,
         clock=c.clock,
         supervisor=supervisor,
@@ -173,3 +181,49 @@ async def test_s5_a_log_that_is_about_to_begin_is_not_fetched_under_a_new_leader
     assert list(link.fetcher) == [partition]
     fetchers.close()
     await supervisor.close()
+
+
+class Asking:
+    """A reset that asks the leader something."""
+
+    def __init__(self) -> None:
+        self.answers = 0
+
+    async def reset(self, link: LeaderLink, wanted: Reset) -> None:
+        await link.ask(MetadataRequest(topics=[]))
+        self.answers += 1
+
+
+async def test_what_a_reset_asks_does_not_wait_behind_a_fetch() -> None:
+    """A leader answers in order, and a fetch may wait `replica.fetch.wait.max.ms` for bytes."""
+    echo, fetches = Echo(), 0
+
+    def fetched(_context: RequestContext, _request: FetchRequest) -> asyncio.Future[None]:
+        nonlocal fetches
+        fetches += 1
+        return asyncio.get_running_loop().create_future()
+
+    table = HandlerTable()
+    table.serve_api_versions()
+    table.register(ApiKey.METADATA, echo.metadata)
+    table.register(ApiKey.FETCH, fetched)
+    async with serving(table) as server, asyncio.timeout(LIMIT_S):
+        c = Cluster(2)
+        c.create(1, 2)
+        supervisor, asking = Supervisor(lambda name, error: pytest.fail(name)), Asking()
+        fetchers = Fetchers(context_of(c, supervisor, asking, server.address), FetcherSettings(), 1)
+        partition = c[2].partition()
+        fetchers.follow(partition)
+        (link,) = fetchers.links
+        await until(lambda: fetches == 1)
+        wanted = Reset(partition, ErrorCode.OFFSET_OUT_OF_RANGE, partition.leader_epoch, -1)
+        await asyncio.gather(link._reset(wanted), link._reset(wanted))
+        assert asking.answers == 2
+        await until(
+            lambda: len(list(server.connections)) == 1
+        )  # the other one is not needed any more
+        fetchers.close()
+        await link._reset(wanted)
+        assert asking.answers == 2, "a link that is closed asks nobody"
+        await until(lambda: not list(server.connections))
+        await supervisor.close()

@@ -1,0 +1,70 @@
+"""Shell: A connection to another broker, made when something is asked.
+
+A broker answers what comes over one connection in order, and a fetch waits for bytes: whatever is
+asked beside fetches goes over a connection of its own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Final, TypeVar
+
+from protocol.errors import ProtocolError
+from protocol.schema import Request, Response
+from protocol.transport.client import Connection
+from protocol.transport.own_names import BROKER_SOFTWARE_NAME
+
+CONNECT_TIMEOUT_MS: Final = 10_000.0
+
+R = TypeVar("R", bound=Response)
+Address = tuple[str, int]
+
+
+class Peer:
+    """One connection to one broker at a time; it is made anew after it has ended."""
+
+    def __init__(self, endpoint: Callable[[], Address | None], client_id: str) -> None:
+        """`endpoint` is where the broker is reached, None while that is unknown."""
+        self._endpoint = endpoint
+        self._client_id = client_id
+        self._connection: Connection | None = None
+        self._connecting = asyncio.Lock()
+        self._closed = False
+
+    async def request(self, message: Request[R], timeout_ms: float) -> R:
+        """Raises OSError, ProtocolError, ApiError; what the answer says is not looked at."""
+        connection = await self._connected()
+        try:
+            return await connection.request(message, timeout_ms)
+        except ProtocolError:
+            connection.abort()
+            raise
+
+    async def _connected(self) -> Connection:
+        async with self._connecting:
+            connection = self._connection
+            if connection is not None and not connection.is_closed:
+                return connection
+            target = self._endpoint()
+            if target is None or self._closed:
+                raise ConnectionError("the broker's address is not known")
+            connection = await Connection.connect(
+                *target, self._client_id, CONNECT_TIMEOUT_MS, software_name=BROKER_SOFTWARE_NAME
+            )
+            if self._closed:
+                connection.abort()
+                raise ConnectionResetError("closed while it connected")
+            self._connection = connection
+            return connection
+
+    def drop(self) -> None:
+        """What is asked fails; the next request connects anew."""
+        if self._connection is not None:
+            self._connection.abort()
+            self._connection = None
+
+    def close(self) -> None:
+        """What is asked fails, now and later."""
+        self._closed = True
+        self.drop()
