@@ -336,7 +336,7 @@ class UncleanRecovery:
         # Before the timeout all answers are needed, so the last one is worth a look; later any is.
         if self._is_any_overdue(state, now_ms):
             self._to_look[key] = None
-        elif not state.asked:
+        elif not state.asked and state.began:
             if not self._answered:
                 self._together_until_ms = now_ms + TOGETHER_MS
             self._answered[key] = None
@@ -505,9 +505,9 @@ class UncleanRecovery:
                 by_itself = rules.managed and strategy is configured
                 cause = Cause.UNCLEAN_RECOVERY if by_itself else Cause.OPERATOR_REQUEST
                 return _elect(key, topic, partition, verdict.winner, cause, rules)
-        self._run(key, state, [s for s, v in verdicts.items() if v.asked], rules.now_ms)
+        self._run(key, state, [s for s, v in verdicts.items() if v.needed], rules.now_ms)
         self._ask(key, state, frozenset(b for v in verdicts.values() for b in v.asked))
-        shown = next((v for v in verdicts.values() if v.asked), verdicts.get(configured))
+        shown = next((v for v in verdicts.values() if v.needed), verdicts.get(configured))
         shown = shown or next(iter(verdicts.values()), None)
         if shown is None:
             shown = without_recovery(

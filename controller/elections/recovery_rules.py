@@ -5,7 +5,10 @@ reach, and the one with the most leads (KIP-966). Which answers are needed is th
 
 - AGGRESSIVE: of every replica that is alive; after the timeout those that came, at least one.
 - BALANCED: only where ISR and ELR have no member; of every replica that may have everything,
-  however long that takes, and of each other one that is alive until the timeout.
+  however long that takes, and of each other one that is alive until the timeout. While some of the
+  former are gone nothing can be decided, but those that are alive are asked already: their logs
+  stand still, so what they say holds until they begin another life, and when the last comes it
+  alone has to answer.
 - NONE: an operator decides.
 
 Those that may have everything are LastKnownELR, if ISR, ELR and it have effective min ISR members
@@ -67,16 +70,23 @@ class Standing:
 
 
 class Verdict(NamedTuple):
-    """`winner` is to lead now; while there is none, `waits` says what for and `brokers` whom."""
+    """`winner` is to lead now; while there is none, `waits` says what for and `brokers` whom.
+    `early`: whose answers will be needed, though it waits for others first."""
 
     winner: int | None
     waits: WaitsFor | None = None
     brokers: tuple[int, ...] = ()
+    early: tuple[int, ...] = ()
+
+    @property
+    def needed(self) -> tuple[int, ...]:
+        """Whose answers are needed, and all that is missing."""
+        return self.brokers if self.waits is WaitsFor.ANSWERS else ()
 
     @property
     def asked(self) -> tuple[int, ...]:
-        """Whose answers are needed."""
-        return self.brokers if self.waits is WaitsFor.ANSWERS else ()
+        """Whose answers are asked for now."""
+        return self.brokers if self.waits is WaitsFor.ANSWERS else self.early
 
 
 def judge(
@@ -133,7 +143,8 @@ def _balanced(standing: Standing, answers: Mapping[int, LogFact], overdue: bool)
     needed = standing.may_have_everything
     gone = [r for r in needed if r not in standing.alive]
     if gone:
-        return Verdict(None, WaitsFor.LAST_KNOWN, tuple(gone))
+        early = tuple(r for r in standing.alive if r not in answers)
+        return Verdict(None, WaitsFor.LAST_KNOWN, tuple(gone), early)
     missing = [r for r in standing.alive if r not in answers and (r in needed or not overdue)]
     if missing:
         return Verdict(None, WaitsFor.ANSWERS, tuple(missing))

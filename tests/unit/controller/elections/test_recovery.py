@@ -213,11 +213,12 @@ def test_balanced_waits_for_all_that_may_have_everything_and_elects_the_longest(
     assert w.waits() == (WaitsFor.LAST_KNOWN, (2, 3))
     w.unfence(3)
     w.unfence(1)
-    assert w.asked == []
     w.wait(10 * TIMEOUT_MS)
-    assert w.asked == []
+    # What they say holds until another life: nobody is asked for it twice, and no time runs.
+    assert [q.broker_id for q in w.asked] == [3, 1]
+    assert (w.waits(), w.counts.running) == ((WaitsFor.LAST_KNOWN, (2,)), 0)
     w.unfence(2)
-    assert {q.broker_id for q in w.asked} == {1, 2, 3}
+    assert [q.broker_id for q in w.asked] == [3, 1, 2]
     (record,) = w.written
     assert (record.leader, record.isr) == (2, [2])
     assert record.election_kind == ElectedAs.UNCLEAN_RECOVERY
@@ -228,6 +229,20 @@ def test_balanced_waits_for_all_that_may_have_everything_and_elects_the_longest(
     assert w.waits() is None
     assert +w.counts.waiting == {}
     assert len(w.facts) == 0
+
+
+def test_what_was_said_while_a_member_was_awaited_counts_for_that_life_alone() -> None:
+    w = power_cut(World())
+    w.logs[3] = (0, 30)
+    w.unfence(3)
+    assert [q.broker_id for q in w.asked] == [3]
+    w.down(3)
+    w.logs[3] = (0, 5)  # it comes back again, with less
+    w.back(3)
+    assert [q.broker_id for q in w.asked] == [3, 3]
+    w.unfence(1)
+    w.unfence(2)
+    assert w.leader == 2
 
 
 def test_others_are_waited_for_until_the_timeout_members_without_end() -> None:
