@@ -1,8 +1,8 @@
 """One AlterPartition request in flight per broker, for all partitions that want one.
 
-Proposals gather while a request is on its way and go out together in the next. A proposal is sent
-again until the controller has answered it, and dropped as soon as its partition wants another one
-or none.
+Proposals gather while a request is on its way and go out together in the next; what waits may grow
+until then. A proposal is sent again until the controller has answered it, and dropped as soon as
+its partition wants another one or none.
 """
 
 from __future__ import annotations
@@ -34,8 +34,9 @@ class Proposer(Protocol):
     @property
     def index(self) -> int: ...
 
-    def stands_by(self, proposal: IsrProposal, /) -> bool:
-        """Whether this is still what it wants."""
+    def sends(self, proposal: IsrProposal, /) -> bool:
+        """Whether this is still what it wants; then it goes out, and is not changed before its
+        answer."""
 
     def to_tell(self, proposal: IsrProposal, now_ms: float, /) -> Sequence[MemberLocalLog]:
         """What the proposed members have locally, where it is told (KIP-1303): asked when the
@@ -85,7 +86,7 @@ class AlterPartitionManager:
         sent: dict[PartitionId, AlterPartitionItem] = {}
         for key in list(self._waiting):
             item = self._waiting.pop(key)
-            if not item.partition.stands_by(item.proposal):
+            if not item.partition.sends(item.proposal):
                 continue
             sent[key] = item
             if len(sent) >= PARTITIONS_MAX:

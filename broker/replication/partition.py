@@ -112,6 +112,7 @@ class Partition(Watched):
         "_commit_waits",
         "_host",
         "_low_watermark_waits",
+        "_sent",
         "_uncommitted",
         "_unread_isr",
         "_unshown",
@@ -132,6 +133,7 @@ class Partition(Watched):
         "node_id",
         "partition_epoch",
         "proposal",
+        "recovering",
         "remote",
         "removing",
         "replicas",
@@ -170,6 +172,11 @@ class Partition(Watched):
         self.isr: frozenset[int] = frozenset()
         self.maximal_isr: frozenset[int] = frozenset()
         self.proposal: IsrProposal | None = None
+        # The newest proposal that a request has carried.
+        self._sent: IsrProposal | None = None
+        self.recovering = False
+        """Whether the controller has yet to hear that this leader, elected uncleanly, has
+        recovered (KIP-704): what it has is the log."""
         self.min_isr = 1
         self.rules = AppendRules()
         self.remote: dict[int, RemoteReplica] = {}
@@ -453,14 +460,23 @@ class Partition(Watched):
 
     # --- the in-sync set ----------------------------------------------------------------------
 
-    def stands_by(self, proposal: IsrProposal) -> bool:
-        """Whether `proposal` is what this leader still wants."""
-        return self.proposal is proposal
+    def sends(self, proposal: IsrProposal) -> bool:
+        """A request is built: whether `proposal` is what this leader still wants. If so it goes
+        out, and stays as it is until its answer."""
+        if self.proposal is not proposal:
+            return False
+        self._sent = proposal
+        return True
 
     def expire_isr(self, now_ms: float, lag_max_ms: float) -> bool:
-        """Proposes an ISR without its laggards; True if it did. Due every half lag time."""
-        if self.role is not ReplicaRole.LEADER or self.proposal is not None or len(self.isr) < 2:
+        """Proposes an ISR without its laggards, or to be recovered where no other proposal has said
+        so; True if it did. Due every half lag time."""
+        if self.role is not ReplicaRole.LEADER or self.proposal is not None:
             return False
+        if len(self.isr) < 2:
+            if self.recovering:
+                self._propose(self.isr)
+            return self.recovering
         out = laggards(
             self.remote,
             self.isr,
@@ -476,11 +492,6 @@ class Partition(Watched):
         self._propose(self.isr - out)
         return True
 
-    def declare_recovered(self) -> None:
-        """Elected uncleanly (KIP-704): what this leader has is the log now, and it says so."""
-        if self.role is ReplicaRole.LEADER and self.proposal is None:
-            self._propose(self.isr)
-
     def isr_answered(
         self, proposal: IsrProposal, error: ErrorCode, state: PartitionStateNow
     ) -> bool:
@@ -493,6 +504,7 @@ class Partition(Watched):
                 and state.partition_epoch >= self.partition_epoch
             ):
                 self.proposal = None
+                self.recovering = False  # every proposal says so
                 isr = frozenset(state.isr)
                 if state.partition_epoch > self.partition_epoch:
                     shrinks = not self.isr <= isr
@@ -520,12 +532,16 @@ class Partition(Watched):
         return True
 
     def _maybe_expand(self, replica_id: int, remote: RemoteReplica) -> None:
+        """One that waits to be sent takes in who has caught up meanwhile: of ten thousand
+        partitions with a new leader most wait long enough for all their followers."""
+        proposal = self.proposal
         if (
-            self.proposal is None
+            (proposal is None or proposal is not self._sent)
             and remote.may_join(self.log.high_watermark, self.leader_epoch_start)
             and self._host.may_join_isr(replica_id, remote.broker_epoch)
         ):
-            self._propose(self.isr | {replica_id})
+            wanted = self.isr if proposal is None else proposal.broker_ids
+            self._propose(wanted | {replica_id})
 
     def _proposal_of(self, members: frozenset[int]) -> IsrProposal:
         epochs = {replica_id: remote.broker_epoch for replica_id, remote in self.remote.items()}

@@ -646,6 +646,7 @@ class ReplicaManager:
 
     def _lead(self, partition: Partition, wanted: PartitionImage) -> None:
         led = partition.is_leader
+        partition.recovering = wanted.recovery_state == LeaderRecoveryState.RECOVERING
         new_epoch = partition.become_leader(
             leader_epoch=wanted.leader_epoch,
             partition_epoch=wanted.partition_epoch,
@@ -659,8 +660,6 @@ class ReplicaManager:
                 self._tell_resigned(partition, wanted.leader_epoch)
             self._tell_elected(partition)
             self._tier.led(partition)
-            if wanted.recovery_state == LeaderRecoveryState.RECOVERING:
-                partition.declare_recovered()
 
     def _follow(self, partition: Partition, wanted: PartitionImage) -> None:
         led, epoch = partition.is_leader, partition.leader_epoch

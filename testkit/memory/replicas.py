@@ -37,8 +37,13 @@ class Broker(Harness):
         self.reports = LocalLogReports()
         self.seen = 0
         self.replicas.on_follow(self)
-        self.replicas.on_isr_proposed(lambda *proposal: self.proposals.append(proposal))
+        self.replicas.on_isr_proposed(self._propose)
         self.replicas.on_local_logs(self.reports.want, lambda: None)
+
+    def _propose(self, partition: Partition, proposal: IsrProposal) -> None:
+        """It is under way at once, as where no other one is."""
+        if partition.sends(proposal):
+            self.proposals.append((partition, proposal))
 
     def follow(self, partition: Partition) -> None:
         leader = partition.leader_id

@@ -28,7 +28,7 @@ class Waiting:
     def to_tell(self, proposal: IsrProposal, now_ms: float, /) -> list[MemberLocalLog]:
         return self.has
 
-    def stands_by(self, proposal: IsrProposal, /) -> bool:
+    def sends(self, proposal: IsrProposal, /) -> bool:
         return self.proposal is proposal
 
     def isr_answered(

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import pytest
 
+from broker.replication.alter_partition import AlterPartitionManager
 from broker.replication.fetcher import NAMED_MAX, Fetcher
 from broker.replication.isr import IsrMember
 from protocol.errors import ErrorCode
@@ -329,6 +330,57 @@ async def test_one_proposal_at_a_time() -> None:
     answer(c)
     c.fetch(3)  # idle, and looked at all the same: it waits to join
     assert [p.broker_ids for _, p in c[1].proposals] == [{1, 2}, {1, 2, 3}]
+
+
+async def test_what_waits_to_be_sent_takes_in_who_catches_up_meanwhile() -> None:
+    """An AlterPartition is under way for other partitions: one proposal says all of this one's."""
+    c = Cluster()
+    queue = AlterPartitionManager()
+    c[1].replicas.on_isr_proposed(queue.propose)
+    c.create(1, 2, 3, isr=[1])
+    c[1].append(b"a")
+    c.fetch(2, times=2)
+    c.fetch(3)
+    partition = c[1].partition()
+    assert (partition.isr, partition.maximal_isr) == ({1}, {1, 2})
+    c.fetch(3)
+    assert (len(queue), partition.maximal_isr) == (1, {1, 2, 3})
+    request = queue.next_request(1, 101, 0.0)
+    assert request is not None
+    ((sent,),) = (topic.partitions for topic in request.topics)
+    assert [member.broker_id for member in sent.new_isr_with_epochs] == [1, 2, 3]
+
+
+@pytest.mark.parametrize("lost", [False, True])
+async def test_what_was_sent_stays_as_it_is_until_its_answer(lost: bool) -> None:
+    """It may be in force already, though no answer comes: another one would be refused."""
+    c = Cluster()
+    queue = AlterPartitionManager()
+    c[1].replicas.on_isr_proposed(queue.propose)
+    c.create(1, 2, 3, isr=[1])
+    c.fetch(2)
+    assert queue.next_request(1, 101, 0.0) is not None
+    if lost:
+        queue.failed(0.0)
+    c.fetch(3)
+    partition = c[1].partition()
+    assert (len(queue), partition.maximal_isr) == (1, {1, 2})
+
+
+async def test_a_shrink_that_waits_keeps_those_out_whom_it_leaves_out() -> None:
+    c = Cluster()
+    queue = AlterPartitionManager()
+    c[1].replicas.on_isr_proposed(queue.propose)
+    c.create(1, 2, 3, isr=[1, 2])
+    c[1].append(b"a")
+    c.clock.advance(LAG_MS + 1)
+    assert expire(c) == {1}
+    c.fetch(2, times=2)
+    c.fetch(3, times=2)
+    partition = c[1].partition()
+    assert partition.proposal is not None
+    # Broker 2 may be in the ISR until the answer, so it counts, and joins again after it.
+    assert (partition.proposal.broker_ids, partition.maximal_isr) == ({1, 3}, {1, 2, 3})
 
 
 async def test_fenced_leaving_and_reborn_brokers_do_not_join() -> None:

@@ -133,9 +133,12 @@ async def test_a_leader_that_was_replaced_and_does_not_know_acknowledges_nothing
 
 
 async def test_an_uncleanly_elected_leader_says_that_it_has_recovered() -> None:
-    """KIP-704: what it has is the log now."""
+    """KIP-704: what it has is the log now. It says so with the next change of its ISR, which mostly
+    comes at once."""
     c = Cluster(2)
     c.create(1, 2, isr=[1])
     c.change(leader=2, isr=[2], leader_recovery_state=1)
+    assert c[2].proposals == []
+    assert expire(c, 2) == {2}
     ((_, proposal),) = c[2].proposals
     assert (proposal.broker_ids, proposal.recovery_state) == ({2}, 0)
