@@ -44,6 +44,7 @@ _CONTROLLER = "kafka_controller_kafkacontroller"
 _RAFT = "kafka_server_raftmetrics"
 _CONNECTIONS = "kafka_server_socket_server_metrics_connection_count"
 _RECOVERY = "kraftbox_unclean_recovery"
+_LOCAL_LOGS = "kraftbox_local_log"
 _TIMES = "kafka_network_requestmetrics"
 _TIER = "kraftbox_tier"
 
@@ -265,6 +266,23 @@ QUORUM = (
         "Not led by the preferred replica",
         "none",
         ((total(f"{_CONTROLLER}_preferredreplicaimbalancecount", how="max"), ""),),
+    ),
+    Panel(
+        "Local logs that are short (KIP-1303)",
+        "none",
+        (
+            (total(f"{_LOCAL_LOGS}_ineligible_replicas", how="max"), "ineligible replicas"),
+            (total(f"{_LOCAL_LOGS}_preferred_waiting", how="max"), "preferred leaders that wait"),
+            (
+                f"sum(increase({_LOCAL_LOGS}_elections_passed_over_total{{{C}}}[1h]))",
+                "elections that passed one over in an hour",
+            ),
+        ),
+    ),
+    Panel(
+        "Reports of local logs",
+        "cps",
+        ((rate(f"{_LOCAL_LOGS}_reports_total", "instance"), "{{instance}}"),),
     ),
     Panel(
         "Metadata errors",
