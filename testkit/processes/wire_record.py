@@ -54,11 +54,20 @@ class Exchange(NamedTuple):
         return {one.api_key: one.max_version for one in self.response.api_keys}
 
 
-class Conversation(Watcher):
-    """All that was said on one connection to `listener`."""
+class Asked(NamedTuple):
+    """A request, answered or not: a node that lacks its version ends the connection."""
 
-    def __init__(self, listener: str) -> None:
+    api_key: ApiKey
+    version: int
+    client_id: str | None
+
+
+class Conversation(Watcher):
+    """All that was said on one connection to `listener` of `node`."""
+
+    def __init__(self, listener: str, node: int) -> None:
         self.listener = listener
+        self.node = node
         self._asked, self._answered = bytearray(), bytearray()
 
     def asked(self, data: bytes) -> None:
@@ -66,6 +75,12 @@ class Conversation(Watcher):
 
     def answered(self, data: bytes) -> None:
         self._answered += data
+
+    def requests(self) -> Iterator[Asked]:
+        """In their order."""
+        for frame in _frames(self._asked):
+            header, _ = decode_request_header(frame)
+            yield Asked(header.api_key, header.api_version, header.client_id)
 
     def exchanges(self) -> Iterator[Exchange]:
         """In the order of the answers; a request without one is left out."""
@@ -88,9 +103,9 @@ class WireRecord:
     def __init__(self) -> None:
         self.conversations: list[Conversation] = []
 
-    def begin(self, listener: str) -> Conversation:
+    def begin(self, listener: str, node: int = 0) -> Conversation:
         """Another connection to this listener."""
-        made = Conversation(listener)
+        made = Conversation(listener, node)
         self.conversations.append(made)
         return made
 

@@ -1,15 +1,16 @@
-"""What is ours alone never crosses the wire to foreign clients and nodes (KIP-966).
+"""What is ours alone never crosses the wire to foreign clients and nodes (KIP-966, KIP-1303).
 
 Everything that is said to our nodes goes through proxies that write it down, on the listener for
 clients, on that between brokers, and on the controller's. The Java client, librdkafka, kafka-python
 and a broker of Kafka's live through elections that go well and that fail, with an unclean recovery
-between them; our own nodes and tools use what is ours at the same time.
+between them; our own nodes and tools use what is ours at the same time, local logs included.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -23,6 +24,7 @@ from protocol.errors import ErrorCode
 from protocol.messages.elect_leaders import ElectLeadersRequest
 from protocol.transport.client import Connection
 from protocol.transport.own_names import (
+    BROKER_SOFTWARE_NAME,
     CONTROLLER_SOFTWARE_NAME,
     OWN_BY_NAME,
     TOOL_SOFTWARE_NAME,
@@ -33,7 +35,7 @@ from testkit.kafka.tools import KafkaTools
 from testkit.processes.ports import free_port
 from testkit.processes.quorum_cluster import HOST, ProcessCluster
 from testkit.processes.waiting import until
-from testkit.processes.wire_record import Exchange, WireRecord
+from testkit.processes.wire_record import Asked, Exchange, WireRecord
 
 pytestmark = [
     pytest.mark.interop,
@@ -49,7 +51,9 @@ LISTENERS = (CLIENTS, BETWEEN)
 JAVA, LIBRDKAFKA, KAFKA_PYTHON = "apache-kafka-java", "librdkafka", "kafka-python"
 NAMES = {"confluent-kafka-python": LIBRDKAFKA}
 OURS_ALONE = {ApiKey.GET_REPLICA_LOG_INFO, ApiKey.EXPLAIN_ELECTION}
-ELECT_LEADERS_OF_KAFKA = 2
+LAST_OF_KAFKA = {ApiKey.ELECT_LEADERS: 2, ApiKey.FETCH: 18, ApiKey.ALTER_PARTITION: 3}
+"""Versions above are ours alone."""
+LOCAL_LOG_BYTES = "leader.election.eligible.local.log.bytes"
 FIRST_PRIVATE_CODE = 10_000
 KAFKAS_BROKER = 4
 HELD, SHARED, CROWD = "held", "shared", "crowd"
@@ -96,7 +100,11 @@ def listen_behind_proxies(cluster: ProcessCluster, record: WireRecord) -> None:
     for broker in cluster.brokers:
         ports = {CLIENTS: broker.port, BETWEEN: free_port()}
         proxies = {
-            name: cluster.links.add(broker.id, (HOST, port), lambda n=name: record.begin(n))  # type: ignore[misc]
+            name: cluster.links.add(
+                broker.id,
+                (HOST, port),
+                lambda n=name, b=broker.id: record.begin(n, b),  # type: ignore[misc]
+            )
             for name, port in ports.items()
         }
         broker.settings = {
@@ -269,7 +277,7 @@ def create(place: Place) -> AdminClient:
     one = {"min.insync.replicas": "1"}
     new = [
         NewTopic(HELD, 1, replica_assignment=[[2, 3]], config=one),
-        NewTopic(SHARED, 1, replica_assignment=[[2, 3, 4]], config=one),
+        NewTopic(SHARED, 1, replica_assignment=[[2, 3, 4]], config={**one, LOCAL_LOG_BYTES: "1"}),
         NewTopic(CROWD, CROWDED, replica_assignment=[[3, 2]] * CROWDED, config=one),
     ]
     for created in admin.create_topics(new).values():
@@ -343,16 +351,56 @@ def everything_said(record: WireRecord) -> list[Said]:
     ]
 
 
+def _is_ours_alone(one: Exchange | Asked) -> bool:
+    return one.version > LAST_OF_KAFKA.get(one.api_key, one.version)
+
+
+def check_versions_of_our_own(record: WireRecord) -> None:
+    """Who asked for what above Kafka's versions, of whom, whether it was answered or not."""
+    asked = [
+        (spoken, NAMES.get(spoken.software(), spoken.software()), one)
+        for spoken in record.conversations
+        for one in spoken.requests()
+    ]
+    beyond = {
+        (one.api_key, one.version, software, spoken.listener)
+        for spoken, software, one in asked
+        if _is_ours_alone(one)
+    }
+    local_logs = {
+        (ApiKey.FETCH, 19, BROKER_SOFTWARE_NAME, BETWEEN),
+        (ApiKey.ALTER_PARTITION, 4, BROKER_SOFTWARE_NAME, CONTROLLER),
+    }
+    assert beyond == {*local_logs, (ApiKey.ELECT_LEADERS, 3, TOOL_SOFTWARE_NAME, CLIENTS)}
+    # Kafka's broker is followed by ours, and read by all, without it; so is the quorum's log.
+    to_kafka = [one for spoken, _, one in asked if spoken.node == KAFKAS_BROKER]
+    follower = re.compile(r"broker-[23]-fetcher")
+    assert any(follower.match(one.client_id or "") for one in to_kafka)
+    assert not any(map(_is_ours_alone, to_kafka))
+    raft = {
+        (software, one.version)
+        for spoken, software, one in asked
+        if spoken.listener == CONTROLLER and one.api_key == ApiKey.FETCH
+    }
+    # Our raft fetches come as those of any client: under our tools' name.
+    assert {software for software, _ in raft} == {TOOL_SOFTWARE_NAME, JAVA}
+    # Of the fetches between brokers those of our fetchers alone, on connections of their own.
+    fetchers = {
+        one.client_id for _, _, one in asked if one.api_key == ApiKey.FETCH and one.version == 19
+    }
+    assert fetchers and all(name and follower.match(name) for name in fetchers)
+
+
 def check_foreign(said: Said) -> None:
     exchange = said.exchange
     assert exchange.api_key not in OURS_ALONE, said
     assert [code for code in exchange.error_codes() if code >= FIRST_PRIVATE_CODE] == [], said
-    if exchange.api_key == ApiKey.ELECT_LEADERS:
-        assert exchange.version <= ELECT_LEADERS_OF_KAFKA, said
+    assert not _is_ours_alone(exchange), said
     if exchange.api_key == ApiKey.API_VERSIONS:
         offered = exchange.offered()
         assert OURS_ALONE.isdisjoint(offered), said
-        assert offered[ApiKey.ELECT_LEADERS] <= ELECT_LEADERS_OF_KAFKA, said
+        # Controllers do not offer all of them.
+        assert all(offered.get(api, 0) <= last for api, last in LAST_OF_KAFKA.items()), said
 
 
 def test_what_is_ours_is_said_to_nobody_else(place: Place, tools: KafkaTools) -> None:
@@ -379,6 +427,8 @@ def test_what_is_ours_is_said_to_nobody_else(place: Place, tools: KafkaTools) ->
     assert any(
         one.listener == BETWEEN and follower in (one.exchange.client_id or "") for one in fetched
     )
+
+    check_versions_of_our_own(place.record)
 
     # Our own have used it all, beside them: otherwise this would say nothing.
     own = [one for one in said if one.software in OWN_BY_NAME]

@@ -1,0 +1,307 @@
+"""Reports of local logs under load (KIP-1303): `python -m bench.local_log_reports`.
+
+    python -m bench.local_log_reports [--minutes 3] [--partitions 1000]
+                                      [--markdown docs/benchmarks.md] [--json FILE]
+
+One controller and three brokers. Every partition has three replicas and gets a record every few
+seconds, so each has something to report all the time. The first phase is without thresholds, the
+second with `leader.election.eligible.local.log.bytes`, the third with a report of whatever changed
+every second in place of 30, in a cluster of its own. At the end of each a broker stands still, and
+then another: followers leave their ISRs and come back, by AlterPartition, each a change that a
+report could hold up.
+
+What is measured: reports and what they take; how the metadata log grows; how long ISR changes
+waited for reports, and how long they took altogether. Nothing here passes or fails.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple, Self
+
+from confluent_kafka import Producer
+
+from audit.decoding.batches import Batch, split
+from audit.decoding.records import is_change, local_logs
+from audit.reading.segments import walk
+from bench.place import bench_place
+from bench.report import put_between
+from bench.single_node import say
+from bench.timed_node import CHANGED, REPORTED, WAITED
+from client.addresses import parse_addresses
+from client.admin import Admin, ConfigChange, ConfigOperation, NewTopic, ResourceType
+from client.cluster_client import ClusterClient
+from testkit.processes.quorum_cluster import NodeProcess, ProcessCluster
+
+MARK = "local log reports"
+TOPIC = "busy"
+BROKERS = (2, 3, 4)
+KEY = "leader.election.eligible.local.log.bytes"
+INTERVAL_KEY = "kraftbox.local.log.report.interval.ms"
+ON = {KEY: "1000000000"}
+CLUSTERS: Sequence[tuple[Mapping[str, str], Mapping[str, Mapping[str, str]]]] = (
+    ({}, {"without": {}, "with": ON}),
+    ({INTERVAL_KEY: "1000"}, {"every second": ON}),
+)
+"""Each with settings of its nodes, and its phases with what they set for all brokers."""
+PHASES = [name for _, phases in CLUSTERS for name in phases]
+FREE_BYTES_MIN = 2 << 30
+SETTINGS = {
+    "broker.session.timeout.ms": "60000",
+    "broker.heartbeat.interval.ms": "2000",
+    "replica.lag.time.max.ms": "3000",
+    "auto.leader.rebalance.enable": "false",
+}
+"""A broker that stands still is not fenced: its leaders say that it is behind."""
+ROUND_S = 4.0
+"""Each partition gets a record so often."""
+STILL_S, MOVING_S = 5.0, 7.0
+STANDSTILLS = 2
+SETTLE_S = 8.0
+
+
+class Phase(NamedTuple):
+    """What came of one phase. Times in ms."""
+
+    seconds: float
+    records_per_s: float
+    reports: int
+    report_ms: list[float]
+    isr_changes: int
+    change_ms: list[float]
+    waited: int
+    waited_ms_max: float
+    metadata_records: int
+    metadata_bytes: int
+    with_tables: int
+
+
+class Load:
+    """A thread that gives every partition a record each round."""
+
+    def __init__(self, bootstrap: str, partitions: int) -> None:
+        self.sent = 0
+        self._producer = Producer({"bootstrap.servers": bootstrap, "acks": 1, "linger.ms": 20})
+        self._partitions = partitions
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="load")
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        self._thread.join()
+        self._producer.flush(10)
+
+    def _run(self) -> None:
+        pause_s = ROUND_S / self._partitions
+        due = time.monotonic()
+        while not self._stop.is_set():
+            for partition in range(self._partitions):
+                self._producer.produce(TOPIC, b"x" * 100, partition=partition)
+                self.sent += 1
+                due += pause_s
+            self._producer.poll(0)
+            self._stop.wait(max(0.0, due - time.monotonic()))
+
+
+def start(node: NodeProcess) -> None:
+    command = [sys.executable, "-m", "bench.timed_node", str(node.config), str(events_of(node))]
+    with open(node.directory / "node.log", "ab") as log:
+        node.process = subprocess.Popen(command, stdout=log, stderr=log)
+
+
+def events_of(node: NodeProcess) -> Path:
+    return node.directory / "events.json"
+
+
+def batches(node: NodeProcess) -> list[tuple[int, Batch]]:
+    """The node's metadata log: each batch with its time in ms."""
+    found = []
+    for segment in sorted(node.metadata_dir.glob("*.log")):
+        for one in walk(str(segment)):
+            if isinstance(one, Batch):
+                found.append((one.header.max_timestamp, one))
+    return found
+
+
+class Window(NamedTuple):
+    """A phase, on both clocks (monotonic s, wall s), and the records that were sent in it."""
+
+    begin: tuple[float, float]
+    end: tuple[float, float]
+    sent: int
+
+
+async def one_phase(cluster: ProcessCluster, load: Load, seconds: float) -> Window:
+    """Nothing but load, and then two brokers stand still in turn."""
+    begin, sent = (time.monotonic(), time.time()), load.sent
+    await asyncio.sleep(max(0.0, seconds - STANDSTILLS * (STILL_S + MOVING_S)))
+    for number in BROKERS[:STANDSTILLS]:
+        victim = cluster.nodes[number]
+        victim.pause()
+        try:
+            await asyncio.sleep(STILL_S)
+        finally:
+            victim.resume()
+        await asyncio.sleep(MOVING_S)
+    return Window(begin, (time.monotonic(), time.time()), load.sent - sent)
+
+
+async def measure(
+    cluster: ProcessCluster,
+    phases: Mapping[str, Mapping[str, str]],
+    seconds: float,
+    partitions: int,
+) -> list[Window]:
+    """The phases, one after the other."""
+    client = await connected(cluster.bootstrap)
+    admin = Admin(client, 60_000)
+    windows = []
+    try:
+        configs = {"min.insync.replicas": "1"}
+        await admin.create_topics([NewTopic(TOPIC, partitions, 3, configs)])
+        await client.topic(TOPIC, is_new=True)
+        with Load(cluster.bootstrap, partitions) as load:
+            for name, settings in phases.items():
+                await asyncio.sleep(SETTLE_S)
+                for key, value in settings.items():
+                    change = ConfigChange(key, ConfigOperation.SET, value)
+                    await admin.alter_configs(ResourceType.BROKER, "", [change])
+                windows.append(await one_phase(cluster, load, seconds))
+                say(f"{name}: done")
+    finally:
+        await client.close()
+    return windows
+
+
+async def connected(bootstrap: str) -> ClusterClient:
+    deadline = time.monotonic() + 60
+    while True:
+        try:
+            client = await ClusterClient.connect(parse_addresses(bootstrap), "bench")
+            if len((await client.metadata([], 5_000)).brokers) == len(BROKERS):
+                return client
+            await client.close()
+        except OSError:
+            pass
+        if time.monotonic() > deadline:
+            raise TimeoutError("the cluster did not start")
+        await asyncio.sleep(0.2)
+
+
+def phase(window: Window, events: Sequence[Any], log: Sequence[tuple[int, Batch]]) -> Phase:
+    (begin, wall), (end, wall_end) = window.begin, window.end
+    took: dict[str, list[float]] = {WAITED: [], CHANGED: [], REPORTED: []}
+    for kind, at, seconds in events:
+        if begin <= at <= end:
+            took[kind].append(1000 * seconds)
+    inside = [batch for at_ms, batch in log if wall * 1000 <= at_ms <= wall_end * 1000]
+    values = [row[3] or b"" for one in inside if not one.header.is_control for row in split(one)]
+    waited = [ms for ms in took[WAITED] if ms > 0]
+    return Phase(
+        seconds=end - begin,
+        records_per_s=window.sent / (end - begin),
+        reports=len(took[REPORTED]),
+        report_ms=took[REPORTED],
+        isr_changes=len(took[CHANGED]),
+        change_ms=took[CHANGED],
+        waited=len(waited),
+        waited_ms_max=max(waited, default=0.0),
+        metadata_records=len(values),
+        metadata_bytes=sum(one.header.size_bytes for one in inside),
+        with_tables=sum(is_change(value) and local_logs(value) is not None for value in values),
+    )
+
+
+def quantile(values: Sequence[float], share: float) -> float:
+    ordered = sorted(values)
+    return ordered[min(len(ordered) - 1, int(share * len(ordered)))] if ordered else 0.0
+
+
+def run(place: Path, minutes: float, partitions: int) -> list[Phase]:
+    found = []
+    for number, (settings, phases) in enumerate(CLUSTERS):
+        with ProcessCluster(
+            place / str(number),
+            controllers=1,
+            brokers=len(BROKERS),
+            settings={**SETTINGS, **settings},
+        ) as cluster:
+            cluster.format()
+            for node in cluster.nodes.values():
+                start(node)
+            seconds = minutes * 60 / len(PHASES)
+            windows = asyncio.run(measure(cluster, phases, seconds, partitions))
+            events: list[Any] = []
+            for broker in cluster.brokers:
+                broker.stop()
+                events += json.loads(events_of(broker).read_text())
+            log = batches(cluster.controllers[0])
+        found += [phase(window, events, log) for window in windows]
+    return found
+
+
+def markdown(phases: Sequence[Phase], partitions: int) -> str:
+    """The table, a column for each phase."""
+    rows = [
+        ("records per second", *(f"{one.records_per_s:.0f}" for one in phases)),
+        ("reports", *(f"{one.reports:,}" for one in phases)),
+        ("a report takes, p50 / p99 / max", *(_ms(one.report_ms) for one in phases)),
+        ("ISR changes", *(f"{one.isr_changes:,}" for one in phases)),
+        ("an ISR change takes, p50 / p99 / max", *(_ms(one.change_ms) for one in phases)),
+        (
+            "of them waited for a report, at most",
+            *(f"{one.waited:,}, {one.waited_ms_max:.1f} ms" for one in phases),
+        ),
+        ("records of metadata with a table", *(f"{one.with_tables:,}" for one in phases)),
+        (
+            "the metadata log grows by",
+            *(
+                f"{one.metadata_records / one.seconds:.1f} records/s, "
+                f"{one.metadata_bytes / one.seconds / 1024:.1f} KiB/s"
+                for one in phases
+            ),
+        ),
+    ]
+    head = (f"{partitions:,} partitions, {phases[0].seconds:.0f} s each", *PHASES)
+    lines = [f"| {' | '.join(row)} |" for row in (head, *rows)]
+    return "\n".join([lines[0], "|---" * len(head) + "|", *lines[1:]])
+
+
+def _ms(values: Sequence[float]) -> str:
+    if not values:
+        return "none"
+    parts = [quantile(values, 0.5), quantile(values, 0.99), max(values)]
+    return " / ".join(f"{one:.1f}" for one in parts) + " ms"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--minutes", type=float, default=3.0)
+    parser.add_argument("--partitions", type=int, default=1000)
+    parser.add_argument("--markdown", type=Path)
+    parser.add_argument("--json", type=Path)
+    options = parser.parse_args()
+    with bench_place(FREE_BYTES_MIN) as place:
+        phases = run(place, options.minutes, options.partitions)
+    text = markdown(phases, options.partitions)
+    print(text)
+    if options.json:
+        options.json.write_text(json.dumps([one._asdict() for one in phases]))
+    if options.markdown:
+        put_between(options.markdown, MARK, text)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,95 @@
+"""Shell: A node that notes when ISR changes and reports of local logs come and go.
+
+    python -m bench.timed_node server.properties EVENTS.json
+
+It is a `kraftbox server`; what it noted is written when it ends by SIGTERM. Times are seconds of
+the machine's monotonic clock, which all processes share.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from broker.replication.local_log_reports import LocalLogReports
+from broker.replication.partition import Partition
+from kraftbox.process.lifetime import run_file
+
+WAITED, CHANGED, REPORTED = "waited", "changed", "reported"
+_OVERRIDES = {"kraftbox.http.listener": ""}
+
+
+class Notes:
+    """What was noted: kind, when it was over, and how long it took."""
+
+    def __init__(self) -> None:
+        self.events: list[tuple[str, float, float]] = []
+        self._wanted: dict[int, float] = {}
+        self._held: dict[int, float] = {}
+
+    def over(self, kind: str, begun: float | None) -> None:
+        """None: it took no time."""
+        now = time.monotonic()
+        self.events.append((kind, now, 0.0 if begun is None else now - begun))
+
+    def watch_isr_changes(self) -> None:
+        """From the wish to the request, and to the controller's word."""
+        propose, answered = Partition._propose, Partition.isr_answered
+
+        def proposing(partition: Partition, members: frozenset[int]) -> None:
+            key, now = id(partition), time.monotonic()
+            self._wanted.setdefault(key, now)
+            logs = partition.local_logs
+            if logs is not None and logs.in_flight is not None:
+                self._held.setdefault(key, now)
+            else:
+                self.over(WAITED, self._held.pop(key, None))
+            propose(partition, members)
+
+        def answering(partition: Partition, *answer: Any) -> bool:
+            again = answered(partition, *answer)
+            if not again:
+                begun = self._wanted.pop(id(partition), None)
+                if begun is not None:
+                    self.over(CHANGED, begun)
+            return again
+
+        Partition._propose = proposing  # type: ignore[method-assign,assignment]
+        Partition.isr_answered = answering  # type: ignore[method-assign,assignment]
+
+    def watch_reports(self) -> None:
+        """One event for each partition of a request, from its being built to its answer."""
+        build, answered = LocalLogReports.next_request, LocalLogReports.answered
+        begun: dict[int, tuple[float, int]] = {}
+
+        def building(queue: LocalLogReports, *arguments: Any) -> Any:
+            request = build(queue, *arguments)
+            if request is not None:
+                begun[id(queue)] = time.monotonic(), len(queue._in_flight or ())
+            return request
+
+        def answering(queue: LocalLogReports, *answer: Any) -> None:
+            since, count = begun[id(queue)]
+            for _ in range(count):
+                self.over(REPORTED, since)
+            answered(queue, *answer)
+
+        LocalLogReports.next_request = building  # type: ignore[method-assign,assignment]
+        LocalLogReports.answered = answering  # type: ignore[method-assign,assignment]
+
+
+def main() -> int:
+    properties, events = sys.argv[1:]
+    notes = Notes()
+    notes.watch_isr_changes()
+    notes.watch_reports()
+    code = run_file(properties, _OVERRIDES)
+    Path(events).write_text(json.dumps(notes.events))
+    return code
+
+
+if __name__ == "__main__":
+    sys.exit(main())
