@@ -27,6 +27,7 @@ from protocol.metadata import (
     TopicRecord,
 )
 from testkit.memory.controller import Cluster, directory
+from testkit.records.metadata_logs import LogBuilder, audited
 
 TABLE = Path(__file__).parent / "local_logs.txt"
 TOPIC, TOPIC_ID = "orders", b"topic of a table"
@@ -73,6 +74,7 @@ class World(Cluster):
     """A row's partition."""
 
     def __init__(self, row: Row) -> None:
+        self.log = LogBuilder()
         super().__init__(elr=True, min_insync_replicas="2")
         self.start(*BROKERS)
         self.told: list[ErrorCode] = []
@@ -138,6 +140,9 @@ class World(Cluster):
 
     def apply(self, records: Sequence[Any]) -> None:
         super().apply(records)
+        self.log.now_ms = self.now_ms
+        if records:
+            self.log.add(*records, after_ms=0)
         if hasattr(self, "changes"):
             self.changes += [r for r in records if type(r) is PartitionChangeRecord]
             counted = elections_by_local_logs(self.image, records)
@@ -191,3 +196,19 @@ def test_who_leads(row: Row) -> None:
     assert (world.order, world.result) == (row.order, row.result)
     assert world.partition(TOPIC).replicas == replicas, "an election moves no replica"
     assert before.topics.by_name[TOPIC].partitions[0].replicas == replicas
+
+
+@pytest.mark.parametrize("row", list(rows()), ids=lambda row: f"line{row.line}")
+def test_the_audit_sees_whom_an_election_passed_over(row: Row, tmp_path: Path) -> None:
+    """From the log alone, and by another way than the controller counts it."""
+    world = World(row)
+    world.passed_over, begin = 0, world.log.offset
+    for event in row.events:
+        world.happen(event)
+    elections = audited(world.log.write(tmp_path))["elections"]
+    over = [one for one in elections if one["offset"] >= begin and one["passed_over"]]
+    assert len(over) == world.passed_over
+    replicas = world.partition(TOPIC).replicas
+    for one in over:
+        ahead = replicas[: replicas.index(one["to_leader"])]
+        assert set(one["passed_over"]) <= set(ahead)
