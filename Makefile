@@ -7,7 +7,7 @@ STAMP := $(VENV)/.installed
 EXTRAS ?= dev,audit
 CONSTRAINTS ?= --constraint constraints.txt
 
-.PHONY: demo quick test test-rest test-all check lint bench bench-single bench-partitions bench-replicated bench-elections bench-tier bench-new-replica bench-audit soak chaos venv format clean test-pythons test-lowest tests-of constraints
+.PHONY: demo quick test test-rest test-all check lint bench bench-single bench-partitions bench-replicated bench-elections bench-tier bench-new-replica bench-local-logs bench-audit soak chaos venv format clean test-pythons test-lowest tests-of constraints
 
 venv: $(STAMP)
 
@@ -53,7 +53,7 @@ lint: $(STAMP)
 
 # BENCH="--minutes 11 --cases produce,ten" chooses; without it about an hour. So do the others'
 # variables: make bench-replicated REPLICATED="--minutes 10 --cases one".
-bench: bench-single bench-partitions bench-replicated bench-elections bench-tier bench-new-replica
+bench: bench-single bench-partitions bench-replicated bench-elections bench-tier bench-new-replica bench-local-logs
 
 bench-single: $(STAMP)
 	$(BIN)/python -m bench.single_node $(BENCH)
@@ -73,6 +73,10 @@ bench-tier: $(STAMP)
 
 bench-new-replica: $(STAMP)
 	$(BIN)/python -m bench.new_replica --kafka $(NEW_REPLICA)
+
+# Ten minutes for each of three phases.
+bench-local-logs: $(STAMP)
+	$(BIN)/python -m bench.local_log_reports --minutes 30 $(LOCAL_LOGS)
 
 # Ten million records; needs a JRE, and Maven for kafka-dump-log. A few minutes.
 bench-audit: $(STAMP)

@@ -19,6 +19,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import signal
 import subprocess
 import sys
 import threading
@@ -40,6 +41,7 @@ from client.addresses import parse_addresses
 from client.admin import Admin, ConfigChange, ConfigOperation, NewTopic, ResourceType
 from client.cluster_client import ClusterClient
 from testkit.processes.quorum_cluster import NodeProcess, ProcessCluster
+from testkit.processes.waiting import until
 
 MARK = "local log reports"
 TOPIC = "busy"
@@ -123,6 +125,15 @@ def start(node: NodeProcess) -> None:
 
 def events_of(node: NodeProcess) -> Path:
     return node.directory / "events.json"
+
+
+def noted(node: NodeProcess) -> list[Any]:
+    """Everything until now."""
+    assert node.process is not None
+    node.process.send_signal(signal.SIGUSR2)
+    until(f"what node {node.id} noted", events_of(node).exists, 60)
+    found: list[Any] = json.loads(events_of(node).read_text())
+    return found
 
 
 def batches(node: NodeProcess) -> list[tuple[int, Batch]]:
@@ -245,8 +256,7 @@ def run(place: Path, minutes: float, partitions: int) -> list[Phase]:
             windows = asyncio.run(measure(cluster, phases, seconds, partitions))
             events: list[Any] = []
             for broker in cluster.brokers:
-                broker.stop()
-                events += json.loads(events_of(broker).read_text())
+                events += noted(broker)
             log = batches(cluster.controllers[0])
         found += [phase(window, events, log) for window in windows]
     return found

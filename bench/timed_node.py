@@ -2,13 +2,14 @@
 
     python -m bench.timed_node server.properties EVENTS.json
 
-It is a `kraftbox server`; what it noted is written when it ends by SIGTERM. Times are seconds of
-the machine's monotonic clock, which all processes share.
+It is a `kraftbox server`; what it noted is written at SIGUSR2. Times are seconds of the machine's
+monotonic clock, which all processes share.
 """
 
 from __future__ import annotations
 
 import json
+import signal
 import sys
 import time
 from pathlib import Path
@@ -34,6 +35,12 @@ class Notes:
         """None: it took no time."""
         now = time.monotonic()
         self.events.append((kind, now, 0.0 if begun is None else now - begun))
+
+    def write(self, path: Path) -> None:
+        """Whoever finds the file finds all of it."""
+        unfinished = path.with_suffix(".tmp")
+        unfinished.write_text(json.dumps(self.events))
+        unfinished.replace(path)
 
     def watch_isr_changes(self) -> None:
         """From the wish to the request, and to the controller's word."""
@@ -86,9 +93,8 @@ def main() -> int:
     notes = Notes()
     notes.watch_isr_changes()
     notes.watch_reports()
-    code = run_file(properties, _OVERRIDES)
-    Path(events).write_text(json.dumps(notes.events))
-    return code
+    signal.signal(signal.SIGUSR2, lambda *_: notes.write(Path(events)))
+    return run_file(properties, _OVERRIDES)
 
 
 if __name__ == "__main__":
