@@ -73,6 +73,7 @@ bench-tier: $(STAMP)
 
 bench-new-replica: $(STAMP)
 	$(BIN)/python -m bench.new_replica --kafka $(NEW_REPLICA)
+	$(BIN)/python -m bench.fresh_leader $(FRESH_LEADER)
 
 # Ten minutes for each of three phases.
 bench-local-logs: $(STAMP)

@@ -90,6 +90,12 @@ def _run(*command: str) -> str:
     return done.stdout
 
 
+def json_of(*arguments: str) -> Figures:
+    """What a program of Python's prints."""
+    figures: Figures = json.loads(_run(sys.executable, *arguments))
+    return figures
+
+
 def _tool(name: str, *arguments: str) -> str:
     return _run("java", "-Xmx512m", "-cp", kafka_class_path(), name, *arguments)
 
@@ -122,7 +128,7 @@ def produce_librdkafka(
     before = node.cpu_s()
     script = Path(__file__).with_name("librdkafka_producer.py")
     given = (node.bootstrap, topic, str(records), str(size_bytes), str(rate))
-    figures: Figures = json.loads(_run(sys.executable, str(script), *given))
+    figures = json_of(str(script), *given)
     figures["mb_per_s"] *= MIB
     cpu = node.cpu_s() - before
     figures["cpu_s_per_gb"] = cpu / (records * size_bytes / 1e9)
@@ -148,18 +154,14 @@ def consume_librdkafka(node: Loaded, topic: str) -> Figures:
     """A topic from its start to its end through confluent-kafka, in a process of its own:
     `mb_per_s`."""
     script = Path(__file__).with_name("librdkafka_consumer.py")
-    figures: Figures = json.loads(_run(sys.executable, str(script), node.bootstrap, topic))
-    return figures
+    return json_of(str(script), node.bootstrap, topic)
 
 
 def blast(node: Node, topic: str, *arguments: str) -> Figures:
     """`bench.blast`: `mb_per_s`, `requests_per_s`, `cpu_s_per_gb`, `cpu_us_per_request`."""
-    output = _run(
-        *(sys.executable, "-m", "bench.blast", node.bootstrap, topic),
-        *("--pid", str(node.pid), *arguments),
+    return json_of(
+        *("-m", "bench.blast", node.bootstrap, topic), *("--pid", str(node.pid), *arguments)
     )
-    figures: Figures = json.loads(output)
-    return figures
 
 
 def _admin(node: Loaded) -> AdminClient:

@@ -7,8 +7,9 @@ One controller and two brokers. Broker 1 leads topics of which ten closed segmen
 these and more are in the tier. Broker 2 is given a replica of each partition, with
 `follower.fetch.last.tiered.offset.enable` off and on in turn: how many bytes it copies, and how
 long it takes from the request until it is in the ISR. Once for one partition with large segments,
-once for 200 with small ones at once. A topic beside them, replicated on both brokers, is looked at
-all the time: its ISRs must stay whole.
+once for 200 with small ones at once. How long as many empty replicas take that are in no tier says
+what of it has to do with neither. A topic beside them, replicated on both brokers, is looked at all
+the time: its ISRs must stay whole.
 
 Each side has a store of its own in a folder: Kraftbox file://, Kafka the LocalTieredStorage of its
 tests. Ratios are of medians; nothing here passes or fails.
@@ -44,6 +45,8 @@ LATEST, EARLIEST_LOCAL, EARLIEST_PENDING_UPLOAD = -1, -4, -6
 LOCAL_SEGMENTS = 10
 SEGMENTS = 14
 WAIT_S = 120.0
+FILL_S = 600.0
+"""So long a busy machine may take to copy what the topics have."""
 LOOK_S = 0.01
 KEY = "follower.fetch.last.tiered.offset.enable"
 TIERED = {
@@ -69,8 +72,8 @@ class Size(NamedTuple):
 
 
 FULL = (
-    Size("1 partition", 1, 32 << 20, 900_000),
-    Size("200 partitions at once", 200, 128 << 10, 16 << 10),
+    Size("1 partition", 1, 128 << 20, 900_000),
+    Size("200 partitions at once", 200, 640 << 10, 64 << 10),
 )
 QUICK = (
     Size("1 partition", 1, 1 << 20, 100_000),
@@ -95,8 +98,9 @@ class Side:
         self.client = client
         self.admin = Admin(client)
 
-    async def fill(self, size: Size) -> None:
-        """The leader has the segments; all closed ones are in the tier, ten of them on its disk."""
+    async def fill(self, size: Size, replicas: Sequence[int] = (LEADER,)) -> None:
+        """All closed segments are in the tier, ten of them on the disks of these brokers; the first
+        leads."""
         configs = {
             "remote.storage.enable": "true",
             "internal.segment.bytes": str(size.segment_bytes),
@@ -104,8 +108,8 @@ class Side:
             "min.insync.replicas": "1",
         }
         topic = topic_of(size)
-        replicas = dict.fromkeys(range(size.partitions), (LEADER,))
-        await self.admin.create_topics([NewTopic(topic, -1, -1, configs, replicas)])
+        assigned = dict.fromkeys(range(size.partitions), replicas)
+        await self.admin.create_topics([NewTopic(topic, -1, -1, configs, assigned)])
         await self.client.topic(topic, is_new=True)
         now_ms = time.time_ns() // 1_000_000
         value = os.urandom(size.batch_bytes)
@@ -119,7 +123,7 @@ class Side:
         await self._until_tiered(size, per_segment)
 
     async def _until_tiered(self, size: Size, per_segment: int) -> None:
-        topic, deadline = topic_of(size), time.monotonic() + WAIT_S
+        topic, deadline = topic_of(size), time.monotonic() + FILL_S
         left = list(range(size.partitions))
         while left:
             index = left[-1]
@@ -140,11 +144,16 @@ class Side:
         await self.admin.alter_configs(ResourceType.BROKER, "", [change])
         await asyncio.sleep(1)  # both brokers have heard of it
 
-    async def move(self, size: Size) -> Moved:
+    async def make_empty(self, size: Size) -> None:
+        """A topic with as many partitions, which nothing is copied of."""
+        replicas = dict.fromkeys(range(size.partitions), (LEADER,))
+        await self.admin.create_topics([NewTopic(empty_of(size), -1, -1, {}, replicas)])
+        await self.client.topic(empty_of(size), is_new=True)
+
+    async def move(self, topic: str, partitions: int) -> Moved:
         """Gives broker 2 a replica of each partition, and takes it away again."""
-        topic = topic_of(size)
         began = time.monotonic()
-        await self._reassign(topic, size.partitions, (LEADER, NEW))
+        await self.reassign(topic, partitions, (LEADER, NEW))
         shrunken = 0
         while not await self._all_in_isr(topic):
             shrunken += not await self._all_in_isr("beside")
@@ -153,12 +162,12 @@ class Side:
             await asyncio.sleep(LOOK_S)
         seconds = time.monotonic() - began
         copied = self._copied(topic)
-        await self._reassign(topic, size.partitions, (LEADER,))
-        while self._copied(topic):  # noqa: ASYNC110 - only the disk tells
+        await self.reassign(topic, partitions, (LEADER,))
+        while self.logs(topic):  # noqa: ASYNC110 - only the disk tells
             await asyncio.sleep(0.1)
         return Moved(seconds, copied, shrunken)
 
-    async def _reassign(self, topic: str, partitions: int, replicas: Sequence[int]) -> None:
+    async def reassign(self, topic: str, partitions: int, replicas: Sequence[int]) -> None:
         all_of_it = [self.admin.reassign((topic, index), replicas) for index in range(partitions)]
         await asyncio.gather(*all_of_it)
 
@@ -168,12 +177,16 @@ class Side:
 
     def _copied(self, topic: str) -> int:
         """Bytes of the segments that broker 2 has."""
-        return sum(
-            _size(path)
+        return sum(map(_size, self.logs(topic)))
+
+    def logs(self, topic: str) -> list[Path]:
+        """Segments that broker 2 has, also of replicas that are being deleted."""
+        return [
+            path
             for folder in self.cluster.folders(topic)
             if folder.parent.parent.name.endswith(f"-{NEW}")
             for path in folder.glob("*.log")
-        )
+        ]
 
 
 def _size(path: Path) -> int:
@@ -188,13 +201,19 @@ def topic_of(size: Size) -> str:
     return f"tiered-{size.partitions}"
 
 
+def empty_of(size: Size) -> str:
+    return f"empty-{size.partitions}"
+
+
 class Result(NamedTuple):
     """Of one side and size, by medians."""
 
     side: str
     size: str
+    segment_bytes: int
     off: Moved
     on: Moved
+    empty: Moved
 
     @property
     def bytes_ratio(self) -> float:
@@ -220,15 +239,27 @@ async def measured(cluster: Cluster, sizes: Sequence[Size], rounds: int) -> list
         side = Side(cluster, client)
         await side.admin.create_topic("beside", 10, 2)
         for size in sizes:
+            await side.make_empty(size)
             await side.fill(size)
             moves: Mapping[bool, list[Moved]] = {False: [], True: []}
+            empty: list[Moved] = []
             for _ in range(rounds):
+                empty.append(await side.move(empty_of(size), size.partitions))
                 for on, into in moves.items():
                     await side.switch(on)
-                    into.append(await side.move(size))
-            one = Result(cluster.name, size.name, middle(moves[False]), middle(moves[True]))
+                    into.append(await side.move(topic_of(size), size.partitions))
+            one = Result(
+                cluster.name,
+                size.name,
+                size.segment_bytes,
+                middle(moves[False]),
+                middle(moves[True]),
+                middle(empty),
+            )
             say(f"{one.side}, {one.size}: bytes {one.bytes_ratio:.2f}, time {one.time_ratio:.2f}")
             found.append(one)
+            for topic in (topic_of(size), empty_of(size)):
+                await side.admin.delete_topic(topic)
     return found
 
 
@@ -247,14 +278,16 @@ def settings_of(name: str, place: Path) -> dict[str, str]:
 def table(results: Sequence[Result]) -> str:
     """As Markdown."""
     lines = [
-        "| | off: MB | s | on: MB | s | bytes, on to off | time | ISRs beside that shrank |",
-        "|---|---|---|---|---|---|---|---|",
+        "| | segment: MiB | off: MB | s | on: MB | s | bytes, on to off | time | empty: s "
+        "| ISRs beside that shrank |",
+        "|---|---|---|---|---|---|---|---|---|---|",
     ]
     for one in results:
         off, on = one.off, one.on
-        cells = [off.copied_bytes / 1e6, off.seconds, on.copied_bytes / 1e6, on.seconds]
-        cells += [one.bytes_ratio, one.time_ratio]
-        shrunken = off.shrunken + on.shrunken
+        cells = [one.segment_bytes / (1 << 20)]
+        cells += [off.copied_bytes / 1e6, off.seconds, on.copied_bytes / 1e6, on.seconds]
+        cells += [one.bytes_ratio, one.time_ratio, one.empty.seconds]
+        shrunken = off.shrunken + on.shrunken + one.empty.shrunken
         words = " | ".join(shown(cell) for cell in cells)
         lines.append(f"| {one.side}, {one.size} | {words} | {shrunken} |")
     return "\n".join(lines)

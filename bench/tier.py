@@ -43,7 +43,7 @@ from typing import NamedTuple
 
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource
 
-from bench.clients import Figures, consume_librdkafka, create_topic, produce_librdkafka
+from bench.clients import consume_librdkafka, create_topic, json_of, produce_librdkafka
 from bench.elections import STALLS
 from bench.nodes import Kafka, Kraftbox, keep_bytecode, resident_mb
 from bench.place import bench_place
@@ -241,7 +241,7 @@ class Run:
         side.wait_gone(topic)
         side.node.scrape()  # what was worst so far is forgotten
         with Memory(side.node.pid) as memory:
-            made = _json_of(
+            made = json_of(
                 *("-m", "bench.tier_consumers", side.node.bootstrap, topic),
                 *(str(side.local_start(topic)), "--partitions", str(PARTITIONS)),
                 *("--consumers", str(self.scale.consumers)),
@@ -262,7 +262,7 @@ class Run:
     def _metadata(self) -> None:
         path = self.place / "metadata"
         _run("-m", "bench.tier_metadata", "write", str(path))
-        made = _json_of("-m", "bench.tier_metadata", "replay", str(path))
+        made = json_of("-m", "bench.tier_metadata", "replay", str(path))
         self.note("metadata of 100,000 segments: s", made["s"], most=6)
         self.note("metadata of 100,000 segments: CPU s", made["cpu_s"])
         self.note("metadata of 100,000 segments: MiB", made["mb"], most=100)
@@ -436,14 +436,9 @@ def _run(*arguments: str) -> str:
     return done.stdout
 
 
-def _json_of(*arguments: str) -> Figures:
-    figures: Figures = json.loads(_run(*arguments))
-    return figures
-
-
 def _obstore_alone(options: Mapping[str, str], folders: Sequence[Path]) -> float:
     given = (json.dumps(options), *map(str, folders))
-    return _json_of("-m", "bench.obstore_alone", *given)["mb_per_s"]
+    return json_of("-m", "bench.obstore_alone", *given)["mb_per_s"]
 
 
 def _linked(paths: Sequence[Path], place: Path) -> list[Path]:

@@ -1,6 +1,6 @@
 """Very many consumers that read what a tier alone has.
 
-    python -m bench.tier_consumers BOOTSTRAP TOPIC END --consumers N --seconds S
+    python -m bench.tier_consumers BOOTSTRAP TOPIC END --consumers N --seconds S [--start OFFSET]
 
 Each has a connection, begins at an offset of its own below END of a partition of the topic, asks
 for as much as clients do, and asks again at once. Prints as JSON how much they read, how often they
@@ -75,7 +75,7 @@ class Consumers:
 
     async def _one(self, number: int, connection: Connection, end: float) -> None:
         partition = number % self.options.partitions
-        offset = self.rng.randrange(self.options.end)
+        offset = self.rng.randrange(self.options.start, self.options.end)
         await asyncio.sleep(self.rng.uniform(0.0, BEGIN_S))
         while time.monotonic() < end:
             asked = time.monotonic()
@@ -95,7 +95,7 @@ class Consumers:
             if read:
                 self.served.add(number)
             if offset >= self.options.end:
-                offset = self.rng.randrange(self.options.end)
+                offset = self.rng.randrange(self.options.start, self.options.end)
 
 
 def _request(topic: str, partition: int, offset: int) -> FetchRequest:
@@ -126,6 +126,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("bootstrap")
     parser.add_argument("topic")
     parser.add_argument("end", type=int)
+    parser.add_argument("--start", type=int, default=0)
     parser.add_argument("--partitions", type=int, default=4)
     parser.add_argument("--consumers", type=int, default=1_000)
     parser.add_argument("--seconds", type=float, default=20)
