@@ -34,8 +34,8 @@ class Collector:
         gc.freeze()
 
     def settle(self) -> None:
-        """Looks at everything: when all is made that a start makes, or when much is new."""
-        gc.unfreeze()
+        """A start has made what it makes: that is how much there is from now on. What was frozen
+        meanwhile is not looked at again: of ten thousand logs that takes 200 ms."""
         gc.collect()
         self._frozen = gc.get_freeze_count()
 
@@ -48,6 +48,7 @@ class Collector:
         """Looks at everything if there is half as much again; whether it did."""
         if gc.get_freeze_count() < GROWTH * self._frozen:
             return False
+        gc.unfreeze()
         self.settle()
         return True
 

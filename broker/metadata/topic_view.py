@@ -44,7 +44,7 @@ _Key = tuple[bytes, int, str, bool]
 class Reachable:
     """Which brokers a client on one listener can be sent to."""
 
-    __slots__ = ("_registered", "alive", "ids")
+    __slots__ = ("_offline", "_registered", "alive", "ids")
 
     def __init__(self, metadata: MetadataCache, listener: str) -> None:
         self.alive = metadata.alive_brokers(listener)
@@ -53,11 +53,16 @@ class Reachable:
         self._registered = frozenset(
             broker_id for broker_id, broker in brokers.items() if not broker.fenced
         )
+        # A topic's partitions share a few assignments.
+        self._offline: dict[tuple[int, ...], list[int]] = {}
 
     def offline(self, replicas: tuple[int, ...]) -> list[int]:
-        """The replicas that are fenced, unknown, or not on this listener."""
-        ids = self.ids
-        return [replica_id for replica_id in replicas if replica_id not in ids]
+        """The replicas that are fenced, unknown, or not on this listener; to be read only."""
+        found = self._offline.get(replicas)
+        if found is None:
+            found = [replica_id for replica_id in replicas if replica_id not in self.ids]
+            self._offline[replicas] = found
+        return found
 
     def leader_error(self, leader: int) -> ErrorCode:
         """NONE, or why a client cannot go to `leader`."""

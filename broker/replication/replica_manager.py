@@ -15,7 +15,7 @@ the node: there is one log directory, so there is nothing left to serve from.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
 from broker.metadata.cache import MetadataCache
@@ -59,7 +59,6 @@ _log = get_logger("broker.replicas")
 
 AT_ONCE_MAX: Final = 200
 """Roles that change while an image is published: a few milliseconds; the others wait their turn."""
-NO_PARTITIONS: Final[Mapping[int, PartitionImage]] = {}
 
 
 class LeadershipListener(Protocol):
@@ -461,7 +460,7 @@ class ReplicaManager:
             return
         self._at_once = AT_ONCE_MAX
         for topic_id, change in delta.topics.items():
-            self._apply_topic(topic_id, change)
+            self._apply_topic(topic_id, change, delta)
         if self._backlog:
             self._schedule()
 
@@ -510,7 +509,9 @@ class ReplicaManager:
         if log is not None and path is not None:
             self._tier.folder_kept(topic, index, log.topic_id, path)
 
-    def _apply_topic(self, topic_id: bytes, change: Change[TopicImage]) -> None:
+    def _apply_topic(
+        self, topic_id: bytes, change: Change[TopicImage], delta: MetadataDelta
+    ) -> None:
         topic = change.after
         hosted = self._by_id.get(topic_id, {})
         if topic is None:
@@ -518,15 +519,8 @@ class ReplicaManager:
                 self._backlog.add((topic_id, index), urgent=False)
                 self._stop_replica(hosted[index])
             return
-        # Of a thousand partitions mostly one has changed.
-        before = NO_PARTITIONS if change.before is None else change.before.partitions
-        changed = [
-            (index, wanted)
-            for index, wanted in topic.partitions.items()
-            if before.get(index) is not wanted
-        ]
-        for index, wanted in sorted(changed):
-            partition = hosted.get(index)
+        for index in delta.changed_in(topic, change.before):
+            wanted, partition = topic.partitions[index], hosted.get(index)
             if partition is not None and self.node_id in wanted.replicas:
                 self._at_once -= 1
                 if self._at_once >= 0:

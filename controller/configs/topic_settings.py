@@ -46,6 +46,8 @@ class RecoveryStrategy(Enum):
     BALANCED = "Balanced"
     NONE = "None"
 
+    __hash__ = object.__hash__  # that of `Enum` is a call, and ten thousand partitions ask for it
+
 
 class Place(Enum):
     """Where a value comes from; it completes "... of"."""

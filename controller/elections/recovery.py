@@ -21,7 +21,7 @@ before, and looked at again. Operators hear of it when it is committed (`take_de
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from itertools import islice
 from typing import Final, NamedTuple
 
@@ -168,6 +168,8 @@ class _Rules(NamedTuple):
     elections: ElectionContext
     managed: bool
     now_ms: float
+    lives: Mapping[int, int]
+    """Each broker's epoch now."""
     standings: dict[tuple[object, ...], Standing]
     """By topic and state: ten thousand partitions are in a handful of states."""
 
@@ -388,7 +390,9 @@ class UncleanRecovery:
 
     def turn(self, view: ControllerView, now_ms: float) -> Turn:
         """Look at what has changed, a bounded part of it."""
-        rules = _Rules(view, ElectionContext(view), recovery_manager_enabled(view), now_ms, {})
+        managed = recovery_manager_enabled(view)
+        lives = {broker_id: one.epoch for broker_id, one in view.image.cluster.brokers.items()}
+        rules = _Rules(view, ElectionContext(view), managed, now_ms, lives, {})
         self._take_timeout(recovery_timeout_ms(view))
         self._search(view)
         expired = self._expire(now_ms)
@@ -488,26 +492,24 @@ class UncleanRecovery:
                 self._facts.forget(Replica(*key, replica))
             state.name, state.replicas = topic.name, partition.replicas
         standing = _standing(topic, key[1], partition, rules)
-        answers = self._answers(key, standing, partition.leader_epoch, rules.view)
-
-        def verdict_of(strategy: RecoveryStrategy) -> Verdict:
-            overdue = self._is_overdue(state, strategy, rules.now_ms)
-            return judge(strategy, standing, answers, overdue=overdue)
-
+        answers = self._answers(key, standing, partition.leader_epoch, rules.lives)
         safety = rules.elections.rules(topic).safety
         configured = safety.strategy
-        verdicts = {request.strategy: verdict_of(request.strategy) for request in state.requests}
-        state.asked_for = dict(verdicts) or NOTHING
-        if rules.managed:
-            verdicts[configured] = verdict_of(configured)
+        verdicts: dict[RecoveryStrategy, Verdict] = {}
+        strategies = [request.strategy for request in state.requests]
+        for strategy in [*strategies, configured] if rules.managed else strategies:
+            overdue = self._is_overdue(state, strategy, rules.now_ms)
+            verdicts[strategy] = judge(strategy, standing, answers, overdue=overdue)
+        state.asked_for = {s: verdicts[s] for s in strategies} if strategies else NOTHING
         for strategy, verdict in verdicts.items():
             if verdict.winner is not None:
                 by_itself = rules.managed and strategy is configured
                 cause = Cause.UNCLEAN_RECOVERY if by_itself else Cause.OPERATOR_REQUEST
                 return _elect(key, topic, partition, verdict.winner, cause, rules)
-        self._run(key, state, [s for s, v in verdicts.items() if v.needed], rules.now_ms)
-        self._ask(key, state, frozenset(b for v in verdicts.values() for b in v.asked))
-        shown = next((v for v in verdicts.values() if v.needed), verdicts.get(configured))
+        needed = {strategy: v for strategy, v in verdicts.items() if v.needed}
+        self._run(key, state, needed, rules.now_ms)
+        self._ask(key, state, frozenset([b for v in verdicts.values() for b in v.asked]))
+        shown = next(iter(needed.values()), verdicts.get(configured))
         shown = shown or next(iter(verdicts.values()), None)
         if shown is None:
             shown = without_recovery(
@@ -523,17 +525,15 @@ class UncleanRecovery:
         return state
 
     def _answers(
-        self, key: PartitionKey, standing: Standing, leader_epoch: int, view: ControllerView
+        self, key: PartitionKey, standing: Standing, leader_epoch: int, lives: Mapping[int, int]
     ) -> Mapping[int, LogFact]:
         """The answers that count now."""
         told = self._facts.told_of(*key)
         if not told:
             return NO_ANSWERS
-        brokers = view.image.cluster.brokers
         found = {}
         for replica in standing.alive:
-            known = told.get(replica)
-            fact = None if known is None else counted(known, brokers[replica].epoch)
+            fact = counted(told.get(replica), lives[replica])
             if fact is not None and fact.leader_epoch == leader_epoch:
                 found[replica] = fact
         return found
@@ -542,7 +542,7 @@ class UncleanRecovery:
         self,
         key: PartitionKey,
         state: _Leaderless,
-        asking: Sequence[RecoveryStrategy],
+        asking: Collection[RecoveryStrategy],
         now_ms: float,
     ) -> None:
         """Time runs while answers are waited for."""

@@ -41,6 +41,8 @@ class WaitsFor(Enum):
     ANSWERS = "answers"
     OPERATOR = "operator"
 
+    __hash__ = object.__hash__  # that of `Enum` is a call, and ten thousand partitions ask for it
+
 
 @dataclass(frozen=True)
 class Standing:
@@ -67,6 +69,11 @@ class Standing:
         if len(known) < self.min_isr:
             return self.replicas
         return tuple(r for r in self.replicas if r in self.last_known)
+
+    @cached_property
+    def gone(self) -> tuple[int, ...]:
+        """Those of them that are not alive."""
+        return tuple(r for r in self.may_have_everything if r not in self.alive)
 
 
 class Verdict(NamedTuple):
@@ -140,11 +147,10 @@ def _aggressive(standing: Standing, answers: Mapping[int, LogFact], overdue: boo
 
 
 def _balanced(standing: Standing, answers: Mapping[int, LogFact], overdue: bool) -> Verdict:
-    needed = standing.may_have_everything
-    gone = [r for r in needed if r not in standing.alive]
-    if gone:
+    if standing.gone:
         early = tuple(r for r in standing.alive if r not in answers)
-        return Verdict(None, WaitsFor.LAST_KNOWN, tuple(gone), early)
+        return Verdict(None, WaitsFor.LAST_KNOWN, standing.gone, early)
+    needed = standing.may_have_everything
     missing = [r for r in standing.alive if r not in answers and (r in needed or not overdue)]
     if missing:
         return Verdict(None, WaitsFor.ANSWERS, tuple(missing))

@@ -18,7 +18,7 @@ topic has a threshold for it; a proposal of the same ISR may be there for that a
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 from controller.brokers.registration import check_broker_epoch
 from controller.decision import ControllerView, Decision
@@ -47,6 +47,7 @@ from runtime.marks import mark
 Proposal: TypeAlias = AlterPartitionRequest.PartitionData
 
 UNKNOWN_BROKER_EPOCH = -1
+RECOVERY_STATES: Final = frozenset(map(int, LeaderRecoveryState))
 
 
 class ProposedMember(NamedTuple):
@@ -185,7 +186,7 @@ def _isr_error(
         return ErrorCode.INVALID_REQUEST
     if current.leader not in isr:
         return ErrorCode.INVALID_REQUEST
-    if proposal.leader_recovery_state not in tuple(LeaderRecoveryState):
+    if proposal.leader_recovery_state not in RECOVERY_STATES:
         return ErrorCode.INVALID_REQUEST
     recovering = proposal.leader_recovery_state == LeaderRecoveryState.RECOVERING
     # A leader that recovers is alone, and one that has recovered does not start again.

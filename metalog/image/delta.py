@@ -105,8 +105,18 @@ class MetadataDelta:
     def topics(self) -> dict[bytes, Change[TopicImage]]:
         """Topics created, deleted or with any changed partition, by topic id."""
         touched = self._touched
-        keys = None if touched is None or touched.any_topic else touched.ids
+        keys = None if touched is None or touched.any_topic else touched.partitions
         return _sorted(diff(self.before.topics.by_id, self.after.topics.by_id, keys))
+
+    def changed_in(self, topic: TopicImage, before: TopicImage | None) -> list[int]:
+        """Partitions of a topic after the change that are other than in `before`, by number. Of a
+        thousand partitions mostly one has changed."""
+        old: Mapping[int, PartitionImage] = {} if before is None else before.partitions
+        touched, new = self._touched, topic.partitions
+        looked_at: Iterable[int] = new
+        if touched is not None and not touched.any_topic:
+            looked_at = touched.partitions.get(topic.id, ())
+        return sorted(index for index in looked_at if old.get(index) is not new[index])
 
     @property
     def deleted_topics(self) -> list[TopicImage]:

@@ -525,29 +525,31 @@ REPLAY: Mapping[type[Any], Callable[[MetadataImage, Any], MetadataImage]] = {
 
 
 class TouchedTopics:
-    """Which topics a run of records may have changed: ids, or any topic at all."""
+    """Which topics a run of records may have changed, each with those of its partitions, or any
+    topic at all."""
 
-    __slots__ = ("any_topic", "ids")
+    __slots__ = ("any_topic", "partitions")
 
     def __init__(self) -> None:
-        self.ids: set[bytes] = set()
+        self.partitions: dict[bytes, set[int]] = {}
         self.any_topic = False
 
     def add(self, record: Any) -> None:
         kind = type(record)
-        if kind in _NAMES_A_TOPIC_ID:
-            self.ids.add(record.topic_id)
+        if kind in _IN_A_ROW:
+            partitions = self.partitions.get(record.topic_id)
+            if partitions is None:
+                partitions = self.partitions[record.topic_id] = set()
+            partitions.add(record.partition_id)
+        elif kind is TopicRecord or kind is RemoveTopicRecord:
+            self.partitions.setdefault(record.topic_id, set())
         elif kind is ClearElrRecord:
             self.any_topic = True
 
     def merge(self, other: TouchedTopics) -> None:
-        self.ids |= other.ids
+        for topic_id, partitions in other.partitions.items():
+            self.partitions.setdefault(topic_id, set()).update(partitions)
         self.any_topic |= other.any_topic
-
-
-_NAMES_A_TOPIC_ID = frozenset(
-    (TopicRecord, PartitionRecord, PartitionChangeRecord, RemoveTopicRecord)
-)
 
 
 class Replayer:

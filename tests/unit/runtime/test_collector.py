@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import weakref
 from collections.abc import Iterator
+from contextlib import contextmanager
 
 import pytest
 
@@ -22,6 +23,22 @@ class Knot:
         self.itself = self
 
 
+@contextmanager
+def _full_collections() -> Iterator[list[int]]:
+    """How much each full collection looks at."""
+    looked_at: list[int] = []
+
+    def count(phase: str, info: dict[str, int]) -> None:
+        if phase == "start" and info["generation"] == 2:
+            looked_at.append(len(gc.get_objects()))
+
+    gc.callbacks.insert(0, count)
+    try:
+        yield looked_at
+    finally:
+        gc.callbacks.remove(count)
+
+
 @pytest.fixture
 def collector() -> Iterator[Collector]:
     collector = Collector()
@@ -33,21 +50,20 @@ def collector() -> Iterator[Collector]:
 
 def test_a_full_collection_looks_only_at_what_is_new(collector: Collector) -> None:
     held: list[list[list[int]]] = []
-    looked_at: list[int] = []
-
-    def count(phase: str, info: dict[str, int]) -> None:
-        if phase == "start" and info["generation"] == 2:
-            looked_at.append(len(gc.get_objects()))
-
-    gc.callbacks.insert(0, count)
-    try:
+    with _full_collections() as looked_at:
         for _ in range(OBJECTS // 2):
             held.append([[1]])
-    finally:
-        gc.callbacks.remove(count)
     # The first one comes when there is a quarter as much as the process held before.
     assert len(looked_at) >= 3
     assert max(looked_at[1:]) < FULL_GENERATION_MAX
+
+
+def test_the_end_of_a_start_does_not_look_at_all_that_was_made(collector: Collector) -> None:
+    held = [[[1]] for _ in range(OBJECTS // 2)]
+    with _full_collections() as looked_at:
+        collector.settle()
+    assert len(held) == OBJECTS // 2
+    assert [count < FULL_GENERATION_MAX for count in looked_at] == [True]
 
 
 def test_what_has_no_cycles_dies_at_once_though_it_is_frozen(collector: Collector) -> None:

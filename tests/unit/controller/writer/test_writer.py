@@ -100,7 +100,7 @@ async def turns(count: int) -> None:
 
 def touched_topics_held() -> int:
     """Ids of touched topics that anybody in this process holds."""
-    return sum(len(o.ids) for o in gc.get_objects() if isinstance(o, TouchedTopics))
+    return sum(len(o.partitions) for o in gc.get_objects() if isinstance(o, TouchedTopics))
 
 
 def run_in_virtual_time(main: Callable[[], Any]) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from metalog.image import replay as replay_module
+from metalog.image.delta import MetadataDelta
 from metalog.image.local_log import LocalLogStats, ReplicaLocalLog
 from metalog.image.replay import REPLAY, Replayer, ReplayError, replay, replay_all
 from metalog.image.values import EMPTY_IMAGE, MetadataImage, PartitionImage, Provenance, TopicImage
@@ -250,7 +251,7 @@ def test_records_in_a_row_do_what_each_does_alone() -> None:
     replayer = Replayer()
     replayer.apply_batch(rows(), base_offset=0, epoch=0, timestamp_ms=0)
     assert replayer.image.same_cluster(alone)
-    assert replayer.take_touched().ids == {TOPIC, b"O" * 16}
+    assert replayer.take_touched().partitions.keys() == {TOPIC, b"O" * 16}
 
 
 @pytest.mark.parametrize("ends", [True, False])
@@ -298,7 +299,28 @@ def test_topics_touched_in_a_transaction_show_up_when_it_ends() -> None:
         epoch=0,
         timestamp_ms=0,
     )
-    assert replayer.in_transaction and not replayer.take_touched().ids
+    assert replayer.in_transaction and not replayer.take_touched().partitions
     shown = replayer.apply_batch([m.EndTransactionRecord()], base_offset=2, epoch=0, timestamp_ms=0)
-    assert replayer.take_touched().ids == {TOPIC}
+    assert replayer.take_touched().partitions == {TOPIC: set()}
     assert shown.provenance == Provenance(2, 0, 0)
+
+
+def test_a_delta_knows_which_partitions_its_records_named() -> None:
+    """Ten thousand partitions change in small batches: nobody looks at all of them for each."""
+    new = [
+        m.PartitionRecord(partition_id=n, topic_id=TOPIC, replicas=[1], isr=[1], leader=1)
+        for n in range(9)
+    ]
+    replayer = Replayer()
+    made = [m.TopicRecord(name="t", topic_id=TOPIC), *new]
+    before = replayer.apply_batch(made, base_offset=0, epoch=0, timestamp_ms=0)
+    replayer.take_touched()
+    changed = [
+        m.PartitionChangeRecord(partition_id=n, topic_id=TOPIC, leader=-1) for n in (7, 2, 7)
+    ]
+    after = replayer.apply_batch(changed, base_offset=10, epoch=0, timestamp_ms=0)
+    touched = replayer.take_touched()
+    assert touched.partitions == {TOPIC: {2, 7}}
+    old, topic = before.topics.by_id[TOPIC], after.topics.by_id[TOPIC]
+    for delta in (MetadataDelta(before, after, touched), MetadataDelta(before, after)):
+        assert delta.changed_in(topic, old) == [2, 7]
