@@ -33,6 +33,7 @@ from protocol.transport.receive_buffer import BufferSpace
 from protocol.transport.repeated import RepeatedProduce
 from protocol.transport.request_flow import LaterReply, RequestFlow
 from protocol.transport.stats import ConnectionStats
+from protocol.transport.turns import Turns
 from runtime.clock import Clock
 
 
@@ -47,6 +48,8 @@ class Listener(Protocol):
     space: BufferSpace
     connection_stats: ConnectionStats
     limits: ServerLimits
+    turns: Turns
+    crowded: bool
 
     def admit(self, connection: ServerConnection) -> str | None:
         """Take a new connection, or say why not. It is served when its `begin` is called."""
@@ -201,21 +204,25 @@ class ServerConnection(asyncio.BufferedProtocol):
         listener = self._listener
         listener.connection_stats.bytes_in += nbytes
         self.exchange.buffer.received(nbytes)
-        self._active_ms = listener.clock.monotonic_ms()
-        self._work(self._active_ms)
+        self._active_ms = now_ms = listener.clock.monotonic_ms()
+        self._work(now_ms, now_ms)
 
     # --- requests ------------------------------------------------------------------------------
 
-    def _work(self, now_ms: float) -> None:
+    def _work(self, received_ms: float, now_ms: float) -> None:
         """Serve the requests that are here until one is cut or a hold is set."""
         if self._working:
             return
         self._working = True
-        exchange, flow = self.exchange, self._listener.flow
+        exchange, listener = self.exchange, self._listener
+        flow = listener.flow
+        if listener.crowded and listener.turns.is_over(now_ms) and not exchange.holds & TURN_OVER:
+            exchange.hold(TURN_OVER)
+            listener.turns.wait(self._next_turn)
         flow.moment_ms = now_ms
         try:
             for frame in exchange.requests():
-                flow.serve(self, frame, now_ms)
+                flow.serve(self, frame, received_ms)
                 if exchange.out_bytes > REPLIES_TOGETHER_BYTES:
                     self._send()
         except ProtocolError as error:
@@ -232,15 +239,16 @@ class ServerConnection(asyncio.BufferedProtocol):
 
     def _next_turn(self) -> None:
         self.exchange.release(TURN_OVER)
-        self._continue()
+        self._continue(self._active_ms)
 
-    def _continue(self) -> None:
+    def _continue(self, received_ms: float = -1.0) -> None:
         """A hold is over: first the requests that wait in the buffer, then more."""
         exchange = self.exchange
         if exchange.holds:
             return
         if exchange.buffer.end:
-            self._work(self._listener.clock.monotonic_ms())
+            now_ms = self._listener.clock.monotonic_ms()
+            self._work(now_ms if received_ms < 0.0 else received_ms, now_ms)
         elif not self._reading:
             self._set_reading()
 

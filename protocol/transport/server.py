@@ -20,6 +20,7 @@ from protocol.transport.memory import RequestMemory
 from protocol.transport.receive_buffer import BufferSpace
 from protocol.transport.request_flow import RequestFlow
 from protocol.transport.stats import ConnectionStats
+from protocol.transport.turns import CROWD, Turns
 from runtime.clock import Clock
 from runtime.listening import cannot_listen
 from runtime.tasks import Supervisor
@@ -73,6 +74,9 @@ class Server:
             principal=principal,
             log=self.log,
         )
+        self.turns = Turns(_call_soon, clock.monotonic_ms)
+        self.crowded = False
+        """Whether so many are connected that turns of the loop are kept short."""
         self._on_admit = on_admit
         self._connections: dict[int, ServerConnection] = {}
         self._gate_timer: asyncio.TimerHandle | None = None
@@ -160,6 +164,7 @@ class Server:
             self.connection_stats.refused += 1
             return refusal
         self._connections[connection.id] = connection
+        self.crowded = len(self._connections) > CROWD
         self._wake_gate()
         return None
 
@@ -178,6 +183,7 @@ class Server:
         """A connection is gone."""
         if self._connections.pop(connection.id, None) is None:
             return
+        self.crowded = len(self._connections) > CROWD
         if admitted:
             self.connection_stats.open -= 1
         self.gate.leave(connection)
@@ -232,3 +238,7 @@ class Server:
             connection.abort()
         elif quiet_ms > every_ms:
             connection.give_memory_back()
+
+
+def _call_soon(function: Callable[[], None]) -> None:
+    asyncio.get_running_loop().call_soon(function)

@@ -25,7 +25,7 @@ from protocol.transport.dispatch import HandlerTable, RequestContext
 from protocol.transport.limits import ServerLimits
 from protocol.transport.memory import RequestMemory
 from protocol.transport.server import Server
-from runtime.clock import SystemClock
+from runtime.clock import Clock, SystemClock
 
 LIMIT_S = 20.0
 
@@ -110,11 +110,12 @@ async def serving(
     *,
     gate: ConnectionGate | None = None,
     memory: RequestMemory | None = None,
+    clock: Clock | None = None,
     **limits: Any,
 ) -> AsyncIterator[Server]:
     server = Server(
         table,
-        clock=SystemClock(),
+        clock=SystemClock() if clock is None else clock,
         listener="PLAINTEXT",
         limits=ServerLimits(**limits),
         gate=gate,

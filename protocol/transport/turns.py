@@ -1,0 +1,63 @@
+"""The time for which requests are served in one turn of the loop.
+
+A turn brings all that has arrived on all connections. A thousand clients that ask at the same
+moment would have the loop for a tenth of a second, in which no timer fires, no reply that waited
+goes out and nobody else is heard. So a turn has a time: whoever comes after it waits for the next
+turn, first come, first served.
+
+Each request is served whole, so a turn may take longer by one. Few connections cannot bring that
+much and are spared the counting, which costs each turn a call.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import Final
+
+TURN_MS: Final = 5.0
+"""Long beside what a turn costs by itself, short beside what a client notices."""
+CROWD: Final = 50
+"""More connections than this can make a turn too long."""
+
+
+class Turns:
+    """The turns of one listener."""
+
+    __slots__ = ("_call_soon", "_ends_ms", "_now_ms", "_waiting")
+
+    def __init__(
+        self, call_soon: Callable[[Callable[[], None]], object], now_ms: Callable[[], float]
+    ) -> None:
+        """`call_soon` calls a function in the next turn; `now_ms` is monotonic."""
+        self._call_soon = call_soon
+        self._now_ms = now_ms
+        self._ends_ms = -1.0  # no turn has begun
+        self._waiting: deque[Callable[[], None]] = deque()
+
+    def is_over(self, now_ms: float) -> bool:
+        """Whether who wants to be served now must `wait`. Else the turn begins, or goes on."""
+        if self._ends_ms >= 0.0:
+            return now_ms >= self._ends_ms
+        self._begin(now_ms)
+        return False
+
+    def wait(self, serve: Callable[[], None]) -> None:
+        """Calls `serve` in a turn to come."""
+        self._waiting.append(serve)
+
+    def _begin(self, now_ms: float) -> None:
+        self._ends_ms = now_ms + TURN_MS
+        self._call_soon(self._next)
+
+    def _next(self) -> None:
+        """Another turn: first those who wait. If it is over then, newcomers wait behind them."""
+        self._ends_ms = -1.0
+        waiting = self._waiting
+        if not waiting:
+            return
+        now_ms = self._now_ms()
+        self._begin(now_ms)
+        while waiting and now_ms < self._ends_ms:
+            waiting.popleft()()
+            now_ms = self._now_ms()
