@@ -1,20 +1,24 @@
 """What obstore alone does: put files into a bucket and print the figures as JSON.
 
-    python -m bench.obstore_alone SETTINGS FOLDER ...
+    python -m bench.obstore_alone [--every SECONDS] SETTINGS FOLDER ...
 
 SETTINGS is JSON: `rsm.config.*` without that prefix. The files of a folder go one after the other,
 the folders beside each other, as a broker copies the segments of its partitions; obstore itself
 reads them.
+
+With `--every` a file of each folder goes up each so often, until the process is ended: what a
+broker's copies cost whoever shares the machine, without the broker.
 """
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import json
 import os
-import sys
 import time
 from datetime import timedelta
+from itertools import count
 from pathlib import Path
 
 import obstore
@@ -34,9 +38,8 @@ async def _put(store: S3Store, settings: StoreSettings, paths: list[Path]) -> No
         )
 
 
-async def put_all(settings: StoreSettings, folders: list[list[Path]]) -> float:
-    """Put them; returns how many seconds it took."""
-    store = S3Store(
+def _connect(settings: StoreSettings) -> S3Store:
+    return S3Store(
         settings.bucket,
         prefix="alone",
         config=dict(settings.options),
@@ -45,15 +48,40 @@ async def put_all(settings: StoreSettings, folders: list[list[Path]]) -> float:
             "allow_http": settings.plain_http,
         },
     )
+
+
+async def put_all(settings: StoreSettings, folders: list[list[Path]]) -> float:
+    """Put them; returns how many seconds it took."""
+    store = _connect(settings)
     begin = time.monotonic()
     await asyncio.gather(*(_put(store, settings, paths) for paths in folders))
     return time.monotonic() - begin
 
 
+async def put_for_ever(settings: StoreSettings, folders: list[list[Path]], every_s: float) -> None:
+    """A segment of each folder at a time."""
+    store = _connect(settings)
+    for number in count():
+        begin = time.monotonic()
+        puts = []
+        for paths in folders:
+            logs = [path for path in paths if path.suffix == ".log"]
+            puts.append(_put(store, settings, [logs[number % len(logs)]]))
+        await asyncio.gather(*puts)
+        await asyncio.sleep(max(0.0, begin + every_s - time.monotonic()))
+
+
 def main() -> None:
     """See the module's description."""
-    settings = StoreSettings.of(json.loads(sys.argv[1]))
-    folders = [sorted(path for path in Path(one).iterdir()) for one in sys.argv[2:]]
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("settings")
+    parser.add_argument("folders", nargs="+", type=Path)
+    parser.add_argument("--every", type=float)
+    options = parser.parse_args()
+    settings = StoreSettings.of(json.loads(options.settings))
+    folders = [sorted(folder.iterdir()) for folder in options.folders]
+    if options.every:
+        asyncio.run(put_for_ever(settings, folders, options.every))
     size_bytes = sum(path.stat().st_size for paths in folders for path in paths)
     took_s = asyncio.run(put_all(settings, folders))
     print(json.dumps({"mb_per_s": size_bytes / 1e6 / took_s}), flush=True)

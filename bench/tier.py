@@ -10,13 +10,15 @@ Cases, by their names for `--cases`:
 
     copy       closed segments are copied, beside obstore alone that puts the same files there
     read       librdkafka reads a topic from the disk and then from the tier alone
-    produce    p99 of a producer at a steady rate: without copies, with copies that keep up, and
-               with a store that takes connections and answers nothing
+    produce    p99 of a producer at a steady rate: without copies, with copies that keep up, with
+               the same copies made by another process, and with a store that takes connections
+               and answers nothing
     consumers  1,000 consumers, each at a place of its own in what the tier alone has: memory of the
                node, and how long its loop stood still
     metadata   records of 100,000 segments are replayed, as at a start
     folder     copies and reads once more, with the bucket a folder, beside Apache Kafka 4.3.1 with
-               the store in a folder that is in its own tests; Kafka's producer and JVM are warm
+               the store in a folder that is in its own tests, and the steady producer on both;
+               Kafka's producer and JVM are warm
     off        a node without tiered storage: what it imports, its start and its memory; with
                `--before` beside those of another checkout
 
@@ -36,8 +38,8 @@ import sys
 import threading
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import NamedTuple
 
@@ -58,6 +60,7 @@ FREE_BYTES_MIN = 6 << 30
 CASES = ("copy", "read", "produce", "consumers", "metadata", "folder", "off")
 PARTITIONS = 4
 RECORD_BYTES = 1024
+SEGMENT_BYTES = 16 << 20
 WAIT_S = 120.0
 TIERED = {
     "remote.log.storage.system.enable": "true",
@@ -66,9 +69,10 @@ TIERED = {
     "log.retention.check.interval.ms": "500",
     "kraftbox.loop.lag.interval.ms": "10",
 }
-TOPIC = {"remote.storage.enable": "true", "internal.segment.bytes": str(16 << 20)}
+TOPIC = {"remote.storage.enable": "true", "internal.segment.bytes": str(SEGMENT_BYTES)}
 WITHOUT_COPIES = {"remote.log.copy.disable": "true"}
 ON_DISK_ONLY_WHAT_MUST = {"local.retention.bytes": "1"}
+PACED = ("without copies", "while copying")
 OF_KAFKA = {
     "remote.log.metadata.manager.listener.name": "PLAINTEXT",
     "rlmm.config.remote.log.metadata.topic.replication.factor": "1",
@@ -164,7 +168,7 @@ class Run:
                 if "read" in self.cases:
                     self._read(side)
                 if "produce" in self.cases:
-                    self._produce(side, store)
+                    self._produce(side, options, store)
                 if "consumers" in self.cases:
                     self._consumers(side)
             finally:
@@ -213,27 +217,54 @@ class Run:
         local, remote = (statistics.median(figures) for figures in read.values())
         return local, remote
 
-    def _produce(self, side: Side, store: subprocess.Popen[bytes]) -> None:
+    def _produce(
+        self, side: Side, options: Mapping[str, str], store: subprocess.Popen[bytes]
+    ) -> None:
+        self._begin_to_produce(side)
+        self._fill(side, "beside", WITHOUT_COPIES)
+        folders = _linked(side.closed("beside"), self.place / "alone" / "beside")
+        meanwhile: dict[str, Callable[[], AbstractContextManager[None]]] = {
+            "without copies": nullcontext,
+            "while copying": nullcontext,
+            "beside obstore alone": lambda: _obstore_beside(options, folders, self._closed_every_s),
+            "with a hung store": lambda: _hung(store),
+        }
+        found = self._p99s(side, meanwhile)
+        for what, p99_ms in found.items():
+            self.note(f"produce {what}: p99 ms", p99_ms)
+        plain, copying, beside, hung = found.values()
+        self.note("p99 while copying, times that without", copying / plain, most=1.2)
+        self.note("p99 while copying, times that beside obstore alone", copying / beside)
+        self.note("p99 with a hung store, times that without", hung / plain, most=1.1)
+
+    def _begin_to_produce(self, side: Side) -> None:
         create_topic(side.node, "plain", PARTITIONS, configs={**TOPIC, **WITHOUT_COPIES})
         create_topic(side.node, "busy", PARTITIONS, configs={**TOPIC, **ON_DISK_ONLY_WHAT_MUST})
-        found: dict[str, list[float]] = {"without copies": [], "while copying": [], "hung": []}
-        records = self.scale.rate_per_s * self.scale.seconds
-        produce_librdkafka(side.node, "plain", records, RECORD_BYTES, self.scale.rate_per_s)
+        self._p99_ms(side, "plain")
+
+    def _p99s(
+        self, side: Side, meanwhile: Mapping[str, Callable[[], AbstractContextManager[None]]]
+    ) -> dict[str, float]:
+        """Medians of the steady producer, while one thing goes on or another, in turn."""
+        found: dict[str, list[float]] = {what: [] for what in meanwhile}
         for _ in range(self.scale.rounds):
-            for what, p99_ms in found.items():
-                with _hung(store) if what == "hung" else _nothing():
-                    topic = "plain" if what == "without copies" else "busy"
-                    made = produce_librdkafka(
-                        side.node, topic, records, RECORD_BYTES, self.scale.rate_per_s
-                    )
-                p99_ms.append(made["p99_ms"])
+            for what, going_on in meanwhile.items():
+                copies = what in ("while copying", "with a hung store")
+                with going_on():
+                    found[what].append(self._p99_ms(side, "busy" if copies else "plain"))
                 side.wait_gone("busy")
-        plain, copying, hung = (statistics.median(values) for values in found.values())
-        self.note("produce without copies: p99 ms", plain)
-        self.note("produce while copying: p99 ms", copying)
-        self.note("produce with a hung store: p99 ms", hung)
-        self.note("p99 while copying, times that without", copying / plain, most=1.2)
-        self.note("p99 with a hung store, times that without", hung / plain, most=1.1)
+        return {what: statistics.median(values) for what, values in found.items()}
+
+    def _p99_ms(self, side: Side, topic: str) -> float:
+        scale = self.scale
+        records = scale.rate_per_s * scale.seconds
+        made = produce_librdkafka(side.node, topic, records, RECORD_BYTES, scale.rate_per_s)
+        return made["p99_ms"]
+
+    @property
+    def _closed_every_s(self) -> float:
+        """How often the steady producer closes a segment of each partition."""
+        return SEGMENT_BYTES * PARTITIONS / (self.scale.rate_per_s * RECORD_BYTES)
 
     def _consumers(self, side: OurSide) -> None:
         topic = "cold"
@@ -268,7 +299,7 @@ class Run:
         self.note("metadata of 100,000 segments: MiB", made["mb"], most=100)
 
     def _folder(self) -> None:
-        found: dict[str, tuple[float, float, float]] = {}
+        found: dict[str, tuple[float, ...]] = {}
         jar = tiered_store_jar()
         bucket, store = self.place / "bucket", self.place / "kafka-store"
         ours = Kraftbox(self.place / "folder", {**TIERED, "rsm.config.url": f"file://{bucket}"})
@@ -281,13 +312,17 @@ class Run:
             try:
                 self._fill(side, "folder", WITHOUT_COPIES)
                 copied = side.copy("folder")
-                found[side.node.name] = (copied, *self._read_both(side, "folder"))
+                read = self._read_both(side, "folder")
+                self._begin_to_produce(side)
+                p99s = self._p99s(side, dict.fromkeys(PACED, nullcontext))
+                found[side.node.name] = (copied, *read, *p99s.values())
             finally:
                 side.node.stop()
-        names = ("copy", "read from the disk", "read from the tier")
-        theirs = found.get("kafka", (None, None, None))
+        names = [f"{what}: MB/s" for what in ("copy", "read from the disk", "read from the tier")]
+        names += [f"produce {what}: p99 ms" for what in PACED]
+        theirs = found.get("kafka", (None,) * len(names))
         for name, value, kafka in zip(names, found["kraftbox"], theirs, strict=True):
-            self.note(f"a folder: {name}: MB/s", value, kafka=kafka)
+            self.note(f"a folder: {name}", value, kafka=kafka)
 
     def _off(self) -> None:
         count = int(_run("-c", MODULES))
@@ -460,8 +495,17 @@ def _hung(process: subprocess.Popen[bytes]) -> Iterator[None]:
 
 
 @contextmanager
-def _nothing() -> Iterator[None]:
-    yield
+def _obstore_beside(
+    options: Mapping[str, str], folders: Sequence[Path], every_s: float
+) -> Iterator[None]:
+    """Another process copies a segment of each folder so often."""
+    command = [sys.executable, "-m", "bench.obstore_alone", "--every", str(every_s)]
+    process = subprocess.Popen([*command, json.dumps(options), *map(str, folders)])
+    try:
+        yield
+    finally:
+        process.kill()
+        process.wait()
 
 
 @contextmanager
