@@ -17,6 +17,7 @@ from broker.replication.fetch_session import PartitionKey
 from broker.replication.partition import Partition
 from protocol.batch.header import HEADER_BYTES, LENGTH_OVERHEAD_BYTES
 from protocol.errors import ApiError
+from protocol.schema import Buffer
 
 if TYPE_CHECKING:
     from storage.log.log import Log
@@ -136,7 +137,7 @@ def still_holds(data: ColdData, log: Log, offset: int) -> bool:
     )
 
 
-def fitted(records: bytes, max_bytes: int, *, whole_first: bool) -> bytes:
+def fitted(records: Buffer, max_bytes: int, *, whole_first: bool) -> Buffer:
     """Batches cut to a limit. The last may be cut inside, the first is there whole or not at all;
     with `whole_first` it is there even if it is larger than the limit."""
     if len(records) <= max_bytes:

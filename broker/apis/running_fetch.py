@@ -34,6 +34,7 @@ from broker.replication.waits import FetchWait, ReadsWait
 from protocol.compression import Codec
 from protocol.errors import ApiError, ErrorCode
 from protocol.messages.fetch import FetchRequest, FetchResponse
+from protocol.schema import Buffer
 from protocol.transport.dispatch import Body, Reply, RequestContext
 from runtime.marks import mark
 from storage.log.errors import BelowLocalStart, OffsetOutOfRange
@@ -430,6 +431,7 @@ class RunningFetch:
         offset = wanted.fetch_offset
         limit = max(0, min(budget, wanted.partition_max_bytes))
         aborted: Sequence[AbortedTxn] | None = None
+        records: Buffer
         if self._arrived and key in self._arrived:
             records, aborted = self._take_arrived(key, log, offset, end, limit, min_one_batch)
         elif offset == log.log_end_offset:
@@ -477,7 +479,7 @@ class RunningFetch:
         end: int,
         limit: int,
         min_one_batch: bool,
-    ) -> tuple[bytes, Sequence[AbortedTxn] | None]:
+    ) -> tuple[Buffer, Sequence[AbortedTxn] | None]:
         """What was read off the loop, if it is still what the log has there, and the aborted
         transactions that came with it."""
         arrived = self._arrived.pop(key)
@@ -502,7 +504,7 @@ class RunningFetch:
         end: int,
         limit: int,
         min_one_batch: bool,
-    ) -> tuple[bytes, Sequence[AbortedTxn]]:
+    ) -> tuple[Buffer, Sequence[AbortedTxn]]:
         reader, data = self._reader(), read.data
         if read.error is not None:
             raise read.error
@@ -524,7 +526,7 @@ class RunningFetch:
         return log.high_watermark
 
     def _facts(
-        self, partition: Partition, records: bytes, diverging: FetchResponse.EpochEndOffset
+        self, partition: Partition, records: Buffer, diverging: FetchResponse.EpochEndOffset
     ) -> PartitionData:
         log = partition.log
         return PartitionData(
@@ -647,7 +649,7 @@ def _divergence(partition: Partition, wanted: Wanted) -> FetchResponse.EpochEndO
     return None
 
 
-def _refuse_zstd(records: bytes) -> None:
+def _refuse_zstd(records: Buffer) -> None:
     """A client that old cannot read zstd (KIP-110)."""
     from protocol.batch.header import iter_batches
 

@@ -74,9 +74,12 @@ class _Key(NamedTuple):
 class RemoteData(NamedTuple):
     """Whole batches, from the one that has the offset asked for."""
 
-    records: bytes
+    records: Buffer
+    """A part of what the store answered, as a rule."""
     last_offset: int
     last_epoch: int
+    held_bytes: int
+    """What it keeps in memory: the answer."""
     aborted: tuple[AbortedTxn, ...] = ()
     """Aborted transactions that overlap them; only for who reads what is committed."""
 
@@ -341,7 +344,7 @@ class RemoteReader:
         if isinstance(result, RemoteData):
             counters.bytes += len(result.records)
             self._limit.record(len(result.records))
-            books.kept_bytes += len(result.records)
+            books.kept_bytes += result.held_bytes
         elif not isinstance(result, OffsetOutOfRange):
             counters.errors += 1
         if isinstance(result, RemoteData) or not read.wanted:
@@ -392,7 +395,7 @@ class RemoteReader:
 
     def _forget(self, key: _Key) -> None:
         data = self._books.kept.pop(key).data
-        self._books.kept_bytes -= len(data.records) if data is not None else 0
+        self._books.kept_bytes -= data.held_bytes if data is not None else 0
 
     def _counters(self, log: Log) -> ReadCounters:
         return self.counters.setdefault(log.topic, ReadCounters())
@@ -423,11 +426,10 @@ class RemoteReader:
             if offset >= log.local_log_start_offset:
                 found = await self._read_local(read, offset)
                 break
-        records, last_offset, last_epoch = found
         aborted: tuple[AbortedTxn, ...] = ()
         if read.key.committed:
-            aborted = await self._aborted(log, lineage, cache, offset, last_offset + 1)
-        return RemoteData(records, last_offset, last_epoch, aborted)
+            aborted = await self._aborted(log, lineage, cache, offset, found.last_offset + 1)
+        return found._replace(aborted=aborted)
 
     def _find(self, log: Log, offset: int) -> tuple[SharedSegment, Lineage, SegmentCache]:
         """Raises ApiError."""
@@ -445,9 +447,9 @@ class RemoteReader:
 
     async def _read_in(
         self, shared: SharedSegment, offset: int, max_bytes: int
-    ) -> tuple[bytes, int, int] | None:
-        """Batches, their last offset and its epoch; None if the segment has none from `offset` on.
-        Raises ObjectError, CorruptSegment, CorruptIndex, OSError."""
+    ) -> RemoteData | None:
+        """None if the segment has no batches from `offset` on. Raises ObjectError, CorruptSegment,
+        CorruptIndex, OSError."""
         segment, last_shared = shared.segment, shared.offsets.last
         position = (await self.indexes.get(segment)).position(offset)
         most = min(max(max_bytes, 1), PART_BYTES_MAX)
@@ -456,8 +458,7 @@ class RemoteReader:
             data, checked = await self._store.read_log(
                 segment, position, size, last_offset=last_shared, run=self._files.run
             )
-            whole = memoryview(data)[: checked.whole_bytes]
-            found = await self._files.run(_from, whole, offset, most)
+            found = await self._files.run(_from, data, checked.whole_bytes, offset, most)
             if found is not None:
                 return found
             if not checked.whole_bytes and checked.cut_bytes <= size:
@@ -466,14 +467,15 @@ class RemoteReader:
             size = max(size, checked.cut_bytes)
         return None
 
-    async def _read_local(self, read: RemoteRead, offset: int) -> tuple[bytes, int, int]:
+    async def _read_local(self, read: RemoteRead, offset: int) -> RemoteData:
         """What follows on this disk. Raises ApiError."""
         log, most = read.log, min(max(read.max_bytes, 1), PART_BYTES_MAX)
         end = log.last_stable_offset if read.key.committed else log.high_watermark
         try:
-            found = _from(await log.read_cold(offset, most, max_offset=end), offset, most)
+            data = await log.read_cold(offset, most, max_offset=end)
         except BelowLocalStart as error:
             raise _failed(str(error)) from None
+        found = _from(data, len(data), offset, most)
         if found is None:
             raise _failed(f"there are no records from {offset} on")
         return found
@@ -501,11 +503,12 @@ class RemoteReader:
                 return tuple(found)
 
 
-def _from(whole: Buffer, offset: int, max_bytes: int) -> tuple[bytes, int, int] | None:
-    """The batches from the one that has `offset`, or the next one, up to a limit but at least one;
-    with the last offset and its epoch. None if there is none."""
+def _from(data: Buffer, whole_bytes: int, offset: int, max_bytes: int) -> RemoteData | None:
+    """Of the whole batches in `data` those from the one that has `offset`, or the next one, up to a
+    limit but at least one. None if there is none."""
     start = end = -1
     last_offset = last_epoch = -1
+    whole = memoryview(data)[:whole_bytes]
     for header, at in iter_batches(whole):
         if header.last_offset < offset:
             continue
@@ -515,7 +518,13 @@ def _from(whole: Buffer, offset: int, max_bytes: int) -> tuple[bytes, int, int] 
             break
         end = at + header.size_bytes
         last_offset, last_epoch = header.last_offset, header.leader_epoch
-    return (bytes(whole[start:end]), last_offset, last_epoch) if start >= 0 else None
+    if start < 0:
+        return None
+    records: Buffer = whole[start:end]
+    if 2 * len(records) <= len(data):  # a small part would keep all of it
+        records = bytes(records)
+        return RemoteData(records, last_offset, last_epoch, len(records))
+    return RemoteData(records, last_offset, last_epoch, len(data))
 
 
 def _failed(why: str) -> ApiError:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from broker.tiering.index_cache import IndexCache
 from protocol.batch.header import iter_batches
+from protocol.schema import Buffer
 from storage.files import Files
 from storage.log.timestamps import (
     LIES_MAX,
@@ -104,7 +105,7 @@ class TimeSearch(NamedTuple):
 
 
 def _find(
-    whole: bytes, timestamp_ms: int, start_offset: int, lies: int
+    whole: Buffer, timestamp_ms: int, start_offset: int, lies: int
 ) -> tuple[TimestampOffset | None, int]:
     """The record, and how many batches so far promised one by their headers and had none. After
     too many of those the header is believed."""
@@ -113,7 +114,7 @@ def _find(
             continue
         if lies > LIES_MAX and header.base_offset >= start_offset:
             return as_header_says(header), lies
-        batch = whole[at : at + header.size_bytes]
+        batch = bytes(whole[at : at + header.size_bytes])
         found = look_into_batch(batch, header, timestamp_ms, start_offset).found
         if found is not None:
             return found, lies

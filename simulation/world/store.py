@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from protocol.schema import Buffer
 from simulation.chance import stream
 from simulation.world.life import CURRENT_LIFE, Life
 from simulation.world.network import CURRENT_HOST
@@ -124,7 +125,7 @@ class _Told:
         await self._bucket.put(key, source)
         self._store.touched(PUT, key)
 
-    async def get(self, key: str, start: int, size_bytes: int) -> bytes:
+    async def get(self, key: str, start: int, size_bytes: int) -> Buffer:
         data = await self._bucket.get(key, start, size_bytes)
         self._store.touched(GET, key)
         return data
@@ -157,7 +158,7 @@ class _Way:
         with _Counted(self._troubles()):
             await self.faulty.put(key, source)
 
-    async def get(self, key: str, start: int, size_bytes: int) -> bytes:
+    async def get(self, key: str, start: int, size_bytes: int) -> Buffer:
         with _Counted(self._troubles()):
             return await self.faulty.get(key, start, size_bytes)
 

@@ -13,6 +13,7 @@ import random
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 
+from protocol.schema import Buffer
 from storage.objects.port import (
     ObjectCorrupt,
     ObjectInfo,
@@ -59,7 +60,7 @@ class FaultyObjects:
             await self.backing.delete([key])
         self._after(key)
 
-    async def get(self, key: str, start: int, size_bytes: int) -> bytes:
+    async def get(self, key: str, start: int, size_bytes: int) -> Buffer:
         await self._before(key)
         data = await self.backing.get(key, start, size_bytes)
         self._after(key)

@@ -19,6 +19,7 @@ from contextlib import contextmanager
 from datetime import timedelta
 from typing import Any, Final
 
+from protocol.schema import Buffer
 from storage.objects.port import (
     FileRange,
     ObjectCorrupt,
@@ -97,9 +98,9 @@ class ObstoreObjects:
         if not upload.cancelled():
             upload.exception()
 
-    async def get(self, key: str, start: int, size_bytes: int) -> bytes:
+    async def get(self, key: str, start: int, size_bytes: int) -> Buffer:
         with _translated(key):
-            data = bytes(
+            data = memoryview(
                 await self._obstore.get_range_async(
                     self._store, key, start=start, length=size_bytes
                 )

@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Sequence
 from typing import NamedTuple, Protocol, TypeAlias
 
+from protocol.schema import Buffer
 from storage.files import File, Files
 
 
@@ -87,8 +88,10 @@ class Objects(Protocol):
         """Write an object. Raises ObjectError; OSError when a local file cannot be read."""
         ...
 
-    async def get(self, key: str, start: int, size_bytes: int) -> bytes:
-        """Exactly `size_bytes` (at least one) from `start`. Raises ObjectError."""
+    async def get(self, key: str, start: int, size_bytes: int) -> Buffer:
+        """Exactly `size_bytes` (at least one) from `start`, in a buffer that stays as it is: the
+        store's own where it has one, as a copy costs as much as the checksum. Raises ObjectError.
+        """
         ...
 
     async def head(self, key: str) -> ObjectInfo:
@@ -112,7 +115,7 @@ class Objects(Protocol):
 
 async def whole(objects: Objects, key: str, size_bytes: int) -> bytes:
     """A whole object whose size is known. Raises ObjectError."""
-    return await objects.get(key, 0, size_bytes) if size_bytes else b""
+    return bytes(await objects.get(key, 0, size_bytes)) if size_bytes else b""
 
 
 async def listed(objects: Objects, prefix: str) -> list[ObjectInfo]:

@@ -11,6 +11,7 @@ from bisect import bisect_right
 from typing import NamedTuple
 
 from protocol.batch.header import HEADER_BYTES, CorruptBatch, iter_checked, parse_header
+from protocol.schema import Buffer
 from storage.tiered.values import RemoteSegment
 
 
@@ -29,7 +30,7 @@ class CheckedBatches(NamedTuple):
 
 
 def check_batches(
-    segment: RemoteSegment, data: bytes, last_offset: int | None = None
+    segment: RemoteSegment, data: Buffer, last_offset: int | None = None
 ) -> CheckedBatches:
     """Check the batches in `data`, which begins at a batch of the segment; the last may be cut.
 

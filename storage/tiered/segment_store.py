@@ -17,10 +17,11 @@ from typing import Final, TypeAlias
 
 from crc32c import crc32c
 
+from protocol.schema import Buffer
 from storage.log.checkpoints import encode_epochs
 from storage.log.epochs import EpochEntry
 from storage.objects import FileRange, Objects, Source
-from storage.objects.port import size_of
+from storage.objects.port import size_of, whole
 from storage.tiered.batches import CheckedBatches, CorruptSegment, check_batches
 from storage.tiered.layout import Kind, keys_to_delete, object_key
 from storage.tiered.manifest import (
@@ -100,7 +101,7 @@ class SegmentStore:
         if not 0 < size <= MANIFEST_BYTES_MAX:
             raise CorruptSegment(f"{key}: a manifest of {size} bytes")
         try:
-            found = decode_manifest(await self.objects.get(key, 0, size))
+            found = decode_manifest(await whole(self.objects, key, size))
         except ManifestBroken as error:
             raise CorruptSegment(f"{key}: {error}") from None
         if not found.belongs_to(segment):
@@ -113,7 +114,7 @@ class SegmentStore:
         expected = manifest.objects[kind]
         if not expected.size_bytes:
             return b""
-        data = await self.objects.get(key, 0, expected.size_bytes)
+        data = await whole(self.objects, key, expected.size_bytes)
         if crc32c(data) != expected.crc32c:
             raise CorruptSegment(f"{key}: its checksum is not that of the manifest")
         return data
@@ -126,7 +127,7 @@ class SegmentStore:
         *,
         last_offset: int | None = None,
         run: Run = _at_once,
-    ) -> tuple[bytes, CheckedBatches]:
+    ) -> tuple[Buffer, CheckedBatches]:
         """Bytes of the log from `position` on, where a batch begins, and what batches they are:
         checked, up to the segment's end; `run` does the checking, which of many small batches takes
         long. Raises ObjectError, CorruptSegment."""

@@ -12,6 +12,7 @@ from broker.tiering.index_cache import IndexCache
 from broker.tiering.reader import KEPT_MS, RemoteData, RemoteRead, RemoteReader
 from broker.tiering.settings import QuotaSettings, ReadSettings
 from protocol.ids import TopicId
+from protocol.schema import Buffer
 from storage.log.log import Log
 from storage.log.segment import Segment
 from storage.objects import FileRange, MemoryObjects, Objects
@@ -150,7 +151,7 @@ class Held:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._backing, name)
 
-    async def get(self, key: str, start: int, size_bytes: int) -> bytes:
+    async def get(self, key: str, start: int, size_bytes: int) -> Buffer:
         if key.endswith(".log"):
             self.sizes.append(size_bytes)
             if self.holding:

@@ -271,7 +271,7 @@ class TierWorld:
     async def bytes_of(self, segment: RemoteSegment) -> bytes:
         """The log of a copy."""
         data, _ = await SegmentStore(self.bucket).read_log(segment, 0, segment.size_bytes)
-        return data
+        return bytes(data)
 
 
 def values(log: Log) -> list[tuple[int, bytes]]:

@@ -337,6 +337,22 @@ async def test_what_is_kept_is_bounded() -> None:
         assert 0 < room.reader.kept_bytes <= KEPT_BYTES_MAX
 
 
+async def test_kept_is_what_the_store_answered_unless_little_of_it_is_of_use() -> None:
+    """Records are a part of the answer, which stays as long as they do; a small part is copied."""
+    room = TierRoom()
+    await room.fill((b"a" * 6_000, b"b" * 1_000, b"c" * 1_000))
+    cache = room.tier.cache_of(partition_of(room.log))
+    assert cache is not None
+    (segment,) = cache.finished()
+    first = room.reader.read(room.log, 0, 1, committed=False)
+    await done(first)
+    assert room.reader.kept_bytes == segment.size_bytes
+    second = room.reader.read(room.log, 1, 1, committed=False)
+    await done(second)
+    assert second.data is not None
+    assert room.reader.kept_bytes == segment.size_bytes + len(second.data.records)
+
+
 async def test_what_is_kept_goes_though_nobody_reads_any_more(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
