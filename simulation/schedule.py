@@ -13,8 +13,10 @@ from simulation.chance import stream
 from simulation.clients import KINDS as CLIENTS
 from simulation.election_shape import draw_elections
 from simulation.event import Event
-from simulation.faults import BESIDE_TIER, ELECTIONS, LATER, TIER
+from simulation.faults import BESIDE_REPLICAS, BESIDE_TIER, ELECTIONS, LATER, REPLICAS, TIER
 from simulation.faults import KINDS as FAULTS
+from simulation.faults.kind import FaultKind, OperatorKind
+from simulation.replica_shape import begins_late, draw_replicas
 from simulation.shape import (
     WEIGHT_MAX,
     Shape,
@@ -40,10 +42,12 @@ LATER_MS = 6_000.0
 """Between two events of kinds that came later."""
 TIER_MS = 4_000.0
 """Between two events about tiered storage."""
+REPLICAS_MS = 5_000.0
+"""Between two events about new replicas and local logs."""
 LEADING = ("all down", "recovery struck")
 """Without these the others find nothing to be done."""
 LATER_CHANCE = 0.3
-PREFIXES = {"event": "e", "elections": "x", "tier": "t"}
+PREFIXES = {"event": "e", "elections": "x", "tier": "t", "replicas": "n"}
 PREFIXES |= {"later": "l", "rules": "r", "stalls": "s", "seconds": "p", "flips": "b", "levels": "v"}
 
 
@@ -104,7 +108,8 @@ def draw_schedule(
     the rest is as it would be without."""
     kinds = {name: kind for name, kind in FAULTS.items() if faults is None or name in faults}
     late = frozenset().union(*LATER.values())
-    common = {name: kind for name, kind in kinds.items() if name not in ELECTIONS | late | TIER}
+    apart_kinds = ELECTIONS | late | TIER | REPLICAS
+    common = {name: kind for name, kind in kinds.items() if name not in apart_kinds}
     shape = draw_shape(seed, common, CLIENTS)
     rng = stream(seed, "schedule")
     quiet_from_ms = rng.randint(TROUBLE_MS_MIN, TROUBLE_MS_MAX)
@@ -134,7 +139,26 @@ def draw_schedule(
         some |= {name: 1 for name in kinds if name in BESIDE_TIER and kinds[name].possible(shape)}
         events += _draw_events(seed, "tier", tier, shape, some, TIER_MS, quiet_from_ms)
         drawn |= some
+    shape, some = _draw_replicas(seed, kinds, shape)
+    fresh = stream(seed, "replicas")
+    events += _draw_events(seed, "replicas", fresh, shape, some, REPLICAS_MS, quiet_from_ms)
+    drawn = {**some, **drawn}
     return Schedule(seed, replace(shape, faults=drawn), tuple(events), quiet_from_ms)
+
+
+def _draw_replicas(
+    seed: int, kinds: Mapping[str, FaultKind | OperatorKind], shape: Shape
+) -> tuple[Shape, dict[str, int]]:
+    """The shape, perhaps with what is about new replicas and local logs, and the kinds for that."""
+    rng = stream(seed, "new replicas")
+    whole = draw_replicas(rng, shape)
+    if whole is shape:
+        return shape, {}
+    some = draw_faults(rng, whole, {name: kinds[name] for name in kinds if name in REPLICAS})
+    if begins_late(whole):
+        beside = (name for name in kinds if name in BESIDE_REPLICAS)
+        some |= {name: 1 for name in beside if kinds[name].possible(whole)}
+    return whole, some
 
 
 def _draw_events(

@@ -559,7 +559,7 @@ class SwarmWorld:
             "messages": trace.messages,
             "writes": trace.writes,
             "looks": promises.checks,
-            **self.judges["tiering"].counts,
+            **{what: n for one in self.judges.values() for what, n in one.counts.items()},
         }
         return Outcome(
             schedule=self.schedule,

@@ -18,6 +18,7 @@ from metalog.image.features import PENDING_UPLOAD_LEVEL
 from protocol.errors import ApiError, ErrorCode
 from protocol.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
 from protocol.messages.offset_for_leader_epoch import OffsetForLeaderEpochRequest
+from runtime.marks import mark
 
 if TYPE_CHECKING:
     from broker.replication.fetcher import Reset
@@ -115,6 +116,7 @@ class ListOffsetsReset:
         if pending.offset < 0:
             local = (await self._ask(link, partition, EARLIEST_LOCAL)).offset
             if local != start:
+                mark("replication.tier-end-unknown")
                 raise ApiError(
                     ErrorCode.OFFSET_NOT_AVAILABLE,
                     f"the leader does not know yet what the tier has between its log start {start} "
@@ -127,8 +129,10 @@ class ListOffsetsReset:
                     f"the leader has offsets in the tier alone, and none from its log start "
                     f"{start} on",
                 )
+            mark("replication.nothing-tiered")
             return LeaderLog(start, start, NO_EPOCH)
         epoch = await self._epoch_of(link, partition, pending.offset - 1, pending.leader_epoch)
+        mark("replication.begins-untiered")
         return LeaderLog(start, pending.offset, epoch)
 
     async def _ask_tiered(self, link: LeaderLink, wanted: Reset) -> LeaderLog:

@@ -557,7 +557,8 @@ class Partition(Watched):
         self.maximal_isr = self.isr | members
         if self.local_logs is None or self.local_logs.in_flight is None:
             self._host.isr_proposed(self, proposal)
-        # Else it goes when the report under way is over, with the partition epoch of then.
+        else:  # It goes when the report under way is over, with the partition epoch of then.
+            mark("replication.isr-waits-for-report")
 
     def _set_isr(self, isr: frozenset[int], *, counted: bool) -> None:
         if counted:
@@ -664,6 +665,8 @@ class Partition(Watched):
             return  # the metadata was faster
         accepted = error is ErrorCode.NONE and state.leader_epoch == self.leader_epoch
         logs.over(now_ms, accepted=accepted, answered=error is not None)
+        if not accepted:
+            mark("replication.report-refused")
         if (
             accepted
             and state.partition_epoch > self.partition_epoch

@@ -14,6 +14,7 @@ from controller.elections.eligibility import is_eligible
 from metalog.image.values import ElectedAs, MetadataImage, PartitionImage
 from protocol.metadata import PartitionChangeRecord
 from protocol.schema import MetadataRecord
+from runtime.marks import mark
 
 
 def elections_by_local_logs(
@@ -33,7 +34,10 @@ def elections_by_local_logs(
 def passed_over(view: ControllerView, records: Iterable[PartitionChangeRecord]) -> int:
     """How many of these elections did. `view` is as they leave it."""
     elections = ElectionContext(view)
-    return sum(_passed_over(elections, record) for record in records)
+    count = sum(_passed_over(elections, record) for record in records)
+    if count:
+        mark("controller.local-log-passed-over")
+    return count
 
 
 def _passed_over(elections: ElectionContext, record: PartitionChangeRecord) -> bool:

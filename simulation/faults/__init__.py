@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from simulation.faults import (
+    beginnings,
     disk,
     disk_errors,
     elections,
@@ -21,6 +22,7 @@ KINDS: dict[str, FaultKind | OperatorKind] = {
     **operators.KINDS,
     **elections.KINDS,
     **store.KINDS,
+    **beginnings.KINDS,
 }
 """By the name that schedules, options and tables use."""
 ELECTIONS = frozenset(name for name, kind in KINDS.items() if kind.family == "elections")
@@ -30,6 +32,12 @@ TIER = frozenset(name for name, kind in KINDS.items() if kind.family in ("store"
 BESIDE_TIER = frozenset({"wiped disk", "swapped disk", "power cut"})
 """Kinds that a cluster with tiered storage has whatever else it has: followers begin behind the
 tier, and what was not flushed is lost."""
+REPLICAS = frozenset(name for name, kind in KINDS.items() if kind.family == "replicas")
+"""Kinds about replicas that begin behind the tier and leaders that hold enough of the log; drawn
+apart from the others."""
+BESIDE_REPLICAS = frozenset({"wiped disk", "reassign", "kill", "preferred election"})
+"""Kinds that a cluster with those has whatever else it has: replicas begin with nothing, and
+leaders change meanwhile."""
 LATER = {
     "later": frozenset({"clock drift"}),
     "rules": frozenset({"strategy of all", "patience"}),

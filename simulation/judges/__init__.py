@@ -9,6 +9,8 @@ from simulation.judges.group_judge import GroupJudge
 from simulation.judges.histories import HistoryJudge
 from simulation.judges.judge import JudgeKind
 from simulation.judges.leftovers import LeftoverJudge
+from simulation.judges.local_logs import LocalLogJudge
+from simulation.judges.new_replicas import NewReplicaJudge
 from simulation.judges.nodes import NodeJudge
 from simulation.judges.partition_judge import PartitionJudge
 from simulation.judges.quorum import QuorumJudge
@@ -28,6 +30,8 @@ KINDS: dict[str, JudgeKind] = {
         "P1-P18, P21-P23, M14, T1-T3: replicas, and the laws of metadata records", PartitionJudge
     ),
     "tiering": JudgeKind("S1-S6, S9, S10: store, metadata and logs of tiered topics", TierJudge),
+    "new replicas": JudgeKind("S5, P13, T2: replicas that begin behind the tier", NewReplicaJudge),
+    "local logs": JudgeKind("L1-L4: leaders that hold enough of the log locally", LocalLogJudge),
     "recoveries": JudgeKind("P21, P22: what brokers say of their logs, and counts", RecoveryJudge),
     "nodes": JudgeKind("no fatal failure; all have the same metadata in the end", NodeJudge),
     "leftovers": JudgeKind(

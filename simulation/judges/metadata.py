@@ -70,6 +70,10 @@ class MetadataTruth:
         """Where each broker ever said that it is."""
         self.last_change: dict[Key, PartitionRecord | PartitionChangeRecord] = {}
         """Of each partition; it tells the kind and the cause of an election."""
+        self.heard: list[Callable[[Election, int], None]] = []
+        """Told of each change of a partition that was there, and when its record was written, by
+        the wall clock of its controller."""
+        self._written_ms = 0
         self._batches: dict[int, tuple[int, int]] = {}
         self._stays: dict[Key, int] = {}
         """Who stayed alone in a partition's ISR before there were eligible replicas. With the
@@ -104,6 +108,7 @@ class MetadataTruth:
         self._batches[base] = found
         self.end = end
         (batch,) = read_batches(data)
+        self._written_ms = batch.append_timestamp_ms
         for number, record in enumerate(batch.records):
             self._replay(base + number, record)
         if batch.records:
@@ -137,7 +142,11 @@ class MetadataTruth:
                 topic = self.image.topics.by_id[key[0]].name
                 self._judge_change(where, old, new)
                 self._judge_move(where, (topic, key[1]), old, new)
-                self._judge_election(where, key, before, record)
+                change = Election(where, topic, key, before, old, new, record, self._now_s())
+                if new.leader not in (old.leader, -1):
+                    self.elections.judge(change)
+                for tell in self.heard:
+                    tell(change, self._written_ms)
             self.eligible.changed(key, old, new, self._now_s())
             for broker_id in set(new.isr) - set(old.isr if old else new.isr):
                 self._judge_join(where, broker_id)
@@ -188,21 +197,6 @@ class MetadataTruth:
         require(
             target <= set(new.isr), f"P23: {where}: a move ends in {new.replicas}, ISR {new.isr}"
         )
-
-    def _judge_election(
-        self,
-        where: str,
-        key: Key,
-        before: MetadataImage,
-        record: PartitionRecord | PartitionChangeRecord,
-    ) -> None:
-        topic = self.image.topics.by_id[key[0]].name
-        old, new = before.topics.partition(*key), self.image.topics.partition(*key)
-        assert old is not None and new is not None
-        if new.leader not in (old.leader, -1):
-            self.elections.judge(
-                Election(where, topic, key, before, old, new, record, self._now_s())
-            )
 
     def _judge_join(self, where: str, broker_id: int) -> None:
         broker = self.image.cluster.brokers.get(broker_id)

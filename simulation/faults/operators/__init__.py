@@ -8,6 +8,7 @@ from simulation.faults.operators import (
     configs,
     elections,
     features,
+    local_logs,
     replicas,
     restarts,
     tiering,
@@ -22,4 +23,5 @@ KINDS: dict[str, FaultKind | OperatorKind] = {
     **elections.KINDS,
     **features.KINDS,
     **tiering.KINDS,
+    **local_logs.KINDS,
 }

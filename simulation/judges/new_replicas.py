@@ -1,0 +1,193 @@
+"""Replicas that begin behind the tier (KIP-405, KIP-1023), from above.
+
+* what the leader's tier is asked for is of the epoch that wrote the offset before the begin, and of
+  what is committed (S5);
+* what is about to begin is in no ISR, and nobody proposes it for one (P13);
+* once it has begun its epochs are its leader's, from its log start on, also in topics that were
+  given up (S5, P17);
+* in the end all replicas have the same epochs, and remember the same of their producers (S5, T2).
+
+That they have the same bytes, that what they do not have is in the tier, and that all are in sync
+in the end, other judges say (`judges.partitions`, `judges.tiering`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+from unittest import mock
+
+from broker.tiering.following import TierBeginnings
+from simulation.judges.judge import Judge
+from simulation.world.invariants import Key, Violation, require
+
+if TYPE_CHECKING:
+    from broker.replication.fetcher import Reset
+    from broker.replication.offset_resets import LeaderLog
+    from broker.replication.partition import Partition
+    from simulation.judges.world import JudgedWorld
+    from simulation.world.cluster import NodeLife
+    from storage.log.log import Log
+
+Lineage = list[tuple[int, int]]
+"""Epochs, and from where on each wrote."""
+
+
+class NewReplicaJudge(Judge):
+    """See the module."""
+
+    changes_only = True
+
+    def __init__(self, world: JudgedWorld) -> None:
+        self._world = world
+        self._promises = world.promises
+        self._on = world.shape.has_tier
+        self._broken: list[str] = []
+        self._asked: dict[Partition, int] = {}
+        """The leader epoch of those that were to begin last."""
+        self._beginning: dict[Partition, NodeLife] = {}
+        self.counts: dict[str, int] = {"logs begun behind the tier": 0}
+
+    @contextlib.contextmanager
+    def hooked(self) -> Iterator[None]:
+        """Every log that is to begin behind the tier passes here."""
+        begin = TierBeginnings.begin
+
+        async def heard(beginnings: TierBeginnings, wanted: Reset, leader: LeaderLog) -> None:
+            self._hear(wanted, leader)
+            await begin(beginnings, wanted, leader)
+
+        with mock.patch.object(TierBeginnings, "begin", heard):
+            yield
+
+    def _hear(self, wanted: Reset, leader: LeaderLog) -> None:
+        # Called inside a node's own code, where nothing may be raised.
+        one = wanted.partition
+        self._asked[one] = wanted.leader_epoch
+        truth = self._promises.partitions.get((one.topic_id, one.index))
+        if truth is None or one.topic in self._promises.given_up:
+            return
+        where = f"S5: {one.topic}-{one.index} on {one.node_id} is to begin at {leader.copy_from}"
+        if leader.copy_from > truth.end:
+            self._broken.append(f"{where}, committed is {truth.end}")
+        for base, following, epoch, _ in truth.batches.values():
+            if base < leader.copy_from <= following and epoch != leader.epoch_before:
+                said = leader.epoch_before
+                self._broken.append(f"{where} behind epoch {epoch}, and asks for epoch {said}")
+
+    def after(self, life: NodeLife) -> None:
+        """All laws that hold at every moment."""
+        if not self._on:
+            return
+        require(not self._broken, self._broken[0] if self._broken else "")
+        node = life.node
+        if node is None or node.broker is None:
+            return
+        marked = self._world.changes.marked
+        for one in node.broker.replicas:
+            if id(one.log) not in marked:
+                continue
+            if one.log.bootstrapping:
+                self._beginning[one] = life
+            elif self._beginning.pop(one, None) is not None:
+                self._look_at_begun(life, one)
+        if self._beginning:
+            self._look_at_members(life)
+
+    def over(self, life: NodeLife, *, lossy: bool) -> None:
+        """What it was about to begin begins anew."""
+        self._beginning = {one: its for one, its in self._beginning.items() if its is not life}
+
+    def _look_at_members(self, life: NodeLife) -> None:
+        """P13, by what controllers have committed, and by the leader that has just run."""
+        assert life.node is not None and life.node.broker is not None
+        image = self._promises.metadata.image
+        for one, its in self._beginning.items():
+            topic = image.topics.by_id.get(one.topic_id)
+            committed = None if topic is None else topic.partitions.get(one.index)
+            members: set[int] = set()
+            if committed is not None and committed.directory_of(one.node_id) == _directory(its):
+                members = {*committed.isr}
+            leader = _find(life, (one.topic_id, one.index))
+            if leader is not None and leader.is_leader and leader.leader_epoch == one.leader_epoch:
+                members |= leader.maximal_isr
+            where = f"P13: {its}, {one.topic}-{one.index}"
+            require(one.node_id not in members, f"{where} is in an ISR, and about to begin")
+
+    def _look_at_begun(self, life: NodeLife, one: Partition) -> None:
+        log = one.log
+        if log.failure is not None or log.log_start_offset == log.local_log_start_offset:
+            return
+        self.counts["logs begun behind the tier"] += 1
+        if one.topic in self._promises.given_up and self._asked.get(one) != one.leader_epoch:
+            return  # another unclean leader may have another log
+        leader = self._leader_of(one)
+        if leader is not None:
+            _same_lineage(f"{life}, {one.topic}-{one.index} begins", log, leader.log, begun=True)
+
+    def _leader_of(self, one: Partition) -> Partition | None:
+        for machine in self._world.cluster.machines:
+            if machine.life is not None and machine.life.alive:
+                found = _find(machine.life, (one.topic_id, one.index))
+                if found and found.is_leader and found.leader_epoch == one.leader_epoch:
+                    return found
+        return None
+
+    def at_end(self) -> None:
+        """S5, T2: followers of tiered partitions are as their leaders."""
+        for machine in self._world.cluster.machines:
+            life = machine.life
+            if not self._on or life is None or life.node is None or life.node.broker is None:
+                continue
+            for one in life.node.broker.replicas:
+                leader = self._leader_of(one)
+                if leader is None or leader is one or not one.log.config.remote_storage_enable:
+                    continue
+                where = f"{life}, {one.topic}-{one.index} ends"
+                _same_lineage(where, one.log, leader.log, begun=False)
+                _same_producers(where, one.log, leader.log)
+
+
+def _directory(life: NodeLife) -> bytes | None:
+    return life.machine.directory_id
+
+
+def _find(life: NodeLife, key: Key) -> Partition | None:
+    node = life.node
+    if node is None or node.broker is None:
+        return None
+    return next((one for one in node.broker.replicas if (one.topic_id, one.index) == key), None)
+
+
+def _same_lineage(where: str, log: Log, leader: Log, *, begun: bool) -> None:
+    """From the later log start to where the log begins on the disk, or to its end."""
+    if log.lacks_remote_epochs or leader.lacks_remote_epochs:
+        return
+    start = max(log.log_start_offset, leader.log_start_offset)
+    end = log.local_log_start_offset if begun else min(log.log_end_offset, leader.log_end_offset)
+    mine, its = _lineage(log, start, end), _lineage(leader, start, end)
+    require(
+        mine == its, f"S5: {where} with epochs {mine} in [{start}, {end}), its leader has {its}"
+    )
+
+
+def _lineage(log: Log, start: int, end: int) -> Lineage:
+    entries = log.epochs.entries
+    behind = [one.start_offset for one in entries[1:]] + [end]
+    return [
+        (one.epoch, max(one.start_offset, start))
+        for one, following in zip(entries, behind, strict=True)
+        if one.start_offset < end and following > start
+    ]
+
+
+def _same_producers(where: str, log: Log, leader: Log) -> None:
+    """Of producers whose last batch is deleted anything may be remembered."""
+    start = max(log.log_start_offset, leader.log_start_offset)
+    mine, its = (
+        {s.producer_id: (s.epoch, s.last_offset) for s in one.producers if s.last_offset >= start}
+        for one in (log, leader)
+    )
+    if mine != its:
+        raise Violation(f"T2: {where} with producers {mine}, its leader has {its}")

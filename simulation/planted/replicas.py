@@ -1,0 +1,116 @@
+"""The planted bugs of new replicas (KIP-1023) and of leaders that hold enough of the log
+(KIP-1303)."""
+
+from __future__ import annotations
+
+from simulation.planted.planting import Bug, bug
+
+PARTITION = "broker.replication.partition:Partition"
+RESETS = "broker.replication.offset_resets:ListOffsetsReset"
+LOG = "storage.log.log:Log"
+FAMILY = "replicas"
+
+REPLICAS: tuple[Bug, ...] = (
+    bug(
+        "nothing is enough",
+        FAMILY,
+        "L2",
+        "a replica that has nothing of the log locally may lead before others",
+        ("metalog.image.local_log:judge", "if size == 0:", "if False:"),
+        (
+            "controller.elections.local_logs:LocalLogOrder.at",
+            "short += (broker_id,)",
+            "short += (broker_id,) if size else ()",
+        ),
+    ),
+    bug(
+        "sorted in place",
+        FAMILY,
+        "L3|P23",
+        "the order of an election becomes the order of the replicas",
+        (
+            "controller.elections.partition_change:change_partition",
+            "ordered = safety.order(place, draft.replicas, safety.now_ms)",
+            "ordered = draft.replicas = safety.order(place, draft.replicas, safety.now_ms)",
+        ),
+    ),
+    bug(
+        "a report's answer is the ISR",
+        FAMILY,
+        "L4|P3|P12|P2",
+        "the answer to a report takes back the change of the ISR that was proposed meanwhile",
+        (
+            f"{PARTITION}.report_answered",
+            "and self.isr == frozenset(state.isr)",
+            "and self._set_isr(frozenset(state.isr), counted=False) is None",
+        ),
+        (
+            f"{PARTITION}.report_answered",
+            "self._propose(self.proposal.broker_ids)",
+            "self.proposal = None",
+        ),
+    ),
+    bug(
+        "local logs of an earlier life",
+        FAMILY,
+        "L1",
+        "what a broker said in an earlier life is kept for the one that it has now",
+        (
+            "broker.replication.remote_replica:RemoteReplica.fetched",
+            "self.local_start_ms = self.local_bytes = UNKNOWN",
+            "pass",
+        ),
+        (
+            "metalog.image.local_log:known_stats",
+            "if one.broker_id == broker_id and one.broker_epoch == broker_epoch:",
+            "if one.broker_id == broker_id:",
+        ),
+    ),
+    bug(
+        "marker away early",
+        FAMILY,
+        "S|P",
+        "a log that begins behind the tier counts as whole before its epochs are on the disk",
+        (
+            f"{LOG}._bootstrap",
+            "self._begin_with(beginning)",
+            "files.unlink(marker_path(directory)); self._begin_with(beginning)",
+        ),
+        (
+            f"{LOG}._bootstrap",
+            "            await save_log_start()\n            if self._closed:\n"
+            "                return False\n    files.unlink(marker_path(directory))",
+            "            await save_log_start()\n            if self._closed:\n"
+            "                return False",
+        ),
+    ),
+    bug(
+        "epoch of the first offset",
+        FAMILY,
+        "S5",
+        "what lies before a log that begins is looked for by the epoch of its first offset",
+        (
+            f"{RESETS}._ask_untiered",
+            "epoch = await self._epoch_of(link, partition, pending.offset - 1, "
+            "pending.leader_epoch)",
+            "epoch = pending.leader_epoch",
+        ),
+        (
+            f"{RESETS}._ask_tiered",
+            "epoch = await self._epoch_of(link, partition, local.offset - 1, local.leader_epoch)",
+            "epoch = local.leader_epoch",
+        ),
+    ),
+    bug(
+        "highest offset for the part before",
+        FAMILY,
+        "S5|P26|T2",
+        "what lies before a log that begins is that of the copy with the highest offset",
+        (
+            "broker.tiering.following:TierBeginnings._beginning",
+            "cache.find(leader.epoch_before, before)",
+            "max((s for s in cache.finished() if s.start_offset <= before <= s.end_offset), "
+            "key=lambda s: s.end_offset, default=None)",
+        ),
+    ),
+)

@@ -1,0 +1,69 @@
+"""New replicas and local logs of a shape: followers that begin behind all that the tier has
+(KIP-1023), and leaders that hold enough of the log locally (KIP-1303).
+
+Drawn from a stream of its own after all the rest of a shape: a seed that gets nothing of it stays
+what it was. The keys are there where they are drawn, so whoever asks a shape looks for them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from random import Random
+
+    from simulation.shape import Shape, TopicShape
+
+LAST_TIERED = "follower.fetch.last.tiered.offset.enable"
+LOCAL_MS = "leader.election.eligible.local.log.ms"
+LOCAL_BYTES = "leader.election.eligible.local.log.bytes"
+INTERVAL = "kraftbox.local.log.report.interval.ms"
+SELECTOR = "kraftbox.replica.selector.local.log.enable"
+
+WITH_TIER_CHANCE = 0.5
+WITHOUT_CHANCE = 0.1
+LOCAL_LOGS_CHANCE = 0.75
+OWN_CHANCE = 0.4
+"""Of a topic with thresholds of its own."""
+THRESHOLDS: dict[str, tuple[str, ...]] = {
+    LOCAL_MS: ("1", "500", "3000", "20000", "0", "-1"),
+    LOCAL_BYTES: ("1", "2000", "6000", "30000", "0", "-1"),
+}
+INTERVALS_MS = ("100", "500", "3000")
+
+
+def begins_late(shape: Shape) -> bool:
+    """Whether its empty replicas may begin behind the tier, now or when an operator says so."""
+    return LAST_TIERED in shape.settings
+
+
+def looks_at_local_logs(shape: Shape) -> bool:
+    """Whether it may ask for what replicas have locally, now or when an operator says so."""
+    return INTERVAL in shape.settings
+
+
+def draw_replicas(rng: Random, shape: Shape) -> Shape:
+    """The shape, with these keys or without."""
+    tiered = shape.has_tier
+    if rng.random() >= (WITH_TIER_CHANCE if tiered else WITHOUT_CHANCE):
+        return shape
+    settings = {LAST_TIERED: rng.choice(("true", "true", "false"))} if tiered else {}
+    if tiered and rng.random() >= LOCAL_LOGS_CHANCE:
+        return replace(shape, settings={**shape.settings, **settings})
+    settings[INTERVAL] = rng.choice(INTERVALS_MS)
+    settings[SELECTOR] = rng.choice(("true", "false"))
+    settings |= draw_thresholds(rng)
+    topics = tuple(
+        _with_own(rng, one) if rng.random() < OWN_CHANCE else one for one in shape.topics
+    )
+    return replace(shape, topics=topics, settings={**shape.settings, **settings})
+
+
+def draw_thresholds(rng: Random) -> dict[str, str]:
+    """One, both, or none."""
+    return {key: rng.choice(values) for key, values in THRESHOLDS.items() if rng.random() < 0.6}
+
+
+def _with_own(rng: Random, topic: TopicShape) -> TopicShape:
+    return replace(topic, configs={**topic.configs, **draw_thresholds(rng)})
