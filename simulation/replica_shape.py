@@ -10,14 +10,14 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from simulation.shape import LOCAL_BYTES, LOCAL_MS
+
 if TYPE_CHECKING:
     from random import Random
 
     from simulation.shape import Shape, TopicShape
 
 LAST_TIERED = "follower.fetch.last.tiered.offset.enable"
-LOCAL_MS = "leader.election.eligible.local.log.ms"
-LOCAL_BYTES = "leader.election.eligible.local.log.bytes"
 INTERVAL = "kraftbox.local.log.report.interval.ms"
 SELECTOR = "kraftbox.replica.selector.local.log.enable"
 

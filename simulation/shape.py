@@ -29,6 +29,9 @@ BALANCED, AGGRESSIVE, NOBODY = "Balanced", "Aggressive", "None"
 """Strategies of KIP-966: who leads where nobody is sure to have everything."""
 TIERED, TIERED_SYSTEM = "remote.storage.enable", "remote.log.storage.system.enable"
 """Whether a topic is tiered, and whether nodes can tier any (KIP-405)."""
+LOCAL_MS = "leader.election.eligible.local.log.ms"
+LOCAL_BYTES = "leader.election.eligible.local.log.bytes"
+"""What a leader is to have of the log locally (KIP-1303)."""
 NODES_MAX = 5
 """Of each role."""
 PARTITIONS_MAX = 3

@@ -46,7 +46,7 @@ FOR_MS_MIN, FOR_MS_MAX = 3_000, 15_000
 
 @dataclass(eq=False)
 class AtStep(DiskTrouble):
-    """Waits for one step of a log that begins, and calls `then` with it, once."""
+    """Waits for one step of a log that begins, and calls `then`, once."""
 
     step: str = "marker"
     _folder: str = ""
@@ -61,8 +61,6 @@ class AtStep(DiskTrouble):
         due = self._folder and part in name and wanted in ("", kind)
         if due and (folder == self._folder or self.step == "log start"):
             super().strike(kind, path)
-        if name == MARKER and kind == "unlink":
-            self._folder = ""
 
 
 def _draw(rng: Random, _shape: Shape) -> tuple[str, Args]:

@@ -3,6 +3,7 @@
 * what the leader's tier is asked for is of the epoch that wrote the offset before the begin, and of
   what is committed (S5);
 * what is about to begin is in no ISR, and nobody proposes it for one (P13);
+* who ends before it has begun leaves its marker, or what is whole (S5);
 * once it has begun its epochs are its leader's, from its log start on, also in topics that were
   given up (S5, P17);
 * in the end all replicas have the same epochs, and remember the same of their producers (S5, T2).
@@ -14,22 +15,26 @@ in the end, other judges say (`judges.partitions`, `judges.tiering`).
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+import posixpath
+from collections.abc import Awaitable, Iterator
 from typing import TYPE_CHECKING
 from unittest import mock
 
 from broker.tiering.following import TierBeginnings
 from simulation.judges.judge import Judge
 from simulation.world.invariants import Key, Violation, require
+from storage.log.bootstrap import MARKER
+from storage.log.checkpoints import LEADER_EPOCH_CHECKPOINT, decode_epochs
 
 if TYPE_CHECKING:
     from broker.replication.fetcher import Reset
     from broker.replication.offset_resets import LeaderLog
     from broker.replication.partition import Partition
     from simulation.judges.world import JudgedWorld
-    from simulation.world.cluster import NodeLife
+    from simulation.world.cluster import Machine, NodeLife
     from storage.log.log import Log
 
+SEGMENT = ".log"
 Lineage = list[tuple[int, int]]
 """Epochs, and from where on each wrote."""
 
@@ -54,9 +59,9 @@ class NewReplicaJudge(Judge):
         """Every log that is to begin behind the tier passes here."""
         begin = TierBeginnings.begin
 
-        async def heard(beginnings: TierBeginnings, wanted: Reset, leader: LeaderLog) -> None:
+        def heard(beginnings: TierBeginnings, wanted: Reset, leader: LeaderLog) -> Awaitable[None]:
             self._hear(wanted, leader)
-            await begin(beginnings, wanted, leader)
+            return begin(beginnings, wanted, leader)
 
         with mock.patch.object(TierBeginnings, "begin", heard):
             yield
@@ -96,7 +101,9 @@ class NewReplicaJudge(Judge):
             self._look_at_members(life)
 
     def over(self, life: NodeLife, *, lossy: bool) -> None:
-        """What it was about to begin begins anew."""
+        """What it was about to begin begins anew, since the marker says so, or is whole."""
+        for one in [one for one, its in self._beginning.items() if its is life]:
+            _look_at_folder(f"S5: {life}, {one.topic}-{one.index}", one.log.directory, life.machine)
         self._beginning = {one: its for one, its in self._beginning.items() if its is not life}
 
     def _look_at_members(self, life: NodeLife) -> None:
@@ -151,6 +158,19 @@ class NewReplicaJudge(Judge):
 
 def _directory(life: NodeLife) -> bytes | None:
     return life.machine.directory_id
+
+
+def _look_at_folder(where: str, folder: str, machine: Machine) -> None:
+    """A log that begins in the middle, and no marker: then its epochs are there."""
+    disk = machine.disk
+    names = disk.listdir(folder) if disk.isdir(folder) else []
+    bases = [int(name.removesuffix(SEGMENT)) for name in names if name.endswith(SEGMENT)]
+    if MARKER in names or not min(bases, default=0):
+        return
+    path = posixpath.join(folder, LEADER_EPOCH_CHECKPOINT)
+    told = decode_epochs(disk.read(path)) if LEADER_EPOCH_CHECKPOINT in names else []
+    known = any(one.start_offset < min(bases) for one in told)
+    require(known, f"{where} ended about to begin at {min(bases)}, no marker, epochs {told}")
 
 
 def _find(life: NodeLife, key: Key) -> Partition | None:

@@ -1,6 +1,7 @@
 """The planted bugs, by family: replication, log, controller, coordinators, transport; those of the
 quorum are in `planted.quorum`, those of elections in `planted.elections`, those of tiered storage
-in `planted.tiers`, and leaks in `planted.leaks`."""
+in `planted.tiers`, those of new replicas and local logs in `planted.replicas`, and leaks in
+`planted.leaks`."""
 
 from __future__ import annotations
 
@@ -9,6 +10,7 @@ from simulation.planted.leaks import LEAKS
 from simulation.planted.planting import Bug
 from simulation.planted.planting import bug as _bug
 from simulation.planted.quorum import QUORUM
+from simulation.planted.replicas import REPLICAS
 from simulation.planted.tiers import TIERS
 
 PARTITION = "broker.replication.partition:Partition"
@@ -491,6 +493,7 @@ _ALL = (
     *_TRANSPORT,
     *ELECTIONS,
     *TIERS,
+    *REPLICAS,
     *LEAKS,
 )
 BUGS: dict[str, Bug] = {one.name: one for one in _ALL}

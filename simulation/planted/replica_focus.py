@@ -3,17 +3,53 @@ enough of the log (KIP-1303)."""
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from simulation.planted.focus import TOPICS, Focus
-from simulation.planted.tier_focus import KEEPS, SETTINGS, TierFocus
-from simulation.replica_shape import INTERVAL, LAST_TIERED, LOCAL_BYTES
+from simulation.planted.tier_focus import KEEPS, SETTINGS, TIERED, TierFocus
+from simulation.replica_shape import INTERVAL, LAST_TIERED
+from simulation.shape import LOCAL_BYTES, UNCLEAN, ClientShape, Shape, TopicShape
+
+
+@dataclass(frozen=True)
+class SlowFocus(TierFocus):
+    """With one client that writes, and rests long enough for all to go that was written."""
+
+    pause_ms: float = 400.0
+
+    def shape(self) -> Shape:
+        """See `Focus`."""
+        shape = super().shape()
+        readers = [one for one in shape.clients if one.kind == "consumer"]
+        return replace(shape, clients=(ClientShape("acks all", "all", self.pause_ms), *readers))
+
 
 NEW_REPLICAS = TierFocus(topics=(KEEPS,), settings={**SETTINGS, LAST_TIERED: "true"})
 """One topic, whose followers begin behind all that the tier has."""
-LOCAL_LOGS = Focus(
-    topics=(replace(TOPICS[0], configs={"min.insync.replicas": "1"}),),
-    idempotent=0,
-    settings={INTERVAL: "100", LOCAL_BYTES: "1"},
-)
+_OPEN = {"min.insync.replicas": "1"}
+_ASKED = {INTERVAL: "100", LOCAL_BYTES: "1"}
+LOCAL_LOGS = Focus(topics=(replace(TOPICS[0], configs=_OPEN),), idempotent=0, settings=_ASKED)
 """One topic: whoever has anything has enough to lead."""
+SELDOM = SlowFocus(
+    topics=LOCAL_LOGS.topics,
+    settings={**_ASKED, "replica.lag.time.max.ms": "6000"},
+    pause_ms=1_500.0,
+)
+"""As that, seldom written to."""
+ALL_GOES = SlowFocus(
+    topics=(TopicShape("t0", 1, 3, {**_OPEN, "retention.ms": "1"}),),
+    settings={**_ASKED, "log.retention.check.interval.ms": "300"},
+)
+"""As that, and all goes that was written."""
+SHORT_SEGMENTS = SlowFocus(
+    topics=(replace(KEEPS, configs={**TIERED, **_OPEN, "segment.ms": "1"}),),
+    settings={**SETTINGS, LAST_TIERED: "true"},
+    pause_ms=200.0,
+)
+"""Each batch has a segment of its own, so most epochs begin with one."""
+UNCLEAN_PAIR = TierFocus(
+    topics=(TopicShape("t0", 1, 2, {**TIERED, UNCLEAN: "true"}),),
+    settings={**SETTINGS, LAST_TIERED: "true"},
+    plain=3,
+)
+"""Two replicas, of which either may lead, whatever it has."""

@@ -51,22 +51,6 @@ REPLICAS: tuple[Bug, ...] = (
         ),
     ),
     bug(
-        "local logs of an earlier life",
-        FAMILY,
-        "L1",
-        "what a broker said in an earlier life is kept for the one that it has now",
-        (
-            "broker.replication.remote_replica:RemoteReplica.fetched",
-            "self.local_start_ms = self.local_bytes = UNKNOWN",
-            "pass",
-        ),
-        (
-            "metalog.image.local_log:known_stats",
-            "if one.broker_id == broker_id and one.broker_epoch == broker_epoch:",
-            "if one.broker_id == broker_id:",
-        ),
-    ),
-    bug(
         "marker away early",
         FAMILY,
         "S|P",
@@ -78,39 +62,8 @@ REPLICAS: tuple[Bug, ...] = (
         ),
         (
             f"{LOG}._bootstrap",
-            "            await save_log_start()\n            if self._closed:\n"
-            "                return False\n    files.unlink(marker_path(directory))",
-            "            await save_log_start()\n            if self._closed:\n"
-            "                return False",
-        ),
-    ),
-    bug(
-        "epoch of the first offset",
-        FAMILY,
-        "S5",
-        "what lies before a log that begins is looked for by the epoch of its first offset",
-        (
-            f"{RESETS}._ask_untiered",
-            "epoch = await self._epoch_of(link, partition, pending.offset - 1, "
-            "pending.leader_epoch)",
-            "epoch = pending.leader_epoch",
-        ),
-        (
-            f"{RESETS}._ask_tiered",
-            "epoch = await self._epoch_of(link, partition, local.offset - 1, local.leader_epoch)",
-            "epoch = local.leader_epoch",
-        ),
-    ),
-    bug(
-        "highest offset for the part before",
-        FAMILY,
-        "S5|P26|T2",
-        "what lies before a log that begins is that of the copy with the highest offset",
-        (
-            "broker.tiering.following:TierBeginnings._beginning",
-            "cache.find(leader.epoch_before, before)",
-            "max((s for s in cache.finished() if s.start_offset <= before <= s.end_offset), "
-            "key=lambda s: s.end_offset, default=None)",
+            "return False\n    files.unlink(marker_path(directory))\n",
+            "return False\n",
         ),
     ),
 )

@@ -12,6 +12,7 @@ from typing import Any
 
 from simulation.event import Event
 from simulation.planted.focus import TOPICS, Focus
+from simulation.planted.replica_focus import LOCAL_LOGS, NEW_REPLICAS, SELDOM
 from simulation.planted.tier_focus import KEEPS, SETTINGS, SHRINKS, TIER, TIERED
 from simulation.schedule import Schedule
 from simulation.shape import LINKS, MANAGER, TIMEOUT, DiskShape
@@ -60,6 +61,7 @@ _ALL_DOWN |= {"down_ms": 1, "off_ms": 500, "up_ms": [500, 500, 500], "for_ms": 4
 _ONE_BY_ONE = {**_ALL_DOWN, "up": [2, 4, 3], "down_ms": 300, "up_ms": [0, 800, 0], "for_ms": 2_500}
 _STRUCK = {"blow": "restart other", "other": True, "which": 0, "late_ms": 30.0, "back_ms": 1}
 _STRUCK |= {"for_ms": 6_000}
+_AT_EPOCHS = {"step": "epochs", "blow": "kill", "after": 0, "back_ms": 300, "for_ms": 3_000}
 _SLOW = {"latency_ms": [500.0, 900.0]}
 _METADATA_PAIR = {f"{METADATA}topic.replication.factor": "2", f"{METADATA}topic.min.isr": "1"}
 _PAIR = replace(SHRINKS, name="t0", configs=TIERED)
@@ -464,6 +466,34 @@ SCENES: dict[str, Scene] = {
         ),
         4_000,
         ("highest offset for the remote end",),
+    ),
+    "a replica has nothing yet": Scene(
+        # The order is 2, 4, 3. 4 does not hear of the first record, and stays in the ISR.
+        SELDOM,
+        (
+            (100, "cut", "node 4", {"for_ms": 3_500, "from": "node 2"}),
+            (2_700, "kill", "leader of t0-0", {"for_ms": 1_000}),
+        ),
+        4_200,
+        ("nothing is enough", "sorted in place"),
+    ),
+    "a report takes long": Scene(
+        LOCAL_LOGS,
+        (
+            (250, "late", "node 1", {"for_ms": 4_500, "from": "brokers", "late_ms": 400.0}),
+            (300, "pause", "follower of t0-0", {"for_ms": 2_600}),
+        ),
+        5_000,
+        ("a report's answer is the ISR",),
+    ),
+    "a log ends while it begins": Scene(
+        NEW_REPLICAS,
+        (
+            (2_900, "beginning struck", "a log that begins", _AT_EPOCHS),
+            (3_000, "wiped disk", "follower of t0-0", {"for_ms": 300}),
+        ),
+        6_000,
+        ("marker away early",),
     ),
 }
 """By name."""

@@ -3,6 +3,8 @@ faults and operators takes effect."""
 
 from __future__ import annotations
 
+from functools import cache
+from itertools import count, islice
 from typing import Any
 
 import pytest
@@ -12,11 +14,14 @@ from simulation.event import Event
 from simulation.faults import REPLICAS
 from simulation.faults.beginnings import STEPS
 from simulation.planted.replica_focus import LOCAL_LOGS, NEW_REPLICAS
-from simulation.replica_shape import LOCAL_BYTES, LOCAL_MS, begins_late, looks_at_local_logs
+from simulation.replica_shape import begins_late, looks_at_local_logs
 from simulation.schedule import Schedule, draw_schedule
+from simulation.shape import LOCAL_BYTES, LOCAL_MS
 from simulation.swarm import Outcome, run
 
 pytestmark = pytest.mark.sim
+
+LONG = 300
 
 NEW: dict[str, Any] = {"which": 0, "other": 0, "gap_ms": 100, "stays": True}
 THRESHOLD: dict[str, Any] = {"key": LOCAL_BYTES, "value": "1", "which": 0, "cluster": True}
@@ -97,4 +102,20 @@ def test_every_operator_takes_effect() -> None:
 
 def test_leaders_report_what_their_followers_have() -> None:
     killed = Event("k", 1_000, "kill", "leader of t0-0", {"for_ms": 500})
-    assert held(Schedule(1, LOCAL_LOGS.shape(), (killed,), 2_000)).counts["local logs stored"] > 3
+    outcome = held(Schedule(1, LOCAL_LOGS.shape(), (killed,), 2_000))
+    assert outcome.counts["local logs stored"] > 10
+    assert outcome.counts["elections by local logs"] > 0
+
+
+@cache
+def seeds() -> list[int]:
+    """The first 300 tiered seeds with the keys."""
+    drawn = (seed for seed in count(1) if begins_late(draw_schedule(seed, tiered=True).shape))
+    return list(islice(drawn, LONG))
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("number", range(LONG))
+def test_promises_of_new_replicas_are_kept_for_long(number: int) -> None:
+    """S5, P13, P17, L1-L4."""
+    held(draw_schedule(seeds()[number], tiered=True))

@@ -31,6 +31,7 @@ QUICK = {
     "groups": "commit before replication",
     "histories": "acknowledged at once",
     "tiering": "copied before it is stable",
+    "local logs": "nothing is enough",
 }
 """A bug that its judge alone sees, or sees first, for each judge; the others are for the rest."""
 
