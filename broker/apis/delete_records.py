@@ -112,5 +112,4 @@ def _delete(broker: BrokerContext, topic: str, index: int, offset: int) -> tuple
         raise ApiError(ErrorCode.OFFSET_OUT_OF_RANGE, None)
     if log.advance_log_start(target):
         _log.info("records deleted", topic=topic, partition=index, log_start=target)
-        partition.log_start_moved()
     return partition, target

@@ -15,7 +15,7 @@ from broker.apis.running_fetch import (
     Wanted,
     failure,
 )
-from broker.replication.fetch_session import FetchPlan, PartitionKey
+from broker.replication.fetch_session import FetchPlan, FetchSession, PartitionKey
 from broker.replication.follower_watch import FollowerWatch
 from broker.replication.partition import Partition
 from broker.replication.waits import FetchWait
@@ -45,7 +45,8 @@ class FollowerFetch(RunningFetch):
         broker_epoch: int,
     ) -> None:
         super().__init__(shared, context, request, plan, replica_id, broker_epoch)
-        self._watch = None if plan.session is None else plan.session.watch
+        watch = None if plan.session is None else plan.session.watch
+        self._watch = watch if isinstance(watch, FollowerWatch) else None
         self._more = False
 
     def start(self) -> Reply:
@@ -78,15 +79,15 @@ class FollowerFetch(RunningFetch):
         registered = self._broker.metadata.image.cluster.brokers.get(self._replica_id)
         return registered is not None and registered.epoch == self._broker_epoch
 
-    def _wants_nothing(self) -> bool:
-        return self._watch is None and not self._plan.partitions
+    def _first_due(self) -> list[tuple[PartitionKey, Wanted]]:
+        return self._counted(self._plan.partitions)
 
     def _with_news(self) -> list[tuple[PartitionKey, Wanted]]:
-        session = self._plan.session
-        if session is None or self._watch is None:
-            return self._plan.partitions
-        due = session.to_look_at()
-        self._more = self._watch.more(len(due))
+        return self._counted(super()._with_news())
+
+    def _counted(self, due: list[tuple[PartitionKey, Wanted]]) -> list[tuple[PartitionKey, Wanted]]:
+        if self._watch is not None:
+            self._more = self._watch.more(len(due))
         return due
 
     @property
@@ -163,6 +164,9 @@ class FollowerFetch(RunningFetch):
             for key, data in reads:
                 self._told(watch, key, data)
         return response
+
+    def _settle(self, session: FetchSession[Wanted], key: PartitionKey) -> None:
+        """See `_told`."""
 
     def _told(self, watch: FollowerWatch, key: PartitionKey, data: PartitionData) -> None:
         """Whether the partition must be looked at again by the next fetch."""

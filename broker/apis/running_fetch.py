@@ -27,9 +27,10 @@ from broker.apis.leader_hints import LeaderHints
 from broker.context import BrokerContext
 from broker.quota.enforcer import quota_user
 from broker.quota.quotas import QuotaKind
-from broker.replication.fetch_session import FetchPlan, PartitionKey
+from broker.replication.fetch_session import FetchPlan, FetchSession, PartitionKey
 from broker.replication.partition import Partition
 from broker.replication.replica_selector import nearest_replica
+from broker.replication.session_watch import LoneWatch
 from broker.replication.waits import FetchWait, ReadsWait
 from protocol.compression import Codec
 from protocol.errors import ApiError, ErrorCode
@@ -79,36 +80,6 @@ class FetchShared:
     response_bytes_max: int
     rack_aware: bool
     local_log_aware: bool = False
-
-
-class _Quiet:
-    """A partition that a session has read to the end, and the facts that it was told."""
-
-    __slots__ = ("committed", "high_watermark", "last_stable", "log_start", "partition")
-
-    def __init__(self, partition: Partition, data: PartitionData, committed: bool) -> None:
-        self.partition = partition
-        self.high_watermark = data.high_watermark
-        self.last_stable = data.last_stable_offset
-        self.log_start = data.log_start_offset
-        self.committed = committed
-
-    def is_over(self, wanted: Wanted, committed: bool) -> bool:
-        """Whether a fetch with this wish must look at the partition."""
-        partition, high_watermark = self.partition, self.high_watermark
-        log = partition.log
-        epoch = wanted.current_leader_epoch
-        last_stable = log.last_stable_offset
-        return (
-            log.high_watermark != high_watermark
-            or wanted.fetch_offset != (last_stable if committed else high_watermark)
-            or not partition.is_leader
-            or log.log_start_offset != self.log_start
-            or last_stable != self.last_stable
-            or committed is not self.committed
-            or 0 <= epoch != partition.leader_epoch
-            or 0 <= wanted.last_fetched_epoch != log.latest_epoch
-        )
 
 
 class RunningFetch:
@@ -183,7 +154,7 @@ class RunningFetch:
 
     def start(self) -> Reply:
         """Reads once; answers or begins to wait."""
-        self._due = self._with_news()
+        self._due = self._first_due()
         for key, wanted in self._due:
             if self._is_elsewhere(key, wanted):
                 return self._read_elsewhere()
@@ -199,7 +170,7 @@ class RunningFetch:
         return self._enough or self._request.max_wait_ms <= 0 or self._wants_nothing()
 
     def _wants_nothing(self) -> bool:
-        return not self._plan.partitions
+        return self._plan.session is None and not self._plan.partitions
 
     @property
     def _enough(self) -> bool:
@@ -313,10 +284,13 @@ class RunningFetch:
 
     def _register(self, wait: FetchWait) -> None:
         """Has the partitions tell `wait` what happens."""
-        for key, _ in self._plan.partitions:
+        session = self._plan.session
+        watch = LoneWatch(replica=self._replica_id >= 0) if session is None else session.watch
+        for key, _ in self._due:
             partition = self._local(key)
             if partition is not None:
-                partition.add_fetch_wait(wait, replica=self._replica_id >= 0)
+                watch.cover(key, partition)
+        watch.add_fetch_wait(wait)
 
     def _ready(self, wait: FetchWait) -> None:
         if not self._queued:
@@ -364,23 +338,28 @@ class RunningFetch:
             return replicas.find_by_id(topic, index)
         return replicas.find(topic, index)
 
-    def _with_news(self) -> list[tuple[PartitionKey, Wanted]]:
-        """The partitions to look at. A consumer's session leaves those out that it has read to the
-        end and knows all facts of: of a thousand partitions nearly all, nearly always."""
-        plan = self._plan
-        if plan.session is None or not plan.incremental or self._replica_id >= 0:
+    def _first_due(self) -> list[tuple[PartitionKey, Wanted]]:
+        """The partitions that the request has looked at. A consumer's session leaves those out
+        that it has read to the end and knows all facts of: of a thousand partitions nearly all,
+        nearly always."""
+        plan, session = self._plan, self._plan.session
+        if session is None:
             return plan.partitions
-        cached = plan.session.partitions
+        watch = session.watch
+        if watch.wait is not None:
+            watch.wait.supersede()
+        watch.count_others()
         committed = self._request.isolation_level == READ_COMMITTED
-        due = []
-        for key, wanted in plan.partitions:
-            known = cached.get(key)
-            quiet = None if known is None else known.quiet
-            if quiet is None or quiet.is_over(wanted, committed):
-                due.append((key, wanted))
-            else:
-                quiet.partition.counters.fetches += 1
-        return due
+        if watch.committed is committed:
+            return plan.partitions
+        watch.committed = committed
+        watch.requested(session.partitions, ())
+        return session.to_look_at()
+
+    def _with_news(self) -> list[tuple[PartitionKey, Wanted]]:
+        """The partitions to look at after a wait."""
+        plan = self._plan
+        return plan.partitions if plan.session is None else plan.session.to_look_at()
 
     def _read_all(self) -> None:
         limit = self._bytes_max
@@ -594,8 +573,9 @@ class RunningFetch:
             records = data.records
             if session is not None:
                 force = bool(records or data.error_code) or _is_turned_away(data)
-                quiet = None if force else self._quiet(key, data)
-                news = session.news(key, _news(data), force=force, quiet=quiet)
+                news = session.news(key, _news(data), force=force)
+                if not force:
+                    self._settle(session, key)
                 if incremental and not news:
                     continue
             topic = key[0]
@@ -610,20 +590,23 @@ class RunningFetch:
             if records:
                 self._count(key, len(records))
                 if session is not None:
-                    session.served(key)
+                    session.watch.served(key)
         self._reads = []
         if self._must_answer and self._context.api_version >= LEADERS_SINCE:
-            epochs = {key: wanted.current_leader_epoch for key, wanted in self._plan.partitions}
+            epochs = {key: wanted.current_leader_epoch for key, wanted in self._due}
             self._shared.hints.add_to_fetch(self._context, response, epochs)
         return response
 
-    def _quiet(self, key: PartitionKey, data: PartitionData) -> _Quiet | None:
-        """None for a follower: its fetch reports its own progress, so all must be looked at."""
-        partition = self._local(key) if self._replica_id < 0 else None
-        if partition is None:
-            return None
-        committed = self._request.isolation_level == READ_COMMITTED
-        return _Quiet(partition, data, committed)
+    def _settle(self, session: FetchSession[Wanted], key: PartitionKey) -> None:
+        """Whether the next fetch must look at it again, when this one has told all there is."""
+        cached, partition = session.partitions.get(key), self._local(key)
+        if cached is None or partition is None or not partition.is_leader:
+            return
+        log = partition.log
+        # Where transactions are open, their end is news without records.
+        if cached.request.fetch_offset == log.high_watermark == log.last_stable_offset:
+            session.watch.cover(key, partition)
+            session.watch.settled(key)
 
     def _count(self, key: PartitionKey, size_bytes: int) -> None:
         partition = self._local(key)

@@ -25,9 +25,10 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, Final, Generic, NamedTuple, TypeVar
+from typing import Final, Generic, NamedTuple, TypeVar
 
 from broker.replication.follower_watch import FollowerWatch
+from broker.replication.session_watch import SessionWatch
 from protocol.errors import ApiError, ErrorCode
 from runtime.marks import mark
 
@@ -46,15 +47,13 @@ PartitionKey = tuple[TopicKey, int]
 
 
 class CachedPartition(Generic[Request]):
-    """One partition of a session: the client's latest wish and the facts last sent. `quiet` is
-    what the reader keeps to see that there is nothing new; without it the reader must look."""
+    """One partition of a session: the client's latest wish and the facts last sent."""
 
-    __slots__ = ("quiet", "request", "sent")
+    __slots__ = ("request", "sent")
 
     def __init__(self, request: Request) -> None:
         self.request = request
         self.sent: tuple[object, ...] | None = None
-        self.quiet: Any = None
 
 
 class FetchSession(Generic[Request]):
@@ -83,18 +82,15 @@ class FetchSession(Generic[Request]):
         self.epoch = 1
         self.size = 0
         self.partitions: dict[PartitionKey, CachedPartition[Request]] = {}
-        self.watch = FollowerWatch() if privileged else None
+        self.watch = FollowerWatch() if privileged else SessionWatch()
 
     def close(self) -> None:
         """It is out of the cache: nobody reports to it any more."""
-        if self.watch is not None:
-            self.watch.close()
+        self.watch.close()
 
     def to_look_at(self) -> list[tuple[PartitionKey, Request]]:
-        """All partitions; of a follower's those with news whose turn it is."""
+        """The partitions with news whose turn it is."""
         partitions = self.partitions
-        if self.watch is None:
-            return [(key, cached.request) for key, cached in partitions.items()]
         turn = self.watch.turn()
         return [(key, partitions[key].request) for key in turn if key in partitions]
 
@@ -117,24 +113,10 @@ class FetchSession(Generic[Request]):
                 cached.request = request
         for key in gone:
             partitions.pop(key, None)
-        if self.watch is not None:
-            self.watch.requested(named, gone)
+        self.watch.requested(named, gone)
         self.size = len(partitions)
 
-    def served(self, key: PartitionKey) -> None:
-        """Moves a partition that sent records behind the others, so that each gets its turn."""
-        cached = self.partitions.pop(key, None)
-        if cached is not None:
-            self.partitions[key] = cached
-
-    def news(
-        self,
-        key: PartitionKey,
-        facts: tuple[object, ...],
-        *,
-        force: bool,
-        quiet: Any = None,
-    ) -> bool:
+    def news(self, key: PartitionKey, facts: tuple[object, ...], *, force: bool) -> bool:
         """True when `facts` must go into an incremental response; remembers them as sent.
 
         `force` is set for records and for anything the client must react to (errors, divergence):
@@ -143,7 +125,6 @@ class FetchSession(Generic[Request]):
         cached = self.partitions.get(key)
         if cached is None:
             return True
-        cached.quiet = quiet
         if force:
             cached.sent = facts
             return True
@@ -239,7 +220,9 @@ class FetchSessionCache(Generic[Request]):
         """A follower has come back: what its process had open before is over."""
         for session in list(self._sessions.values()):
             watch = session.watch
-            if watch is not None and watch.is_of_earlier_life(replica_id, broker_epoch):
+            if not isinstance(watch, FollowerWatch):
+                continue
+            if watch.is_of_earlier_life(replica_id, broker_epoch):
                 self.forget(session.session_id)
 
     def _find(

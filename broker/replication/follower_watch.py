@@ -18,12 +18,12 @@ from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 from broker.replication.remote_replica import NEVER_MS
+from broker.replication.session_watch import SessionWatch
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from broker.replication.waits import FetchWait
-    from broker.replication.watched import Watched, WatchKey
+    from broker.replication.audience import WatchKey
 
 
 LOOKED_AT_MAX: Final = 500
@@ -32,49 +32,25 @@ AGAIN_MIN: Final = 100
 """So many of those that are looked at again have their turn, however much is due."""
 
 
-class FollowerWatch:
-    """One per fetch session of a follower."""
+class FollowerWatch(SessionWatch):
+    """One per fetch session of a follower. Its partitions tell it all that happens: how long a
+    follower rests is its session's time, so it covers them until it is over."""
 
-    __slots__ = (
-        "_covered",
-        "_left",
-        "_named",
-        "_seen",
-        "broker_epoch",
-        "due",
-        "fetch_ms",
-        "replica_id",
-        "wait",
-    )
+    __slots__ = ("_left", "_named", "_seen", "broker_epoch", "fetch_ms", "replica_id")
 
     def __init__(self) -> None:
-        # Dictionaries as ordered sets: whom to look at, in turn; whom the newest request names; who
-        # was looked at and is not settled, and how many of those this round has yet to come to.
-        self.due: dict[WatchKey, None] = {}
+        super().__init__(replica=True)
+        # Dictionaries as ordered sets: whom the newest request names; who was looked at and is not
+        # settled, and how many of those this round has yet to come to.
         self._named: dict[WatchKey, None] = {}
         self._seen: dict[WatchKey, None] = {}
         self._left = 0
         self.fetch_ms = NEVER_MS
         self.replica_id = -1
         self.broker_epoch = -1
-        self.wait: FetchWait | None = None
-        """The fetch that waits now."""
-        self._covered: dict[WatchKey, Watched] = {}
-
-    def __len__(self) -> int:
-        return len(self._covered)
 
     def is_of_earlier_life(self, replica_id: int, broker_epoch: int) -> bool:
         return self.replica_id == replica_id and self.broker_epoch < broker_epoch
-
-    def cover(self, key: WatchKey, partition: Watched) -> None:
-        """Hears from `partition` from now on."""
-        known = self._covered.get(key)
-        if known is not partition:
-            if known is not None:
-                known.unwatch(self)
-            self._covered[key] = partition
-            partition.watch(self, key)
 
     def requested(self, named: Iterable[WatchKey], forgotten: Iterable[WatchKey]) -> None:
         """The session's next request has come, which names these."""
@@ -104,15 +80,6 @@ class FollowerWatch:
             self._seen.pop(key, None)
             self.due[key] = None
 
-    def settled(self, key: WatchKey) -> None:
-        """The follower has been told all there is; nothing is looked at until something happens."""
-        self.due.pop(key, None)
-
-    def served(self, key: WatchKey) -> None:
-        """Records were sent: others get their turn first."""
-        self.due.pop(key, None)
-        self.due[key] = None
-
     def told(self, key: WatchKey) -> None:
         """There was nothing to send, and the follower is not where it has to be: it is looked at
         again after all others."""
@@ -121,48 +88,21 @@ class FollowerWatch:
             self._seen[key] = None
 
     def forget(self, key: WatchKey) -> None:
-        """The partition has left the session."""
-        self.due.pop(key, None)
+        super().forget(key)
         self._seen.pop(key, None)
-        partition = self._covered.pop(key, None)
-        if partition is not None:
-            partition.unwatch(self)
 
     def close(self) -> None:
-        """The session is over."""
-        for partition in self._covered.values():
-            partition.unwatch(self)
-        self._covered.clear()
-        self.due.clear()
+        super().close()
         self._seen.clear()
-        if self.wait is not None:
-            # It would hear of nothing any more; its follower is to ask again, and begin anew.
-            self.wait.interrupt()
-
-    # --- what partitions tell (`Watch`) -------------------------------------------------------
 
     def touched(self, key: WatchKey, size_bytes: int) -> None:
         self._seen.pop(key, None)
         self.due[key] = None
-        wait = self.wait
-        if wait is not None:
-            if size_bytes:
-                wait.more_bytes(size_bytes)
-            else:
-                wait.touched = True
+        if self.wait is not None:
+            self.wait.more_bytes(size_bytes)
 
     def interrupted(self, key: WatchKey) -> None:
         self._seen.pop(key, None)
         self.due[key] = None
         if self.wait is not None:
             self.wait.interrupt()
-
-    # --- the fetch that waits (as partitions have it) -----------------------------------------
-
-    def add_fetch_wait(self, wait: FetchWait) -> None:
-        self.wait = wait
-        wait.places.append(self)
-
-    def remove_fetch_wait(self, wait: FetchWait) -> None:
-        if self.wait is wait:
-            self.wait = None

@@ -25,6 +25,7 @@ from collections import deque
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
+from broker.replication.audience import Audience, Watch
 from broker.replication.counters import PartitionCounters
 from broker.replication.isr import (
     ROLLED_BACK,
@@ -39,11 +40,9 @@ from broker.replication.local_logs import (
     own_stats,
     start_ms_of,
 )
-from broker.replication.offset_waits import OffsetWaits
 from broker.replication.remote_replica import NEVER_MS, FetchTimes, RemoteReplica, laggards
 from broker.replication.replica_role import TRANSITIONS, ReplicaRole
 from broker.replication.waits import CommitWaiter
-from broker.replication.watched import Watch, Watched
 from metalog.image.local_log import LocalLogStats
 from protocol.batch.validate import AppendRules
 from protocol.errors import ApiError, ErrorCode
@@ -105,13 +104,11 @@ class _Alone:
         return NO_EPOCH
 
 
-class Partition(Watched):
+class Partition(Audience):
     """A replica on this broker. The replica manager makes it and applies metadata to it."""
 
     __slots__ = (
-        "_commit_waits",
         "_host",
-        "_low_watermark_waits",
         "_sent",
         "_uncommitted",
         "_unread_isr",
@@ -185,8 +182,6 @@ class Partition(Watched):
         self.leader_throttled = False
         self.follower_throttled = False
         self.local_logs: LocalLogs | None = None
-        self._low_watermark_waits = OffsetWaits()
-        self._commit_waits = OffsetWaits()
         # The leader's high watermark where the own one must wait, see `follow_high_watermark`.
         self._unshown = 0
         # Whether the high watermark waits for the metadata that a proposal's answer told of.
@@ -345,9 +340,9 @@ class Partition(Watched):
             if replica_id != self.node_id
         }
         if new_epoch:
-            self._interrupt_fetches()
+            self._interrupt()
         else:
-            self._touch_watches(0)
+            self._tell_isr_changed()
         if overtaken is not None:
             self._propose(overtaken.broker_ids.intersection(replicas))
         elif self.local_logs is not None:
@@ -398,15 +393,11 @@ class Partition(Watched):
     def appended(self, info: AppendInfo, size_bytes: int) -> None:
         """The leader's log has taken a batch; moves the high watermark and wakes fetchers."""
         self._uncommitted.append((info.last_offset + 1, size_bytes))
-        if self._watches:
+        if self._followers:
             for remote in self.remote.values():
                 if remote.resting is not None:
                     remote.wake()
-            for watch, key in self._watches.items():
-                watch.touched(key, size_bytes)
-        if self._replica_fetch_waits:
-            for wait in list(self._replica_fetch_waits):
-                wait.more_bytes(size_bytes)
+            self._tell_appended(size_bytes)
         self.maybe_advance_high_watermark()
 
     def wait_for_commit(self, end_offset: int, waiter: CommitWaiter, slot: Any) -> bool:
@@ -448,15 +439,7 @@ class Partition(Watched):
         size_bytes = 0
         while uncommitted and uncommitted[0][0] <= high_watermark:
             size_bytes += uncommitted.popleft()[1]
-        if self._commit_waits:
-            # Nobody is told NOT_ENOUGH_REPLICAS_AFTER_APPEND: below the minimum the mark stands
-            # still, so a batch below it has as many replicas as the minimum asks.
-            self._commit_waits.reached(high_watermark)
-        if self._fetch_waits:
-            for wait in list(self._fetch_waits):
-                wait.more_bytes(size_bytes)
-        if self._watches:
-            self._touch_watches(0)
+        self._tell_committed(high_watermark, size_bytes)
 
     # --- the in-sync set ----------------------------------------------------------------------
 
@@ -511,7 +494,7 @@ class Partition(Watched):
                     self._unread_isr |= shrinks or len(self.isr) < self.effective_min_isr
                 self.partition_epoch = state.partition_epoch
                 self._set_isr(isr, counted=True)
-                self._touch_watches(0)
+                self._tell_isr_changed()
                 if self.local_logs is not None:
                     self._host.local_logs_moved(self)
                 self.maybe_advance_high_watermark()
@@ -522,7 +505,7 @@ class Partition(Watched):
             self.proposal = None
             self.maximal_isr = self.isr
             # Whoever was proposed may rest, and be fit to join the next time it is looked at.
-            self._touch_watches(0)
+            self._tell_isr_changed()
             self.maybe_advance_high_watermark()
             return False
         if error in SUPERSEDED:
@@ -716,9 +699,10 @@ class Partition(Watched):
         """A session ends, or covers this partition no longer. Whoever rested by its time had read
         to the end until its last fetch: nobody could say so after the next append."""
         super().unwatch(watch)
-        for remote in self.remote.values():
-            if remote.resting is watch:
-                remote.wake()
+        if watch.replica:
+            for remote in self.remote.values():
+                if remote.rests_by(watch):
+                    remote.wake()
 
     def follower_fetched(
         self,
@@ -764,9 +748,7 @@ class Partition(Watched):
 
     def _release(self, error: ErrorCode) -> None:
         self._uncommitted.clear()
-        self._commit_waits.fail(error)
-        self._low_watermark_waits.fail(error)
-        self._interrupt_fetches()
+        super()._release(error)
 
     def _check_epochs(self, leader_epoch: int, partition_epoch: int) -> None:
         if leader_epoch < self.leader_epoch or partition_epoch < self.partition_epoch:

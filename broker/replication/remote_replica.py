@@ -93,6 +93,10 @@ class RemoteReplica:
                 self.fetch_ms = resting.fetch_ms
                 self.caught_up_ms = max(self.caught_up_ms, resting.fetch_ms)
 
+    def rests_by(self, times: object) -> bool:
+        """Whether these times are the follower's until the log grows."""
+        return self.resting is times
+
     def stated(self, broker_epoch: int, local_start_ms: int, local_bytes: int) -> bool:
         """What a fetch of that life says that the follower has locally; -1 says nothing. Returns
         whether that is news."""

@@ -147,6 +147,7 @@ class ReplicaManager:
         self._fetchers: FetcherPort = _NoFetchers()
         self._tier: TierListener = NoTier()
         logs.trimmed = self.local_log_trimmed
+        logs.log_start_moved = self.log_start_moved
 
     # --- finding ------------------------------------------------------------------------------
 
@@ -417,6 +418,12 @@ class ReplicaManager:
             self.local_logs_moved(partition)
         else:
             self._fetchers.restate(partition)
+
+    def log_start_moved(self, log: Log) -> None:
+        """A log begins later: whoever reads its partition is to hear of it."""
+        partition = self.get(log.topic, log.partition)
+        if partition is not None and partition.log is log:
+            partition.log_start_moved()
 
     def on_role_given(self, look: Callable[[Partition, PartitionImage], None]) -> None:
         """`look` is told of each replica that follows its image, after it does."""

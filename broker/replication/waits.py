@@ -80,10 +80,17 @@ class DeleteRecordsWait(ProduceWait):
     __slots__ = ()
 
 
+class WaitingPlace(Protocol):
+    """Whoever tells a fetch that waits."""
+
+    def remove_fetch_wait(self, wait: FetchWait, /) -> None:
+        """It waits no longer."""
+
+
 class FetchWait(Wait):
     """A fetch that found too little. Counting bytes is a hint: the read when it ends decides.
 
-    `places` are the partitions that it is registered with, for `Partition.remove_fetch_wait`.
+    `place` is whoever hears from its partitions.
     """
 
     __slots__ = (
@@ -92,7 +99,7 @@ class FetchWait(Wait):
         "_ready",
         "interrupted",
         "over",
-        "places",
+        "place",
         "superseded",
         "timed_out",
         "touched",
@@ -108,7 +115,7 @@ class FetchWait(Wait):
         self._cancel = cancel
         self._missing_bytes = missing_bytes
         self._ready = ready
-        self.places: list[Any] = []
+        self.place: WaitingPlace | None = None
         self.timed_out = False
         self.touched = False  # something happened in one of the partitions
         self.interrupted = False  # something else than bytes happened
@@ -116,7 +123,7 @@ class FetchWait(Wait):
         self.over = False  # the connection is gone
 
     def more_bytes(self, size_bytes: int) -> None:
-        """`size_bytes` more became readable in one of the partitions."""
+        """`size_bytes` more became readable in one of the partitions; 0: other facts changed."""
         self.touched = True
         self._missing_bytes -= size_bytes
         if self._missing_bytes <= 0:
@@ -137,10 +144,10 @@ class FetchWait(Wait):
         self._ready(self)
 
     def leave(self) -> None:
-        """Takes the wait out of its partitions' books."""
-        for place in self.places:
+        """Nobody is to tell it anything any more."""
+        place, self.place = self.place, None
+        if place is not None:
             place.remove_fetch_wait(self)
-        self.places.clear()
 
     def dropped(self) -> None:
         self.over = True

@@ -9,6 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from broker.replication.follower_watch import FollowerWatch
+from broker.replication.session_watch import LoneWatch
+
 if TYPE_CHECKING:
     from broker.assembly import BrokerServer
     from broker.context import BrokerContext
@@ -57,8 +60,9 @@ def _sessions(broker: BrokerContext) -> Iterator[str]:
     its session behind, as in Kafka: it goes when another one needs its place."""
     followers: dict[int, set[int]] = {}
     for session in broker.sessions:
-        if session.watch is not None:
-            followers.setdefault(session.watch.replica_id, set()).add(session.watch.broker_epoch)
+        watch = session.watch
+        if isinstance(watch, FollowerWatch):
+            followers.setdefault(watch.replica_id, set()).add(watch.broker_epoch)
     for replica_id, lives in followers.items():
         if len(lives) > 1:
             yield f"remembers sessions of broker {replica_id} with the epochs {sorted(lives)}"
@@ -69,9 +73,12 @@ def _of_partition(one: Partition, broker: BrokerContext, promises: Promises) -> 
     strangers = set(one.remote) - set(one.replicas)
     if strangers:
         yield f"remembers of {where} the followers {sorted(strangers)}, which are none"
-    watches = {id(session.watch) for session in broker.sessions}
-    if any(id(watch) not in watches for watch in one._watches):
-        yield f"remembers of {where} a session that is over"
+    sessions = {id(session.watch) for session in broker.sessions}
+    for watch in one.watches():
+        if id(watch) not in sessions and not (
+            isinstance(watch, LoneWatch) and watch.wait is not None
+        ):
+            yield f"remembers of {where} a session that is over"
     truth = promises.partitions.get((one.topic_id, one.index))
     if truth is None or one.topic in promises.given_up or one.topic in promises.compacted:
         return

@@ -481,7 +481,11 @@ _TRANSPORT = [
         "transport",
         "P26|H|P",
         "an append does not wake the fetches that wait for it",
-        (f"{PARTITION}.appended", "watch.touched(key, size_bytes)", "pass"),
+        (
+            "broker.replication.audience:Audience._tell_appended",
+            "watch.touched(key, size_bytes)",
+            "pass",
+        ),
     ),
 ]
 _ALL = (

@@ -41,7 +41,7 @@ LEAKS: tuple[Bug, ...] = (
         "P26",
         "a partition tells sessions that are over of its news",
         (
-            "broker.replication.follower_watch:FollowerWatch.close",
+            "broker.replication.session_watch:SessionWatch.close",
             "partition.unwatch(self)",
             "pass",
         ),

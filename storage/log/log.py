@@ -66,6 +66,7 @@ class LogHooks:
     truncated: Callable[[Log], None] = lambda log: None
     start_owed: Callable[[Log], None] = lambda log: None
     """Its start is to be on the disk soon: it is tiered from now on, or no longer."""
+    log_start_moved: Callable[[Log], None] = lambda log: None
     discard: Callable[[Log, Sequence[str]], None] | None = None
     """Takes renamed files to remove after file.delete.delay.ms; None removes at once."""
     roll_jitter_ms: Callable[[int], int] = lambda limit_ms: 0
@@ -953,6 +954,7 @@ class Log:
         self.local_log_start_offset = max(self.local_log_start_offset, offset)
         self._forget_epochs()
         self.producers.on_log_start(offset)
+        self.hooks.log_start_moved(self)
         return True
 
     def log_start_saved(self, offset: int) -> None:
@@ -1027,9 +1029,7 @@ class Log:
         first = self.segments.first_base_offset
         self.local_log_start_offset = max(self.local_log_start_offset, first)
         if not self.config.copies:
-            self.log_start_offset = max(self.log_start_offset, first)
-            self._forget_epochs()
-            self.producers.on_log_start(self.log_start_offset)
+            self.advance_log_start(first)
         for segment in doomed:
             self.snapshots.remove_oldest_at(segment.base_offset)
             self.discard(segment.rename_deleted())

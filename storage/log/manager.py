@@ -163,6 +163,7 @@ class LogManager:
             flushed=self._flush_times.add,
             truncated=self._truncated,
             start_owed=self._start_owed,
+            log_start_moved=lambda log: self.log_start_moved(log),
             discard=self._discard,
             roll_jitter_ms=lambda limit_ms: rng.randrange(limit_ms),
         )
@@ -182,6 +183,8 @@ class LogManager:
         self.watcher: LogWatcher | None = None
         self.trimmed: Callable[[Log], None] = lambda log: None
         """Told of each log that has lost segments, to retention or to cleaning."""
+        self.log_start_moved: Callable[[Log], None] = lambda log: None
+        """Told of each log that begins later now."""
 
     # Start -----------------------------------------------------------------------------------
 

@@ -14,6 +14,7 @@ import pytest
 from broker.assembly import BrokerServer
 from broker.coordinators.group.shard import GroupShard
 from broker.replication.fetch_session import FetchSession
+from broker.replication.follower_watch import FollowerWatch
 from broker.replication.purgatory import Wait
 from broker.replication.remote_replica import RemoteReplica
 from simulation.judges import leftovers
@@ -107,7 +108,7 @@ def sessions_of_two_lives(machine: Machine) -> None:
     assert context is not None
     for epoch in (1, 2):
         session = FetchSession[Any](epoch, privileged=True, uses_topic_ids=True, now_ms=0.0)
-        assert session.watch is not None
+        assert isinstance(session.watch, FollowerWatch)
         session.watch.replica_id, session.watch.broker_epoch = NOBODY, epoch
         context.sessions._sessions[epoch] = session
 

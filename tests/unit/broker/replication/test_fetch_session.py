@@ -173,7 +173,7 @@ def test_a_served_partition_waits_for_the_others() -> None:
     client = new()
     plan = client.fetch(0, INITIAL_EPOCH, 0, 1, 2)
     assert plan.session is not None
-    plan.session.served(("t", 0))
+    plan.session.watch.served(("t", 0))
     assert indexes(client.fetch(plan.session_id, 1)) == [1, 2, 0]
 
 

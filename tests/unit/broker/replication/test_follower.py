@@ -135,7 +135,6 @@ async def test_the_log_start_follows_the_leader() -> None:
     c[1].append(b"a", b"b", b"c")
     c.fetch(2, times=3)
     c[1].log.advance_log_start(2)
-    c[1].partition().log_start_moved()
     c.fetch(2)
     assert c[2].log.log_start_offset == 2
     c.fetch(2)

@@ -69,6 +69,6 @@ def test_a_fetch_whose_connection_has_gone_leaves_its_partitions() -> None:
     wait = FetchWait(1, lambda wait: None, lambda: cancelled.append(True))
     place = Place()
     place.waits.append(wait)
-    wait.places.append(place)
+    wait.place = place
     wait.dropped()
-    assert (place.waits, wait.places, wait.over, cancelled) == ([], [], True, [True])
+    assert (place.waits, wait.place, wait.over, cancelled) == ([], None, True, [True])
