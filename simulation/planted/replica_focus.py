@@ -39,6 +39,7 @@ SELDOM = SlowFocus(
 ALL_GOES = SlowFocus(
     topics=(TopicShape("t0", 1, 3, {**_OPEN, "retention.ms": "1"}),),
     settings={**_ASKED, "log.retention.check.interval.ms": "300"},
+    pause_ms=1_500.0,
 )
 """As that, and all goes that was written."""
 SHORT_SEGMENTS = SlowFocus(

@@ -66,4 +66,37 @@ REPLICAS: tuple[Bug, ...] = (
             "return False\n",
         ),
     ),
+    bug(
+        "local logs of an earlier life",
+        FAMILY,
+        "L1",
+        "what a broker said in an earlier life is kept for the one that it has now",
+        (
+            "broker.replication.remote_replica:RemoteReplica.fetched",
+            "self.local_start_ms = self.local_bytes = UNKNOWN",
+            "pass",
+        ),
+        (
+            "metalog.image.local_log:known_stats",
+            "if one.broker_id == broker_id and one.broker_epoch == broker_epoch:",
+            "if one.broker_id == broker_id:",
+        ),
+    ),
+    bug(
+        "epoch of the first offset",
+        FAMILY,
+        "S5",
+        "what lies before a log that begins is looked for by the epoch of its first offset",
+        (
+            f"{RESETS}._ask_untiered",
+            "epoch = await self._epoch_of(link, partition, pending.offset - 1, "
+            "pending.leader_epoch)",
+            "epoch = pending.leader_epoch",
+        ),
+        (
+            f"{RESETS}._ask_tiered",
+            "epoch = await self._epoch_of(link, partition, local.offset - 1, local.leader_epoch)",
+            "epoch = local.leader_epoch",
+        ),
+    ),
 )

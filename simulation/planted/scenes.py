@@ -12,7 +12,13 @@ from typing import Any
 
 from simulation.event import Event
 from simulation.planted.focus import TOPICS, Focus
-from simulation.planted.replica_focus import LOCAL_LOGS, NEW_REPLICAS, SELDOM
+from simulation.planted.replica_focus import (
+    ALL_GOES,
+    LOCAL_LOGS,
+    NEW_REPLICAS,
+    SELDOM,
+    SHORT_SEGMENTS,
+)
 from simulation.planted.tier_focus import KEEPS, SETTINGS, SHRINKS, TIER, TIERED
 from simulation.schedule import Schedule
 from simulation.shape import LINKS, MANAGER, TIMEOUT, DiskShape
@@ -485,6 +491,23 @@ SCENES: dict[str, Scene] = {
         ),
         5_000,
         ("a report's answer is the ISR",),
+    ),
+    "all goes, and a disk is wiped": Scene(
+        # 3 is back in the ISR when nothing is left to be copied.
+        ALL_GOES,
+        ((2_000, "wiped disk", "node 3", {"for_ms": 300}),),
+        3_000,
+        ("local logs of an earlier life",),
+    ),
+    "an epoch begins a segment": Scene(
+        SHORT_SEGMENTS,
+        (
+            (1_500, "kill", "leader of t0-0", {"for_ms": 600}),
+            (2_200, "wiped disk", "node 3", {"for_ms": 300}),
+        ),
+        3_500,
+        ("epoch of the first offset",),
+        seed=2,
     ),
     "a log ends while it begins": Scene(
         NEW_REPLICAS,

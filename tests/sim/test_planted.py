@@ -32,6 +32,7 @@ QUICK = {
     "histories": "acknowledged at once",
     "tiering": "copied before it is stable",
     "local logs": "nothing is enough",
+    "new replicas": "epoch of the first offset",
 }
 """A bug that its judge alone sees, or sees first, for each judge; the others are for the rest."""
 
