@@ -8,7 +8,6 @@ it are read from there.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from broker.tiering.index_cache import IndexCache
@@ -45,16 +44,23 @@ class TimeSearch(NamedTuple):
 
     async def first_at_or_after(self, timestamp_ms: int) -> TimestampOffset | None:
         """The first record below the local log start with this timestamp or a later one."""
-        async for shared in self._segments():
+        met, at = _Met(self.log, self.cache), 0
+        while (shared := met.next(at)) is not None:
             if shared.segment.max_timestamp_ms >= timestamp_ms:
                 found = await self._look_into(shared, timestamp_ms)
                 if found is not None:
                     return found
+            at = shared.offsets.last + 1
+            await met.breathe()
         return None
 
     async def highest(self) -> TimestampOffset | None:
         """The first record below the local log start that has the highest timestamp there."""
-        segments = [shared async for shared in self._segments()]
+        met, segments, at = _Met(self.log, self.cache), [], 0
+        while (shared := met.next(at)) is not None:
+            segments.append(shared)
+            at = shared.offsets.last + 1
+            await met.breathe()
         # Where a part of a segment is not of this log, the record may be in that part.
         segments.sort(key=lambda shared: -shared.segment.max_timestamp_ms)
         best: TimestampOffset | None = None
@@ -66,21 +72,6 @@ class TimeSearch(NamedTuple):
             if found is not None and (best is None or found.timestamp > best.timestamp):
                 best = found
         return best
-
-    async def _segments(self) -> AsyncIterator[SharedSegment]:
-        """The copies that a reader would meet who begins at the log start, in order."""
-        log = self.log
-        lineage = Lineage(log.epochs.entries, log.log_end_offset)
-        at, count = log.log_start_offset, 0
-        while at < log.local_log_start_offset:
-            shared = self.cache.find_on(lineage, at)
-            if shared is None:
-                return  # it is being removed, or is not known yet
-            yield shared
-            at = shared.offsets.last + 1
-            count += 1
-            if count % SEGMENTS_PER_STEP == 0:
-                await asyncio.sleep(0)
 
     async def _look_into(self, shared: SharedSegment, timestamp_ms: int) -> TimestampOffset | None:
         segment, log = shared.segment, self.log
@@ -102,6 +93,30 @@ class TimeSearch(NamedTuple):
             position += checked.whole_bytes
             size = max(size, checked.cut_bytes)
         return None
+
+
+class _Met:
+    """The copies that a reader would meet who begins at the log start, in order."""
+
+    def __init__(self, log: Log, cache: SegmentCache) -> None:
+        self._log = log
+        self._cache = cache
+        self._lineage = Lineage(log.epochs.entries, log.log_end_offset)
+        self._count = 0
+
+    def next(self, offset: int) -> SharedSegment | None:
+        """That with this offset, or with the log start if that is above it by now; None: the log is
+        local from there on, or a copy is not known yet."""
+        at = max(offset, self._log.log_start_offset)
+        if at >= self._log.local_log_start_offset:
+            return None
+        return self._cache.find_on(self._lineage, at)
+
+    async def breathe(self) -> None:
+        """Lets others have their turn now and then."""
+        self._count += 1
+        if self._count % SEGMENTS_PER_STEP == 0:
+            await asyncio.sleep(0)
 
 
 def _find(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import sys
 from dataclasses import replace
 from typing import Any
 
@@ -14,7 +15,7 @@ from protocol.errors import ErrorCode
 from protocol.messages.list_offsets import ListOffsetsRequest
 from storage.objects import FaultyObjects, Weather
 from testkit.memory.broker import NODE, OTHER, Harness, batch, settle
-from testkit.memory.tier import TierRoom, tiered
+from testkit.memory.tier import Held, TierRoom, tiered
 
 T0 = 1_700_000_000_000
 IN_TIER = (T0 + 10, T0 + 40, T0 + 20, T0 + 30, T0 + 40, T0 + 5)
@@ -218,3 +219,35 @@ async def test_what_leaves_the_disk_meanwhile_is_found(monkeypatch: pytest.Monke
 
     monkeypatch.setattr(lookups, "find", slow)
     assert await offset(r.h, T0 + 45) == 6
+
+
+async def test_what_expires_meanwhile_does_not_end_the_search_in_the_tier() -> None:
+    """S8. The copies behind it have the record still, and no disk has."""
+    r = await room()
+    await tiered(r.tier, r.log)
+    r.h.produce(batch(b"v", timestamp=T0 + 60))
+    r.log.advance_log_start(2)
+    r.tier.store.objects = held = Held(r.tier.bucket)
+    held.holding = True
+    asked = asyncio.ensure_future(offset(r.h, T0 + 30))
+    while not held.waiting:
+        await asyncio.sleep(0)
+    held.holding = False
+    r.log.advance_log_start(6)
+    (cache,) = r.tier.caches.values()
+    await r.tier.delete(list(cache.segments())[1])
+    await held.let_go()
+    assert await asked == 6
+
+
+async def test_a_search_leaves_nothing_to_be_closed_when_it_is_over() -> None:
+    """Whatever is left would be closed by a task of its own, which nobody looks after."""
+    r = await room()
+    left: list[Any] = []
+    hooks = sys.get_asyncgen_hooks()
+    sys.set_asyncgen_hooks(firstiter=left.append, finalizer=left.append)
+    try:
+        assert await offset(r.h, T0) == 0
+    finally:
+        sys.set_asyncgen_hooks(*hooks)
+    assert left == []
