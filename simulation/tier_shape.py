@@ -55,6 +55,7 @@ TOTAL: dict[str, tuple[str, ...]] = {
     "retention.ms": ("4000", "15000"),
 }
 PAUSES_MS = (100.0, 300.0, 1_000.0)
+LISTER_PAUSE_MS = 300.0
 AGAIN = 0.2
 """Of the steps of a consumer that often begins again."""
 SMALL = ("2048", "2048", "4096")
@@ -84,7 +85,9 @@ def draw_tier(rng: Random, shape: Shape, wanted: bool | None = None) -> Shape:
 
 
 def rereaders(topics: Iterable[TopicShape], pause_ms: float) -> Iterator[ClientShape]:
-    """Consumers of tiered topics that often begin again: what they read there only the tier has."""
+    """Consumers of tiered topics that often begin again: what they read there only the tier has;
+    and who asks for all offsets there."""
+    yield ClientShape("tier lister", "tier lister", LISTER_PAUSE_MS)
     for one in topics:
         if one.tiered:
             args = {"topic": one.name, "partition": 0, "again": AGAIN}

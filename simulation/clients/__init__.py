@@ -11,6 +11,7 @@ from simulation.clients import (
     producers,
     readers,
     session_readers,
+    tier_listers,
 )
 from simulation.clients.kind import ClientKind
 
@@ -23,5 +24,6 @@ KINDS: dict[str, ClientKind] = {
     **keyed.KINDS,
     **askers.KINDS,
     **expiry.KINDS,
+    **tier_listers.KINDS,
 }
 """By the name that schedules and tables use."""

@@ -31,6 +31,7 @@ from simulation.judges.groups import GroupTruth, committed_offsets
 from simulation.judges.leader_hints import Named, judge_hint
 from simulation.judges.ledger import Batch, PartitionLedger
 from simulation.judges.partitions import OFFSETS_TOPIC, Promises
+from simulation.judges.tier_offsets import Listed
 from simulation.world.invariants import Key, Violation, require
 from simulation.world.trace import Trace
 
@@ -144,6 +145,8 @@ class Load:
         self.judging = True
         self.judging_groups = True
         self.history: list[Saw] = []
+        self.listed: list[Listed] = []
+        """What leaders of tiered partitions said of their offsets; the judge of tiers takes it."""
         self.groups: dict[str, GroupTruth] = {}
         self.calm = False
         """The quiet phase has begun: members stay where they are."""

@@ -30,6 +30,8 @@ class PartitionTruth:
     end: int = 0
     batches: dict[int, BatchAt] = field(default_factory=dict)
     values: dict[int, bytes] = field(default_factory=dict)
+    times: dict[int, int] = field(default_factory=dict)
+    """Of each record, in milliseconds."""
     keys: KeyTable = field(default_factory=KeyTable)
     """In place of `batches` and `values` where old records of a key may go."""
     elected: dict[int, int] = field(default_factory=dict)

@@ -445,6 +445,7 @@ class Promises:
             truth.sequences.committed(where, parse_header(whole))
             for record in read_records(whole):
                 truth.values[record.offset] = record.value or b""
+                truth.times[record.offset] = record.timestamp
         return shown
 
     def _look_at_epochs(self, where: str, one: Partition, shown: set[int]) -> None:

@@ -1,4 +1,4 @@
-"""Tiered storage (S1-S6, S9, S10) from above: the objects in the store, the committed records of
+"""Tiered storage (S1-S6, S8-S10) from above: the objects in the store, the committed records of
 `__remote_log_metadata`, and the logs and disks of all brokers.
 
 * log start <= local start <= high watermark, and remote end < high watermark (KIP-405, KIP-1023);
@@ -8,6 +8,7 @@
 * before DELETE_STARTED the log start is on the disk of who writes it (S4);
 * size takes only what is above the limit, counting each copy once (S3);
 * who begins behind the tier knows the epochs of all that is there (S5);
+* what clients are told of offsets is so, in both tiers (S8, `tier_offsets.py`);
 * in the end the store has what finished copies name and nothing else (S3, S9, S10), and every
   broker knows of the same copies (S6).
 
@@ -21,6 +22,7 @@ the log start when the power went), nothing is asked of a log but that this ends
 from __future__ import annotations
 
 import zlib
+from bisect import bisect_right
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -28,6 +30,7 @@ from protocol.batch.header import CorruptBatch, iter_batches
 from protocol.ids import TopicId, uuid_from_text
 from protocol.topic_name import REMOTE_LOG_METADATA_TOPIC
 from simulation.judges.judge import Judge
+from simulation.judges.tier_offsets import judge_listed
 from simulation.judges.tier_truth import (
     COPY_FINISHED,
     COPY_STARTED,
@@ -56,6 +59,8 @@ if TYPE_CHECKING:
 LOG_STARTS = "/data/log-start-offset-checkpoint"
 AGAIN_S = 3.0
 """A record that an earlier leadership of a broker was about to write may come so late."""
+KNOWN_S = 5.0
+"""When nothing is wrong, a leader knows of a copy that was finished so long ago."""
 COPY_DISABLED = "remote.log.copy.disable"
 SIZE, TIME = "retention.bytes", "retention.ms"
 
@@ -83,17 +88,26 @@ class TierJudge(Judge):
         """Of each partition of the metadata topic, how far its records are known."""
         self._finished: dict[bytes, tuple[Key, int]] = {}
         """Where each COPY_FINISHED stands in the metadata topic."""
+        self._finished_s: dict[bytes, float] = {}
+        """When each was first seen there."""
         self._floor: dict[Key, int] = {}
         """The highest log start of any leader: what is below may be gone."""
         self._bounds: dict[Partition, tuple[int, int]] = {}
         """Log start and local start, as they were seen last."""
+        self._begins: dict[tuple[int, Key], list[tuple[float, int, int]]] = {}
+        """The same of every broker's log: since when, and what."""
         self._leads: dict[tuple[int, Key], Leadership] = {}
         self._touched: list[Touch] = []
         self._late: set[str] = set()
         """Objects whose copy another leader was deleting when they were written."""
         self._limits: dict[str, set[int]] = {}
         """Every `retention.bytes` that a topic ever had."""
-        self.counts: dict[str, int] = {"copies": 0, "copies deleted": 0, "objects read": 0}
+        self.counts: dict[str, int] = {
+            "copies": 0,
+            "copies deleted": 0,
+            "objects read": 0,
+            "listed": 0,
+        }
         if self._on:
             world.store.told = self._hear
 
@@ -109,6 +123,7 @@ class TierJudge(Judge):
             return
         self._look_at_touches()
         self._look_at_records()
+        self._look_at_listed()
         node = life.node
         if node is None or node.broker is None:
             return
@@ -144,6 +159,7 @@ class TierJudge(Judge):
                     continue
                 if change.copy.state == COPY_FINISHED:
                     self._finished[change.copy.segment_id] = key, at
+                    self._finished_s[change.copy.segment_id] = self._world.loop.time()
                 self._judge(change)
             self._read[key] = truth.end
 
@@ -155,6 +171,31 @@ class TierJudge(Judge):
             self._look_at_finished(copy)
         elif copy.state == DELETE_STARTED and change.before == COPY_FINISHED:
             self._look_at_doomed(change)
+
+    def _look_at_listed(self) -> None:
+        """S8: what clients were told of offsets."""
+        load = self._world.load
+        if load is None or not load.listed:
+            return
+        listed = load.listed[:]
+        load.listed.clear()
+        for one in listed:
+            truth = self._kept(one.key)
+            if truth is None:
+                continue
+            self.counts["listed"] += 1
+            ever = [self.truth.copies[each] for each in self._finished]
+            ends = {copy.last for copy in ever if copy.key == one.key}
+            settled = [
+                copy.last
+                for copy in self.truth.finished(one.key)
+                if self._finished_s[copy.segment_id] < one.at_s - KNOWN_S
+            ]
+            begins = self._begins[one.leader_id, one.key]
+            since = max(bisect_right(begins, one.at_s, key=lambda each: each[0]) - 1, 0)
+            bounds = [(start, local) for _, start, local in begins[since:]]
+            least = max(settled, default=-1) if one.strict else -1
+            judge_listed(one, truth, ends, least, bounds)
 
     # --- copies ---------------------------------------------------------------------------------
 
@@ -242,14 +283,16 @@ class TierJudge(Judge):
             return
         where = f"{life}, {one.topic}-{one.index}"
         start, local = log.log_start_offset, log.local_log_start_offset
+        self._note_begin(life.machine.node_id, one)
         if not self._is_tiered(key):
             if one.is_leader:
                 self._floor[key] = max(start, self._floor.get(key, 0))
             return
+        stable = log.last_stable_offset
         require(
-            start <= local <= log.high_watermark,
-            f"S1: {where}: log start {start}, local start {local}, high watermark "
-            f"{log.high_watermark}",
+            start <= local <= stable <= log.high_watermark,
+            f"S1: {where}: log start {start}, local start {local}, last stable offset {stable}, "
+            f"high watermark {log.high_watermark}",
         )
         before = self._bounds.get(one)
         if before == (start, local):
@@ -264,6 +307,12 @@ class TierJudge(Judge):
         if one.is_leader or one.topic not in self._promises.given_up:
             self._look_at_cover(where, one)
         self._look_at_epochs(where, one)
+
+    def _note_begin(self, node_id: int, one: Partition) -> None:
+        begins = self._begins.setdefault((node_id, (one.topic_id, one.index)), [])
+        begin = one.log.log_start_offset, one.log.local_log_start_offset
+        if not begins or begins[-1][1:] != begin:
+            begins.append((self._world.loop.time(), *begin))
 
     def _look_at_leader(self, life: NodeLife, one: Partition) -> None:
         key, node_id = (one.topic_id, one.index), life.machine.node_id

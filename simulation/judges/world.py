@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from simulation.judges.client_history import Saw
     from simulation.judges.groups import GroupTruth
     from simulation.judges.partitions import Promises
+    from simulation.judges.tier_offsets import Listed
     from simulation.shape import Shape
     from simulation.world.cluster import SimCluster
     from simulation.world.loop import VirtualLoop
@@ -25,6 +26,9 @@ class JudgedLoad(Protocol):
 
     @property
     def history(self) -> Sequence[Saw]: ...
+
+    @property
+    def listed(self) -> list[Listed]: ...
 
     @property
     def groups(self) -> Mapping[str, GroupTruth]: ...

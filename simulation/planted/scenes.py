@@ -464,6 +464,16 @@ SCENES: dict[str, Scene] = {
         2_600,
         ("led before all is known",),
     ),
+    "all is as it is to be in the tier": Scene(
+        TIER,
+        (),
+        2_000,
+        (
+            "local start is the log start",
+            "pending from the local start",
+            "times on the disk alone",
+        ),
+    ),
     "the tier is of a log that lost": Scene(
         replace(TIER, topics=(_UNCLEAN,), plain=3),
         (

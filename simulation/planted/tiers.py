@@ -8,6 +8,7 @@ COPYING = "storage.tiered.copying:plan_copy"
 EXPIRY = "storage.tiered.expiry:plan_expiry"
 NOTED = "broker.tiering.local_cleaning:note_copied"
 COVERED = "log.copied_to = cache.covered_to(lineage, first, log.log_end_offset - 1)"
+OFFSETS = "broker.apis.list_offsets"
 FAMILY = "tier"
 
 TIERS: tuple[Bug, ...] = (
@@ -68,6 +69,39 @@ TIERS: tuple[Bug, ...] = (
             "_by_size(shared, retention, local_only_bytes)",
             "_by_size(shared, retention, local_only_bytes + sum("
             "one.size_bytes for one in cache.unfinished()))",
+        ),
+    ),
+    bug(
+        "local start is the log start",
+        FAMILY,
+        "S8",
+        "who asks for the earliest local offset is told the earliest of all",
+        (
+            f"{OFFSETS}:_edge",
+            "offset = log.local_log_start_offset",
+            "offset = log.log_start_offset",
+        ),
+    ),
+    bug(
+        "pending from the local start",
+        FAMILY,
+        "S8",
+        "all that is on the disk is said to wait for its upload",
+        (
+            f"{OFFSETS}:pending_upload",
+            "return max(remote_end_offset + 1, log.log_start_offset)",
+            "return log.local_log_start_offset",
+        ),
+    ),
+    bug(
+        "times on the disk alone",
+        FAMILY,
+        "S8",
+        "offsets by time are looked for on the disk alone",
+        (
+            f"{OFFSETS}:_find_across",
+            "remote = await reader.find_time(log, timestamp_ms)",
+            "remote = None",
         ),
     ),
 )

@@ -230,8 +230,9 @@ async def test_what_expires_meanwhile_does_not_end_the_search_in_the_tier() -> N
     r.tier.store.objects = held = Held(r.tier.bucket)
     held.holding = True
     asked = asyncio.ensure_future(offset(r.h, T0 + 30))
-    while not held.waiting:
-        await asyncio.sleep(0)
+    for _ in range(9):
+        await settle()
+    assert held.waiting
     held.holding = False
     r.log.advance_log_start(6)
     (cache,) = r.tier.caches.values()

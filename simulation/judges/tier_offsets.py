@@ -1,0 +1,137 @@
+"""What a leader says of a tiered partition's offsets (S8), against what was committed. Pure.
+
+The questions are asked one after the other of one leader in one leader epoch, so that each bound
+may only have grown since the answer before: -2, -4, -5, -6, a time, -3, -2, -1.
+
+* -2 and -4 are where the leader's log begins, and its disk; there is no gap at the seam: -4 is at
+  most one above -5, or is the log start (S1);
+* -5 is the end of a finished copy, and lies below what is committed; -6 is one above it, or the log
+  start (KIP-1023);
+* the epochs of all these are those with which the offsets were committed;
+* a time is answered by the first committed record of that time or a later one, -3 by one of the
+  highest time, with the record's own time, in whichever tier it is (KIP-734, KIP-405). It is
+  nothing where the record that has the highest time is not committed yet, in Kafka too.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from simulation.judges.committed import PartitionTruth
+from simulation.world.invariants import Key, require
+
+
+class Told(NamedTuple):
+    """One answer; -1: nothing."""
+
+    offset: int
+    timestamp_ms: int
+    epoch: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Listed:
+    """The answers of one leader. `committed` is the end when the first question was asked, and
+    `at_s` when that was; `by_time` asks for `wanted_ms`."""
+
+    name: str
+    key: Key
+    leader_id: int
+    committed: int
+    at_s: float
+    strict: bool
+    """Nothing was wrong with the world any more."""
+    wanted_ms: int
+    first: Told
+    local: Told
+    tiered: Told
+    pending: Told
+    by_time: Told
+    highest: Told
+    start: Told
+    latest: Told
+
+    def __str__(self) -> str:
+        names = "first", "local", "tiered", "pending", "by_time", "highest", "start", "latest"
+        offsets = ", ".join(f"{name} {getattr(self, name).offset}" for name in names)
+        return f"{self.name}: of {self.committed}, {offsets}, time {self.wanted_ms}"
+
+
+def judge_listed(
+    one: Listed,
+    truth: PartitionTruth,
+    ends: Collection[int],
+    least: int,
+    bounds: Iterable[tuple[int, int]],
+) -> None:
+    """See the module.
+
+    Args:
+        ends: the last offsets of all copies that were ever finished.
+        least: what -5 is at least, since it was finished long ago; -1: nothing.
+        bounds: log start and local start of the leader's log, as they were meanwhile.
+
+    Raises Violation.
+    """
+    where = f"S8: {one}"
+    require(one.first.offset <= one.start.offset, f"{where}: log start goes back")
+    starts, local_starts = (set(each) for each in zip(*bounds, strict=True))
+    for told in (one.first, one.start):
+        require(told.offset in starts, f"{where}: {told}, the log starts were {starts}")
+    local = one.local.offset
+    require(local in local_starts, f"{where}: {local}, local starts were {local_starts}")
+    require(one.start.offset <= one.latest.offset <= truth.end, f"{where}: committed {truth.end}")
+    _judge_tiered(where, one, ends, least)
+    for told in (one.first, one.local, one.tiered, one.start):
+        epoch = _epoch_of(truth, told.offset)
+        require(-1 in (epoch, told.epoch) or told.epoch == epoch, f"{where}: {told} is of {epoch}")
+    _judge_times(where, one, truth)
+
+
+def _judge_tiered(where: str, one: Listed, ends: Collection[int], least: int) -> None:
+    tiered, pending = one.tiered.offset, one.pending.offset
+    require(tiered >= least, f"{where}: {least} was copied long ago")
+    if tiered >= 0:
+        require(tiered in ends, f"{where}: no copy ends at {tiered}, but at {sorted(ends)[-3:]}")
+        require(tiered < one.latest.offset, f"{where}: the tier has what is not committed")
+        seam = max(tiered + 1, one.start.offset)
+        require(one.local.offset <= seam, f"{where}: a gap, the tier ends at {tiered}")
+        require(pending > tiered, f"{where}: {pending} is to be copied")
+    if pending >= 0:
+        begins = one.first.offset <= pending <= one.start.offset
+        require(begins or pending - 1 in ends, f"{where}: {pending} is to be copied")
+
+
+def _judge_times(where: str, one: Listed, truth: PartitionTruth) -> None:
+    """What is deleted meanwhile need not count, nor what is committed meanwhile."""
+    there = range(one.start.offset, one.committed)
+    found = one.by_time
+    until = found.offset if found.offset >= 0 else one.committed
+    missed = _first_of(at for at in there if at < until and truth.times[at] >= one.wanted_ms)
+    require(missed is None, f"{where}: {missed} is of that time")
+    if found.offset >= 0:
+        is_of = truth.times.get(found.offset, -1)
+        require(found.offset >= one.first.offset, f"{where}: {found} is deleted")
+        require(found.timestamp_ms == is_of >= one.wanted_ms, f"{where}: {found} is of {is_of}")
+    highest = one.highest
+    most = max((truth.times[at] for at in there), default=-1)
+    if highest.offset >= 0:
+        require(highest.timestamp_ms >= most, f"{where}: {highest}, the highest time is {most}")
+        is_of = truth.times.get(highest.offset, -1)
+        require(highest.timestamp_ms == is_of, f"{where}: {highest} is of {is_of}")
+
+
+def _first_of(offsets: Iterable[int]) -> int | None:
+    return next(iter(offsets), None)
+
+
+def _epoch_of(truth: PartitionTruth, offset: int) -> int:
+    """With which an offset was committed; -1: it is not."""
+    bases = list(truth.batches)
+    at = bisect_right(bases, offset) - 1
+    if at < 0 or not 0 <= offset < truth.end:
+        return -1
+    return truth.batches[bases[at]][2]
