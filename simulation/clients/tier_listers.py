@@ -1,4 +1,4 @@
-"""Who asks the leader of a tiered partition for all offsets that ListOffsets has (S8)."""
+"""A client that asks the leader of a tiered partition for all offsets that ListOffsets has (S8)."""
 
 from __future__ import annotations
 

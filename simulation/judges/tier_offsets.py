@@ -1,4 +1,4 @@
-"""What a leader says of a tiered partition's offsets (S8), against what was committed. Pure.
+"""Offsets of a tiered partition as its leader tells them (S8), against what was committed. Pure.
 
 The questions are asked one after the other of one leader in one leader epoch, so that each bound
 may only have grown since the answer before: -2, -4, -5, -6, a time, -3, -2, -1.
@@ -99,7 +99,8 @@ def _judge_tiered(where: str, one: Listed, ends: Collection[int], least: int) ->
         require(tiered < one.latest.offset, f"{where}: the tier has what is not committed")
         seam = max(tiered + 1, one.start.offset)
         require(one.local.offset <= seam, f"{where}: a gap, the tier ends at {tiered}")
-        require(pending > tiered, f"{where}: {pending} is to be copied")
+        untold = pending < 0 and not one.strict  # tiering has been switched off meanwhile
+        require(untold or pending > tiered, f"{where}: {pending} is to be copied")
     if pending >= 0:
         begins = one.first.offset <= pending <= one.start.offset
         require(begins or pending - 1 in ends, f"{where}: {pending} is to be copied")

@@ -1,0 +1,100 @@
+"""The judge of what leaders say of tiered partitions' offsets: what it lets pass, and what not."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from simulation.judges.committed import PartitionTruth
+from simulation.judges.tier_offsets import Listed, Told, judge_listed
+from simulation.world.invariants import Violation
+
+TIMES = (10, 40, 20, 30, 40, 5, 50, 35)
+EPOCHS = (2, 2, 2, 4, 4, 4, 4, 4)
+TRUTH = PartitionTruth(
+    "t-0",
+    end=8,
+    batches={at: (at, at + 1, epoch, 0) for at, epoch in enumerate(EPOCHS)},
+    times=dict(enumerate(TIMES)),
+)
+ENDS, BOUNDS = {2, 5}, [(1, 4), (1, 6)]
+
+
+def edge(offset: int, epoch: int = -1) -> Told:
+    return Told(offset, -1, epoch)
+
+
+LISTED = Listed(
+    name="broker 1, t-0",
+    key=(b"t", 0),
+    leader_id=1,
+    committed=8,
+    at_s=1.0,
+    strict=True,
+    wanted_ms=35,
+    first=edge(1, 2),
+    local=edge(6, 4),
+    tiered=edge(5, 4),
+    pending=edge(6, 4),
+    by_time=Told(1, 40, 2),
+    highest=Told(6, 50, 4),
+    start=edge(1, 2),
+    latest=edge(8),
+)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"local": edge(4, 4)},
+        {"tiered": edge(-1), "pending": edge(-1)},
+        {"highest": edge(-1)},
+        {"pending": edge(-1), "strict": False},
+        {"wanted_ms": 60, "by_time": edge(-1)},
+        {"committed": 6, "wanted_ms": 45, "by_time": edge(-1)},
+    ],
+)
+def test_what_is_so_is_let_pass(changes: dict[str, Any]) -> None:
+    judge_listed(replace(LISTED, **changes), TRUTH, ENDS, -1, BOUNDS)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"first": edge(2, 2)},
+        {"first": edge(1, 4)},
+        {"local": edge(5, 4)},
+        {"start": edge(0, 2)},
+        {"latest": edge(9)},
+        {"tiered": edge(4, 4)},
+        {"tiered": edge(5, 2)},
+        {"tiered": edge(2, 2)},
+        {"pending": edge(5, 4)},
+        {"pending": edge(-1)},
+        {"pending": edge(7, 4)},
+        {"by_time": Told(3, 30, 4)},
+        {"by_time": Told(4, 40, 4)},
+        {"by_time": Told(1, 30, 2)},
+        {"by_time": edge(-1)},
+        {"by_time": Told(0, 10, 2), "wanted_ms": 5},
+        {"highest": Told(4, 40, 4)},
+        {"highest": Told(7, 50, 4)},
+    ],
+)
+def test_what_is_not_so_breaks_s8(changes: dict[str, Any]) -> None:
+    with pytest.raises(Violation, match="S8"):
+        judge_listed(replace(LISTED, **changes), TRUTH, ENDS, -1, BOUNDS)
+
+
+def test_a_copy_of_long_ago_is_known_when_all_is_quiet() -> None:
+    older = replace(LISTED, local=edge(4, 4), tiered=edge(2, 2), pending=edge(3, 4))
+    with pytest.raises(Violation, match="a gap"):
+        judge_listed(older, TRUTH, ENDS, -1, BOUNDS)
+    begun = replace(older, first=edge(3, 4), local=edge(3, 4), start=edge(3, 4))
+    begun = replace(begun, by_time=Told(4, 40, 4))
+    judge_listed(begun, TRUTH, ENDS, 2, [(3, 3)])
+    with pytest.raises(Violation, match="copied long ago"):
+        judge_listed(begun, TRUTH, ENDS, 5, [(3, 3)])
