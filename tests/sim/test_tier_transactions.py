@@ -1,0 +1,296 @@
+"""Transactions over the seam of a tiered log (S7, KAFKA-17801): no handler takes them yet, so they
+are written to the leader's log itself, while leaders die and the store is wrong."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import pytest
+
+from protocol.batch.header import iter_batches
+from protocol.batch.records import Producer, Record, build_batch, read_batch
+from protocol.messages.fetch import FetchRequest
+from simulation.clients.client import Unknown, fail_on
+from simulation.planted.planting import Bug, Patch
+from simulation.world.cluster import End
+from simulation.world.invariants import Violation, require
+from storage.objects import Weather
+from tests.sim.tier_cluster import TierCluster
+
+pytestmark = pytest.mark.sim
+
+SETTINGS = {
+    "log.retention.check.interval.ms": "300",
+    "remote.log.manager.task.interval.ms": "300",
+    "remote.log.manager.task.retry.backoff.ms": "100",
+    "remote.log.manager.task.retry.backoff.max.ms": "500",
+}
+SMALL = {"internal.segment.bytes": "700", "local.retention.bytes": "1"}
+STEPS = 45
+DISTURBED = (15, 30)
+"""Steps at which the leader dies."""
+OPEN_MAX = 3
+
+
+class Transaction(NamedTuple):
+    """One that was aborted, with its first record and its marker."""
+
+    producer_id: int
+    first: int
+    marker: int
+
+
+class Answer(NamedTuple):
+    """What a fetch brought: batches, and the transactions that a reader is to skip."""
+
+    data: bytes
+    aborted: Sequence[tuple[int, int]]
+
+
+class Transactor:
+    """Begins, goes on with and ends transactions, some at a time."""
+
+    def __init__(self, world: TierCluster) -> None:
+        self._world = world
+        self._open: dict[int, int] = {}
+        self._next = 1_000
+
+    async def step(self) -> None:
+        chance = self._world.chance
+        which = chance.choice(("plain", "begin", "go on", "end"))
+        if which == "plain" or (which != "begin" and not self._open):
+            await self._world.produce(1)
+        elif which == "begin" and len(self._open) < OPEN_MAX:
+            self._next += 1
+            await self._write(self._next)
+        elif which == "end":
+            await self.end(chance.choice(list(self._open)))
+        else:
+            await self._write(chance.choice(list(self._open)))
+
+    async def end(self, producer_id: int) -> None:
+        """With a marker, which two of three times aborts it."""
+        abort = self._world.chance.random() < 0.67
+        key, value = struct.pack(">hh", 0, 0 if abort else 1), struct.pack(">hi", 0, 0)
+        del self._open[producer_id]
+        await self._append(build_batch(
+            [self._record(value, key)], producer=Producer(producer_id, 0, -1, transactional=True),
+            control=True,
+        ))  # fmt: skip
+
+    async def end_all(self) -> None:
+        for producer_id in list(self._open):
+            await self.end(producer_id)
+
+    async def _write(self, producer_id: int) -> None:
+        number = self._open[producer_id] = self._open.get(producer_id, -1) + 1
+        value = (b"%d:%d" % (producer_id, number)).ljust(60, b".")
+        producer = Producer(producer_id, 0, number, transactional=True)
+        await self._append(build_batch([self._record(value)], producer=producer))
+
+    def _record(self, value: bytes, key: bytes | None = None) -> Record:
+        return Record(0, self._world.machines[0].clock.now_ms(), key, value)
+
+    async def _append(self, batch: bytes) -> None:
+        """Until some leader has it replicated; it may be there twice, or in a log that lost."""
+
+        async def once() -> None:
+            machine = await self._world.leader()
+            replica = self._world.replica(machine)
+            life = machine.life
+            assert replica is not None and life is not None and life.node is not None
+            broker = life.node.broker
+            assert broker is not None
+
+            async def inside() -> int:
+                now_ms = machine.clock.now_ms()
+                return broker.replicas.append_own(replica, batch, now_ms=now_ms).last_offset
+
+            last = await self._world.inside(machine, inside())
+            await self._world.until(lambda: replica.log.high_watermark > last or not life.alive)
+
+        await self._world.asked(once)
+
+
+async def fetch(world: TierCluster, offset: int, *, committed: bool, most: int = 900) -> Answer:
+    """One fetch from whoever leads, until it brings something."""
+
+    async def once() -> Answer:
+        leader = await world.leader()
+        replica = world.replica(leader)
+        assert replica is not None
+        wanted = FetchRequest.FetchPartition(
+            partition=0, fetch_offset=offset, partition_max_bytes=most
+        )
+        request = FetchRequest(
+            max_wait_ms=500,
+            min_bytes=1,
+            max_bytes=1 << 20,
+            isolation_level=int(committed),
+            topics=[FetchRequest.FetchTopic(topic_id=replica.topic_id, partitions=[wanted])],
+        )
+        answer = await world.client._once(leader.node_id, request)
+        got = answer.responses[0].partitions[0]
+        fail_on(got.error_code)
+        if not got.records:
+            raise Unknown("nothing came")
+        assert not isinstance(got.records, list)
+        named = got.aborted_transactions or []
+        return Answer(bytes(got.records), [(one.producer_id, one.first_offset) for one in named])
+
+    return await world.asked(once)
+
+
+class Truth:
+    """All batches from 0 on as a reader without isolation sees them."""
+
+    def __init__(self, data: Sequence[bytes]) -> None:
+        self.aborted: list[Transaction] = []
+        self.records: dict[int, bytes] = {}
+        """Those that count, but for what is open still."""
+        began: dict[int, dict[int, bytes]] = {}
+        for part in data:
+            for header, at in iter_batches(part):
+                records = list(read_batch(part, at, header))
+                values = {one.offset: one.value or b"" for one in records}
+                if not header.is_transactional:
+                    self.records |= values
+                elif not header.is_control:
+                    began.setdefault(header.producer_id, {}).update(values)
+                else:
+                    (marker,) = records
+                    own = began.pop(header.producer_id, {})
+                    if struct.unpack(">hh", marker.key or b"")[1]:
+                        self.records |= own
+                    elif own:
+                        ended = Transaction(header.producer_id, min(own), marker.offset)
+                        self.aborted.append(ended)
+                self.end = header.next_offset
+        self.stable = min((min(own) for own in began.values()), default=self.end)
+
+    def judge(self, offset: int, answer: Answer) -> int:
+        """S7: all aborted transactions of what came are named, and who skips them has just what
+        counts. Returns where to go on. Raises Violation."""
+        named = set(answer.aborted)
+        end = [header.next_offset for header, _ in iter_batches(answer.data)][-1]
+        where = f"S7: [{offset}, {end})"
+        overlap = {
+            (one.producer_id, one.first)
+            for one in self.aborted
+            if one.first < end and one.marker >= offset
+        }
+        require(overlap <= named, f"{where}: {overlap - named} are not named")
+        known = {(one.producer_id, one.first) for one in self.aborted}
+        require(named <= known, f"{where}: {named - known} were not aborted")
+        expected = {at: value for at, value in self.records.items() if offset <= at < end}
+        found = {at: value for at, value in counting(answer).items() if at >= offset}
+        require(found == expected, f"{where}: {found} count, not {expected}")
+        require(end <= self.stable, f"{where}: the last stable offset is {self.stable}")
+        return end
+
+
+def counting(answer: Answer) -> dict[int, bytes]:
+    """The records that a reader of committed transactions takes."""
+    waiting, skipped = sorted(answer.aborted, key=lambda one: one[1]), set()
+    found: dict[int, bytes] = {}
+    for header, at in iter_batches(answer.data):
+        while waiting and waiting[0][1] <= header.last_offset:
+            skipped.add(waiting.pop(0)[0])
+        if header.is_control:
+            skipped.discard(header.producer_id)
+        elif not (header.is_transactional and header.producer_id in skipped):
+            records = read_batch(answer.data, at, header)
+            found |= {one.offset: one.value or b"" for one in records}
+    return found
+
+
+async def everything(world: TierCluster) -> Truth:
+    replica = world.replica(await world.leader())
+    assert replica is not None
+    at, end, parts = 0, replica.log.high_watermark, []
+    while at < end:
+        parts.append((await fetch(world, at, committed=False, most=1 << 20)).data)
+        at = [header.next_offset for header, _ in iter_batches(parts[-1])][-1]
+    return Truth(parts)
+
+
+async def read_all(world: TierCluster, begin: int) -> None:
+    """From here to the last stable offset, part by part."""
+    truth, at = await everything(world), begin
+    while at < truth.stable:
+        at = truth.judge(at, await fetch(world, at, committed=True))
+
+
+def played(seed: int) -> int:
+    """Returns how many aborted transactions only the tier had. Raises Violation."""
+    counts: list[int] = []
+
+    async def story(world: TierCluster) -> None:
+        await world.create(SMALL)
+        transactor = Transactor(world)
+        for step in range(STEPS):
+            await transactor.step()
+            if step in DISTURBED:
+                leader = await world.leader()
+                assert leader.life is not None
+                leader.end(leader.life, End.KILL)
+                await world.boot(leader)
+                world.objects.weather = Weather(error=0.2, short=0.1)
+                await read_all(world, 0)
+        world.objects.weather = Weather()
+        await transactor.end_all()
+        await world.produce(12)
+
+        def small() -> bool:
+            logs = [log for machine in world.machines if (log := world.log(machine)) is not None]
+            return all(2 * log.local_log_start_offset > log.log_end_offset for log in logs)
+
+        await world.until(small)
+        truth, log = await everything(world), world.log(await world.leader())
+        assert log is not None
+        for begin in {0, *(world.chance.randrange(truth.stable) for _ in range(6))}:
+            await read_all(world, begin)
+        counts.append(sum(one.marker < log.local_log_start_offset for one in truth.aborted))
+
+    TierCluster(seed, SETTINGS).run(story)
+    return counts[0]
+
+
+@pytest.mark.parametrize(
+    "seed", [0, *(pytest.param(seed, marks=pytest.mark.rest) for seed in range(1, 4))]
+)
+def test_s7_a_reader_of_committed_transactions_is_told_of_all_aborted_ones(seed: int) -> None:
+    assert played(seed) > 2
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("seed", range(4, 100))
+def test_s7_for_long(seed: int) -> None:
+    played(seed)
+
+
+ABORTED = "broker.tiering.reader:RemoteReader._aborted"
+
+
+@pytest.mark.rest
+@pytest.mark.parametrize(
+    "patch",
+    [
+        Patch(ABORTED, "cache.with_aborted(lineage, offset)", "()"),
+        Patch(ABORTED, "cache.with_aborted(lineage, offset)",
+              "cache.with_aborted(lineage, offset)[:1]"),
+        Patch(ABORTED, "log.aborted_transactions(offset, end_offset)", "()"),
+    ],
+    ids=["the disk alone", "one segment alone", "the tier alone"],
+)  # fmt: skip
+def test_what_the_tier_does_not_tell_of_transactions_breaks_s7(patch: Patch) -> None:
+    with Bug("forgotten", "tier", "", "S7", (patch,)).planted():
+        for seed in range(6):
+            try:
+                played(seed)
+            except Violation as error:
+                assert str(error).startswith("S7")
+                return
+    raise AssertionError("nobody saw it")
