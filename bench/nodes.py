@@ -33,6 +33,11 @@ def cpu_seconds(pid: int) -> float:
     return sum(cpu_times(pid))
 
 
+def waited_s(pid: int) -> float:
+    """Seconds for which the process's main thread could have run, but others had the processors."""
+    return int(Path(f"/proc/{pid}/schedstat").read_text().split()[1]) / 1e9
+
+
 def resident_mb(pid: int) -> float:
     """Resident set in MiB."""
     for line in Path(f"/proc/{pid}/status").read_text().splitlines():

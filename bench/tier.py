@@ -43,11 +43,17 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import NamedTuple
 
-from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource
+from confluent_kafka.admin import (
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    ResourceType,
+)
 
 from bench.clients import consume_librdkafka, create_topic, json_of, produce_librdkafka
 from bench.elections import STALLS
-from bench.nodes import Kafka, Kraftbox, keep_bytecode, resident_mb
+from bench.nodes import Kafka, Kraftbox, keep_bytecode, resident_mb, waited_s
 from bench.place import bench_place
 from bench.report import put_between, shown
 from bench.single_node import say
@@ -72,12 +78,14 @@ TIERED = {
 TOPIC = {"remote.storage.enable": "true", "internal.segment.bytes": str(SEGMENT_BYTES)}
 WITHOUT_COPIES = {"remote.log.copy.disable": "true"}
 ON_DISK_ONLY_WHAT_MUST = {"local.retention.bytes": "1"}
+COPIES_AT_ONCE = "remote.log.manager.copier.thread.pool.size"
 PACED = ("without copies", "while copying")
 OF_KAFKA = {
     "remote.log.metadata.manager.listener.name": "PLAINTEXT",
     "rlmm.config.remote.log.metadata.topic.replication.factor": "1",
     "log.initial.task.delay.ms": "500",
 }
+STARTS = ("start to ready, s", "CPU s of the node until it is ready", "resident, MiB")
 MODULES = """
 import sys
 from kraftbox.__main__ import use_own_packages
@@ -113,6 +121,22 @@ class Row(NamedTuple):
     aim: str = ""
     met: bool | None = None
     kafka: float | None = None
+
+
+class Produced(NamedTuple):
+    """By the steady producer, and how the node's main thread fared meanwhile."""
+
+    p99_ms: float
+    waited_ms_per_s: float
+    """For a processor."""
+
+
+class Start(NamedTuple):
+    """Of a node, until it was ready."""
+
+    s: float
+    cpu_s: float
+    mb: float
 
 
 class Run:
@@ -226,40 +250,48 @@ class Run:
         meanwhile: dict[str, Callable[[], AbstractContextManager[None]]] = {
             "without copies": nullcontext,
             "while copying": nullcontext,
+            "while copying one by one": lambda: _one_by_one(side),
             "beside obstore alone": lambda: _obstore_beside(options, folders, self._closed_every_s),
             "with a hung store": lambda: _hung(store),
         }
         found = self._p99s(side, meanwhile)
-        for what, p99_ms in found.items():
-            self.note(f"produce {what}: p99 ms", p99_ms)
-        plain, copying, beside, hung = found.values()
+        for what, one in found.items():
+            self.note(f"produce {what}: p99 ms", one.p99_ms)
+            self.note(f"produce {what}: the loop waits for a processor, ms/s", one.waited_ms_per_s)
+        plain, copying, single, beside, hung = (one.p99_ms for one in found.values())
         self.note("p99 while copying, times that without", copying / plain, most=1.2)
+        self.note("p99 while copying one by one, times that without", single / plain)
         self.note("p99 while copying, times that beside obstore alone", copying / beside)
         self.note("p99 with a hung store, times that without", hung / plain, most=1.1)
 
     def _begin_to_produce(self, side: Side) -> None:
         create_topic(side.node, "plain", PARTITIONS, configs={**TOPIC, **WITHOUT_COPIES})
         create_topic(side.node, "busy", PARTITIONS, configs={**TOPIC, **ON_DISK_ONLY_WHAT_MUST})
-        self._p99_ms(side, "plain")
+        self._produced(side, "plain")
 
     def _p99s(
         self, side: Side, meanwhile: Mapping[str, Callable[[], AbstractContextManager[None]]]
-    ) -> dict[str, float]:
+    ) -> dict[str, Produced]:
         """Medians of the steady producer, while one thing goes on or another, in turn."""
-        found: dict[str, list[float]] = {what: [] for what in meanwhile}
+        found: dict[str, list[Produced]] = {what: [] for what in meanwhile}
         for _ in range(self.scale.rounds):
             for what, going_on in meanwhile.items():
-                copies = what in ("while copying", "with a hung store")
+                copies = what.startswith("while copying") or what == "with a hung store"
                 with going_on():
-                    found[what].append(self._p99_ms(side, "busy" if copies else "plain"))
+                    found[what].append(self._produced(side, "busy" if copies else "plain"))
                 side.wait_gone("busy")
-        return {what: statistics.median(values) for what, values in found.items()}
+        return {
+            what: Produced(*map(statistics.median, zip(*made, strict=True)))
+            for what, made in found.items()
+        }
 
-    def _p99_ms(self, side: Side, topic: str) -> float:
-        scale = self.scale
+    def _produced(self, side: Side, topic: str) -> Produced:
+        scale, pid = self.scale, side.node.pid
         records = scale.rate_per_s * scale.seconds
+        began, waited_before_s = time.monotonic(), waited_s(pid)
         made = produce_librdkafka(side.node, topic, records, RECORD_BYTES, scale.rate_per_s)
-        return made["p99_ms"]
+        waited = (waited_s(pid) - waited_before_s) / (time.monotonic() - began)
+        return Produced(made["p99_ms"], 1e3 * waited)
 
     @property
     def _closed_every_s(self) -> float:
@@ -296,6 +328,9 @@ class Run:
         made = json_of("-m", "bench.tier_metadata", "replay", str(path))
         self.note("metadata of 100,000 segments: s", made["s"], most=6)
         self.note("metadata of 100,000 segments: CPU s", made["cpu_s"])
+        self.note(
+            "metadata of 100,000 segments: s that it waited for a processor", made["waited_s"]
+        )
         self.note("metadata of 100,000 segments: MiB", made["mb"], most=100)
 
     def _folder(self) -> None:
@@ -315,7 +350,7 @@ class Run:
                 read = self._read_both(side, "folder")
                 self._begin_to_produce(side)
                 p99s = self._p99s(side, dict.fromkeys(PACED, nullcontext))
-                found[side.node.name] = (copied, *read, *p99s.values())
+                found[side.node.name] = (copied, *read, *(one.p99_ms for one in p99s.values()))
             finally:
                 side.node.stop()
         names = [f"{what}: MB/s" for what in ("copy", "read from the disk", "read from the tier")]
@@ -328,29 +363,31 @@ class Run:
         count = int(_run("-c", MODULES))
         self.note("off: modules of the tier that are imported", count)
         self.rows[-1] = self.rows[-1]._replace(aim="none", met=not count)
-        sides = {"off": self._starts("off", None)}
+        checkouts: dict[str, Path | None] = {"off": None}
         if self.options.before:
-            sides["before"] = self._starts("before", self.options.before)
-        for side, (start_s, mb) in sides.items():
-            self.note(f"{side}: start to ready, s", start_s)
-            self.note(f"{side}: resident, MiB", mb)
+            checkouts["before"] = self.options.before
+        found: dict[str, list[Start]] = {side: [] for side in checkouts}
+        for number in range(self.scale.starts + 1):
+            for side, checkout in checkouts.items():
+                start = self._start(side, checkout)
+                if number:  # the first one compiles
+                    found[side].append(start)
+        for side, starts in found.items():
+            for what, values in zip(STARTS, zip(*starts, strict=True), strict=True):
+                self.note(f"{side}: {what}", statistics.median(values))
         if self.options.before:
-            for at, what in enumerate(("start", "memory")):
-                ratio = sides["off"][at] / sides["before"][at]
+            pairs = list(zip(found["off"], found["before"], strict=True))
+            for at, what in enumerate(STARTS):
+                ratio = statistics.median(now[at] / then[at] for now, then in pairs)
                 self.note(f"off: {what}, times that before", ratio, most=1.05)
 
-    def _starts(self, name: str, checkout: Path | None) -> tuple[float, float]:
-        """Medians: seconds to ready, MiB."""
-        starts, memory = [], []
+    def _start(self, name: str, checkout: Path | None) -> Start:
         with _working_in(checkout):
-            for number in range(self.scale.starts + 1):
-                node = Kraftbox(self.place / name)
-                took_s = node.start()
-                if number:  # the first one compiles
-                    starts.append(took_s)
-                    memory.append(resident_mb(node.pid))
-                node.stop()
-        return statistics.median(starts), statistics.median(memory)
+            node = Kraftbox(self.place / name)
+            took_s = node.start()
+            found = Start(took_s, node.cpu_s(), resident_mb(node.pid))
+            node.stop()
+        return found
 
 
 class Side(ABC):
@@ -378,12 +415,20 @@ class Side(ABC):
         return min(int(min(folder.glob("*.log")).stem) for folder in self.node.folders(topic))
 
     def alter(self, topic: str, **configs: str) -> None:
+        self._alter(ResourceType.TOPIC, topic, configs)
+
+    def alter_broker(self, name: str, value: str | None) -> None:
+        """Of the only broker; None: as if it had never been set."""
+        self._alter(ResourceType.BROKER, "1", {name: value})
+
+    def _alter(self, kind: ResourceType, of: str, configs: Mapping[str, str | None]) -> None:
         admin = AdminClient({"bootstrap.servers": self.node.bootstrap, "log_level": 0})
+        put, delete = AlterConfigOpType.SET, AlterConfigOpType.DELETE
         entries = [
-            ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET)
+            ConfigEntry(name, value, incremental_operation=delete if value is None else put)
             for name, value in configs.items()
         ]
-        resource = ConfigResource("topic", topic, incremental_configs=entries)
+        resource = ConfigResource(kind, of, incremental_configs=entries)
         for future in admin.incremental_alter_configs([resource]).values():
             future.result(WAIT_S)
 
@@ -492,6 +537,16 @@ def _hung(process: subprocess.Popen[bytes]) -> Iterator[None]:
         yield
     finally:
         process.send_signal(signal.SIGCONT)
+
+
+@contextmanager
+def _one_by_one(side: Side) -> Iterator[None]:
+    """One segment is copied at a time."""
+    side.alter_broker(COPIES_AT_ONCE, "1")
+    try:
+        yield
+    finally:
+        side.alter_broker(COPIES_AT_ONCE, None)
 
 
 @contextmanager

@@ -19,7 +19,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 
-from bench.nodes import resident_mb
+from bench.nodes import resident_mb, waited_s
 from broker.tiering.journal import REPLAYED_AT_ONCE
 from protocol.batch.header import iter_checked
 from protocol.batch.records import Record, build_batch, read_batch
@@ -86,17 +86,20 @@ def write(path: Path) -> None:
 
 
 def replay(path: Path) -> dict[str, float]:
-    """Seconds, CPU seconds, and MiB more than before: `s`, `cpu_s`, `mb`."""
+    """Seconds, CPU seconds, those that it waited for a processor, and MiB more than before: `s`,
+    `cpu_s`, `waited_s`, `mb`."""
     metadata = RemoteMetadata(TOPIC_PARTITIONS)
     for partition in partitions():
         metadata.take(partition)
     gc.collect()
     before_mb = resident_mb(os.getpid())
     begin, cpu_begin = time.perf_counter(), time.process_time()
+    waited_before_s = waited_s(os.getpid())
     with open(path, "rb") as file:
         while head := file.read(8):
             _replay_one(metadata, int.from_bytes(head[:4]), file.read(int.from_bytes(head[4:])))
     took_s, cpu_s = time.perf_counter() - begin, time.process_time() - cpu_begin
+    had_to_wait_s = waited_s(os.getpid()) - waited_before_s
     more_mb = resident_mb(os.getpid()) - before_mb
     for number, position in metadata.wanted().items():
         metadata.end_known(number, position)
@@ -104,7 +107,7 @@ def replay(path: Path) -> dict[str, float]:
     finished = sum(len(list(cache.finished())) for cache in caches if cache is not None)
     if finished != SEGMENTS:
         sys.exit(f"{finished} segments, not {SEGMENTS}")
-    return {"s": took_s, "cpu_s": cpu_s, "mb": more_mb}
+    return {"s": took_s, "cpu_s": cpu_s, "waited_s": had_to_wait_s, "mb": more_mb}
 
 
 def _replay_one(metadata: RemoteMetadata, number: int, content: bytes) -> None:
