@@ -95,7 +95,7 @@ class FollowerFetch(RunningFetch):
         return self._more or super()._enough
 
     def _register(self, wait: FetchWait) -> None:
-        if self._watch is None:
+        if self._watch is None or self._watch.over:
             super()._register(wait)
         else:
             self._watch.add_fetch_wait(wait)

@@ -285,7 +285,9 @@ class RunningFetch:
     def _register(self, wait: FetchWait) -> None:
         """Has the partitions tell `wait` what happens."""
         session = self._plan.session
-        watch = LoneWatch(replica=self._replica_id >= 0) if session is None else session.watch
+        watch = None if session is None else session.watch
+        if watch is None or watch.over:
+            watch = LoneWatch(replica=self._replica_id >= 0)
         for key, _ in self._due:
             partition = self._local(key)
             if partition is not None:
@@ -357,9 +359,12 @@ class RunningFetch:
         return session.to_look_at()
 
     def _with_news(self) -> list[tuple[PartitionKey, Wanted]]:
-        """The partitions to look at after a wait."""
+        """The partitions to look at after a wait: for a full answer, all; those of before where
+        the session, which would have heard, has ended meanwhile."""
         plan = self._plan
-        return plan.partitions if plan.session is None else plan.session.to_look_at()
+        if plan.session is None or not plan.incremental:
+            return plan.partitions
+        return self._due if plan.session.watch.over else plan.session.to_look_at()
 
     def _read_all(self) -> None:
         limit = self._bytes_max

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 class SessionWatch:
     """One per fetch session of a consumer; see `FollowerWatch` for those of followers."""
 
-    __slots__ = ("_covered", "committed", "due", "replica", "wait")
+    __slots__ = ("_covered", "committed", "due", "over", "replica", "wait")
 
     def __init__(self, *, replica: bool = False) -> None:
         self.replica = replica
@@ -33,6 +33,8 @@ class SessionWatch:
         """Whether the newest fetch reads committed transactions alone."""
         self.wait: FetchWait | None = None
         """The fetch that waits now."""
+        self.over = False
+        """Whether its session has ended, which a fetch that is under way outlives."""
         self._covered: dict[WatchKey, Partition] = {}
 
     def __len__(self) -> int:
@@ -41,7 +43,7 @@ class SessionWatch:
     def cover(self, key: WatchKey, partition: Partition) -> None:
         """Hears from `partition` from now on."""
         known = self._covered.get(key)
-        if known is not partition:
+        if known is not partition and not self.over:
             if known is not None:
                 known.unwatch(self)
             self._covered[key] = partition
@@ -81,6 +83,7 @@ class SessionWatch:
 
     def close(self) -> None:
         """The session is over."""
+        self.over = True
         for partition in self._covered.values():
             partition.unwatch(self)
         self._covered.clear()

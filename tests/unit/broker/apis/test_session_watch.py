@@ -122,6 +122,34 @@ async def test_a_session_that_is_over_is_told_nothing() -> None:
     assert [one.watches() for one in c.h.replicas] == [[], [], []]
 
 
+async def test_a_full_fetch_whose_session_is_evicted_tells_of_all_partitions() -> None:
+    """Its client would take an answer without them for a broken one."""
+    c = Consumer()
+    c.session_id = c.epoch = 0
+    waiting = c.fetch((0, 0), (1, 0), max_wait_ms=500)
+    for session in list(c.h.context.sessions):
+        c.h.context.sessions.forget(session.session_id)
+    assert told(await waiting) == [0, 1]
+    assert [one.watches() for one in c.h.replicas] == [[], [], []]
+
+
+async def test_a_session_may_end_while_its_fetch_reads_off_the_loop(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The fetch waits on by itself, and leaves nothing behind."""
+    c = Consumer(1)
+    c.fill(0, b"a")
+    monkeypatch.setattr(type(c.h.partition().log), "is_recent", lambda log, offset: False)
+    waiting = c.fetch((0, 0), max_wait_ms=500, min_bytes=2 * len(batch(b"a")))
+    c.h.context.sessions.forget(c.session_id)
+    await settle()
+    assert not waiting.done()
+    c.fill(0, b"b")
+    (data,) = (await waiting).responses[0].partitions
+    assert values(data) == [b"a", b"b"]
+    assert c.h.partition().watches() == []
+
+
 async def test_a_fetch_without_a_session_is_told_only_while_it_waits() -> None:
     h = Harness()
     h.create_topic()
