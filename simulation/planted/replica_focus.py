@@ -52,5 +52,6 @@ UNCLEAN_PAIR = TierFocus(
     topics=(TopicShape("t0", 1, 2, {**TIERED, UNCLEAN: "true"}),),
     settings={**SETTINGS, LAST_TIERED: "true"},
     plain=3,
+    elr=True,
 )
 """Two replicas, of which either may lead, whatever it has."""

@@ -99,4 +99,18 @@ REPLICAS: tuple[Bug, ...] = (
             "epoch = local.leader_epoch",
         ),
     ),
+    bug(
+        "highest offset for the part before",
+        FAMILY,
+        "S5",
+        "what lies before a log that begins is that of the copy with the highest offset",
+        (
+            "broker.tiering.following:TierBeginnings._beginning",
+            "cache.find(leader.epoch_before, before)",
+            "max((s for s in cache.finished() if s.start_offset <= before <= s.end_offset), "
+            "key=lambda s: s.end_offset, default=None)",
+        ),
+        # What a lineage had that lost is kept.
+        situation=[("storage.tiered.expiry:_otherwise", "if lineage.lost(segment):", "if False:")],
+    ),
 )

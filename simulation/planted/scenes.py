@@ -18,6 +18,7 @@ from simulation.planted.replica_focus import (
     NEW_REPLICAS,
     SELDOM,
     SHORT_SEGMENTS,
+    UNCLEAN_PAIR,
 )
 from simulation.planted.tier_focus import KEEPS, SETTINGS, SHRINKS, TIER, TIERED
 from simulation.schedule import Schedule
@@ -518,6 +519,16 @@ SCENES: dict[str, Scene] = {
         3_500,
         ("epoch of the first offset",),
         seed=2,
+    ),
+    "the tier has what was lost": Scene(
+        # The follower leads, with less than the tier has; who led comes back with nothing.
+        UNCLEAN_PAIR,
+        (
+            (500, "cut", "follower of t0-0", {"for_ms": 3_000, "from": "all"}),
+            (3_300, "wiped disk", "leader of t0-0", {"for_ms": 400}),
+        ),
+        5_000,
+        ("highest offset for the part before",),
     ),
     "a log ends while it begins": Scene(
         NEW_REPLICAS,
