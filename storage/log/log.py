@@ -913,6 +913,7 @@ class Log:
         self.epoch_file.hold(local)
         if beginning.producers is not None:
             self.producers.load_snapshot(beginning.producers, self._clock.now_ms())
+            self.producers.leave_out_from(local)  # the copy that it is of may end later
         self.snapshots.take(local, self.producers)
 
     async def _settle_folder(self) -> bool:

@@ -387,6 +387,17 @@ class ProducerStates:
         self._ongoing.clear()
         self._unreplicated.clear()
 
+    def leave_out_from(self, offset: int) -> None:
+        """Forget who wrote last at or above `offset`, where the log is about to end: its batch
+        comes again, or never was in this log. Of a transaction that was open before only this
+        tells where it began."""
+        for state in list(self._producers.values()):
+            first = state.txn_first_offset
+            if state.last_offset >= offset and (first is None or first >= offset):
+                del self._producers[state.producer_id]
+                if first is not None:
+                    del self._ongoing[first]
+
     def encode_snapshot(self) -> bytes:
         """Kafka's `.snapshot` file of the present state."""
         parts = [b""]

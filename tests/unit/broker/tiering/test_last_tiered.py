@@ -14,6 +14,7 @@ from broker.replication.offset_resets import (
     EARLIEST_LOCAL,
     EARLIEST_PENDING_UPLOAD,
     LATEST,
+    LeaderLog,
     ListOffsetsReset,
     may_skip_tiered,
 )
@@ -280,6 +281,22 @@ async def test_producers_go_on_where_the_leader_knows_them() -> None:
     assert answer.error_code == ErrorCode.NONE
     late = world.cluster[2].produce(batch(b"p", producer=Producer(7, 0, 4)))
     assert late.error_code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+
+
+async def test_t2_producers_of_a_copy_that_ends_behind_the_begin_are_those_at_the_begin() -> None:
+    """Another leader's segments may have other ends; of a log that lost, nothing comes again."""
+    world = Follower()
+    world.cluster[1].produce(batch(b"0", producer=Producer(6, 0, 0)))
+    world.append(b"1", b"2")
+    world.cluster[1].produce(batch(b"3", producer=Producer(7, 0, 0)))
+    await world.segment(b"4")
+    drop_local(world.leader)
+    world.objects.backing = world.tier.bucket
+    (wanted,) = world.cluster.fetch(2)
+    assert isinstance(wanted, Reset)
+    await world.beginnings.begin(wanted, LeaderLog(0, 3, 0))
+    assert world.own.log_end_offset == 3
+    assert [one.producer_id for one in world.own.producers] == [6]
 
 
 async def test_the_second_try_asks_everything_again() -> None:

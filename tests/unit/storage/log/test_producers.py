@@ -301,6 +301,20 @@ def test_a_snapshot_restores_what_it_holds():
     assert refused.value.code == ErrorCode.DUPLICATE_SEQUENCE_NUMBER
 
 
+def test_who_wrote_last_behind_an_offset_is_left_out_unless_a_transaction_began_before(log):
+    log.send(0, pid=1)
+    log.send(0, pid=2, txn=True)
+    log.send(0, pid=3)
+    log.send(1, pid=2, txn=True)
+    log.send(0, pid=4, txn=True)
+    log.states.leave_out_from(2)
+    assert [one.producer_id for one in log.states] == [1, 2]
+    assert log.states.first_unstable_offset == 1
+    log.end_txn(pid=2)
+    log.states.on_high_watermark(log.end)
+    assert log.states.first_unstable_offset is None
+
+
 def test_the_snapshot_is_kafkas_message():
     data = busy().states.encode_snapshot()
     assert data[:2] == b"\x00\x01"
