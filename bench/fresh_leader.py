@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import json
 import re
 import statistics
 import time
@@ -41,7 +40,7 @@ from bench.new_replica import (
 )
 from bench.nodes import keep_bytecode
 from bench.place import bench_place
-from bench.report import put_between, shown
+from bench.report import keep, shown
 from bench.single_node import say
 from client.addresses import parse_addresses
 from client.admin import ConfigChange, ConfigOperation, ResourceType
@@ -231,10 +230,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
             cluster.stop()
     text = table(results)
     print(text)
-    if options.json:
-        options.json.write_text(json.dumps([one._asdict() for one in results], indent=1))
-    if options.markdown:
-        put_between(options.markdown, MARK, text)
+    keep(options, MARK, text, results)
 
 
 if __name__ == "__main__":

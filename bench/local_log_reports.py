@@ -34,7 +34,7 @@ from audit.decoding.batches import Batch, split
 from audit.decoding.records import is_change, local_logs
 from audit.reading.segments import walk
 from bench.place import bench_place
-from bench.report import put_between
+from bench.report import keep
 from bench.single_node import say
 from bench.timed_node import CHANGED, REPORTED, WAITED
 from client.addresses import parse_addresses
@@ -307,10 +307,7 @@ def main() -> None:
         phases = run(place, options.minutes, options.partitions)
     text = markdown(phases, options.partitions)
     print(text)
-    if options.json:
-        options.json.write_text(json.dumps([one._asdict() for one in phases]))
-    if options.markdown:
-        put_between(options.markdown, MARK, text)
+    keep(options, MARK, text, phases)
 
 
 if __name__ == "__main__":

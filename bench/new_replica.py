@@ -19,7 +19,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import json
 import os
 import statistics
 import time
@@ -30,7 +29,7 @@ from typing import NamedTuple
 from bench.clusters import Cluster, Kafka, Kraftbox
 from bench.nodes import keep_bytecode
 from bench.place import bench_place
-from bench.report import put_between, shown
+from bench.report import keep, shown
 from bench.single_node import say
 from client.addresses import parse_addresses
 from client.admin import Admin, ConfigChange, ConfigOperation, NewTopic, ResourceType
@@ -185,8 +184,16 @@ class Side:
             path
             for folder in self.cluster.folders(topic)
             if folder.parent.parent.name.endswith(f"-{NEW}")
-            for path in folder.glob("*.log")
+            for path in _segments(folder)
         ]
+
+
+def _segments(folder: Path) -> list[Path]:
+    """None of a folder that is gone by now: a replica that was taken away is being deleted."""
+    try:
+        return list(folder.glob("*.log"))
+    except FileNotFoundError:
+        return []
 
 
 def _size(path: Path) -> int:
@@ -318,10 +325,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
                 cluster.stop()
     text = table(results)
     print(text)
-    if options.json:
-        options.json.write_text(json.dumps([one._asdict() for one in results], indent=1))
-    if options.markdown:
-        put_between(options.markdown, MARK, text)
+    keep(options, MARK, text, results)
 
 
 if __name__ == "__main__":

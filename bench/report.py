@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import argparse
+import json
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 
 def shown(value: float) -> str:
@@ -21,3 +25,11 @@ def put_between(path: Path, name: str, text: str) -> None:
     if not begin or not end:
         raise ValueError(f"{path} has no marks {begin_mark} and {end_mark}")
     path.write_text(f"{before}{begin}\n{text}\n{end}{after}", encoding="utf-8")
+
+
+def keep(options: argparse.Namespace, mark: str, text: str, rows: Sequence[Any]) -> None:
+    """Where `--markdown` and `--json` say; `rows` are named tuples, with every figure."""
+    if options.json:
+        options.json.write_text(json.dumps([one._asdict() for one in rows], indent=1))
+    if options.markdown:
+        put_between(options.markdown, mark, text)
