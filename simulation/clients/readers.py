@@ -5,8 +5,9 @@ from __future__ import annotations
 import random
 
 from client.cluster_client import LATEST
+from client.leaders import Leader
 from protocol.errors import ApiError, ErrorCode
-from protocol.messages.list_offsets import ListOffsetsRequest
+from protocol.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
 from simulation.clients.client import fail_on
 from simulation.clients.kind import ClientKind
 from simulation.clients.load import REQUEST_MS, Load, Step
@@ -15,6 +16,24 @@ from simulation.shape import ClientShape, TopicShape
 from simulation.world.invariants import require
 
 AGAIN = 0.02
+
+
+async def ask_offset(
+    load: Load, one: PartitionLedger, leader: Leader, timestamp: int, timeout_ms: int = REQUEST_MS
+) -> ListOffsetsResponse.ListOffsetsPartitionResponse:
+    """What a leader says to a time, or to a negative one that means something. Raises Unknown,
+    ApiError."""
+    wish = ListOffsetsRequest.ListOffsetsPartition(
+        partition_index=one.index, timestamp=timestamp, current_leader_epoch=leader.epoch
+    )
+    topic = ListOffsetsRequest.ListOffsetsTopic(name=one.topic, partitions=[wish])
+    request = ListOffsetsRequest(replica_id=-1, timeout_ms=timeout_ms, topics=[topic])
+    answer = await load.ask(leader, request)
+    got = answer.topics[0].partitions[0]
+    if got.error_code:
+        load.doubt()
+    fail_on(got.error_code)
+    return got
 
 
 class Lister:
@@ -30,16 +49,7 @@ class Lister:
             return
         one = rng.choice(load.partitions)
         leader = await load.leader(one)
-        wish = ListOffsetsRequest.ListOffsetsPartition(
-            partition_index=one.index, timestamp=LATEST, current_leader_epoch=leader.epoch
-        )
-        topic = ListOffsetsRequest.ListOffsetsTopic(name=one.topic, partitions=[wish])
-        request = ListOffsetsRequest(replica_id=-1, timeout_ms=REQUEST_MS, topics=[topic])
-        answer = await load.ask(leader, request)
-        got = answer.topics[0].partitions[0]
-        if got.error_code:
-            load.doubt()
-        fail_on(got.error_code)
+        got = await ask_offset(load, one, leader, LATEST)
         if one.topic in load.promises.given_up:
             return
         known = self._latest.setdefault(one, {})

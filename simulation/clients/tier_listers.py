@@ -6,10 +6,9 @@ import random
 
 from client.leaders import Leader
 from protocol.errors import ApiError, ErrorCode
-from protocol.messages.list_offsets import ListOffsetsRequest
-from simulation.clients.client import fail_on
 from simulation.clients.kind import ClientKind
 from simulation.clients.load import PATIENCE, REQUEST_MS, Load
+from simulation.clients.readers import ask_offset
 from simulation.judges.ledger import PartitionLedger
 from simulation.judges.tier_offsets import Listed, Told
 from simulation.shape import TIERED
@@ -67,16 +66,7 @@ class TierLister:
         load.listed.append(listed)
 
     async def _ask(self, one: PartitionLedger, leader: Leader, timestamp: int) -> Told:
-        wish = ListOffsetsRequest.ListOffsetsPartition(
-            partition_index=one.index, timestamp=timestamp, current_leader_epoch=leader.epoch
-        )
-        topic = ListOffsetsRequest.ListOffsetsTopic(name=one.topic, partitions=[wish])
-        request = ListOffsetsRequest(replica_id=-1, timeout_ms=REQUEST_MS // 2, topics=[topic])
-        answer = await self._load.ask(leader, request)
-        got = answer.topics[0].partitions[0]
-        if got.error_code:
-            self._load.doubt()
-        fail_on(got.error_code)
+        got = await ask_offset(self._load, one, leader, timestamp, REQUEST_MS // 2)
         return Told(got.offset, got.timestamp, got.leader_epoch)
 
 
