@@ -8,6 +8,7 @@ from contextlib import AsyncExitStack
 
 import pytest
 
+from protocol.api_keys import ApiKey
 from protocol.messages.metadata import MetadataRequest, MetadataResponse
 from protocol.transport.dispatch import RequestContext
 from protocol.transport.turns import CROWD, TURN_MS, Turns
@@ -126,3 +127,5 @@ async def test_a_crowd_is_answered_while_other_things_go_on() -> None:
         turns = -1 << 30
     assert got == list(numbers)
     assert len(answered_in) > CROWD // 2
+    queued = server.handlers.entries[ApiKey.METADATA].stats.request_queue
+    assert sum(queued) > CROWD // 2, "a wait for a turn is time in the queue of requests"
