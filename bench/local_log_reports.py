@@ -33,6 +33,7 @@ from confluent_kafka import Producer
 from audit.decoding.batches import Batch, split
 from audit.decoding.records import is_change, local_logs
 from audit.reading.segments import walk
+from bench.nodes import cpu_seconds
 from bench.place import bench_place
 from bench.report import keep
 from bench.single_node import say
@@ -81,6 +82,8 @@ class Phase(NamedTuple):
     change_ms: list[float]
     waited: int
     waited_ms_max: float
+    controller_cpu_s: float
+    brokers_cpu_s: float
     metadata_records: int
     metadata_bytes: int
     with_tables: int
@@ -147,16 +150,18 @@ def batches(node: NodeProcess) -> list[tuple[int, Batch]]:
 
 
 class Window(NamedTuple):
-    """A phase, on both clocks (monotonic s, wall s), and the records that were sent in it."""
+    """A phase, on both clocks (monotonic s, wall s), the records that were sent in it, and what
+    the controller and all brokers took of the processors."""
 
     begin: tuple[float, float]
     end: tuple[float, float]
     sent: int
+    cpu_s: tuple[float, float]
 
 
 async def one_phase(cluster: ProcessCluster, load: Load, seconds: float) -> Window:
     """Nothing but load, and then two brokers stand still in turn."""
-    begin, sent = (time.monotonic(), time.time()), load.sent
+    begin, sent, cpu_s = (time.monotonic(), time.time()), load.sent, cpu_of(cluster)
     await asyncio.sleep(max(0.0, seconds - STANDSTILLS * (STILL_S + MOVING_S)))
     for number in BROKERS[:STANDSTILLS]:
         victim = cluster.nodes[number]
@@ -166,7 +171,19 @@ async def one_phase(cluster: ProcessCluster, load: Load, seconds: float) -> Wind
         finally:
             victim.resume()
         await asyncio.sleep(MOVING_S)
-    return Window(begin, (time.monotonic(), time.time()), load.sent - sent)
+    end, (controller_s, brokers_s) = (time.monotonic(), time.time()), cpu_of(cluster)
+    used = (controller_s - cpu_s[0], brokers_s - cpu_s[1])
+    return Window(begin, end, load.sent - sent, used)
+
+
+def cpu_of(cluster: ProcessCluster) -> tuple[float, float]:
+    """Processor seconds of the controller and of all brokers."""
+    used = {
+        number: cpu_seconds(node.process.pid)
+        for number, node in cluster.nodes.items()
+        if node.process is not None
+    }
+    return used.pop(cluster.controllers[0].id), sum(used.values())
 
 
 async def measure(
@@ -229,6 +246,8 @@ def phase(window: Window, events: Sequence[Any], log: Sequence[tuple[int, Batch]
         change_ms=took[CHANGED],
         waited=len(waited),
         waited_ms_max=max(waited, default=0.0),
+        controller_cpu_s=window.cpu_s[0],
+        brokers_cpu_s=window.cpu_s[1],
         metadata_records=len(values),
         metadata_bytes=sum(one.header.size_bytes for one in inside),
         with_tables=sum(is_change(value) and local_logs(value) is not None for value in values),
@@ -274,6 +293,8 @@ def markdown(phases: Sequence[Phase], partitions: int) -> str:
             "of them waited for a report, at most",
             *(f"{one.waited:,}, {one.waited_ms_max:.1f} ms" for one in phases),
         ),
+        ("the controller's CPU", *(f"{one.controller_cpu_s:.1f} s" for one in phases)),
+        ("the brokers' CPU", *(f"{one.brokers_cpu_s:.1f} s" for one in phases)),
         ("records of metadata with a table", *(f"{one.with_tables:,}" for one in phases)),
         (
             "the metadata log grows by",
