@@ -91,10 +91,10 @@ def decide_alter_partition(
                 partitions.append(_refused(proposal, ErrorCode.UNKNOWN_TOPIC_ID))
                 continue
             current = changed.get(key, topic.partitions.get(proposal.partition_index))
-            outcome, record = _alter(elections, topic, current, request.broker_id, proposal)
-            if record is not None and current is not None:
+            outcome, change = _alter(elections, topic, current, request.broker_id, proposal)
+            if change is not None:
+                record, changed[key] = change
                 records.append(record)
-                changed[key] = merge_partition_change(current, record)
             partitions.append(outcome)
         outcomes.append(TopicOutcome(topic_data.topic_id, tuple(partitions)))
     return Decision(tuple(records), tuple(outcomes))
@@ -124,7 +124,8 @@ def _alter(
     current: PartitionImage | None,
     broker_id: int,
     proposal: Proposal,
-) -> tuple[PartitionOutcome, PartitionChangeRecord | None]:
+) -> tuple[PartitionOutcome, tuple[PartitionChangeRecord, PartitionImage] | None]:
+    """The outcome, and the change with the partition after it, if there is one."""
     if current is None:
         return _refused(proposal, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION), None
     view, members = elections.view, proposed_members(proposal)
@@ -155,8 +156,8 @@ def _alter(
     if after.leader != broker_id:
         # The proposal completed a reassignment that leaves the proposer out.
         mark("controller.isr-ends-leadership")
-        return _refused(proposal, ErrorCode.NEW_LEADER_ELECTED), change.record
-    return PartitionOutcome(proposal.partition_index, ErrorCode.NONE, after), change.record
+        return _refused(proposal, ErrorCode.NEW_LEADER_ELECTED), (change.record, after)
+    return PartitionOutcome(proposal.partition_index, ErrorCode.NONE, after), (change.record, after)
 
 
 def _epoch_error(current: PartitionImage, broker_id: int, proposal: Proposal) -> ErrorCode | None:
