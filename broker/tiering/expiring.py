@@ -101,14 +101,18 @@ class Expirer:
         segment, reason = deletion
         known = led.known(self._metadata)
         found = known.get(segment.segment_id) if known is not None else None
-        if found is None:
+        if known is None or found is None:
             return known is not None  # gone meanwhile, or this is nobody's to say any more
         if found.state is not segment.state:
             return True  # what the plan went by is not so any more
         _log.info("segment deleted", segment=str(segment), reason=reason.value)
         if found.state is not SegmentState.DELETE_STARTED:
+            if found.state is SegmentState.COPY_STARTED:
+                # Whoever led before may finish it while this record is on its way.
+                known.doomed[segment.segment_id] = segment.start_offset
             outcome = await self._metadata.write(self._update(led, deletion, started=True))
             if outcome.refusal:
+                known.doomed.pop(segment.segment_id, None)
                 _log.warning(
                     "a segment cannot be deleted", segment=str(segment), why=outcome.refusal
                 )

@@ -7,7 +7,7 @@ from simulation.planted.planting import Bug, bug
 COPYING = "storage.tiered.copying:plan_copy"
 EXPIRY = "storage.tiered.expiry:plan_expiry"
 NOTED = "broker.tiering.local_cleaning:note_copied"
-COVERED = "log.copied_to = cache.covered_to(lineage, first, log.log_end_offset - 1)"
+COVERED = "copied_to = cache.covered_to(lineage, first, log.log_end_offset - 1)"
 OFFSETS = "broker.apis.list_offsets"
 FAMILY = "tier"
 
@@ -20,7 +20,7 @@ TIERS: tuple[Bug, ...] = (
         (
             NOTED,
             COVERED,
-            "log.copied_to = max((s.end_offset + 1 for s in cache.segments()), default=0)",
+            "copied_to = max((s.end_offset + 1 for s in cache.segments()), default=0)",
         ),
     ),
     bug(
@@ -46,7 +46,7 @@ TIERS: tuple[Bug, ...] = (
         FAMILY,
         "S",
         "the disk lets go by the highest offset ever copied, of whatever lineage",
-        (NOTED, COVERED, "log.copied_to = max(cache._highest.values(), default=-1) + 1"),
+        (NOTED, COVERED, "copied_to = max(cache._highest.values(), default=-1) + 1"),
     ),
     bug(
         "led before all is known",

@@ -114,6 +114,7 @@ class SegmentCache:
         "_with_aborted",
         "deleted_to",
         "deletion",
+        "doomed",
         "next_offset",
         "partition",
     )
@@ -130,6 +131,9 @@ class SegmentCache:
         self._by_epoch: dict[int, _EpochIndex] = {}
         self._highest: dict[int, int] = {}
         self._with_aborted: dict[SegmentId, RemoteSegment] = {}
+        self.doomed: dict[SegmentId, int] = {}
+        """First offsets of unfinished copies that this broker is about to delete: should they be
+        finished before it says so, nobody may count on them."""
 
     # Replaying -------------------------------------------------------------------------------
 
@@ -177,6 +181,8 @@ class SegmentCache:
         if known.state is update.state:
             return REPEATED
         updated = known.updated(update)
+        if update.state is SegmentState.DELETE_STARTED:
+            self.doomed.pop(update.segment_id, None)
         if known.state is SegmentState.COPY_FINISHED:
             self._unindex(known)
             self.deleted_to = max(self.deleted_to, known.end_offset + 1)

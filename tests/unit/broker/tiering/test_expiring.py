@@ -9,13 +9,14 @@ import pytest
 
 from broker.tiering import expiring
 from broker.tiering.journal import TierUnavailable
+from broker.tiering.local_cleaning import note_copied
 from protocol.batch.records import NO_PRODUCER
 from storage.log.errors import OffsetOutOfRange
 from storage.objects import ObjectRetriable, Weather
 from storage.tiered.states import SegmentState
 from testkit.memory.logs import T0, append, batch, fill
 from testkit.memory.tier_brokers import Killed, TierBroker, TierWorld
-from testkit.records.tier import segment, segment_id
+from testkit.records.tier import segment, segment_id, update
 
 DELETE_STEPS = 10
 """Of one segment: the log start, two records and two deletes (the manifest goes first), each before
@@ -290,6 +291,29 @@ async def test_kafka_17062_dangling_copies_go_and_count_for_nothing(world: TierW
     assert len(leader.finished()) == 3
     await leader.copy_all()
     await world.check(leader)
+
+
+async def test_s2_a_copy_that_is_finished_while_its_deletion_is_on_the_way_does_not_count(
+    world: TierWorld,
+) -> None:
+    """Whoever led before writes so late: the disk would let go, and then the copy goes, too."""
+    leader = await world.leader_with(7, local_retention_bytes=0)
+    await leader.write(segment(1, 0, 1))
+    known, counted = leader.known, []
+
+    def finish(step: str) -> None:
+        if step == "before DELETE_STARTED" and not counted:
+            finished = update(1, SegmentState.COPY_FINISHED)
+            assert known._update(finished).changed
+            note_copied(leader.log, known)
+            counted.append(leader.log.copied_to)
+
+    leader.steps.happens = finish
+    await leader.expire()
+    assert counted == [0]
+    assert known.doomed == {}
+    await leader.copy_all()
+    assert leader.log.copied_to > 2
 
 
 async def test_a_store_that_does_not_delete_counts_and_is_asked_again(world: TierWorld) -> None:
