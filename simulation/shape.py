@@ -157,6 +157,9 @@ class ClientShape:
 
 FETCH_SIZES = ("replica.fetch.max.bytes", "replica.fetch.response.max.bytes")
 SMALL_FETCH = 1000
+SEGMENT_BYTES_KEY = "internal.segment.bytes"
+SMALL_SEGMENT = 2048
+"""A fetch reads of one segment at most."""
 SLOW_MS = 50.0
 
 
@@ -207,8 +210,12 @@ class Shape:
         they write, may fill it."""
         links = (self.link, *(one.link for one in self.nodes if one.link is not None))
         slow = any(link.delay_ms_max >= SLOW_MS for link in links)
-        return slow and any(
-            int(self.settings.get(key, SMALL_FETCH + 1)) <= SMALL_FETCH for key in FETCH_SIZES
+        return slow and (
+            any(int(self.settings.get(key, SMALL_FETCH + 1)) <= SMALL_FETCH for key in FETCH_SIZES)
+            or any(
+                int(one.configs.get(SEGMENT_BYTES_KEY, SMALL_SEGMENT + 1)) <= SMALL_SEGMENT
+                for one in self.topics
+            )
         )
 
     @property

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import struct
+from collections import deque
 from collections.abc import Callable
 from typing import Any, TypeVar, cast
 
@@ -99,7 +100,11 @@ class Connection(asyncio.BufferedProtocol):
         self._end = 0
         self._handed_out = False
         self._closed = self._loop.create_future()
-        self._writable: asyncio.Future[None] | None = None
+        self._paused = False
+        # Requests that wait until the node reads. They leave in the order in which they came, each
+        # when the one before it is written and there is room: a batch that overtook another one of
+        # its producer would be out of order for the leader.
+        self._line: deque[asyncio.Future[None]] = deque()
 
     # --- life ----------------------------------------------------------------------------------
 
@@ -225,12 +230,20 @@ class Connection(asyncio.BufferedProtocol):
         Raises ConnectionLost when the connection ends or `timeout_ms` passes first (which ends it),
         ApiError(UNSUPPORTED_VERSION), EncodeError, ProtocolError for an unreadable response.
         """
-        if self._writable is not None:
-            await asyncio.wait([self._writable], timeout=timeout_ms / 1000.0)
-            if self._writable is not None:
+        if not self._paused and not self._line:
+            return await self.send(message, timeout_ms, version)
+        turn: asyncio.Future[None] = self._loop.create_future()
+        self._line.append(turn)
+        try:
+            await asyncio.wait([turn], timeout=timeout_ms / 1000.0)
+            if not turn.done():
                 self._fail("the node does not read")
                 self._transport.abort()
-        return await self.send(message, timeout_ms, version)
+            response = self.send(message, timeout_ms, version)
+        finally:
+            self._line.remove(turn)
+            self._admit()
+        return await response
 
     def send(
         self,
@@ -240,8 +253,8 @@ class Connection(asyncio.BufferedProtocol):
     ) -> asyncio.Future[R]:
         """`request` without waiting: the frame is written now, the future has the response.
 
-        Does not wait for a full write buffer; whoever sends much uses `request`. Raises what
-        `request` raises before sending.
+        Does not wait for a full write buffer, and overtakes requests that do; whoever sends much
+        uses `request`. Raises what `request` raises before sending.
         """
         if self._failure is not None:
             raise ConnectionLost(str(self._failure))
@@ -333,14 +346,15 @@ class Connection(asyncio.BufferedProtocol):
             self._closed.set_result(None)
 
     def pause_writing(self) -> None:
-        if self._writable is None and self._failure is None:
-            self._writable = self._loop.create_future()
+        self._paused = self._failure is None
 
     def resume_writing(self) -> None:
-        if self._writable is not None:
-            writable, self._writable = self._writable, None
-            if not writable.done():
-                writable.set_result(None)
+        self._paused = False
+        self._admit()
+
+    def _admit(self) -> None:
+        if self._line and not self._paused and not self._line[0].done():
+            self._line[0].set_result(None)
 
     def get_buffer(self, sizehint: int) -> memoryview:
         if len(self._buffer) - self._end < _ROOM_BYTES_MIN:

@@ -2,12 +2,13 @@
 send: the next batch goes out before the one before it is answered.
 
 The idempotent one sends what failed again, in order, with the same sequences (T1). A log that
-knows nothing of a producer takes any sequence from it, in Kafka, too: where its very first batch is
-refused and the next one, on its way already, is taken, the first is out of order for ever. Then it
-is given up, and what is left goes in a new epoch, as the Java client does when it expires. The
-plain one may write a record twice when it tries again, as everybody does; so each of its attempts
-has values of its own, and each must be there at most once. What went over one connection to one
-leader stands in the order in which it was sent (P25), though some of it may be missing.
+knows nothing of a producer takes any sequence from it, in Kafka, too: where its very first batches
+are refused and the next one, on its way already, is taken, the first are out of order for ever.
+Then they are given up, and what is left goes in a new epoch, as the Java client does when they
+expire. The plain one may write a record twice when it tries again, as everybody does; so each of
+its attempts has values of its own, and each must be there at most once. What went over one
+connection to one leader stands in the order in which it was sent (P25), though some of it may be
+missing.
 """
 
 from __future__ import annotations
@@ -54,7 +55,7 @@ class Pipeline:
         self._in_flight = in_flight
         self._access = Access(load.new_client())
         self._overtaken: set[Batch] = set()
-        """Each the first of its producer in its partition, refused while a later one was taken."""
+        """The first of their producer in its partition, refused while a later one was taken."""
         self.hopeless: set[Batch] = set()
         """Those of them that were sent again, and are out of order."""
 
@@ -118,8 +119,9 @@ class Pipeline:
     ) -> None:
         """T1: what comes after a batch that failed is out of order, and nothing else is, but for
         the first of all that later ones have overtaken."""
-        before = False
+        before, begins = False, _is_refused_first(train[0], failures[0])
         for wagon, failure in zip(train, failures, strict=False):
+            begins = begins and _is_refused(failure)
             if failure is None or _is_there(failure):
                 continue
             if isinstance(failure, ApiError) and failure.code is OUT_OF_ORDER:
@@ -129,7 +131,7 @@ class Pipeline:
                 self.hopeless |= hopeless
             else:
                 self._fail(failure)
-            if _is_refused_first(wagon, failure) and None in failures:
+            if begins and None in failures:
                 self._overtaken.add(wagon.batch)
             before = True
 
@@ -145,10 +147,14 @@ def _is_there(failure: Failure) -> bool:
     return isinstance(failure, ApiError) and failure.code is ErrorCode.DUPLICATE_SEQUENCE_NUMBER
 
 
-def _is_refused_first(wagon: Wagon, failure: Failure) -> bool:
+def _is_refused_first(wagon: Wagon, failure: Failure | None) -> bool:
     """Whether nothing was appended of what would have been a producer's first batch."""
-    first = wagon.producer.id >= 0 and not wagon.producer.sequence
-    return first and isinstance(failure, ApiError) and failure.code in REFUSED
+    return wagon.producer.id >= 0 and not wagon.producer.sequence and _is_refused(failure)
+
+
+def _is_refused(failure: Failure | None) -> bool:
+    """Whether nothing was appended."""
+    return isinstance(failure, ApiError) and failure.code in REFUSED
 
 
 class Idempotent(Pipeline):
@@ -165,9 +171,10 @@ class Idempotent(Pipeline):
         train = [Wagon(*self._numbered.next(one, rng)) for _ in range(self.length(rng))]
         while train and counts(self._load, one):
             train = await self.run(one, train)
-            if train and train[0].batch in self.hopeless:
+            left = [w for w in train if w.batch not in self.hopeless]
+            if len(left) < len(train):
                 self._numbered.begin_anew()
-                train = [Wagon(w.batch, self._numbered.place(one, w.batch)) for w in train[1:]]
+                train = [Wagon(w.batch, self._numbered.place(one, w.batch)) for w in left]
             if train:
                 await asyncio.sleep(rng.uniform(0.05, 0.4))
 

@@ -112,9 +112,12 @@ async def _move_away(world: RunWorld, machine: Machine) -> None:
 
 
 def is_relied_on(world: RunWorld, machine: Machine) -> bool:
-    """Whether a partition has no other clean candidate than this broker on the disk it has now."""
-    only = {machine.node_id}
-    return any({*one.isr, *one.elr} == only for _, one in _kept_by(world, machine))
+    """Whether a partition has no other clean candidate than this broker on the disk it has now. One
+    that has lost what it had not flushed is none, whatever the controllers know by now."""
+    lost = {*world.promises.lossy} - {machine.node_id}
+    return any(
+        {*one.isr, *one.elr} - lost == {machine.node_id} for _, one in _kept_by(world, machine)
+    )
 
 
 def is_in_sync(world: RunWorld, machine: Machine) -> bool:

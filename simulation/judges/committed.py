@@ -23,7 +23,8 @@ BatchAt = tuple[int, int, int, int]
 class PartitionTruth:
     """One partition as it was committed. `had` is how far each broker's log has ever reached since
     it was last cut, and `had_before` what it had on disks that were taken out; `elected` by the
-    controllers and `leaders` that led are by leader epoch; `members` of the ISR by partition epoch.
+    controllers and `leaders` that led are by leader epoch; `members` of the ISR and how many
+    `replicas` there are by partition epoch.
     """
 
     name: str
@@ -37,6 +38,7 @@ class PartitionTruth:
     elected: dict[int, int] = field(default_factory=dict)
     leaders: dict[int, int] = field(default_factory=dict)
     members: dict[int, frozenset[int]] = field(default_factory=dict)
+    replicas: dict[int, int] = field(default_factory=dict)
     had: dict[int, int] = field(default_factory=dict)
     starts: dict[int, int] = field(default_factory=dict)
     """Where each broker's log begins."""

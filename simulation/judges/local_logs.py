@@ -44,6 +44,7 @@ FETCH, ALTER = 19, 4
 DECIDED_MS = 1_000
 """An election was decided so long before its record was written, at most."""
 LOST = bytes(15) + b"\1"
+NO_EPOCH = -1
 RESERVED = 100
 """Directory ids below this one name no directory."""
 Said = tuple[set[int], set[int]]
@@ -110,10 +111,11 @@ class LocalLogJudge(Judge):
                 for member in one.new_isr_with_epochs:
                     start, size = member.local_log_start_timestamp, member.local_log_size_bytes
                     key = (topic.topic_id, one.partition_index)
-                    said = self._of(key, member.broker_id, member.broker_epoch)
+                    said = self._said_in(key, member.broker_id, member.broker_epoch)
                     if member.broker_id == message.broker_id:
-                        said[0].add(start)
-                        said[1].add(size)
+                        own = self._of(key, member.broker_id, member.broker_epoch)
+                        own[0].add(start)
+                        own[1].add(size)
                     elif not (start in said[0] and size in said[1]):
                         name = f"{self._truth.topic_names.get(key[0])}-{key[1]}"
                         self._broken.append(
@@ -123,6 +125,11 @@ class LocalLogJudge(Judge):
 
     def _of(self, key: Key, broker_id: int, broker_epoch: int) -> Said:
         return self._said.setdefault((key, broker_id, broker_epoch), ({-1}, {-1}))
+
+    def _said_in(self, key: Key, broker_id: int, broker_epoch: int) -> Said:
+        """A broker that does not know its epoch yet says -1, and goes on with that session."""
+        known, early = (self._of(key, broker_id, epoch) for epoch in (broker_epoch, NO_EPOCH))
+        return known[0] | early[0], known[1] | early[1]
 
     # --- records ------------------------------------------------------------------------------
 
@@ -151,7 +158,7 @@ class LocalLogJudge(Judge):
                 continue
             self.counts["local logs stored"] += 1
             broker = one.image.cluster.brokers.get(broker_id)
-            said = self._of(one.key, broker_id, epoch)
+            said = self._said_in(one.key, broker_id, epoch)
             where = f"L1: {one.where}: {entry} after {old}"
             require(start in said[0] and size in said[1], f"{where}; it said {said}")
             now = None if broker is None else broker.epoch

@@ -462,34 +462,41 @@ class Promises:
     ) -> None:
         # A broker goes by what it knows; one that takes over a change may be in the middle of it.
         images = self.views.since(one.node_id, self._now_s - TAKEOVER_S) or [self.metadata.image]
-        least = min(*(min_isr(image, one.topic) for image in images), len(one.replicas))
+        least = min(min_isr(image, one.topic) for image in images)
         before = images[0].topics.partition(one.topic_id, one.index)
         known = -1 if before is None else before.partition_epoch
-        states = [(one.isr, one.maximal_isr), *self._passed(one, truth, old, known)]
+        now = (one.isr, one.maximal_isr, len(one.replicas))
+        states = [now, *self._passed(one, truth, old, known)]
         wrong = [self._objection(truth, mark, least, *state) for state in states]
         require(None in wrong, f"P12: {where}: high watermark {mark}{wrong[0]}")
 
     @staticmethod
     def _passed(
         one: Partition, truth: PartitionTruth, old: State | None, known: int
-    ) -> Iterator[tuple[frozenset[int], frozenset[int]]]:
-        """ISR and maximal ISR of the states that a leader has passed since it was looked at: who
-        takes over several changes at once is in all of them, one by one. It may have known the
+    ) -> Iterator[tuple[frozenset[int], frozenset[int], int]]:
+        """ISR, maximal ISR and number of replicas in the states that a leader has passed since it
+        was looked at: who takes over several changes at once is in all of them, one by one, also in
+        that of a moved partition which was to have one replica for a moment. It may have known the
         first before, and have waited for the metadata to tell of it; what came with that may be
         another epoch of its own. `known` is the partition epoch that its metadata told before."""
         if old is None or old[6] == one.partition_epoch:
             return
         if old[0] is ReplicaRole.LEADER and (old[1] == one.leader_epoch or known < old[6]):
-            yield old[4], old[5]
+            yield old[4], old[5], truth.replicas.get(old[6], len(one.replicas))
         for epoch in range(old[6] + 1, one.partition_epoch):
             members = truth.members.get(epoch, frozenset())
-            yield members, members
+            yield members, members, truth.replicas.get(epoch, len(one.replicas))
 
     @staticmethod
     def _objection(
-        truth: PartitionTruth, mark: int, least: int, isr: frozenset[int], maximal: frozenset[int]
+        truth: PartitionTruth,
+        mark: int,
+        least: int,
+        isr: frozenset[int],
+        maximal: frozenset[int],
+        replicas: int,
     ) -> str | None:
-        if len(isr) < least:
+        if len(isr) < min(least, replicas):
             return f" with the ISR {sorted(isr)}"
         for member in maximal:
             # A leader may learn of a fetch after the follower's disk is gone.
@@ -630,6 +637,7 @@ class Promises:
         truth = self.partitions.setdefault(key, PartitionTruth(name))
         truth.elected[new.leader_epoch] = new.leader
         truth.members[new.partition_epoch] = frozenset(new.isr)
+        truth.replicas[new.partition_epoch] = len(new.replicas)
         for broker_id in set(old.replicas if old else ()) - set(new.replicas):
             self._moved_away(key, truth, broker_id)
         self._look_at_members(key, truth)

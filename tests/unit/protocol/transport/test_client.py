@@ -14,7 +14,7 @@ from protocol.errors import ApiError, ErrorCode, ProtocolError
 from protocol.messages.alter_partition import AlterPartitionRequest
 from protocol.messages.api_versions import ApiVersionsRequest
 from protocol.messages.fetch import FetchRequest
-from protocol.messages.heartbeat import HeartbeatRequest
+from protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from protocol.messages.metadata import MetadataRequest, MetadataResponse
 from protocol.schema import ApiMessage
 from protocol.transport.client import Connection, ConnectionLost
@@ -312,7 +312,7 @@ async def test_node_that_does_not_read() -> None:
             topics=[MetadataRequest.MetadataRequestTopic(name="n" * 30_000)] * 1000
         )
         sent = [client.send(big) for _ in range(2)]
-        await until(lambda: client._writable is not None)
+        await until(lambda: client._paused)
         with pytest.raises(ConnectionLost, match="does not read"):
             await client.request(big, 20)
         for future in sent:
@@ -333,6 +333,44 @@ async def test_request_waits_until_the_node_reads() -> None:
         assert not echo.asked
         client.resume_writing()
         assert (await waiting).cluster_id == "tester"
+
+
+@on_both_loops
+async def test_requests_that_wait_until_the_node_reads_keep_their_order() -> None:
+    """T1: who comes as the node reads again does not overtake who has waited for it."""
+    echo = Echo()
+    async with serving(echo.table()) as server, connected(server) as client:
+
+        def ask(name: str) -> asyncio.Future[HeartbeatResponse]:
+            return asyncio.ensure_future(client.request(HeartbeatRequest(group_id=name)))
+
+        client.pause_writing()
+        waiting = [ask(name) for name in "abcd"]
+        await asyncio.sleep(0)
+        waiting[1].cancel()
+        client.resume_writing()
+        waiting.append(ask("e"))
+        await until(lambda: len(echo.asked) == 4)
+        assert "".join(echo.asked) == "acde"
+        for name in "acde":
+            echo.release(name)
+        await asyncio.wait(waiting)
+
+
+@on_both_loops
+async def test_a_request_that_fills_the_buffer_again_ends_nobody_behind_it() -> None:
+    """Who waits has its time from when it began to wait, however often there is room meanwhile."""
+    echo = Echo()
+    async with serving(echo.table()) as server, connected(server) as client:
+        client.pause_writing()
+        waiting = [asyncio.ensure_future(client.request(MetadataRequest())) for _ in range(2)]
+        await asyncio.sleep(0)
+        client.resume_writing()
+        client.pause_writing()
+        await until(waiting[0].done)
+        assert len(echo.asked) == 1
+        client.resume_writing()
+        assert (await waiting[1]).cluster_id == "tester"
 
 
 @pytest.mark.parametrize("host", ["é" * 70, "a\0b", "a..b", "x" * 300])
