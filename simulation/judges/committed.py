@@ -17,6 +17,8 @@ from storage.log.log import Log
 READ_BYTES = 1 << 20
 BatchAt = tuple[int, int, int, int]
 """Base offset, next offset, leader epoch, checksum of all its bytes."""
+Passed = tuple[frozenset[int], frozenset[int], int]
+"""ISR, maximal ISR and number of replicas in a state of a leader."""
 
 
 @dataclass

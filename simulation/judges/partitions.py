@@ -38,7 +38,7 @@ from metalog.image.values import (
 from protocol.batch.header import crc_ok, parse_header
 from protocol.batch.records import read_records
 from simulation.judges.changes import Changes
-from simulation.judges.committed import PartitionTruth, batches_of, keyed_records
+from simulation.judges.committed import PartitionTruth, Passed, batches_of, keyed_records
 from simulation.judges.compacted import Keyed, problem_between
 from simulation.judges.election_truth import min_isr
 from simulation.judges.leader_hints import Views
@@ -467,13 +467,13 @@ class Promises:
         known = -1 if before is None else before.partition_epoch
         now = (one.isr, one.maximal_isr, len(one.replicas))
         states = [now, *self._passed(one, truth, old, known)]
-        wrong = [self._objection(truth, mark, least, *state) for state in states]
+        wrong = [self._objection(truth, mark, least, state) for state in states]
         require(None in wrong, f"P12: {where}: high watermark {mark}{wrong[0]}")
 
     @staticmethod
     def _passed(
         one: Partition, truth: PartitionTruth, old: State | None, known: int
-    ) -> Iterator[tuple[frozenset[int], frozenset[int], int]]:
+    ) -> Iterator[Passed]:
         """ISR, maximal ISR and number of replicas in the states that a leader has passed since it
         was looked at: who takes over several changes at once is in all of them, one by one, also in
         that of a moved partition which was to have one replica for a moment. It may have known the
@@ -488,14 +488,8 @@ class Promises:
             yield members, members, truth.replicas.get(epoch, len(one.replicas))
 
     @staticmethod
-    def _objection(
-        truth: PartitionTruth,
-        mark: int,
-        least: int,
-        isr: frozenset[int],
-        maximal: frozenset[int],
-        replicas: int,
-    ) -> str | None:
+    def _objection(truth: PartitionTruth, mark: int, least: int, state: Passed) -> str | None:
+        isr, maximal, replicas = state
         if len(isr) < min(least, replicas):
             return f" with the ISR {sorted(isr)}"
         for member in maximal:
