@@ -19,7 +19,6 @@ import re
 import statistics
 import time
 from collections.abc import Awaitable, Callable, Sequence
-from pathlib import Path
 from typing import NamedTuple
 
 from bench.clients import json_of
@@ -40,7 +39,7 @@ from bench.new_replica import (
 )
 from bench.nodes import keep_bytecode
 from bench.place import bench_place
-from bench.report import keep, shown
+from bench.report import keep, options_of, shown
 from bench.single_node import say
 from client.addresses import parse_addresses
 from client.admin import ConfigChange, ConfigOperation, ResourceType
@@ -207,18 +206,13 @@ def table(results: Sequence[Result]) -> str:
 def main(arguments: Sequence[str] | None = None) -> None:
     """See the module's description."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="a try of every step, no figures")
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--json", type=Path, help="write every figure there")
-    parser.add_argument("--markdown", type=Path, help="put the table between the marks in there")
-    options = parser.parse_args(arguments)
+    options = options_of(parser, arguments)
     scale, rounds = (QUICK, 1) if options.quick else (FULL, options.rounds)
     with bench_place(FREE_BYTES_MIN) as place, versitygw_process(place) as (store, _):
         keep_bytecode(place)
         settings = {
             **TIERED,
             **{f"rsm.config.{name}": value for name, value in store.items()},
-            "kraftbox.tiered.storage.preview": "true",
             "kraftbox.broker.connection.loss.fence.ms": "100",
             KEY: "true",
         }

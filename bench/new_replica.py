@@ -29,7 +29,7 @@ from typing import NamedTuple
 from bench.clusters import Cluster, Kafka, Kraftbox
 from bench.nodes import keep_bytecode
 from bench.place import bench_place
-from bench.report import keep, shown
+from bench.report import keep, options_of, shown
 from bench.single_node import say
 from client.addresses import parse_addresses
 from client.admin import Admin, ConfigChange, ConfigOperation, NewTopic, ResourceType
@@ -304,11 +304,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """See the module's description."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--kafka", action="store_true", help="Apache Kafka beside it")
-    parser.add_argument("--quick", action="store_true", help="a try of every step, no figures")
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--json", type=Path, help="write every figure there")
-    parser.add_argument("--markdown", type=Path, help="put the table between the marks in there")
-    options = parser.parse_args(arguments)
+    options = options_of(parser, arguments)
     sizes, rounds = (QUICK, 1) if options.quick else (FULL, options.rounds)
     results: list[Result] = []
     with bench_place(FREE_BYTES_MIN) as place:

@@ -27,6 +27,17 @@ def put_between(path: Path, name: str, text: str) -> None:
     path.write_text(f"{before}{begin}\n{text}\n{end}{after}", encoding="utf-8")
 
 
+def options_of(
+    parser: argparse.ArgumentParser, arguments: Sequence[str] | None
+) -> argparse.Namespace:
+    """The options of `parser`, and those of every benchmark of rounds whose figures are kept."""
+    parser.add_argument("--quick", action="store_true", help="a try of every step, no figures")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--json", type=Path, help="write every figure there")
+    parser.add_argument("--markdown", type=Path, help="put the table between the marks in there")
+    return parser.parse_args(arguments)
+
+
 def keep(options: argparse.Namespace, mark: str, text: str, rows: Sequence[Any]) -> None:
     """Where `--markdown` and `--json` say; `rows` are named tuples, with every figure."""
     if options.json:

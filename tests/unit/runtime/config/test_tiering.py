@@ -9,7 +9,6 @@ from testkit.memory.node_config import node
 ENABLED = {"remote.storage.enable": "true"}
 TIERING = {
     "remote_log_storage_system_enable": "true",
-    "kraftbox_tiered_storage_preview": "true",
     "rsm_config_url": "file:///tier",
 }
 
