@@ -39,7 +39,7 @@ def test_the_image_after_an_own_append_becomes_the_committed_one() -> None:
     assert log.committed is EMPTY_IMAGE
     log.commit(first)
     assert set(log.committed.topics.by_name) == {"a"} and log.working is working
-    assert log.commit(second).ids == {topic("b").topic_id}
+    assert log.commit(second).partitions == {topic("b").topic_id: set()}
     assert log.committed.topics is working.topics, "the same object: nothing was replayed again"
     assert log.committed.provenance == Provenance(1, 1, 5)
     assert log.working is log.committed and log.end_offset == 2
