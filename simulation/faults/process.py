@@ -105,7 +105,7 @@ def lowering(world: RunWorld) -> Iterator[bool]:
     promises = world.promises
     promises.lowering += 1
     try:
-        yield not (promises.with_elr and promises.lossy)
+        yield not promises.lossy
     finally:
         promises.lowering -= 1
 

@@ -84,8 +84,10 @@ class Conversation(Watcher):
 
     def exchanges(self) -> Iterator[Exchange]:
         """In the order of the answers; a request without one is left out."""
+        # Nodes go on talking. What is answered by now was asked before.
+        answers = bytes(self._answered)
         waiting = {_CORRELATION_ID.unpack_from(f, 4)[0]: f for f in _frames(self._asked)}
-        for answer in _frames(self._answered):
+        for answer in _frames(answers):
             yield from _exchanges(waiting.pop(_CORRELATION_ID.unpack_from(answer)[0]), answer)
 
     def software(self) -> str:
@@ -110,7 +112,7 @@ class WireRecord:
         return made
 
 
-def _frames(data: bytearray) -> Iterator[bytes]:
+def _frames(data: bytes | bytearray) -> Iterator[bytes]:
     """Whole frames without their lengths."""
     at = 0
     while at + _SIZE.size <= len(data):
