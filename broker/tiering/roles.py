@@ -162,7 +162,7 @@ class Roles:
     def _clear(self, partition: Partition) -> None:
         remote = remote_of(partition)
         self._were_tiered.setdefault(remote.identity, False)
-        # Perhaps in an earlier life of this broker: its start is to be on the disk before copies go.
+        # Perhaps in an earlier life: its start is to be on the disk before copies go.
         partition.log.was_tiered = True
         self._remover.clear(remote, lambda: self._is_to_be_cleared(partition))
 

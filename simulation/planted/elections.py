@@ -96,8 +96,8 @@ ELECTIONS: tuple[Bug, ...] = (
         "Balanced does not wait for one of those that may have everything",
         (
             f"{RULES}:_balanced",
-            "needed = standing.may_have_everything",
-            "needed = standing.may_have_everything[1:]",
+            "if standing.gone:",
+            "if standing.gone[1:]:",
         ),
     ),
     bug(
