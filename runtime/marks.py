@@ -48,6 +48,7 @@ MARKS: Final[dict[str, str]] = {
     "replication.isr-superseded": "the partition has changed since the ISR was proposed",
     "replication.isr-retried": "a proposed ISR is sent again",
     "replication.log-begins-anew": "a follower empties its log: the leader's begins later",
+    "replication.begins-inside-batch": "an empty log begins inside a batch, and takes all of it",
     "replication.begins-untiered": "an empty replica begins behind all that is tiered (KIP-1023)",
     "replication.nothing-tiered": "an empty replica copies all: nothing is tiered (KIP-1023)",
     "replication.tier-end-unknown": "a leader does not know where its tier ends (KIP-1023)",

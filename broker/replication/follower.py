@@ -16,9 +16,11 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from broker.replication.partition import Partition
-from protocol.batch.header import Buffer
+from protocol.batch.header import HEADER_BYTES, Buffer, parse_header
 from runtime.log import get_logger
 from runtime.marks import mark
+from storage.log.errors import LogFailed
+from storage.log.log import Log
 
 _log = get_logger("broker.replicas")
 
@@ -48,7 +50,13 @@ def append_fetched(
     before = log.log_end_offset
     size = len(records) if records else 0
     if records:
+        # What it has begun with was committed, however far behind the leader's marks are.
+        begun = _begin_with_whole_batch(log, records)
+        leader_high_watermark = max(leader_high_watermark, begun)
+        leader_log_start = max(leader_log_start, begun)
         log.append_as_follower(records, max_epoch=partition.leader_epoch)
+        if begun >= 0:
+            _save_epochs(log)  # the mark waits for them, and the start for the mark
         partition.follower_appended(size)
     high_watermark = min(leader_high_watermark, log.log_end_offset)
     if high_watermark > log.high_watermark:
@@ -57,6 +65,28 @@ def append_fetched(
         min(leader_log_start, log.high_watermark)
     )
     return Appended(size if log.log_end_offset > before else 0, log.log_end_offset - before, moved)
+
+
+def _begin_with_whole_batch(log: Log, records: Buffer) -> int:
+    """A leader's log may start inside a batch, which it sends whole. An empty log that was to begin
+    there begins with that batch; returns where its start is to be once that is appended, or -1."""
+    begin = log.log_end_offset
+    if log.log_start_offset != begin or len(records) < HEADER_BYTES:
+        return -1
+    first = parse_header(records)
+    if not 0 <= first.base_offset < begin <= first.last_offset:
+        return -1
+    mark("replication.begins-inside-batch")
+    log.truncate_fully_and_start_at(first.base_offset)
+    return begin
+
+
+def _save_epochs(log: Log) -> None:
+    try:
+        log.write_epochs()
+    except OSError as error:
+        log.fail(error)
+        raise LogFailed(log.directory, error) from error
 
 
 def truncate_to_common(partition: Partition, epoch: int, end_offset: int) -> bool:

@@ -152,3 +152,23 @@ async def test_a_reset_cuts_what_the_leader_never_had() -> None:
     reset_to(partition, 0, 1)
     assert c[2].values == [b"a"]
     assert partition.counters.truncations_below_high_watermark == 1
+
+
+async def test_a_log_begins_with_the_whole_batch_that_the_leaders_start_is_inside_of() -> None:
+    """P13: DeleteRecords stops at any offset, and batches are sent whole."""
+    c = Cluster(2)
+    c.create(1, 2)
+    c[1].append(b"a")
+    c[1].append(b"b", b"c", b"d")
+    c[1].append(b"e")
+    leader = c[1].log
+    leader.update_high_watermark(5)
+    leader.advance_log_start(3)
+    partition = c[2].partition()
+    reset_to(partition, 3, 5)
+    assert (partition.log.log_start_offset, partition.log.log_end_offset) == (3, 3)
+    c.fetch(2, times=3)
+    log = partition.log
+    assert (log.local_log_start_offset, log.log_start_offset, log.log_end_offset) == (3, 3, 5)
+    assert log.high_watermark == 5
+    assert log.segments.first_base_offset == 1, "the batch is whole"
