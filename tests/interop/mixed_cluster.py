@@ -21,6 +21,7 @@ from testkit.processes.quorum_cluster import NodeProcess, ProcessCluster
 from testkit.processes.waiting import until
 
 TOPIC = "both"
+OFFSETS = "__consumer_offsets"
 PARTITIONS = 2
 WAIT_S = 60.0
 
@@ -108,6 +109,15 @@ class Mixed:
             config={"min.insync.replicas": "2"},
         )
         self.admin.create_topics([topic])[TOPIC].result(WAIT_S)
+
+    def place_offsets(self, broker_id: int) -> None:
+        """Create `__consumer_offsets` on that broker, before a client's first question places its
+        only replica anywhere: on a broker whose disks are replaced it would be without a leader.
+        """
+        offsets = NewTopic(
+            OFFSETS, 1, replica_assignment=[[broker_id]], config={"cleanup.policy": "compact"}
+        )
+        self.admin.create_topics([offsets])[OFFSETS].result(WAIT_S)
 
     def leaders(self) -> list[int]:
         return [leader for leader, _ in self.described()]

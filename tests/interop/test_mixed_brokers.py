@@ -211,6 +211,7 @@ def test_kafkas_broker_under_our_controllers(tmp_path: Path) -> None:
         }
         theirs = {6: KafkaInPlace(place, second)}
         with running(cluster, theirs, (4, 5, 6)) as mixed:
+            mixed.place_offsets(5)
             story(mixed, 4, 6, 5)
             lose_a_directory(mixed, 6, 4)
             alone = come_back_empty(mixed, 6, (5, 4))
