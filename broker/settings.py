@@ -20,7 +20,6 @@ class BrokerSettings(NamedTuple):
     unstable_versions: bool
     log_requests: bool
     partition_metrics: str
-    leader_discovery: bool
     fetch_bytes_max: int
     rack_aware: bool
     local_log_aware: bool
@@ -36,7 +35,6 @@ class BrokerSettings(NamedTuple):
             unstable_versions=node[keys_quorum.UNSTABLE_API_VERSIONS_ENABLE],
             log_requests=node[keys_kraftbox.KRAFTBOX_LOG_REQUESTS],
             partition_metrics=node[keys_kraftbox.KRAFTBOX_METRICS_PARTITIONS],
-            leader_discovery=node[keys_kraftbox.KRAFTBOX_LEADER_DISCOVERY_ENABLE],
             fetch_bytes_max=node[keys_server.FETCH_MAX_BYTES],
             rack_aware=node[keys_replication.REPLICA_SELECTOR_CLASS] == RACK_AWARE,
             local_log_aware=node[keys_kraftbox.KRAFTBOX_REPLICA_SELECTOR_LOCAL_LOG_ENABLE],

@@ -64,7 +64,7 @@ class FetchApi:
         self._broker = broker
         self._shared = FetchShared(
             broker=broker,
-            hints=LeaderHints(broker.metadata, enabled=broker.static.leader_discovery),
+            hints=LeaderHints(broker.metadata, broker.settings),
             response_bytes_max=broker.static.fetch_bytes_max,
             rack_aware=broker.static.rack_aware,
             local_log_aware=broker.static.local_log_aware,

@@ -7,7 +7,8 @@ listener other than the one that the client came in on.
 
 What is said comes from the metadata image. It is as new as this broker's replicas or newer: they
 are told of an image after it is in place (P24). `kraftbox.leader.discovery.enable=false` says
-nothing, for measuring what it is worth.
+nothing, for measuring what it is worth; it counts from the next refusal on, so that both can be
+measured on one running cluster.
 """
 
 from __future__ import annotations
@@ -15,12 +16,14 @@ from __future__ import annotations
 from typing import Final
 
 from broker.metadata.cache import LeaderHint, MetadataCache
+from broker.metadata.topic_settings import TopicSettingsTable
 from metalog.image.values import TopicImage
 from protocol.errors import ErrorCode
 from protocol.ids import ZERO_UUID
 from protocol.messages.fetch import FetchResponse
 from protocol.messages.produce import ProduceResponse
 from protocol.transport.dispatch import RequestContext
+from runtime.config import keys_kraftbox
 
 _MOVED: Final = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
 
@@ -28,9 +31,13 @@ _MOVED: Final = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH
 class LeaderHints:
     """Adds leaders to responses."""
 
-    def __init__(self, metadata: MetadataCache, *, enabled: bool) -> None:
+    def __init__(self, metadata: MetadataCache, settings: TopicSettingsTable) -> None:
         self._metadata = metadata
-        self._enabled = enabled
+        self._settings = settings
+
+    @property
+    def enabled(self) -> bool:
+        return self._settings.effective_node[keys_kraftbox.KRAFTBOX_LEADER_DISCOVERY_ENABLE]
 
     def add_to_produce(self, context: RequestContext, response: ProduceResponse) -> None:
         """Fills `current_leader` of refused partitions, and `node_endpoints`."""
@@ -92,7 +99,7 @@ class LeaderHints:
         epoch_at_least: int = -1,
     ) -> LeaderHint | None:
         """Where the partition is led, None when that is not known or no help."""
-        if not self._enabled:
+        if not self.enabled:
             return None
         topic: TopicImage | None = (
             self._metadata.topic(name)

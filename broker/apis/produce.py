@@ -100,7 +100,7 @@ class ProduceApi:
         self.clock = broker.clock
         self.flusher = broker.flusher
         self.late_appends = broker.late_appends
-        self.hints = LeaderHints(broker.metadata, enabled=broker.static.leader_discovery)
+        self.hints = LeaderHints(broker.metadata, broker.settings)
         self.quotas = broker.quotas
         self.acknowledgements = Acknowledgements()
 

@@ -85,7 +85,7 @@ DOCS: dict[str, str] = {
     "kraftbox.last.known.leader.election.enable": "Whether the last known leader of a partition is "
     "elected when ISR and ELR are empty, as Kafka does; it may lack records (KIP-966).",
     "kraftbox.leader.discovery.enable": "Whether a refused produce or fetch names the new leader "
-    "(KIP-951).",
+    "(KIP-951). Counts at once when it is changed for all brokers or for one.",
     "kraftbox.local.log.report.interval.ms": "How often a leader tells the controller, at most, "
     "what its replicas have of a log locally, where nothing else is to be told (KIP-1303).",
     "kraftbox.log.format": "How log lines look.",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from runtime.config.schema import BOOLEAN, INT, LONG, LOW, STRING, NodeKey
+from runtime.config.schema import BOOLEAN, CLUSTER, INT, LONG, LOW, STRING, NodeKey
 from runtime.config.validators import at_least, one_of
 
 KRAFTBOX_BROKER_CONNECTION_LOSS_FENCE_MS = NodeKey(
@@ -26,7 +26,9 @@ KRAFTBOX_HTTP_LISTENER = NodeKey("kraftbox.http.listener", STRING, "localhost:94
 KRAFTBOX_LAST_KNOWN_LEADER_ELECTION_ENABLE = NodeKey(
     "kraftbox.last.known.leader.election.enable", BOOLEAN, True
 )
-KRAFTBOX_LEADER_DISCOVERY_ENABLE = NodeKey("kraftbox.leader.discovery.enable", BOOLEAN, True)
+KRAFTBOX_LEADER_DISCOVERY_ENABLE = NodeKey(
+    "kraftbox.leader.discovery.enable", BOOLEAN, True, dynamic=CLUSTER
+)
 KRAFTBOX_LOCAL_LOG_REPORT_INTERVAL_MS = NodeKey(
     "kraftbox.local.log.report.interval.ms", INT, 30_000, at_least(1)
 )

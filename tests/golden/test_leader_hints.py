@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from kio.serial import entity_writer
 
+from metalog.image.values import ConfigResourceType
 from protocol.api_keys import ApiKey
 from protocol.batch.records import Record, build_batch
 from protocol.errors import ErrorCode
@@ -34,8 +35,11 @@ ENDPOINTS = ENDPOINT + b"\x06rack2\x00"
 
 
 def refusing_broker(*, knows: bool) -> Harness:
-    """`t-0` has moved to another broker in epoch 1, which `knows` says to be alive."""
-    h = Harness(kraftbox_leader_discovery_enable=str(knows).lower())
+    """`t-0` has moved to another broker in epoch 1, which is told to clients if `knows`."""
+    h = Harness()
+    h.set_config(
+        "", "kraftbox.leader.discovery.enable", str(knows).lower(), ConfigResourceType.BROKER
+    )
     h.create_topic(replicas=[OTHER], leader=OTHER)
     h.change(leader=OTHER)
     return h

@@ -1,5 +1,5 @@
-"""Every key that Kafka can change while a broker runs: here it counts at once, or has no effect for
-a reason that is written down.
+"""Every key that can change while a broker runs: here it counts at once, or has no effect for a
+reason that is written down.
 
 The values are set through the wire on a whole node, and looked for where they act.
 """
@@ -20,6 +20,7 @@ from controller.configs.topic_settings import (
     recovery_timeout_ms,
 )
 from kraftbox.node import Node
+from protocol.api_keys import ApiKey
 from protocol.batch.header import TimestampType
 from protocol.compression import Codec
 from protocol.errors import ErrorCode
@@ -73,12 +74,19 @@ def skips_tiered(broker: BrokerServer) -> bool:
     return broker.replication.skips_tiered
 
 
+def hints(broker: BrokerServer) -> bool:
+    """Whether a refused produce names the leader."""
+    produce: Any = broker._table.entries[ApiKey.PRODUCE].handler
+    return produce.__self__.hints.enabled
+
+
 ACT: dict[str, tuple[str, Any, Probe]] = {
     "compression.gzip.level": ("9", 9, of_rules("compression_level")),
     "compression.lz4.level": ("3", 3, of_rules("compression_level")),
     "compression.type": ("zstd", Codec.ZSTD, of_rules("compression")),
     "compression.zstd.level": ("7", 7, of_rules("compression_level")),
     "follower.fetch.last.tiered.offset.enable": ("true", True, skips_tiered),
+    "kraftbox.leader.discovery.enable": ("false", False, hints),
     "leader.election.eligible.local.log.bytes": ("77", 77, of_local_log("size_bytes")),
     "leader.election.eligible.local.log.ms": ("77", 77, of_local_log("span_ms")),
     "log.cleaner.backoff.ms": ("77", 77, of_cleaner("backoff_ms")),

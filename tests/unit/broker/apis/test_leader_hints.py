@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from broker.apis.leader_hints import LeaderHints
+from metalog.image.values import ConfigResourceType
 from protocol.batch.records import Record, build_batch
 from protocol.errors import ErrorCode
 from protocol.messages.produce import ProduceRequest
@@ -14,6 +15,7 @@ from protocol.metadata import FenceBrokerRecord, RegisterBrokerRecord, Unregiste
 from testkit.memory.broker import LISTENER, NODE, OTHER, Harness, fetch_request, topic_id
 
 NOBODY = (-1, -1)
+BROKER = ConfigResourceType.BROKER
 BATCH = build_batch([Record(timestamp=1, value=b"a")])
 
 
@@ -199,7 +201,7 @@ async def test_older_versions_are_told_nothing(ask: Any, version: int) -> None:
     h = Harness()
     h.create_topic(replicas=[OTHER], leader=OTHER)
     if ask is produce:
-        hints = LeaderHints(h.metadata, enabled=True)
+        hints = LeaderHints(h.metadata, h.settings)
         assert hints.find(LISTENER, "t", topic_id(1), 0) is not None
     response = ask(h, version=version)
     assert response.node_endpoints == []
@@ -210,3 +212,21 @@ async def test_it_can_be_switched_off(ask: Any) -> None:
     h = Harness(kraftbox_leader_discovery_enable="false")
     h.create_topic(replicas=[OTHER], leader=OTHER)
     assert turned_away(ask(h)) == (NOBODY, [])
+
+
+@pytest.mark.parametrize("ask", [produce, fetch])
+async def test_it_is_switched_off_and_on_while_the_broker_runs(ask: Any) -> None:
+    h = Harness()
+    h.create_topic(replicas=[OTHER], leader=OTHER)
+    there = ((OTHER, 0), THERE)
+
+    def after_setting(broker: str, value: str | None) -> Any:
+        h.set_config(broker, "kraftbox.leader.discovery.enable", value, BROKER)
+        return turned_away(ask(h))
+
+    assert turned_away(ask(h)) == there
+    assert after_setting("", "false") == (NOBODY, [])
+    assert after_setting(str(NODE), "true") == there  # what this broker alone has wins
+    assert after_setting(str(NODE), None) == (NOBODY, [])
+    assert after_setting(str(OTHER), "true") == (NOBODY, [])
+    assert after_setting("", None) == there
