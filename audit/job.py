@@ -78,21 +78,30 @@ def run(
 def run_here(
     inputs: Inputs,
     *,
+    progress: Progress | None = None,
+    width: int = 1,
     min_isr: int = 1,
     elections_max: int = DEFAULT_ELECTIONS_MAX,
 ) -> Result:
     """The same audit in this process, without Spark and without tables: for tests that end with
-    one, and for logs of a few minutes. Raises UnreadableInput."""
+    one, and for logs that are read before Spark has started.
+
+    width: the processors of the session that gives the same document. It says into how many pieces
+    long intervals are cut, and so at which points the sizes over time are taken. Raises
+    UnreadableInput.
+    """
 
     def execute(plan: Sequence[Work], options: WorkOptions) -> Iterator[Event]:
-        for work in plan:
+        for number, work in enumerate(plan, start=1):
             sink = Sink(options.elections_max)
             for _ in perform(work, options, sink):
                 pass
+            if progress is not None:
+                progress(number, len(plan))
             yield from sink.rows()
 
     options = WorkOptions(min_isr=min_isr, elections_max=elections_max)
-    return _audit(inputs, execute, 1, options)
+    return _audit(inputs, execute, width, options)
 
 
 def _audit(inputs: Inputs, execute: Execute, width: int, options: WorkOptions) -> Result:

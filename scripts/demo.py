@@ -15,6 +15,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
+from importlib.util import find_spec
 from pathlib import Path
 
 from confluent_kafka import Consumer, KafkaError, Producer
@@ -55,10 +56,17 @@ def text_lines(paths: list[Path]) -> Iterator[bytes]:
         yield from data.splitlines()
 
 
-class Tally:
-    """Count, bytes, and a checksum that does not depend on the order of the lines."""
+PROGRESS_LINES = 20_000
 
-    def __init__(self) -> None:
+
+class Tally:
+    """Count, bytes, and a checksum that does not depend on the order of the lines.
+
+    doing: the word under which the count is shown while it grows, on a terminal.
+    """
+
+    def __init__(self, doing: str) -> None:
+        self.doing = doing
         self.count = 0
         self.size_bytes = 0
         self.checksum = 0
@@ -68,6 +76,9 @@ class Tally:
         self.size_bytes += len(line)
         digest = hashlib.blake2b(line, digest_size=16).digest()
         self.checksum = (self.checksum + int.from_bytes(digest, "big")) % (1 << 128)
+        if self.count % PROGRESS_LINES == 0 and sys.stderr.isatty():
+            sys.stderr.write(f"\r{self.doing} {self.count:,} lines\r")
+            sys.stderr.flush()
 
     def __str__(self) -> str:
         return f"{self.count:,} lines, {self.size_bytes:,} bytes, checksum {self.checksum:032x}"
@@ -80,7 +91,7 @@ def create_topic(bootstrap: str) -> None:
 
 
 def produce(bootstrap: str, paths: list[Path]) -> Tally:
-    tally = Tally()
+    tally = Tally("producing")
     failed: list[KafkaError] = []
     producer = Producer(
         {
@@ -113,7 +124,7 @@ def produce(bootstrap: str, paths: list[Path]) -> Tally:
 
 
 def consume(bootstrap: str, expected: int) -> Tally:
-    tally = Tally()
+    tally = Tally("consuming")
     consumer = Consumer(
         {
             "bootstrap.servers": bootstrap,
@@ -156,20 +167,35 @@ def run(bootstrap: str, paths: list[Path]) -> int:
 
 
 def audit(directory: Path) -> int:
-    """Let the audit say what happened to the cluster; 0 when every promise held."""
+    """Let the audit say what happened to the cluster, in one process and, where it is installed, by
+    Spark; 0 when every promise held and both say the same."""
+    codes = [audit_by("here", directory, REPORT)]
+    if find_spec("pyspark") is not None:
+        codes.append(audit_by("spark", directory, REPORT / "spark"))
+        reports = [(folder / "audit.json").read_bytes() for folder in (REPORT, REPORT / "spark")]
+        same = reports[0] == reports[1]
+        print("equal: both reports" if same else "DIFFERENT: the engines' reports")
+        codes.append(int(not same))
+    if (REPORT / "audit.html").exists():
+        print(f"report    {REPORT / 'audit.html'}")
+    return max(codes)
+
+
+def audit_by(engine: str, directory: Path, out: Path) -> int:
+    """One audit, with its own progress on a terminal; its exit code."""
+    out.mkdir(parents=True, exist_ok=True)
+    (out / "audit.json").write_bytes(b"")  # not the one of an earlier run
     begun = time.monotonic()
     command = [sys.executable, "-m", "kraftbox", "audit", str(directory), "--no-tables"]
     done = subprocess.run(
-        [*command, "--out", str(REPORT), "--format", "html"],
+        [*command, "--engine", engine, "--out", str(out), "--format", "html"],
         cwd=ROOT,
-        capture_output=True,
+        stdout=subprocess.PIPE,
         text=True,
         check=False,
     )
-    said = (done.stdout.splitlines() or done.stderr.splitlines() or ["nothing"])[0]
-    print(f"audited   in {time.monotonic() - begun:.2f} s: {said}")
-    if (REPORT / "audit.html").exists():
-        print(f"report    {REPORT / 'audit.html'}")
+    said = (done.stdout.splitlines() or ["nothing"])[0]
+    print(f"audited   in {time.monotonic() - begun:.2f} s ({engine}): {said}")
     return done.returncode
 
 

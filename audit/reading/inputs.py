@@ -21,6 +21,12 @@ class Inputs(NamedTuple):
     replicas: Sequence[ReplicaFiles]
     sent: Mapping[tuple[str, int], Sequence[AcknowledgedSend]]
 
+    @property
+    def size_bytes(self) -> int:
+        """What is to be read, but for snapshots."""
+        files = (one.segments for found in (self.logs, self.replicas) for one in found)
+        return sum(segment.size_bytes for segments in files for segment in segments)
+
 
 def read_inputs(
     paths: Iterable[Path], *, history: Iterable[Path] = (), data: Iterable[Path] = ()

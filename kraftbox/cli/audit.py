@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
@@ -16,10 +17,20 @@ from kraftbox.cli.output import JsonFlag, say, say_error, say_json
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from audit.reading.inputs import Inputs
+
 BROKEN = 1
 IMPOSSIBLE = 2
 
 JSON_NAME, HTML_NAME, TEXT_NAME = "audit.json", "audit.html", "audit.txt"
+
+
+class Engine(StrEnum):
+    """What does the audit. AUTO: `audit.planning.engine`."""
+
+    AUTO = "auto"
+    HERE = "here"
+    SPARK = "spark"
 
 
 class TableFormat(StrEnum):
@@ -37,6 +48,26 @@ class Format(StrEnum):
     TEXT = "text"
     JSON = "json"
     HTML = "html"
+
+
+EngineOption = Annotated[
+    Engine,
+    typer.Option(
+        "--engine",
+        help="here: in this process, no tables. spark: needs kraftbox[audit]. "
+        "auto: Spark for tables, --master, --conf, and from 192 MiB on.",
+    ),
+]
+MasterOption = Annotated[
+    str | None, typer.Option("--master", help="Spark master; local if left out.")
+]
+ConfOption = Annotated[
+    list[str], typer.Option("--conf", metavar="KEY=VALUE", help="A setting of Spark; repeatable.")
+]
+TableFormatOption = Annotated[
+    TableFormat,
+    typer.Option("--table-format", help="Of the tables; auto: Delta if it can be."),
+]
 
 
 def audit(
@@ -62,16 +93,12 @@ def audit(
         str | None,
         typer.Option("--at", metavar="OFFSET|TIME", help="Print the cluster as it was then."),
     ] = None,
-    master: Annotated[
-        str | None, typer.Option("--master", help="Spark master; local if left out.")
-    ] = None,
-    conf: Annotated[
-        list[str],
-        typer.Option("--conf", metavar="KEY=VALUE", help="A setting of Spark; repeatable."),
-    ] = [],
+    engine: EngineOption = Engine.AUTO,
+    master: MasterOption = None,
+    conf: ConfOption = [],
     min_isr: Annotated[
         int,
-        typer.Option(help="min.insync.replicas where the log does not say it.", min=1),
+        typer.Option("--min-isr", help="min.insync.replicas where the log does not say it.", min=1),
     ] = 1,
     elections_max: Annotated[
         int, typer.Option(help="List at most so many clean elections.", min=0)
@@ -79,10 +106,7 @@ def audit(
     no_tables: Annotated[
         bool, typer.Option("--no-tables", help="With --out: the reports only.")
     ] = False,
-    table_format: Annotated[
-        TableFormat,
-        typer.Option("--table-format", help="Of the tables; auto: Delta if it can be."),
-    ] = TableFormat.AUTO,
+    table_format: TableFormatOption = TableFormat.AUTO,
     package: Annotated[
         Path | None,
         typer.Option("--package", help="Write the zip for spark-submit to this folder, and end."),
@@ -103,11 +127,14 @@ def audit(
         if at is not None:
             _time_travel(paths, at, form)
             return
-        tables = None if out is None or no_tables else out / "tables"
-        if out is not None:
-            out.mkdir(parents=True, exist_ok=True)
-        settings = _settings(conf, TableFormat.PARQUET if tables is None else table_format)
-        result = _run(paths, history, data, tables, master, settings, min_isr, elections_max)
+        spark = _SparkOptions(master, conf, table_format, tables=out is not None and not no_tables)
+        if engine is Engine.HERE and spark.asked_by:
+            raise typer.BadParameter(
+                f"{spark.asked_by} is Spark's: leave it out, or take --engine spark",
+                param_hint="--engine",
+            )
+        bounds = {"min_isr": min_isr, "elections_max": elections_max}
+        result = _run(paths, history, data, out, engine, spark, bounds)
         if out is not None:
             _write(result, out)
         _print(result, form, out)
@@ -134,21 +161,39 @@ def _possible() -> Iterator[None]:
         raise typer.Exit(IMPOSSIBLE) from None
 
 
-def _settings(pairs: list[str], tables: TableFormat) -> dict[str, str]:
-    """What Spark is told. Raises NoDelta if Delta is asked for in vain."""
-    split = [pair.partition("=") for pair in pairs]
-    for key, equals, _ in split:
-        if not equals or not key.startswith("spark."):
-            raise typer.BadParameter(f"{key!r} is not spark.KEY=VALUE", param_hint="--conf")
-    given = {key: value for key, _, value in split}
-    return given | _delta_settings(tables, given)
+class _SparkOptions(NamedTuple):
+    """What was said of Spark, and whether tables are wanted, which only it writes."""
+
+    master: str | None
+    conf: list[str]
+    table_format: TableFormat
+    tables: bool
+
+    @property
+    def asked_by(self) -> str | None:
+        """The option that asks for Spark by itself, None if there is none."""
+        given = {
+            "--master": self.master is not None,
+            "--conf": bool(self.conf),
+            "--table-format": self.table_format is not TableFormat.AUTO,
+        }
+        return next((option for option, is_given in given.items() if is_given), None)
+
+    def settings(self) -> dict[str, str]:
+        """What Spark is told. Raises NoDelta if Delta is asked for in vain."""
+        split = [pair.partition("=") for pair in self.conf]
+        for key, equals, _ in split:
+            if not equals or not key.startswith("spark."):
+                raise typer.BadParameter(f"{key!r} is not spark.KEY=VALUE", param_hint="--conf")
+        given = {key: value for key, _, value in split}
+        return given | _delta_settings(self.table_format if self.tables else None, given)
 
 
-def _delta_settings(form: TableFormat, given: dict[str, str]) -> dict[str, str]:
+def _delta_settings(form: TableFormat | None, given: dict[str, str]) -> dict[str, str]:
     """What it must be told for the tables."""
     from audit.spark import delta
 
-    if form is TableFormat.PARQUET or (form is TableFormat.AUTO and not delta.installed()):
+    if form in (None, TableFormat.PARQUET) or (form is TableFormat.AUTO and not delta.installed()):
         return {}
     try:
         return delta.settings(given)
@@ -163,31 +208,61 @@ def _run(
     paths: list[Path],
     history: list[Path],
     data: list[Path],
+    out: Path | None,
+    engine: Engine,
+    spark: _SparkOptions,
+    bounds: dict[str, int],
+) -> dict[str, Any]:
+    """The document, by the engine that was named or that is the quicker one."""
+    from audit.planning.engine import is_for_spark
+    from audit.reading.inputs import read_inputs
+    from audit.session import spark_available
+
+    settings = spark.settings()
+    inputs = read_inputs(paths, history=history, data=data)  # what is wrong is said before Spark
+    if out is not None:
+        out.mkdir(parents=True, exist_ok=True)
+    by_spark = engine is Engine.SPARK or (
+        engine is Engine.AUTO
+        and is_for_spark(
+            inputs.size_bytes,
+            tables=spark.tables,
+            asked=spark.asked_by is not None,
+            installed=spark_available(),
+        )
+    )
+    if by_spark:
+        tables = out / "tables" if out is not None and spark.tables else None
+        return _by_spark(inputs, tables, spark.master, settings, bounds)
+    if spark.tables and engine is Engine.AUTO:
+        say_error("no tables are written: Spark does it, pip install 'kraftbox[audit]'")
+    return _here(inputs, bounds)
+
+
+def _by_spark(
+    inputs: Inputs,
     tables: Path | None,
     master: str | None,
     settings: dict[str, str],
-    min_isr: int,
-    elections_max: int,
+    bounds: dict[str, int],
 ) -> dict[str, Any]:
     from audit import job
-    from audit.reading.inputs import read_inputs
     from audit.session import session
 
-    inputs = read_inputs(paths, history=history, data=data)  # what is wrong is said before Spark
-    with _shown() as show, session(master, settings) as spark:
-        result = job.run(
-            inputs,
-            spark,
-            tables=tables,
-            progress=show,
-            min_isr=min_isr,
-            elections_max=elections_max,
-        )
-    return result.data
+    with _shown("starting Spark") as show, session(master, settings) as spark:
+        return job.run(inputs, spark, tables=tables, progress=show, **bounds).data
+
+
+def _here(inputs: Inputs, bounds: dict[str, int]) -> dict[str, Any]:
+    from audit import job
+
+    width = os.cpu_count() or 1
+    with _shown("reading") as show:
+        return job.run_here(inputs, progress=show, width=width, **bounds).data
 
 
 @contextmanager
-def _shown() -> Iterator[Callable[[int, int], None]]:
+def _shown(first: str) -> Iterator[Callable[[int, int], None]]:
     """Progress as a counter on the terminal's last line; nothing on a pipe."""
     tty = sys.stderr.isatty()
 
@@ -196,7 +271,7 @@ def _shown() -> Iterator[Callable[[int, int], None]]:
             sys.stderr.write(f"\r{text:<40}")
             sys.stderr.flush()
 
-    line("starting Spark")
+    line(first)
     try:
         yield lambda done, tasks: line(f"audited {done} of {tasks} parts")
     finally:

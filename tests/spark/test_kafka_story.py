@@ -5,8 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from audit.job import Result, run_here
-from audit.reading.inputs import read_inputs
+from audit.job import Result
 from tests.spark.story import check_elections, check_findings, check_rows
 
 FIRST = "node-101"
@@ -60,13 +59,6 @@ def test_every_record_is_what_kafkas_tool_reads(
         .orderBy("file", "offset")
     )
     assert check_rows(frame.collect(), truth) > 200
-
-
-def test_without_spark_the_document_is_the_same(
-    audited_story: tuple[Result, Path], story: Path
-) -> None:
-    """What tests of a cluster end with runs in their own process."""
-    assert run_here(read_inputs([story])).data == audited_story[0].data
 
 
 def test_the_tables(spark: Any, audited_story: tuple[Result, Path]) -> None:

@@ -54,6 +54,15 @@ def test_every_promise_holds(audited: tuple[dict[str, Any], dict[str, Any]]) -> 
     assert len(result["data"]) >= 3 and all(one["replicas"] == 3 for one in result["data"][:3])
 
 
+def test_without_spark_the_document_is_the_same(
+    audited: tuple[dict[str, Any], dict[str, Any]], run: tuple[Path, Path, dict[str, Any]]
+) -> None:
+    """With replicas and a history, too."""
+    directory, history, _ = run
+    here = job.run_here(read_inputs([directory], history=[history]), width=2)
+    assert json.dumps(here.data) == json.dumps(audited[0])
+
+
 def test_the_killed_leaders_are_in_the_elections(
     audited: tuple[dict[str, Any], dict[str, Any]],
 ) -> None:

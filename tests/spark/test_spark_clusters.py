@@ -130,6 +130,6 @@ def test_without_java_the_extra_is_enough(story: Path, tmp_path: Path) -> None:
         if found is not None:
             (tmp_path / name).symlink_to(found)
     env = {k: v for k, v in os.environ.items() if k not in ("JAVA_HOME", "SPARK_CONF_DIR")}
-    done = command([str(story), "--format", "json"], {**env, "PATH": str(tmp_path)})
+    done = command([str(story), "--engine", "spark", "--json"], {**env, "PATH": str(tmp_path)})
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["summary"]["promises_hold"]

@@ -6,11 +6,11 @@ import json
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from audit.job import run_here
+from audit import session
+from audit.planning.engine import HERE_BYTES_MAX, is_for_spark
 from audit.reading.inputs import read_inputs
 from audit.reading.logs import UnreadableInput, find_logs
 from audit.session import spark_failures
@@ -101,6 +101,9 @@ def test_a_file_that_cannot_be_opened_ends_with_2(
         (["--min-isr", "0"], "Invalid value for '--min-isr'"),
         (["--format", "pdf"], "'pdf' is not one of 'text', 'json', 'html'"),
         (["--table-format", "delta", "--out", "{tmp}/out"], "delta-spark, which is not installed"),
+        (["--engine", "here", "--master", "local[1]"], "--master is Spark's: leave it out"),
+        (["--engine", "here", "--conf", "spark.x=1"], "--conf is Spark's: leave it out"),
+        (["--engine", "flink"], "'flink' is not one of 'auto', 'here', 'spark'"),
         (["--table-format", "csv"], "'csv' is not one of 'auto', 'parquet', 'delta'"),
     ],
 )
@@ -126,12 +129,10 @@ def test_what_cannot_be_done_is_said_before_spark_starts(
 
 @pytest.fixture
 def without_spark(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The command does the same audit in this process."""
-
-    def run(paths: list[Path], *_: object) -> dict[str, Any]:
-        return run_here(read_inputs(paths)).data
-
-    monkeypatch.setattr(command, "_run", run)
+    """As where `pip install kraftbox` was all: neither PySpark nor PyArrow can be imported."""
+    for name in ("pyspark", "pyarrow", "py4j"):
+        monkeypatch.setitem(sys.modules, name, None)
+    monkeypatch.setattr(session, "spark_available", lambda: False)
 
 
 @pytest.mark.usefixtures("without_spark")
@@ -169,7 +170,41 @@ def test_out_gets_every_report(tmp_path: Path, capsys: pytest.CaptureFixture[str
     out = tmp_path / "made" / "report"
     assert main(["audit", str(log_of(tmp_path)), "--out", str(out)]) == 0
     assert sorted(path.name for path in out.iterdir()) == ["audit.html", "audit.json", "audit.txt"]
-    assert capsys.readouterr().out == f"every promise holds\n{out / 'audit.txt'}\n"
+    printed = capsys.readouterr()
+    assert printed.out == f"every promise holds\n{out / 'audit.txt'}\n"
+    assert "no tables are written: Spark does it" in printed.err
+
+
+@pytest.mark.usefixtures("without_spark")
+def test_spark_that_is_named_must_be_there(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    log = str(log_of(tmp_path))
+    for asked in (["--engine", "spark"], ["--master", "local[1]"]):
+        assert main(["audit", log, *asked]) == 2
+        assert "pip install 'kraftbox[audit]'" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("size_bytes", "given", "spark"),
+    [
+        (HERE_BYTES_MAX, {}, False),
+        (HERE_BYTES_MAX + 1, {}, True),
+        (HERE_BYTES_MAX + 1, {"installed": False}, False),
+        (1, {"tables": True}, True),
+        (1, {"tables": True, "installed": False}, False),
+        (1, {"asked": True, "installed": False}, True),
+    ],
+)
+def test_which_engine_is_taken(size_bytes: int, given: dict[str, bool], spark: bool) -> None:
+    said = {"tables": False, "asked": False, "installed": True} | given
+    assert is_for_spark(size_bytes, **said) is spark
+
+
+def test_the_size_of_an_audit_is_that_of_its_segments(tmp_path: Path) -> None:
+    log = log_of(tmp_path)
+    segments = sum(path.stat().st_size for path in log.glob("*.log"))
+    assert read_inputs([log]).size_bytes == segments > 0
 
 
 def test_spark_that_fails_ends_with_2(
@@ -179,12 +214,12 @@ def test_spark_that_fails_ends_with_2(
 
     errors = pytest.importorskip("pyspark.errors", reason="pyspark is missing (docs/gaps.md)")
 
-    def run(*_: object) -> None:
+    def by_spark(*_: object) -> None:
         with spark_failures("Spark failed on local[2]"):
             raise errors.PySparkException(WORKER_DIED)
 
-    monkeypatch.setattr(command, "_run", run)
-    assert main(["audit", str(log_of(tmp_path))]) == 2
+    monkeypatch.setattr(command, "_by_spark", by_spark)
+    assert main(["audit", str(log_of(tmp_path)), "--engine", "spark"]) == 2
     assert capsys.readouterr().err == (
         "kraftbox: Spark failed on local[2]: OSError: [Errno 5] Input/output error\n"
     )

@@ -1,0 +1,105 @@
+"""An audit in one process and the same by Spark: one document, to the byte, and one page."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from audit import job
+from audit.planning import intervals
+from audit.reading.inputs import read_inputs
+from audit.report.html import as_html
+from audit.report.text import as_text
+from testkit.records.metadata_logs import LogBuilder
+
+WIDTH = 2
+"""Processors of the fixture's session."""
+
+
+def lives(builder: LogBuilder, turns: int = 3) -> LogBuilder:
+    """Brokers go and come back; what they led moves."""
+    change = builder.change
+    for _ in range(turns):
+        builder.fence(1, change(isr=[2, 3], leader=2))
+        builder.unfence(1, change(isr=[2, 3, 1]))
+        builder.add(change(leader=1))
+    return builder
+
+
+def begun() -> LogBuilder:
+    builder = LogBuilder().begin()
+    builder.topic()
+    return lives(builder)
+
+
+def kafka(folder: Path, story: Path) -> list[Path]:
+    """Three controllers of Apache Kafka 4.3.1."""
+    return [story]
+
+
+def with_snapshots(folder: Path, story: Path) -> list[Path]:
+    builder = begun()
+    for _ in range(4):
+        builder.snapshot()
+        lives(builder)
+    return [builder.write(folder)]
+
+
+def broken_promises(folder: Path, story: Path) -> list[Path]:
+    """More of one kind than a task lists."""
+    builder = begun()
+    for _ in range(1_050):
+        builder.fence(3)
+        builder.add(builder.fenced_record(3, fenced=-1), replays=False)
+    return [builder.write(folder)]
+
+
+def torn_and_flipped(folder: Path, story: Path) -> list[Path]:
+    log = begun().write(folder)
+    segment = log / f"{0:020d}.log"
+    data = bytearray(segment.read_bytes())
+    data[len(data) // 2] ^= 1
+    segment.write_bytes(data[:-7])
+    return [log]
+
+
+def copies_that_differ(folder: Path, story: Path) -> list[Path]:
+    """Two nodes agree up to where one has another batch."""
+    other = begun()
+    first = begun()
+    first.add(first.change(isr=[1, 2]))
+    other.add(other.change(isr=[1, 3]), after_ms=5)
+    lives(first)
+    return [first.write(folder, 101), other.write(folder, 102)]
+
+
+@pytest.mark.parametrize(
+    ("written", "tables"),
+    [
+        (kafka, True),
+        (with_snapshots, True),
+        (with_snapshots, False),
+        (broken_promises, False),
+        (torn_and_flipped, False),
+        (copies_that_differ, False),
+    ],
+)
+def test_one_document(
+    spark: Any,
+    story: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    written: Callable[[Path, Path], list[Path]],
+    tables: bool,
+) -> None:
+    monkeypatch.setattr(intervals, "SHARD_BYTES_MIN", 64)  # as long logs are cut
+    inputs = read_inputs(written(tmp_path, story))
+    by_spark = job.run(inputs, spark, tables=tmp_path / "tables" if tables else None)
+    here = job.run_here(inputs, width=WIDTH)
+    assert json.dumps(here.data) == json.dumps(by_spark.data)
+    assert as_html(here.data) == as_html(by_spark.data)
+    assert list(as_text(here.data)) == list(as_text(by_spark.data))
