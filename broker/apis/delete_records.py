@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from broker.context import BrokerContext
 from broker.replication.partition import Partition
-from broker.replication.waits import DeleteRecordsWait
+from broker.replication.waits import DeleteRecordsWait, ProduceWait
 from protocol.api_keys import ApiKey
 from protocol.errors import ApiError, ErrorCode
 from protocol.messages.delete_records import DeleteRecordsRequest, DeleteRecordsResponse
@@ -60,7 +60,7 @@ def delete_records(
     future: asyncio.Future[Body] = waits.new_future()
     results: list[_Result] = []
 
-    def answer() -> None:
+    def answer(wait: ProduceWait) -> None:
         waits.purgatory.remove(wait)
         if not future.done():
             future.set_result(_finished(response, results))

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 from broker.replication.fetch_session import PartitionKey
 from broker.replication.partition import Partition
 from protocol.batch.header import HEADER_BYTES, LENGTH_OVERHEAD_BYTES
-from protocol.errors import ApiError
+from protocol.errors import ApiError, ErrorCode
 from protocol.schema import Buffer
 
 if TYPE_CHECKING:
@@ -113,9 +113,10 @@ def plan_reads(
 
 
 class Refused(NamedTuple):
-    """A read that was not begun."""
+    """A read that was not begun, and why. Not its exception, which would hold the fetch that holds
+    this."""
 
-    error: ApiError
+    code: ErrorCode
 
 
 class ColdData(NamedTuple):

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from broker.apis.fetch_plan import ColdData, ColdSlice, Elsewhere, Refused, RemoteRange
 from broker.replication.fetch_session import PartitionKey
+from broker.replication.purgatory import Wait
 from protocol.errors import ApiError
 from runtime.tasks import Supervisor
 
@@ -17,29 +18,38 @@ if TYPE_CHECKING:
 Arrived: TypeAlias = "ColdData | RemoteRead | Refused"
 
 
-class FetchReads:
-    """Begun when it is made. `results` fills; `over` is called once, when nothing is left to come.
+class FetchReads(Wait):
+    """Begun when it is made. `results` fills; `over` is called when nothing is left to come.
+
+    In the purgatory it waits for them: `late` is called at the deadline, and goes on without what
+    has not come, or waits on. With the connection all ends that nobody else waits for.
 
     Whoever stops waiting calls `leave`: then `over` is not called any more, and reads of the tier
-    go on, to be found by the next fetch. `drop` ends those, too, that have not begun.
+    go on, to be found by the next fetch.
     """
 
     def __init__(
         self,
         planned: Mapping[PartitionKey, Elsewhere],
-        over: Callable[[], None],
         supervisor: Supervisor,
         reader: RemoteReader | None,
         *,
+        over: Callable[[FetchReads], None],
+        late: Callable[[FetchReads], None],
+        cancel: Callable[[], object],
         committed: bool,
     ) -> None:
-        """`reader` is there if remote ranges are planned; `committed` is for them."""
+        """`reader` is there if remote ranges are planned; `committed` is for them. `cancel` says
+        that there will be no answer. Nothing of what is called is called from here."""
+        super().__init__()
         self.results: dict[PartitionKey, Arrived | None] = dict.fromkeys(planned)
         """None for what has not come."""
         self.failure: BaseException | None = None
         """One that nobody foresaw; the request fails with it."""
         self.has_remote = False
         self._over = over
+        self._late = late
+        self._cancel = cancel
         self._reader = reader
         self._committed = committed
         self._tasks: dict[asyncio.Task[ColdData], PartitionKey] = {}
@@ -70,10 +80,14 @@ class FetchReads:
             read.leave(self._remote_done)
         self._remote = {}
 
-    def drop(self) -> None:
-        """Nobody is there any more."""
+    def expired(self) -> None:
+        self._late(self)
+
+    def dropped(self) -> None:
+        """Nobody is there any more: reads of the tier that have not begun end, too."""
         reads = list(self._remote)
         self.leave()
+        self._cancel()
         if self._reader is not None:
             for read in reads:
                 self._reader.give_up(read)
@@ -84,7 +98,7 @@ class FetchReads:
         try:
             read = self._reader.read(one.log, one.offset, one.max_bytes, committed=self._committed)
         except ApiError as error:
-            self.results[key] = Refused(error)
+            self.results[key] = Refused(error.code)
             return
         if read.done:
             self.results[key] = read
@@ -112,7 +126,7 @@ class FetchReads:
 
     def _maybe_over(self) -> None:
         if self.finished:
-            self._over()
+            self._over(self)
 
 
 async def _read(cold: ColdSlice) -> ColdData:

@@ -296,7 +296,7 @@ class _Produce:
         waits, request = self._api.waits, self._request
         future: asyncio.Future[Body] = waits.new_future()
 
-        def answer() -> None:
+        def answer(wait: ProduceWait) -> None:
             waits.purgatory.remove(wait)
             if not future.done():
                 future.set_result(self._finished())

@@ -31,7 +31,7 @@ from broker.replication.fetch_session import FetchPlan, FetchSession, PartitionK
 from broker.replication.partition import Partition
 from broker.replication.replica_selector import nearest_replica
 from broker.replication.session_watch import LoneWatch
-from broker.replication.waits import FetchWait, ReadsWait
+from broker.replication.waits import FetchWait
 from protocol.compression import Codec
 from protocol.errors import ApiError, ErrorCode
 from protocol.messages.fetch import FetchRequest, FetchResponse
@@ -106,7 +106,6 @@ class RunningFetch:
         "_replica_id",
         "_request",
         "_shared",
-        "_wait",
     )
 
     def __init__(
@@ -131,7 +130,6 @@ class RunningFetch:
         self._deadline_ms = 0.0
         self._due: list[tuple[PartitionKey, Wanted]] = []
         self._future: asyncio.Future[Body] | None = None
-        self._wait: FetchWait | None = None
         self._queued = False
         self._arriving = True
         self._arrived: dict[PartitionKey, Arrived | None] = {}
@@ -200,32 +198,34 @@ class RunningFetch:
         reader, now_ms = self._reader(), self._broker.clock.monotonic_ms()
         remote = reader is not None and reader.throttle_ms() <= 0
         planned = plan_reads(self._wishes(), self._bytes_max, remote=remote)
-
-        def stop() -> None:
-            reads.drop()
-            future.cancel()
-
-        def over() -> None:
-            if not self._queued:
-                self._queued = True
-                waits.soon(lambda: self._reads_over(reads, wait))
-
-        def late() -> None:
-            if reads.waits_for_disk and self._broker.clock.monotonic_ms() < disk_deadline_ms:
-                waits.hold(wait, disk_deadline_ms, self._context.connection)
-            else:
-                over()
-
-        wait = ReadsWait(late, stop)
-        committed = self._request.isolation_level == READ_COMMITTED
-        reads = FetchReads(planned, over, self._broker.supervisor, reader, committed=committed)
-        deadline_ms = disk_deadline_ms = now_ms + COLD_READS_MS
+        reads = FetchReads(
+            planned,
+            self._broker.supervisor,
+            reader,
+            over=self._reads_over_soon,
+            late=self._reads_late,
+            cancel=future.cancel,
+            committed=self._request.isolation_level == READ_COMMITTED,
+        )
+        deadline_ms = self._deadline_ms = now_ms + COLD_READS_MS
         if reader is not None and reads.has_remote:
             deadline_ms = now_ms + reader.fetch_wait_ms
-        waits.hold(wait, deadline_ms, self._context.connection)
+        waits.hold(reads, deadline_ms, self._context.connection)
         if reads.finished:
-            over()
+            self._reads_over_soon(reads)
         return future
+
+    def _reads_late(self, reads: FetchReads) -> None:
+        """The store has had its time; a disk may have more."""
+        if reads.waits_for_disk and self._broker.clock.monotonic_ms() < self._deadline_ms:
+            self._broker.waits.hold(reads, self._deadline_ms, self._context.connection)
+        else:
+            self._reads_over_soon(reads)
+
+    def _reads_over_soon(self, reads: FetchReads) -> None:
+        if not self._queued:
+            self._queued = True
+            self._broker.waits.soon(lambda: self._reads_over(reads))
 
     def _wishes(self) -> Iterator[Wish]:
         """What may be read, as far as that can be told before."""
@@ -240,12 +240,12 @@ class RunningFetch:
                 most = wanted.partition_max_bytes
                 yield Wish(key, partition, wanted.fetch_offset, most, end)
 
-    def _reads_over(self, reads: FetchReads, wait: ReadsWait) -> None:
+    def _reads_over(self, reads: FetchReads) -> None:
         """All that was read elsewhere is here, or its time is up."""
         self._queued = False
         future = self._future
         reads.leave()
-        self._broker.waits.purgatory.remove(wait)
+        self._broker.waits.purgatory.remove(reads)
         if future is None or future.done():
             return
         if reads.failure is not None:
@@ -278,7 +278,6 @@ class RunningFetch:
             self._reads = []
         assert self._future is not None
         wait = FetchWait(self._bytes_min - self._bytes, self._ready, self._future.cancel)
-        self._wait = wait
         self._register(wait)
         self._broker.waits.hold(wait, self._deadline_ms, self._context.connection)
 
@@ -297,13 +296,13 @@ class RunningFetch:
     def _ready(self, wait: FetchWait) -> None:
         if not self._queued:
             self._queued = True
-            self._broker.waits.soon(self._finish)
+            self._broker.waits.soon(lambda: self._finish(wait))
 
-    def _finish(self) -> None:
+    def _finish(self, wait: FetchWait) -> None:
         """Something may be there, or the time is up: read again and answer, or wait on."""
         self._queued = False
-        wait, future = self._wait, self._future
-        if wait is None or future is None or future.done() or wait.over:
+        future = self._future
+        if future is None or future.done() or wait.over:
             return
         self._broker.waits.purgatory.remove(wait)
         wait.leave()
@@ -323,7 +322,6 @@ class RunningFetch:
             future.set_exception(error)
             return
         if self._enough or wait.timed_out or wait.interrupted:
-            self._wait = None
             future.set_result(self._response())
         else:
             self._hold()
@@ -470,13 +468,15 @@ class RunningFetch:
         if arrived is None:
             return b"", None
         if isinstance(arrived, Refused):
-            raise arrived.error
+            raise ApiError(arrived.code)
         if not isinstance(arrived, ColdData):
             return self._take_remote(arrived, log, offset, end, limit, min_one_batch)
         if not still_holds(arrived, log, offset) or isinstance(arrived.error, BelowLocalStart):
             return self._read_here(log, offset, end, limit, min_one_batch), None
         if arrived.error is not None:
-            raise arrived.error
+            raise ApiError(
+                arrived.error.code
+            )  # raised anew: what was kept must not hold this fetch
         records = arrived.records if offset < end else b""
         return fitted(records, limit, whole_first=min_one_batch), None
 
@@ -491,7 +491,7 @@ class RunningFetch:
     ) -> tuple[Buffer, Sequence[AbortedTxn]]:
         reader, data = self._reader(), read.data
         if read.error is not None:
-            raise read.error
+            raise ApiError(read.error)
         if data is None or reader is None or not reader.holds(data, log, offset):
             if offset < log.log_start_offset:
                 raise OffsetOutOfRange(offset, log.log_start_offset, log.log_end_offset)

@@ -4,6 +4,9 @@ A wait is a small object that partitions call: `resolved` when an appended batch
 never will be), `more_bytes` when something became readable. It answers through a callable that
 its request gave it, so this module knows nothing of futures or responses. A wait whose connection
 is gone calls `cancel` instead: a task that awaits its answer must end, too.
+
+What is called is handed the wait, so that it need not hold it: a request and its wait that hold
+each other would keep what was read until the collector comes.
 """
 
 from __future__ import annotations
@@ -39,11 +42,11 @@ class ProduceWait(Wait):
     def __init__(
         self,
         mark: Callable[[Any, ErrorCode], None],
-        answer: Callable[[], None],
+        answer: Callable[[ProduceWait], None],
         cancel: Callable[[], object] = _nobody_awaits,
     ) -> None:
-        """`mark(slot, error)` writes an error into a slot, `answer()` sends the response,
-        `cancel()` says that there will be none."""
+        """`mark(slot, error)` writes an error into a slot, `answer(wait)` sends the
+        response, `cancel()` says that there will be none."""
         super().__init__()
         self._mark = mark
         self._answer = answer
@@ -60,14 +63,14 @@ class ProduceWait(Wait):
         if error is not NONE:
             self._mark(slot, error)
         if not self.pending:
-            self._answer()
+            self._answer(self)
 
     def expired(self) -> None:
         """Whatever is not committed in time is answered REQUEST_TIMED_OUT; it may still commit."""
         for slot in self.pending:
             self._mark(slot, ErrorCode.REQUEST_TIMED_OUT)
         self.pending.clear()
-        self._answer()
+        self._answer(self)
 
     def dropped(self) -> None:
         self.pending.clear()
@@ -152,22 +155,4 @@ class FetchWait(Wait):
     def dropped(self) -> None:
         self.over = True
         self.leave()
-        self._cancel()
-
-
-class ReadsWait(Wait):
-    """A fetch whose partitions are read off the loop. At the deadline it goes on without what has
-    not come."""
-
-    __slots__ = ("_cancel", "_ready")
-
-    def __init__(self, ready: Callable[[], None], cancel: Callable[[], object]) -> None:
-        super().__init__()
-        self._ready = ready
-        self._cancel = cancel
-
-    def expired(self) -> None:
-        self._ready()
-
-    def dropped(self) -> None:
         self._cancel()

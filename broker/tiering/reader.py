@@ -85,7 +85,8 @@ class RemoteData(NamedTuple):
 
 
 class RemoteRead:
-    """One read, under way or done: then `data` is there, or `error`."""
+    """One read, under way or done: then `data` is there, or `error`: a code, since an exception
+    holds all that it passed through."""
 
     __slots__ = ("_listeners", "data", "done_ms", "error", "key", "log", "max_bytes")
 
@@ -94,7 +95,7 @@ class RemoteRead:
         self.log = log
         self.max_bytes = max_bytes
         self.data: RemoteData | None = None
-        self.error: ApiError | None = None
+        self.error: ErrorCode | None = None
         self.done_ms = -1.0
         self._listeners: dict[Callable[[RemoteRead], None], None] = {}
 
@@ -114,7 +115,7 @@ class RemoteRead:
     def leave(self, listener: Callable[[RemoteRead], None]) -> None:
         self._listeners.pop(listener, None)
 
-    def finish(self, result: RemoteData | ApiError, now_ms: float) -> None:
+    def finish(self, result: RemoteData | ErrorCode, now_ms: float) -> None:
         """Only the reader calls this."""
         if isinstance(result, RemoteData):
             self.data = result
@@ -321,23 +322,21 @@ class RemoteReader:
             self._supervisor.spawn(name, self._run(read), fatal=False)
 
     async def _run(self, read: RemoteRead) -> None:
-        result: RemoteData | ApiError = _failed("the node stops")
+        result: RemoteData | ErrorCode = ErrorCode.KAFKA_STORAGE_ERROR  # if the node stops
         try:
             result = await self._read(read)
         except ApiError as error:
-            result = error
+            result = error.code
         except (ObjectError, CorruptSegment, CorruptIndex, OSError) as error:
             self._warn(read, error)
-            result = _failed(str(error))
         except InvariantViolated:
             raise
         except Exception as error:  # noqa: BLE001 - whatever is in a store must not stop the node
             self._supervisor.survive("remote read", error, topic=read.log.topic)
-            result = _failed(repr(error))
         finally:
             self._finish(read, result)
 
-    def _finish(self, read: RemoteRead, result: RemoteData | ApiError) -> None:
+    def _finish(self, read: RemoteRead, result: RemoteData | ErrorCode) -> None:
         books, now_ms = self._books, self._clock.monotonic_ms()
         del books.running[read.key], books.known[read.key]
         counters = self._counters(read.log)
@@ -345,7 +344,7 @@ class RemoteReader:
             counters.bytes += len(result.records)
             self._limit.record(len(result.records))
             books.kept_bytes += result.held_bytes
-        elif not isinstance(result, OffsetOutOfRange):
+        elif result is not ErrorCode.OFFSET_OUT_OF_RANGE:
             counters.errors += 1
         if isinstance(result, RemoteData) or not read.wanted:
             books.kept[read.key] = read

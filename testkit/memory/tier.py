@@ -11,6 +11,7 @@ from typing import Any
 from broker.tiering.index_cache import IndexCache
 from broker.tiering.reader import KEPT_MS, RemoteData, RemoteRead, RemoteReader
 from broker.tiering.settings import QuotaSettings, ReadSettings
+from protocol.errors import ApiError
 from protocol.ids import TopicId
 from protocol.schema import Buffer
 from storage.log.log import Log
@@ -251,7 +252,7 @@ class TierRoom:
         one = self.reader.read(self.log, offset, max_bytes, committed=committed)
         await done(one)
         if one.error is not None:
-            raise one.error
+            raise ApiError(one.error)
         assert one.data is not None
         self.h.clock.advance(int(KEPT_MS) + 1)  # nothing is kept for the next one
         return one.data

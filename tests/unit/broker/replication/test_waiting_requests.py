@@ -20,8 +20,8 @@ def _waits(cancelled: list[str]) -> list[ProduceWait | FetchWait]:
         cancelled.append("cancelled")
 
     return [
-        ProduceWait(lambda slot, error: None, lambda: None, cancel),
-        DeleteRecordsWait(lambda slot, error: None, lambda: None, cancel),
+        ProduceWait(lambda slot, error: None, lambda wait: None, cancel),
+        DeleteRecordsWait(lambda slot, error: None, lambda wait: None, cancel),
         FetchWait(1, lambda wait: None, cancel),
     ]
 

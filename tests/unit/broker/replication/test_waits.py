@@ -17,7 +17,7 @@ class Answers:
     def mark(self, slot: str, error: ErrorCode) -> None:
         self.marked.append((slot, error))
 
-    def send(self) -> None:
+    def send(self, wait: ProduceWait) -> None:
         self.sent += 1
 
 

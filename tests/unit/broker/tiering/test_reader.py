@@ -18,7 +18,7 @@ from broker.tiering.settings import QuotaSettings
 from protocol.batch.header import iter_batches
 from protocol.batch.records import Record, build_batch, read_records
 from protocol.errors import ApiError, ErrorCode
-from storage.log.errors import BelowLocalStart, OffsetOutOfRange
+from storage.log.errors import BelowLocalStart
 from storage.log.log import Log
 from storage.objects import FaultyObjects, Weather
 from storage.tiered.layout import Kind, object_key
@@ -185,8 +185,9 @@ async def test_transactions_that_ended_before_or_began_behind_are_left_out() -> 
 async def test_below_the_log_start_is_out_of_range(offset: int) -> None:
     room = TierRoom()
     await room.fill((b"a",))
-    with pytest.raises(OffsetOutOfRange):
+    with pytest.raises(ApiError) as caught:
         await room.read(offset)
+    assert caught.value.code is ErrorCode.OFFSET_OUT_OF_RANGE
     assert room.reader.counters["t"].errors == 0
 
 
@@ -205,11 +206,12 @@ async def test_metadata_that_is_not_ready_and_a_copy_that_goes_are_retriable() -
     (cache,) = room.tier.caches.values()
     (one,) = cache.finished()
     room.tier.caches.clear()
-    with pytest.raises(ApiError, match="not known yet"):
+    with pytest.raises(ApiError) as caught:
         await room.read(0)
+    assert caught.value.code is ErrorCode.KAFKA_STORAGE_ERROR
     room.tier.caches[partition_of(room.log).identity] = cache
     await room.tier.delete(one)
-    with pytest.raises(ApiError, match="no segment") as caught:
+    with pytest.raises(ApiError) as caught:
         await room.read(0)
     assert caught.value.code is ErrorCode.KAFKA_STORAGE_ERROR
 
