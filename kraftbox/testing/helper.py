@@ -57,11 +57,14 @@ def topics(question: Question) -> dict[str, list[dict[str, Any]]]:
 
 def status(question: Question) -> dict[str, Any]:
     """What `kraftbox status --json` shows."""
-    from kraftbox.cli.status import snapshot
+    from kraftbox.cli.cluster_view import snapshot
     from kraftbox.launcher.place import ClusterPlace
 
-    return snapshot(ClusterPlace(Path(question["dir"])))
+    return snapshot(ClusterPlace(Path(question["dir"])), STATUS_MS)
 
+
+STATUS_MS = 1_000.0
+"""Tests rather wait for a slow machine than ask again."""
 
 ANSWERS: dict[str, Callable[[Question], Any]] = {
     "create_topic": create_topic,

@@ -8,10 +8,11 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from kraftbox.cli.status import snapshot
+from kraftbox.cli.cluster_view import snapshot
 from kraftbox.launcher.place import ClusterPlace
 
 TIMEOUT_S = 60
+STATUS_MS = 1_000.0
 
 
 class KraftboxCluster:
@@ -58,7 +59,7 @@ class KraftboxCluster:
 
     def status(self) -> dict[str, Any]:
         """What `kraftbox status --json` prints."""
-        return snapshot(ClusterPlace(self.directory))
+        return snapshot(ClusterPlace(self.directory), STATUS_MS)
 
     def node(self, node_id: int) -> dict[str, Any]:
         """One node as `status` shows it."""

@@ -1,12 +1,16 @@
 """What `status` makes of answers and `logs` of files, without a cluster."""
 
+import asyncio
 import io
+from datetime import UTC, datetime
 
 import pytest
 
 from client.admin import ExplainedPartition
+from kraftbox.cli import cluster_view
+from kraftbox.cli.cluster_view import Answers, BrokerAnswer, addresses, ask_nodes, assemble
 from kraftbox.cli.nodes import Tail
-from kraftbox.cli.status import addresses, assemble, headline, rows, waiting_lines
+from kraftbox.cli.status import headline, process_lines, rows, topic_rows, waiting_lines
 from kraftbox.launcher import control
 from kraftbox.launcher.place import ClusterPlace
 from protocol.messages.describe_cluster import DescribeClusterResponse
@@ -24,6 +28,8 @@ def node(node_id, roles, state="running", **more):
         "pid": 1000 + node_id,
         "exitCode": None,
         "error": None,
+        "cutOff": False,
+        "http": "127.0.0.1:3",
         "listeners": "PLAINTEXT://127.0.0.1:1,CONTROLLER://127.0.0.1:2",
         **more,
     }
@@ -61,8 +67,16 @@ METADATA = MetadataResponse(
 )
 
 
+NOW = datetime(2026, 5, 1, 12, 0, tzinfo=UTC)
+
+
+def seen(quorum=None, cluster=None, metadata=None, waiting=(), known=KNOWN):
+    broker = cluster and BrokerAnswer(1, ("h", 1), cluster, metadata)
+    return assemble(known, Answers(quorum, broker, waiting), NOW)
+
+
 def test_everything_that_was_answered_is_put_together():
-    found = assemble(KNOWN, QUORUM, CLUSTER, METADATA)
+    found = seen(QUORUM, CLUSTER, METADATA)
     assert found["partitions"] == {
         "total": 2,
         "leaderless": 1,
@@ -89,7 +103,7 @@ def test_what_partitions_without_leader_wait_for_is_said():
     explained = ExplainedPartition(
         topic="t", partition=1, waits="clean-candidate", waits_for=[2], since_ms=-1
     )
-    found = assemble(KNOWN, QUORUM, CLUSTER, METADATA, [explained])
+    found = seen(QUORUM, CLUSTER, METADATA, [explained])
     (told,) = found["partitions"]["waiting"]
     assert [told[key] for key in ("topic", "partition", "waits", "waitsFor", "sinceMs")] == [
         *("t", 1),
@@ -99,24 +113,130 @@ def test_what_partitions_without_leader_wait_for_is_said():
     assert waiting_lines(found) == [line]
     found["partitions"]["leaderless"] = 4
     assert waiting_lines(found) == [line, "and 3 more without leader"]
-    assert waiting_lines(assemble(KNOWN, None, None, None)) == []
+    assert waiting_lines(seen()) == []
 
 
 def test_nobody_answering_is_shown_too():
-    found = assemble(KNOWN, None, None, None)
+    found = seen()
     assert found["quorum"] is None and found["partitions"] is None
     assert headline(found) == "quorum: no leader answers   partitions: no broker answers"
     assert rows(found)[0][4] is None
-    assert rows(found)[0][8] == "127.0.0.1:1,127.0.0.1:2"
+    assert rows(found)[0][8:] == ["127.0.0.1:1,127.0.0.1:2", "127.0.0.1:3"]
+    assert found["topics"] is None and topic_rows(found) == []
 
 
 def test_a_fenced_broker_is_called_so():
     fenced = DescribeClusterResponse(brokers=[Broker(broker_id=1, is_fenced=True)])
-    assert rows(assemble(KNOWN, QUORUM, fenced, METADATA))[0][2] == "fenced"
+    assert rows(seen(QUORUM, fenced, METADATA))[0][2] == "fenced"
+
+
+def test_what_the_supervisor_did_comes_before_what_the_cluster_says():
+    cut_off = node(2, "broker", cutOff=True)
+    failed = node(3, "broker", "failed", error="the disk is full")
+    crashed = node(4, "broker", "failed", exitCode=-9)
+    nodes = [node(1, "broker"), cut_off, failed, crashed, node(101, "controller")]
+    found = seen(QUORUM, CLUSTER, METADATA, known={**KNOWN, "nodes": nodes})
+    assert [row[2] for row in rows(found)] == [
+        *("running", "cut off", "failed", "failed"),
+        "running",
+    ]
+    assert process_lines(found) == [
+        "2026-05-01T12:00:00.000+00:00   nodes: 2 running, 1 cut off (2), 2 failed (3,4)",
+        "node 3 failed: the disk is full",
+        "node 4 failed: exit code -9",
+    ]
+
+
+def test_a_line_for_each_topic():
+    found = seen(QUORUM, CLUSTER, METADATA)
+    assert found["topics"] == [
+        {"name": "t", "internal": False, "total": 2, "leaderless": 1, "underReplicated": 1}
+    ]
+    assert topic_rows(found) == [["t", "2", "1", "1"]]
+
+
+class Silent:
+    """Listeners that take connections and do not answer; `all_connected` is set when each has one.
+
+    with_end: they then close the connections.
+    """
+
+    def __init__(self, count, *, with_end):
+        self.left = count
+        self.with_end = with_end
+        self.all_connected = asyncio.Event()
+
+    async def nodes(self):
+        made = []
+        for number in range(1, self.left + 1):
+            server = await asyncio.start_server(self._taken, "127.0.0.1", 0)
+            port = server.sockets[0].getsockname()[1]
+            made.append(node(number, "controller", listeners=f"CONTROLLER://127.0.0.1:{port}"))
+            self.servers = [*getattr(self, "servers", []), server]
+        return made
+
+    async def _taken(self, reader, writer):
+        self.left -= 1
+        if self.left == 0:
+            self.all_connected.set()
+        await self.all_connected.wait()
+        while not self.with_end and await reader.read(100):
+            pass
+        writer.close()
+
+    def close(self):
+        for server in self.servers:
+            server.close()
+
+
+async def asked(count, answer_ms, *, with_end):
+    silent = Silent(count, with_end=with_end)
+    try:
+        return await ask_nodes(await silent.nodes(), answer_ms)
+    finally:
+        silent.close()
+
+
+def test_all_nodes_are_asked_at_once():
+    """Each hangs up only when all are connected: one after the other would take minutes."""
+    answers = asyncio.run(asyncio.wait_for(asked(3, 60_000, with_end=True), 30))
+    assert answers == Answers()
+
+
+def test_who_is_silent_is_waited_for_no_longer_than_said():
+    answers = asyncio.run(asyncio.wait_for(asked(3, 50, with_end=False), 30))
+    assert answers == Answers()
+
+
+def test_the_newest_epoch_and_the_broker_that_has_most_are_believed(monkeypatch):
+    """A node that was cut off and is not known to be may still answer."""
+    old = DescribeQuorumResponse.PartitionData(leader_id=102, leader_epoch=2)
+    quorums = {("127.0.0.1", 2): QUORUM, ("127.0.0.1", 4): old, ("127.0.0.1", 6): None}
+    others = [
+        node(2, "broker", listeners="PLAINTEXT://127.0.0.1:3,CONTROLLER://127.0.0.1:4"),
+        node(3, "broker", listeners="PLAINTEXT://127.0.0.1:5,CONTROLLER://127.0.0.1:6"),
+    ]
+
+    async def quorum(address, answer_ms):
+        return quorums[address]
+
+    async def broker(broker_id, address, answer_ms):
+        return BrokerAnswer(broker_id, address, CLUSTER, MetadataResponse())
+
+    monkeypatch.setattr(cluster_view, "_ask_quorum", quorum)
+    monkeypatch.setattr(cluster_view, "_ask_broker", broker)
+    answers = asyncio.run(ask_nodes([*others, node(1, "broker")], 30_000))
+    assert answers.quorum is QUORUM
+    assert answers.broker.broker_id == 1
 
 
 def test_only_processes_that_can_answer_are_asked():
-    nodes = [node(1, "broker"), node(2, "broker", "paused"), node(3, "broker", "failed")]
+    nodes = [
+        node(1, "broker"),
+        node(2, "broker", "paused"),
+        node(3, "broker", "failed"),
+        node(4, "broker", cutOff=True),
+    ]
     assert addresses(nodes, controllers=False) == [("127.0.0.1", 1)]
     assert addresses(nodes, controllers=True) == [("127.0.0.1", 2)]
     single = [node(1, "broker", listeners="A://[::1]:5,CONTROLLER://127.0.0.1:0")]

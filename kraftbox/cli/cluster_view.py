@@ -1,0 +1,263 @@
+"""The view of a cluster that `up` started: what its supervisor knows, and what its nodes answer.
+
+The supervisor knows the processes; everything else is asked of the nodes in Kafka's protocol, of
+all at once and for a short time only: a cluster with paused nodes is exactly what one wants to see.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any, NamedTuple, TypeVar
+
+from client.addresses import Address
+from client.admin import QUORUM_REQUEST, ExplainedPartition
+from kraftbox.cli.explanation import waits
+from kraftbox.cli.output import CommandFailed
+from kraftbox.launcher import control
+from kraftbox.launcher.place import ClusterPlace
+from protocol.errors import ApiError, ErrorCode, ProtocolError
+from protocol.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
+from protocol.messages.describe_quorum import DescribeQuorumResponse
+from protocol.messages.explain_election import ExplainElectionRequest
+from protocol.messages.metadata import MetadataRequest, MetadataResponse
+from protocol.schema import Request, Response
+from protocol.transport.client import Connection
+
+T = TypeVar("T")
+R = TypeVar("R", bound=Response)
+Quorum = DescribeQuorumResponse.PartitionData
+
+ANSWER_MS = 300.0
+"""How long the nodes have to answer, all together."""
+WAITING_MAX = 10
+"""Partitions without leader that are looked into."""
+
+
+class BrokerAnswer(NamedTuple):
+    """What one broker says of the cluster."""
+
+    broker_id: int
+    address: Address
+    cluster: DescribeClusterResponse
+    metadata: MetadataResponse
+
+
+class Answers(NamedTuple):
+    """What the nodes say; None and nothing where none of them did in time."""
+
+    quorum: Quorum | None = None
+    broker: BrokerAnswer | None = None
+    waiting: Sequence[ExplainedPartition] = ()
+
+
+def snapshot(place: ClusterPlace, answer_ms: float = ANSWER_MS) -> dict[str, Any]:
+    """Everything there is to show now, as JSON. Raises CommandFailed."""
+    try:
+        known = control.status(place)
+    except (control.NotRunning, control.RequestFailed) as error:
+        raise CommandFailed(str(error)) from None
+    return assemble(known, asyncio.run(ask_nodes(known["nodes"], answer_ms)), datetime.now(UTC))
+
+
+# --- asking -----------------------------------------------------------------------------------
+
+
+def addresses(nodes: Sequence[Mapping[str, Any]], *, controllers: bool) -> list[Address]:
+    """Listeners of the processes that can answer."""
+    return [address for _, address in _listeners(nodes, controllers=controllers)]
+
+
+def _listeners(
+    nodes: Sequence[Mapping[str, Any]], *, controllers: bool
+) -> list[tuple[int, Address]]:
+    """Node ids and listeners of the processes that can answer."""
+    found = []
+    for node in nodes:
+        if node["state"] not in ("starting", "running") or node.get("cutOff"):
+            continue
+        for entry in node["listeners"].split(","):
+            name, _, address = entry.partition("://")
+            host, _, port = address.rpartition(":")
+            if (name == "CONTROLLER") == controllers and port != "0":
+                found.append((node["id"], (host.strip("[]") or "localhost", int(port))))
+    return found
+
+
+async def ask_nodes(nodes: Sequence[Mapping[str, Any]], answer_ms: float) -> Answers:
+    """Ask all that can answer at once; who has not after `answer_ms` counts as silent.
+
+    One that was cut off may still believe itself the leader, of an older epoch; and a broker may be
+    behind: the newest epoch wins, and the broker that has most of the metadata log.
+    """
+    deadline = time.monotonic() + answer_ms / 1000
+    brokers = _listeners(nodes, controllers=False)
+    # A node of its own has no controller that others could ask; a broker passes it on.
+    of_quorum = addresses(nodes, controllers=True) or [address for _, address in brokers]
+    quorums = [asyncio.ensure_future(_ask_quorum(address, answer_ms)) for address in of_quorum]
+    told = [asyncio.ensure_future(_ask_broker(*broker, answer_ms)) for broker in brokers]
+    if quorums or told:
+        await asyncio.wait([*quorums, *told], timeout=answer_ms / 1000)
+    quorum = max(_done(quorums), key=lambda found: found.leader_epoch, default=None)
+    reached = {} if quorum is None else {o.replica_id: o.log_end_offset for o in _replicas(quorum)}
+    broker = max(_done(told), key=lambda one: reached.get(one.broker_id, -1), default=None)
+    if broker is None:
+        return Answers(quorum)
+    left_ms = max(0.0, deadline - time.monotonic()) * 1000
+    return Answers(quorum, broker, await _ask_waiting(broker, left_ms))
+
+
+def _replicas(quorum: Quorum) -> list[DescribeQuorumResponse.ReplicaState]:
+    return [*quorum.current_voters, *quorum.observers]
+
+
+def _done(asked: Sequence[asyncio.Future[T | None]]) -> list[T]:
+    """What was answered in time; the rest is given up."""
+    for one in asked:
+        one.cancel()
+    return [
+        answer
+        for one in asked
+        if one.done() and not one.cancelled() and (answer := one.result()) is not None
+    ]
+
+
+async def _ask_broker(broker_id: int, address: Address, answer_ms: float) -> BrokerAnswer | None:
+    async def both(connection: Connection) -> BrokerAnswer:
+        request = DescribeClusterRequest(include_fenced_brokers=True)
+        cluster = await connection.request(request, answer_ms)
+        metadata = await connection.request(MetadataRequest(topics=None), answer_ms)
+        return BrokerAnswer(broker_id, address, cluster, metadata)
+
+    found = await _asked(address, answer_ms, both)
+    return None if found is None or found.cluster.error_code else found
+
+
+async def _ask_waiting(broker: BrokerAnswer, answer_ms: float) -> list[ExplainedPartition]:
+    """Why partitions have no leader: of the first ones, and of none where nobody can say."""
+    leaderless = [
+        (topic.name or "", partition.partition_index)
+        for topic in broker.metadata.topics
+        for partition in topic.partitions
+        if partition.leader_id < 0
+    ]
+    if not leaderless:
+        return []
+    request = ExplainElectionRequest(
+        topics=[
+            ExplainElectionRequest.Topic(name=topic, partitions=[index])
+            for topic, index in sorted(leaderless)[:WAITING_MAX]
+        ]
+    )
+    reply = await _ask(broker.address, request, answer_ms)
+    return [] if reply is None else [one for one in reply.partitions if one.waits is not None]
+
+
+async def _ask_quorum(address: Address, answer_ms: float) -> Quorum | None:
+    reply = await _ask(address, QUORUM_REQUEST, answer_ms)
+    if reply is None or reply.error_code or not reply.topics:
+        return None
+    partition = reply.topics[0].partitions[0]
+    return partition if partition.error_code == ErrorCode.NONE else None
+
+
+async def _ask(address: Address, request: Request[R], answer_ms: float) -> R | None:
+    return await _asked(address, answer_ms, lambda connection: connection.request(request))
+
+
+async def _asked(
+    address: Address, answer_ms: float, ask: Callable[[Connection], Coroutine[Any, Any, T]]
+) -> T | None:
+    """What a node answers in time, None if it does not."""
+    try:
+        async with asyncio.timeout(answer_ms / 1000):
+            connection = await Connection.connect(*address, "kraftbox-status", answer_ms)
+            try:
+                return await ask(connection)
+            finally:
+                connection.abort()
+    except (OSError, ApiError, ProtocolError):
+        return None
+
+
+# --- what it means ----------------------------------------------------------------------------
+
+
+def assemble(known: Mapping[str, Any], answers: Answers, now: datetime) -> dict[str, Any]:
+    """The supervisor's view and the nodes' answers as one document; null for what nobody told."""
+    quorum, broker = answers.quorum, answers.broker
+    metadata = broker.metadata if broker else None
+    topics = metadata.topics if metadata else []
+    partitions = [partition for topic in topics for partition in topic.partitions]
+    fenced = {b.broker_id: b.is_fenced for b in (broker.cluster.brokers if broker else [])}
+    nodes = []
+    for node in known["nodes"]:
+        entry = dict(node)
+        if "broker" in node["roles"] and metadata is not None:
+            number = node["id"]
+            entry["fenced"] = fenced.get(number)
+            entry["leaders"] = sum(p.leader_id == number for p in partitions)
+            entry["replicas"] = sum(number in p.replica_nodes for p in partitions)
+            entry["inSync"] = sum(number in p.isr_nodes for p in partitions)
+        nodes.append(entry)
+    return {
+        "time": now.isoformat(timespec="milliseconds"),
+        **{key: known[key] for key in ("dir", "clusterId", "pid")},
+        "quorum": None if quorum is None else _quorum(quorum),
+        "nodes": nodes,
+        "partitions": None
+        if metadata is None
+        else {
+            **_counted(partitions),
+            "waiting": [
+                {
+                    "topic": one.topic,
+                    "partition": one.partition,
+                    "waits": one.waits,
+                    "waitsFor": one.waits_for,
+                    "sinceMs": None if one.since_ms < 0 else one.since_ms,
+                    "text": waits(one),
+                }
+                for one in answers.waiting
+            ],
+        },
+        "topics": None
+        if metadata is None
+        else [
+            {"name": topic.name, "internal": topic.is_internal, **_counted(topic.partitions)}
+            for topic in sorted(metadata.topics, key=lambda topic: topic.name or "")
+        ],
+    }
+
+
+def _counted(partitions: Sequence[MetadataResponse.MetadataResponsePartition]) -> dict[str, int]:
+    return {
+        "total": len(partitions),
+        "leaderless": sum(p.leader_id < 0 for p in partitions),
+        "underReplicated": sum(len(p.isr_nodes) < len(p.replica_nodes) for p in partitions),
+    }
+
+
+def _quorum(found: DescribeQuorumResponse.PartitionData) -> dict[str, Any]:
+    leader_end = max((v.log_end_offset for v in found.current_voters), default=-1)
+
+    def replicas(states: Sequence[DescribeQuorumResponse.ReplicaState]) -> list[dict[str, Any]]:
+        return [
+            {
+                "id": state.replica_id,
+                "logEndOffset": state.log_end_offset,
+                "lag": None if state.log_end_offset < 0 else leader_end - state.log_end_offset,
+                "lastCaughtUpMs": state.last_caught_up_timestamp,
+            }
+            for state in sorted(states, key=lambda state: state.replica_id)
+        ]
+
+    return {
+        "leader": found.leader_id,
+        "epoch": found.leader_epoch,
+        "highWatermark": found.high_watermark,
+        "voters": replicas(found.current_voters),
+        "observers": replicas(found.observers),
+    }
