@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 NODE_COMMANDS = ("up", "server")
@@ -55,6 +56,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     use_own_packages()
     if arguments is not None:
         return run(list(arguments))
+    from kraftbox.process.interrupts import end_silently
+
+    end_silently()
     code = run(sys.argv[1:])
     if "obstore" in sys.modules:
         # Threads of the object store may come back from Rust while Python takes itself apart, which
@@ -68,9 +72,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def run(given: list[str]) -> int:
     """The command that is `given`, by its first word."""
     if given and given[0] in NODE_COMMANDS:
-        from kraftbox.cli.up import main as launch
+        from kraftbox.cli import up
 
-        return launch(given)
+        with suppress(up.NotPlain):
+            return up.main(given)
     if given and given[0] in OWN_PROCESSES:
         return own_process(given[0], given[1:])
     if given and given[0] == "container":

@@ -60,7 +60,9 @@ def chaos(
         typer.Option("--set", metavar="KEY=VALUE", help="A key of a cluster that is started here."),
     ] = [],
     rate: Annotated[int, typer.Option("--rate", min=1, help="Records per second.")] = 300,
-    partitions: Annotated[int, typer.Option("--partitions", "-p", min=1)] = 6,
+    partitions: Annotated[
+        int, typer.Option("--partitions", "-p", min=1, help="Of the topic that is written.")
+    ] = 6,
     show_kinds: Annotated[bool, typer.Option("--list", help="Show the kinds of faults.")] = False,
     as_document: JsonFlag = False,
 ) -> None:

@@ -10,11 +10,11 @@ import typer
 from client.admin import Admin, ConfigChange, ConfigOperation, ResourceType
 from client.cluster_client import ClusterClient
 from kraftbox.cli.connect import BOOTSTRAP_DEFAULT, BootstrapOption, run
-from kraftbox.cli.output import JsonFlag, say, say_json, table
+from kraftbox.cli.output import JsonFlag, command_group, say, say_json, table
 from kraftbox.cli.topics import settings
 from protocol.messages.describe_configs import DescribeConfigsResponse
 
-app = typer.Typer(help="Describe and alter configurations.", no_args_is_help=True)
+app = command_group("Describe and alter configurations.")
 
 SOURCES = {
     1: "topic",

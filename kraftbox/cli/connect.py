@@ -29,15 +29,28 @@ BootstrapOption = Annotated[
         "--bootstrap-server",
         "-b",
         envvar="KRAFTBOX_BOOTSTRAP",
-        metavar="HOST:PORT[,...]",
-        help="Where the cluster is.",
+        metavar="HOST[:PORT][,...]",
+        help="Where the cluster is; the port is 9092 where none is named.",
     ),
 ]
 BOOTSTRAP_DEFAULT = "localhost:9092"
 
 
+PORT_DEFAULT = 9092
+
+
+def with_ports(bootstrap: str) -> str:
+    """The same addresses, each with a port."""
+    entries = [entry.strip() for entry in bootstrap.split(",")]
+    return ",".join(
+        f"{entry}:{PORT_DEFAULT}" if entry and (":" not in entry or entry.endswith("]")) else entry
+        for entry in entries
+    )
+
+
 def run(bootstrap: str, work: Callable[[ClusterClient], Awaitable[T]]) -> T:
     """Connect, do the work, disconnect; raises CommandFailed."""
+    bootstrap = with_ports(bootstrap)
 
     async def whole() -> T:
         async with await ClusterClient.connect(bootstrap, CLIENT_ID, CONNECT_MS_MAX) as client:

@@ -32,7 +32,10 @@ class Kind(Enum):
 
 
 Names = Annotated[
-    list[str] | None, typer.Argument(metavar="[TOPIC-PARTITION]...", show_default=False)
+    list[str] | None,
+    typer.Argument(
+        metavar="[TOPIC-PARTITION]...", show_default=False, help="Partitions, such as orders-0."
+    ),
 ]
 KindOption = Annotated[
     Kind,

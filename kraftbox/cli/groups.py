@@ -11,11 +11,19 @@ from client.cluster_client import EARLIEST, LATEST, ClusterClient
 from client.leaders import TopicPartition
 from client.offsets import commit, committed, offsets_at, partitions_of
 from kraftbox.cli.connect import BOOTSTRAP_DEFAULT, BootstrapOption, run
-from kraftbox.cli.output import CommandFailed, JsonFlag, say, say_error, say_json, table
+from kraftbox.cli.output import (
+    CommandFailed,
+    JsonFlag,
+    command_group,
+    say,
+    say_error,
+    say_json,
+    table,
+)
 
-app = typer.Typer(help="Look at consumer groups and move their offsets.", no_args_is_help=True)
+app = command_group("Look at consumer groups and move their offsets.")
 
-GroupArgument = Annotated[str, typer.Argument(metavar="GROUP")]
+GroupArgument = Annotated[str, typer.Argument(metavar="GROUP", help="The group's id.")]
 
 
 @app.command("list")
@@ -89,7 +97,7 @@ def describe(
 
 @app.command()
 def delete(
-    groups: Annotated[list[str], typer.Argument(metavar="GROUP")],
+    groups: Annotated[list[str], typer.Argument(metavar="GROUP...", help="Groups, by id.")],
     as_json: JsonFlag = False,
     bootstrap: BootstrapOption = BOOTSTRAP_DEFAULT,
 ) -> None:
@@ -111,9 +119,12 @@ def delete(
 def reset_offsets(
     group: GroupArgument,
     topics: Annotated[list[str], typer.Option("--topic", "-t", help="May be repeated.")],
-    earliest: Annotated[bool, typer.Option("--to-earliest")] = False,
-    latest: Annotated[bool, typer.Option("--to-latest")] = False,
-    offset: Annotated[int | None, typer.Option("--to-offset", min=0)] = None,
+    earliest: Annotated[bool, typer.Option("--to-earliest", help="To the first record.")] = False,
+    latest: Annotated[bool, typer.Option("--to-latest", help="To the end.")] = False,
+    offset: Annotated[
+        int | None,
+        typer.Option("--to-offset", min=0, help="To this one, or the nearest that is there."),
+    ] = None,
     timestamp_ms: Annotated[
         int | None, typer.Option("--to-timestamp-ms", min=0, help="First record not older.")
     ] = None,

@@ -1,37 +1,96 @@
-"""The command line: commands, groups of commands, and what becomes of their failures."""
+"""The command line: commands, groups of commands, and what becomes of their failures.
+
+A command's module is imported when the command is used, not to list it: what one does shows in a
+quarter of a second, and so do completions.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from importlib import metadata
-from typing import Annotated
+from importlib import import_module, metadata
+from typing import Annotated, Any, NamedTuple
 
 import typer
+from typer.core import TyperCommand, TyperGroup
 
-from kraftbox.cli import (
-    audit,
-    chaos,
-    configs,
-    dump_log,
-    elect,
-    groups,
-    nodes,
-    records,
-    sim,
-    status,
-    storage,
-    tier,
-    topics,
-)
 from kraftbox.cli.output import DONE, FAILED, CommandFailed, say_error
+from kraftbox.process.interrupts import raise_interrupts
+
+
+class Listed(NamedTuple):
+    """A command, or a group of them: where it is, and its line in the list of commands."""
+
+    name: str
+    module: str
+    function: str
+    """A function, or the typer application of a group."""
+    help: str
+
+
+LISTED = (
+    Listed("up", "starts", "up", "Start a ready node, or a cluster."),
+    Listed("server", "starts", "server", "Run a node from a server.properties."),
+    Listed("status", "status", "status", "Show the nodes, the quorum and the partitions."),
+    Listed("node", "nodes", "node_app", "Kill, stop, pause, cut off or start single nodes."),
+    Listed("logs", "nodes", "logs", "Show the nodes' logs."),
+    Listed("down", "nodes", "down", "Stop a cluster cleanly."),
+    Listed("storage", "storage", "app", "Format log directories and look at them."),
+    Listed("topics", "topics", "app", "Create, list, describe, alter and delete topics."),
+    Listed("configs", "configs", "app", "Describe and alter configurations."),
+    Listed("groups", "groups", "app", "Look at consumer groups and move their offsets."),
+    Listed("tier", "tier", "app", "What tiered storage has, and whether it is whole."),
+    Listed("elect", "elect", "elect", "Elect leaders, or say why nobody may lead."),
+    Listed("produce", "records", "produce", "Write lines to a topic, one record each."),
+    Listed("consume", "records", "consume", "Read records and print them."),
+    Listed("chaos", "chaos", "chaos", "Faults on a cluster, and a judge of what clients saw."),
+    Listed("dump-log", "dump_log", "dump_log", "Show what is in files of a log."),
+    Listed("audit", "audit", "audit", "Say what happened to a cluster, from its metadata log."),
+    Listed("sim", "sim", "sim", "Run whole clusters on virtual time, each from a seed."),
+)
+
+SETTINGS = {"help_option_names": ["-h", "--help"]}
+
+
+class Commands(TyperGroup):
+    """Lists the commands by their names, and imports the one that is used."""
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**settings)
+        for listed in LISTED:
+            self.add_command(
+                TyperCommand(listed.name, help=listed.help, rich_markup_mode=None), listed.name
+            )
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """The command that is meant, imported; a usage error otherwise."""
+        name, command, rest = super().resolve_command(ctx, args)
+        return name, command and imported(name or ""), rest
+
+
+def imported(name: str) -> Any:
+    """The command or group of this name, with its examples."""
+    from kraftbox.cli.examples import add_examples
+
+    listed = next(one for one in LISTED if one.name == name)
+    found = getattr(import_module(f"kraftbox.cli.{listed.module}"), listed.function)
+    if not isinstance(found, typer.Typer):
+        alone = typer.Typer(add_completion=False, rich_markup_mode=None)
+        alone.command(name)(found)
+        found = alone
+    command = typer.main.get_command(found)
+    add_examples(command, name)
+    raise_interrupts()
+    return command
+
 
 app = typer.Typer(
+    cls=Commands,
     name="kraftbox",
     help="A Kafka cluster in Python. `kraftbox up` starts a node, or a cluster.",
     no_args_is_help=True,
-    add_completion=False,
+    rich_markup_mode=None,
     pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
+    context_settings=SETTINGS,
 )
 
 
@@ -59,38 +118,11 @@ def options(
     """What may stand before any command."""
 
 
-def _elsewhere() -> None:
-    raise AssertionError("node commands are taken before this application is built")
-
-
-# Listed here for the help text; `kraftbox.cli.up` parses and runs them.
-app.command("up", help="Start a ready node, or a cluster.", add_help_option=False)(_elsewhere)
-app.command("server", help="Run a node from a server.properties.", add_help_option=False)(
-    _elsewhere
-)
-app.command("status")(status.status)
-app.add_typer(nodes.node_app, name="node")
-app.command("logs")(nodes.logs)
-app.command("down")(nodes.down)
-app.add_typer(storage.app, name="storage")
-app.add_typer(topics.app, name="topics")
-app.add_typer(configs.app, name="configs")
-app.add_typer(groups.app, name="groups")
-app.add_typer(tier.app, name="tier")
-app.command("elect")(elect.elect)
-app.command("produce")(records.produce)
-app.command("consume")(records.consume)
-app.command("chaos")(chaos.chaos)
-app.command("dump-log")(dump_log.dump_log)
-app.command("audit")(audit.audit)
-app.command("sim")(sim.sim)
-
-
 def main(arguments: Sequence[str]) -> int:
-    """Run one command; 0 done, 1 failed, 2 wrong usage."""
+    """Run one command; 0 done, 1 failed, 2 wrong usage, 130 interrupted."""
     command = typer.main.get_command(app)
     try:
-        command.main(list(arguments), prog_name="kraftbox")
+        command.main(list(arguments), prog_name="kraftbox", obj=list(arguments))
     except SystemExit as end:
         return int(end.code or 0)
     except CommandFailed as error:

@@ -11,7 +11,7 @@ from typing import Annotated, BinaryIO
 
 import typer
 
-from kraftbox.cli.output import CommandFailed, say
+from kraftbox.cli.output import CommandFailed, command_group, say
 from kraftbox.launcher import control
 from kraftbox.launcher.place import ClusterPlace
 from runtime.errors import StartupRefused
@@ -29,9 +29,7 @@ WaitOption = Annotated[
     float, typer.Option("--timeout", metavar="SECONDS", help="How long to wait for it.")
 ]
 
-node_app = typer.Typer(
-    help="Kill, stop, pause, resume or start single nodes of a cluster.", no_args_is_help=True
-)
+node_app = command_group("Kill, stop, pause, resume or start single nodes of a cluster.")
 
 
 @node_app.command("kill")

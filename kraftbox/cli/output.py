@@ -6,12 +6,12 @@ import json
 import sys
 from collections.abc import Iterable, Sequence
 from contextlib import contextmanager
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.console import Console
-from rich.progress import Progress, TaskID
-from rich.table import Table
+
+if TYPE_CHECKING:
+    from rich.progress import Progress, TaskID
 
 DONE = 0
 FAILED = 1
@@ -22,6 +22,13 @@ JsonFlag = Annotated[bool, typer.Option("--json", help="Print JSON for programs.
 
 class CommandFailed(Exception):
     """Ends the command with exit code 1 and the message on stderr."""
+
+
+def command_group(help_text: str) -> typer.Typer:
+    """A group of commands, told and parsed as all are."""
+    return typer.Typer(
+        help=help_text, no_args_is_help=True, add_completion=False, rich_markup_mode=None
+    )
 
 
 def say(text: str) -> None:
@@ -42,6 +49,9 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
     """Aligned columns; drawn by rich on a terminal, plain on a pipe."""
     cells = [["-" if cell is None else str(cell) for cell in row] for row in rows]
     if sys.stdout.isatty():
+        from rich.console import Console
+        from rich.table import Table
+
         drawn = Table(box=None, header_style="bold", pad_edge=False)
         for column in columns:
             drawn.add_column(column, overflow="fold")
@@ -72,5 +82,8 @@ def progress(what: str, total: int | None = None) -> Any:
     if not sys.stderr.isatty():
         yield Ticker(None, None)
         return
+    from rich.console import Console
+    from rich.progress import Progress
+
     with Progress(console=Console(stderr=True), transient=True) as shown:
         yield Ticker(shown, shown.add_task(what, total=total))

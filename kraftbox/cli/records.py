@@ -44,16 +44,22 @@ _ACKS = {Acks.ALL: -1, Acks.ONE: 1, Acks.ZERO: 0}
 
 
 def produce(
-    topic: Annotated[str, typer.Argument(metavar="TOPIC")],
+    topic: Annotated[str, typer.Argument(metavar="TOPIC", help="The topic.")],
     file: Annotated[
         Path | None, typer.Option("--file", "-f", help="Read lines from here, not stdin.")
     ] = None,
     key_separator: Annotated[
         str | None, typer.Option("--key-separator", "-K", help="Splits each line: key, value.")
     ] = None,
-    partition: Annotated[int | None, typer.Option("--partition", "-p", min=0)] = None,
-    compression: Annotated[Compression, typer.Option("--compression", "-z")] = Compression.NONE,
-    acks: Annotated[Acks, typer.Option("--acks")] = Acks.ALL,
+    partition: Annotated[
+        int | None, typer.Option("--partition", "-p", min=0, help="All into this one.")
+    ] = None,
+    compression: Annotated[
+        Compression, typer.Option("--compression", "-z", help="Of the batches.")
+    ] = Compression.NONE,
+    acks: Annotated[
+        Acks, typer.Option("--acks", help="Who must have it: all in sync, the leader, nobody.")
+    ] = Acks.ALL,
     as_json: JsonFlag = False,
     bootstrap: BootstrapOption = BOOTSTRAP_DEFAULT,
 ) -> None:
@@ -93,23 +99,29 @@ def produce(
 
 
 def consume(
-    topics: Annotated[list[str], typer.Argument(metavar="TOPIC")],
+    topics: Annotated[list[str], typer.Argument(metavar="TOPIC...", help="The topics.")],
     group: Annotated[
         str | None, typer.Option("--group", "-g", help="Join this group and commit.")
     ] = None,
     from_beginning: Annotated[
         bool, typer.Option("--from-beginning", help="Where there is no committed offset.")
     ] = False,
-    partition: Annotated[int | None, typer.Option("--partition", "-p", min=0)] = None,
+    partition: Annotated[
+        int | None, typer.Option("--partition", "-p", min=0, help="This one only.")
+    ] = None,
     offset: Annotated[int | None, typer.Option("--offset", min=0, help="Start here.")] = None,
-    max_messages: Annotated[int | None, typer.Option("--max-messages", "-n", min=1)] = None,
+    max_messages: Annotated[
+        int | None, typer.Option("--max-messages", "-n", min=1, help="Stop after so many.")
+    ] = None,
     exit_at_end: Annotated[
         bool, typer.Option("--exit", "-e", help="Stop at what was the end at the start.")
     ] = False,
     timeout_ms: Annotated[
         int | None, typer.Option("--timeout-ms", min=1, help="Stop after so long without records.")
     ] = None,
-    read_committed: Annotated[bool, typer.Option("--read-committed")] = False,
+    read_committed: Annotated[
+        bool, typer.Option("--read-committed", help="Leave out aborted records.")
+    ] = False,
     show_keys: Annotated[bool, typer.Option("--keys", help="Print KEY<tab>VALUE.")] = False,
     as_json: JsonFlag = False,
     bootstrap: BootstrapOption = BOOTSTRAP_DEFAULT,

@@ -8,10 +8,10 @@ from typing import Annotated
 
 import typer
 
-from kraftbox.cli.output import CommandFailed, JsonFlag, say, say_json
+from kraftbox.cli.output import CommandFailed, JsonFlag, command_group, say, say_json
 from runtime.config import ConfigError, NodeConfig
 
-app = typer.Typer(help="Format log directories and look at them.", no_args_is_help=True)
+app = command_group("Format log directories and look at them.")
 
 ConfigOption = Annotated[
     Path, typer.Option("--config", "-c", help="The node's server.properties.", exists=True)
@@ -127,7 +127,12 @@ def format_storage(
     ] = False,
     initial_controllers: Annotated[
         str | None,
-        typer.Option("--initial-controllers", "-I", metavar="ID@HOST:PORT:DIRECTORY[,...]"),
+        typer.Option(
+            "--initial-controllers",
+            "-I",
+            metavar="ID@HOST:PORT:DIRECTORY[,...]",
+            help="The voters of a new quorum.",
+        ),
     ] = None,
     as_json: JsonFlag = False,
 ) -> None:

@@ -20,7 +20,7 @@ from client.errors import Refused
 from client.leaders import TopicPartition
 from client.offsets import offsets_at, partitions_of
 from kraftbox.cli import connect
-from kraftbox.cli.output import FAILED, CommandFailed, JsonFlag, say, say_json, table
+from kraftbox.cli.output import FAILED, CommandFailed, JsonFlag, command_group, say, say_json, table
 from kraftbox.launcher.place import ClusterPlace
 from kraftbox.process.properties import read_properties
 from protocol.batch.records import Record, build_batch
@@ -40,7 +40,7 @@ T = TypeVar("T")
 NOBODY: Final = -1
 """The broker id in records that no broker has written."""
 
-app = typer.Typer(help="What tiered storage has, and whether it is whole.", no_args_is_help=True)
+app = command_group("What tiered storage has, and whether it is whole.")
 
 DirOption = Annotated[
     Path | None, typer.Option("--dir", help="The directory of a local cluster that runs.")

@@ -10,12 +10,21 @@ from client.admin import Admin, NewTopic
 from client.cluster_client import ClusterClient
 from client.topic_pages import DescribedTopic
 from kraftbox.cli.connect import BOOTSTRAP_DEFAULT, BootstrapOption, run
-from kraftbox.cli.output import CommandFailed, JsonFlag, progress, say, say_error, say_json, table
+from kraftbox.cli.output import (
+    CommandFailed,
+    JsonFlag,
+    command_group,
+    progress,
+    say,
+    say_error,
+    say_json,
+    table,
+)
 from protocol.ids import uuid_to_text
 
-app = typer.Typer(help="Create, list, describe, alter and delete topics.", no_args_is_help=True)
+app = command_group("Create, list, describe, alter and delete topics.")
 
-Names = Annotated[list[str], typer.Argument(metavar="TOPIC")]
+Names = Annotated[list[str], typer.Argument(metavar="TOPIC...", help="Topics, by name.")]
 
 
 def settings(pairs: list[str]) -> dict[str, str]:
@@ -87,7 +96,9 @@ def create(
 
 @app.command()
 def describe(
-    names: Annotated[list[str] | None, typer.Argument(metavar="TOPIC")] = None,
+    names: Annotated[
+        list[str] | None, typer.Argument(metavar="[TOPIC...]", help="Topics; default: all.")
+    ] = None,
     as_json: JsonFlag = False,
     bootstrap: BootstrapOption = BOOTSTRAP_DEFAULT,
 ) -> None:
@@ -129,7 +140,7 @@ def _ids(nodes: list[int] | None) -> str | None:
 
 @app.command()
 def alter(
-    name: Annotated[str, typer.Argument(metavar="TOPIC")],
+    name: Annotated[str, typer.Argument(metavar="TOPIC", help="The topic.")],
     partitions: Annotated[int, typer.Option("--partitions", "-p", min=1, help="The new number.")],
     as_json: JsonFlag = False,
     bootstrap: BootstrapOption = BOOTSTRAP_DEFAULT,

@@ -1,7 +1,8 @@
 """`kraftbox up` and `kraftbox server`: from arguments to a supervisor, or to a node.
 
-Parsed with argparse and printed as plain text, because this process becomes one of the two. What a
-start needs is imported only once the arguments are known to be good.
+This process becomes one of the two, so good arguments are read with the standard library alone, and
+what a start needs is imported only once they are known to be good. Help, and what is wrong with an
+argument, is told by the parser of all commands (`kraftbox.cli.starts`).
 """
 
 from __future__ import annotations
@@ -10,139 +11,74 @@ import argparse
 import sys
 import time
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from typing import NoReturn
 
-if TYPE_CHECKING:
-    Commands = argparse._SubParsersAction[argparse.ArgumentParser]
+DIR_DEFAULT = "kraftbox-data"
 
-PORT_DEFAULT = 9092
+
+class NotPlain(Exception):
+    """The arguments ask for help, or are wrong: `kraftbox.cli.main` says it."""
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        raise NotPlain(message)
 
 
 def parse(arguments: Sequence[str]) -> argparse.Namespace:
-    """Raises SystemExit after a message."""
-    top = argparse.ArgumentParser(prog="kraftbox", add_help=False)
-    commands = top.add_subparsers(dest="command", required=True)
-    _add_up(commands)
-    _add_server(commands)
-    options, unknown = top.parse_known_args(arguments)
-    if unknown:
-        # By the command's own parser, whose usage shows the options that there are.
-        commands.choices[options.command].error(f"unrecognized arguments: {' '.join(unknown)}")
+    """The options of `up` or `server`, as `kraftbox.cli.starts` has them. Raises NotPlain."""
+    parser = _Parser(add_help=False, allow_abbrev=False)
+    if arguments[0] == "up":
+        _add_up(parser)
+    else:
+        parser.add_argument("file", nargs="?")
+        parser.add_argument("--override", dest="settings", type=setting, action="append")
+    options = parser.parse_args(arguments[1:], argparse.Namespace(command=arguments[0]))
+    options.settings = dict(options.settings or ())
     return options
 
 
-def _add_up(commands: Commands) -> None:
-    up = commands.add_parser(
-        "up",
-        allow_abbrev=False,
-        help="start a ready node in the foreground",
-        description="Start a node that is ready for clients, in the foreground, or a cluster of "
-        "several. Ctrl-C stops it. A new directory is formatted, an existing one resumed under the "
-        "same addresses. Internal topics get up to three replicas, and the first rebalance "
-        "does not wait. "
-        "On a pipe the first line is bootstrap.servers=HOST:PORT[,HOST:PORT...]. "
-        "kraftbox status, node, logs and down look after it, and a start with a larger --brokers "
-        "adds brokers.",
-    )
-    up.add_argument(
-        "--dir", default="kraftbox-data", help="everything the node keeps (default: %(default)s)"
-    )
-    up.add_argument(
-        "--port",
-        type=_port,
-        default=None,
-        help="client port, of several brokers the first; 0 takes free ones. "
-        f"Default: the directory's own, or {PORT_DEFAULT}",
-    )
-    up.add_argument(
-        "--controllers", type=int, metavar="N", help="controllers of a cluster (default: 1)"
-    )
-    up.add_argument("--brokers", type=int, metavar="M", help="brokers of a cluster (default: 1)")
-    up.add_argument(
-        "--combined",
-        action="store_true",
-        help="nodes are controllers and brokers at once, as far as both go",
-    )
-    up.add_argument(
-        "--racks",
-        metavar="A,B,C",
-        type=_racks,
-        default=(),
-        help="racks that the brokers are in, in turn",
-    )
-    up.add_argument(
-        "--isolate",
-        action="store_true",
-        help="a new cluster gets a network of its own, whose links chaos can cut (Linux, root)",
-    )
-    up.add_argument(
-        "--detach", action="store_true", help="return when it is ready, and let it run on"
-    )
-    up.add_argument("--detached", action="store_true", help=argparse.SUPPRESS)
-    # A cluster that ends with its standard input: whoever holds the other end owns it.
-    up.add_argument("--lifeline", action="store_true", help=argparse.SUPPRESS)
-    up.add_argument(
-        "--set",
-        dest="settings",
-        metavar="KEY=VALUE",
-        type=_setting,
-        action="append",
-        default=[],
-        help="a configuration key of Kafka's server.properties; may be repeated",
-    )
+def _add_up(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--dir", default=DIR_DEFAULT)
+    parser.add_argument("--port", type=port)
+    parser.add_argument("--controllers", type=int)
+    parser.add_argument("--brokers", type=int)
+    parser.add_argument("--racks", type=racks, default=())
+    for flag in ("--combined", "--isolate", "--detach", "--detached", "--lifeline"):
+        parser.add_argument(flag, action="store_true")
+    parser.add_argument("--set", dest="settings", type=setting, action="append")
 
 
-def _add_server(commands: Commands) -> None:
-    server = commands.add_parser(
-        "server",
-        help="run a node from a server.properties",
-        description="Run one node from a server.properties file with Kafka's defaults, logging to "
-        "standard output. KAFKA_* environment variables are read by the rules of Kafka's "
-        "container image and win over the file; --override wins over both. The log directory must "
-        "have been formatted (kraftbox storage format).",
-    )
-    server.add_argument("file", nargs="?", help="server.properties; may be left out with KAFKA_*")
-    server.add_argument(
-        "--override",
-        dest="settings",
-        metavar="KEY=VALUE",
-        type=_setting,
-        action="append",
-        default=[],
-        help="a key that wins over the file and the environment; may be repeated",
-    )
+def port(text: str) -> int:
+    """A port, 0 for a free one. Raises ValueError, as those below do."""
+    if not text.isdecimal() or not 0 <= int(text) <= 65535:
+        raise ValueError(f"{text!r} is no port: 0 to 65535")
+    return int(text)
 
 
-def _port(text: str) -> int:
-    try:
-        port = int(text)
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"{text!r} is no number") from None
-    if not 0 <= port <= 65535:
-        raise argparse.ArgumentTypeError("must be from 0 to 65535")
-    return port
+def racks(text: str) -> tuple[str, ...]:
+    """Names between commas."""
+    found = tuple(rack.strip() for rack in text.split(","))
+    if not all(found):
+        raise ValueError(f"{text!r} is not A,B,C")
+    return found
 
 
-def _racks(text: str) -> tuple[str, ...]:
-    racks = tuple(rack.strip() for rack in text.split(","))
-    if not all(racks):
-        raise argparse.ArgumentTypeError(f"{text!r} is not A,B,C")
-    return racks
-
-
-def _setting(text: str) -> tuple[str, str]:
+def setting(text: str) -> tuple[str, str]:
+    """A key and its value."""
     key, equals, value = text.partition("=")
     if not equals or not key.strip():
-        raise argparse.ArgumentTypeError(f"{text!r} is not KEY=VALUE")
+        raise ValueError(f"{text!r} is not KEY=VALUE")
     return key.strip(), value
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run until stopped; returns the exit code."""
-    try:
-        options = parse(arguments)
-    except SystemExit as end:
-        return int(end.code or 0)
+    """Run until stopped; returns the exit code. Raises NotPlain."""
+    return run(parse(arguments), arguments)
+
+
+def run(options: argparse.Namespace, arguments: Sequence[str]) -> int:
+    """Run until stopped; returns the exit code. `arguments` are what was typed."""
     if options.command == "up":
         return _failing_well(lambda: _up(options, arguments))
     return _failing_well(lambda: _serve(options))
@@ -166,7 +102,7 @@ def _failing_well(work: Callable[[], int]) -> int:
 def _serve(options: argparse.Namespace) -> int:
     from kraftbox.process.lifetime import run_file
 
-    return run_file(options.file, dict(options.settings))
+    return run_file(options.file, options.settings)
 
 
 def _up(options: argparse.Namespace, arguments: Sequence[str]) -> int:
@@ -189,7 +125,7 @@ def _up(options: argparse.Namespace, arguments: Sequence[str]) -> int:
     shape = AskedShape(options.controllers, options.brokers, options.combined, options.racks)
     asked = start.Options(
         options.port,
-        dict(options.settings),
+        options.settings,
         # `--isolate` alone asks for a controller and a broker, whose link it is about.
         shape if options.isolate or shape != AskedShape() else None,
         options.isolate,

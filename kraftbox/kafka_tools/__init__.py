@@ -32,8 +32,10 @@ def main(name: str, arguments: Sequence[str]) -> int:
         sys.stderr.write(f"kraftbox: there is no {name}; there are {', '.join(TOOLS)}\n")
         return 1
     from kraftbox.cli.output import CommandFailed
+    from kraftbox.process.interrupts import raise_interrupts
 
     tool = importlib.import_module(f"kraftbox.kafka_tools.{module}")
+    raise_interrupts()
     try:
         code: int = tool.main(name, list(arguments))
     except CommandFailed as error:

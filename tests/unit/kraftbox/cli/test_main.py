@@ -1,9 +1,13 @@
 """The command line: exit codes, usage, and what is said about failures."""
 
 import json
+import os
+import shlex
+import signal
 import subprocess
 import sys
 import tomllib
+from contextlib import suppress
 from importlib import metadata
 from pathlib import Path
 from typing import NamedTuple
@@ -11,7 +15,10 @@ from typing import NamedTuple
 import pytest
 
 from kraftbox import __main__ as program
-from kraftbox.cli.main import main
+from kraftbox.cli import up
+from kraftbox.cli.connect import with_ports
+from kraftbox.cli.examples import EXAMPLES
+from kraftbox.cli.main import LISTED, imported, main
 from protocol.transport.client import SOFTWARE_VERSION
 
 
@@ -42,31 +49,187 @@ def run(capsys, monkeypatch):
     return run_here
 
 
+def commands(command=None, path=()):
+    """Every command, by the words that call it."""
+    if command is None:
+        for listed in LISTED:
+            yield from commands(imported(listed.name), (listed.name,))
+        return
+    inside = getattr(command, "commands", {})
+    for name, each in inside.items():
+        yield from commands(each, (*path, name))
+    if not inside:
+        yield path, command
+
+
 @pytest.mark.parametrize(
     "arguments",
-    [
-        ["--help"],
-        ["up", "--help"],
-        ["server", "--help"],
-        ["storage", "--help"],
-        ["status", "--help"],
-        ["node", "kill", "--help"],
-        ["logs", "--help"],
-        ["down", "--help"],
-        ["topics", "create", "--help"],
-        ["configs", "alter", "--help"],
-        ["groups", "reset-offsets", "--help"],
-        ["produce", "--help"],
-        ["consume", "--help"],
-        ["dump-log", "--help"],
-        ["elect", "--help"],
-        ["tier", "rebuild", "--help"],
-    ],
+    [["--help"], ["-h"], ["up", "--help"], ["server", "-h"], ["topics", "--help"], []],
 )
 def test_help(run, arguments):
     done = run(*arguments)
-    assert done.returncode == 0
-    assert "usage" in done.stdout.lower()
+    assert "usage" in (done.stdout + done.stderr).lower()
+    assert done.returncode == (0 if arguments else 2)
+
+
+def test_the_list_of_commands_says_what_each_says_of_itself(run):
+    shown = run("--help").stdout
+    for listed in LISTED:
+        assert f"  {listed.name} " in shown and listed.help in shown
+        assert imported(listed.name).get_short_help_str()
+        # As a line of its own it is cut by no terminal of 80 columns.
+        assert len(listed.help) <= 62
+
+
+def test_every_command_has_help_for_all_that_it_takes_and_examples(run):
+    seen = {}
+    for path, command in commands():
+        seen[" ".join(path)] = command
+        done = run(*path, "--help")
+        assert done.returncode == 0 and "Examples:\n  " in done.stdout, path
+        for parameter in command.params:
+            if not getattr(parameter, "hidden", False):
+                assert getattr(parameter, "help", None), (path, parameter.name)
+    assert seen.keys() == EXAMPLES.keys()
+
+
+def test_every_example_is_one_that_can_be_typed(tmp_path, monkeypatch):
+    """Parsed as it would be; nothing is run."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "server.properties").touch()
+    log = tmp_path / "data/orders-0/00000000000000000000.log"
+    log.parent.mkdir(parents=True)
+    log.touch()
+    known = dict(commands())
+    for path, lines in EXAMPLES.items():
+        words = path.split()
+        for line in lines:
+            typed = shlex.split(line.partition(" < ")[0].replace("$(kraftbox storage ", "($("))
+            assert typed[: 1 + len(words)] == ["kraftbox", *words], line
+            known[tuple(words)].make_context(path, typed[1 + len(words) :])
+
+
+QUICK = [
+    ["up"],
+    ["up", "--dir", "d", "--port", "0", "--set", "a=b=c", "--set", "x="],
+    ["up", "--controllers=3", "--brokers", "2", "--combined", "--racks", "a, b"],
+    ["up", "--isolate", "--detach", "--detached", "--lifeline"],
+    ["server", "f", "--override", "a=b"],
+    ["server"],
+]
+
+
+@pytest.mark.parametrize("arguments", QUICK)
+def test_the_quick_parser_reads_what_the_parser_of_all_commands_reads(monkeypatch, arguments):
+    """`up` and `server` become supervisor and node, and import no terminal library for that."""
+    read = []
+    monkeypatch.setattr(up, "run", lambda options, given: read.append((options, given)) or 0)
+    assert program.run(list(arguments)) == 0
+    assert main(arguments) == 0
+    assert read[0] == read[1]
+
+
+def test_the_quick_parser_knows_every_option(monkeypatch):
+    for name in ("up", "server"):
+        options = {o for p in imported(name).params for o in p.opts if o.startswith("--")}
+        options -= {"--help"}
+        known = set()
+        monkeypatch.setattr(
+            up._Parser,
+            "add_argument",
+            lambda self, option, known=known, **_: known.add(option),
+        )
+        with suppress(Exception):
+            up.parse([name])
+        assert {option for option in known if option.startswith("--")} == options
+        monkeypatch.undo()
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion(shell):
+    script = run_process("--show-completion", shell)
+    assert script.returncode == 0 and "_KRAFTBOX_COMPLETE" in script.stdout.upper()
+    asked = {
+        "_KRAFTBOX_COMPLETE": f"complete_{shell}",
+        "COMP_WORDS": "kraftbox topics d",
+        "COMP_CWORD": "2",
+        "_TYPER_COMPLETE_ARGS": "kraftbox topics d",
+        "_TYPER_COMPLETE_FISH_ACTION": "get-args",
+    }
+    done = subprocess.run(
+        [sys.executable, "-c", "import kraftbox.__main__ as k; k.main()"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        env={**os.environ, **asked},
+    )
+    assert done.stderr == ""
+    assert "describe" in done.stdout and "delete" in done.stdout
+    assert "create" not in done.stdout
+
+
+IMPORTED_FOR_A_LIST = """
+import json, sys
+from kraftbox.__main__ import main
+try:
+    main(["--help"])
+finally:
+    print(json.dumps(sorted({name.partition(".")[0] for name in sys.modules})))
+"""
+
+
+def test_a_list_of_commands_imports_none_of_them():
+    """A quarter of a second of a processor goes to the clients and brokers that they import."""
+    done = subprocess.run(
+        [sys.executable, "-c", IMPORTED_FOR_A_LIST], capture_output=True, text=True, timeout=60
+    )
+    packages = set(json.loads(done.stdout.splitlines()[-1]))
+    assert not {"client", "broker", "controller", "protocol", "asyncio", "rich"} & packages
+
+
+@pytest.mark.parametrize(
+    ("module", "arguments"),
+    [
+        ("typer", ["topics", "list"]),
+        ("client", ["topics", "list"]),
+        ("kraftbox.launcher.plan", ["up"]),
+        ("uvloop", ["server", "server.properties"]),
+        ("audit.session", ["audit", "."]),
+    ],
+)
+def test_ctrl_c_before_a_command_works_shows_no_traceback(tmp_path, module, arguments):
+    """The interrupt comes while this module is being imported."""
+    code = (
+        "import os, signal, sys\n"
+        "signal.signal(signal.SIGINT, signal.default_int_handler)\n"  # a job ignores it
+        "class Interrupt:\n"
+        "    def find_spec(self, name, path, target=None):\n"
+        f"        if name == {module!r}:\n"
+        "            os.kill(os.getpid(), signal.SIGINT)\n"
+        "sys.meta_path.insert(0, Interrupt())\n"
+        f"sys.argv = ['kraftbox', *{arguments!r}]\n"
+        "from kraftbox.__main__ import main\n"
+        "sys.exit(main())\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, cwd=tmp_path
+    )
+    assert done.returncode in (-signal.SIGINT, 130), done
+    assert (done.stdout, done.stderr) == ("", "")
+
+
+@pytest.mark.parametrize(
+    ("given", "meant"),
+    [
+        ("localhost", "localhost:9092"),
+        ("a,b:1", "a:9092,b:1"),
+        ("[::1]", "[::1]:9092"),
+        ("[::1]:5", "[::1]:5"),
+        ("h:x", "h:x"),
+    ],
+)
+def test_the_port_is_9092_where_none_is_named(given, meant):
+    assert with_ports(given) == meant
 
 
 def test_version():
@@ -161,7 +324,8 @@ def test_wrong_usage_is_2(run, arguments):
         ["server", "/nowhere/server.properties"],
         ["up", "--dir", "/dev/null/x"],
         ["topics", "list", "--bootstrap-server", "127.0.0.1:1"],
-        ["topics", "list", "--bootstrap-server", "nonsense"],
+        ["topics", "list", "--bootstrap-server", "nonsense.invalid"],
+        ["topics", "list", "--bootstrap-server", "localhost:x"],
         ["storage", "version-mapping", "--release-version", "1.0"],
         ["storage", "feature-dependencies", "--feature", "nothing=1"],
     ],
@@ -178,8 +342,8 @@ def test_failure_is_1_with_one_clear_line(arguments):
 def test_an_option_that_does_not_exist_shows_those_that_do():
     done = run_process("up", "--broker", "3")
     assert done.returncode == 2
-    assert "usage: kraftbox up [-h] [--dir DIR]" in done.stderr
-    assert "unrecognized arguments: --broker 3" in done.stderr
+    assert "Usage: kraftbox up [OPTIONS]" in done.stderr
+    assert "No such option: --broker" in done.stderr and "--brokers" in done.stderr
 
 
 @pytest.mark.slow

@@ -1,0 +1,85 @@
+"""Examples in the help text of each command; a test has all of them parsed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+EXAMPLES: dict[str, tuple[str, ...]] = {
+    "up": (
+        "kraftbox up --dir data --set num.partitions=3",
+        "kraftbox up --controllers 3 --brokers 3 --racks a,b,c --detach",
+    ),
+    "server": ("kraftbox server server.properties --override log.retention.hours=1",),
+    "status": ("kraftbox status --watch", "kraftbox status --topics --dir data"),
+    "node kill": ("kraftbox node kill 101",),
+    "node stop": ("kraftbox node stop 2 3 --timeout 60",),
+    "node pause": ("kraftbox node pause 101 102",),
+    "node resume": ("kraftbox node resume 101 102",),
+    "node cut-off": ("kraftbox node cut-off 2",),
+    "node reconnect": ("kraftbox node reconnect 2",),
+    "node start": ("kraftbox node start 101 --dir data",),
+    "logs": ("kraftbox logs --lines 20", "kraftbox logs 101 --follow"),
+    "down": ("kraftbox down --dir data",),
+    "storage random-uuid": ("kraftbox storage random-uuid",),
+    "storage version-mapping": ("kraftbox storage version-mapping --release-version 4.2",),
+    "storage feature-dependencies": (
+        "kraftbox storage feature-dependencies --feature transaction.version=2",
+    ),
+    "storage info": ("kraftbox storage info --config server.properties",),
+    "storage format": (
+        "kraftbox storage format --config server.properties --cluster-id"
+        " $(kraftbox storage random-uuid)",
+    ),
+    "topics list": ("kraftbox topics list --internal",),
+    "topics create": (
+        "kraftbox topics create orders --partitions 3 --replication-factor 3",
+        "kraftbox topics create short --config retention.ms=60000 --if-not-exists",
+    ),
+    "topics describe": ("kraftbox topics describe orders --json",),
+    "topics alter": ("kraftbox topics alter orders --partitions 6",),
+    "topics delete": ("kraftbox topics delete orders --if-exists",),
+    "configs describe": ("kraftbox configs describe --topic orders",),
+    "configs alter": ("kraftbox configs alter --topic orders --set retention.ms=60000",),
+    "groups list": ("kraftbox groups list",),
+    "groups describe": ("kraftbox groups describe readers",),
+    "groups delete": ("kraftbox groups delete readers",),
+    "groups reset-offsets": (
+        "kraftbox groups reset-offsets readers --topic orders --to-earliest --dry-run",
+    ),
+    "tier list": ("kraftbox tier list --dir data",),
+    "tier verify": ("kraftbox tier verify --dir data",),
+    "tier rebuild": ("kraftbox tier rebuild --properties server.properties",),
+    "elect": (
+        "kraftbox elect --all",
+        "kraftbox elect --explain orders-0",
+        "kraftbox elect orders-0 --type designation --leader 2",
+    ),
+    "produce": (
+        "kraftbox produce orders < lines.txt",
+        "kraftbox produce orders --file lines.txt --key-separator :",
+    ),
+    "consume": (
+        "kraftbox consume orders --from-beginning --group readers",
+        "kraftbox consume orders --partition 0 --offset 100 --max-messages 1 --json",
+    ),
+    "chaos": (
+        "kraftbox chaos --minutes 1 --faults kill-leader,pause",
+        "kraftbox chaos --dir data --seed 7 --audit report",
+    ),
+    "dump-log": ("kraftbox dump-log data/orders-0/00000000000000000000.log",),
+    "audit": (
+        "kraftbox audit /copies/of/controllers",
+        "kraftbox audit data --at 2026-05-01T12:00:00",
+        "kraftbox audit data --out report --no-tables",
+    ),
+    "sim": ("kraftbox sim --seed 42 --show", "kraftbox sim --runs 20 --jobs 2"),
+}
+
+
+def add_examples(command: Any, path: str) -> None:
+    """Put them below the help of a parsed command, or of each in a group."""
+    for name, each in getattr(command, "commands", {}).items():
+        add_examples(each, f"{path} {name}")
+    if path in EXAMPLES:
+        lines = "\n".join(f"  {line}" for line in EXAMPLES[path])
+        command.epilog = f"\b\nExamples:\n{lines}"
