@@ -5,6 +5,9 @@ the least of several, of deciding that the leader is fenced (ten thousand electi
 look for preferred leaders, whole and its longest turn. In the second column each partition has a
 table of its own, in which one replica of three has too little.
 
+And what the controller does about 250 changes of ISRs that a leader proposes in one request, each
+with what its members have in the second column: decide them, replay their records, write them.
+
     python -m bench.election_decisions [--rounds 9]
 """
 
@@ -20,9 +23,12 @@ from controller.elections.cause import Cause
 from controller.elections.context import BrokerChange
 from controller.elections.triggers import BEGIN, Place, part_of_changes
 from controller.elections.upkeep import decide_rebalance
-from metalog.image.local_log import LocalLogStats, ReplicaLocalLog
+from controller.topics.isr import decide_alter_partition
+from metalog.image.local_log import LocalLogTable
+from metalog.image.replay import replay_all
 from metalog.image.snapshot import local_log_entries
-from protocol.metadata import ConfigRecord, PartitionChangeRecord
+from protocol.messages.alter_partition import AlterPartitionRequest
+from protocol.metadata import ConfigRecord, PartitionChangeRecord, encode_record
 from testkit.memory.controller import Cluster
 
 TOPICS, PARTITIONS = 10, 1_000
@@ -30,6 +36,7 @@ REPLICAS = (1, 2, 3)
 SHORT = 2
 SPAN_MS = 600_000
 CLUSTER_WIDE = 4
+CHANGES = 250
 
 
 def cluster(*, known: bool) -> Cluster:
@@ -55,18 +62,15 @@ def _tables(made: Cluster) -> Iterator[PartitionChangeRecord]:
     brokers, now_ms = made.image.cluster.brokers, made.now_ms
     for topic in made.image.topics.by_id.values():
         for index in topic.partitions:
-            table = [
-                ReplicaLocalLog(
-                    broker_id,
-                    brokers[broker_id].epoch,
-                    LocalLogStats(
-                        now_ms - (SPAN_MS // 2 if broker_id == SHORT else 2 * SPAN_MS) - index,
-                        1 + index,
-                    ),
+            table = LocalLogTable.of(
+                (
+                    (broker_id, brokers[broker_id].epoch),
+                    now_ms - (SPAN_MS // 2 if broker_id == SHORT else 2 * SPAN_MS) - index,
+                    1 + index,
                     now_ms,
                 )
                 for broker_id in REPLICAS
-            ]
+            )
             entries = local_log_entries(PartitionChangeRecord, table)
             yield PartitionChangeRecord(topic_id=topic.id, partition_id=index, local_logs=entries)
 
@@ -102,6 +106,54 @@ def look(made: Cluster) -> list[float]:
     return turns
 
 
+def isr_changes(made: Cluster, *, known: bool) -> AlterPartitionRequest:
+    """Broker 1 proposes to leave 2 out of the first topic's first ISRs; what its members have is
+    not what the metadata say."""
+    brokers, now_ms = made.image.cluster.brokers, made.now_ms
+    topic = made.image.topics.by_name["t0"]
+    partitions = []
+    for index in range(CHANGES):
+        members = [
+            AlterPartitionRequest.BrokerState(
+                broker_id=broker_id,
+                broker_epoch=brokers[broker_id].epoch,
+                local_log_start_timestamp=now_ms - 3 * SPAN_MS - index if known else -1,
+                local_log_size_bytes=1_000_000 + index if known else -1,
+            )
+            for broker_id in REPLICAS
+            if broker_id != SHORT
+        ]
+        partition = topic.partitions[index]
+        partitions.append(
+            AlterPartitionRequest.PartitionData(
+                partition_index=index,
+                leader_epoch=partition.leader_epoch,
+                partition_epoch=partition.partition_epoch,
+                new_isr_with_epochs=members,
+            )
+        )
+    return AlterPartitionRequest(
+        broker_id=1,
+        broker_epoch=brokers[1].epoch,
+        topics=[AlterPartitionRequest.TopicData(topic_id=topic.id, partitions=partitions)],
+    )
+
+
+def change_isrs(made: Cluster, request: AlterPartitionRequest) -> list[float]:
+    """Milliseconds of deciding, replaying and writing what a leader proposes."""
+    view = made.view()
+    began = time.process_time()
+    decision = decide_alter_partition(view, request)
+    decided = time.process_time()
+    replay_all(made.image, decision.records)
+    replayed = time.process_time()
+    for record in decision.records:
+        encode_record(record, 2)
+    written = time.process_time()
+    assert len(decision.records) == CHANGES
+    return [1e3 * (decided - began), 1e3 * (replayed - decided), 1e3 * (written - replayed)]
+
+
 def main(given: Sequence[str] | None = None) -> None:
     """See the module's description."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -121,8 +173,19 @@ def main(given: Sequence[str] | None = None) -> None:
             for name, made in clusters.items():
                 runs[name].append(measure(made))
         for row, value in (("", sum), (", the longest turn", max)):
-            off, on = (min(map(value, runs[name])) for name in ("off", "on"))
-            print(f"| {what}{row} | {off:.1f} | {on:.1f} | {on / off:.2f} |")
+            _say(what + row, *(min(map(value, runs[name])) for name in ("off", "on")))
+    requests = {name: isr_changes(made, known=name == "on") for name, made in clusters.items()}
+    crowds = {name: [] for name in clusters}  # type: dict[str, list[list[float]]]
+    for _ in range(rounds):
+        for name, made in clusters.items():
+            crowds[name].append(change_isrs(made, requests[name]))
+    for step, what in enumerate(("deciding", "replaying", "writing")):
+        what = f"{what} {CHANGES} changes of ISRs"
+        _say(what, *(min(run[step] for run in crowds[name]) for name in ("off", "on")))
+
+
+def _say(what: str, off: float, on: float) -> None:
+    print(f"| {what} | {off:.1f} | {on:.1f} | {on / off:.2f} |")
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """Reports of local logs under load (KIP-1303): `python -m bench.local_log_reports`.
 
-    python -m bench.local_log_reports [--minutes 3] [--partitions 1000]
+    python -m bench.local_log_reports [--minutes 3] [--partitions 1000] [--phases without with]
                                       [--markdown docs/benchmarks.md] [--json FILE]
 
 One controller and three brokers. Every partition has three replicas and gets a record every few
@@ -259,9 +259,13 @@ def quantile(values: Sequence[float], share: float) -> float:
     return ordered[min(len(ordered) - 1, int(share * len(ordered)))] if ordered else 0.0
 
 
-def run(place: Path, minutes: float, partitions: int) -> list[Phase]:
+def run(place: Path, minutes: float, partitions: int, names: Sequence[str]) -> list[Phase]:
+    """The phases of these names, which share the time."""
     found = []
-    for number, (settings, phases) in enumerate(CLUSTERS):
+    for number, (settings, every) in enumerate(CLUSTERS):
+        phases = {name: every[name] for name in every if name in names}
+        if not phases:
+            continue
         with ProcessCluster(
             place / str(number),
             controllers=1,
@@ -271,7 +275,7 @@ def run(place: Path, minutes: float, partitions: int) -> list[Phase]:
             cluster.format()
             for node in cluster.nodes.values():
                 start(node)
-            seconds = minutes * 60 / len(PHASES)
+            seconds = minutes * 60 / len(names)
             windows = asyncio.run(measure(cluster, phases, seconds, partitions))
             events: list[Any] = []
             for broker in cluster.brokers:
@@ -281,7 +285,7 @@ def run(place: Path, minutes: float, partitions: int) -> list[Phase]:
     return found
 
 
-def markdown(phases: Sequence[Phase], partitions: int) -> str:
+def markdown(phases: Sequence[Phase], partitions: int, names: Sequence[str]) -> str:
     """The table, a column for each phase."""
     rows = [
         ("records per second", *(f"{one.records_per_s:.0f}" for one in phases)),
@@ -305,7 +309,7 @@ def markdown(phases: Sequence[Phase], partitions: int) -> str:
             ),
         ),
     ]
-    head = (f"{partitions:,} partitions, {phases[0].seconds:.0f} s each", *PHASES)
+    head = (f"{partitions:,} partitions, {phases[0].seconds:.0f} s each", *names)
     lines = [f"| {' | '.join(row)} |" for row in (head, *rows)]
     return "\n".join([lines[0], "|---" * len(head) + "|", *lines[1:]])
 
@@ -319,14 +323,16 @@ def _ms(values: Sequence[float]) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--minutes", type=float, default=3.0)
+    parser.add_argument("--minutes", type=float, default=3.0, help="of all phases together")
+    parser.add_argument("--phases", nargs="+", choices=PHASES, default=PHASES)
     parser.add_argument("--partitions", type=int, default=1000)
     parser.add_argument("--markdown", type=Path)
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
     with bench_place(FREE_BYTES_MIN) as place:
-        phases = run(place, options.minutes, options.partitions)
-    text = markdown(phases, options.partitions)
+        phases = run(place, options.minutes, options.partitions, options.phases)
+    names = [name for name in PHASES if name in options.phases]
+    text = markdown(phases, options.partitions, names)
     print(text)
     keep(options, MARK, text, phases)
 

@@ -16,7 +16,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
-from metalog.image.local_log import ReplicaLocalLog, table_of
+from metalog.image.local_log import LocalLogTable, table_of
 from protocol.ids import uuid_to_text
 from protocol.json_form import to_json
 from protocol.metadata import PartitionChangeRecord, decode_record
@@ -118,7 +118,7 @@ def without_local_logs(value: bytes) -> bytes:
     return b"".join((value[:KEY_END], encode_uvarint(len(kept)), *kept, value[pos:]))
 
 
-def local_logs(value: bytes) -> tuple[ReplicaLocalLog, ...] | None:
+def local_logs(value: bytes) -> LocalLogTable | None:
     """What a framed PartitionChangeRecord says of local logs; None leaves what is known."""
     if _LOCAL_LOGS not in value or without_local_logs(value) is value:
         return None

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from audit.state.shapes import Shape, ShapeKey, Shapes
-from metalog.image.local_log import ReplicaLocalLog
+from metalog.image.local_log import NO_LOCAL_LOGS
 
 TOPIC_RESOURCE, BROKER_RESOURCE = 2, 4
 MIN_ISR = "min.insync.replicas"
@@ -68,7 +68,7 @@ class PartitionState:
         self.partition_epoch = partition_epoch
         self.offset = -1
         self.certain = True
-        self.local_logs: tuple[ReplicaLocalLog, ...] = ()
+        self.local_logs = NO_LOCAL_LOGS
         self.under_since_ms: int | None = None
         self.leaderless_since_ms: int | None = None
 

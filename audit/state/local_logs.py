@@ -42,7 +42,7 @@ def rows(cluster: ClusterState, partition: PartitionState, now_ms: int) -> list[
         return []
     thresholds = _thresholds(cluster, partition.topic.name)
     found = []
-    for one in partition.local_logs:
+    for one in partition.local_logs.entries:
         start_ms, size = one.stats
         verdict = judge(one.stats, thresholds, now_ms)
         found.append(
@@ -77,7 +77,7 @@ def passed_over(
     shape = partition.shape.key
     short = {
         one.broker_id
-        for one in partition.local_logs
+        for one in partition.local_logs.entries
         if _is_of_this_life(cluster, one) and not judge(one.stats, thresholds, now_ms).enough
     }
     if shape.leader in short or shape.leader not in shape.replicas:

@@ -22,11 +22,12 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from broker.replication.isr import IsrProposal
 from metalog.image.local_log import (
+    NO_LOCAL_LOGS,
     NOTHING_KNOWN,
     UNKNOWN,
     LocalLogStats,
+    LocalLogTable,
     LocalLogThresholds,
-    ReplicaLocalLog,
     judge,
     known_stats,
 )
@@ -79,7 +80,7 @@ class LocalLogs:
         self,
         thresholds: LocalLogThresholds,
         interval_ms: float = REPORT_INTERVAL_MS,
-        known: tuple[ReplicaLocalLog, ...] = (),
+        known: LocalLogTable = NO_LOCAL_LOGS,
     ) -> None:
         self.thresholds = thresholds
         self.interval_ms = interval_ms
@@ -104,7 +105,7 @@ class LocalLogs:
         self._next_ms = self._held_until_ms = NEVER_MS
         self._told = {
             one.broker_id: MemberLocalLog(one.broker_id, one.broker_epoch, one.stats)
-            for one in self.known
+            for one in self.known.entries
         }
 
     # --- a follower's -------------------------------------------------------------------------

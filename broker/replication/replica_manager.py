@@ -29,7 +29,7 @@ from broker.replication.replica_role import ReplicaRole
 from broker.replication.throttle import throttles
 from broker.replication.tier_listener import NoTier, TierListener
 from metalog.image.delta import Change, MetadataDelta
-from metalog.image.local_log import LocalLogThresholds
+from metalog.image.local_log import NO_LOCAL_LOGS, LocalLogThresholds
 from metalog.image.values import (
     LeaderRecoveryState,
     MetadataImage,
@@ -619,7 +619,7 @@ class ReplicaManager:
             ]
             topics = self.metadata.image.topics
             image = topics.partition(partition.topic_id, partition.index)
-            known = () if image is None else image.local_logs
+            known = NO_LOCAL_LOGS if image is None else image.local_logs
             partition.compare_local_logs(LocalLogs(wanted, interval_ms, known))
             self._fetchers.restate(partition)
             self._reports_begin()

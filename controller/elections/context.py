@@ -20,7 +20,7 @@ from controller.configs.topic_settings import (
 )
 from controller.decision import ControllerView
 from controller.elections.cause import Cause
-from controller.elections.election import Election, Wish
+from controller.elections.election import NOBODY, Election, Wish
 from controller.elections.eligibility import (
     ElectionOrder,
     ReplicaEligibility,
@@ -28,14 +28,22 @@ from controller.elections.eligibility import (
     broker_eligibility,
 )
 from controller.elections.elr import LastKnownMode
-from controller.elections.local_logs import LocalLogOrder, TooLittle, eligible_first
+from controller.elections.local_logs import (
+    LocalLogOrder,
+    Short,
+    TooLittle,
+    eligible_first,
+)
 from controller.elections.partition_change import (
+    Decided,
     PartitionChange,
     Safety,
     Target,
-    change_partition,
+    decide_change,
     replicas_of,
+    written,
 )
+from metalog.image.local_log import NO_LOCAL_LOGS, LocalLogTable
 from metalog.image.values import NO_LEADER, PartitionImage, TopicImage
 
 NONE: frozenset[int] = frozenset()
@@ -62,8 +70,9 @@ class BrokerChange(NamedTuple):
 
 NO_BROKER_CHANGE = BrokerChange()
 AS_IT_IS = Target()
-OFF: Final = (NO_LEADER,)
-"""In place of brokers that have too little locally: nobody is asked, and what was known goes."""
+OFF: Final = LocalLogTable(((NO_LEADER, NO_LEADER),))
+"""In place of what is known of local logs: nobody asks for it, and it goes."""
+NOTHING: Final = Decided(b"", None, NOBODY, NO_LOCAL_LOGS)
 _EPOCHS = PartitionImage._fields.index("leader_epoch")
 
 
@@ -71,12 +80,13 @@ class TopicRules(NamedTuple):
     """What holds for elections of one topic. `election` is the one that nobody asked for: it may be
     unclean only where the topic allows it. `treats_alike`: partitions of the same state are changed
     in the same way. `local_logs`: the order, where what replicas have locally counts (KIP-1303),
-    and `too_little`: who has not enough at the time of the decision."""
+    and `short` and `too_little`: who has not enough at the time of the decision."""
 
     safety: Safety
     election: Election
     treats_alike: bool
     local_logs: LocalLogOrder | None
+    short: Short | None
     too_little: TooLittle | None
 
 
@@ -92,9 +102,7 @@ class ElectionContext:
         "_asked_last",
         "_known",
         "_known_last",
-        "_moves_logs",
         "_rules",
-        "_target_last",
         "change",
         "eligibility_of",
         "view",
@@ -111,11 +119,9 @@ class ElectionContext:
             unclean=change.unclean,
         )
         self._rules: dict[bytes, TopicRules] = {}
-        self._known: dict[tuple[object, ...], PartitionChange | None] = {}
+        self._known: dict[tuple[object, ...], Decided] = {}
         self._asked_last: tuple[object, ...] = ()
-        self._known_last: PartitionChange | None = None
-        self._target_last: Target | None = None
-        self._moves_logs = False
+        self._known_last = NOTHING
 
     def rules(self, topic: TopicImage) -> TopicRules:
         """What holds for `topic`."""
@@ -150,63 +156,61 @@ class ElectionContext:
         target: Target = AS_IT_IS,
         election: Election | None = None,
         touch: bool = False,
+        told: LocalLogTable | None = None,
     ) -> PartitionChange | None:
-        """What takes the partition to `target`; without an `election` by the topic's own."""
+        """What takes the partition to `target`; without an `election` by the topic's own. `told` is
+        all that is known of local logs once a leader has said what it knows."""
         rules = self.rules(topic)
         election = rules.election if election is None else election
-        if not rules.treats_alike:
-            return self._change(topic, index, partition, cause, rules, target, election, touch)
-        short: tuple[int, ...] = ()
-        if partition.local_logs:
-            if target is not self._target_last:
-                self._target_last, self._moves_logs = target, self._may_move_logs(target)
-            if self._moves_logs or partition.adding or partition.removing:
-                return self._change(topic, index, partition, cause, rules, target, election, touch)
-            too_little = rules.too_little
-            short = OFF if too_little is None else too_little(partition.local_logs)
-        asked = topic.id, partition_state(partition), short, target, election, cause, touch
+        table = partition.local_logs if told is None else told
+        lives, short = table.lives, 0
+        if lives:
+            if rules.short is None:
+                table = OFF
+                lives = table.lives
+            else:
+                short = rules.short(table)
+        state = partition_state(partition)
+        asked = topic.id, state, lives, short, target, election, cause
         # Neighbours are mostly alike, and comparing is cheaper than looking up.
         if asked != self._asked_last:
-            if asked not in self._known:
-                self._known[asked] = self._change(
-                    topic, index, partition, cause, rules, target, election, touch
+            known = self._known.get(asked)
+            if known is None:
+                known = decide_change(
+                    partition,
+                    topic_id=topic.id,
+                    partition_id=index,
+                    target=target,
+                    election=election,
+                    cause=cause,
+                    safety=rules.safety,
+                    told=told,
                 )
-            self._asked_last, self._known_last = asked, self._known[asked]
+                if not self._treats_alike(rules, partition, target, table):
+                    return written(known, partition, index, told=told is not None, touch=touch)
+                self._known[asked] = known
+            self._asked_last, self._known_last = asked, known
         known = self._known_last
-        if known is None:
-            return None
-        return PartitionChange(known.record.replace(partition_id=index), known.elected)
+        record = None if known.record is None else known.record.replace(partition_id=index)
+        if record is not None and table is partition.local_logs:
+            return PartitionChange(record, known.elected)
+        decided = Decided(topic.id, record, known.elected, NO_LOCAL_LOGS if table is OFF else table)
+        return written(decided, partition, index, told=told is not None, touch=touch)
 
-    def _may_move_logs(self, target: Target) -> bool:
-        """Whether the change may write another table of local logs: that is the partition's own."""
-        return bool(
-            self.change.unclean
+    def _treats_alike(
+        self, rules: TopicRules, partition: PartitionImage, target: Target, table: LocalLogTable
+    ) -> bool:
+        """Whether partitions of this state, with these local logs, change in the same way. Where
+        what is known of one may be dropped, that is the partition's own."""
+        if not (rules.treats_alike and table.lives):
+            return rules.treats_alike
+        return not (
+            partition.adding
+            or partition.removing
+            or self.change.unclean
             or target.begun_anew
-            or target.local_logs is not None
             or target.replicas is not None
             or target.directories is not None
-        )
-
-    def _change(
-        self,
-        topic: TopicImage,
-        index: int,
-        partition: PartitionImage,
-        cause: Cause,
-        rules: TopicRules,
-        target: Target,
-        election: Election,
-        touch: bool,
-    ) -> PartitionChange | None:
-        return change_partition(
-            partition,
-            topic_id=topic.id,
-            partition_id=index,
-            target=target,
-            election=election,
-            cause=cause,
-            safety=rules.safety,
-            touch=touch,
         )
 
     def _resolve(self, topic: TopicImage) -> TopicRules:
@@ -233,8 +237,10 @@ class ElectionContext:
         # `broker_eligibility` sees nothing of a partition but where its replicas are.
         election = Wish.UNCLEAN if allowed else Wish.ONLINE
         treats_alike = local_logs is not None or order is assignment_order
-        too_little = None if local_logs is None else local_logs.at(view.now_ms)
-        return TopicRules(safety, election, treats_alike, local_logs, too_little)
+        if local_logs is None:
+            return TopicRules(safety, election, treats_alike, None, None, None)
+        short, too_little = local_logs.short_at(view.now_ms), local_logs.at(view.now_ms)
+        return TopicRules(safety, election, treats_alike, local_logs, short, too_little)
 
 
 def partition_state(partition: PartitionImage) -> tuple[object, ...]:

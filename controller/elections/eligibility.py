@@ -25,7 +25,7 @@ from typing import Final, NamedTuple, TypeAlias
 
 from immutables import Map
 
-from metalog.image.local_log import ReplicaLocalLog
+from metalog.image.local_log import NO_LOCAL_LOGS, LocalLogTable
 from metalog.image.values import BrokerImage
 from protocol.ids import DIRECTORY_LOST, DIRECTORY_MIGRATING, DIRECTORY_UNASSIGNED, RESERVED_UUIDS
 
@@ -38,7 +38,7 @@ class PartitionReplicas(NamedTuple):
     partition_id: int
     replicas: tuple[int, ...]
     directories: tuple[bytes, ...]
-    local_logs: tuple[ReplicaLocalLog, ...] = ()
+    local_logs: LocalLogTable = NO_LOCAL_LOGS
 
     def directory_of(self, broker_id: int) -> bytes | None:
         """The directory id of that broker's replica, or None if it has no replica."""

@@ -22,17 +22,20 @@ from controller.elections.eligibility import PartitionReplicas
 from metalog.image.local_log import (
     NOTHING_KNOWN,
     UNKNOWN,
+    Lives,
     LocalLogStats,
+    LocalLogTable,
     LocalLogThresholds,
     ReplicaLocalLog,
     judge,
-    known_stats,
 )
 from metalog.image.values import BrokerImage
 
-Table: TypeAlias = tuple[ReplicaLocalLog, ...]
-TooLittle: TypeAlias = Callable[[Table], tuple[int, ...]]
-"""Brokers of a table, in its order, whose replicas do not have enough."""
+Short: TypeAlias = Callable[[LocalLogTable], int]
+"""A bit for each life in a table, the first is the highest: 1 where it does not have enough. Also
+of earlier ones, which are not asked."""
+TooLittle: TypeAlias = Callable[[LocalLogTable], tuple[int, ...]]
+"""Brokers of a table whose replicas do not have enough."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,37 +50,68 @@ class LocalLogOrder:
     ) -> tuple[int, ...]:
         return eligible_first(replicas, self.at(now_ms)(partition.local_logs))
 
+    def short_at(self, now_ms: int) -> Short:
+        """Who is short at that time; made once for the ten thousand partitions of a decision.
+
+        It says what `judge` does, which it asks of tables that are not plain, and where there are
+        limits of both kinds."""
+        thresholds = self.thresholds
+        since_ms = now_ms - thresholds.span_ms
+        by_time, by_size = thresholds.span_ms > 0 and since_ms >= 0, thresholds.size_bytes > 0
+        size_bytes = thresholds.size_bytes
+
+        def judged(table: LocalLogTable) -> int:
+            flags = 0
+            for one in table.entries:
+                flags += flags + (not judge(one.stats, thresholds, now_ms).enough)
+            return flags
+
+        def by_start(table: LocalLogTable) -> int:
+            if not table.plain:
+                return judged(table)
+            flags = 0
+            for start_ms in table.starts_ms:
+                flags += flags + (start_ms > since_ms)
+            return flags
+
+        def by_bytes(table: LocalLogTable) -> int:
+            if not table.plain:
+                return judged(table)
+            flags = 0
+            for size in table.sizes:
+                flags += flags + (size < size_bytes)
+            return flags
+
+        if by_time == by_size:
+            return judged
+        return by_start if by_time else by_bytes
+
     def at(self, now_ms: int) -> TooLittle:
-        """Who has too little at that time; made once for the ten thousand partitions of a decision.
+        """Who has too little at that time, made once for a decision."""
+        short_of, brokers = self.short_at(now_ms), self.brokers
+        # Neighbours mostly name the same lives, and as often the same of them are short.
+        last: tuple[Lives, int, tuple[int, ...]] = (), 0, ()
 
-        It says what `judge` does, which it asks where something is not known, or nothing is there.
-        """
-        thresholds, brokers = self.thresholds, self.brokers
-        span_ms, enough_bytes = thresholds.span_ms, thresholds.size_bytes
-        since_ms = now_ms - span_ms if span_ms > 0 else UNKNOWN
-        by_size = enough_bytes > 0
-
-        def too_little(table: Table) -> tuple[int, ...]:
-            short: tuple[int, ...] = ()
-            for broker_id, broker_epoch, (start_ms, size), _ in table:
-                if size and 0 <= start_ms <= since_ms:
-                    continue
-                if by_size and size >= enough_bytes:
-                    continue
-                known = start_ms >= 0 and size > 0
-                if not known and judge(LocalLogStats(start_ms, size), thresholds, now_ms).enough:
-                    continue
-                broker = brokers.get(broker_id)
-                if broker is not None and broker.epoch == broker_epoch:
-                    short += (broker_id,)
-            return short
+        def too_little(table: LocalLogTable) -> tuple[int, ...]:
+            nonlocal last
+            lives, flags = table.lives, short_of(table)
+            if lives is not last[0] or flags != last[1]:
+                bit = 1 << len(lives)
+                found: list[int] = []
+                for broker_id, epoch in lives:
+                    bit >>= 1
+                    broker = brokers.get(broker_id)
+                    if flags & bit and broker is not None and broker.epoch == epoch:
+                        found.append(broker_id)
+                last = lives, flags, tuple(found)
+            return last[2]
 
         return too_little
 
-    def known(self, table: Table, broker_id: int) -> ReplicaLocalLog:
+    def known(self, table: LocalLogTable, broker_id: int) -> ReplicaLocalLog:
         """What is known of this replica in the life that its broker has now."""
         broker = self.brokers.get(broker_id)
-        for one in table:
+        for one in table.entries:
             if broker is not None and one[:2] == (broker_id, broker.epoch):
                 return one
         return ReplicaLocalLog(broker_id, UNKNOWN, NOTHING_KNOWN)
@@ -96,34 +130,33 @@ class Told(NamedTuple):
     stats: LocalLogStats
 
 
-def with_report(table: Table, told: Iterable[Told], now_ms: int) -> Table:
+def with_report(table: LocalLogTable, told: Iterable[Told], now_ms: int) -> LocalLogTable:
     """The table after a leader's report. What it does not know leaves what is known of the same
     life as it is: a new leader knows its own log alone."""
-    entries = {one.broker_id: one for one in table}
+    rows = {row[0][0]: row for row in table.rows}
     for broker_id, broker_epoch, (start_ms, size) in told:
         if start_ms < 0 and size < 0:
             continue
-        known = known_stats(table, broker_id, broker_epoch)
-        stats = LocalLogStats(
-            known.start_timestamp_ms if start_ms < 0 else start_ms,
-            known.size_bytes if size < 0 else size,
-        )
-        entries[broker_id] = ReplicaLocalLog(broker_id, broker_epoch, stats, now_ms)
-    return tuple(entries[broker_id] for broker_id in sorted(entries))
+        life, known = (broker_id, broker_epoch), rows.get(broker_id)
+        if known is not None and known[0] == life:
+            start_ms = known[1] if start_ms < 0 else start_ms
+            size = known[2] if size < 0 else size
+        rows[broker_id] = life, start_ms, size, now_ms
+    return LocalLogTable.of(rows[broker_id] for broker_id in sorted(rows))
 
 
 def kept(
-    table: Table,
+    table: LocalLogTable,
     before: Mapping[int, bytes],
     after: Mapping[int, bytes],
     doubted: frozenset[int],
-) -> Table:
+) -> LocalLogTable:
     """What still holds once the replicas, with their directories, are `after`; the logs of
     `doubted` brokers may be other ones."""
-    return tuple(
-        one
-        for one in table
-        if one.broker_id in after
-        and after[one.broker_id] == before.get(one.broker_id, after[one.broker_id])
-        and one.broker_id not in doubted
+    return LocalLogTable.of(
+        row
+        for row in table.rows
+        if (broker_id := row[0][0]) in after
+        and after[broker_id] == before.get(broker_id, after[broker_id])
+        and broker_id not in doubted
     )

@@ -55,7 +55,7 @@ from metalog.image.features import (
     DIRECTORY_ASSIGNMENT_LEVEL,
     LEADER_EPOCH_BUMP_ON_ISR_SHRINK_UNTIL_LEVEL,
 )
-from metalog.image.local_log import ReplicaLocalLog
+from metalog.image.local_log import NO_LOCAL_LOGS, LocalLogTable
 from metalog.image.snapshot import local_log_entries
 from metalog.image.values import NO_LEADER, LeaderRecoveryState, PartitionImage
 from protocol.metadata.partition_change_record import PartitionChangeRecord
@@ -94,8 +94,7 @@ class Target:
     """What the caller wants to change; None leaves a part as it is.
 
     `begun_anew`: replicas whose log is another one than that which was in sync, if it was. They
-    leave ISR and ELR as after an unclean shutdown, and may lead. `local_logs`: all that is known of
-    them now.
+    leave ISR and ELR as after an unclean shutdown, and may lead.
     """
 
     isr: tuple[int, ...] | None = None
@@ -105,7 +104,6 @@ class Target:
     adding: tuple[int, ...] | None = None
     removing: tuple[int, ...] | None = None
     begun_anew: frozenset[int] = frozenset()
-    local_logs: tuple[ReplicaLocalLog, ...] | None = None
 
 
 class PartitionChange(NamedTuple):
@@ -113,6 +111,17 @@ class PartitionChange(NamedTuple):
 
     record: PartitionChangeRecord
     elected: Elected
+
+
+class Decided(NamedTuple):
+    """A change but for what is known of local logs, which has no part in it beside the order of the
+    candidates: so it may be that of many partitions. `record` is None where nothing changes,
+    `local_logs` is what is known then."""
+
+    topic_id: bytes
+    record: PartitionChangeRecord | None
+    elected: Elected
+    local_logs: LocalLogTable
 
 
 class _Draft:
@@ -135,7 +144,13 @@ class _Draft:
         "replicas",
     )
 
-    def __init__(self, before: PartitionImage, target: Target, safety: Safety) -> None:
+    def __init__(
+        self,
+        before: PartitionImage,
+        target: Target,
+        safety: Safety,
+        told: LocalLogTable | None,
+    ) -> None:
         self.replicas = before.replicas if target.replicas is None else target.replicas
         self.directories = before.directories if target.directories is None else target.directories
         self.adding = before.adding if target.adding is None else target.adding
@@ -148,7 +163,7 @@ class _Draft:
         self.elr = before.elr
         self.last_known_elr = before.last_known_elr
         self.leader = before.leader
-        self.local_logs = before.local_logs if target.local_logs is None else target.local_logs
+        self.local_logs = before.local_logs if told is None else told
         self.recovery_state: int = before.recovery_state
         if target.recovery_state is not None:
             self.recovery_state = int(target.recovery_state)
@@ -171,15 +186,42 @@ def change_partition(
     cause: Cause,
     safety: Safety,
     touch: bool,
+    told: LocalLogTable | None = None,
 ) -> PartitionChange | None:
     """The record that takes `partition` to `target`, with the election that it brings about.
 
-    A record that names a leader says what kind of election made it one, and the cause.
+    A record that names a leader says what kind of election made it one, and the cause. `told` is
+    all that is known of local logs once a leader has said what it knows.
 
     None when nothing changes, unless `touch` is set: then the record says the same ISR again, and
     its replay moves the partition epoch and nothing else.
     """
-    draft = _Draft(partition, target, safety)
+    decided = decide_change(
+        partition,
+        topic_id=topic_id,
+        partition_id=partition_id,
+        target=target,
+        election=election,
+        cause=cause,
+        safety=safety,
+        told=told,
+    )
+    return written(decided, partition, partition_id, told=told is not None, touch=touch)
+
+
+def decide_change(
+    partition: PartitionImage,
+    *,
+    topic_id: bytes,
+    partition_id: int,
+    target: Target,
+    election: Election,
+    cause: Cause,
+    safety: Safety,
+    told: LocalLogTable | None,
+) -> Decided:
+    """`change_partition`, before anything is written down about local logs."""
+    draft = _Draft(partition, target, safety, told)
     place = PartitionReplicas(topic_id, partition_id, draft.replicas, draft.directories)
     eligibility_of = partial(safety.eligibility_of, place)
     _drop_offline(draft, eligibility_of, safety)
@@ -192,18 +234,40 @@ def change_partition(
     ordered = safety.order(place, draft.replicas, safety.now_ms)
     elected = elect(_candidates(partition, draft, ordered, safety), election, eligibility_of)
     _apply_election(partition, draft, elected, safety)
-    record = _record(partition, draft, safety, told=target.local_logs is not None)
+    record = _record(partition, draft, safety)
+    if record is not None:
+        record.topic_id = topic_id
+        record.partition_id = partition_id
+        if record.leader != _LEADER_UNCHANGED:
+            record.election_cause = cause.value
+            if record.leader != partition.leader:
+                record.election_kind = elected.kind.value
+    return Decided(topic_id, record, elected, draft.local_logs)
+
+
+def written(
+    decided: Decided,
+    partition: PartitionImage,
+    partition_id: int,
+    *,
+    told: bool,
+    touch: bool,
+) -> PartitionChange | None:
+    """What was decided, with what is known of local logs: that is a difference of its own where a
+    leader has `told` it. The record in it may be changed."""
+    record, after = decided.record, decided.local_logs
+    news = after is not partition.local_logs and after != partition.local_logs
+    news = news and (told or record is not None)
     if record is None:
-        if not touch:
+        if not (news or touch):
             return None
-        record = PartitionChangeRecord(isr=list(draft.isr))
-    elif record.leader != _LEADER_UNCHANGED:
-        record.election_cause = cause.value
-        if record.leader != partition.leader:
-            record.election_kind = elected.kind.value
-    record.topic_id = topic_id
-    record.partition_id = partition_id
-    return PartitionChange(record, elected)
+        isr = None if news else list(partition.isr)
+        record = PartitionChangeRecord(
+            topic_id=decided.topic_id, partition_id=partition_id, isr=isr
+        )
+    if news:
+        record.local_logs = local_log_entries(PartitionChangeRecord, after)
+    return PartitionChange(record, decided.elected)
 
 
 def _drop_offline(draft: _Draft, eligibility_of: ReplicaEligibility, safety: Safety) -> None:
@@ -214,13 +278,11 @@ def _drop_offline(draft: _Draft, eligibility_of: ReplicaEligibility, safety: Saf
         draft.isr = tuple(online)
 
 
-def _known_local_logs(
-    before: PartitionImage, draft: _Draft, safety: Safety
-) -> tuple[ReplicaLocalLog, ...]:
+def _known_local_logs(before: PartitionImage, draft: _Draft, safety: Safety) -> LocalLogTable:
     """What is known of local logs once the replicas are as they are to be; nothing where no
     threshold is on."""
     if not safety.keeps_local_logs:
-        return ()
+        return NO_LOCAL_LOGS
     if not draft.doubted and (draft.replicas, draft.directories) == before[:2]:
         return draft.local_logs
     return kept(
@@ -303,11 +365,8 @@ def _keep_one(before: PartitionImage, draft: _Draft) -> None:
     draft.isr = (before.leader if before.leader in stays else stays[0],)
 
 
-def _record(
-    before: PartitionImage, after: _Draft, safety: Safety, *, told: bool
-) -> PartitionChangeRecord | None:
-    """The differences as a record without its key, None if there are none. What is known of local
-    logs is a difference of its own where a leader has `told` it."""
+def _record(before: PartitionImage, after: _Draft, safety: Safety) -> PartitionChangeRecord | None:
+    """The differences as a record without its key, None if there are none."""
     record = PartitionChangeRecord()
     changed = _set_assignment(
         record,
@@ -325,9 +384,6 @@ def _record(
         record.leader_recovery_state, changed = int(after.recovery_state), True
     if after.leader != before.leader or _needs_new_epoch(before, after, safety):
         record.leader, changed = after.leader, True
-    if after.local_logs != before.local_logs and (changed or told):
-        record.local_logs = local_log_entries(PartitionChangeRecord, after.local_logs)
-        changed = True
     return record if changed else None
 
 

@@ -17,7 +17,8 @@ topic has a threshold for it; a proposal of the same ISR may be there for that a
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import cache
 from typing import Final, NamedTuple, TypeAlias
 
 from controller.brokers.registration import check_broker_epoch
@@ -35,7 +36,7 @@ from controller.elections.eligibility import (
 from controller.elections.local_logs import Told, with_report
 from controller.elections.partition_change import Target
 from controller.topics.reassignments import is_reassigning
-from metalog.image.local_log import NOTHING_KNOWN, LocalLogStats, ReplicaLocalLog
+from metalog.image.local_log import NOTHING_KNOWN, LocalLogStats, LocalLogTable
 from metalog.image.replay import merge_partition_change
 from metalog.image.values import LeaderRecoveryState, PartitionImage, TopicImage
 from protocol.errors import ErrorCode
@@ -82,6 +83,7 @@ def decide_alter_partition(
     outcomes = []
     # A request that names a partition twice must not judge both against the same state.
     changed: dict[tuple[bytes, int], PartitionImage] = {}
+    target_of = cache(_target)
     for topic_data in request.topics:
         topic = view.image.topics.by_id.get(topic_data.topic_id)
         partitions = []
@@ -91,7 +93,9 @@ def decide_alter_partition(
                 partitions.append(_refused(proposal, ErrorCode.UNKNOWN_TOPIC_ID))
                 continue
             current = changed.get(key, topic.partitions.get(proposal.partition_index))
-            outcome, change = _alter(elections, topic, current, request.broker_id, proposal)
+            outcome, change = _alter(
+                elections, target_of, topic, current, request.broker_id, proposal
+            )
             if change is not None:
                 record, changed[key] = change
                 records.append(record)
@@ -118,8 +122,16 @@ def proposed_members(proposal: Proposal) -> tuple[ProposedMember, ...]:
     return tuple(ProposedMember(broker_id, UNKNOWN_BROKER_EPOCH) for broker_id in proposal.new_isr)
 
 
+def _target(
+    isr: tuple[int, ...], directories: tuple[bytes, ...] | None, recovery_state: int
+) -> Target:
+    state = LeaderRecoveryState(recovery_state)
+    return Target(isr=isr, directories=directories, recovery_state=state)
+
+
 def _alter(
     elections: ElectionContext,
+    target_of: Callable[[tuple[int, ...], tuple[bytes, ...] | None, int], Target],
     topic: TopicImage,
     current: PartitionImage | None,
     broker_id: int,
@@ -142,13 +154,13 @@ def _alter(
         proposal.partition_index,
         current,
         Cause.REASSIGNMENT if is_reassigning(current) else Cause.ISR_CHANGE,
-        target=Target(
-            isr=tuple(m.broker_id for m in members),
-            directories=_directories(view, current, members),
-            recovery_state=LeaderRecoveryState(proposal.leader_recovery_state),
-            local_logs=_local_logs(elections, topic, current, members),
+        target=target_of(
+            tuple([m.broker_id for m in members]),
+            _directories(view, current, members),
+            proposal.leader_recovery_state,
         ),
         touch=True,
+        told=_local_logs(elections, topic, current, members),
     )
     if change is None:
         return PartitionOutcome(proposal.partition_index, ErrorCode.NONE, current), None
@@ -198,15 +210,16 @@ def _isr_error(
 
 def _directories(
     view: ControllerView, current: PartitionImage, members: Sequence[ProposedMember]
-) -> tuple[bytes, ...]:
-    """Where the replicas are, if these are in sync."""
+) -> tuple[bytes, ...] | None:
+    """Where the replicas are, if these are in sync; None: where they were."""
     brokers, in_sync = view.image.cluster.brokers, {member.broker_id for member in members}
-    return tuple(
+    found = tuple(
         default_directory(brokers[replica])
         if replica in in_sync and not is_online(brokers[replica], directory)
         else directory
         for replica, directory in zip(current.replicas, current.directories, strict=True)
     )
+    return None if found == current.directories else found
 
 
 def _local_logs(
@@ -214,7 +227,7 @@ def _local_logs(
     topic: TopicImage,
     current: PartitionImage,
     members: Sequence[ProposedMember],
-) -> tuple[ReplicaLocalLog, ...] | None:
+) -> LocalLogTable | None:
     """What is known of local logs with this proposal; None where it says nothing, or nobody asks.
 
     Members are of the lives that are registered: others are not fit to be in an ISR.

@@ -15,11 +15,16 @@ never a condition.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from enum import Enum
-from typing import Any, Final, NamedTuple
+from functools import lru_cache
+from typing import Any, Final, NamedTuple, TypeAlias
 
 UNKNOWN: Final = -1
+Lives: TypeAlias = tuple[tuple[int, int], ...]
+"""Brokers, each with the epoch of the life that is meant."""
+Row: TypeAlias = tuple[tuple[int, int], int, int, int]
+"""One life, and of its log the time of the start, the size, and when that was reported."""
 
 
 class LocalLogStats(NamedTuple):
@@ -97,24 +102,72 @@ class ReplicaLocalLog(NamedTuple):
     reported_ms: int = UNKNOWN
 
 
-def table_of(entries: Iterable[Any]) -> tuple[ReplicaLocalLog, ...]:
-    """The whole table of a partition, from the field that both its records have for it."""
-    return tuple(
-        ReplicaLocalLog(
-            one.broker_id,
-            one.broker_epoch,
-            LocalLogStats(one.start_timestamp, one.size_bytes),
-            one.reported_ms,
+class LocalLogTable(NamedTuple):
+    """All that is known of one partition's local logs: a column each for the lives of brokers, in
+    the order of their ids, and for the parts of their `ReplicaLocalLog`.
+
+    One decision asks ten thousand tables. So what it reads of one lies together, and tables that
+    name the same lives share them. `plain`: every size is known and above 0.
+    """
+
+    lives: Lives = ()
+    starts_ms: tuple[int, ...] = ()
+    sizes: tuple[int, ...] = ()
+    reported_ms: tuple[int, ...] = ()
+    plain: bool = True
+
+    @classmethod
+    def of(cls, rows: Iterable[Row]) -> LocalLogTable:
+        """The table of these rows, which are in the order of their brokers."""
+        given = list(rows)
+        if not given:
+            return NO_LOCAL_LOGS
+        lives, starts_ms, sizes, reported_ms = zip(*given, strict=True)
+        return cls(_shared(lives), starts_ms, sizes, reported_ms, min(sizes) > 0)
+
+    @property
+    def rows(self) -> Iterator[Row]:
+        return zip(self.lives, self.starts_ms, self.sizes, self.reported_ms, strict=True)
+
+    @property
+    def entries(self) -> tuple[ReplicaLocalLog, ...]:
+        """What is known of each."""
+        return tuple(
+            ReplicaLocalLog(broker_id, broker_epoch, LocalLogStats(start_ms, size), reported_ms)
+            for (broker_id, broker_epoch), start_ms, size, reported_ms in self.rows
         )
-        for one in entries
+
+    def __bool__(self) -> bool:
+        return bool(self.lives)
+
+
+@lru_cache(1024)
+def _shared(lives: Lives) -> Lives:
+    return lives
+
+
+NO_LOCAL_LOGS: Final = LocalLogTable()
+
+
+def table_of(entries: Sequence[Any]) -> LocalLogTable:
+    """The whole table of a partition, from the field that both its records have for it."""
+    return LocalLogTable.of(
+        [
+            (
+                (one.broker_id, one.broker_epoch),
+                one.start_timestamp,
+                one.size_bytes,
+                one.reported_ms,
+            )
+            for one in entries
+        ]
     )
 
 
-def known_stats(
-    table: tuple[ReplicaLocalLog, ...], broker_id: int, broker_epoch: int
-) -> LocalLogStats:
+def known_stats(table: LocalLogTable, broker_id: int, broker_epoch: int) -> LocalLogStats:
     """What is known of a replica in this life of its broker: a table may be older than that."""
-    for one in table:
-        if one.broker_id == broker_id and one.broker_epoch == broker_epoch:
-            return one.stats
-    return NOTHING_KNOWN
+    life = broker_id, broker_epoch
+    if life not in table.lives:
+        return NOTHING_KNOWN
+    at = table.lives.index(life)
+    return LocalLogStats(table.starts_ms[at], table.sizes[at])

@@ -19,7 +19,7 @@ from metalog.image.features import (
     SCRAM_LEVEL,
     record_version,
 )
-from metalog.image.local_log import ReplicaLocalLog
+from metalog.image.local_log import LocalLogTable
 from metalog.image.replay import replay_all
 from metalog.image.values import (
     EMPTY_IMAGE,
@@ -218,19 +218,19 @@ def partition_record(topic_id: bytes, index: int, partition: PartitionImage) -> 
 
 
 def local_log_entries(
-    record: type[PartitionRecord | PartitionChangeRecord], table: Iterable[ReplicaLocalLog]
+    record: type[PartitionRecord | PartitionChangeRecord], table: LocalLogTable
 ) -> list[Any]:
     """A table of local logs as this kind of record holds it."""
     entry = record.ReplicaLocalLog
     return [
         entry(
-            broker_id=one.broker_id,
-            broker_epoch=one.broker_epoch,
-            start_timestamp=one.stats.start_timestamp_ms,
-            size_bytes=one.stats.size_bytes,
-            reported_ms=one.reported_ms,
+            broker_id=broker_id,
+            broker_epoch=broker_epoch,
+            start_timestamp=start_ms,
+            size_bytes=size,
+            reported_ms=reported_ms,
         )
-        for one in table
+        for (broker_id, broker_epoch), start_ms, size, reported_ms in table.rows
     ]
 
 

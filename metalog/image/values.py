@@ -19,7 +19,7 @@ from typing import NamedTuple, TypeAlias
 
 from immutables import Map
 
-from metalog.image.local_log import ReplicaLocalLog
+from metalog.image.local_log import NO_LOCAL_LOGS, LocalLogTable
 
 NO_LEADER = -1
 """`PartitionImage.leader` of a partition that nobody leads."""
@@ -162,7 +162,7 @@ class PartitionImage(NamedTuple):
     partition_epoch: int
     recovery_state: int = LeaderRecoveryState.RECOVERED
     unknown_tags: UnknownTags = ()
-    local_logs: tuple[ReplicaLocalLog, ...] = ()
+    local_logs: LocalLogTable = NO_LOCAL_LOGS
 
     def directory_of(self, broker_id: int) -> bytes | None:
         """The directory id of that broker's replica, or None if it has no replica."""

@@ -150,8 +150,8 @@ class LocalLogJudge(Judge):
             on or not one.new.local_logs,
             f"L1: {one.where}: {one.new.local_logs} are stored, and nobody asks for them",
         )
-        before = {entry.broker_id: entry for entry in one.old.local_logs}
-        for entry in one.new.local_logs:
+        before = {entry.broker_id: entry for entry in one.old.local_logs.entries}
+        for entry in one.new.local_logs.entries:
             broker_id, epoch, (start, size), _ = entry
             old = before.get(broker_id)
             if old == entry:
@@ -242,4 +242,4 @@ def _has_enough(one: Election, broker_id: int, thresholds: Mapping[str, int], no
 
 
 def _table(one: PartitionImage) -> Any:
-    return one.local_logs
+    return one.local_logs.entries

@@ -18,9 +18,9 @@ REPLICAS: tuple[Bug, ...] = (
         "a replica that has nothing of the log locally may lead before others",
         ("metalog.image.local_log:judge", "if size == 0:", "if False:"),
         (
-            "controller.elections.local_logs:LocalLogOrder.at",
-            "short += (broker_id,)",
-            "short += (broker_id,) if size else ()",
+            "controller.elections.local_logs:LocalLogOrder.short_at",
+            "not judge(one.stats, thresholds, now_ms).enough",
+            "one.stats.size_bytes and not judge(one.stats, thresholds, now_ms).enough",
         ),
     ),
     bug(
@@ -29,7 +29,7 @@ REPLICAS: tuple[Bug, ...] = (
         "L3|P23",
         "the order of an election becomes the order of the replicas",
         (
-            "controller.elections.partition_change:change_partition",
+            "controller.elections.partition_change:decide_change",
             "ordered = safety.order(place, draft.replicas, safety.now_ms)",
             "ordered = draft.replicas = safety.order(place, draft.replicas, safety.now_ms)",
         ),
@@ -77,9 +77,9 @@ REPLICAS: tuple[Bug, ...] = (
             "pass",
         ),
         (
-            "metalog.image.local_log:known_stats",
-            "if one.broker_id == broker_id and one.broker_epoch == broker_epoch:",
-            "if one.broker_id == broker_id:",
+            "controller.elections.local_logs:with_report",
+            "known[0] == life",
+            "known[0]",
         ),
     ),
     bug(

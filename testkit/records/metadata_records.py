@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 
 from hypothesis import strategies as st
 
-from metalog.image.local_log import LocalLogStats, ReplicaLocalLog
+from metalog.image.local_log import LocalLogTable
 from metalog.image.replay import replay
 from metalog.image.snapshot import local_log_entries
 from metalog.image.values import EMPTY_IMAGE, BrokerImage, MetadataImage, TopicImage
@@ -163,8 +163,8 @@ def _partition(image: MetadataImage, a: int, b: int, c: int) -> Any:
     )
 
 
-def _local_logs(a: int, b: int) -> list[ReplicaLocalLog]:
-    return [ReplicaLocalLog(r, a + r, LocalLogStats(b - 1, a * b), a) for r in range(b)]
+def _local_logs(a: int, b: int) -> LocalLogTable:
+    return LocalLogTable.of(((r, a + r), b - 1, a * b, a) for r in range(b))
 
 
 def _change_partition(image: MetadataImage, a: int, b: int, c: int) -> Any:

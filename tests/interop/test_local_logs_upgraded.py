@@ -123,7 +123,7 @@ class Rolling:
         epochs = {number: one.epoch for number, one in image.cluster.brokers.items()}
         partitions = image.topics.by_name[TOPIC].partitions
         return [
-            {one.broker_id for one in p.local_logs if epochs.get(one.broker_id) == one.broker_epoch}
+            {broker for broker, epoch in p.local_logs.lives if epochs.get(broker) == epoch}
             for p in (partitions[index] for index in range(PARTITIONS))
         ]
 

@@ -15,7 +15,7 @@ from controller.elections.on_request import decide_elect_leaders
 from controller.elections.passed_over import elections_by_local_logs, passed_over
 from controller.elections.upkeep import decide_rebalance
 from controller.writer.stats import word_of
-from metalog.image.local_log import LocalLogStats, ReplicaLocalLog
+from metalog.image import local_log
 from metalog.image.snapshot import local_log_entries
 from metalog.image.values import NO_LEADER, ConfigResourceType, ElectedAs, MetadataImage
 from protocol.errors import ErrorCode
@@ -49,7 +49,7 @@ class Row(NamedTuple):
     result: str
 
 
-def rows() -> Iterator[Row]:
+def rows() -> Iterator[local_log.Row]:
     thresholds: dict[str, str] = {}
     for number, line in enumerate(TABLE.read_text().splitlines(), 1):
         if line.startswith("@"):
@@ -122,21 +122,21 @@ class World(Cluster):
             leader=int(row.state.get("leader", replicas[0])),
             eligible_leader_replicas=ids(row.state.get("elr", "")),
             last_known_elr=[],
-            local_logs=local_log_entries(PartitionChangeRecord, self._table(row.logs)),
+            local_logs=local_log_entries(
+                PartitionChangeRecord, local_log.LocalLogTable.of(self._table(row.logs))
+            ),
         )
         self.apply([change])
 
-    def _table(self, logs: str) -> Iterator[ReplicaLocalLog]:
+    def _table(self, logs: str) -> Iterator[Row]:
         for log in sorted(logs.split()):
             broker, _, told = log.partition("=")
             age, _, size = told.partition("/")
             unknown = age == "?"
-            stats = LocalLogStats(
-                -1 if unknown else self.now_ms - age_ms(age),
-                int(size) if size else -1 if unknown else BYTES,
-            )
+            start_ms = -1 if unknown else self.now_ms - age_ms(age)
+            size_bytes = int(size) if size else -1 if unknown else BYTES
             epoch = self.image.cluster.brokers[int(broker)].epoch
-            yield ReplicaLocalLog(int(broker), epoch, stats, self.now_ms)
+            yield (int(broker), epoch), start_ms, size_bytes, self.now_ms
 
     def apply(self, records: Sequence[Any]) -> None:
         super().apply(records)

@@ -157,7 +157,8 @@ def test_what_was_reported_is_in_the_metadata_and_an_idle_partition_reports_no_m
 
         def known() -> dict[int, int]:
             logs = partition.local_logs
-            return {} if logs is None else {o.broker_id: o.stats.size_bytes for o in logs.known}
+            told = () if logs is None else logs.known.entries
+            return {one.broker_id: one.stats.size_bytes for one in told}
 
         size = partition.log.size_bytes
         await world.until(lambda: known() == dict.fromkeys(partition.replicas, size))

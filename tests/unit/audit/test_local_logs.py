@@ -15,7 +15,7 @@ from audit.report.text import as_text
 from audit.spark.kraftaudit import KraftAuditReader, WorkPartition, encode_plan
 from audit.state.local_logs import SIZE_BYTES, SPAN_MS
 from audit.tasks.work import WorkOptions
-from metalog.image.local_log import LocalLogStats, ReplicaLocalLog
+from metalog.image.local_log import LocalLogStats, LocalLogTable
 from metalog.image.snapshot import local_log_entries
 from protocol.metadata import ConfigRecord, PartitionChangeRecord, PartitionRecord
 from testkit.records.metadata_logs import START_MS, LogBuilder, audited, broken
@@ -38,8 +38,8 @@ class Story:
         self.builder.topic((2, 1, 3), leader=3)
 
     def entries(self, kind: Any, known: dict[int, LocalLogStats]) -> list[Any]:
-        table = tuple(
-            ReplicaLocalLog(one, self.builder.epoch_of(one), stats, START_MS + 7)
+        table = LocalLogTable.of(
+            ((one, self.builder.epoch_of(one)), *stats, START_MS + 7)
             for one, stats in known.items()
         )
         return local_log_entries(kind, table)

@@ -12,7 +12,7 @@ from broker.replication.local_log_reports import PARTITIONS_MAX
 from broker.replication.local_logs import LocalLogs, MemberLocalLog
 from broker.replication.partition import Partition
 from broker.replication.replica_selector import RACK_AWARE
-from metalog.image.local_log import LocalLogStats, LocalLogThresholds, ReplicaLocalLog
+from metalog.image.local_log import LocalLogStats, LocalLogTable, LocalLogThresholds, Row
 from protocol.errors import ErrorCode
 from protocol.messages.alter_partition import AlterPartitionRequest, AlterPartitionResponse
 from protocol.messages.fetch import FetchRequest
@@ -579,8 +579,8 @@ async def test_reports_go_in_short_requests_one_after_the_other() -> None:
 MEMBER = MemberLocalLog(2, 102, LocalLogStats(T0, 500))
 
 
-def rules(*known: ReplicaLocalLog, span_ms: int = -1, size: int = THRESHOLD) -> LocalLogs:
-    return LocalLogs(LocalLogThresholds(span_ms, size), INTERVAL_MS, known)
+def rules(*known: Row, span_ms: int = -1, size: int = THRESHOLD) -> LocalLogs:
+    return LocalLogs(LocalLogThresholds(span_ms, size), INTERVAL_MS, LocalLogTable.of(known))
 
 
 def test_crossing_is_another_verdict_of_the_controllers() -> None:
@@ -637,8 +637,7 @@ def test_what_is_told_is_not_forgotten_for_a_member_that_said_nothing() -> None:
 
 
 def test_due_is_what_the_metadata_do_not_say() -> None:
-    known = ReplicaLocalLog(2, 102, MEMBER.stats)
-    logs = rules(known)
+    logs = rules(((2, 102), *MEMBER.stats, 0))
     assert not logs.is_due([MEMBER], 0.0)
     grown = MEMBER._replace(stats=LocalLogStats(T0, 501))
     assert logs.is_due([grown], 0.0)

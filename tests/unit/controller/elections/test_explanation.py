@@ -24,9 +24,9 @@ from controller.elections.recovery_rules import WaitsFor
 from kraftbox.cli.explanation import document, headlines
 from metalog.image.local_log import (
     LocalLogStats,
+    LocalLogTable,
     LocalLogThresholds,
     LocalLogVerdict,
-    ReplicaLocalLog,
 )
 from metalog.image.snapshot import local_log_entries
 from protocol.codec import decode, encode
@@ -169,10 +169,12 @@ def test_each_partition_is_answered_up_to_the_limit(cluster: Cluster) -> None:
 
 def test_what_a_replica_has_locally_is_told_where_a_threshold_is_on(cluster: Cluster) -> None:
     brokers, now_ms = cluster.image.cluster.brokers, cluster.now_ms
-    table = [
-        ReplicaLocalLog(1, brokers[1].epoch, LocalLogStats(now_ms - 100, 70), now_ms - 40),
-        ReplicaLocalLog(2, brokers[2].epoch - 1, LocalLogStats(now_ms - 100, 70), now_ms),
-    ]
+    table = LocalLogTable.of(
+        [
+            ((1, brokers[1].epoch), now_ms - 100, 70, now_ms - 40),
+            ((2, brokers[2].epoch - 1), now_ms - 100, 70, now_ms),
+        ]
+    )
     state(cluster, local_logs=local_log_entries(PartitionChangeRecord, table))
     assert [one.local_log for one in explain(cluster).candidates] == [None] * 3
     configure(cluster, LOCAL_LOG_MS, "101")
@@ -182,7 +184,7 @@ def test_what_a_replica_has_locally_is_told_where_a_threshold_is_on(cluster: Clu
     assert [(one.broker_id, one.local_log) for one in found.candidates] == [
         (2, nothing),
         (3, nothing),
-        (1, LocalLog(LocalLogVerdict.TOO_LITTLE, table[0].stats, 40)),
+        (1, LocalLog(LocalLogVerdict.TOO_LITTLE, table.entries[0].stats, 40)),
     ]
     recovery: Any = SimpleNamespace(facts=LogFacts(), waits_for=lambda *_: None)
     request = ExplainElectionRequest(

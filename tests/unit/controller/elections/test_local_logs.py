@@ -8,9 +8,8 @@ from hypothesis import strategies as st
 from controller.elections.eligibility import PartitionReplicas
 from controller.elections.local_logs import LocalLogOrder
 from metalog.image.local_log import (
-    LocalLogStats,
+    LocalLogTable,
     LocalLogThresholds,
-    ReplicaLocalLog,
     judge,
     known_stats,
 )
@@ -34,20 +33,19 @@ EPOCHS = {b.id: b.epoch for b in REGISTERED.values()}
 
 
 @st.composite
-def tables(draw: st.DrawFn) -> tuple[ReplicaLocalLog, ...]:
+def tables(draw: st.DrawFn) -> LocalLogTable:
     """Also of earlier lives, and of a broker that is gone."""
     found = []
     for broker_id in (*BROKERS, 9):
         if draw(st.booleans()):
             epoch = EPOCHS.get(broker_id, 5) - draw(st.sampled_from((0, 0, 1)))
-            stats = LocalLogStats(draw(times), draw(small))
-            found.append(ReplicaLocalLog(broker_id, epoch, stats, 0))
-    return tuple(found)
+            found.append(((broker_id, epoch), draw(times), draw(small), 0))
+    return LocalLogTable.of(found)
 
 
 @given(tables(), thresholds, st.permutations(BROKERS))
 def test_it_is_the_rule(
-    table: tuple[ReplicaLocalLog, ...], limits: LocalLogThresholds, assigned: list[int]
+    table: LocalLogTable, limits: LocalLogThresholds, assigned: list[int]
 ) -> None:
     order = LocalLogOrder(limits, REGISTERED)
     enough = {

@@ -6,10 +6,12 @@ import pytest
 
 from controller.configs.topic_settings import LOCAL_LOG_MS
 from controller.elections.cause import Cause
-from controller.elections.context import ElectionContext
+from controller.elections.context import BrokerChange, ElectionContext
+from controller.elections.partition_change import Target
 from controller.topics.isr import PartitionOutcome, decide_alter_partition
 from controller.topics.reassignments import decide_reassign
-from metalog.image.local_log import LocalLogStats, ReplicaLocalLog
+from metalog.image.local_log import NO_LOCAL_LOGS, LocalLogStats, LocalLogTable, ReplicaLocalLog
+from metalog.image.snapshot import local_log_entries
 from metalog.image.values import ConfigResourceType
 from protocol.codec import encode
 from protocol.errors import ErrorCode
@@ -20,6 +22,7 @@ from testkit.memory.controller import SESSION_TIMEOUT_MS, Cluster
 
 MINUTE_MS = 60_000
 Table = dict[int, tuple[int, int]]
+ONE_MINUTE_AGO = Cluster().now_ms - MINUTE_MS
 
 
 class World(Cluster):
@@ -84,7 +87,7 @@ class World(Cluster):
         brokers = self.image.cluster.brokers
         return {
             one.broker_id: tuple(one.stats)  # type: ignore[misc]
-            for one in self.partition("t").local_logs
+            for one in self.partition("t").local_logs.entries
             if brokers[one.broker_id].epoch == one.broker_epoch
         }
 
@@ -102,7 +105,7 @@ def test_a_report_alone_is_an_equal_isr(world: World) -> None:
     assert (after.isr, after.leader_epoch) == (before.isr, before.leader_epoch)
     assert after.partition_epoch == before.partition_epoch + 1
     epochs = {b: world.image.cluster.brokers[b].epoch for b in (1, 2)}
-    assert after.local_logs == (
+    assert after.local_logs.entries == (
         ReplicaLocalLog(1, epochs[1], LocalLogStats(5, 100), world.now_ms),
         ReplicaLocalLog(2, epochs[2], LocalLogStats(6, 200), world.now_ms),
     )
@@ -111,7 +114,7 @@ def test_a_report_alone_is_an_equal_isr(world: World) -> None:
     # The same once more says the same, with the time at which it was said.
     world.advance(1000)
     world.tell({1: (5, 100), 2: (6, 200)})
-    assert [one.reported_ms for one in world.partition("t").local_logs] == [world.now_ms] * 2
+    assert world.partition("t").local_logs.reported_ms == (world.now_ms,) * 2
 
 
 def test_what_is_not_known_leaves_what_is(world: World) -> None:
@@ -149,7 +152,7 @@ def test_a_life_that_is_over_tells_nothing(world: World) -> None:
 def test_an_unclean_registration_takes_what_was_known(world: World) -> None:
     world.tell({1: (5, 100), 2: (6, 200), 3: (7, 300)})
     world.back(3)
-    assert [one.broker_id for one in world.partition("t").local_logs] == [1, 2]
+    assert [one.broker_id for one in world.partition("t").local_logs.entries] == [1, 2]
 
 
 def test_who_is_no_replica_any_more_is_forgotten(world: World) -> None:
@@ -175,7 +178,7 @@ def test_without_a_threshold_nothing_differs() -> None:
     plain = World(on=False)
     plain.tell({}, 1, 2)
     assert [encode(r, 2) for r in world.written] == [encode(r, 2) for r in plain.written]
-    assert world.partition("t").local_logs == ()
+    assert world.partition("t").local_logs == NO_LOCAL_LOGS
 
 
 def test_what_was_known_goes_with_the_next_change_once_it_is_off(world: World) -> None:
@@ -187,7 +190,67 @@ def test_what_was_known_goes_with_the_next_change_once_it_is_off(world: World) -
     change = elections.change_partition(topic, 0, partition, Cause.BROKER_UNFENCED)
     assert change is None, "that alone is no reason for a record"
     world.tell({1: (5, 101)}, 1, 2)
-    assert world.partition("t").local_logs == ()
+    assert world.partition("t").local_logs == NO_LOCAL_LOGS
     assert len(world.written) == before + 1
     world.tell({1: (5, 102)}, 1, 2, 3)
     assert world.written[-1].local_logs is None
+
+
+TOLD: dict[str, Table] = {
+    "nothing": {},
+    "the leader alone": {1: (5, 100)},
+    "all, and enough": {1: (5, 100), 2: (6, 200), 3: (7, 300)},
+    "another number": {1: (5, 101), 2: (6, 200), 3: (7, 300)},
+    "one has too little": {1: (5, 100), 2: (ONE_MINUTE_AGO, 200), 3: (7, 300)},
+    "the preferred one has too little": {1: (ONE_MINUTE_AGO, 100), 2: (6, 200), 3: (7, 300)},
+    "one is empty": {1: (5, 100), 2: (6, 200), 3: (-1, 0)},
+}
+
+
+@pytest.mark.parametrize("on", [True, False])
+@pytest.mark.parametrize("isr", [(1, 2, 3), (1, 3)])
+@pytest.mark.parametrize("target", [Target(isr=(1, 3)), Target(isr=(1, 2, 3)), Target()])
+@pytest.mark.parametrize("leaving", [(), (1,)])
+def test_what_is_decided_together_is_what_each_would_be_alone(
+    on: bool, isr: tuple[int, ...], target: Target, leaving: tuple[int, ...]
+) -> None:
+    """Alike partitions share a decision: what is known of its local logs is each one's own."""
+    cluster = Cluster(elr=True, min_insync_replicas="2")
+    cluster.start(1, 2, 3)
+    epochs = {broker.id: broker.epoch for broker in cluster.image.cluster.brokers.values()}
+    rows = [
+        LocalLogTable.of(((b, epochs[b]), *log, 9) for b, log in told.items())
+        for told in (*TOLD.values(), *TOLD.values())
+    ]
+    limit = str(10 * MINUTE_MS) if on else "-1"
+    cluster.create_topic("t", *[[1, 2, 3]] * len(rows), **{LOCAL_LOG_MS: limit})
+    topic_id = cluster.image.topics.by_name["t"].id
+    for index, table in enumerate(rows):
+        entries = local_log_entries(PartitionChangeRecord, table)
+        record = PartitionChangeRecord(
+            topic_id=topic_id, partition_id=index, isr=list(isr), local_logs=entries
+        )
+        cluster.apply([record])
+    view, topic = cluster.view(), cluster.image.topics.by_name["t"]
+    change = BrokerChange(leaving=frozenset(leaving))
+    together = ElectionContext(view, change)
+    tables = set()
+    for index, before in topic.partitions.items():
+        for told in (None, before.local_logs, rows[2], rows[4], rows[5]) if on else (None,):
+            for touch in (True, False):
+                made, alone = (
+                    elections.change_partition(
+                        topic,
+                        index,
+                        before,
+                        Cause.ISR_CHANGE,
+                        target=target,
+                        touch=touch,
+                        told=told,
+                    )
+                    for elections in (together, ElectionContext(view, change))
+                )
+                assert made == alone, (index, told, touch)
+                if made is not None:
+                    tables.add(repr(made.record.local_logs))
+    assert len(tables) >= (4 if on else 1)

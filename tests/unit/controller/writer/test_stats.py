@@ -11,7 +11,7 @@ from controller.writer.stats import (
     recovery_families,
     stats_families,
 )
-from metalog.image.local_log import LocalLogStats, ReplicaLocalLog
+from metalog.image.local_log import LocalLogTable
 from metalog.image.snapshot import local_log_entries
 from metalog.image.values import LOSSY_ELECTIONS, ElectedAs
 from protocol.metadata import NoOpRecord, PartitionChangeRecord
@@ -87,8 +87,8 @@ def test_who_is_preferred_changes_with_the_time() -> None:
     cluster.start(1, 2)
     cluster.create_topic("t", [1, 2], **{LOCAL_LOG_MS: "1000"})
     topic, epoch = cluster.image.topics.by_name["t"], cluster.image.cluster.brokers[1].epoch
-    fresh = ReplicaLocalLog(1, epoch, LocalLogStats(cluster.now_ms - 10, 1), cluster.now_ms)
-    table = local_log_entries(PartitionChangeRecord, [fresh])
+    fresh = LocalLogTable.of([((1, epoch), cluster.now_ms - 10, 1, cluster.now_ms)])
+    table = local_log_entries(PartitionChangeRecord, fresh)
     cluster.apply([PartitionChangeRecord(topic_id=topic.id, partition_id=0, local_logs=table)])
 
     def totals() -> tuple[int, int, int, bool]:

@@ -7,9 +7,9 @@ import pytest
 from metalog.image.local_log import (
     NOTHING_KNOWN,
     LocalLogStats,
+    LocalLogTable,
     LocalLogThresholds,
     LocalLogVerdict,
-    ReplicaLocalLog,
     judge,
     known_stats,
 )
@@ -91,7 +91,7 @@ def test_time_alone_makes_it_enough() -> None:
 
 def test_an_earlier_life_of_the_broker_says_nothing() -> None:
     told = LocalLogStats(5, 7)
-    table = (ReplicaLocalLog(1, 10, told), ReplicaLocalLog(2, 20, LocalLogStats(6, 8)))
+    table = LocalLogTable.of((((1, 10), 5, 7, 0), ((2, 20), 6, 8, 0)))
     assert known_stats(table, 1, 10) == told
     assert known_stats(table, 1, 11) == NOTHING_KNOWN
     assert known_stats(table, 3, 10) == NOTHING_KNOWN
