@@ -3,8 +3,9 @@
 Whoever works on remote segments is told, in order, what this broker leads, follows, or does no
 longer; the journal knows what it holds. A replica of a deleted topic marks the removal of what the
 tier has of it, before its folder goes: the folder is set aside, and a broker that ends meanwhile
-finds it at its next start. Only what is known counts. A topic id that the image does not have is
-that of a deleted topic if a replica of it was here: images never go back.
+finds it at its next start. Where tiering was switched off before, and nobody led since who would
+have cleared what there was, its replicas look. Only what is known counts. A topic id that the image
+does not have is that of a deleted topic if a replica of it was here: images never go back.
 """
 
 from __future__ import annotations
@@ -53,11 +54,12 @@ class RoleUser(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class _Kept:
-    """A folder of a replica of a deleted topic. `tiered`: its topic certainly was."""
+    """A folder of a replica of a deleted topic. `tiered`: its topic certainly was; None: that is
+    not known, nor what the folder is for."""
 
     remote: RemotePartition
     folder: str
-    tiered: bool
+    tiered: bool | None
 
 
 class Roles:
@@ -90,8 +92,8 @@ class Roles:
         self._tiered: dict[tuple[TopicId, int], RemotePartition] = {}
         """What has a role here and is tiered."""
         self._were_tiered: dict[tuple[TopicId, int], bool] = {}
-        """Replicas that have stopped or are cleared, whose folders are still there; whether there
-        certainly is something in the tier."""
+        """Replicas that have stopped or are tiered no longer, whose folders are still there;
+        whether there certainly is something in the tier."""
         self._marking: set[asyncio.Task[None]] = set()
 
     def add(self, user: RoleUser) -> None:
@@ -112,6 +114,8 @@ class Roles:
         if self._take(partition):
             for user in self._users:
                 user.followed(partition, remote_of(partition))
+        elif self._may_have_copies(partition):
+            self._were_tiered.setdefault(remote_of(partition).identity, False)
 
     def stopped(self, partition: Partition) -> None:
         remote = remote_of(partition)
@@ -126,6 +130,7 @@ class Roles:
             return
         if was:
             self._release(remote)
+            self._were_tiered[remote.identity] = False
         if partition.is_leader:
             self.led(partition)
         elif partition.role is ReplicaRole.FOLLOWER:
@@ -150,14 +155,16 @@ class Roles:
 
     # Tiering that was switched off -----------------------------------------------------------
 
-    def _is_to_be_cleared(self, partition: Partition) -> bool:
+    def _may_have_copies(self, partition: Partition) -> bool:
         settings = self._settings(partition.topic)
         return (
-            partition.is_leader
-            and not settings.tiered
+            not settings.tiered
             and settings.tier_deleted_on_disable
             and self._metadata.topic(METADATA_TOPIC) is not None
         )
+
+    def _is_to_be_cleared(self, partition: Partition) -> bool:
+        return partition.is_leader and self._may_have_copies(partition)
 
     def _clear(self, partition: Partition) -> None:
         remote = remote_of(partition)
@@ -179,7 +186,7 @@ class Roles:
         if topic_id is None or self._metadata.topic_by_id(topic_id) is not None:
             return
         remote = RemotePartition(TopicId(topic_id), index, topic)
-        tiered = self._were_tiered.pop(remote.identity, False)
+        tiered = self._were_tiered.pop(remote.identity, None)
         if tiered or self._metadata.topic(METADATA_TOPIC) is not None:
             self._mark_soon(_Kept(remote, folder, tiered))
 
@@ -215,7 +222,9 @@ class Roles:
                     if cache.deletion is not None:
                         break
                     if not kept.tiered and not len(cache):
-                        return  # nothing tells that it was ever tiered: a stray like others
+                        if kept.tiered is None:
+                            return  # nothing tells that it was ever tiered: a stray like others
+                        break
                     await self._journal.write(
                         PartitionDeletion(
                             partition=remote,

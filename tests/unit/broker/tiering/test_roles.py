@@ -337,3 +337,53 @@ async def test_a_new_leader_goes_on_with_the_clearing(
     starts = broker.logs.log_starts()
     assert [start for where, start in starts.items() if where[0] == "t"] == [0], "S4: saved first"
     await until(lambda: bucket.keys == [])
+
+
+OFF = {"remote.log.delete.on.disable": "true"}
+
+
+@pytest.mark.parametrize("leader", [OTHER, -1])
+async def test_what_nobody_has_cleared_is_marked_when_the_topic_is_deleted(
+    broker: Broker, bucket: MemoryObjects, leader: int
+) -> None:
+    """S10: its tiering was switched off, and who would clear it is not there."""
+    await remote_segments(broker, bucket)
+    configs = {**TIERED, **OFF}
+    broker.create_topic(configs=configs, replicas=[NODE, OTHER], leader=leader)
+    broker.set_config("t", "remote.storage.enable", "false")
+    broker.delete_topic()
+    await until(lambda: broker.logs.strays == [])
+    assert broker.marks() == [(REMOTE, PartitionDeleteState.MARKED)]
+
+
+async def test_so_it_is_where_it_was_switched_off_in_an_earlier_life(
+    broker: Broker, bucket: MemoryObjects
+) -> None:
+    """S10."""
+    await remote_segments(broker, bucket)
+    broker.create_topic(configs=OFF, replicas=[NODE, OTHER], leader=-1)
+    broker.delete_topic()
+    await until(lambda: broker.logs.strays == [])
+    assert broker.marks() == [(REMOTE, PartitionDeleteState.MARKED)]
+
+
+@pytest.mark.parametrize("leader", [NODE, OTHER])
+async def test_what_has_nothing_in_the_tier_any_more_goes_without_a_mark(
+    broker: Broker, leader: int
+) -> None:
+    broker.create_topic(configs={**TIERED, **OFF}, replicas=[NODE, OTHER], leader=leader)
+    broker.set_config("t", "remote.storage.enable", "false")
+    broker.delete_topic()
+    assert len(broker.logs.strays) == 1
+    await until(lambda: broker.logs.strays == [])
+    assert broker.marks() == []
+
+
+async def test_a_replica_that_moves_away_when_tiering_is_off_leaves_no_folder(
+    broker: Broker,
+) -> None:
+    broker.create_topic(configs={**TIERED, **OFF}, replicas=[NODE, OTHER], leader=OTHER)
+    broker.set_config("t", "remote.storage.enable", "false")
+    broker.change(replicas=[OTHER], isr=[OTHER], leader=OTHER)
+    assert broker.logs.strays == []
+    assert broker.marks() == []
