@@ -284,9 +284,10 @@ class TierJudge(Judge):
         where = f"{life}, {one.topic}-{one.index}"
         start, local = log.log_start_offset, log.local_log_start_offset
         self._note_begin(life.machine.node_id, one)
+        floor = self._floor.get(key, 0)
+        if one.is_leader:
+            self._floor[key] = max(start, floor)
         if not self._is_tiered(key):
-            if one.is_leader:
-                self._floor[key] = max(start, self._floor.get(key, 0))
             return
         stable = log.last_stable_offset
         require(
@@ -300,10 +301,8 @@ class TierJudge(Judge):
         self._bounds[one] = start, local
         if before is not None and one.topic not in self._promises.given_up:
             require(start >= before[0], f"S4: {where} began at {before[0]}, now at {start}")
-        if one.is_leader:
-            if before is not None and start > self._floor.get(key, 0):
-                self._look_at_size(where, one, start)
-            self._floor[key] = max(start, self._floor.get(key, 0))
+        if one.is_leader and before is not None and start > floor:
+            self._look_at_size(where, one, start)
         if one.is_leader or one.topic not in self._promises.given_up:
             self._look_at_cover(where, one)
         self._look_at_epochs(where, one)
