@@ -11,6 +11,7 @@ from unittest import mock
 import pytest
 
 from broker.replication.remote_replica import RemoteReplica
+from broker.tiering.roles import Roles
 from simulation import find
 from simulation.command import Options, main
 from simulation.swarm import run
@@ -20,6 +21,7 @@ pytestmark = pytest.mark.sim
 
 PLANTED: dict[str, tuple[Any, str, Any]] = {
     "joins-unread": (RemoteReplica, "may_join", lambda *_arguments: True),
+    "tier-off-then-deleted": (Roles, "keeps_folder", lambda *_arguments: False),
 }
 """Bugs of finds, as patches: owner, name, what stands there instead."""
 
