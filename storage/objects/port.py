@@ -12,7 +12,7 @@ Rules that every implementation keeps and every caller may lean on:
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from typing import NamedTuple, Protocol, TypeAlias
 
 from protocol.schema import Buffer
@@ -52,7 +52,7 @@ class FileRange(NamedTuple):
     start: int
     size_bytes: int
 
-    async def parts(self, part_bytes: int) -> AsyncIterator[bytes]:
+    async def parts(self, part_bytes: int) -> AsyncGenerator[bytes, None]:
         """The bytes in order. Raises OSError, also when the file ends before the range does."""
         at, end = self.start, self.start + self.size_bytes
         while at < end:

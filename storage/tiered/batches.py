@@ -1,14 +1,16 @@
-"""Record batches that came from an object store, checked before anybody sees them.
+"""Record batches on their way to an object store and back, checked before anybody counts on them.
 
-A store may answer with other bytes than were put there. A batch says of itself how long it is and
-what its checksum is; the segment's metadata say which offsets and leader epochs it may have. Any
-that does not fit is an error, never data (S1).
+A store may answer with other bytes than were put there, a disk with others than were written. A
+batch says of itself how long it is and what its checksum is; the segment's metadata say which
+offsets and leader epochs it may have. Any that does not fit is an error, never data (S1).
 """
 
 from __future__ import annotations
 
 from bisect import bisect_right
 from typing import NamedTuple
+
+from crc32c import crc32c
 
 from protocol.batch.header import HEADER_BYTES, CorruptBatch, iter_checked, parse_header
 from protocol.schema import Buffer
@@ -59,3 +61,33 @@ def check_batches(
     left = len(data) - whole
     cut = parse_header(data, whole).size_bytes if left >= HEADER_BYTES else 0
     return CheckedBatches(whole, next_offset, cut)
+
+
+class LogCheck:
+    """A segment's log as it is read from the disk, part by part: all of it must be its batches.
+
+    `crc32c` and `size_bytes` are those of all parts so far.
+    """
+
+    def __init__(self, segment: RemoteSegment) -> None:
+        self._segment = segment
+        self._cut = b""
+        """What is known of a batch that the next parts end."""
+        self.crc32c = 0
+        self.size_bytes = 0
+
+    def add(self, part: bytes) -> None:
+        """Of many small batches this takes long. Raises CorruptSegment."""
+        self.crc32c = crc32c(part, self.crc32c)
+        self.size_bytes += len(part)
+        data = self._cut + part
+        checked = check_batches(self._segment, data)
+        self._cut = data[checked.whole_bytes :]
+        left = self._segment.size_bytes - self.size_bytes + len(self._cut)
+        if checked.cut_bytes > left:
+            raise CorruptSegment(f"{self._segment}: a batch of {checked.cut_bytes} of {left} bytes")
+
+    def end(self) -> None:
+        """There are no more parts. Raises CorruptSegment."""
+        if self._cut:
+            raise CorruptSegment(f"{self._segment}: its last batch is cut")

@@ -3,7 +3,9 @@
 A copy is tried once: after any failure the segment is copied anew under a new segment id, as in
 Kafka, and what this try left is deleted when its COPY_STARTED is. So a put that failed and still
 happened can harm nobody. The manifest is written last, when every other object was asked for once
-more and has its length.
+more and has its length. Nobody has the log once its disks have let it go, so it is copied only if
+all its batches are what their checksums say; and what is put is what was summed, though the disk is
+read twice for it.
 
 What is read is compared with what was written: the manifest with the metadata, objects that are
 read whole with their checksums in the manifest, parts of the log with the batches' own checksums.
@@ -11,7 +13,8 @@ read whole with their checksums in the manifest, parts of the log with the batch
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
@@ -22,7 +25,7 @@ from storage.log.checkpoints import encode_epochs
 from storage.log.epochs import EpochEntry
 from storage.objects import FileRange, Objects, Source
 from storage.objects.port import size_of, whole
-from storage.tiered.batches import CheckedBatches, CorruptSegment, check_batches
+from storage.tiered.batches import CheckedBatches, CorruptSegment, LogCheck, check_batches
 from storage.tiered.layout import Kind, keys_to_delete, object_key
 from storage.tiered.manifest import (
     Manifest,
@@ -79,17 +82,27 @@ class SegmentStore:
 
     async def copy(self, segment: RemoteSegment, sources: SegmentSources) -> Manifest:
         """Copy a segment whose COPY_STARTED was written; COPY_FINISHED may follow when this comes
-        back. Raises ObjectError, CorruptSegment when an object is not what was put there, OSError
-        of the local files, ManifestBroken when the segment's record does not fit its parts."""
+        back. Raises ObjectError, CorruptSegment when an object is not what was put there or the
+        log not what was written, OSError of the local files, ManifestBroken when the segment's
+        record does not fit its parts."""
         parts = sources.by_kind()
-        manifest = Manifest(segment, {kind: await _sum_of(part) for kind, part in parts.items()})
+        sums = {
+            kind: await (_sum_of_log(segment, part) if kind is Kind.LOG else _sum_of(part))
+            for kind, part in parts.items()
+        }
+        manifest = Manifest(segment, sums)
         for kind, part in parts.items():
-            await self._put(object_key(segment, kind), part)
-        await self._put(object_key(segment, Kind.MANIFEST), encode_manifest(manifest))
+            await self._put(object_key(segment, kind), part, sums[kind])
+        encoded = encode_manifest(manifest)
+        await self._put(object_key(segment, Kind.MANIFEST), encoded, await _sum_of(encoded))
         return manifest
 
-    async def _put(self, key: str, source: Source) -> None:
+    async def _put(self, key: str, source: Source, expected: ObjectSum) -> None:
+        if isinstance(source, FileRange):
+            source = _SummedRange(*source)
         await self.objects.put(key, source)
+        if isinstance(source, _SummedRange) and source.crc32c != expected.crc32c:
+            raise CorruptSegment(f"{key}: its file was read otherwise before")
         found = await self.objects.head(key)
         if found.size_bytes != size_of(source):
             raise CorruptSegment(f"{key}: {found.size_bytes} bytes, put were {size_of(source)}")
@@ -148,6 +161,31 @@ class SegmentStore:
         keys = keys_to_delete(segment)
         await self.objects.delete(keys[:1])
         await self.objects.delete(keys[1:])
+
+
+class _SummedRange(FileRange):
+    """A range that knows the checksum of what was read of it last."""
+
+    crc32c = 0
+
+    async def parts(self, part_bytes: int) -> AsyncGenerator[bytes, None]:
+        self.crc32c = 0
+        async for part in super().parts(part_bytes):
+            self.crc32c = crc32c(part, self.crc32c)
+            yield part
+
+
+async def _sum_of_log(segment: RemoteSegment, source: Source) -> ObjectSum:
+    """The same of a log, whose batches are checked. Raises OSError, CorruptSegment."""
+    check = LogCheck(segment)
+    if isinstance(source, FileRange):
+        async with aclosing(source.parts(_SUM_BYTES)) as parts:
+            async for part in parts:
+                await source.files.run(check.add, part)
+    else:
+        check.add(source)
+    check.end()
+    return ObjectSum(check.size_bytes, check.crc32c)
 
 
 async def _sum_of(source: Source) -> ObjectSum:

@@ -9,9 +9,11 @@ import pytest
 from broker.tiering.journal import TierUnavailable
 from broker.tiering.settings import QuotaSettings
 from protocol.batch.records import Producer
+from storage.files import File
 from storage.log.checkpoints import decode_epochs
 from storage.log.producers import CorruptSnapshot
 from storage.objects import ObjectRetriable, Weather
+from storage.tiered.batches import CorruptSegment
 from storage.tiered.layout import Kind
 from storage.tiered.segment_store import SegmentStore
 from storage.tiered.states import SegmentState
@@ -396,3 +398,27 @@ async def test_what_was_copied_counts_against_the_rate(world: TierWorld) -> None
     assert 0.5 * sum(copied[:-1]) <= sum(pauses_ms) / 1000.0 * 100 <= sum(copied)
     leader.quota = UNLIMITED
     assert leader.limit.pause_ms() == 0.0, "the limit is the newest one"
+
+
+async def test_what_the_disk_reads_wrongly_is_copied_when_it_is_read_right_again(
+    world: TierWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """S1, F20: the local segments go on a copy's account, so it must be right. Nothing dangles."""
+    leader = await world.leader_with()
+    right = leader.log.files.pread
+
+    async def wrong(file: File, size_bytes: int, position: int) -> bytes:
+        data = bytearray(await right(file, size_bytes, position))
+        data[-1] ^= 1
+        return bytes(data)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(leader.log.files, "pread", wrong)
+        with pytest.raises(CorruptSegment):
+            await leader.copier.copy_once(leader.led)
+    assert leader.led.counters.copy_errors == 1
+    assert (leader.finished(), world.bucket.keys) == ([], [])
+    await leader.copy_all()
+    assert leader.finished()[0][0] == 0
+    await leader.expire()
+    await world.check(leader)

@@ -7,9 +7,11 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
+from crc32c import crc32c
 
 from protocol.batch import build_batch
-from storage.files import MemoryFiles
+from protocol.batch.header import CRC_POSITION, HEADER_BYTES
+from storage.files import File, MemoryFiles
 from storage.log.checkpoints import decode_epochs
 from storage.log.epochs import EpochEntry
 from storage.objects import (
@@ -22,7 +24,7 @@ from storage.objects import (
     Weather,
 )
 from storage.objects.port import listed
-from storage.tiered.batches import CorruptSegment
+from storage.tiered.batches import CorruptSegment, LogCheck
 from storage.tiered.layout import Kind, keys_to_delete, object_key, parse_key
 from storage.tiered.manifest import (
     Manifest,
@@ -51,8 +53,10 @@ def described(number: int = 1, *, txn: bool = False) -> RemoteSegment:
     return replace(made, txn_index_empty=not txn)
 
 
-def sources(*, txn: bool = False, log: bytes = LOG) -> SegmentSources:
-    files = MemoryFiles()
+def sources(
+    *, txn: bool = False, log: bytes = LOG, files: MemoryFiles | None = None
+) -> SegmentSources:
+    files = files or MemoryFiles()
     file = files.open("/log", create=True)
     file.append(log)
     return SegmentSources(
@@ -245,7 +249,7 @@ async def test_a_copy_that_came_back_is_whole_and_a_read_is_right_or_an_error(
 
 async def test_a_log_that_changed_its_size_is_not_copied() -> None:
     bucket = MemoryObjects()
-    with pytest.raises(ManifestBroken, match="a log of"):
+    with pytest.raises(CorruptSegment, match="its last batch is cut"):
         await SegmentStore(bucket).copy(described(), sources(log=LOG + b"x"))
     assert bucket.keys == []
 
@@ -324,3 +328,61 @@ async def test_the_metadata_come_back_from_the_manifests() -> None:
             state=SegmentState.COPY_FINISHED,
         ),
     ]
+
+
+class MisreadDisk(MemoryFiles):
+    """Reads the log wrongly, in a bit at `wrong_at`, from the read `begins` on."""
+
+    def __init__(self, wrong_at: int, begins: int = 0) -> None:
+        super().__init__()
+        self.wrong_at, self.begins, self.reads = wrong_at, begins, 0
+
+    async def pread(self, file: File, size_bytes: int, position: int) -> bytes:
+        data = await super().pread(file, size_bytes, position)
+        self.reads += 1
+        at = self.wrong_at - position
+        return flipped(data, at) if self.reads > self.begins and 0 <= at < len(data) else data
+
+
+CHECKED = [at for at in range(len(LOG)) if at % (len(LOG) // 4) >= CRC_POSITION]
+
+
+@pytest.mark.parametrize("at", CHECKED[::7])
+async def test_a_log_that_is_read_wrongly_is_not_copied(at: int) -> None:
+    """Nobody would have it once the disks let go of it (S1, F20)."""
+    bucket = MemoryObjects()
+    with pytest.raises(CorruptSegment):
+        await SegmentStore(bucket).copy(described(), sources(files=MisreadDisk(at)))
+    assert bucket.keys == []
+
+
+async def test_nor_is_one_that_is_read_wrongly_as_it_is_put() -> None:
+    """Its batches were right when they were looked at."""
+    bucket = MemoryObjects()
+    one = described()
+    with pytest.raises(CorruptSegment, match="read otherwise"):
+        await SegmentStore(bucket).copy(one, sources(files=MisreadDisk(len(LOG) - 1, begins=1)))
+    assert bucket.keys == [object_key(one, Kind.LOG)], "no manifest makes it whole"
+
+
+async def test_a_log_with_a_cut_batch_is_not_copied() -> None:
+    one = replace(described(), size_bytes=len(LOG) - 1)
+    with pytest.raises(CorruptSegment, match="a batch of 109 of 108 bytes"):
+        await SegmentStore(MemoryObjects()).copy(one, sources(log=LOG[:-1]))
+
+
+@pytest.mark.parametrize("part_bytes", [1, 7, 60, 61, 109, 200, 1 << 20])
+def test_a_log_is_checked_in_parts_of_any_size(part_bytes: int) -> None:
+    check = LogCheck(described())
+    for at in range(0, len(LOG), part_bytes):
+        check.add(LOG[at : at + part_bytes])
+    check.end()
+    assert (check.size_bytes, check.crc32c) == (len(LOG), crc32c(LOG))
+
+
+def test_a_length_that_leads_out_of_the_segment_is_noticed_at_once() -> None:
+    """What waits for the end of a batch must not grow with what the disk says."""
+    long = bytearray(LOG[:HEADER_BYTES])
+    long[8:12] = (len(LOG) + 1).to_bytes(4, "big")
+    with pytest.raises(CorruptSegment, match="a batch of"):
+        LogCheck(described()).add(bytes(long))
