@@ -177,10 +177,18 @@ class ServerConnection(asyncio.BufferedProtocol):
         self._continue()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        exchange = self.exchange
+        listener = self._listener
         self.closed_by_peer = not self.is_closing
         self.is_lost = True
-        exchange.hold(CLOSED)
+        self.exchange.hold(CLOSED)
+        if listener.crowded and listener.turns.is_over(listener.clock.monotonic_ms()):
+            listener.turns.wait(self._end)
+        else:
+            self._end()
+
+    def _end(self) -> None:
+        """Nothing came of this connection since it was lost, and nothing will."""
+        exchange = self.exchange
         self._listener.forget(self, admitted=not exchange.holds & NOT_ADMITTED)
         exchange.end(self, self._active_ms)
         callbacks = list(self._close_callbacks)
@@ -307,8 +315,10 @@ class ServerConnection(asyncio.BufferedProtocol):
             self._send()
 
     def _send(self) -> None:
-        exchange = self.exchange
-        self._listener.connection_stats.bytes_out += exchange.out_bytes
+        exchange, listener = self.exchange, self._listener
+        listener.connection_stats.bytes_out += exchange.out_bytes
+        if listener.crowded:
+            listener.turns.sent(exchange.out_bytes)
         parts = exchange.take()
         if len(parts) == 1:
             self._transport.write(parts[0])

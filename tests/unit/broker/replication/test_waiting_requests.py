@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 
 import pytest
 
 from broker.replication.purgatory import Wait
 from broker.replication.waiting_requests import WaitingRequests
 from broker.replication.waits import DeleteRecordsWait, FetchWait, ProduceWait
+from protocol.transport.turns import TURN_MS
 from runtime.clock import ManualClock
 from testkit.memory.broker import Peer
 
@@ -98,3 +100,23 @@ async def test_who_is_ready_behind_one_that_failed_is_finished() -> None:
     await asyncio.sleep(0)
     await asyncio.sleep(0)
     assert finished == [1, 2] and len(told) == 1
+
+
+async def test_a_crowd_that_is_ready_is_finished_in_turns() -> None:
+    """Each takes half of what a turn has; who is ready later comes behind."""
+    clock, finished = ManualClock(), []
+    waits = WaitingRequests(clock)
+
+    def finish(number: int) -> None:
+        clock.advance(int(TURN_MS / 2) + 1)
+        finished.append(number)
+        if number == 0:
+            waits.soon(lambda: finish(5))
+
+    for number in range(5):
+        waits.soon(partial(finish, number))
+    seen = []
+    while len(finished) < 6:
+        await asyncio.sleep(0)
+        seen.append(list(finished))
+    assert seen == [[0, 1], [0, 1, 2, 3], [0, 1, 2, 3, 4, 5]]

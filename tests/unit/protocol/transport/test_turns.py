@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
-from contextlib import AsyncExitStack
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
 
 import pytest
 
 from protocol.api_keys import ApiKey
 from protocol.messages.metadata import MetadataRequest, MetadataResponse
+from protocol.transport import turns
 from protocol.transport.dispatch import RequestContext
-from protocol.transport.turns import CROWD, TURN_MS, Turns
-from runtime.clock import ManualClock
+from protocol.transport.server import Server
+from protocol.transport.turns import CROWD, TURN_BYTES, TURN_MS, Turns
+from runtime.clock import Clock, ManualClock
 from testkit.memory.sockets import (
     Echo,
+    RawClient,
     correlation_id_of,
     metadata,
     on_both_loops,
@@ -73,6 +76,22 @@ def test_a_turn_that_the_waiting_did_not_fill_is_for_newcomers() -> None:
     assert loop.served == [0, 1, 2, 3, 4]
 
 
+def test_a_turn_is_over_when_it_has_enough_to_write() -> None:
+    """Also by replies that waited: whoever asks meanwhile comes in the next turn."""
+    loop = Loop(each_ms=0.0)
+    loop.turns.sent(TURN_BYTES - 1)
+    loop.arrive(0)
+    loop.turns.sent(1)
+    loop.arrive(1)
+    assert loop.served == [0]
+    loop.turns.wait(lambda: loop.turns.sent(TURN_BYTES))
+    loop.turns.wait(lambda: loop.arrive(2))
+    loop.turn()
+    assert loop.served == [0, 1]
+    loop.turn()
+    assert loop.served == [0, 1, 2]
+
+
 def test_an_idle_loop_is_not_woken() -> None:
     loop = Loop(each_ms=1.0)
     loop.arrive(0)
@@ -96,36 +115,105 @@ def test_one_that_fails_does_not_take_the_others_along() -> None:
     assert loop.served == [0, 2]
 
 
+class Turned:
+    """Counts turns of the loop while it is entered."""
+
+    def __init__(self) -> None:
+        self.turns = 0
+        self.seen: set[int] = set()
+        """Turns in which something happened."""
+        self._over = False
+
+    def note(self) -> None:
+        self.seen.add(self.turns)
+
+    def __enter__(self) -> Turned:
+        self._count()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._over = True
+
+    def _count(self) -> None:
+        self.turns += 1
+        if not self._over:
+            asyncio.get_running_loop().call_soon(self._count)
+
+
+@asynccontextmanager
+async def crowd(
+    count: int, handler: Echo, clock: Clock
+) -> AsyncIterator[tuple[Server, list[RawClient]]]:
+    """So many clients of one server."""
+    async with AsyncExitStack() as stack:
+        server = await stack.enter_async_context(serving(handler.table(), clock=clock))
+        clients = [await stack.enter_async_context(raw_client(server)) for _ in range(count)]
+        await until(lambda: server.connection_stats.open == count)
+        yield server, clients
+
+
+class Slow(Echo):
+    """Takes its time, and says in which turn."""
+
+    def __init__(self, turned: Turned, clock: ManualClock, each_ms: int) -> None:
+        super().__init__()
+        self.turned = turned
+        self.clock = clock
+        self.each_ms = each_ms
+
+    def metadata(self, context: RequestContext, request: MetadataRequest) -> MetadataResponse:
+        self.clock.advance(self.each_ms)
+        self.turned.note()
+        return super().metadata(context, request)
+
+
+async def ask_all(clients: list[RawClient]) -> None:
+    for number, client in enumerate(clients):
+        client.writer.write(metadata(number))
+    got = [correlation_id_of(await client.response()) for client in clients]
+    assert got == list(range(len(clients)))
+
+
 @on_both_loops
 async def test_a_crowd_is_answered_while_other_things_go_on() -> None:
     """Each request takes the whole time of a turn: callbacks of the loop come in between."""
-    clock = ManualClock()
-    turns = 0
-    answered_in: set[int] = set()
-
-    class Slow(Echo):
-        def metadata(self, context: RequestContext, request: MetadataRequest) -> MetadataResponse:
-            clock.advance(int(TURN_MS))
-            answered_in.add(turns)
-            return super().metadata(context, request)
-
-    def count() -> None:
-        nonlocal turns
-        turns += 1
-        if turns >= 0:
-            asyncio.get_running_loop().call_soon(count)
-
-    async with AsyncExitStack() as stack:
-        server = await stack.enter_async_context(serving(Slow().table(), clock=clock))
-        numbers = range(CROWD + 1)
-        clients = [await stack.enter_async_context(raw_client(server)) for _ in numbers]
-        await until(lambda: server.connection_stats.open == len(numbers))
-        count()
-        for number, client in zip(numbers, clients, strict=True):
-            client.writer.write(metadata(number))
-        got = [correlation_id_of(await client.response()) for client in clients]
-        turns = -1 << 30
-    assert got == list(numbers)
-    assert len(answered_in) > CROWD // 2
+    clock, turned = ManualClock(), Turned()
+    async with crowd(CROWD + 1, Slow(turned, clock, int(TURN_MS)), clock) as (server, clients):
+        with turned:
+            await ask_all(clients)
+    assert len(turned.seen) > CROWD // 2
     queued = server.handlers.entries[ApiKey.METADATA].stats.request_queue
     assert sum(queued) > CROWD // 2, "a wait for a turn is time in the queue of requests"
+
+
+@on_both_loops
+async def test_a_crowd_is_written_to_while_other_things_go_on(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Each answer is all that may be written in a turn."""
+    monkeypatch.setattr(turns, "TURN_BYTES", 8)
+    clock, turned = ManualClock(), Turned()
+    async with crowd(CROWD + 1, Slow(turned, clock, 0), clock) as (_, clients):
+        with turned:
+            await ask_all(clients)
+    assert len(turned.seen) > CROWD // 2
+
+
+@on_both_loops
+async def test_a_crowd_that_hangs_up_is_forgotten_while_other_things_go_on() -> None:
+    """Each takes the whole time of a turn to be forgotten; nobody is answered meanwhile."""
+    clock, turned = ManualClock(), Turned()
+    async with crowd(2 * CROWD, Echo(), clock) as (server, clients):
+
+        def forgotten() -> None:
+            clock.advance(int(TURN_MS))
+            turned.note()
+
+        for connection in server.connections:
+            connection.add_close_callback(forgotten)
+        with turned:
+            for client in clients:
+                client.writer.transport.abort()
+            await until(lambda: not server.connection_stats.open)
+        assert not list(server.connections)
+    assert len(turned.seen) > CROWD // 2
