@@ -196,7 +196,7 @@ class RunningFetch:
         waits = self._broker.waits
         future = self._future = waits.new_future()
         reader, now_ms = self._reader(), self._broker.clock.monotonic_ms()
-        remote = reader is not None and reader.throttle_ms() <= 0
+        remote = reader is not None and reader.has_room
         planned = plan_reads(self._wishes(), self._bytes_max, remote=remote)
         reads = FetchReads(
             planned,

@@ -7,7 +7,9 @@ waits for the store.
 
 Memory is bounded whatever is asked for: so many reads go on at once, each of one part, so many wait
 for their turn and hold nothing, and what is done is kept for a time and up to a size. The rest is
-refused, with an error that clients try again after.
+refused, with an error that clients try again after. What was sent counts until it has left for the
+kernel (`held.py`): when clients that do not fetch their answers hold too much, nothing is read
+until they do or are gone, as when a quota is used up.
 
 What is read is checked by its batches' own checksums against the segment's metadata, and cut to
 what the replica's lineage shares with the segment (S1). It is judged once more by `holds` when it
@@ -22,6 +24,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
+from broker.tiering.held import HeldBuffers, Part
 from broker.tiering.index_cache import IndexCache
 from broker.tiering.quota import RateLimit
 from broker.tiering.settings import QuotaSettings, ReadSettings
@@ -51,6 +54,8 @@ if TYPE_CHECKING:
 PART_BYTES_MAX: Final = 4 << 20
 """What a read may bring at most, but for a first batch that is larger."""
 KEPT_BYTES_MAX: Final = 64 << 20
+HELD_BYTES_MAX: Final = 256 << 20
+"""What is kept and what clients do not fetch, together."""
 KEPT_MS: Final = 30_000.0
 """How long what was read stays for a fetch that takes it."""
 SWEEP_S: Final = 30.0
@@ -178,6 +183,7 @@ class RemoteReader:
         self._clock = clock
         self._quiet = RateLimited(clock, 10_000)
         self._books = _Books()
+        self._held = HeldBuffers()
         self._lookups = Turns(lambda: settings().at_once)
         self._sweep: asyncio.TimerHandle | None = None
         self._closed = False
@@ -216,6 +222,14 @@ class RemoteReader:
     def throttle_ms(self) -> float:
         """How long nothing more should be read, by the quota of all reads; 0.0 for none."""
         return self._limit.pause_ms()
+
+    @property
+    def has_room(self) -> bool:
+        """Whether more may be read now, by the quota and by what is in memory."""
+        if self.throttle_ms() > 0:
+            return False
+        self._forget_old()
+        return self._held.bytes < HELD_BYTES_MAX
 
     def read(self, log: Log, offset: int, max_bytes: int, *, committed: bool) -> RemoteRead:
         """The read from `offset` on, which lies below the local log start.
@@ -289,7 +303,7 @@ class RemoteReader:
         room = KEPT_BYTES_MAX // 2 - books.kept_bytes - PART_BYTES_MAX * len(books.running)
         if books.pending or self.running >= self._settings().at_once or room < PART_BYTES_MAX:
             return
-        if self.throttle_ms() > 0:
+        if not self.has_room:
             return
         self.read(log, data.last_offset + 1, read.max_bytes, committed=read.key.committed)
 
@@ -344,6 +358,7 @@ class RemoteReader:
             counters.bytes += len(result.records)
             self._limit.record(len(result.records))
             books.kept_bytes += result.held_bytes
+            self._held.add(result.records, result.held_bytes)
         elif result is not ErrorCode.OFFSET_OUT_OF_RANGE:
             counters.errors += 1
         if isinstance(result, RemoteData) or not read.wanted:
@@ -388,7 +403,8 @@ class RemoteReader:
         books, oldest_ms = self._books, self._clock.monotonic_ms() - KEPT_MS
         while books.kept:
             key, read = next(iter(books.kept.items()))
-            if read.done_ms > oldest_ms and books.kept_bytes <= KEPT_BYTES_MAX:
+            young = read.done_ms > oldest_ms
+            if young and books.kept_bytes <= KEPT_BYTES_MAX and self._held.bytes < HELD_BYTES_MAX:
                 return
             self._forget(key)
 
@@ -521,7 +537,7 @@ def _from(data: Buffer, whole_bytes: int, offset: int, max_bytes: int) -> Remote
         return None
     records: Buffer = whole[start:end]
     if 2 * len(records) <= len(data):  # a small part would keep all of it
-        records = bytes(records)
+        records = Part(records)
         return RemoteData(records, last_offset, last_epoch, len(records))
     return RemoteData(records, last_offset, last_epoch, len(data))
 

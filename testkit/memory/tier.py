@@ -8,6 +8,7 @@ from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
+from broker.tiering.held import Part
 from broker.tiering.index_cache import IndexCache
 from broker.tiering.reader import KEPT_MS, RemoteData, RemoteRead, RemoteReader
 from broker.tiering.settings import QuotaSettings, ReadSettings
@@ -159,7 +160,7 @@ class Held:
                 gate = asyncio.get_running_loop().create_future()
                 self.waiting.append(gate)
                 await gate
-        return await self._backing.get(key, start, size_bytes)
+        return Part(await self._backing.get(key, start, size_bytes))  # can be watched
 
     async def let_go(self, count: int = 1) -> None:
         for gate in self.waiting[:count]:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from broker.replication.replica_selector import RACK_AWARE
+from broker.tiering import reader
 from broker.tiering.reader import KEPT_MS
 from broker.tiering.settings import QuotaSettings
 from protocol.errors import ErrorCode
@@ -295,6 +296,27 @@ async def test_the_budget_of_a_fetch_bounds_what_is_read() -> None:
     assert [len(values(one)) for one in answered] == [2, 0, 0, 0, 0]
     assert sum(len(one.records) for one in answered) <= 500
     assert len(room.held.sizes) <= 3, "two and what is read ahead"
+
+
+async def test_answers_that_clients_do_not_fetch_hold_up_what_would_be_read(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Until one is gone a fetch waits as if there were nothing, and the store is left alone."""
+    monkeypatch.setattr(reader, "HELD_BYTES_MAX", 1_300)
+    room = TierRoom()
+    await room.fill((b"a" * 600,), (b"b" * 600,), (b"c" * 600,))
+    unsent = [await answer(ask(room, offset)) for offset in (0, 1)]
+    assert [values(data) for (data,) in unsent] == [[b"a" * 600], [b"b" * 600]]
+    read = len(room.held.sizes)
+    waiting = ask(room, 2, max_wait_ms=500)
+    await settle()
+    assert not waiting.done()
+    expire(room, 505)
+    (data,) = await answer(waiting)
+    assert (data.error_code, data.records, len(room.held.sizes)) == (0, b"", read)
+    del unsent[0]
+    (data,) = await answer(ask(room, 2))
+    assert values(data) == [b"c" * 600]
 
 
 # --- errors ---------------------------------------------------------------------------------------
