@@ -1,4 +1,4 @@
-"""What answers of a store take in memory, whoever holds them.
+"""Memory that answers of a store take, whoever holds them.
 
 A client that does not fetch an answer from its socket keeps the store's buffer in the transport,
 where nobody counts it. So buffers are counted from here until they are gone.

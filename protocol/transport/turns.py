@@ -1,4 +1,4 @@
-"""How much is done for the connections of a listener in one turn of the loop.
+"""The share of a turn of the loop that the connections of a listener have.
 
 A turn brings all that has arrived on all connections. A thousand clients that ask, or hang up, at
 the same moment would have the loop for a tenth of a second, in which no timer fires, no reply that
