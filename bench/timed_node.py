@@ -15,9 +15,12 @@ import time
 from pathlib import Path
 from typing import Any
 
+from broker.replication.effects import Effects
+from broker.replication.isr import IsrProposal, PartitionStateNow, asks_again
 from broker.replication.local_log_reports import LocalLogReports
 from broker.replication.partition import Partition
 from kraftbox.process.lifetime import run_file
+from protocol.errors import ErrorCode
 
 WAITED, CHANGED, REPORTED = "waited", "changed", "reported"
 _OVERRIDES = {"kraftbox.http.listener": ""}
@@ -46,7 +49,7 @@ class Notes:
         """From the wish to the request, and to the controller's word."""
         propose, answered = Partition._propose, Partition.isr_answered
 
-        def proposing(partition: Partition, members: frozenset[int]) -> None:
+        def proposing(partition: Partition, members: frozenset[int]) -> Effects:
             key, now = id(partition), time.monotonic()
             self._wanted.setdefault(key, now)
             logs = partition.local_logs
@@ -54,15 +57,16 @@ class Notes:
                 self._held.setdefault(key, now)
             else:
                 self.over(WAITED, self._held.pop(key, None))
-            propose(partition, members)
+            return propose(partition, members)
 
-        def answering(partition: Partition, *answer: Any) -> bool:
-            again = answered(partition, *answer)
-            if not again:
+        def answering(
+            partition: Partition, proposal: IsrProposal, error: ErrorCode, state: PartitionStateNow
+        ) -> Effects:
+            if not asks_again(error):
                 begun = self._wanted.pop(id(partition), None)
                 if begun is not None:
                     self.over(CHANGED, begun)
-            return again
+            return answered(partition, proposal, error, state)
 
         Partition._propose = proposing  # type: ignore[method-assign,assignment]
         Partition.isr_answered = answering  # type: ignore[method-assign,assignment]
@@ -72,13 +76,13 @@ class Notes:
         build, answered = LocalLogReports.next_request, LocalLogReports.answered
         begun: dict[int, tuple[float, int]] = {}
 
-        def building(queue: LocalLogReports, *arguments: Any) -> Any:
+        def building(queue: LocalLogReports[Any], *arguments: Any) -> Any:
             request = build(queue, *arguments)
             if request is not None:
                 begun[id(queue)] = time.monotonic(), len(queue._in_flight or ())
             return request
 
-        def answering(queue: LocalLogReports, *answer: Any) -> None:
+        def answering(queue: LocalLogReports[Any], *answer: Any) -> None:
             since, count = begun[id(queue)]
             for _ in range(count):
                 self.over(REPORTED, since)

@@ -197,7 +197,12 @@ class BrokerServer:
         self.replicas.on_backlog(self._advance_soon)
         self.replicas.on_flush_due(context.flusher.want)
         self.replicas.on_epochs_unsaved(
-            EpochSaver(self._files, self._supervisor, self.replicas.storage_failed).want
+            EpochSaver(
+                self._files,
+                self._supervisor,
+                self.replicas.storage_failed,
+                self.replicas.carry_out,
+            ).want
         )
         self.replication = self._build_replication(context)
         self._loader.add_publisher(self._publish)
@@ -362,7 +367,9 @@ class BrokerServer:
             replicas=self.replicas,
             sessions=FetchSessionCache(self._static.fetch_sessions_max, self._rng),
             waits=WaitingRequests(clock),
-            flusher=Flusher(self._supervisor, self.replicas.storage_failed),
+            flusher=Flusher(
+                self._supervisor, self.replicas.storage_failed, self.replicas.carry_out
+            ),
             time_lookups=TimeLookups(self._files),
             late_appends=LateAppends(
                 self.replicas, files=self._files, clock=clock, supervisor=self._supervisor

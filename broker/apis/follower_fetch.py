@@ -105,21 +105,27 @@ class FollowerFetch(RunningFetch):
         if watch is not None:
             watch.cover(key, partition)
         if self._is_current():
-            partition.follower_fetched(
-                self._replica_id,
+            replicas, replica_id = self._broker.replicas, self._replica_id
+            effects = partition.follower_fetched(
+                replica_id,
                 offset=wanted.fetch_offset,
                 log_start=wanted.log_start_offset,
                 broker_epoch=self._broker_epoch,
                 now_ms=self._broker.clock.monotonic_ms(),
+                may_join=replica_id not in partition.maximal_isr
+                and replicas.may_join_isr(replica_id, self._broker_epoch),
                 times=watch,
             )
             if partition.local_logs is not None:
-                partition.follower_stated(
-                    self._replica_id,
+                effects += partition.follower_stated(
+                    replica_id,
                     broker_epoch=self._broker_epoch,
                     local_start_ms=wanted.local_log_start_timestamp,
                     local_bytes=wanted.local_log_size_bytes,
+                    own_epoch=replicas.broker_epoch(),
                 )
+            if effects:
+                replicas.carry_out(partition, effects)
 
     def _reader(self) -> None:
         """A follower takes from the tier what it needs itself (KIP-405)."""

@@ -7,10 +7,11 @@ its partition wants another one or none.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import Final, NamedTuple, Protocol
+from collections.abc import Callable, Iterable, Sequence
+from typing import Final, Generic, NamedTuple, Protocol, TypeVar
 
-from broker.replication.isr import IsrProposal, PartitionStateNow
+from broker.replication.effects import Effects
+from broker.replication.isr import IsrProposal, PartitionStateNow, asks_again
 from broker.replication.local_logs import MemberLocalLog
 from protocol.errors import ErrorCode
 from protocol.messages.alter_partition import AlterPartitionRequest, AlterPartitionResponse
@@ -38,36 +39,43 @@ class Proposer(Protocol):
         """Whether this is still what it wants; then it goes out, and is not changed before its
         answer."""
 
-    def to_tell(self, proposal: IsrProposal, now_ms: float, /) -> Sequence[MemberLocalLog]:
+    def to_tell(
+        self, proposal: IsrProposal, now_ms: float, own_epoch: int, /
+    ) -> Sequence[MemberLocalLog]:
         """What the proposed members have locally, where it is told (KIP-1303): asked when the
-        request is built, so that it is the newest."""
+        request is built, so that it is the newest. `own_epoch` is this broker's."""
 
     def isr_answered(
         self, proposal: IsrProposal, error: ErrorCode, state: PartitionStateNow, /
-    ) -> bool:
-        """Takes the controller's word. True: ask again."""
+    ) -> Effects:
+        """Takes the controller's word."""
 
 
-class AlterPartitionItem(NamedTuple):
+P = TypeVar("P", bound=Proposer)
+
+
+class AlterPartitionItem(NamedTuple, Generic[P]):
     """One partition's part of a request."""
 
-    partition: Proposer
+    partition: P
     proposal: IsrProposal
 
 
-class AlterPartitionManager:
+class AlterPartitionManager(Generic[P]):
     """See the module."""
 
-    def __init__(self) -> None:
-        self._waiting: dict[PartitionId, AlterPartitionItem] = {}
-        self._in_flight: dict[PartitionId, AlterPartitionItem] | None = None
+    def __init__(self, carry_out: Callable[[P, Effects], None]) -> None:
+        """`carry_out` is given what partitions want done after an answer."""
+        self._carry_out = carry_out
+        self._waiting: dict[PartitionId, AlterPartitionItem[P]] = {}
+        self._in_flight: dict[PartitionId, AlterPartitionItem[P]] | None = None
         self._failures = 0
         self._due_ms = 0.0
 
     def __len__(self) -> int:
         return len(self._waiting) + len(self._in_flight or ())
 
-    def propose(self, partition: Proposer, proposal: IsrProposal) -> None:
+    def propose(self, partition: P, proposal: IsrProposal) -> None:
         """The newest proposal of a partition replaces an older one that was not sent."""
         self._waiting[(partition.topic_id, partition.index)] = AlterPartitionItem(
             partition, proposal
@@ -83,7 +91,7 @@ class AlterPartitionManager:
         """The request to send now; `answered` or `failed` must follow."""
         if self._in_flight is not None or now_ms < self._due_ms:
             return None
-        sent: dict[PartitionId, AlterPartitionItem] = {}
+        sent: dict[PartitionId, AlterPartitionItem[P]] = {}
         for key in list(self._waiting):
             item = self._waiting.pop(key)
             if not item.partition.sends(item.proposal):
@@ -119,18 +127,17 @@ class AlterPartitionManager:
                 item = sent.pop((topic.topic_id, data.partition_index), None)
                 if item is None:
                     continue
-                again = item.partition.isr_answered(
-                    item.proposal,
-                    ErrorCode(data.error_code),
-                    state_of(data),
+                error, partition = ErrorCode(data.error_code), item.partition
+                self._carry_out(
+                    partition, partition.isr_answered(item.proposal, error, state_of(data))
                 )
-                if again:
+                if asks_again(error):
                     self._again(item, now_ms)
         for item in sent.values():  # named and not answered: a controller that is not like ours
             self._again(item, now_ms)
         self._in_flight = None
 
-    def _again(self, item: AlterPartitionItem, now_ms: float) -> None:
+    def _again(self, item: AlterPartitionItem[P], now_ms: float) -> None:
         self._due_ms = now_ms + BACK_OFF_FIRST_MS
         self._waiting.setdefault((item.partition.topic_id, item.partition.index), item)
 
@@ -143,7 +150,7 @@ def state_of(data: AlterPartitionResponse.PartitionData) -> PartitionStateNow:
 
 
 def request_for(
-    items: Iterable[AlterPartitionItem], broker_id: int, broker_epoch: int, now_ms: float
+    items: Iterable[AlterPartitionItem[P]], broker_id: int, broker_epoch: int, now_ms: float
 ) -> AlterPartitionRequest:
     """The request that proposes all this."""
     topics: dict[bytes, AlterPartitionRequest.TopicData] = {}
@@ -159,7 +166,7 @@ def request_for(
             )
             for member in proposal.members
         }
-        for told in partition.to_tell(proposal, now_ms):
+        for told in partition.to_tell(proposal, now_ms, broker_epoch):
             state = states[told.broker_id]
             state.local_log_start_timestamp, state.local_log_size_bytes = told.stats
         topic.partitions.append(

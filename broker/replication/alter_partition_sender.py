@@ -12,6 +12,7 @@ from broker.replication.alter_partition import (
     AlterPartitionManager,
     version_for,
 )
+from broker.replication.effects import Effects
 from broker.replication.isr import IsrProposal
 from broker.replication.local_log_reports import LocalLogReports
 from broker.replication.partition import Partition
@@ -33,12 +34,15 @@ class IsrChanges:
         channel: ControllerChannel,
         clock: Clock,
         supervisor: Supervisor,
+        carry_out: Callable[[Partition, Effects], None],
     ) -> None:
-        self.manager = AlterPartitionManager()
-        self.reports = LocalLogReports()
+        self.manager = AlterPartitionManager(carry_out)
+        self.reports = LocalLogReports(carry_out)
 
         def sender(
-            name: str, queue: AlterPartitionManager | LocalLogReports, version: int | None = None
+            name: str,
+            queue: AlterPartitionManager[Partition] | LocalLogReports[Partition],
+            version: int | None = None,
         ) -> QueueSender:
             return QueueSender(
                 name,

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from itertools import islice
 from typing import Final
 
+from broker.replication.effects import Effects
 from broker.replication.partition import Partition
 from runtime.tasks import Supervisor
 from storage.files import Files
@@ -30,10 +31,12 @@ class EpochSaver:
         files: Files,
         supervisor: Supervisor,
         storage_failed: Callable[[Partition, BaseException], None],
+        carry_out: Callable[[Partition, Effects], None],
     ) -> None:
         self._files = files
         self._supervisor = supervisor
         self._storage_failed = storage_failed
+        self._carry_out = carry_out
         self._wanted: dict[Partition, None] = {}
         self._under_way: set[Partition] = set()
         self._savers = 0
@@ -60,7 +63,7 @@ class EpochSaver:
                     self._under_way.difference_update(partitions)
                 for partition in partitions:
                     if not partition.log.closed:
-                        partition.epochs_saved()
+                        self._carry_out(partition, partition.epochs_saved())
         finally:
             self._savers -= 1
 

@@ -32,6 +32,7 @@ from collections.abc import Iterable, Iterator
 from itertools import islice
 from typing import Final, NamedTuple
 
+from broker.replication.effects import Effects
 from broker.replication.follower import Appended, append_fetched, truncate_to_common
 from broker.replication.partition import Partition
 from broker.replication.replica_role import ReplicaRole
@@ -124,7 +125,14 @@ class Unforeseen(NamedTuple):
     records: Buffer
 
 
-Effect = Reset | Flush | StorageFailed | Unforeseen
+class Decided(NamedTuple):
+    """The partition wants this done."""
+
+    partition: Partition
+    effects: Effects
+
+
+Effect = Reset | Flush | StorageFailed | Unforeseen | Decided
 
 
 class Followed:
@@ -527,6 +535,8 @@ class Fetcher:
         appended = self._take_over(key, followed, data, now_ms, effects)
         if appended is None:
             return
+        if appended.effects:
+            effects.append(Decided(partition, appended.effects))
         followed.failures = 0
         followed.lag = max(0, data.high_watermark - partition.log.log_end_offset)
         if appended.record_count:

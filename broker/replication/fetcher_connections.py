@@ -12,7 +12,9 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final, Protocol, TypeVar
 
+from broker.replication.effects import Effects
 from broker.replication.fetcher import (
+    Decided,
     Fetcher,
     FetcherSettings,
     Flush,
@@ -64,7 +66,7 @@ class OffsetReset(Protocol):
 class FetcherContext:
     """What all links of a broker share."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - by keyword, all that links have from outside
         self,
         *,
         node_id: int,
@@ -75,6 +77,7 @@ class FetcherContext:
         flusher: Flusher,
         resets: OffsetReset,
         storage_failed: Callable[[Partition, BaseException], None],
+        carry_out: Callable[[Partition, Effects], None],
         timeout_ms: float,
         throttle: ReplicationThrottle,
     ) -> None:
@@ -87,6 +90,7 @@ class FetcherContext:
         self.flusher = flusher
         self.resets = resets
         self.storage_failed = storage_failed
+        self.carry_out = carry_out
         self.timeout_ms = timeout_ms
         self.throttle = throttle
         self.quiet = RateLimited(clock, 10_000)
@@ -305,6 +309,8 @@ class FetcherLink:
         for effect in self.fetcher.answered(response, context.clock.monotonic_ms()):
             partition = effect.partition
             match effect:
+                case Decided():
+                    context.carry_out(partition, effect.effects)
                 case Flush():
                     context.flusher.wait(partition, self._flushed, partition)
                 case StorageFailed():

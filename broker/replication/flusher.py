@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
+from broker.replication.effects import Effects
 from broker.replication.partition import Partition
 from broker.replication.waits import CommitWaiter
 from protocol.errors import ErrorCode
@@ -36,10 +37,14 @@ class Flusher:
     """One flush at a time per partition."""
 
     def __init__(
-        self, supervisor: Supervisor, storage_failed: Callable[[Partition, BaseException], None]
+        self,
+        supervisor: Supervisor,
+        storage_failed: Callable[[Partition, BaseException], None],
+        carry_out: Callable[[Partition, Effects], None],
     ) -> None:
         self._supervisor = supervisor
         self._storage_failed = storage_failed
+        self._carry_out = carry_out
         self._waiting: dict[Partition, _Waiting] = {}
 
     def want(self, partition: Partition) -> None:
@@ -69,7 +74,7 @@ class Flusher:
                 error = failure.code
                 self._storage_failed(partition, failure.cause)
             if partition.is_leader and partition.log.recovery_point > before:
-                partition.maybe_advance_high_watermark()
+                self._carry_out(partition, partition.maybe_advance_high_watermark())
             for waiter, slot in waiting:
                 waiter.resolved(slot, error)
         del self._waiting[partition]

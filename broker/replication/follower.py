@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from broker.replication.effects import NOTHING, Effects
 from broker.replication.partition import Partition
 from protocol.batch.header import HEADER_BYTES, Buffer, parse_header
 from runtime.log import get_logger
@@ -31,6 +32,8 @@ class Appended(NamedTuple):
     size_bytes: int
     record_count: int
     log_start_moved: bool
+    effects: Effects
+    """What the partition wants done."""
 
 
 def append_fetched(
@@ -48,6 +51,7 @@ def append_fetched(
     """
     log = partition.log
     before = log.log_end_offset
+    effects: Effects = NOTHING
     size = len(records) if records else 0
     if records:
         # What it has begun with was committed, however far behind the leader's marks are.
@@ -57,14 +61,15 @@ def append_fetched(
         log.append_as_follower(records, max_epoch=partition.leader_epoch)
         if begun >= 0:
             _save_epochs(log)  # the mark waits for them, and the start for the mark
-        partition.follower_appended(size)
+        effects = partition.follower_appended(size)
     high_watermark = min(leader_high_watermark, log.log_end_offset)
     if high_watermark > log.high_watermark:
-        partition.follow_high_watermark(high_watermark)
+        effects += partition.follow_high_watermark(high_watermark)
     moved = leader_log_start > log.log_start_offset and log.advance_log_start(
         min(leader_log_start, log.high_watermark)
     )
-    return Appended(size if log.log_end_offset > before else 0, log.log_end_offset - before, moved)
+    taken = log.log_end_offset - before
+    return Appended(size if taken > 0 else 0, taken, moved, effects)
 
 
 def _begin_with_whole_batch(log: Log, records: Buffer) -> int:

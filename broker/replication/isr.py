@@ -39,6 +39,11 @@ SUPERSEDED: Final = frozenset(
 )
 
 
+def asks_again(error: ErrorCode) -> bool:
+    """Whether a proposal that was refused so is sent again."""
+    return error is not ErrorCode.NONE and error not in ROLLED_BACK and error not in SUPERSEDED
+
+
 class IsrMember(NamedTuple):
     """A proposed member and the broker epoch it fetched with (KIP-903); -1 if it is not known."""
 

@@ -7,7 +7,8 @@ lost is dropped: the partition says when it wants to report again.
 
 from __future__ import annotations
 
-from typing import Final, Protocol
+from collections.abc import Callable
+from typing import Final, Generic, Protocol, TypeVar
 
 from broker.replication.alter_partition import (
     AlterPartitionItem,
@@ -16,6 +17,7 @@ from broker.replication.alter_partition import (
     request_for,
     state_of,
 )
+from broker.replication.effects import Effects
 from broker.replication.isr import IsrProposal, PartitionStateNow
 from protocol.errors import ErrorCode
 from protocol.messages.alter_partition import AlterPartitionRequest, AlterPartitionResponse
@@ -38,23 +40,28 @@ class Reporter(Proposer, Protocol):
         state: PartitionStateNow,
         now_ms: float,
         /,
-    ) -> None:
+    ) -> Effects:
         """Takes the controller's word; None: there is none."""
 
 
-class LocalLogReports:
+P = TypeVar("P", bound=Reporter)
+
+
+class LocalLogReports(Generic[P]):
     """See the module."""
 
-    def __init__(self) -> None:
+    def __init__(self, carry_out: Callable[[P, Effects], None]) -> None:
+        """`carry_out` is given what partitions want done after an answer."""
+        self._carry_out = carry_out
         self.sent = 0
         """Reports that went out: one for each partition of a request."""
-        self._waiting: dict[PartitionId, Reporter] = {}
-        self._in_flight: dict[PartitionId, tuple[Reporter, IsrProposal]] | None = None
+        self._waiting: dict[PartitionId, P] = {}
+        self._in_flight: dict[PartitionId, tuple[P, IsrProposal]] | None = None
 
     def __len__(self) -> int:
         return len(self._waiting) + len(self._in_flight or ())
 
-    def want(self, partition: Reporter) -> None:
+    def want(self, partition: P) -> None:
         """It has something to report."""
         self._waiting[(partition.topic_id, partition.index)] = partition
 
@@ -68,7 +75,7 @@ class LocalLogReports:
         """The request to send now; `answered` or `failed` must follow."""
         if self._in_flight is not None:
             return None
-        sent: dict[PartitionId, tuple[Reporter, IsrProposal]] = {}
+        sent: dict[PartitionId, tuple[P, IsrProposal]] = {}
         while self._waiting and len(sent) < PARTITIONS_MAX:
             key = next(iter(self._waiting))
             partition = self._waiting.pop(key)
@@ -86,7 +93,8 @@ class LocalLogReports:
         """No answer, or one about the request as a whole: all of it is dropped."""
         sent, self._in_flight = self._in_flight or {}, None
         for partition, report in sent.values():
-            partition.report_answered(report, None, _NOTHING, now_ms)
+            effects = partition.report_answered(report, None, _NOTHING, now_ms)
+            self._carry_out(partition, effects)
 
     def answered(self, response: AlterPartitionResponse, now_ms: float) -> None:
         """Hands each partition its answer."""
@@ -100,5 +108,6 @@ class LocalLogReports:
                 if found is not None:
                     partition, report = found
                     error = ErrorCode(data.error_code)
-                    partition.report_answered(report, error, state_of(data), now_ms)
+                    effects = partition.report_answered(report, error, state_of(data), now_ms)
+                    self._carry_out(partition, effects)
         self.failed(now_ms)  # named and not answered: a controller that is not like ours

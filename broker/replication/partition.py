@@ -17,22 +17,35 @@ The leader's rules:
   read was caught up now; one that reached the log end of the fetch before was caught up then.
 
 All methods are plain functions and leave the partition whole; nothing here does I/O but the log.
+What else is to be done they return, see `broker.replication.effects`.
 """
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final
 
 from broker.replication.audience import Audience, Watch
 from broker.replication.counters import PartitionCounters
+from broker.replication.effects import (
+    EPOCHS_UNSAVED,
+    FLUSH_WANTED,
+    LOCAL_LOGS_MOVED,
+    NOTHING,
+    Effects,
+    Elected,
+    Followed,
+    Propose,
+    Resigned,
+    Stopped,
+)
 from broker.replication.isr import (
     ROLLED_BACK,
-    SUPERSEDED,
     IsrMember,
     IsrProposal,
     PartitionStateNow,
+    asks_again,
 )
 from broker.replication.local_logs import (
     LocalLogs,
@@ -57,58 +70,10 @@ NO_LEADER: Final = -1
 NO_EPOCH: Final = -1
 
 
-class PartitionHost(Protocol):
-    """What a partition asks of the broker it is on."""
-
-    def flush_wanted(self, partition: Partition, /) -> None:
-        """Nothing more can be committed before a flush; `maybe_advance_high_watermark` is to be
-        called after one."""
-
-    def epochs_unsaved(self, partition: Partition, /) -> None:
-        """The log's epochs are to be written to their file; `epochs_saved` is to be called, now or
-        later."""
-
-    def isr_proposed(self, partition: Partition, proposal: IsrProposal, /) -> None:
-        """The controller is to be asked; `isr_answered` is to be called."""
-
-    def may_join_isr(self, replica_id: int, broker_epoch: int, /) -> bool:
-        """Whether that broker, in that life, is unfenced and stays (KIP-841, KIP-903)."""
-
-    def local_logs_moved(self, partition: Partition, /) -> None:
-        """What the members of the ISR have locally may have to be told; `report_due` is to be
-        asked."""
-
-    def broker_epoch(self) -> int:
-        """Of this broker's present life."""
-
-
-class _Alone:
-    """A host that grants nothing and does nothing."""
-
-    def flush_wanted(self, partition: Partition, /) -> None:
-        return
-
-    def epochs_unsaved(self, partition: Partition, /) -> None:
-        partition.log.write_epochs()
-
-    def isr_proposed(self, partition: Partition, proposal: IsrProposal, /) -> None:
-        return
-
-    def may_join_isr(self, replica_id: int, broker_epoch: int, /) -> bool:
-        return False
-
-    def local_logs_moved(self, partition: Partition, /) -> None:
-        return
-
-    def broker_epoch(self) -> int:
-        return NO_EPOCH
-
-
 class Partition(Audience):
     """A replica on this broker. The replica manager makes it and applies metadata to it."""
 
     __slots__ = (
-        "_host",
         "_sent",
         "_uncommitted",
         "_unread_isr",
@@ -148,7 +113,6 @@ class Partition(Audience):
         *,
         node_id: int,
         log: Log,
-        host: PartitionHost | None = None,
     ) -> None:
         super().__init__()
         self.topic = topic
@@ -178,7 +142,6 @@ class Partition(Audience):
         self.rules = AppendRules()
         self.remote: dict[int, RemoteReplica] = {}
         self.counters = PartitionCounters()
-        self._host: PartitionHost = host if host is not None else _Alone()
         self.leader_throttled = False
         self.follower_throttled = False
         self.local_logs: LocalLogs | None = None
@@ -307,10 +270,13 @@ class Partition(Audience):
         replicas: tuple[int, ...],
         isr: Iterable[int],
         now_ms: float,
-    ) -> bool:
-        """Leads under `leader_epoch`, or takes a new ISR within it. True if the epoch is new."""
+    ) -> Effects:
+        """Leads under `leader_epoch`, or takes a new ISR within it."""
+        effects: Effects = NOTHING
         new_epoch = leader_epoch != self.leader_epoch or self.role is not ReplicaRole.LEADER
         self._check_epochs(leader_epoch, partition_epoch)
+        if new_epoch:
+            effects = (Resigned(leader_epoch), Elected()) if self.is_leader else (Elected(),)
         self._enter(ReplicaRole.LEADER)
         self._unread_isr = False
         overtaken: IsrProposal | None = None
@@ -344,11 +310,10 @@ class Partition(Audience):
         else:
             self._tell_isr_changed()
         if overtaken is not None:
-            self._propose(overtaken.broker_ids.intersection(replicas))
+            effects += self._propose(overtaken.broker_ids.intersection(replicas))
         elif self.local_logs is not None:
-            self._host.local_logs_moved(self)
-        self.maybe_advance_high_watermark()
-        return new_epoch
+            effects += LOCAL_LOGS_MOVED
+        return effects + self.maybe_advance_high_watermark()
 
     def become_follower(
         self,
@@ -358,8 +323,9 @@ class Partition(Audience):
         partition_epoch: int,
         replicas: tuple[int, ...],
         isr: Iterable[int],
-    ) -> bool:
-        """Follows `leader_id` (-1: nobody). True if the leader or its epoch is new."""
+    ) -> Effects:
+        """Follows `leader_id` (-1: nobody)."""
+        effects: Effects = (Resigned(leader_epoch),) if self.is_leader else NOTHING
         changed = leader_epoch != self.leader_epoch or leader_id != self.leader_id
         self._check_epochs(leader_epoch, partition_epoch)
         self._enter(ReplicaRole.FOLLOWER)
@@ -376,21 +342,25 @@ class Partition(Audience):
             # An epoch that began here without a record is no history: nobody else knows it.
             self.log.truncate_to(self.log.log_end_offset)
             self._release(ErrorCode.NOT_LEADER_OR_FOLLOWER)
-        return changed
+            effects += (Followed(),)
+        return effects
 
-    def become_offline(self) -> None:
+    def become_offline(self) -> Effects:
         """The log failed. Nothing more is appended: a second write could hide the first's loss."""
         self._enter(ReplicaRole.OFFLINE)
         self._release(ErrorCode.KAFKA_STORAGE_ERROR)
+        return (Stopped(),)
 
-    def become_deleted(self) -> None:
+    def become_deleted(self) -> Effects:
         """The topic is gone or the replica moved away."""
+        effects: Effects = (Resigned(None), Stopped()) if self.is_leader else (Stopped(),)
         self._enter(ReplicaRole.DELETED)
         self._release(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        return effects
 
     # --- appending ----------------------------------------------------------------------------
 
-    def appended(self, info: AppendInfo, size_bytes: int) -> None:
+    def appended(self, info: AppendInfo, size_bytes: int) -> Effects:
         """The leader's log has taken a batch; moves the high watermark and wakes fetchers."""
         self._uncommitted.append((info.last_offset + 1, size_bytes))
         if self._followers:
@@ -398,7 +368,7 @@ class Partition(Audience):
                 if remote.resting is not None:
                     remote.wake()
             self._tell_appended(size_bytes)
-        self.maybe_advance_high_watermark()
+        return self.maybe_advance_high_watermark()
 
     def wait_for_commit(self, end_offset: int, waiter: CommitWaiter, slot: Any) -> bool:
         """Registers for the high watermark to reach `end_offset`; False if it has already."""
@@ -407,32 +377,32 @@ class Partition(Audience):
         self._commit_waits.add(end_offset, waiter, slot)
         return True
 
-    def maybe_advance_high_watermark(self) -> bool:
-        """Moves the high watermark as far as the maximal ISR allows; True if it moved."""
+    def maybe_advance_high_watermark(self) -> Effects:
+        """Moves the high watermark as far as the maximal ISR allows."""
         log = self.log
         if self._unread_isr or (
             len(self.isr) < self.min_isr and len(self.isr) < self.effective_min_isr
         ):
-            return False
+            return NOTHING
+        effects = NOTHING
         target = log.log_end_offset
         if target > log.epoch_file.limit:
             # Nobody is shown a record whose epoch is in no file (see `epoch_saver`).
-            self._host.epochs_unsaved(self)
+            effects = self._epochs_unsaved()
             target = min(target, log.epoch_file.limit)
         if target - log.recovery_point >= log.config.flush_messages:
             # A topic that flushes shows nothing that a power cut could take back.
             target = max(log.recovery_point, log.high_watermark)
-            self._host.flush_wanted(self)
+            effects += FLUSH_WANTED
         if len(self.maximal_isr) > 1 or self.node_id not in self.maximal_isr:
             for replica_id in self.maximal_isr:
                 remote = self.remote.get(replica_id)
                 if remote is not None and remote.log_end < target:
                     target = remote.log_end
-        if target <= log.high_watermark:
-            return False
-        log.update_high_watermark(target)
-        self._high_watermark_moved(target)
-        return True
+        if target > log.high_watermark:
+            log.update_high_watermark(target)
+            self._high_watermark_moved(target)
+        return effects
 
     def _high_watermark_moved(self, high_watermark: int) -> None:
         uncommitted = self._uncommitted
@@ -451,15 +421,13 @@ class Partition(Audience):
         self._sent = proposal
         return True
 
-    def expire_isr(self, now_ms: float, lag_max_ms: float) -> bool:
+    def expire_isr(self, now_ms: float, lag_max_ms: float) -> Effects:
         """Proposes an ISR without its laggards, or to be recovered where no other proposal has said
-        so; True if it did. Due every half lag time."""
+        so. Due every half lag time."""
         if self.role is not ReplicaRole.LEADER or self.proposal is not None:
-            return False
+            return NOTHING
         if len(self.isr) < 2:
-            if self.recovering:
-                self._propose(self.isr)
-            return self.recovering
+            return self._propose(self.isr) if self.recovering else NOTHING
         out = laggards(
             self.remote,
             self.isr,
@@ -470,17 +438,16 @@ class Partition(Audience):
         # A member that is no replica any more has nothing to say here (KAFKA-9672).
         out |= self.isr.difference(self.replicas)
         if not out:
-            return False
+            return NOTHING
         mark("replication.isr-shrinks")
-        self._propose(self.isr - out)
-        return True
+        return self._propose(self.isr - out)
 
     def isr_answered(
         self, proposal: IsrProposal, error: ErrorCode, state: PartitionStateNow
-    ) -> bool:
-        """The controller's word on a proposal; True: ask again. See `broker.replication.isr`."""
+    ) -> Effects:
+        """The controller's word on a proposal. See `broker.replication.isr`."""
         if self.proposal is not proposal:
-            return False  # the metadata was faster
+            return NOTHING  # the metadata was faster
         if error is ErrorCode.NONE:
             if (
                 state.leader_epoch == self.leader_epoch
@@ -495,10 +462,9 @@ class Partition(Audience):
                 self.partition_epoch = state.partition_epoch
                 self._set_isr(isr, counted=True)
                 self._tell_isr_changed()
-                if self.local_logs is not None:
-                    self._host.local_logs_moved(self)
-                self.maybe_advance_high_watermark()
-            return False
+                moved = NOTHING if self.local_logs is None else LOCAL_LOGS_MOVED
+                return moved + self.maybe_advance_high_watermark()
+            return NOTHING
         self.counters.failed_isr_updates += 1
         if error in ROLLED_BACK:
             mark("replication.isr-rolled-back")
@@ -506,25 +472,20 @@ class Partition(Audience):
             self.maximal_isr = self.isr
             # Whoever was proposed may rest, and be fit to join the next time it is looked at.
             self._tell_isr_changed()
-            self.maybe_advance_high_watermark()
-            return False
-        if error in SUPERSEDED:
-            mark("replication.isr-superseded")
-            return False
-        mark("replication.isr-retried")
-        return True
+            return self.maybe_advance_high_watermark()
+        mark("replication.isr-retried" if asks_again(error) else "replication.isr-superseded")
+        return NOTHING
 
-    def _maybe_expand(self, replica_id: int, remote: RemoteReplica) -> None:
+    def _maybe_expand(self, replica_id: int, remote: RemoteReplica) -> Effects:
         """One that waits to be sent takes in who has caught up meanwhile: of ten thousand
         partitions with a new leader most wait long enough for all their followers."""
         proposal = self.proposal
-        if (
-            (proposal is None or proposal is not self._sent)
-            and remote.may_join(self.log.high_watermark, self.leader_epoch_start)
-            and self._host.may_join_isr(replica_id, remote.broker_epoch)
+        if (proposal is None or proposal is not self._sent) and remote.may_join(
+            self.log.high_watermark, self.leader_epoch_start
         ):
             wanted = self.isr if proposal is None else proposal.broker_ids
-            self._propose(wanted | {replica_id})
+            return self._propose(wanted | {replica_id})
+        return NOTHING
 
     def _proposal_of(self, members: frozenset[int]) -> IsrProposal:
         epochs = {replica_id: remote.broker_epoch for replica_id, remote in self.remote.items()}
@@ -534,14 +495,15 @@ class Partition(Audience):
             tuple(IsrMember(member, epochs.get(member, NO_EPOCH)) for member in sorted(members)),
         )
 
-    def _propose(self, members: frozenset[int]) -> None:
+    def _propose(self, members: frozenset[int]) -> Effects:
         proposal = self._proposal_of(members)
         self.proposal = proposal
         self.maximal_isr = self.isr | members
         if self.local_logs is None or self.local_logs.in_flight is None:
-            self._host.isr_proposed(self, proposal)
-        else:  # It goes when the report under way is over, with the partition epoch of then.
-            mark("replication.isr-waits-for-report")
+            return (Propose(proposal),)
+        # It goes when the report under way is over, with the partition epoch of then.
+        mark("replication.isr-waits-for-report")
+        return NOTHING
 
     def _set_isr(self, isr: frozenset[int], *, counted: bool) -> None:
         if counted:
@@ -552,32 +514,38 @@ class Partition(Audience):
 
     # --- local logs (KIP-1303) ----------------------------------------------------------------
 
-    def compare_local_logs(self, logs: LocalLogs | None) -> None:
+    def compare_local_logs(self, logs: LocalLogs | None) -> Effects:
         """Replicas are compared by what they have locally from now on, or no more."""
         before, self.local_logs = self.local_logs, logs
         if before is not None and before.in_flight is not None and self.proposal is not None:
-            self._propose(self.proposal.broker_ids)  # which waited for a report
+            return self._propose(self.proposal.broker_ids)  # which waited for a report
+        return NOTHING
 
     def follower_stated(
-        self, replica_id: int, *, broker_epoch: int, local_start_ms: int, local_bytes: int
-    ) -> None:
-        """A follower's fetch, which was taken down, said what it has locally."""
+        self,
+        replica_id: int,
+        *,
+        broker_epoch: int,
+        local_start_ms: int,
+        local_bytes: int,
+        own_epoch: int,
+    ) -> Effects:
+        """A follower's fetch, which was taken down, said what it has locally. `own_epoch` is this
+        broker's, here and below."""
         logs, remote, log = self.local_logs, self.remote.get(replica_id), self.log
         if (
             logs is None
             or remote is None
             or not remote.stated(broker_epoch, local_start_ms, local_bytes)
         ):
-            return
-        if not (
-            logs.is_settled(replica_id, broker_epoch, remote.local_start_ms, remote.local_bytes)
-            and logs.is_settled(
-                self.node_id, self._host.broker_epoch(), start_ms_of(log), log.size_bytes
-            )
-        ):
-            self._host.local_logs_moved(self)
+            return NOTHING
+        if logs.is_settled(
+            replica_id, broker_epoch, remote.local_start_ms, remote.local_bytes
+        ) and logs.is_settled(self.node_id, own_epoch, start_ms_of(log), log.size_bytes):
+            return NOTHING
+        return LOCAL_LOGS_MOVED
 
-    def members_local_logs(self, members: Iterable[int]) -> list[MemberLocalLog]:
+    def members_local_logs(self, members: Iterable[int], own_epoch: int) -> list[MemberLocalLog]:
         """What these have, each as it said itself; the leader's own log says it now."""
         found = []
         for member in sorted(members):
@@ -586,8 +554,7 @@ class Partition(Audience):
                 stats = LocalLogStats(remote.local_start_ms, remote.local_bytes)
                 found.append(MemberLocalLog(member, remote.broker_epoch, stats))
             elif member == self.node_id:
-                own = own_stats(self.log)
-                found.append(MemberLocalLog(member, self._host.broker_epoch(), own))
+                found.append(MemberLocalLog(member, own_epoch, own_stats(self.log)))
         return found
 
     def has_enough_locally(self, follower: int, wall_ms: int) -> bool:
@@ -597,7 +564,9 @@ class Partition(Audience):
             return True
         return logs.is_enough(LocalLogStats(remote.local_start_ms, remote.local_bytes), wall_ms)
 
-    def report_due(self, now_ms: float, wall_ms: int, *, sweep: bool = False) -> bool:
+    def report_due(
+        self, now_ms: float, wall_ms: int, own_epoch: int, *, sweep: bool = False
+    ) -> bool:
         """Whether the controller is to hear of the members' local logs now, with no change of the
         ISR: at once, or in a `sweep` because it is time. Where there is one replica, nobody is
         preferred to it."""
@@ -610,7 +579,7 @@ class Partition(Audience):
             or not logs.may_report(now_ms)
         ):
             return False
-        members = self.members_local_logs(self.isr)
+        members = self.members_local_logs(self.isr, own_epoch)
         return any(logs.crosses(member, wall_ms) for member in members) or (
             sweep and logs.is_due(members, now_ms)
         )
@@ -629,23 +598,23 @@ class Partition(Audience):
         logs.in_flight = self._proposal_of(self.isr)
         return logs.in_flight
 
-    def to_tell(self, proposal: IsrProposal, now_ms: float) -> list[MemberLocalLog]:
+    def to_tell(self, proposal: IsrProposal, now_ms: float, own_epoch: int) -> list[MemberLocalLog]:
         """What goes along with `proposal`, whose request is being built."""
         logs = self.local_logs
         if logs is None:
             return []
-        members = self.members_local_logs(proposal.broker_ids)
+        members = self.members_local_logs(proposal.broker_ids, own_epoch)
         logs.told(members, now_ms)
         return members
 
     def report_answered(
         self, report: IsrProposal, error: ErrorCode | None, state: PartitionStateNow, now_ms: float
-    ) -> None:
+    ) -> Effects:
         """The controller's word on a report; no error code: it said none. The ISR stays what it is;
         a change of it that was proposed meanwhile goes now, under the epoch that holds."""
         logs = self.local_logs
         if logs is None or logs.in_flight is not report:
-            return  # the metadata was faster
+            return NOTHING  # the metadata was faster
         accepted = error is ErrorCode.NONE and state.leader_epoch == self.leader_epoch
         logs.over(now_ms, accepted=accepted, answered=error is not None)
         if not accepted:
@@ -658,40 +627,45 @@ class Partition(Audience):
             self.partition_epoch = state.partition_epoch
             self._unread_isr |= len(self.isr) < self.effective_min_isr
         if self.proposal is not None:
-            self._propose(self.proposal.broker_ids)
-        else:
-            self._host.local_logs_moved(self)
+            return self._propose(self.proposal.broker_ids)
+        return LOCAL_LOGS_MOVED
 
     # --- following ----------------------------------------------------------------------------
 
-    def follower_appended(self, size_bytes: int) -> None:
+    def follower_appended(self, size_bytes: int) -> Effects:
         """The leader's records were taken over up to the log end."""
         log = self.log
         self._uncommitted.append((log.log_end_offset, size_bytes))
-        if log.log_end_offset > log.epoch_file.limit:
-            self._host.epochs_unsaved(self)
+        return self._epochs_unsaved() if log.log_end_offset > log.epoch_file.limit else NOTHING
 
-    def follow_high_watermark(self, high_watermark: int) -> None:
+    def follow_high_watermark(self, high_watermark: int) -> Effects:
         """The leader's high watermark, as far as the own log reaches; wakes consumers here.
 
         As on the leader it waits for an epoch's file.
         """
+        effects = NOTHING
         if high_watermark > self.log.epoch_file.limit:
             self._unshown = high_watermark
             high_watermark = self.log.epoch_file.limit
-            if high_watermark <= self.log.high_watermark:
-                return
-        self.log.update_high_watermark(high_watermark)
-        self._high_watermark_moved(high_watermark)
+            effects = self._epochs_unsaved()
+        if high_watermark > self.log.high_watermark:
+            self.log.update_high_watermark(high_watermark)
+            self._high_watermark_moved(high_watermark)
+        return effects
 
-    def epochs_saved(self) -> None:
+    def _epochs_unsaved(self) -> Effects:
+        """A log that is about to begin behind the tier waits for more than its file."""
+        return EPOCHS_UNSAVED if self.log.epoch_file.unsaved else NOTHING
+
+    def epochs_saved(self) -> Effects:
         """The log's epochs are in their file: the high watermark may go on."""
         if self.role is ReplicaRole.LEADER:
-            self.maybe_advance_high_watermark()
-        elif self.role is ReplicaRole.FOLLOWER:
+            return self.maybe_advance_high_watermark()
+        if self.role is ReplicaRole.FOLLOWER:
             unshown = min(self._unshown, self.log.log_end_offset)
             if unshown > self.log.high_watermark:
-                self.follow_high_watermark(unshown)
+                return self.follow_high_watermark(unshown)
+        return NOTHING
 
     # --- followers' fetches -------------------------------------------------------------------
 
@@ -712,26 +686,29 @@ class Partition(Audience):
         log_start: int,
         broker_epoch: int,
         now_ms: float,
+        may_join: bool = False,
         times: FetchTimes | None = None,
-    ) -> bool:
-        """A follower has everything below `offset`. True if the high watermark moved.
+    ) -> Effects:
+        """A follower has everything below `offset`.
 
-        The caller has checked that `broker_epoch` is the follower's current one. `times` are those
-        of its fetch session.
+        The caller has checked that `broker_epoch` is the follower's current one. `may_join`:
+        whether that broker is unfenced and stays, of one outside the maximal ISR (KIP-841). `times`
+        are those of its fetch session.
         """
         remote = self.remote.get(replica_id)
         if remote is None:
-            return False
+            return NOTHING
         if broker_epoch < remote.broker_epoch:
             mark("replication.fetch-of-earlier-life")
-            return False
+            return NOTHING
         before, start_before = remote.log_end, remote.log_start
         remote.fetched(offset, log_start, broker_epoch, self.log.log_end_offset, now_ms, times)
-        if replica_id not in self.maximal_isr:
-            self._maybe_expand(replica_id, remote)
+        effects = NOTHING
+        if may_join and replica_id not in self.maximal_isr:
+            effects = self._maybe_expand(replica_id, remote)
         if log_start != start_before:
             self._low_watermark_moved()
-        return offset != before and self.maybe_advance_high_watermark()
+        return effects if offset == before else effects + self.maybe_advance_high_watermark()
 
     def wait_for_low_watermark(self, offset: int, waiter: CommitWaiter, slot: Any) -> bool:
         """Registers for all in-sync replicas to begin at `offset` or later; False if they do."""

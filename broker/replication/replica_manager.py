@@ -22,12 +22,13 @@ from broker.metadata.cache import MetadataCache
 from broker.metadata.topic_settings import TopicSettings, TopicSettingsTable
 from broker.replication.backlog import Backlog
 from broker.replication.counters import PartitionCounters
+from broker.replication.effect_table import EffectTable, FetcherPort, LeadershipListener
 from broker.replication.isr import IsrProposal
 from broker.replication.local_logs import LocalLogs
 from broker.replication.partition import NO_EPOCH, Partition
 from broker.replication.replica_role import ReplicaRole
 from broker.replication.throttle import throttles
-from broker.replication.tier_listener import NoTier, TierListener
+from broker.replication.tier_listener import TierListener
 from metalog.image.delta import Change, MetadataDelta
 from metalog.image.local_log import NO_LOCAL_LOGS, LocalLogThresholds
 from metalog.image.values import (
@@ -61,48 +62,12 @@ AT_ONCE_MAX: Final = 200
 """Roles that change while an image is published: a few milliseconds; the others wait their turn."""
 
 
-class LeadershipListener(Protocol):
-    """Told about roles of the partitions of one topic (coordinators)."""
-
-    def elected(self, partition: int, leader_epoch: int) -> None:
-        """This broker leads from now on."""
-
-    def resigned(self, partition: int, leader_epoch: int | None) -> None:
-        """It leads no longer; None: the replica is gone."""
-
-
-class FetcherPort(Protocol):
-    """Whoever fetches from leaders. The partition knows whom it follows."""
-
-    def follow(self, partition: Partition) -> None:
-        """Fetch it from its leader, from the log end on."""
-
-    def unfollow(self, partition: Partition) -> None:
-        """Fetch it no longer; a partition that is not fetched is fine."""
-
-    def restate(self, partition: Partition) -> None:
-        """Tell its leader what it has locally, if that has changed; as `unfollow`."""
-
-
 class Survive(Protocol):
     """`Supervisor.survive`."""
 
     def __call__(
         self, work: str, error: BaseException, data: Buffer = b"", /, **about: Any
     ) -> None: ...
-
-
-class _NoFetchers:
-    """Fetches nothing."""
-
-    def follow(self, partition: Partition) -> None:
-        return
-
-    def unfollow(self, partition: Partition) -> None:
-        return
-
-    def restate(self, partition: Partition) -> None:
-        return
 
 
 class ReplicaManager:
@@ -134,18 +99,12 @@ class ReplicaManager:
         self._strays: dict[tuple[str, int], None] = {}
         self._leads_nothing = False
         self._at_once = AT_ONCE_MAX
-        self._listeners: dict[str, list[LeadershipListener]] = {}
         self._schedule: Callable[[], None] = lambda: None
-        self._flush: Callable[[Partition], None] = lambda partition: None
-        self._save_epochs: Callable[[Partition], None] = lambda partition: (
-            partition.log.write_epochs()
-        )
-        self._propose: Callable[[Partition, IsrProposal], None] = lambda partition, proposal: None
-        self._report: Callable[[Partition], None] | None = None
+        self._report: Callable[[Partition], None] = lambda partition: None
         self._reports_begin: Callable[[], None] = lambda: None
         self._role_given: Callable[[Partition, PartitionImage], None] = lambda partition, now: None
-        self._fetchers: FetcherPort = _NoFetchers()
-        self._tier: TierListener = NoTier()
+        self._effects = EffectTable(self._local_logs_moved)
+        self.carry_out = self._effects.carry_out
         logs.trimmed = self.local_log_trimmed
         logs.log_start_moved = self.log_start_moved
 
@@ -279,7 +238,9 @@ class ReplicaManager:
             counters = partition.counters
             counters.bytes_in += size
             counters.messages_in += header.record_count
-            partition.appended(info, size)
+            effects = partition.appended(info, size)
+            if effects:
+                self.carry_out(partition, effects)
         return info
 
     def batch_failed(self, partition: Partition, records: Buffer, error: Exception) -> ApiError:
@@ -311,7 +272,7 @@ class ReplicaManager:
         except LogFailed as error:
             self.storage_failed(partition, error.cause)
             raise
-        partition.appended(info, len(batch))
+        self.carry_out(partition, partition.appended(info, len(batch)))
         return info
 
     def storage_failed(self, partition: Partition, error: BaseException) -> None:
@@ -322,24 +283,14 @@ class ReplicaManager:
             partition=partition.index,
             error=str(error),
         )
-        self._fetchers.unfollow(partition)
         if partition.role is not ReplicaRole.DELETED:
-            partition.become_offline()
-            self._tier.stopped(partition)
+            self.carry_out(partition, partition.become_offline())
         self._on_storage_failure(f"log of {partition.topic}-{partition.index}", error)
 
-    # --- what partitions ask (`PartitionHost`) ------------------------------------------------
+    # --- effects ------------------------------------------------------------------------------
 
-    def flush_wanted(self, partition: Partition, /) -> None:
-        self._flush(partition)
-
-    def epochs_unsaved(self, partition: Partition, /) -> None:
-        self._save_epochs(partition)
-
-    def isr_proposed(self, partition: Partition, proposal: IsrProposal, /) -> None:
-        self._propose(partition, proposal)
-
-    def may_join_isr(self, replica_id: int, broker_epoch: int, /) -> bool:
+    def may_join_isr(self, replica_id: int, broker_epoch: int) -> bool:
+        """Whether that broker, in that life, is unfenced and stays (KIP-841, KIP-903)."""
         broker = self.metadata.image.cluster.brokers.get(replica_id)
         return (
             broker is not None
@@ -348,27 +299,24 @@ class ReplicaManager:
             and broker.epoch == broker_epoch
         )
 
-    def local_logs_moved(self, partition: Partition, /) -> None:
-        if self._report is not None and partition.report_due(
-            self._clock.monotonic_ms(), self._clock.now_ms()
-        ):
-            self._report(partition)
-
     def broker_epoch(self) -> int:
+        """Of this broker's present life; -1 where the metadata do not know it yet."""
         broker = self.metadata.image.cluster.brokers.get(self.node_id)
         return NO_EPOCH if broker is None else broker.epoch
+
+    def _local_logs_moved(self, partition: Partition) -> None:
+        if self._is_report_due(partition):
+            self._report(partition)
+
+    def _is_report_due(self, partition: Partition, *, sweep: bool = False) -> bool:
+        now_ms, wall_ms = self._clock.monotonic_ms(), self._clock.now_ms()
+        return partition.report_due(now_ms, wall_ms, self.broker_epoch(), sweep=sweep)
 
     def report_steps(self) -> Iterator[int]:
         """Has reports made of local logs whose time has come; yields now and then how many."""
         reported = 0
         for at, partition in enumerate(list(self)):
-            if (
-                partition.local_logs is not None
-                and self._report is not None
-                and partition.report_due(
-                    self._clock.monotonic_ms(), self._clock.now_ms(), sweep=True
-                )
-            ):
+            if partition.local_logs is not None and self._is_report_due(partition, sweep=True):
                 self._report(partition)
                 reported += 1
             if at % 256 == 255:
@@ -381,7 +329,10 @@ class ReplicaManager:
         proposed = 0
         for at, partition in enumerate(list(self)):
             if partition.is_leader:
-                proposed += partition.expire_isr(self._clock.monotonic_ms(), lag_max_ms)
+                before = partition.proposal
+                effects = partition.expire_isr(self._clock.monotonic_ms(), lag_max_ms)
+                self.carry_out(partition, effects)
+                proposed += partition.proposal is not before
             if at % 256 == 255:
                 yield proposed
         yield proposed
@@ -394,15 +345,15 @@ class ReplicaManager:
 
     def on_flush_due(self, flush: Callable[[Partition], None]) -> None:
         """`flush` is called for a leader that can commit no more before it is flushed."""
-        self._flush = flush
+        self._effects.flush = flush
 
     def on_epochs_unsaved(self, save: Callable[[Partition], None]) -> None:
         """`save` is called for a partition whose high watermark waits for its epochs' file."""
-        self._save_epochs = save
+        self._effects.save_epochs = save
 
     def on_isr_proposed(self, propose: Callable[[Partition, IsrProposal], None]) -> None:
         """`propose` is to ask the controller for an ISR."""
-        self._propose = propose
+        self._effects.propose = propose
 
     def on_local_logs(self, report: Callable[[Partition], None], begin: Callable[[], None]) -> None:
         """`report` is called for a partition that has to report its replicas' local logs; before
@@ -415,9 +366,9 @@ class ReplicaManager:
         if partition is None or partition.local_logs is None or partition.log is not log:
             return
         if partition.is_leader:
-            self.local_logs_moved(partition)
+            self._local_logs_moved(partition)
         else:
-            self._fetchers.restate(partition)
+            self._effects.fetchers.restate(partition)
 
     def log_start_moved(self, log: Log) -> None:
         """A log begins later: whoever reads its partition is to hear of it."""
@@ -431,15 +382,15 @@ class ReplicaManager:
 
     def on_follow(self, fetchers: FetcherPort) -> None:
         """`fetchers` is told which partitions to fetch."""
-        self._fetchers = fetchers
+        self._effects.fetchers = fetchers
 
     def on_tier(self, listener: TierListener) -> None:
         """`listener` is told of all that tiered storage has to do with."""
-        self._tier = listener
+        self._effects.tier = listener
 
     def add_leadership_listener(self, topic: str, listener: LeadershipListener) -> None:
         """Tells `listener` of roles in `topic`, at once of those held already."""
-        self._listeners.setdefault(topic, []).append(listener)
+        self._effects.listeners.setdefault(topic, []).append(listener)
         for partition in self._by_name.get(topic, {}).values():
             if partition.is_leader:
                 listener.elected(partition.index, partition.leader_epoch)
@@ -455,7 +406,7 @@ class ReplicaManager:
             for partition in self._by_name.get(topic, {}).values():
                 if found is not None and found.id == partition.topic_id:
                     self._configure(partition, self._settings.of(topic))
-                    self._tier.configured(partition)
+                    self._effects.tier.configured(partition)
 
     def apply(self, delta: MetadataDelta) -> None:
         """Follows the newest image, which `metadata` and the settings hold already.
@@ -514,7 +465,7 @@ class ReplicaManager:
             self._on_storage_failure(f"log of {topic}-{index}", error)
             return
         if log is not None and path is not None:
-            self._tier.folder_kept(topic, index, log.topic_id, path)
+            self._effects.tier.folder_kept(topic, index, log.topic_id, path)
 
     def _apply_topic(
         self, topic_id: bytes, change: Change[TopicImage], delta: MetadataDelta
@@ -590,7 +541,6 @@ class ReplicaManager:
             index,
             node_id=self.node_id,
             log=log,
-            host=self,
         )
         self._configure(partition, settings)
         self._by_id.setdefault(topic.id, {})[index] = partition
@@ -609,7 +559,8 @@ class ReplicaManager:
         )
         self._ask_for_local_logs(partition, settings.local_log)
         if partition.is_leader:
-            partition.maybe_advance_high_watermark()  # a lower minimum may let it go on
+            # A lower minimum may let it go on.
+            self.carry_out(partition, partition.maybe_advance_high_watermark())
 
     def _ask_for_local_logs(self, partition: Partition, wanted: LocalLogThresholds) -> None:
         """Begins or ends to compare the partition's replicas by what they have locally."""
@@ -620,11 +571,12 @@ class ReplicaManager:
             topics = self.metadata.image.topics
             image = topics.partition(partition.topic_id, partition.index)
             known = NO_LOCAL_LOGS if image is None else image.local_logs
-            partition.compare_local_logs(LocalLogs(wanted, interval_ms, known))
-            self._fetchers.restate(partition)
+            logs = LocalLogs(wanted, interval_ms, known)
+            self.carry_out(partition, partition.compare_local_logs(logs))
+            self._effects.fetchers.restate(partition)
             self._reports_begin()
         elif partition.local_logs is not None and not wanted.on:
-            partition.compare_local_logs(None)
+            self.carry_out(partition, partition.compare_local_logs(None))
         elif partition.local_logs is not None:
             partition.local_logs.thresholds = wanted
 
@@ -646,50 +598,30 @@ class ReplicaManager:
         self._role_given(partition, wanted)
 
     def _lead(self, partition: Partition, wanted: PartitionImage) -> None:
-        led = partition.is_leader
         partition.recovering = wanted.recovery_state == LeaderRecoveryState.RECOVERING
-        new_epoch = partition.become_leader(
+        effects = partition.become_leader(
             leader_epoch=wanted.leader_epoch,
             partition_epoch=wanted.partition_epoch,
             replicas=wanted.replicas,
             isr=wanted.isr,
             now_ms=self._clock.monotonic_ms(),
         )
-        if new_epoch:
-            self._fetchers.unfollow(partition)
-            if led:
-                self._tell_resigned(partition, wanted.leader_epoch)
-            self._tell_elected(partition)
-            self._tier.led(partition)
+        self.carry_out(partition, effects)
 
     def _follow(self, partition: Partition, wanted: PartitionImage) -> None:
-        led, epoch = partition.is_leader, partition.leader_epoch
-        changed = partition.become_follower(
+        effects = partition.become_follower(
             leader_id=wanted.leader,
             leader_epoch=wanted.leader_epoch,
             partition_epoch=wanted.partition_epoch,
             replicas=wanted.replicas,
             isr=wanted.isr,
         )
-        if changed:
-            self._fetchers.unfollow(partition)
-            if wanted.leader >= 0:
-                self._fetchers.follow(partition)
-        if led and epoch >= 0:
-            self._tell_resigned(partition, wanted.leader_epoch)
-        if changed:
-            self._tier.followed(partition)
+        self.carry_out(partition, effects)
 
     def _stop_replica(self, partition: Partition) -> None:
         """Nothing more is served from it; its files go when the backlog comes to it."""
-        if partition.role is ReplicaRole.DELETED:
-            return
-        led = partition.is_leader
-        self._fetchers.unfollow(partition)
-        partition.become_deleted()
-        if led:
-            self._tell_resigned(partition, None)
-        self._tier.stopped(partition)
+        if partition.role is not ReplicaRole.DELETED:
+            self.carry_out(partition, partition.become_deleted())
 
     def _delete_replica(self, partition: Partition) -> None:
         """Takes the replica out of all tables and its files out of the way."""
@@ -697,21 +629,13 @@ class ReplicaManager:
         self.deleted_counters.add(partition.counters)
         _drop(self._by_id, partition.topic_id, partition)
         _drop(self._by_name, partition.topic, partition)
-        if self._tier.keeps_folder(partition):
+        if self._effects.tier.keeps_folder(partition):
             self._keep_folder(partition.topic, partition.index)
             return
         try:
             self.logs.delete(partition.topic, partition.index)
         except OSError as error:
             self._on_storage_failure(f"log of {partition.topic}-{partition.index}", error)
-
-    def _tell_elected(self, partition: Partition) -> None:
-        for listener in self._listeners.get(partition.topic, ()):
-            listener.elected(partition.index, partition.leader_epoch)
-
-    def _tell_resigned(self, partition: Partition, leader_epoch: int | None) -> None:
-        for listener in self._listeners.get(partition.topic, ()):
-            listener.resigned(partition.index, leader_epoch)
 
 
 K = TypeVar("K", str, bytes)

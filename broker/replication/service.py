@@ -65,6 +65,7 @@ class Replication:
             flusher=flusher,
             resets=ListOffsetsReset(settings.node_id, tier, skips_tiered=self._skips),
             storage_failed=replicas.storage_failed,
+            carry_out=replicas.carry_out,
             timeout_ms=settings.answer_timeout_ms,
             throttle=throttles.fetching,
         )
@@ -76,6 +77,7 @@ class Replication:
             channel=channel,
             clock=clock,
             supervisor=supervisor,
+            carry_out=replicas.carry_out,
         )
         self._directories: DirectoryReports | None = None
         if directory is not None:

@@ -12,8 +12,10 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 
+from broker.replication.effects import Effects
 from broker.replication.fetcher import Reset
 from broker.replication.offset_resets import LeaderLog
+from broker.replication.partition import Partition
 from broker.replication.replica_role import ReplicaRole
 from broker.tiering.counters import BuildCounters
 from broker.tiering.roles import remote_of
@@ -44,6 +46,7 @@ class TierBeginnings:
         store: SegmentStore,
         at_once: Callable[[], int],
         save_log_starts: Callable[[], Awaitable[None]],
+        carry_out: Callable[[Partition, Effects], None],
     ) -> None:
         """`cache_of` is `Journal.cache`; `at_once`: logs; `save_log_starts` writes all log starts
         of this broker, durably."""
@@ -51,6 +54,7 @@ class TierBeginnings:
         self._store = store
         self.turns = Turns(at_once)
         self._save_log_starts = save_log_starts
+        self._carry_out = carry_out
         self.counters: dict[str, BuildCounters] = {}
         """By topic; for the metrics."""
 
@@ -79,7 +83,8 @@ class TierBeginnings:
             beginning, self._save_log_starts, still_wanted=lambda: _is_due(wanted)
         ):
             return
-        partition.epochs_saved()  # an election may have come meanwhile
+        # An election may have come meanwhile.
+        self._carry_out(partition, partition.epochs_saved())
         _log.info(
             "log begins behind the tier",
             topic=partition.topic,

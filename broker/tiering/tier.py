@@ -78,6 +78,7 @@ class Tier:
             store=self.store,
             at_once=lambda: self.settings.tasks.builds_at_once,
             save_log_starts=replicas.logs.checkpoint_log_starts,
+            carry_out=replicas.carry_out,
         )
         self.tasks = self._build_tasks()
         self.metrics = TierMetrics(

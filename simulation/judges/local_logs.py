@@ -21,6 +21,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 from unittest import mock
 
+from broker.replication.effects import Effects
 from broker.replication.partition import Partition
 from metalog.image.values import ConfigResourceType, ElectedAs
 from protocol.messages.alter_partition import AlterPartitionRequest
@@ -77,12 +78,13 @@ class LocalLogJudge(Judge):
                 self._hear_leader(message)
             return write(connection, message, way)
 
-        def taken(one: Partition, report: IsrProposal, *more: Any) -> None:
+        def taken(one: Partition, report: IsrProposal, *more: Any) -> Effects:
             before = _wanted(one)
-            answered(one, report, *more)
+            effects = answered(one, report, *more)
             if _wanted(one) != before:
                 where = f"L4: {one.topic}-{one.index} on {one.node_id}"
                 self._broken.append(f"{where}: a report's answer makes {_wanted(one)} of {before}")
+            return effects
 
         with (
             mock.patch.object(Connection, "_write", sent),

@@ -46,8 +46,8 @@ REPLICAS: tuple[Bug, ...] = (
         ),
         (
             f"{PARTITION}.report_answered",
-            "self._propose(self.proposal.broker_ids)",
-            "self.proposal = None",
+            "return self._propose(self.proposal.broker_ids)",
+            "self.proposal = None; return NOTHING",
         ),
     ),
     bug(

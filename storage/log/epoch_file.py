@@ -58,6 +58,12 @@ class EpochFile:
         self._held = NO_LIMIT
         self.limit = NO_LIMIT
 
+    @property
+    def unsaved(self) -> bool:
+        """Whether a write would bring the file up to date. `limit` may wait for a `let_go` alone,
+        and then none is of use."""
+        return self._epochs.dirty
+
     def begin(self, epoch: int, offset: int) -> None:
         """`epoch` begins at `offset`."""
         if self._epochs.assign(epoch, offset):

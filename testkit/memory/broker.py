@@ -208,7 +208,7 @@ class Harness:
             replicas=self.replicas,
             sessions=FetchSessionCache(static.fetch_sessions_max, self.rng),
             waits=self.waits,
-            flusher=Flusher(self.supervisor, self.replicas.storage_failed),
+            flusher=Flusher(self.supervisor, self.replicas.storage_failed, self.replicas.carry_out),
             time_lookups=TimeLookups(self.files),
             late_appends=LateAppends(
                 self.replicas, files=self.files, clock=self.clock, supervisor=self.supervisor

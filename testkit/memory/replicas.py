@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from broker.replication.fetcher import Effect, Fetcher, FetcherSettings
-from broker.replication.isr import IsrProposal, PartitionStateNow
+from broker.replication.fetcher import Decided, Effect, Fetcher, FetcherSettings
+from broker.replication.isr import IsrProposal, PartitionStateNow, asks_again
 from broker.replication.local_log_reports import LocalLogReports
 from broker.replication.partition import Partition
 from protocol.errors import ErrorCode
@@ -34,7 +34,7 @@ class Broker(Harness):
         self.node_id = node_id
         self.fetchers: dict[int, Fetcher] = {}
         self.proposals: list[tuple[Partition, IsrProposal]] = []
-        self.reports = LocalLogReports()
+        self.reports = LocalLogReports(self.replicas.carry_out)
         self.seen = 0
         self.replicas.on_follow(self)
         self.replicas.on_isr_proposed(self._propose)
@@ -149,9 +149,15 @@ class Cluster:
         return response
 
     def take(self, follower: int, leader: int, response: FetchResponse) -> list[Effect]:
-        """The answer arrives."""
-        fetcher = self.brokers[follower].fetchers[leader]
-        return fetcher.answered(response, self.clock.monotonic_ms())
+        """The answer arrives; what partitions want done is done."""
+        broker = self.brokers[follower]
+        others: list[Effect] = []
+        for effect in broker.fetchers[leader].answered(response, self.clock.monotonic_ms()):
+            if isinstance(effect, Decided):
+                broker.replicas.carry_out(*effect)
+            else:
+                others.append(effect)
+        return others
 
     def fetch(self, follower: int, leader: int = 1, times: int = 1) -> list[Effect]:
         """Whole round trips."""
@@ -187,14 +193,16 @@ __all__ = ["Broker", "Cluster", "produce_request"]
 def expire(c: Cluster, leader: int = 1) -> frozenset[int] | None:
     """Who would stay, None if nobody leaves."""
     partition = c[leader].partition()
-    if not partition.expire_isr(c.clock.monotonic_ms(), LAG_MS):
-        return None
-    assert partition.proposal is not None
-    return partition.proposal.broker_ids
+    before = partition.proposal
+    effects = partition.expire_isr(c.clock.monotonic_ms(), LAG_MS)
+    c[leader].replicas.carry_out(partition, effects)
+    now = partition.proposal
+    return None if now is None or now is before else now.broker_ids
 
 
 def answer(c: Cluster, error: ErrorCode = ErrorCode.NONE, **changes: object) -> bool:
-    """The controller's answer to the leader's last proposal; changes nothing in the metadata."""
+    """The controller's answer to the leader's last proposal; changes nothing in the metadata.
+    True: it is asked again."""
     partition, proposal = c[1].proposals[-1]
     state = PartitionStateNow(
         leader_id=1,
@@ -202,7 +210,9 @@ def answer(c: Cluster, error: ErrorCode = ErrorCode.NONE, **changes: object) -> 
         partition_epoch=proposal.partition_epoch + 1,
         isr=tuple(sorted(proposal.broker_ids)),
     )
-    return partition.isr_answered(proposal, error, state._replace(**changes))  # type: ignore[arg-type]
+    effects = partition.isr_answered(proposal, error, state._replace(**changes))  # type: ignore[arg-type]
+    c[1].replicas.carry_out(partition, effects)
+    return asks_again(error)
 
 
 def answer_of(c: Cluster, records: bytes, index: int = 0) -> FetchResponse:

@@ -21,6 +21,7 @@ import pytest
 from broker.apis import running_fetch
 from broker.metadata.cache import LeaderHint, MetadataCache
 from broker.replication import fetcher
+from broker.replication.effects import NOTHING, Effects
 from broker.replication.partition import Partition
 from broker.replication.remote_replica import RemoteReplica
 from broker.replication.replica_directories import ReplicaDirectories
@@ -153,13 +154,13 @@ def _sees_no_divergence(*_arguments: Any) -> None:
     return None
 
 
-def _shows_all_it_has(self: Partition) -> bool:
+def _shows_all_it_has(self: Partition) -> Effects:
     log = self.log
     if log.log_end_offset <= log.high_watermark:
-        return False
+        return NOTHING
     log.update_high_watermark(log.log_end_offset)
     self._high_watermark_moved(log.log_end_offset)
-    return True
+    return NOTHING
 
 
 def _lets_anybody_join(*_arguments: Any) -> bool:

@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from broker.replication.effects import NOTHING, Effects
 from broker.replication.partition import Partition
 from simulation import find
 from simulation.command import Options, main
@@ -182,14 +183,14 @@ def test_a_find_that_is_missing_is_told_with_those_there_are(tmp_path: Path) -> 
 # --- the command ----------------------------------------------------------------------------------
 
 
-def _shows_all_it_has(self: Partition) -> bool:
+def _shows_all_it_has(self: Partition) -> Effects:
     """A leader that does not wait for its followers."""
     log = self.log
     if log.log_end_offset <= log.high_watermark:
-        return False
+        return NOTHING
     log.update_high_watermark(log.log_end_offset)
     self._high_watermark_moved(log.log_end_offset)
-    return True
+    return NOTHING
 
 
 def test_a_failing_seed_is_shrunken_and_played_again(

@@ -13,6 +13,7 @@ from unittest import mock
 import pytest
 
 from audit.report.svg import Lane, TimeAxis
+from broker.replication.effects import NOTHING, Effects
 from broker.replication.partition import Partition
 from protocol.api_keys import ApiKey
 from simulation import command
@@ -68,13 +69,13 @@ KILLED = three_brokers(
 CALM = three_brokers(quiet_from_ms=500)
 
 
-def _shows_all_it_has(self: Partition) -> bool:
+def _shows_all_it_has(self: Partition) -> Effects:
     log = self.log
     if log.log_end_offset <= log.high_watermark:
-        return False
+        return NOTHING
     log.update_high_watermark(log.log_end_offset)
     self._high_watermark_moved(log.log_end_offset)
-    return True
+    return NOTHING
 
 
 @contextmanager

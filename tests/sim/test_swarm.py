@@ -13,6 +13,7 @@ from unittest import mock
 
 import pytest
 
+from broker.replication.effects import NOTHING, Effects
 from broker.replication.partition import Partition
 from simulation import command, swarm
 from simulation.command import Options
@@ -101,13 +102,13 @@ def test_an_event_makes_another_trace() -> None:
     assert run(drawn).trace != run(replace(drawn, events=(event,))).trace
 
 
-def _shows_all_it_has(self: Partition) -> bool:
+def _shows_all_it_has(self: Partition) -> Effects:
     log = self.log
     if log.log_end_offset <= log.high_watermark:
-        return False
+        return NOTHING
     log.update_high_watermark(log.log_end_offset)
     self._high_watermark_moved(log.log_end_offset)
-    return True
+    return NOTHING
 
 
 @contextlib.contextmanager

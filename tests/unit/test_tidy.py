@@ -290,6 +290,45 @@ def test_one_module_makes_partition_changes():
     assert found == []
 
 
+PARTITION = "broker/replication/partition.py"
+PARTITIONS_USERS = ("broker", "simulation", *KITS, "bench", "tests/unit/broker", "tests/sim")
+"""Where partitions are asked to decide something."""
+
+
+def deciders() -> set[str]:
+    """Methods of a partition that return what it wants done."""
+    return {
+        node.name
+        for node in nodes(PARTITION)
+        if isinstance(node, ast.FunctionDef) and ast.unparse(node.returns or node) == "Effects"
+    }
+
+
+def dropped_effects(module: ast.Module, names: set[str]) -> Iterator[int]:
+    """Lines where nobody looks at what a partition wants done: its method stands alone, or goes to
+    `_`. (A local variable that is not used ruff finds.)"""
+    for node in ast.walk(module):
+        value = node.value if isinstance(node, ast.Expr | ast.Assign) else None
+        if isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute):
+            unused = isinstance(node, ast.Expr) or ast.unparse(node).startswith("_ = ")
+            if unused and value.func.attr in names:
+                yield node.lineno
+
+
+def test_what_a_partition_wants_done_is_not_dropped() -> None:
+    """`broker.replication.effects`: a forgotten effect is a flush, a proposal or an election that
+    nobody hears of."""
+    names = deciders()
+    assert {"maybe_advance_high_watermark", "become_leader", "_propose"} <= names
+    found = [
+        f"{path.relative_to(ROOT)}:{line}"
+        for folder in PARTITIONS_USERS
+        for path in sorted((ROOT / folder).rglob("*.py"))
+        for line in dropped_effects(ast.parse(path.read_text()), names)
+    ]
+    assert found == []
+
+
 def test_nothing_is_left_for_later():
     words = ("TO" + "DO", "FIX" + "ME", "XX" + "X:", "NotImplemented" + "Error")
     found = [

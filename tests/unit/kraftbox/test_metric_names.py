@@ -300,13 +300,14 @@ async def test_which_partitions_have_series(which: str) -> None:
         await create_topic(client, TOPIC)
         assert node.broker is not None
         followed = node.broker.replicas.find(TOPIC, 1)
-        followed.become_follower(
+        effects = followed.become_follower(
             leader_id=2,
             leader_epoch=followed.leader_epoch + 1,
             partition_epoch=followed.partition_epoch + 1,
             replicas=(1, 2),
             isr=(2,),
         )
+        node.broker.replicas.carry_out(followed, effects)
         seen = {
             dict(labels)["partition"]
             for name, labels in scrape(node).values

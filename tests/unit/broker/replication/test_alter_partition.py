@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from broker.replication.alter_partition import AlterPartitionManager
+from broker.replication.effects import NOTHING, Effects, Propose
 from broker.replication.isr import IsrMember, IsrProposal, PartitionStateNow
 from broker.replication.local_logs import MemberLocalLog
 from protocol.errors import ErrorCode
@@ -18,14 +19,17 @@ class Waiting:
         self.index = index
         self.proposal: IsrProposal | None = None
         self.told: list[tuple[ErrorCode, PartitionStateNow]] = []
-        self.again = False
+        self.next: IsrProposal | None = None
+        """What it wants after its answer."""
         self.has: list[MemberLocalLog] = []
 
     def want(self, *members: int, epoch: int = 0) -> IsrProposal:
         self.proposal = IsrProposal(0, epoch, tuple(IsrMember(m, 100 + m) for m in members))
         return self.proposal
 
-    def to_tell(self, proposal: IsrProposal, now_ms: float, /) -> list[MemberLocalLog]:
+    def to_tell(
+        self, proposal: IsrProposal, now_ms: float, own_epoch: int, /
+    ) -> list[MemberLocalLog]:
         return self.has
 
     def sends(self, proposal: IsrProposal, /) -> bool:
@@ -33,9 +37,9 @@ class Waiting:
 
     def isr_answered(
         self, proposal: IsrProposal, error: ErrorCode, state: PartitionStateNow, /
-    ) -> bool:
+    ) -> Effects:
         self.told.append((error, state))
-        return self.again
+        return (Propose(self.next),) if self.next is not None else NOTHING
 
 
 def accepted(*indexes: int, error: ErrorCode = ErrorCode.NONE) -> AlterPartitionResponse:
@@ -55,7 +59,8 @@ def accepted(*indexes: int, error: ErrorCode = ErrorCode.NONE) -> AlterPartition
 
 
 def test_one_request_is_in_flight_and_the_next_takes_all_that_came() -> None:
-    manager = AlterPartitionManager()
+    done: list[tuple[Waiting, Effects]] = []
+    manager = AlterPartitionManager[Waiting](lambda *wanted: done.append(wanted))
     first, second, third = (Waiting(index) for index in range(3))
     manager.propose(first, first.want(1, 2))
     request = manager.next_request(1, 999, 0.0)
@@ -74,7 +79,8 @@ def test_one_request_is_in_flight_and_the_next_takes_all_that_came() -> None:
 
 
 def test_what_failed_is_sent_again_unless_it_is_wanted_no_more() -> None:
-    manager = AlterPartitionManager()
+    done: list[tuple[Waiting, Effects]] = []
+    manager = AlterPartitionManager[Waiting](lambda *wanted: done.append(wanted))
     kept, moved = Waiting(0), Waiting(1)
     manager.propose(kept, kept.want(1, 2))
     manager.propose(moved, moved.want(1, 2))
@@ -87,7 +93,6 @@ def test_what_failed_is_sent_again_unless_it_is_wanted_no_more() -> None:
     assert [p.partition_index for p in again.topics[0].partitions] == [0]
     manager.answered(AlterPartitionResponse(error_code=ErrorCode.STALE_BROKER_EPOCH), 1010.0)
     assert kept.told == []
-    kept.again = True
     assert manager.next_request(1, 10, 1030.0) is not None
     manager.answered(accepted(0, error=ErrorCode.NOT_CONTROLLER), 1030.0)
     assert manager.next_request(1, 10, 1040.0) is not None

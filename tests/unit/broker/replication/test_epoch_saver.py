@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from typing import Any
+from unittest import mock
 
 import pytest
 
+from broker.replication.effects import NOTHING, Effects
 from broker.replication.epoch_saver import EpochSaver
 from storage.files import MemoryFiles
-from storage.log.epoch_file import TOGETHER
+from storage.log.epoch_file import TOGETHER, EpochWrite
+from storage.log.log import Log
 from testkit.memory.replicas import Broker, Cluster
 
 PATH = "/data/t-0/leader-epoch-checkpoint"
@@ -34,7 +37,9 @@ def save_in_workers(broker: Broker) -> Workers:
     """From now on this broker's epochs are saved by workers that wait."""
     workers = Workers()
     workers._inodes, workers._children = broker.files._inodes, broker.files._children  # type: ignore[attr-defined]
-    saver = EpochSaver(workers, broker.supervisor, broker.replicas.storage_failed)
+    saver = EpochSaver(
+        workers, broker.supervisor, broker.replicas.storage_failed, broker.replicas.carry_out
+    )
     broker.replicas.on_epochs_unsaved(saver.want)
     return workers
 
@@ -78,6 +83,47 @@ async def test_a_follower_shows_it_when_its_own_file_does() -> None:
     workers.go.set()
     await turns()
     assert cluster[2].high_watermark == 1, "without another word of the leader"
+
+
+async def test_an_epoch_that_begins_while_another_is_saved_is_saved_next() -> None:
+    """On a follower nothing else asks for it before its next record."""
+    cluster = Cluster(2)
+    cluster.create(1, 2)
+    workers = save_in_workers(cluster[2])
+    cluster[1].append(b"a")
+    cluster.fetch(2, 1)
+    await turns()
+    assert workers.calls == [1]
+    cluster.change(leader=1)
+    cluster[1].append(b"b")
+    cluster.fetch(2, 1, times=2)
+    assert (cluster[1].high_watermark, cluster[2].high_watermark) == (2, 0)
+    workers.go.set()
+    await turns()
+    assert (cluster[2].high_watermark, workers.calls) == (2, [1, 1])
+
+
+async def test_who_leads_while_its_log_begins_does_not_ask_for_a_file_that_is_written() -> None:
+    """S5: the high watermark waits for more than the file there, and the loop must go on."""
+    cluster = Cluster(1)
+    workers = save_in_workers(cluster[1])
+    workers.go.set()
+    cluster.create(1)
+    looks: list[Log] = []
+
+    def looked(log: Log) -> EpochWrite | None:
+        looks.append(log)
+        assert len(looks) < 10, "for ever"
+        return to_write(log)
+
+    to_write = Log.epochs_to_write
+    cluster[1].log.epoch_file.hold(0)
+    with mock.patch.object(Log, "epochs_to_write", looked):
+        cluster[1].append(b"a")
+        await turns()
+        cluster[1].append(b"b")
+        await turns()
+    assert (cluster[1].failures, cluster[1].high_watermark, len(looks)) == ([], 0, 1)
 
 
 async def test_what_an_earlier_leader_said_is_not_shown_after_a_change() -> None:
@@ -144,11 +190,17 @@ async def test_many_share_few_workers(count: int) -> None:
         def epochs_written(self, write: object) -> None:
             return
 
-        def epochs_saved(self) -> None:
+        def epochs_saved(self) -> Effects:
             self.saved = True
+            return NOTHING
 
     cluster = Cluster(1)
-    saver = EpochSaver(Counted(), cluster[1].supervisor, lambda partition, error: None)
+    saver = EpochSaver(
+        Counted(),
+        cluster[1].supervisor,
+        lambda partition, error: None,
+        cluster[1].replicas.carry_out,
+    )
     waiting: list[Any] = [Waiting() for _ in range(count)]
     for one in waiting + waiting:
         saver.want(one)

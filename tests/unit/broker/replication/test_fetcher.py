@@ -280,7 +280,8 @@ async def test_an_offset_that_the_leader_does_not_have_asks_for_a_reset() -> Non
     c.create(1, 2)
     for value in (b"a", b"b", b"c"):
         c[1].append(value)
-    c[1].partition().maybe_advance_high_watermark()
+    partition = c[1].partition()
+    c[1].replicas.carry_out(partition, partition.maybe_advance_high_watermark())
     c.change(isr=[1])
     c[1].log.advance_log_start(2)
     (effect,) = c.fetch(2)

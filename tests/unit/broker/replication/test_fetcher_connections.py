@@ -52,6 +52,7 @@ def context_of(
         flusher=c[2].context.flusher,
         resets=resets or ListOffsetsReset(2),
         storage_failed=c[2].replicas.storage_failed,
+        carry_out=c[2].replicas.carry_out,
         timeout_ms=1000,
         throttle=c[2].context.throttles.fetching,
     )

@@ -8,6 +8,7 @@ import pytest
 from broker.replication.alter_partition import AlterPartitionManager
 from broker.replication.fetcher import NAMED_MAX, Fetcher
 from broker.replication.isr import IsrMember
+from broker.replication.partition import Partition
 from protocol.errors import ErrorCode
 from protocol.metadata.broker_registration_change_record import BrokerRegistrationChangeRecord
 from protocol.metadata.fence_broker_record import FenceBrokerRecord
@@ -180,7 +181,8 @@ async def test_those_who_go_hold_the_high_watermark_until_the_answer_is_in_the_m
     assert expire(c) == {1, 2}
     assert c[1].high_watermark == 0  # 3 counts until the controller has agreed
     assert not answer(c)
-    c[1].partition().maybe_advance_high_watermark()
+    partition = c[1].partition()
+    c[1].replicas.carry_out(partition, partition.maybe_advance_high_watermark())
     assert c[1].high_watermark == 0
     c.change(isr=[1, 2])
     assert c[1].high_watermark == 1
@@ -335,7 +337,7 @@ async def test_one_proposal_at_a_time() -> None:
 async def test_what_waits_to_be_sent_takes_in_who_catches_up_meanwhile() -> None:
     """An AlterPartition is under way for other partitions: one proposal says all of this one's."""
     c = Cluster()
-    queue = AlterPartitionManager()
+    queue = AlterPartitionManager[Partition](c[1].replicas.carry_out)
     c[1].replicas.on_isr_proposed(queue.propose)
     c.create(1, 2, 3, isr=[1])
     c[1].append(b"a")
@@ -355,7 +357,7 @@ async def test_what_waits_to_be_sent_takes_in_who_catches_up_meanwhile() -> None
 async def test_what_was_sent_stays_as_it_is_until_its_answer(lost: bool) -> None:
     """It may be in force already, though no answer comes: another one would be refused."""
     c = Cluster()
-    queue = AlterPartitionManager()
+    queue = AlterPartitionManager[Partition](c[1].replicas.carry_out)
     c[1].replicas.on_isr_proposed(queue.propose)
     c.create(1, 2, 3, isr=[1])
     c.fetch(2)
@@ -369,7 +371,7 @@ async def test_what_was_sent_stays_as_it_is_until_its_answer(lost: bool) -> None
 
 async def test_a_shrink_that_waits_keeps_those_out_whom_it_leaves_out() -> None:
     c = Cluster()
-    queue = AlterPartitionManager()
+    queue = AlterPartitionManager[Partition](c[1].replicas.carry_out)
     c[1].replicas.on_isr_proposed(queue.propose)
     c.create(1, 2, 3, isr=[1, 2])
     c[1].append(b"a")

@@ -122,7 +122,9 @@ async def test_acks_all_waits_for_the_isr_after_the_late_append() -> None:
     while h.partition().log.log_end_offset == 0:
         await settle()
     assert not waiting.done()
-    h.partition().follower_fetched(OTHER, offset=COUNT, log_start=0, broker_epoch=1, now_ms=0)
+    partition = h.partition()
+    effects = partition.follower_fetched(OTHER, offset=COUNT, log_start=0, broker_epoch=1, now_ms=0)
+    h.replicas.carry_out(partition, effects)
     assert result_of(await waiting).error_code == 0
 
 

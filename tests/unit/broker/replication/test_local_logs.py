@@ -213,17 +213,29 @@ async def test_a_threshold_that_comes_names_all_partitions() -> None:
 # --- the leader's memory --------------------------------------------------------------------------
 
 
+def state(
+    leader: Broker, partition: Partition, *, epoch: int, start_ms: int, size_bytes: int
+) -> None:
+    """Broker 2 says what it has locally."""
+    effects = partition.follower_stated(
+        2, broker_epoch=epoch, local_start_ms=start_ms, local_bytes=size_bytes, own_epoch=101
+    )
+    leader.replicas.carry_out(partition, effects)
+
+
 async def test_minus_one_says_nothing_and_another_life_begins_with_nothing() -> None:
-    partition = (await in_sync(3)).brokers[1].partition()
+    c = await in_sync(3)
+    partition = c[1].partition()
     remote = partition.remote[2]
     known = (remote.local_start_ms, remote.local_bytes)
     assert known[0] == T0 and known[1] > 0
-    partition.follower_stated(2, broker_epoch=102, local_start_ms=-1, local_bytes=-1)
+    state(c[1], partition, epoch=102, start_ms=-1, size_bytes=-1)
     assert (remote.local_start_ms, remote.local_bytes) == known
     # An earlier life is not heard, a later one has said nothing yet.
-    partition.follower_stated(2, broker_epoch=101, local_start_ms=1, local_bytes=1)
+    state(c[1], partition, epoch=101, start_ms=1, size_bytes=1)
     assert (remote.local_start_ms, remote.local_bytes) == known
-    partition.follower_fetched(2, offset=3, log_start=0, broker_epoch=103, now_ms=0)
+    effects = partition.follower_fetched(2, offset=3, log_start=0, broker_epoch=103, now_ms=0)
+    c[1].replicas.carry_out(partition, effects)
     assert (remote.local_start_ms, remote.local_bytes) == (-1, -1)
 
 
@@ -383,7 +395,7 @@ async def test_a_change_of_the_isr_tells_it_all_and_no_report_goes_beside_it() -
     partition, proposal = c[1].proposals[-1]
     c.fetch(2, times=3)
     assert sent(c) is None
-    manager = AlterPartitionManager()
+    manager = AlterPartitionManager[Partition](c[1].replicas.carry_out)
     manager.propose(partition, proposal)
     request = manager.next_request(1, 101, c.clock.monotonic_ms())
     assert told(request) == {1: (101, T0, c[1].log.size_bytes)}
@@ -396,7 +408,7 @@ async def test_without_thresholds_a_change_of_the_isr_is_as_it_was() -> None:
     c[1].append(VALUE)
     c.clock.advance(40_000)
     assert expire(c) == {1}
-    manager = AlterPartitionManager()
+    manager = AlterPartitionManager[Partition](c[1].replicas.carry_out)
     manager.propose(*c[1].proposals[-1])
     request = manager.next_request(1, 101, c.clock.monotonic_ms())
     assert told(request) == {1: (101, -1, -1)}
@@ -558,8 +570,9 @@ async def test_reports_go_in_short_requests_one_after_the_other() -> None:
     for broker in c.brokers.values():
         broker.append(VALUE)
     for partition in c[1].replicas:
-        partition.follower_fetched(2, offset=0, log_start=0, broker_epoch=102, now_ms=0)
-        partition.follower_stated(2, broker_epoch=102, local_start_ms=1, local_bytes=0)
+        effects = partition.follower_fetched(2, offset=0, log_start=0, broker_epoch=102, now_ms=0)
+        c[1].replicas.carry_out(partition, effects)
+        state(c[1], partition, epoch=102, start_ms=1, size_bytes=0)
     reports = c[1].reports
     assert reports.due_ms() == 0.0
     first = sent(c)
@@ -688,8 +701,8 @@ PLANTED = (
             "what was proposed while the report was under way is forgotten",
             (
                 f"{PARTITION}.report_answered",
-                "self._propose(self.proposal.broker_ids)",
-                "self.proposal = None; self.maximal_isr = self.isr",
+                "return self._propose(self.proposal.broker_ids)",
+                "self.proposal = None; self.maximal_isr = self.isr; return NOTHING",
             ),
         ),
         test_a_change_waits_for_a_report_under_way_and_then_goes_with_its_epoch,

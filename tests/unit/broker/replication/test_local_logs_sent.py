@@ -11,7 +11,7 @@ from broker.replication.alter_partition_sender import IsrChanges
 from protocol.errors import ApiError, ErrorCode
 from protocol.messages.alter_partition import AlterPartitionRequest, AlterPartitionResponse
 from testkit.memory.broker import settle
-from testkit.memory.replicas import LAG_MS, Cluster
+from testkit.memory.replicas import LAG_MS, Cluster, expire
 
 
 class Controller:
@@ -47,6 +47,7 @@ async def changes(threshold: str, last: int) -> tuple[Cluster, Controller]:
     made = IsrChanges(
         node_id=1,
         broker_epoch=lambda: 101,
+        carry_out=c[1].replicas.carry_out,
         channel=controller,
         clock=c.clock,
         supervisor=c[1].supervisor,
@@ -59,10 +60,9 @@ async def changes(threshold: str, last: int) -> tuple[Cluster, Controller]:
     made._report_sender.close()
     c[1].append(b"b")
     c.clock.advance(round(LAG_MS) + 1)
-    partition = c[1].partition()
     made._sender._queue.failed = lambda now_ms: made._sender.close()  # type: ignore[method-assign]
     c[1].replicas.on_isr_proposed(made.propose)
-    assert partition.expire_isr(c.clock.monotonic_ms(), LAG_MS)
+    assert expire(c) == {1}
     await settle()
     return c, controller
 

@@ -12,14 +12,25 @@ from testkit.memory.broker import NODE, OTHER, Harness, batch, topic_id
 from testkit.memory.replicas import LAG_MS, Cluster, answer, expire
 
 
+def fetched(h: Harness, partition: Partition, offset: int, broker_epoch: int) -> bool:
+    """Whether the other broker's fetch moved the high watermark."""
+    before = partition.log.high_watermark
+    effects = partition.follower_fetched(
+        OTHER, offset=offset, log_start=0, broker_epoch=broker_epoch, now_ms=0
+    )
+    h.replicas.carry_out(partition, effects)
+    return partition.log.high_watermark > before
+
+
 async def test_epochs_never_go_back() -> None:
     h = Harness()
     h.create_topic(replicas=[NODE, OTHER])
     partition = h.partition()
     with pytest.raises(InvariantViolated, match="epochs went back"):
-        partition.become_follower(
+        effects = partition.become_follower(
             leader_id=OTHER, leader_epoch=-1, partition_epoch=5, replicas=(NODE,), isr=(NODE,)
         )
+        h.replicas.carry_out(partition, effects)
 
 
 async def test_every_other_role_change_is_refused() -> None:
@@ -40,7 +51,7 @@ async def test_a_new_leader_forgets_what_followers_told_the_old_one() -> None:
     h = Harness()
     h.create_topic(replicas=[NODE, OTHER])
     partition = h.partition()
-    partition.follower_fetched(OTHER, offset=0, log_start=0, broker_epoch=1, now_ms=0)
+    assert not fetched(h, partition, offset=0, broker_epoch=1)
     assert partition.remote[OTHER].log_end == 0
     h.change(leader=OTHER)
     assert partition.remote == {}
@@ -53,10 +64,9 @@ async def test_an_older_broker_epoch_moves_nothing() -> None:
     h = Harness()
     h.create_topic(replicas=[NODE, OTHER])
     partition = h.partition()
-    partition.follower_fetched(OTHER, offset=0, log_start=0, broker_epoch=7, now_ms=0)
+    assert not fetched(h, partition, offset=0, broker_epoch=7)
     h.produce(batch(b"a"), acks=1)
-    moved = partition.follower_fetched(OTHER, offset=1, log_start=0, broker_epoch=6, now_ms=0)
-    assert not moved
+    assert not fetched(h, partition, offset=1, broker_epoch=6)
     assert partition.log.high_watermark == 0
 
 

@@ -261,7 +261,8 @@ async def test_an_open_transaction_keeps_the_last_stable_offset_behind() -> None
     for sequence in range(2):
         data = batch(b"a", b"b", producer=Producer(7, 0, 2 * sequence, transactional=True))
         log.append_as_leader(bytearray(data), 0, 0, Origin.COORDINATOR)
-    c[1].partition().maybe_advance_high_watermark()
+    partition = c[1].partition()
+    c[1].replicas.carry_out(partition, partition.maybe_advance_high_watermark())
     told = shown(c[1])
     assert told[PARTITION + "laststableoffsetlag" + T0] == 4
     c[1].partition().log.update_high_watermark(4)

@@ -65,6 +65,7 @@ class World:
             store=self.tier.store,
             at_once=lambda: 1,
             save_log_starts=self.save,
+            carry_out=self.cluster[2].replicas.carry_out,
         )
 
     async def save(self) -> None:
