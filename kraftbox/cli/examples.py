@@ -45,6 +45,8 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "groups delete": ("kraftbox groups delete readers",),
     "groups reset-offsets": (
         "kraftbox groups reset-offsets readers --topic orders --to-earliest --dry-run",
+        "kraftbox groups reset-offsets readers --topic orders --to-time 2026-05-01T12:00:00",
+        "kraftbox groups reset-offsets readers --topic orders --shift-by -100",
     ),
     "tier list": ("kraftbox tier list --dir data",),
     "tier verify": ("kraftbox tier verify --dir data",),
@@ -56,11 +58,14 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     ),
     "produce": (
         "kraftbox produce orders < lines.txt",
-        "kraftbox produce orders --file lines.txt --key-separator :",
+        "kraftbox produce orders --file lines.txt --key-separator : --tombstones",
+        "kraftbox produce copy --format json --rate 1000 < orders.json",
     ),
     "consume": (
         "kraftbox consume orders --from-beginning --group readers",
         "kraftbox consume orders --partition 0 --offset 100 --max-messages 1 --json",
+        "kraftbox consume orders --offset -5 --exit --format '%p %o %k %s\\n'",
+        "kraftbox consume orders --offset @2026-05-01T12:00:00",
     ),
     "chaos": (
         "kraftbox chaos --minutes 1 --faults kill-leader,pause",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time as clock
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
 
 import typer
@@ -20,6 +22,7 @@ from kraftbox.cli.output import (
     say_json,
     table,
 )
+from kraftbox.cli.positions import Kind, Position, duration_ms, resolve, time_ms
 
 app = command_group("Look at consumer groups and move their offsets.")
 
@@ -115,27 +118,56 @@ def delete(
         say(f"deleted {group}")
 
 
+TopicsOption = Annotated[
+    list[str], typer.Option("--topic", "-t", help="Of this topic; repeatable.")
+]
+TimeOption = Annotated[
+    str | None,
+    typer.Option(
+        "--to-time",
+        metavar="TIME",
+        help="To the first record not older; epoch ms or ISO 8601.",
+    ),
+]
+DurationOption = Annotated[
+    str | None,
+    typer.Option("--by-duration", metavar="DURATION", help="As long ago: 90s, 15m, 2h, 1d."),
+]
+
+
 @app.command("reset-offsets")
 def reset_offsets(
     group: GroupArgument,
-    topics: Annotated[list[str], typer.Option("--topic", "-t", help="May be repeated.")],
+    topics: TopicsOption,
     earliest: Annotated[bool, typer.Option("--to-earliest", help="To the first record.")] = False,
     latest: Annotated[bool, typer.Option("--to-latest", help="To the end.")] = False,
     offset: Annotated[
         int | None,
         typer.Option("--to-offset", min=0, help="To this one, or the nearest that is there."),
     ] = None,
+    time: TimeOption = None,
     timestamp_ms: Annotated[
-        int | None, typer.Option("--to-timestamp-ms", min=0, help="First record not older.")
+        int | None, typer.Option("--to-timestamp-ms", min=0, help="As --to-time, in epoch ms.")
+    ] = None,
+    duration: DurationOption = None,
+    shift: Annotated[
+        int | None,
+        typer.Option("--shift-by", help="From what is committed so many on, or back if negative."),
     ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show, do not commit.")] = False,
     as_json: JsonFlag = False,
     bootstrap: BootstrapOption = BOOTSTRAP_DEFAULT,
 ) -> None:
-    """Move the committed offsets of a group that has no members."""
-    if sum((earliest, latest, offset is not None, timestamp_ms is not None)) != 1:
+    """Move the committed offsets of a group that has no members.
+
+    A time after the last record is the end; an offset that is not there becomes the nearest.
+    """
+    since_ms = _since_ms(time, timestamp_ms, duration)
+    targets = (earliest or None, latest or None, offset, shift, time, timestamp_ms, duration)
+    if sum(one is not None for one in targets) != 1:
         raise typer.BadParameter(
-            "give one of --to-earliest, --to-latest, --to-offset, --to-timestamp-ms"
+            "give one of --to-earliest, --to-latest, --to-offset, --to-time, --to-timestamp-ms, "
+            "--by-duration, --shift-by"
         )
 
     async def work(client: ClusterClient) -> dict[TopicPartition, int]:
@@ -143,18 +175,15 @@ def reset_offsets(
         if described.group_state not in ("Empty", "Dead"):
             raise CommandFailed(f"{group} is {described.group_state}: its members must stop first")
         wanted = await partitions_of(client, topics)
-        first = await offsets_at(client, wanted, EARLIEST)
-        last = await offsets_at(client, wanted, LATEST)
         if offset is not None:
-            target = {key: min(max(offset, first[key]), last[key]) for key in wanted}
-            for (name, index), chosen in target.items():
-                if chosen != offset:
-                    say_error(f"{name}-{index} has no offset {offset}: {chosen} is the nearest")
-        elif timestamp_ms is not None:
-            found = await offsets_at(client, wanted, timestamp_ms)
-            target = {key: found[key] if found[key] >= 0 else last[key] for key in wanted}
+            target = await nearest(client, dict.fromkeys(wanted, offset))
+        elif shift is not None:
+            before = await committed(client, group)
+            target = await nearest(client, shifted(wanted, before, shift))
+        elif since_ms is not None:
+            target = await resolve(client, wanted, Position(Kind.TIME, since_ms))
         else:
-            target = first if earliest else last
+            target = await offsets_at(client, wanted, EARLIEST if earliest else LATEST)
         if not dry_run:
             await commit(client, group, target)
         return target
@@ -166,3 +195,45 @@ def reset_offsets(
         )
         return
     table(["TOPIC", "PARTITION", "OFFSET"], [(t, p, o) for (t, p), o in sorted(target.items())])
+
+
+def _since_ms(time: str | None, timestamp_ms: int | None, duration: str | None) -> int | None:
+    """The time that is meant, None if none is."""
+    try:
+        if time is not None:
+            return time_ms(time)
+        if duration is not None:
+            return max(0, now_ms() - duration_ms(duration))
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from None
+    return timestamp_ms
+
+
+def shifted(
+    wanted: Sequence[TopicPartition], before: Mapping[TopicPartition, int], by: int
+) -> dict[TopicPartition, int]:
+    """The committed offsets and so many more. Raises CommandFailed where nothing is committed."""
+    missing = [f"{name}-{index}" for name, index in wanted if (name, index) not in before]
+    if missing:
+        raise CommandFailed(
+            f"nothing is committed for {', '.join(missing)}: --shift-by has no base"
+        )
+    return {key: before[key] + by for key in wanted}
+
+
+async def nearest(
+    client: ClusterClient, wanted: Mapping[TopicPartition, int]
+) -> dict[TopicPartition, int]:
+    """The offsets, or where a log has none such the nearest that it has, which is said."""
+    first = await offsets_at(client, wanted, EARLIEST)
+    last = await offsets_at(client, wanted, LATEST)
+    target = {key: min(max(offset, first[key]), last[key]) for key, offset in wanted.items()}
+    for (name, index), chosen in target.items():
+        asked = wanted[name, index]
+        if chosen != asked:
+            say_error(f"{name}-{index} has no offset {asked}: {chosen} is the nearest")
+    return target
+
+
+def now_ms() -> int:
+    return clock.time_ns() // 1_000_000

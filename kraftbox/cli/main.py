@@ -40,7 +40,7 @@ LISTED = (
     Listed("groups", "groups", "app", "Look at consumer groups and move their offsets."),
     Listed("tier", "tier", "app", "What tiered storage has, and whether it is whole."),
     Listed("elect", "elect", "elect", "Elect leaders, or say why nobody may lead."),
-    Listed("produce", "records", "produce", "Write lines to a topic, one record each."),
+    Listed("produce", "produce", "produce", "Write lines to a topic, one record each."),
     Listed("consume", "records", "consume", "Read records and print them."),
     Listed("chaos", "chaos", "chaos", "Faults on a cluster, and a judge of what clients saw."),
     Listed("dump-log", "dump_log", "dump_log", "Show what is in files of a log."),

@@ -6,13 +6,13 @@ import asyncio
 import time
 from collections import defaultdict
 from collections.abc import Sequence
-from typing import NamedTuple
 
 from client.cluster_client import ClusterClient, Produced
 from client.errors import check
 from client.partitioner import partition_of
 from client.producer import IdempotentProducer, NotProduced
 from kraftbox.cli.output import CommandFailed
+from kraftbox.cli.record_text import Line
 from protocol.batch.records import Record, build_batch
 from protocol.compression import Codec
 from protocol.errors import ApiError, ErrorCode
@@ -20,14 +20,9 @@ from protocol.errors import ApiError, ErrorCode
 TIMEOUT_MS = 30_000
 
 
-class Line(NamedTuple):
-    key: bytes | None
-    value: bytes
-
-
 class Producer:
-    """Writes lines. Those with a key go where Kafka's default partitioner sends them, those
-    without to one partition per batch, in turn."""
+    """Writes lines. Those that name a partition go there, those with a key where Kafka's default
+    partitioner sends them, those without to one partition per batch, in turn."""
 
     def __init__(
         self, client: ClusterClient, topic: str, codec: Codec, acks: int, partition: int | None
@@ -51,8 +46,8 @@ class Producer:
         self._partitions = len(topic.partitions)
         if before.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
             self.created_partitions = self._partitions
-        if self._partition is not None and self._partition >= self._partitions:
-            check(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{self._topic}-{self._partition}")
+        if self._partition is not None:
+            self._check(self._partition)
         if self._acks != 0:
             self._idempotent = IdempotentProducer(
                 self._client,
@@ -71,8 +66,9 @@ class Producer:
         now_ms = time.time_ns() // 1_000_000
         by_partition: dict[int, list[Record]] = defaultdict(list)
         for line in lines:
-            record = Record(0, now_ms, line.key, line.value)
-            by_partition[self._choose(line.key)].append(record)
+            at_ms = now_ms if line.timestamp_ms is None else line.timestamp_ms
+            record = Record(0, at_ms, line.key, line.value, line.headers)
+            by_partition[self._choose(line)].append(record)
         self._turn += 1
         sent = {index: self._send_batch(index, records) for index, records in by_partition.items()}
         results = await asyncio.gather(*sent.values(), return_exceptions=True)
@@ -83,12 +79,19 @@ class Producer:
                 raise result
             self.sent += len(by_partition[index])
 
-    def _choose(self, key: bytes | None) -> int:
+    def _check(self, partition: int) -> None:
+        if partition >= self._partitions:
+            check(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{self._topic}-{partition}")
+
+    def _choose(self, line: Line) -> int:
+        if line.partition is not None:
+            self._check(line.partition)
+            return line.partition
         if self._partition is not None:
             return self._partition
-        if key is None:
+        if line.key is None:
             return self._turn % self._partitions
-        return partition_of(key, self._partitions)
+        return partition_of(line.key, self._partitions)
 
     async def _send_batch(self, index: int, records: list[Record]) -> Produced:
         if self._idempotent is not None:

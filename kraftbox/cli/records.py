@@ -1,14 +1,12 @@
-"""`kraftbox produce` and `kraftbox consume`: records from standard input and to standard output."""
+"""`kraftbox consume`: records to standard output."""
 
 from __future__ import annotations
 
-import base64
+import json
 import sys
 import time
-from collections.abc import Mapping, Sequence
-from enum import StrEnum
-from pathlib import Path
-from typing import Annotated, Any, BinaryIO, Protocol
+from collections.abc import Callable, Mapping, Sequence
+from typing import Annotated, Protocol
 
 import typer
 
@@ -16,86 +14,34 @@ from client.cluster_client import EARLIEST, LATEST, ClusterClient
 from client.consumer import Consumer, PositionReset
 from client.group_member import GroupMember
 from client.leaders import TopicPartition
-from client.offsets import check_in_range, offsets_at, partitions_of
+from client.offsets import offsets_at, partitions_of
 from client.visible_records import Received
 from kraftbox.cli.connect import BOOTSTRAP_DEFAULT, BootstrapOption, run
-from kraftbox.cli.output import CommandFailed, JsonFlag, progress, say_error, say_json
-from kraftbox.cli.producer import Line, Producer
-from protocol.compression import Codec
+from kraftbox.cli.output import CommandFailed, JsonFlag, say_error
+from kraftbox.cli.positions import Kind, Position, parse_position, resolve
+from kraftbox.cli.record_text import as_json as record_json
+from kraftbox.cli.record_text import formatter
 
-BATCH_BYTES = 64 * 1024
-
-
-class Compression(StrEnum):
-    NONE = "none"
-    GZIP = "gzip"
-    SNAPPY = "snappy"
-    LZ4 = "lz4"
-    ZSTD = "zstd"
-
-
-class Acks(StrEnum):
-    ALL = "all"
-    ONE = "1"
-    ZERO = "0"
-
-
-_ACKS = {Acks.ALL: -1, Acks.ONE: 1, Acks.ZERO: 0}
-
-
-def produce(
-    topic: Annotated[str, typer.Argument(metavar="TOPIC", help="The topic.")],
-    file: Annotated[
-        Path | None, typer.Option("--file", "-f", help="Read lines from here, not stdin.")
-    ] = None,
-    key_separator: Annotated[
-        str | None, typer.Option("--key-separator", "-K", help="Splits each line: key, value.")
-    ] = None,
-    partition: Annotated[
-        int | None, typer.Option("--partition", "-p", min=0, help="All into this one.")
-    ] = None,
-    compression: Annotated[
-        Compression, typer.Option("--compression", "-z", help="Of the batches.")
-    ] = Compression.NONE,
-    acks: Annotated[
-        Acks, typer.Option("--acks", help="Who must have it: all in sync, the leader, nobody.")
-    ] = Acks.ALL,
-    as_json: JsonFlag = False,
-    bootstrap: BootstrapOption = BOOTSTRAP_DEFAULT,
-) -> None:
-    """Write lines of standard input (or a file) to a topic, one record each."""
-    if key_separator == "":
-        raise typer.BadParameter("--key-separator needs at least one character")
-    separator = None if key_separator is None else key_separator.encode()
-
-    async def work(client: ClusterClient) -> int:
-        producer = Producer(client, topic, Codec[compression.name], _ACKS[acks], partition)
-        await producer.start()
-        if producer.created_partitions:
-            count = producer.created_partitions
-            many = "partition" if count == 1 else "partitions"
-            say_error(f"there was no topic {topic}: it was created, with {count} {many}")
-        total = None if file is None else file.stat().st_size
-        with _input(file) as source, progress("producing", total) as ticker:
-            batch: list[Line] = []
-            size = 0
-            for raw in source:
-                line = raw.rstrip(b"\r\n")
-                batch.append(_split(line, separator))
-                size += len(line)
-                ticker.advance(len(raw))
-                if size >= BATCH_BYTES:
-                    await producer.send(batch)
-                    batch, size = [], 0
-            await producer.send(batch)
-        await producer.close()
-        return producer.sent
-
-    sent = run(bootstrap, work)
-    if as_json:
-        say_json({"topic": topic, "records": sent})
-    elif sys.stderr.isatty():
-        say_error(f"{sent} records written to {topic}")
+NL = b"\n"
+OffsetOption = Annotated[
+    str | None,
+    typer.Option(
+        "--offset",
+        "-o",
+        metavar="OFFSET|end|beginning|-COUNT|@TIME",
+        help="Start here: an offset (with --partition), so many before the end, a time (epoch ms "
+        "or ISO 8601).",
+    ),
+]
+FormatOption = Annotated[
+    str | None,
+    typer.Option(
+        "--format",
+        "-f",
+        help="Print this for each record: %t topic, %p partition, %o offset, %T timestamp, %k key, "
+        "%s value, %K %S their sizes, %h headers; \\n, \\t.",
+    ),
+]
 
 
 def consume(
@@ -109,7 +55,7 @@ def consume(
     partition: Annotated[
         int | None, typer.Option("--partition", "-p", min=0, help="This one only.")
     ] = None,
-    offset: Annotated[int | None, typer.Option("--offset", min=0, help="Start here.")] = None,
+    offset: OffsetOption = None,
     max_messages: Annotated[
         int | None, typer.Option("--max-messages", "-n", min=1, help="Stop after so many.")
     ] = None,
@@ -123,17 +69,24 @@ def consume(
         bool, typer.Option("--read-committed", help="Leave out aborted records.")
     ] = False,
     show_keys: Annotated[bool, typer.Option("--keys", help="Print KEY<tab>VALUE.")] = False,
+    form: FormatOption = None,
     as_json: JsonFlag = False,
     bootstrap: BootstrapOption = BOOTSTRAP_DEFAULT,
 ) -> None:
-    """Read records and print their values, until interrupted or as the options say."""
-    if offset is not None and partition is None:
-        raise typer.BadParameter("--offset needs --partition")
+    """Read records and print their values, until interrupted or as the options say.
+
+    An offset that is not there ends the command with exit code 1.
+    """
+    position = None if offset is None else _position(offset, partition)
+    if sum((show_keys, form is not None, as_json)) > 1:
+        raise typer.BadParameter("give one of --keys, --format, --json")
     if offset is not None and from_beginning:
         raise typer.BadParameter("--offset and --from-beginning exclude each other")
-    if group is not None and (partition is not None or exit_at_end):
-        raise typer.BadParameter("a group chooses its partitions: no --partition, no --exit")
-    printer = Printer(max_messages, keys=show_keys, as_json=as_json)
+    if group is not None and (partition is not None or exit_at_end or offset is not None):
+        raise typer.BadParameter(
+            "a group chooses its partitions and offsets: no --partition, no --offset, no --exit"
+        )
+    printer = Printer(max_messages, _form(form, keys=show_keys, as_json=as_json))
 
     async def work(client: ClusterClient) -> None:
         consumer = Consumer(client, read_committed=read_committed, on_reset=say_reset)
@@ -145,10 +98,8 @@ def consume(
             )
             return
         chosen = await chosen_partitions(client, topics, partition)
-        if offset is not None:
-            positions = dict.fromkeys(chosen, offset)
-            await check_in_range(client, positions)
-            consumer.assign(positions)
+        if position is not None:
+            consumer.assign(await resolve(client, chosen, position))
         else:
             # What ends at the end has to begin before it.
             first = EARLIEST if from_beginning or exit_at_end else LATEST
@@ -160,6 +111,25 @@ def consume(
         run(bootstrap, work)
     finally:
         printer.flush()
+
+
+def _position(text: str, partition: int | None) -> Position:
+    try:
+        position = parse_position(text)
+    except ValueError as error:
+        raise typer.BadParameter(str(error), param_hint="--offset") from None
+    if position.kind is Kind.OFFSET and partition is None:
+        raise typer.BadParameter("an offset needs --partition", param_hint="--offset")
+    return position
+
+
+def _form(form: str | None, *, keys: bool, as_json: bool) -> Callable[[Received], bytes]:
+    if as_json:
+        return lambda record: json.dumps(record_json(record), separators=(",", ":")).encode() + NL
+    try:
+        return formatter(form or (r"%k\t%s\n" if keys else r"%s\n"))
+    except ValueError as error:
+        raise typer.BadParameter(str(error), param_hint="--format") from None
 
 
 async def chosen_partitions(
@@ -228,24 +198,17 @@ def say_reset(reset: PositionReset) -> None:
 class Printer:
     """Prints records until it has printed enough."""
 
-    def __init__(self, limit: int | None, *, keys: bool, as_json: bool) -> None:
+    def __init__(self, limit: int | None, form: Callable[[Received], bytes]) -> None:
         self.left = limit
-        self._keys = keys
-        self._as_json = as_json
+        self._form = form
         self._out = sys.stdout.buffer
 
     def __call__(self, record: Received) -> None:
-        if self._as_json:
-            say_json(_record_json(record))
-        else:
-            if self._keys:
-                self._out.write((record.key or b"") + b"\t")
-            self._out.write((record.value or b"") + b"\n")
+        self._out.write(self._form(record))
         if self.left is not None:
             self.left -= 1
 
     def flush(self) -> None:
-        sys.stdout.flush()
         self._out.flush()
 
 
@@ -263,40 +226,3 @@ class Idle:
         if self._limit_ms is None:
             return False
         return (time.monotonic() - self._since) * 1000 > self._limit_ms
-
-
-def _input(file: Path | None) -> BinaryIO:
-    if file is None:
-        return open(0, "rb", closefd=False)
-    try:
-        return open(file, "rb")
-    except OSError as error:
-        raise CommandFailed(f"cannot read {file}: {error.strerror}") from None
-
-
-def _split(line: bytes, separator: bytes | None) -> Line:
-    if separator is None or separator not in line:
-        return Line(None, line)
-    key, _, value = line.partition(separator)
-    return Line(key, value)
-
-
-def _text(data: bytes | None) -> str | None:
-    if data is None:
-        return None
-    try:
-        return data.decode()
-    except UnicodeDecodeError:
-        return "base64:" + base64.b64encode(data).decode()
-
-
-def _record_json(record: Received) -> dict[str, Any]:
-    return {
-        "topic": record.topic,
-        "partition": record.partition,
-        "offset": record.offset,
-        "timestamp": record.timestamp_ms,
-        "key": _text(record.key),
-        "value": _text(record.value),
-        "headers": [[name, _text(value)] for name, value in record.headers],
-    }

@@ -10,7 +10,8 @@ from typing import NamedTuple
 from client.cluster_client import ClusterClient
 from kraftbox.cli.connect import run
 from kraftbox.cli.output import CommandFailed
-from kraftbox.cli.producer import Line, Producer
+from kraftbox.cli.producer import Producer
+from kraftbox.cli.record_text import Line
 from kraftbox.kafka_tools.options import (
     add_bootstrap,
     bootstrap_of,

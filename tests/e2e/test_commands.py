@@ -151,13 +151,40 @@ def test_groups(node: KraftboxNode) -> None:
     described = json.loads(run(node, "groups", "describe", "g", "--json"))
     assert described["offsets"][0]["committed"] == 3
     assert described["offsets"][0]["lag"] == 0
-    run(node, "groups", "reset-offsets", "g", "--topic", "grouped", "--to-offset", "1")
+    reset = ("groups", "reset-offsets", "g", "--topic", "grouped")
+    run(node, *reset, "--to-offset", "1")
     again = run(node, "consume", "grouped", "--group", "g", "-n", "2")
     assert again == "b\nc\n"
+    moved = run(node, *reset, "--shift-by", "-2", "--json")
+    assert [one["offset"] for one in json.loads(moved)] == [1]
+    moved = run(node, *reset, "--to-time", "2026-01-01", "--json")
+    assert [one["offset"] for one in json.loads(moved)] == [0]
     assert "g" in [g["groupId"] for g in json.loads(run(node, "groups", "list", "--json"))]
     run(node, "groups", "delete", "g")
     gone = kraftbox("groups", "describe", "g", "--bootstrap-server", node.bootstrap)
     assert gone.returncode == 1
+
+
+def test_records_go_round(node: KraftboxNode) -> None:
+    """Headers, a tombstone, times, partitions: what `consume --json` prints is produced again."""
+    run(node, "topics", "create", "whole", "copy", "--partitions", "2")
+    written = ("produce", "whole", "-K", ":", "--tombstones", "-H", "a=1")
+    run(node, *written, "-p", "1", "--timestamp", "2026-05-01T12:00:00", stdin="k:v\ngone:\n")
+    run(node, "produce", "whole", "-p", "1", "--rate", "100", stdin="last\n")
+    printed = run(node, "consume", "whole", "--exit", "--json")
+    run(node, "produce", "copy", "--format", "json", stdin=printed)
+    form = r"%p %o %T %k=%s %S %h\n"
+    assert run(node, "consume", "copy", "--exit", "-f", form).splitlines()[:2] == [
+        "1 0 1777636800000 k=v 1 a=1",
+        "1 1 1777636800000 gone= -1 a=1",
+    ]
+    assert run(node, "consume", "copy", "--exit", "--offset", "-1") == "last\n"
+    since = run(node, "consume", "copy", "--exit", "-o", "@2026-05-01T12:00:01")
+    assert since == "last\n"
+    missing = ("consume", "copy", "-p", "1", "-o", "4", "-b", node.bootstrap)
+    refused = kraftbox(*missing)
+    assert (refused.returncode, refused.stdout) == (1, "")
+    assert "copy-1 has no offset 4: it begins at 0 and ends at 3" in refused.stderr
 
 
 def test_mistakes_of_newcomers(node: KraftboxNode, tmp_path: Path) -> None:

@@ -23,7 +23,12 @@ async def test_an_offset_that_the_log_does_not_have_is_refused(
         host, port = world.servers[0].address
         with pytest.raises(CommandFailed) as refused:
             await asyncio.to_thread(
-                consume, ["t"], partition=0, offset=offset, timeout_ms=1, bootstrap=f"{host}:{port}"
+                consume,
+                ["t"],
+                partition=0,
+                offset=str(offset),
+                timeout_ms=1,
+                bootstrap=f"{host}:{port}",
             )
     assert str(refused.value) == f"t-0 has no offset {offset}: it begins at 0 and ends at 1"
     assert capsys.readouterr().out == ""
@@ -36,7 +41,7 @@ async def test_the_end_of_the_log_is_an_offset_to_wait_at(
         await client.produce("t", 0, batch(b"a"))
         host, port = world.servers[0].address
         await asyncio.to_thread(
-            consume, ["t"], partition=0, offset=1, timeout_ms=1, bootstrap=f"{host}:{port}"
+            consume, ["t"], partition=0, offset="1", timeout_ms=1, bootstrap=f"{host}:{port}"
         )
     assert capsys.readouterr().out == ""
 

@@ -12,6 +12,7 @@ from client.elections import ElectionType
 from client.visible_records import Received
 from kraftbox.cli.election_file import leaders_of
 from kraftbox.cli.output import CommandFailed
+from kraftbox.cli.record_text import Line
 from kraftbox.kafka_tools import TOOLS, main
 from kraftbox.kafka_tools.api_versions import shown
 from kraftbox.kafka_tools.configs import added
@@ -49,11 +50,11 @@ def test_client_properties_that_cannot_be_met_are_refused():
 
 def test_lines_become_records():
     keyed = Reader(parse_key=True, separator=b":", ignore_error=False)
-    assert keyed.line(b"k:v:w") == (b"k", b"v:w")
+    assert keyed.line(b"k:v:w") == Line(b"k", b"v:w")
     with pytest.raises(CommandFailed, match="no key separator"):
         keyed.line(b"v")
-    assert keyed._replace(ignore_error=True).line(b"v") == (None, b"v")
-    assert keyed._replace(parse_key=False).line(b"k:v") == (None, b"k:v")
+    assert keyed._replace(ignore_error=True).line(b"v") == Line(None, b"v")
+    assert keyed._replace(parse_key=False).line(b"k:v") == Line(None, b"k:v")
 
 
 def test_records_become_lines():
