@@ -13,7 +13,7 @@ import struct
 from typing import TYPE_CHECKING
 
 from protocol.errors import ApiError, ErrorCode
-from protocol.internal import decode_versioned, encode_versioned
+from protocol.internal import encode_versioned
 from protocol.internal.consumer_protocol_assignment import ConsumerProtocolAssignment
 from protocol.internal.consumer_protocol_subscription import ConsumerProtocolSubscription
 from protocol.messages.heartbeat import HeartbeatRequest
@@ -23,7 +23,7 @@ from protocol.messages.offset_commit import OffsetCommitRequest
 from protocol.messages.sync_group import SyncGroupRequest
 from simulation.clients.client import Unknown, fail_on
 from simulation.clients.kind import ClientKind
-from simulation.judges.groups import Share
+from simulation.judges.groups import Share, share_of
 from simulation.shape import ClientShape, TopicShape
 from simulation.world.invariants import require
 
@@ -116,15 +116,22 @@ class Member:
             return
         fail_on(joined.error_code)
         self._member_id = joined.member_id
+        self._truth.names[joined.member_id] = self._name
         shares: dict[str, Share] = {}
         if joined.leader == joined.member_id and not joined.skip_assignment:
             shares = self._plan(joined)
             self._truth.planned(joined.generation_id, shares)
+        asked_s = self._load.now_s()
         synced = await self._client.of_group(self._group, self._sync(joined, shares), JOIN_MS)
         fail_on(synced.error_code)
-        self._share = _decoded(synced.assignment)
+        self._share = share_of(synced.assignment)
         self._truth.synced(
-            self._name, self._member_id, joined.generation_id, self._share, self._load.now_s()
+            self._name,
+            self._member_id,
+            joined.generation_id,
+            self._share,
+            self._load.now_s(),
+            asked_s=asked_s,
         )
         self._generation = joined.generation_id
 
@@ -158,7 +165,12 @@ class Member:
             member_id=self._member_id,
             group_instance_id=self._instance,
         )
+        coordinator = await self._client.coordinator(self._group)
+        begin_s, led = self._load.now_s(), self._leads(coordinator)
         fail_on((await self._client.of_group(self._group, request)).error_code)
+        # One that was replaced may not know it yet.
+        if led and self._leads(coordinator) == led:
+            self._truth.confirmed(self._member_id, self._generation, begin_s)
 
     async def _leave(self) -> None:
         one = LeaveGroupRequest.MemberIdentity(
@@ -244,10 +256,15 @@ class Member:
         return rng.choice(there) if there else None
 
     def _leads(self, node_id: int) -> tuple[int, int] | None:
-        """Index and leader epoch of the only partition of offsets, if this node leads it."""
-        topic = self._load.promises.metadata.image.topics.by_name.get(OFFSETS_TOPIC)
-        for index, one in () if topic is None else topic.partitions.items():
-            if one.leader == node_id:
+        """Index and leader epoch of the only partition of offsets, if this node leads it, and
+        knows."""
+        promises = self._load.promises
+        topic = promises.metadata.image.topics.by_name.get(OFFSETS_TOPIC)
+        if topic is None:
+            return None
+        for index, one in topic.partitions.items():
+            known = promises.leader_epoch_at(node_id, (topic.id, index))
+            if one.leader == node_id and known == one.leader_epoch:
                 return index, one.leader_epoch
         return None
 
@@ -261,15 +278,6 @@ def _encoded(share: Share) -> bytes:
         for topic, indexes in topics.items()
     ]
     return encode_versioned(ConsumerProtocolAssignment(assigned_partitions=assigned), 1)
-
-
-def _decoded(data: bytes) -> Share:
-    if not data:
-        return frozenset()
-    found, _ = decode_versioned(ConsumerProtocolAssignment, data, newer_as_latest=True)
-    return frozenset(
-        (topic.topic, index) for topic in found.assigned_partitions for index in topic.partitions
-    )
 
 
 def _draw(rng: random.Random, _topics: tuple[TopicShape, ...]) -> list[ClientShape]:

@@ -37,7 +37,7 @@ KINDS: dict[str, JudgeKind] = {
     "leftovers": JudgeKind(
         "P26: in the end no request, task, timer, connection or file is left over", LeftoverJudge
     ),
-    "groups": JudgeKind("G7; members find G1, G2, G6, G8 and G9", GroupJudge),
+    "groups": JudgeKind("G4, G7; members find G1 to G3, G5, G6, G8 and G9", GroupJudge),
     "histories": JudgeKind("H1-H9, P6, P14, P24: what clients were told", HistoryJudge),
 }
 """By the name that options and tables use. All watch, whoever is asked: some know what others

@@ -1,4 +1,8 @@
-"""The promises of consumer groups (G1, G2, G6 to G9), by what members were told.
+"""The promises of consumer groups (G1 to G9): what members were told, what coordinators hold.
+
+The words of G3 to G5 are those of KIP-848; here they are asked of the classic protocol: a member's
+epoch is its generation, the target assignment what the leader of a generation has planned, and a
+partition's epoch the generation in which somebody was given it.
 
 A generation exists once its leader's assignment was answered: then it is replicated, and no
 coordinator may forget it. Before that a new coordinator may give the same number to another leader.
@@ -8,12 +12,15 @@ was under way meanwhile.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from math import inf
+from typing import NamedTuple
 
 from protocol.codec import decode
 from protocol.internal import decode_versioned
+from protocol.internal.consumer_protocol_assignment import ConsumerProtocolAssignment
 from protocol.internal.offset_commit import OffsetCommitKey, OffsetCommitValue
 from simulation.judges.compacted import KeyTable
 from simulation.world.invariants import Key, require
@@ -38,6 +45,25 @@ def committed_offsets(table: KeyTable, group: str) -> dict[tuple[str, int], int]
     return found
 
 
+def share_of(assignment: bytes) -> Share:
+    """The partitions that an assignment names; none in one without bytes."""
+    if not assignment:
+        return frozenset()
+    found, _ = decode_versioned(ConsumerProtocolAssignment, assignment, newer_as_latest=True)
+    return frozenset(
+        (topic.topic, index) for topic in found.assigned_partitions for index in topic.partitions
+    )
+
+
+class Holder(NamedTuple):
+    """A member as its coordinator holds it. `waits`: a request of it has not been answered."""
+
+    member_id: str
+    static: bool
+    share: Share
+    waits: bool
+
+
 @dataclass(eq=False)
 class Commit:
     """One offset that a member has asked to commit; `end_s` is inf until it is acknowledged."""
@@ -60,6 +86,10 @@ class GroupTruth:
     commits: dict[Key, list[Commit]] = field(default_factory=dict)
     newest: dict[str, int] = field(default_factory=dict)
     """By member id."""
+    names: dict[str, str] = field(default_factory=dict)
+    """Whose a member id is."""
+    given: dict[tuple[str, int], tuple[int, float]] = field(default_factory=dict)
+    """The newest generation in which a partition was given to anybody, and when that was told."""
     asked: int = 0
     """How often an offset was asked for, and judged."""
 
@@ -68,14 +98,27 @@ class GroupTruth:
         self.plans.setdefault(generation, []).append(shares)
 
     def synced(
-        self, member: str, member_id: str, generation: int, share: Share, at_s: float
+        self,
+        member: str,
+        member_id: str,
+        generation: int,
+        share: Share,
+        at_s: float,
+        *,
+        asked_s: float = -inf,
     ) -> None:
-        """A member was told what it gets. G1, G2: by one plan, and nothing twice. G6: never an
-        older generation."""
+        """A member was told what it gets, at `at_s`; it has asked at `asked_s`. G1, G2: by one
+        plan, and nothing twice. G6: never an older generation.
+
+        G3: what it is told is compared with what a plan gives to its own id; a static member that
+        came back may have what its earlier ids were given. G5: the generation is compared with
+        that in which anybody was given one of these partitions before it asked.
+        """
         where = f"{self.name}, generation {generation}"
         newest = self.newest.get(member_id, -1)
         require(generation >= newest, f"G6: {where}: {member_id} was in {newest} before")
         self.newest[member_id] = generation
+        self.names[member_id] = member
         owned = self.owned.setdefault(generation, {})
         owned[member] = share
         told = set(owned.values())
@@ -86,8 +129,59 @@ class GroupTruth:
         )
         every = [one for each in owned.values() for one in each]
         require(len(every) == len(set(every)), f"G2: {where}: {owned}")
+        require(
+            any(share in self._own(plan, member, member_id) for plan in plans),
+            f"G3: {where}: {member_id} is told {sorted(share)}, which {plans} gives to another",
+        )
+        for one in sorted(share):
+            before, given_s = self.given.get(one, (-1, inf))
+            require(
+                generation >= before or asked_s <= given_s,
+                f"G5: {where}: {member_id} gets {one}, which was given in {before} before",
+            )
+            if generation > before:
+                self.given[one] = generation, at_s
         self.synced_s.setdefault(generation, at_s)
         self.members[member] = generation
+
+    def _own(self, plan: Mapping[str, Share], member: str, member_id: str) -> list[Share]:
+        """What the plan gives to this member: to its id, or to ids that are of nobody else."""
+        if member_id in plan:
+            return [plan[member_id]]
+        return [share for one, share in plan.items() if self.names.get(one, member) == member]
+
+    def confirmed(self, member_id: str, generation: int, begin_s: float) -> None:
+        """G3: a heartbeat of that generation was answered well by who coordinated all the while.
+        The generation is compared with those whose assignments were told before it was sent: a
+        member of an older one owns what they give to others."""
+        newer = [g for g, told_s in self.synced_s.items() if g > generation and told_s < begin_s]
+        require(
+            not newer,
+            f"G3: {self.name}: {member_id} is confirmed in generation {generation}, "
+            f"generation {newer} had its assignments before",
+        )
+
+    def held(self, generation: int, leader: str | None, holders: Iterable[Holder]) -> str | None:
+        """G4: what is wrong with a group that its coordinator holds as Stable, None if nothing.
+
+        Compared are the members with one plan of the generation: the same ids (a static member
+        that came back has another one), the same shares, all of them taken; nobody waits for an
+        answer, and the leader is among them.
+        """
+        found = list(holders)
+        ids = {one.member_id for one in found}
+        waiting = sorted(one.member_id for one in found if one.waits)
+        where = f"G4: {self.name} is Stable in generation {generation}"
+        if waiting:
+            return f"{where}: {waiting} wait"
+        if leader not in ids:
+            return f"{where}: {leader} leads, members are {sorted(ids)}"
+        dynamic = {one.member_id for one in found if not one.static}
+        shares = Counter(one.share for one in found)
+        for plan in self.plans.get(generation, []):
+            if dynamic <= set(plan) and shares == Counter(plan.values()):
+                return None
+        return f"{where}: {found} is no leader's assignment: {self.plans.get(generation)}"
 
     def committing(self, key: Key, offset: int, generation: int, at_s: float) -> Commit:
         """A commit is about to be sent."""

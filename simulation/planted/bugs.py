@@ -1,11 +1,12 @@
 """The planted bugs, by family: replication, log, controller, coordinators, transport; those of the
 quorum are in `planted.quorum`, those of elections in `planted.elections`, those of tiered storage
 in `planted.tiers`, those of new replicas and local logs in `planted.replicas`, and leaks in
-`planted.leaks`."""
+`planted.leaks`, those of groups in `planted.groups`."""
 
 from __future__ import annotations
 
 from simulation.planted.elections import ELECTIONS
+from simulation.planted.groups import GROUPS
 from simulation.planted.leaks import LEAKS
 from simulation.planted.planting import Bug
 from simulation.planted.planting import bug as _bug
@@ -494,6 +495,7 @@ _ALL = (
     *_LOG,
     *_CONTROLLER,
     *_COORDINATORS,
+    *GROUPS,
     *_TRANSPORT,
     *ELECTIONS,
     *TIERS,

@@ -236,6 +236,20 @@ SCENES: dict[str, Scene] = {
         3_200,
         ("loads half",),
     ),
+    "members come and go": Scene(
+        Focus(members=3, idempotent=0, plain=0),
+        (),
+        9_000,
+        (
+            "shares change hands",
+            "heartbeats are always well",
+            "nobody misses who left",
+            "a stable group lets wait",
+        ),
+    ),
+    "the only member comes and goes": Scene(
+        Focus(members=1, idempotent=0, plain=0), (), 6_000, ("an empty group begins anew",)
+    ),
     "a leader writes much and is cut off": Scene(
         Focus(idempotent=0, plain=5, settings={"log.flush.offset.checkpoint.interval.ms": "1000"}),
         ((300, "cut", "leader of t0-0", {"for_ms": 3_500, "from": "all"}),),

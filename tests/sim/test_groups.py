@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from unittest import mock
@@ -14,7 +15,7 @@ from protocol.internal.offset_commit import OffsetCommitKey, OffsetCommitValue
 from simulation.clients import load
 from simulation.event import Event
 from simulation.judges.compacted import Keyed, KeyTable
-from simulation.judges.groups import GroupTruth, committed_offsets
+from simulation.judges.groups import GroupTruth, Holder, committed_offsets
 from simulation.judges.partitions import OFFSETS_TOPIC
 from simulation.planted.planting import Bug, Patch
 from simulation.schedule import Schedule
@@ -72,6 +73,22 @@ def a_commit_of_an_older_generation(truth: GroupTruth) -> None:
     committed(truth, 7, 13.0, 14.0)
 
 
+def anothers_share(truth: GroupTruth) -> None:
+    truth.planned(4, {"x-1": A, "y-1": B})
+    truth.synced("x", "x-1", 4, B, 12.0)
+
+
+def a_heartbeat_of_an_older_generation(truth: GroupTruth) -> None:
+    truth.planned(4, {"y-1": A | B})
+    truth.synced("y", "y-1", 4, A | B, 12.0)
+    truth.confirmed("x-1", 3, 12.5)
+
+
+def a_partition_of_an_older_generation(truth: GroupTruth) -> None:
+    truth.planned(2, {"z-1": A})
+    truth.synced("z", "z-1", 2, A, 12.0, asked_s=11.5)
+
+
 def an_older_offset(truth: GroupTruth) -> None:
     committed(truth, 7, 12.0, 13.0)
     committed(truth, 8, 14.0, 15.0)
@@ -93,6 +110,9 @@ def an_offset_of_nobody(truth: GroupTruth) -> None:
         ("G1", nobody_planned_it),
         ("G1", another_leaders_plan),
         ("G2", one_partition_twice),
+        ("G3", anothers_share),
+        ("G3", a_heartbeat_of_an_older_generation),
+        ("G5", a_partition_of_an_older_generation),
         ("G6", back_to_an_older_generation),
         ("G8", a_commit_of_an_older_generation),
         ("G9", an_older_offset),
@@ -103,6 +123,45 @@ def an_offset_of_nobody(truth: GroupTruth) -> None:
 def test_each_rule_finds_its_own(code: str, do: Callable[[GroupTruth], None]) -> None:
     with pytest.raises(Violation, match=f"^{code}:"):
         do(stable())
+
+
+def test_a_static_member_that_came_back_has_what_it_had_before() -> None:
+    truth = stable()
+    truth.planned(4, {"x-1": A, "y-1": B})
+    truth.synced("x", "x-2", 4, A, 12.0)
+    with pytest.raises(Violation, match=r"^G3:.*x-3"):
+        truth.synced("x", "x-3", 4, B, 13.0)
+
+
+def test_an_answer_may_be_overtaken_by_a_newer_generation() -> None:
+    truth = stable()
+    truth.planned(2, {"z-1": A})
+    truth.synced("z", "z-1", 2, A, 12.0, asked_s=9.5)  # 3 was told at 10
+    truth.confirmed("z-1", 2, 9.5)
+
+
+X, Y = Holder("x-1", False, A, False), Holder("y-1", False, B, False)
+
+
+@pytest.mark.parametrize(
+    ("holders", "wrong"),
+    [
+        ((X, Y), None),
+        ((X, Y._replace(member_id="y-2", static=True)), None),
+        ((X, Y._replace(member_id="y-2")), "no leader's assignment"),
+        ((X,), "no leader's assignment"),
+        ((X, Y._replace(share=A)), "no leader's assignment"),
+        ((X, Y, Holder("z-1", True, frozenset(), False)), "no leader's assignment"),
+        ((X, Y._replace(waits=True)), r"\['y-1'\] wait"),
+        ((Y,), "x-1 leads"),
+    ],
+)
+def test_a_stable_group_is_what_a_leader_has_planned(
+    holders: tuple[Holder, ...], wrong: str | None
+) -> None:
+    """G4."""
+    found = stable().held(3, "x-1", holders)
+    assert found is None if wrong is None else re.search(wrong, found or ""), found
 
 
 def test_what_is_under_way_may_be_seen_or_not() -> None:

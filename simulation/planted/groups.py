@@ -1,0 +1,72 @@
+"""Planted bugs of consumer groups: who owns what, in which generation."""
+
+from __future__ import annotations
+
+from simulation.planted.planting import bug as _bug
+
+REBALANCE = "broker.coordinators.group.rebalance"
+MEMBERSHIP = "broker.coordinators.group.membership"
+
+GROUPS = [
+    _bug(
+        "shares change hands",
+        "coordinators",
+        "G3",
+        "each member gets what the leader has planned for the next one",
+        (
+            f"{REBALANCE}:assign",
+            "assignments.get(member.member_id, NO_ASSIGNMENT)",
+            "dict(zip(assignments, [*assignments.values()][1:] + [*assignments.values()][:1]))"
+            "[member.member_id]",
+        ),
+    ),
+    _bug(
+        "heartbeats are always well",
+        "coordinators",
+        "G3",
+        "a heartbeat is answered well whatever has become of its member and its generation",
+        (
+            f"{MEMBERSHIP}:decide_heartbeat",
+            "return heartbeat_error(code or ErrorCode.UNKNOWN_MEMBER_ID)",
+            "return heartbeat_error(ErrorCode.NONE)",
+        ),
+        (
+            f"{MEMBERSHIP}:decide_heartbeat",
+            "HEARTBEAT_ANSWERS[group.state]",
+            "ErrorCode.NONE",
+        ),
+    ),
+    _bug(
+        "nobody misses who left",
+        "coordinators",
+        "G4",
+        "a stable group stays so when a member leaves",
+        (
+            f"{REBALANCE}:after_removal",
+            "if group.state in (GroupState.STABLE, GroupState.COMPLETING_REBALANCE):",
+            "if group.state is GroupState.COMPLETING_REBALANCE:",
+        ),
+    ),
+    _bug(
+        "a stable group lets wait",
+        "coordinators",
+        "G4",
+        "who joins a stable group waits for a rebalance that nobody begins",
+        (
+            f"{REBALANCE}:rebalance_or_complete",
+            "else:",
+            "elif group.state is not GroupState.STABLE:",
+        ),
+    ),
+    _bug(
+        "an empty group begins anew",
+        "coordinators",
+        "G5",
+        "a group that becomes empty forgets its generation",
+        (
+            "broker.coordinators.group.live_group:LiveGroup.begin_generation",
+            "self.generation = self.generation + 1 if self.generation < 2**31 - 1 else 0",
+            "self.generation = self.generation + 1 if self.members else 0",
+        ),
+    ),
+]
