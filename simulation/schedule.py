@@ -13,6 +13,7 @@ from simulation.chance import stream
 from simulation.clients import KINDS as CLIENTS
 from simulation.election_shape import draw_elections
 from simulation.event import Event
+from simulation.expiry_shape import draw_expiry
 from simulation.faults import BESIDE_REPLICAS, BESIDE_TIER, ELECTIONS, LATER, REPLICAS, TIER
 from simulation.faults import KINDS as FAULTS
 from simulation.faults.kind import FaultKind, OperatorKind
@@ -48,7 +49,15 @@ LEADING = ("all down", "recovery struck")
 """Without these the others find nothing to be done."""
 LATER_CHANCE = 0.3
 PREFIXES = {"event": "e", "elections": "x", "tier": "t", "replicas": "n"}
-PREFIXES |= {"later": "l", "rules": "r", "stalls": "s", "seconds": "p", "flips": "b", "levels": "v"}
+PREFIXES |= {
+    "later": "l",
+    "rules": "r",
+    "stalls": "s",
+    "seconds": "p",
+    "flips": "b",
+    "levels": "v",
+    "hours": "h",
+}
 
 
 @dataclass(frozen=True)
@@ -119,6 +128,7 @@ def draw_schedule(
     shape = draw_apart(seed, shape, CLIENTS)
     tier = stream(seed, "KIP-405")
     shape = draw_tier(tier, shape, tiered)
+    shape = draw_expiry(stream(seed, "expiry"), shape)
     apart = draw_faults(
         own, shape, {name: kinds[name] for name in kinds if name in ELECTIONS - late}
     )

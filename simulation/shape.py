@@ -195,7 +195,7 @@ class Shape:
     @property
     def has_groups(self) -> bool:
         """Whether there may be a topic that nobody makes: that of the groups."""
-        return any(one.kind == "member" for one in self.clients)
+        return any("group" in one.args for one in self.clients)
 
     @property
     def levels(self) -> dict[str, int]:

@@ -24,6 +24,7 @@ from protocol.messages.sync_group import SyncGroupRequest
 from simulation.clients.client import Unknown, fail_on
 from simulation.clients.kind import ClientKind
 from simulation.judges.groups import Share, share_of
+from simulation.judges.partitions import OFFSETS_TOPIC
 from simulation.shape import ClientShape, TopicShape
 from simulation.world.invariants import require
 
@@ -38,7 +39,6 @@ JOIN_MS = 10_000
 PROTOCOL = "range"
 OVER = frozenset({ErrorCode.REBALANCE_IN_PROGRESS, ErrorCode.ILLEGAL_GENERATION})
 EXPELLED = frozenset({ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_INSTANCE_ID})
-OFFSETS_TOPIC = "__consumer_offsets"
 _offset_format = struct.Struct(">q")
 
 
@@ -166,10 +166,10 @@ class Member:
             group_instance_id=self._instance,
         )
         coordinator = await self._client.coordinator(self._group)
-        begin_s, led = self._load.now_s(), self._leads(coordinator)
+        begin_s, led = self._load.now_s(), self._load.coordinates(coordinator)
         fail_on((await self._client.of_group(self._group, request)).error_code)
         # One that was replaced may not know it yet.
-        if led and self._leads(coordinator) == led:
+        if led and self._load.coordinates(coordinator) == led:
             self._truth.confirmed(self._member_id, self._generation, begin_s)
 
     async def _leave(self) -> None:
@@ -242,10 +242,10 @@ class Member:
             await self._heartbeat()
             return
         coordinator = await self._client.coordinator(self._group)
-        begin_s, led = self._load.now_s(), self._leads(coordinator)
+        begin_s, led = self._load.now_s(), self._load.coordinates(coordinator)
         offset = await self._client.committed(self._group, one.topic, one.topic_id, one.index)
         # One that was replaced may not know it yet, and tells what it remembers.
-        if led and self._leads(coordinator) == led and not one.ended:
+        if led and self._load.coordinates(coordinator) == led and not one.ended:
             self._truth.fetched((one.topic_id, one.index), offset, begin_s, self._load.now_s())
 
     def _some(self, rng: random.Random) -> PartitionLedger | None:
@@ -254,19 +254,6 @@ class Member:
         mine = [self._load.partition(*one) for one in sorted(self._share) if one[0] not in gone]
         there = [one for one in mine if one is not None]
         return rng.choice(there) if there else None
-
-    def _leads(self, node_id: int) -> tuple[int, int] | None:
-        """Index and leader epoch of the only partition of offsets, if this node leads it, and
-        knows."""
-        promises = self._load.promises
-        topic = promises.metadata.image.topics.by_name.get(OFFSETS_TOPIC)
-        if topic is None:
-            return None
-        for index, one in topic.partitions.items():
-            known = promises.leader_epoch_at(node_id, (topic.id, index))
-            if one.leader == node_id and known == one.leader_epoch:
-                return index, one.leader_epoch
-        return None
 
 
 def _encoded(share: Share) -> bytes:

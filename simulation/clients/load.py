@@ -205,6 +205,18 @@ class Load:
         """What is known of a consumer group."""
         return self.groups.setdefault(name, GroupTruth(name))
 
+    def coordinates(self, node_id: int) -> tuple[int, int] | None:
+        """Index and leader epoch of the only partition of groups, if this node leads it and has
+        taken that over."""
+        topic = self.promises.metadata.image.topics.by_name.get(OFFSETS_TOPIC)
+        if topic is None:
+            return None
+        for index, one in topic.partitions.items():
+            known = self.promises.leader_epoch_at(node_id, (topic.id, index))
+            if one.leader == node_id and known == one.leader_epoch:
+                return index, one.leader_epoch
+        return None
+
     def now_s(self) -> float:
         """Virtual time."""
         return self._loop.time()

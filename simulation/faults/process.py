@@ -199,6 +199,12 @@ async def _slow(world: RunWorld, machine: Machine, event: Event, _rng: Random) -
     return life.waited > waited
 
 
+def _draw_hours(rng: Random, _shape: Shape) -> tuple[str, Args]:
+    """Forward more often than back: then offsets end."""
+    by_ms = rng.choice((-1, 1, 1, 1)) * rng.choice(JUMPS_MS)
+    return "leader of __consumer_offsets-0", {"by_ms": by_ms}
+
+
 async def _jump(_world: RunWorld, machine: Machine, event: Event, _rng: Random) -> bool:
     """Nobody may notice: time-outs are of the other clock."""
     by_ms, reads = event.args["by_ms"], machine.clock.reads
@@ -278,6 +284,13 @@ KINDS = {
     ),
     "clock jump": FaultKind(
         "process", "the wall clock is wrong for a while, by up to an hour", _draw_jump, _jump
+    ),
+    "coordinator's clock": FaultKind(
+        "process",
+        "the wall clock of who coordinates groups is wrong for a while",
+        _draw_hours,
+        _jump,
+        possible=lambda shape: shape.has_groups,
     ),
     "clock drift": FaultKind(
         "process", "the wall clock runs too fast or too slow", _draw_drift, _drift

@@ -1,5 +1,5 @@
 """The promises of consumer groups as a judge: what coordinators hold is what a leader has planned,
-and the quiet phase must bring groups together."""
+offsets last as long as they are to, and the quiet phase must bring groups together."""
 
 from __future__ import annotations
 
@@ -9,26 +9,39 @@ from typing import TYPE_CHECKING, Any
 from unittest import mock
 
 from broker.coordinators.group_coordinator import GroupCoordinator
+from simulation.judges.expiry import At, OffsetLives
 from simulation.judges.groups import Holder, share_of
 from simulation.judges.judge import Judge
+from simulation.judges.partitions import OFFSETS_TOPIC
 from simulation.world.invariants import require
 
 if TYPE_CHECKING:
     from broker.coordinators.group.live_group import LiveGroup
+    from simulation.judges.committed import PartitionTruth
     from simulation.judges.world import JudgedWorld
     from simulation.world.cluster import NodeLife
 
 STABLE = "Stable"
+RETENTION = "offsets.retention.minutes"
+WEEK_MINUTES = 10_080
 
 
 class GroupJudge(Judge):
     """G4 after whatever a coordinator does: a group that it holds as Stable is compared with the
-    plans that leaders have sent (`GroupTruth.held`). G7 when nothing is wrong any more. The rest
-    is found by members."""
+    plans that leaders have sent (`GroupTruth.held`). G9 for each offset that ends, and in the end
+    for those that have to (`OffsetLives`). G7 when nothing is wrong any more. The rest is found by
+    members."""
+
+    changes_only = True
 
     def __init__(self, world: JudgedWorld) -> None:
         self._world = world
         self._wrong: list[str] = []
+        minutes = int(world.shape.settings.get(RETENTION, WEEK_MINUTES))
+        self._lives = OffsetLives(minutes * 60_000)
+        self._log: PartitionTruth | None = None
+        self._read = 0
+        """How far the log of groups has been read."""
 
     @contextlib.contextmanager
     def hooked(self) -> Iterator[None]:
@@ -53,8 +66,48 @@ class GroupJudge(Judge):
         return set_wake
 
     def after(self, life: NodeLife) -> None:
-        """G4."""
+        """G4, and G9 for what is newly committed."""
         require(not self._wrong, self._wrong[0] if self._wrong else "")
+        promises = self._world.promises
+        if self._log is None:
+            logs = promises.partitions.values()
+            self._log = next((one for one in logs if one.name == f"{OFFSETS_TOPIC}-0"), None)
+        log = self._log
+        if log is None or self._read == log.end or OFFSETS_TOPIC in promises.given_up:
+            return
+        for offset in range(self._read, log.end):
+            record = log.keys.records.get(offset)
+            if record is not None:
+                gone = self._lives.add(record, log.times[offset], promises.may_vanish)
+                self._tell(gone, life.machine.cluster.loop.time())
+        self._read = log.end
+
+    def _tell(self, gone: At | str | None, at_s: float) -> None:
+        """Whoever asks for what has ended finds nothing."""
+        load = self._world.load
+        if gone is None or load is None:
+            return
+        truth = load.groups.get(gone.group if isinstance(gone, At) else gone)
+        if truth is not None and isinstance(gone, At):
+            topic = self._world.promises.metadata.image.topics.by_name.get(gone.topic)
+            if topic is not None:
+                truth.expired((topic.id, gone.partition), at_s)
+        elif truth is not None:
+            truth.ended(at_s)
+
+    def missing(self) -> str | None:
+        """G9: what is to end soon ends."""
+        topics = self._world.promises.metadata.image.topics.by_name
+        topic = topics.get(OFFSETS_TOPIC)
+        leader = None if topic is None else topic.partitions[0].leader
+        for machine in self._world.cluster.machines:
+            now_ms = machine.clock.now_ms()
+            at = self._lives.going(now_ms) if machine.node_id == leader else None
+            if at is not None:
+                return (
+                    f"G9: {at} is still there at {now_ms}, it lasts until {self._lives.end_ms(at)}"
+                )
+        return None
 
     def unsettled(self) -> str | None:
         """G7."""

@@ -90,6 +90,8 @@ class GroupTruth:
     """Whose a member id is."""
     given: dict[tuple[str, int], tuple[int, float]] = field(default_factory=dict)
     """The newest generation in which a partition was given to anybody, and when that was told."""
+    began_s: float = -inf
+    """Since when there is this group; one of its name may have ended before."""
     asked: int = 0
     """How often an offset was asked for, and judged."""
 
@@ -114,6 +116,9 @@ class GroupTruth:
         came back may have what its earlier ids were given. G5: the generation is compared with
         that in which anybody was given one of these partitions before it asked.
         """
+        self.members[member] = generation
+        if asked_s < self.began_s:
+            return  # it may be an answer of the group before
         where = f"{self.name}, generation {generation}"
         newest = self.newest.get(member_id, -1)
         require(generation >= newest, f"G6: {where}: {member_id} was in {newest} before")
@@ -142,7 +147,6 @@ class GroupTruth:
             if generation > before:
                 self.given[one] = generation, at_s
         self.synced_s.setdefault(generation, at_s)
-        self.members[member] = generation
 
     def _own(self, plan: Mapping[str, Share], member: str, member_id: str) -> list[Share]:
         """What the plan gives to this member: to its id, or to ids that are of nobody else."""
@@ -183,6 +187,17 @@ class GroupTruth:
                 return None
         return f"{where}: {found} is no leader's assignment: {self.plans.get(generation)}"
 
+    def expired(self, key: Key, at_s: float) -> None:
+        """An offset has ended, as it may: that is the same as one that nobody has committed."""
+        self.commits.setdefault(key, []).append(Commit(-1, -1, at_s, at_s))
+
+    def ended(self, at_s: float) -> None:
+        """The group has ended, since it had neither members nor offsets any more. The next one
+        begins with its first generation."""
+        self.began_s = at_s
+        for one in (self.owned, self.synced_s, self.given, self.newest):
+            one.clear()
+
     def committing(self, key: Key, offset: int, generation: int, at_s: float) -> Commit:
         """A commit is about to be sent."""
         one = Commit(offset, generation, at_s)
@@ -205,12 +220,14 @@ class GroupTruth:
         self.asked += 1
         commits = self.commits.get(key, [])
         before = [one for one in commits if one.end_s < begin_s]
-        if offset == -1:
-            require(not before, f"G9: {self.name}: no offset, {before[-1:]} was acknowledged")
+        if offset == -1 and not before:
             return
         last_begin_s = max((one.begin_s for one in before), default=-inf)
         possible = [one.offset for one in commits if one.begin_s < end_s]
-        require(offset in possible, f"G9: {self.name}: {offset} was never committed")
+        require(
+            offset in possible,
+            f"G9: {self.name}: {offset} was never committed, {before[-1:]} was acknowledged",
+        )
         current = [
             one.offset for one in commits if one.begin_s < end_s and one.end_s >= last_begin_s
         ]
@@ -219,7 +236,8 @@ class GroupTruth:
     @property
     def acked(self) -> int:
         """How many commits are acknowledged."""
-        return sum(one.end_s < inf for each in self.commits.values() for one in each)
+        every = [one for each in self.commits.values() for one in each]
+        return sum(one.end_s < inf and one.offset >= 0 for one in every)
 
     def unsettled(self) -> str | None:
         """G7: all members are in one generation."""

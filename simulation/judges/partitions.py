@@ -439,6 +439,7 @@ class Promises:
                 for record in read_records(whole):
                     keyed = Keyed(record.key or b"", record.value)
                     truth.keys.add(record.offset, keyed)
+                    truth.times[record.offset] = record.timestamp
                     truth.keys.holds(one.node_id, {record.offset: keyed})
                 continue
             truth.batches[batch[0]] = batch

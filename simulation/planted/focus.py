@@ -49,8 +49,8 @@ class Focus:
         controllers, brokers: how many nodes of each role; `combined`: the first brokers are the
             controllers.
         topics, settings, link, disk: as in a shape, `settings` beside those that are short here.
-        idempotent, plain, members, sessions: clients: producers of both kinds, members of one
-            group, readers with fetch sessions.
+        idempotent, plain, members, sessions, brief: clients: producers of both kinds, members of
+            one group, readers with fetch sessions, those whose offsets end after a second.
     """
 
     controllers: int = 1
@@ -64,6 +64,7 @@ class Focus:
     plain: int = 1
     members: int = 0
     sessions: int = 0
+    brief: int = 0
     elr: bool = False
 
     def shape(self) -> Shape:
@@ -91,6 +92,9 @@ class Focus:
         found += [ClientShape("member", f"member {n}", 40.0, group) for n in range(self.members)]
         for number in range(self.sessions):
             found.append(ClientShape("session reader", f"session {number}", 50.0))
+        for number in range(self.brief):
+            brief = {"group": "brief", "topic": self.topics[0].name, "lasts_ms": 1_000}
+            found.append(ClientShape("brief committer", f"brief {number}", 60.0, brief))
         for one in self.topics:
             where = {"topic": one.name, "partition": 0}
             found.append(ClientShape("consumer", f"reader of {one.name}", 100.0, where))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from simulation.planted.planting import bug as _bug
 
 REBALANCE = "broker.coordinators.group.rebalance"
+EXPIRY = "broker.coordinators.group.expiry"
 MEMBERSHIP = "broker.coordinators.group.membership"
 
 GROUPS = [
@@ -68,5 +69,30 @@ GROUPS = [
             "self.generation = self.generation + 1 if self.generation < 2**31 - 1 else 0",
             "self.generation = self.generation + 1 if self.members else 0",
         ),
+    ),
+    _bug(
+        "offsets end at once",
+        "coordinators",
+        "G9",
+        "an offset ends before the time that its commit asked for",
+        (f"{EXPIRY}:_is_too_old", "now.wall_ms >= committed.expire_timestamp_ms", "True"),
+    ),
+    _bug(
+        "offsets never end",
+        "coordinators",
+        "G9",
+        "nobody looks how old offsets are",
+        (
+            f"{EXPIRY}:_is_expired",
+            "return _is_too_old(core, group, at, committed, now)",
+            "return False",
+        ),
+    ),
+    _bug(
+        "what members read ends",
+        "coordinators",
+        "G9",
+        "old offsets end though members of the group read the topic",
+        (f"{EXPIRY}:_is_too_old", "if group.is_subscribed(at.topic):", "if False:"),
     ),
 ]

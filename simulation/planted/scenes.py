@@ -73,6 +73,8 @@ _SLOW = {"latency_ms": [500.0, 900.0]}
 _METADATA_PAIR = {f"{METADATA}topic.replication.factor": "2", f"{METADATA}topic.min.isr": "1"}
 _PAIR = replace(SHRINKS, name="t0", configs=TIERED)
 _UNCLEAN = replace(_PAIR, configs={**TIERED, "unclean.leader.election.enable": "true"})
+_COORDINATOR = "leader of __consumer_offsets-0"
+_BRIEF = {"offsets.retention.minutes": "1", "offsets.retention.check.interval.ms": "20"}
 
 SCENES: dict[str, Scene] = {
     "controller killed": Scene(
@@ -249,6 +251,22 @@ SCENES: dict[str, Scene] = {
     ),
     "the only member comes and goes": Scene(
         Focus(members=1, idempotent=0, plain=0), (), 6_000, ("an empty group begins anew",)
+    ),
+    "offsets end": Scene(
+        Focus(brief=1, idempotent=0, plain=0, settings=_BRIEF), (), 3_000, ("offsets end at once",)
+    ),
+    "offsets are to end": Scene(
+        Focus(brief=1, idempotent=0, plain=0, settings=_BRIEF),
+        (),
+        500,
+        ("offsets never end",),
+        slow=True,
+    ),
+    "an hour passes for the coordinator": Scene(
+        Focus(members=1, idempotent=0, plain=0, settings=_BRIEF),
+        ((2_000, "coordinator's clock", _COORDINATOR, {"by_ms": 3_000_000, "for_ms": 6_000}),),
+        9_000,
+        ("what members read ends",),
     ),
     "a leader writes much and is cut off": Scene(
         Focus(idempotent=0, plain=5, settings={"log.flush.offset.checkpoint.interval.ms": "1000"}),

@@ -11,10 +11,13 @@ import pytest
 
 from protocol.codec import encode
 from protocol.internal import encode_versioned
+from protocol.internal.consumer_protocol_subscription import ConsumerProtocolSubscription
+from protocol.internal.group_metadata import GroupMetadataKey, GroupMetadataValue
 from protocol.internal.offset_commit import OffsetCommitKey, OffsetCommitValue
 from simulation.clients import load
 from simulation.event import Event
 from simulation.judges.compacted import Keyed, KeyTable
+from simulation.judges.expiry import At, OffsetLives
 from simulation.judges.groups import GroupTruth, Holder, committed_offsets
 from simulation.judges.partitions import OFFSETS_TOPIC
 from simulation.planted.planting import Bug, Patch
@@ -27,6 +30,7 @@ from tests.sim.small_cluster import schedule
 pytestmark = pytest.mark.sim
 
 KEY = (b"topic", 0)
+GROUP_KEY = b"\x00\x02" + encode(GroupMetadataKey(group="g"), 0)
 A, B = frozenset({("t", 0)}), frozenset({("t", 1)})
 
 
@@ -199,6 +203,68 @@ def test_offsets_are_replayed_from_the_newest_record_of_each_key() -> None:
     assert committed_offsets(table, "g") == {("t", 0): 8}
 
 
+HELD = At("g", "t", 0)
+NOBODY = GroupMetadataValue(protocol_type="consumer", current_state_timestamp=500)
+SUBSCRIBED = encode_versioned(ConsumerProtocolSubscription(topics=["t"]), 1)
+READER = GroupMetadataValue.MemberMetadata(member_id="x-1", subscription=SUBSCRIBED)
+
+
+def lives(group: GroupMetadataValue | None, expire_ms: int = -1) -> OffsetLives:
+    """An offset committed at 100, the group as its newest record says it, a retention of 1,000."""
+    found = OffsetLives(1_000)
+    key = b"\x00\x01" + encode(OffsetCommitKey(group="g", topic="t"), 0)
+    value = OffsetCommitValue(offset=5, commit_timestamp=100, expire_timestamp=expire_ms)
+    found.add(Keyed(key, encode_versioned(value, 3 if expire_ms < 0 else 1)), 100, ())
+    if group is not None:
+        found.add(Keyed(GROUP_KEY, encode_versioned(group, 3)), 500, ())
+    return found
+
+
+@pytest.mark.parametrize(
+    ("group", "expire_ms", "end_ms"),
+    [
+        (None, -1, 1_100),
+        (None, 300, 300),
+        (NOBODY, -1, 1_500),
+        (NOBODY, 300, 300),
+        (GroupMetadataValue(protocol_type="consumer", members=[READER]), -1, None),
+        (GroupMetadataValue(protocol_type="consumer", members=[READER]), 300, None),
+    ],
+)
+def test_an_offset_may_end_when_its_time_is_over(
+    group: GroupMetadataValue | None, expire_ms: int, end_ms: int | None
+) -> None:
+    """G9."""
+    gone = offsets_record("g", 0, None)
+    assert lives(group, expire_ms).end_ms(HELD) == end_ms
+    with pytest.raises(Violation, match="^G9:"):
+        lives(group, expire_ms).add(gone, 10**9 if end_ms is None else end_ms - 1, ())
+    assert lives(group, expire_ms).add(gone, 0, {"t"}) == HELD  # its topic is deleted
+    if end_ms is not None:
+        assert lives(group, expire_ms).going(end_ms) == HELD
+        assert lives(group, expire_ms).add(gone, end_ms, ()) == HELD
+
+
+def test_an_offset_that_has_ended_is_no_commit_any_more() -> None:
+    truth = stable()
+    committed(truth, 7, 12.0, 13.0)
+    truth.expired(KEY, 14.0)
+    truth.fetched(KEY, -1, 15.0, 16.0)
+    with pytest.raises(Violation, match="^G9:"):
+        truth.fetched(KEY, 7, 15.0, 16.0)
+
+
+def test_a_group_that_has_ended_begins_anew() -> None:
+    truth = stable()
+    gone = Keyed(GROUP_KEY, None)
+    assert lives(NOBODY).add(gone, 600, ()) == "g" and lives(None).add(gone, 600, ()) is None
+    truth.ended(12.0)
+    truth.synced("x", "x-1", 3, A, 13.0, asked_s=11.0)  # of the group before
+    truth.planned(1, {"z-1": A})
+    truth.synced("z", "z-1", 1, A, 14.0, asked_s=13.0)
+    committed(truth, 8, 15.0, 16.0, 1)
+
+
 def lives_on() -> Outcome:
     """Members join, commit and ask; their coordinator dies, and they meet again."""
     members = [
@@ -235,7 +301,7 @@ def brief() -> Schedule:
     """Offsets that last a second, and a coordinator that ends."""
     end = Event("end", 3_000, "kill", f"leader of {OFFSETS_TOPIC}-0", {"for_ms": 2_000})
     drawn = schedule(end, quiet_from_ms=6_000, **{"offsets.retention.check.interval.ms": "300"})
-    args = {"topic": "t0", "group": "brief", "lasts_ms": 1_000, "late_ms": 4_000}
+    args = {"topic": "t0", "group": "brief", "lasts_ms": 1_000}
     client = ClientShape("brief committer", "brief", 100.0, args)
     return replace(drawn, shape=replace(drawn.shape, clients=(*drawn.shape.clients, client)))
 
@@ -256,9 +322,9 @@ def test_offsets_expire_within_a_run() -> None:
             "_is_expired",
             "return _is_too_old(core, group, at, committed, now)",
             "return False",
-            "is there after",
+            "is still there",
         ),
-        ("_is_too_old", "now.wall_ms >= committed.expire_timestamp_ms", "True", "is gone after"),
+        ("_is_too_old", "now.wall_ms >= committed.expire_timestamp_ms", "True", "it lasts until"),
     ],
 )
 def test_offsets_that_expire_at_another_time_are_seen(

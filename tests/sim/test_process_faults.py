@@ -24,6 +24,7 @@ ARGS: dict[str, dict[str, Any]] = {
     "pause": {},
     "slow process": {"cost_ms": 2.0},
     "clock jump": {"by_ms": -3_000_000},
+    "coordinator's clock": {"by_ms": 3_000_000},
     "clock drift": {"rate": -0.9},
     "power cut": {"torn": True, "dark": True},
     "crash": {"after": 7, "cut": False},
@@ -36,7 +37,7 @@ ENDING = ("kill", "power cut", "crash")
 def test_each_fault_takes_effect_and_every_promise_holds() -> None:
     assert set(ARGS) == {name for name, kind in KINDS.items() if kind.family == "process"}
     events = tuple(
-        Event(kind, 100 + 4_000 * number, kind, "node 2", {"for_ms": 500, **args})
+        Event(kind, 100 + 3_500 * number, kind, "node 2", {"for_ms": 500, **args})
         for number, (kind, args) in enumerate(ARGS.items())
     )
     outcome = run(schedule(*events, quiet_from_ms=30_000))

@@ -1,0 +1,110 @@
+"""Pure: how long committed offsets last, by what `__consumer_offsets` says (G9).
+
+Every record of that log has the time of the wall clock by which its coordinator wrote it, so clocks
+may jump as they like: a deletion is held against the times of the records before it. Nothing else
+deletes offsets but an operator who deletes their topic.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from protocol.codec import decode
+from protocol.errors import ProtocolError
+from protocol.internal import decode_versioned
+from protocol.internal.consumer_protocol_subscription import ConsumerProtocolSubscription
+from protocol.internal.group_metadata import GroupMetadataKey, GroupMetadataValue
+from protocol.internal.offset_commit import OffsetCommitKey, OffsetCommitValue
+from simulation.judges.compacted import Keyed
+from simulation.world.invariants import require
+
+OFFSETS, GROUP = (0, 1), 2
+"""Types of records, the first two bytes of a key."""
+SOON_MS = 10_000
+"""What ends so soon is waited for."""
+
+
+class At(NamedTuple):
+    """Where an offset stands."""
+
+    group: str
+    topic: str
+    partition: int
+
+
+@dataclass
+class OffsetLives:
+    """What is committed of all groups. `retention_ms`: `offsets.retention.minutes`."""
+
+    retention_ms: int
+    offsets: dict[At, OffsetCommitValue] = field(default_factory=dict)
+    groups: dict[str, GroupMetadataValue] = field(default_factory=dict)
+
+    def add(self, record: Keyed, time_ms: int, deleted: Container[str]) -> At | str | None:
+        """The next record of the log; `deleted` are the topics that operators delete.
+
+        Returns:
+            Where an offset has ended, or the group that has, None for any other record.
+
+        Raises:
+            Violation: an offset went before its time. Its own end decides where it has one; else it
+                lasts so long from its commit on, or, where the group has had members, from when
+                the last one left. What a member of the group reads stays.
+        """
+        kind = int.from_bytes(record.key[:2], "big")
+        if kind == GROUP:
+            return self._add_group(record)
+        if kind not in OFFSETS:
+            return None
+        key, _ = decode(OffsetCommitKey, record.key, 0, 2)
+        at = At(key.group, key.topic, key.partition)
+        if record.value is not None:
+            self.offsets[at] = decode_versioned(OffsetCommitValue, record.value)[0]
+            return None
+        if at not in self.offsets:
+            return None
+        if at.topic not in deleted:
+            end_ms = self.end_ms(at)
+            require(end_ms is not None, f"G9: {at} went, and members of its group read the topic")
+            require(
+                end_ms is None or time_ms >= end_ms,
+                f"G9: {at} went at {time_ms}, it lasts until {end_ms}",
+            )
+        del self.offsets[at]
+        return at
+
+    def _add_group(self, record: Keyed) -> str | None:
+        key, _ = decode(GroupMetadataKey, record.key, 0, 2)
+        if record.value is not None:
+            self.groups[key.group] = decode_versioned(GroupMetadataValue, record.value)[0]
+            return None
+        return None if self.groups.pop(key.group, None) is None else key.group
+
+    def end_ms(self, at: At) -> int | None:
+        """Until when this offset lasts; None: as long as its group has the members that it has."""
+        one, group = self.offsets[at], self.groups.get(at.group)
+        since_ms = one.commit_timestamp
+        if group is not None and group.members:
+            if any(_reads(each.subscription, at.topic) for each in group.members):
+                return None
+        elif group is not None and group.current_state_timestamp >= 0:
+            since_ms = group.current_state_timestamp
+        return since_ms + self.retention_ms if one.expire_timestamp < 0 else one.expire_timestamp
+
+    def going(self, now_ms: int) -> At | None:
+        """An offset that is about to end by this clock, or has ended and is still there."""
+        for at in self.offsets:
+            end_ms = self.end_ms(at)
+            if end_ms is not None and now_ms + SOON_MS >= end_ms:
+                return at
+        return None
+
+
+def _reads(subscription: bytes, topic: str) -> bool:
+    try:
+        found, _ = decode_versioned(ConsumerProtocolSubscription, subscription)
+    except ProtocolError:
+        return True
+    return topic in found.topics
