@@ -1,12 +1,18 @@
 """From the kill of a leader to the first acknowledgement by the next one.
 
     python -m bench.failover [--rounds 20] [--kafka-rounds 5] [--kafka JARS]
+    python -m bench.failover --librdkafka [--rounds 20]
 
 Three controllers and three brokers in processes of their own, one partition with three replicas,
 acks=all. A client sends one small record after the other to the partition's leader and takes the
 first acknowledgement that another broker gave. Measured three times: Kraftbox with Kafka's default
 timers, Kraftbox with `kraftbox.broker.connection.loss.fence.ms=100`, Apache Kafka from its jars.
 The client is ours in every case; it retries every 5 ms, so that it adds little.
+
+`--librdkafka` measures what its users wait instead, with the client's default settings: a producer
+that has sent a record every 5 ms for a second or two, and from the kill to the first delivery of a
+record that it was given after it. The moment of the kill is drawn: the client has a round of its
+own every second.
 """
 
 from __future__ import annotations
@@ -14,12 +20,13 @@ from __future__ import annotations
 import argparse
 import asyncio
 import os
+import random
 import signal
 import statistics
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
@@ -154,6 +161,9 @@ class Result(NamedTuple):
         )
 
 
+Measure = Callable[[str, Cluster, int], Awaitable[Result]]
+
+
 async def make_topic(client: ClusterClient) -> None:
     request = CreateTopicsRequest(
         topics=[
@@ -246,7 +256,52 @@ async def measure(name: str, cluster: Cluster, rounds: int) -> Result:
     return Result(name, found)
 
 
-def kraftbox(name: str, settings: Mapping[str, str], rounds: int) -> Result:
+async def delivered_after(cluster: Cluster, leader: int, random_s: float) -> float:
+    """Milliseconds from the kill of `leader` until librdkafka delivers a record sent after it."""
+    from confluent_kafka import KafkaError, Message, Producer
+
+    producer = Producer({"bootstrap.servers": ",".join(f"{h}:{p}" for h, p in cluster.bootstrap)})
+    ended: list[float] = []
+
+    def after_the_kill(error: KafkaError | None, _message: Message) -> None:
+        if error is not None:
+            raise RuntimeError(f"librdkafka gave a record up: {error}")
+        ended.append(time.monotonic())
+
+    begun = time.monotonic() + 1.0 + random_s
+    while time.monotonic() < begun:
+        producer.produce(TOPIC, b"x", partition=0)
+        producer.poll(0)
+        await asyncio.sleep(RETRY_S)
+    begun = time.monotonic()
+    await cluster.kill(leader)
+    while not ended and time.monotonic() < begun + ROUND_S_MAX:
+        producer.produce(TOPIC, b"x", partition=0, on_delivery=after_the_kill)
+        producer.poll(0)
+        await asyncio.sleep(RETRY_S)
+    producer.flush(ROUND_S_MAX)
+    if not ended:
+        raise RuntimeError(f"no delivery within {ROUND_S_MAX} s")
+    return (ended[0] - begun) * 1000
+
+
+async def measure_librdkafka(name: str, cluster: Cluster, rounds: int) -> Result:
+    admin = await ClusterClient.connect(cluster.bootstrap, "bench", WHOLE_S_MAX * 1000)
+    await make_topic(admin)
+    await admin.close()
+    rng = random.Random(1)
+    found = []
+    for number in range(rounds):
+        leader = await whole(cluster.bootstrap)
+        found.append(await delivered_after(cluster, leader, rng.random()))
+        print(f"{name}: round {number + 1}: {found[-1]:.0f} ms", flush=True)
+        await cluster.start(leader)
+    return Result(name, found)
+
+
+def kraftbox(
+    name: str, settings: Mapping[str, str], rounds: int, measure: Measure = measure
+) -> Result:
     with tempfile.TemporaryDirectory(prefix="kraftbox-failover-") as made:
         place = ClusterPlace(made)
         target = local.start(place, settings=settings, isolate=False, prepared=False)
@@ -275,8 +330,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--rounds", type=int, default=20)
     parser.add_argument("--kafka-rounds", type=int, default=5)
+    parser.add_argument("--librdkafka", action="store_true", help="as its users see it")
     parser.add_argument("--kafka", type=Path, default=None, help="folder with Kafka's jars")
     options = parser.parse_args()
+    if options.librdkafka:
+        fencing = {"kraftbox.broker.connection.loss.fence.ms": "100"}
+        name = "librdkafka, kraftbox.broker.connection.loss.fence.ms=100"
+        print(kraftbox(name, fencing, options.rounds, measure_librdkafka).line())
+        return
     runs: list[Callable[[], Result]] = [
         lambda: kraftbox(
             "Kraftbox, kraftbox.broker.connection.loss.fence.ms=100",

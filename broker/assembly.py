@@ -28,6 +28,7 @@ from broker.coordinators.group_coordinator import GroupCoordinator
 from broker.coordinators.replicated_log import ReplicatedCoordinatorLog
 from broker.faults import plant_faults
 from broker.metadata.cache import MetadataCache
+from broker.metadata.lost_brokers import LostBrokers
 from broker.metadata.topic_settings import TopicSettingsTable, tiered_topics
 from broker.metrics.families import BrokerMetrics
 from broker.quota.enforcer import QuotaEnforcer
@@ -56,7 +57,7 @@ from protocol.transport.admission import ConnectionGate
 from protocol.transport.memory import RequestMemory
 from protocol.transport.server import Server
 from runtime.clock import Clock
-from runtime.config import ConfigError, NodeConfig, keys_remote, keys_topic
+from runtime.config import ConfigError, NodeConfig, keys_quorum, keys_remote, keys_topic
 from runtime.errors import StartupRefused
 from runtime.log import get_logger
 from runtime.metrics import Metrics
@@ -363,6 +364,7 @@ class BrokerServer:
             rng=self._rng,
             files=self._files,
             metadata=self.metadata,
+            lost=LostBrokers(self.metadata, config[keys_quorum.BROKER_SESSION_TIMEOUT_MS]),
             settings=self.settings,
             replicas=self.replicas,
             sessions=FetchSessionCache(self._static.fetch_sessions_max, self._rng),
@@ -391,6 +393,7 @@ class BrokerServer:
             settings=self._replication_settings,
             directory=self._meta().directory_id,
             metadata=self.metadata,
+            lost=context.lost,
             replicas=self.replicas,
             flusher=context.flusher,
             throttles=context.throttles,
@@ -402,7 +405,9 @@ class BrokerServer:
         )
 
     def _publish(self, delta: MetadataDelta, image: MetadataImage) -> None:
+        assert self.context is not None
         self.metadata.publish(delta, image)
+        self.context.lost.published(self._clock.monotonic_ms())
         if self.coordinator is not None and (gone := delta.deleted_topics):
             self.coordinator.topics_deleted({topic.name: topic.id for topic in gone})
         node = self.settings.effective_node
@@ -424,7 +429,7 @@ class BrokerServer:
             self._catch_up(image)
         if self.replication is not None:
             self.replication.published(delta)
-        if self.context is not None and self.context.tier is not None:
+        if self.context.tier is not None:
             self.context.tier.published()
         if self._lifecycle_sender is not None:
             self._lifecycle_sender.metadata_replayed(image.provenance.offset, registered)

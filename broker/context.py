@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from broker.metadata.cache import MetadataCache
+from broker.metadata.lost_brokers import LostBrokers
 from broker.metadata.topic_settings import TopicSettingsTable
 from broker.quota.quotas import ClientQuotas
 from broker.replication.fetch_session import FetchSessionCache
@@ -41,6 +42,7 @@ class BrokerContext:
     rng: random.Random
     files: Files
     metadata: MetadataCache
+    lost: LostBrokers
     settings: TopicSettingsTable
     replicas: ReplicaManager
     sessions: FetchSessionCache[FetchRequest.FetchPartition]

@@ -4,7 +4,9 @@ Behaviour: brokers that are alive on the client's listener, a broker to send adm
 the topics asked for: all of them for null (version 0: for an empty list), none for an empty list.
 An unknown topic is UNKNOWN_TOPIC_OR_PARTITION; if the client and `auto.create.topics.enable` allow
 it, its creation is started and the client finds it when it asks again. An illegal name is
-INVALID_TOPIC_EXCEPTION, an unknown id UNKNOWN_TOPIC_ID.
+INVALID_TOPIC_EXCEPTION, an unknown id UNKNOWN_TOPIC_ID. Who asks for partitions of a leader that
+has just died waits a moment for the next one, and is told LEADER_NOT_AVAILABLE after it
+(`broker/metadata/lost_brokers.py`).
 
 Versions: 4 may forbid creation, 5 offline replicas, 7 leader epochs, 8 authorised operations, 9
 flexible, 10 topic ids, 12 asking by id, 13 a top-level error. Before 12 a request with ids is
@@ -13,7 +15,8 @@ refused (INVALID_REQUEST): what they meant was never defined.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+import asyncio
+from collections.abc import Awaitable, Iterable, Iterator, Sequence
 from typing import Final, TypeAlias
 
 from broker.admin.auto_topics import TopicCreator
@@ -25,7 +28,7 @@ from broker.metadata.topic_view import (
     encode_topic,
     split_response,
 )
-from metalog.image.values import TopicImage
+from metalog.image.values import BrokerImage, Endpoint, TopicImage
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
 from protocol.ids import ZERO_UUID
@@ -53,15 +56,43 @@ def register(table: HandlerTable, broker: BrokerContext, creator: TopicCreator) 
 
 
 class MetadataApi:
-    """The handler; everything is in memory, so it waits only to let others have their turn."""
+    """The handler; everything is in memory, so it waits only to let others have their turn, and for
+    what is decided about a leader that has just died."""
 
     def __init__(self, broker: BrokerContext, creator: TopicCreator) -> None:
         self._metadata = broker.metadata
         self._creator = creator
         self._clock = broker.clock
+        self._lost = broker.lost
         self._blobs = TopicBlobs(broker.metadata)
 
     def handle(self, context: RequestContext, request: MetadataRequest) -> Reply:
+        if self._lost and self._hold_ms(context, request) > 0.0:
+            return self._decided(context, request)
+        return self._answer(context, request)
+
+    async def _decided(self, context: RequestContext, request: MetadataRequest) -> Body:
+        """The answer once the metadata has the next leader, or the wait is over."""
+        loop = asyncio.get_running_loop()
+        while (hold_ms := self._hold_ms(context, request)) > 0.0:
+            changed: asyncio.Future[None] = loop.create_future()
+            self._lost.when_changed(lambda changed=changed: _resolve(changed))  # type: ignore[misc]
+            await asyncio.wait([changed], timeout=hold_ms / 1000.0)
+        reply = self._answer(context, request)
+        return await reply if isinstance(reply, Awaitable) else reply
+
+    def _hold_ms(self, context: RequestContext, request: MetadataRequest) -> float:
+        """How long the answer may wait for a decision about the leaders that are asked for."""
+        by_name = self._metadata.image.topics.by_name
+        found: Iterable[_Found] = by_name.values()
+        if not _wants_all(context, request):
+            wanted = request.topics or []
+            found = [self._find(t.name, t.topic_id, context.api_version) for t in wanted]
+        topics = (topic for topic in found if isinstance(topic, TopicImage))
+        leaders = {partition.leader for topic in topics for partition in topic.partitions.values()}
+        return self._lost.hold_ms(leaders, self._clock.monotonic_ms())
+
+    def _answer(self, context: RequestContext, request: MetadataRequest) -> Reply:
         version, listener = context.api_version, context.listener
         metadata = self._metadata
         response = MetadataResponse(
@@ -69,7 +100,7 @@ class MetadataApi:
                 MetadataResponse.MetadataResponseBroker(
                     node_id=broker.id, host=endpoint.host, port=endpoint.port, rack=broker.rack
                 )
-                for broker, endpoint in metadata.alive_brokers(listener)
+                for broker, endpoint in self._listed(listener)
             ],
             cluster_id=metadata.cluster_id,
             controller_id=metadata.controller_hint(listener),
@@ -77,24 +108,34 @@ class MetadataApi:
                 CLUSTER_OPERATIONS if request.include_cluster_authorized_operations else NOT_ASKED
             ),
         )
-        wanted = request.topics
         topics: Sequence[_Found]
-        if wanted is None or (version == 0 and not wanted):
+        if _wants_all(context, request):
             by_name = metadata.image.topics.by_name
             topics = [by_name[name] for name in metadata.topic_names()]
         else:
-            topics = self._named(wanted, context, request)
+            topics = self._named(request.topics or [], context, request)
         entries = self._entries(topics, context, request)
         if len(topics) > AT_ONCE_MAX:
             return self._in_slices(response, entries, version)
         return _reply(response, list(entries), version)
+
+    def _listed(self, listener: str) -> Sequence[tuple[BrokerImage, Endpoint]]:
+        """The brokers that a client is told of, by id."""
+        alive = self._metadata.alive_brokers(listener)
+        if not self._lost:
+            return alive
+        dead = self._metadata.endpoints(
+            self._lost.still_listed(self._clock.monotonic_ms()), listener
+        )
+        return sorted([*alive, *dead], key=lambda each: each[0].id)
 
     def _entries(
         self, topics: Iterable[_Found], context: RequestContext, request: MetadataRequest
     ) -> Iterator[bytes]:
         """The encoded topics, all as of now, however long the caller takes to read them."""
         version, listener = context.api_version, context.listener
-        reachable = self._blobs.reachable(listener)
+        gone = self._lost.gone(self._clock.monotonic_ms())
+        reachable = self._blobs.reachable(listener, gone)
         operations = request.include_topic_authorized_operations
         return (
             self._blobs.get(topic, reachable, listener, version, operations)
@@ -148,6 +189,15 @@ class MetadataApi:
         return self._metadata.topic_by_id(topic_id) or _failure(
             None, topic_id, ErrorCode.UNKNOWN_TOPIC_ID
         )
+
+
+def _wants_all(context: RequestContext, request: MetadataRequest) -> bool:
+    return request.topics is None or (context.api_version == 0 and not request.topics)
+
+
+def _resolve(future: asyncio.Future[None]) -> None:
+    if not future.done():
+        future.set_result(None)
 
 
 def _reply(response: MetadataResponse, topics: list[bytes], version: int) -> EncodedReply:

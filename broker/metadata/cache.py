@@ -12,6 +12,7 @@ counts as an offline replica, and no response names it as a leader to go to.
 from __future__ import annotations
 
 import random
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from immutables import Map
@@ -69,14 +70,17 @@ class MetadataCache:
             self._alive_of = brokers
         alive = self._alive.get(listener)
         if alive is None:
-            found = (
-                (broker, broker.endpoint(listener))
-                for _, broker in sorted(brokers.items())
-                if not broker.fenced
-            )
-            alive = tuple((broker, endpoint) for broker, endpoint in found if endpoint is not None)
-            self._alive[listener] = alive
+            unfenced = (i for i, broker in sorted(brokers.items()) if not broker.fenced)
+            alive = self._alive[listener] = tuple(self.endpoints(unfenced, listener))
         return alive
+
+    def endpoints(
+        self, broker_ids: Iterable[int], listener: str
+    ) -> list[tuple[BrokerImage, Endpoint]]:
+        """The registered ones of these, fenced or not, that have an address on `listener`."""
+        registered = (self.image.cluster.brokers.get(broker_id) for broker_id in broker_ids)
+        found = ((broker, broker.endpoint(listener)) for broker in registered if broker is not None)
+        return [(broker, endpoint) for broker, endpoint in found if endpoint is not None]
 
     def alive_endpoint(self, broker_id: int, listener: str) -> Endpoint | None:
         """Where an unfenced broker is reached on `listener`."""

@@ -15,13 +15,7 @@ from functools import cache
 from typing import Final
 
 from broker.metadata.cache import MetadataCache
-from metalog.image.values import (
-    NO_LEADER,
-    BrokerImage,
-    Endpoint,
-    PartitionImage,
-    TopicImage,
-)
+from metalog.image.values import NO_LEADER, PartitionImage, TopicImage
 from protocol.codec import encode
 from protocol.errors import ErrorCode
 from protocol.messages.metadata import MetadataResponse
@@ -37,18 +31,22 @@ CACHED_TOPICS_MAX: Final = 20_000
 
 _Topic = MetadataResponse.MetadataResponseTopic
 _Partition = MetadataResponse.MetadataResponsePartition
-_Alive = tuple[tuple[BrokerImage, Endpoint], ...]
 _Key = tuple[bytes, int, str, bool]
 
 
 class Reachable:
     """Which brokers a client on one listener can be sent to."""
 
-    __slots__ = ("_offline", "_registered", "alive", "ids")
+    __slots__ = ("_offline", "_registered", "alive", "gone", "ids", "leaders")
 
-    def __init__(self, metadata: MetadataCache, listener: str) -> None:
+    def __init__(
+        self, metadata: MetadataCache, listener: str, gone: frozenset[int] = frozenset()
+    ) -> None:
+        """`gone` are alive for the metadata, and no leaders to send a client to (`LostBrokers`)."""
         self.alive = metadata.alive_brokers(listener)
+        self.gone = gone
         self.ids = frozenset(broker.id for broker, _ in self.alive)
+        self.leaders = self.ids - gone
         brokers = metadata.image.cluster.brokers
         self._registered = frozenset(
             broker_id for broker_id, broker in brokers.items() if not broker.fenced
@@ -66,9 +64,9 @@ class Reachable:
 
     def leader_error(self, leader: int) -> ErrorCode:
         """NONE, or why a client cannot go to `leader`."""
-        if leader in self.ids:
+        if leader in self.leaders:
             return ErrorCode.NONE
-        if leader in self._registered:
+        if leader in self._registered and leader not in self.gone:
             return ErrorCode.LISTENER_NOT_FOUND
         return ErrorCode.LEADER_NOT_AVAILABLE
 
@@ -91,7 +89,7 @@ def partition_view(
     return _Partition(
         error_code=error,
         partition_index=index,
-        leader_id=partition.leader if partition.leader in reachable.ids else NO_LEADER,
+        leader_id=partition.leader if partition.leader in reachable.leaders else NO_LEADER,
         leader_epoch=partition.leader_epoch,
         replica_nodes=replicas,
         isr_nodes=isr,
@@ -152,15 +150,17 @@ class TopicBlobs:
 
     def __init__(self, metadata: MetadataCache) -> None:
         self._metadata = metadata
-        self._blobs: dict[_Key, tuple[TopicImage, _Alive, bytes]] = {}
+        self._blobs: dict[_Key, tuple[TopicImage, Reachable, bytes]] = {}
         self._reachable: dict[str, Reachable] = {}
 
-    def reachable(self, listener: str) -> Reachable:
-        """The brokers that a client on `listener` can be sent to, now."""
-        reachable = self._reachable.get(listener)
-        if reachable is None or reachable.alive is not self._metadata.alive_brokers(listener):
-            reachable = self._reachable[listener] = Reachable(self._metadata, listener)
-        return reachable
+    def reachable(self, listener: str, gone: frozenset[int] = frozenset()) -> Reachable:
+        """The brokers that a client on `listener` can be sent to, now; not to those that are
+        `gone`."""
+        known = self._reachable.get(listener)
+        alive = self._metadata.alive_brokers(listener)
+        if known is None or known.alive is not alive or known.gone != gone:
+            known = self._reachable[listener] = Reachable(self._metadata, listener, gone)
+        return known
 
     def get(
         self, topic: TopicImage, reachable: Reachable, listener: str, version: int, operations: bool
@@ -168,10 +168,10 @@ class TopicBlobs:
         """The topic's entry for a client of this version on this listener."""
         key = (topic.id, version, listener, operations)
         cached = self._blobs.get(key)
-        if cached is not None and cached[0] is topic and cached[1] is reachable.alive:
+        if cached is not None and cached[0] is topic and cached[1] is reachable:
             return cached[2]
         blob = encode_topic(topic_view(topic, reachable, version, operations=operations), version)
         if len(self._blobs) >= CACHED_TOPICS_MAX:
             self._blobs.clear()  # deleted topics leave their entries behind: begin again
-        self._blobs[key] = (topic, reachable.alive, blob)
+        self._blobs[key] = (topic, reachable, blob)
         return blob

@@ -458,6 +458,11 @@ class Fetcher:
         pause_ms = BACK_OFF_FIRST_MS * 2.0 ** (self._failures - 1)
         self._pause_until_ms = now_ms + min(pause_ms, self.settings.backoff_ms)
 
+    def try_once(self) -> None:
+        """Whether the leader is there is to be known now: no pause before the first attempt."""
+        if self._failures == 1:
+            self._pause_until_ms = 0.0
+
     def hurry(self) -> None:
         """The leader may be reached again: no pause."""
         self._pause_until_ms = 0.0

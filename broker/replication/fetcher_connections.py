@@ -12,6 +12,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final, Protocol, TypeVar
 
+from broker.metadata.lost_brokers import LostBrokers
 from broker.replication.effects import Effects
 from broker.replication.fetcher import (
     Decided,
@@ -31,7 +32,7 @@ from broker.replication.waits import CommitWaiter
 from protocol.errors import ApiError, ErrorCode, ProtocolError
 from protocol.messages.fetch import FetchRequest, FetchResponse
 from protocol.schema import Request, Response
-from protocol.transport.client import Connection
+from protocol.transport.client import Connection, failed_at_once
 from protocol.transport.own_names import BROKER_SOFTWARE_NAME
 from runtime.clock import Clock
 from runtime.errors import InvariantViolated
@@ -80,8 +81,10 @@ class FetcherContext:
         carry_out: Callable[[Partition, Effects], None],
         timeout_ms: float,
         throttle: ReplicationThrottle,
+        lost: LostBrokers,
     ) -> None:
-        """`endpoint` is where a broker is reached by brokers, None while that is unknown."""
+        """`endpoint` is where a broker is reached by brokers, None while that is unknown. `lost` is
+        told which leaders are there."""
         self.node_id = node_id
         self.endpoint = endpoint
         self.broker_epoch = broker_epoch
@@ -93,6 +96,7 @@ class FetcherContext:
         self.carry_out = carry_out
         self.timeout_ms = timeout_ms
         self.throttle = throttle
+        self.lost = lost
         self.quiet = RateLimited(clock, 10_000)
 
 
@@ -172,6 +176,7 @@ class FetcherLink:
         if self._connecting is not None:
             self._connecting.cancel()
         self._questions.close()
+        self._context.lost.withdraw(self.fetcher.leader_id)  # nobody looks for it any more
         connection, self._connection = self._connection, None
         if connection is not None:
             connection.abort()
@@ -250,7 +255,10 @@ class FetcherLink:
         except (ApiError, ProtocolError, OSError) as error:
             self._grumble(str(error))
             self.fetcher.lost(context.clock.monotonic_ms())
+            if target is not None and failed_at_once(error):
+                context.lost.unreachable(self.fetcher.leader_id)
         else:
+            context.lost.reached(self.fetcher.leader_id)
             if self._closed:
                 connection.abort()
             else:
@@ -263,10 +271,16 @@ class FetcherLink:
         if self._connection is not connection:
             return
         self._connection = None
+        ended = connection.is_closed  # or else the leader is there, and not what this side wants
         connection.abort()
         if not self._closed:
             self._grumble(why)
-            self.fetcher.lost(self._context.clock.monotonic_ms())
+            now_ms = self._context.clock.monotonic_ms()
+            self.fetcher.lost(now_ms)
+            if ended:
+                self._context.lost.lost(self.fetcher.leader_id, now_ms)
+                self.fetcher.try_once()
+                self.pump_soon()
 
     def _grumble(self, why: str) -> None:
         held_back = self._context.quiet.admit(str(self.fetcher.leader_id))

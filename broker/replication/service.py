@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 from broker.controller_link.channel import ControllerChannel
 from broker.metadata.cache import MetadataCache
+from broker.metadata.lost_brokers import LostBrokers
 from broker.replication.alter_partition_sender import IsrChanges
 from broker.replication.directory_reports import DirectoryReports
 from broker.replication.fetcher_connections import FetcherContext, Fetchers
@@ -31,6 +32,7 @@ class Replication:
         settings: ReplicationSettings,
         directory: bytes | None,
         metadata: MetadataCache,
+        lost: LostBrokers,
         replicas: ReplicaManager,
         flusher: Flusher,
         throttles: ReplicationThrottles,
@@ -68,6 +70,7 @@ class Replication:
             carry_out=replicas.carry_out,
             timeout_ms=settings.answer_timeout_ms,
             throttle=throttles.fetching,
+            lost=lost,
         )
         self.fetchers = Fetchers(shared, settings.fetcher, settings.fetchers_per_leader)
         self._channel = channel

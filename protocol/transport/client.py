@@ -41,6 +41,12 @@ _int32 = struct.Struct(">i")
 _int16 = struct.Struct(">h")
 
 
+def failed_at_once(error: BaseException) -> bool:
+    """Whether `Connection.connect` ended because nobody listens there, or there is no way there.
+    Not when it took its time or the node hung up: then somebody may be there."""
+    return isinstance(error, OSError) and not isinstance(error, ConnectionLost | TimeoutError)
+
+
 class ConnectionLost(ConnectionError):
     """The connection is gone, or a request on it took too long; an answer will not come."""
 

@@ -29,6 +29,7 @@ from broker.apis import produce as produce_api
 from broker.context import BrokerContext
 from broker.controller_link.channel import ChannelPool, ControllerChannel
 from broker.metadata.cache import MetadataCache
+from broker.metadata.lost_brokers import LostBrokers
 from broker.metadata.topic_settings import TopicSettingsTable
 from broker.replication.fetch_session import FetchSessionCache
 from broker.replication.flusher import Flusher
@@ -62,7 +63,7 @@ from protocol.transport.dispatch import (
     reply_parts,
 )
 from runtime.clock import ManualClock
-from runtime.config import NodeConfig
+from runtime.config import NodeConfig, keys_quorum
 from runtime.tasks import Supervisor
 from storage.files import Files, MemoryFiles
 from storage.log.manager import LogManager
@@ -173,6 +174,7 @@ class Harness:
         self.supervisor = Supervisor(lambda name, _: self.failures.append(name))
         self.replayer = Replayer()
         self.metadata = MetadataCache(node_id, "cluster", self.rng)
+        self.lost = LostBrokers(self.metadata, self.config[keys_quorum.BROKER_SESSION_TIMEOUT_MS])
         self.settings = TopicSettingsTable(self.config)
         self.logs = LogManager(
             self.files,
@@ -204,6 +206,7 @@ class Harness:
             rng=self.rng,
             files=self.files,
             metadata=self.metadata,
+            lost=self.lost,
             settings=self.settings,
             replicas=self.replicas,
             sessions=FetchSessionCache(static.fetch_sessions_max, self.rng),
@@ -265,6 +268,7 @@ class Harness:
         self._next_offset += len(records)
         delta = MetadataDelta(before, image, self.replayer.take_touched())
         self.metadata.publish(delta, image)
+        self.lost.published(self.clock.monotonic_ms())
         self.replicas.reconfigure(self.settings.publish(delta, image))
         self.replicas.apply(delta)
 

@@ -111,6 +111,7 @@ async def serving(
     gate: ConnectionGate | None = None,
     memory: RequestMemory | None = None,
     clock: Clock | None = None,
+    port: int = 0,
     **limits: Any,
 ) -> AsyncIterator[Server]:
     server = Server(
@@ -121,7 +122,7 @@ async def serving(
         gate=gate,
         memory=memory,
     )
-    await server.start("127.0.0.1", 0)
+    await server.start("127.0.0.1", port)
     try:
         yield server
     finally:

@@ -1,4 +1,5 @@
-"""kraftbox.broker.connection.loss.fence.ms with real processes: dead at once, hung not."""
+"""Lost connections of real processes: what the controller makes of them with
+kraftbox.broker.connection.loss.fence.ms (dead at once, hung not), and clients without it."""
 
 from __future__ import annotations
 
@@ -7,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 
 from testkit.audits import elections_of
@@ -21,31 +23,45 @@ WAIT_S = 20
 
 
 @pytest.fixture
-def cluster(tmp_path: Path) -> Iterator[KraftboxCluster]:
+def settings() -> dict[str, str]:
+    return {
+        "broker.session.timeout.ms": str(SESSION_S * 1000),
+        "kraftbox.broker.connection.loss.fence.ms": "100",
+    }
+
+
+@pytest.fixture
+def cluster(tmp_path: Path, settings: dict[str, str]) -> Iterator[KraftboxCluster]:
     made = KraftboxCluster(
         tmp_path / "cluster",
         *("--port", "0", "--controllers", "1", "--brokers", "3"),
-        *("--set", f"broker.session.timeout.ms={SESSION_S * 1000}"),
-        *("--set", "kraftbox.broker.connection.loss.fence.ms=100"),
+        *(part for key, value in settings.items() for part in ("--set", f"{key}={value}")),
     )
     yield made
     made.end(signal.SIGKILL)
+
+
+def led(admin: AdminClient) -> list[int]:
+    """The leaders of topic t's partitions, -1 where a client is told of none."""
+    topic = admin.list_topics("t", timeout=WAIT_S).topics["t"]
+    return [partition.leader for partition in topic.partitions.values()]
+
+
+def created(cluster: KraftboxCluster) -> AdminClient:
+    """A client that sees topic t led by every broker."""
+    wanted = ("--partitions", "3", "--replication-factor", "3")
+    done = cluster.run("topics", "create", "t", *wanted, "-b", cluster.bootstrap)
+    assert done.returncode == 0, done.stderr
+    admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
+    until("each broker leads a partition", lambda: sorted(led(admin)) == [1, 2, 3])
+    return admin
 
 
 def test_a_killed_broker_is_fenced_at_once_and_one_that_hangs_is_not(
     cluster: KraftboxCluster,
 ) -> None:
     cluster.start()
-    wanted = ("--partitions", "3", "--replication-factor", "3")
-    created = cluster.run("topics", "create", "t", *wanted, "-b", cluster.bootstrap)
-    assert created.returncode == 0, created.stderr
-    admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
-
-    def leaders() -> set[int]:
-        topic = admin.list_topics("t", timeout=WAIT_S).topics["t"]
-        return {p.leader for p in topic.partitions.values()}
-
-    until("each broker leads a partition", lambda: leaders() == {1, 2, 3})
+    admin = created(cluster)
     cluster.command("node", "pause", "2")
     cluster.command("node", "kill", "3")
 
@@ -56,7 +72,41 @@ def test_a_killed_broker_is_fenced_at_once_and_one_that_hangs_is_not(
     # no client asks meanwhile: it might ask the broker that hangs
     until("somebody is fenced", lambda: bool(fenced()))
     cluster.command("node", "resume", "2")
-    until("the dead one's leadership has moved", lambda: leaders() == {1, 2})
+    until("the dead one's leadership has moved", lambda: set(led(admin)) == {1, 2})
     told = elections_of(cluster.directory)
     assert [(e.kind, e.from_leader, e.to_leader in (1, 2)) for e in told] == [("isr", 3, True)]
     assert len(fenced()) == 1 and "broker=3" in fenced()[0], fenced()
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {
+            "broker.session.timeout.ms": "6000",
+            "kraftbox.broker.connection.loss.fence.ms": "0",
+        }
+    ],
+)
+def test_librdkafka_is_not_sent_to_a_leader_that_its_followers_found_dead(
+    cluster: KraftboxCluster,
+) -> None:
+    """The controller takes a session to decide: the metadata has the leader alive until then."""
+    cluster.start()
+    admin = created(cluster)
+    orphan = led(admin).index(3)
+    producer = Producer({"bootstrap.servers": cluster.bootstrap})
+    delivered: list[object] = []
+
+    def send() -> None:
+        producer.produce("t", b"x", partition=orphan, on_delivery=lambda e, _: delivered.append(e))
+
+    send()
+    assert producer.flush(WAIT_S) == 0
+    cluster.command("node", "kill", "3")
+    send()
+    until("nobody is sent to broker 3", lambda: led(admin)[orphan] == -1, SESSION_S)
+    log = (cluster.directory / "node-101" / "node.log").read_text()
+    assert "not heard of" not in log, "the metadata has decided already"
+    assert {b.id for b in admin.list_topics(timeout=WAIT_S).brokers.values()} == {1, 2, 3}
+    until("the next one leads", lambda: led(admin)[orphan] in (1, 2), SESSION_S)
+    assert producer.flush(WAIT_S) == 0 and delivered == [None, None]

@@ -9,12 +9,13 @@ from protocol.errors import ErrorCode
 from protocol.messages.create_topics import CreateTopicsRequest
 from protocol.messages.metadata import MetadataRequest
 from protocol.transport.client import Connection
-from runtime.clock import LoopClock
+from runtime.clock import LoopClock, SystemClock
 from runtime.errors import StartupRefused
 from simulation.world.loop import VirtualLoop
 from simulation.world.network import Network
 from storage.files import MemoryFiles
 from testkit.memory.node import make_node, running_node
+from testkit.memory.turns import until
 
 
 async def connect(node) -> Connection:
@@ -66,6 +67,18 @@ async def test_what_was_created_is_there_after_a_restart():
     async with running_node(files) as node:
         assert await topic_names(node) == ["orders"]
         assert await create_topic(node, "orders") == ErrorCode.TOPIC_ALREADY_EXISTS
+
+
+async def test_who_waits_for_a_decision_about_a_lost_broker_hears_of_every_image():
+    async with running_node() as node:
+        images = []
+        node.broker.context.lost.lost(node.broker.config.node_id, SystemClock().monotonic_ms())
+        node.broker.context.lost.when_changed(
+            lambda: images.append(node.broker.metadata.topic("t"))
+        )
+        assert await create_topic(node, "t") == ErrorCode.NONE
+        await until(lambda: images != [])
+        assert images[0] is not None, "the image is to be in place by then"
 
 
 async def test_a_node_that_did_not_start_says_so_and_stops():

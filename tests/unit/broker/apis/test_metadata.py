@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from broker.metadata import topic_view as topic_view_module
+from broker.metadata.lost_brokers import HOLD_MAX_MS, LISTED_MS
 from broker.metadata.topic_view import Reachable, encode_topic, split_response, topic_view
 from protocol.api_keys import ApiKey
 from protocol.codec import decode, encode
@@ -19,9 +20,11 @@ from protocol.messages.describe_topic_partitions import DescribeTopicPartitionsR
 from protocol.messages.envelope import EnvelopeResponse
 from protocol.messages.metadata import MetadataRequest, MetadataResponse
 from protocol.metadata.fence_broker_record import FenceBrokerRecord
+from protocol.metadata.partition_change_record import PartitionChangeRecord
 from protocol.metadata.register_broker_record import RegisterBrokerRecord
 from protocol.metadata.unfence_broker_record import UnfenceBrokerRecord
 from protocol.transport.dispatch import reply_parts
+from runtime.config import keys_quorum
 from runtime.slices import SLICE_MS
 from serving.authorized_operations import CLUSTER_OPERATIONS, NOT_ASKED, TOPIC_OPERATIONS
 from testkit.loop_holds import ToilClock, loop_holds
@@ -219,6 +222,78 @@ async def test_a_changed_partition_is_seen_through_the_cache() -> None:
     h.change(leader=OTHER)
     changed = h.body(ask("a"), 12).topics[0].partitions[0]
     assert (changed.leader_id, changed.leader_epoch) == (OTHER, 1)
+
+
+# --- a leader that has just died ------------------------------------------------------------------
+
+
+def moved_away_from_a_dead_leader() -> Harness:
+    """`a` is led by a broker whose connection broke and whose port refuses since; `b` is not."""
+    h = Harness()
+    h.create_topic("a", number=1, replicas=[OTHER, NODE], leader=OTHER)
+    h.create_topic("b", number=2)
+    h.lost.lost(OTHER, h.clock.monotonic_ms())
+    h.lost.unreachable(OTHER)
+    return h
+
+
+def told(h: Harness, body: Any, version: int = 12) -> tuple[list[int], ErrorCode, int]:
+    """Brokers, error and leader of the first partition."""
+    entry = h.table.entries[ApiKey.METADATA]
+    _, parts = reply_parts(body, entry, version, 1)
+    frame = b"".join(bytes(part) for part in parts)[4:]
+    _, offset = decode_response_header(frame, ApiKey.METADATA, version)
+    response = decode(MetadataResponse, frame, version, offset)[0]
+    partition = response.topics[0].partitions[0]
+    return [b.node_id for b in response.brokers], partition.error_code, partition.leader_id
+
+
+@pytest.mark.parametrize("request_", [ask("a"), ask("b", "a"), everything(12)])
+async def test_who_asks_for_a_dead_leader_is_answered_when_the_next_one_leads(
+    request_: MetadataRequest,
+) -> None:
+    h = moved_away_from_a_dead_leader()
+    answer = h.call(request_, 12)
+    await settle()
+    assert not answer.done()
+    h.replay(
+        FenceBrokerRecord(id=OTHER, epoch=100 + OTHER),
+        PartitionChangeRecord(topic_id=topic_id(1), partition_id=0, leader=NODE, isr=[NODE]),
+    )
+    brokers, error, leader = told(h, await answer)
+    assert (error, leader) == (ErrorCode.NONE, NODE)
+    assert brokers == [NODE, OTHER], "librdkafka must not lose the old leader in the same answer"
+    h.clock.advance(LISTED_MS)
+    assert told(h, h.call(ask("a"), 12))[0] == [NODE]
+
+
+async def test_who_asks_for_other_topics_does_not_wait() -> None:
+    h = moved_away_from_a_dead_leader()
+    assert told(h, h.call(ask("b"), 12)) == ([NODE, OTHER], ErrorCode.NONE, NODE)
+
+
+async def test_the_wait_has_an_end_and_then_there_is_no_leader_for_a_session() -> None:
+    h = moved_away_from_a_dead_leader()
+    h.clock.advance(HOLD_MAX_MS - 0.01)
+    answer = h.call(ask("a"), 12)
+    await settle()
+    assert not answer.done()
+    h.clock.advance(0.01)
+    no_leader = ([NODE, OTHER], ErrorCode.LEADER_NOT_AVAILABLE, -1)
+    assert told(h, await answer) == no_leader
+    session_ms = h.config[keys_quorum.BROKER_SESSION_TIMEOUT_MS]
+    h.clock.advance(session_ms - HOLD_MAX_MS - 1)
+    assert told(h, h.call(ask("a"), 12)) == no_leader
+    h.clock.advance(1)
+    assert told(h, h.call(ask("a"), 12)) == ([NODE, OTHER], ErrorCode.NONE, OTHER)
+
+
+async def test_a_leader_that_lives_is_told_as_soon_as_it_was_reached() -> None:
+    h = moved_away_from_a_dead_leader()
+    answer = h.call(ask("a"), 12)
+    h.lost.reached(OTHER)
+    assert told(h, await answer) == ([NODE, OTHER], ErrorCode.NONE, OTHER)
+    assert told(h, h.call(ask("a"), 12)) == ([NODE, OTHER], ErrorCode.NONE, OTHER)
 
 
 # --- topics that are created by asking for them --------------------------------------------------

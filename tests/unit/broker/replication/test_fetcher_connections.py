@@ -25,10 +25,13 @@ from runtime.tasks import Supervisor
 from testkit.memory.replicas import Cluster, answer_of
 from testkit.memory.sockets import LIMIT_S, Echo, serving
 from testkit.memory.turns import until
+from testkit.processes.ports import free_port
 
 
 class OneAnswer:
     """A connection that is not there any more, or is."""
+
+    is_closed = False
 
     def __init__(self) -> None:
         self.aborted = False
@@ -55,6 +58,7 @@ def context_of(
         carry_out=c[2].replicas.carry_out,
         timeout_ms=1000,
         throttle=c[2].context.throttles.fetching,
+        lost=c[2].lost,
     )
 
 
@@ -88,6 +92,8 @@ async def test_an_answer_that_cannot_be_taken_over_ends_the_session_and_no_more(
 
 class Lost(OneAnswer):
     """A connection that was lost while nothing was asked over it: nobody has heard of it yet."""
+
+    is_closed = True
 
     def send(self, *_: object) -> None:
         raise ConnectionResetError("lost")
@@ -129,16 +135,59 @@ async def test_local_logs_go_to_leaders_of_ours_where_they_are_asked_for(
     await supervisor.close()
 
 
-async def test_a_connection_lost_in_silence_is_made_anew_after_the_pause() -> None:
+async def test_a_connection_lost_in_silence_is_made_anew_at_once_and_then_after_pauses() -> None:
     c = Cluster(2)
     c.create(1, 2)
     supervisor = Supervisor(lambda name, error: pytest.fail(name))
     link = link_of(c, supervisor)
-    connection = Lost()
-    link._connection = connection  # type: ignore[assignment]
+    now_ms = c.clock.monotonic_ms()
+    for pauses in (False, True):
+        connection = Lost()
+        link._connection = connection  # type: ignore[assignment]
+        link._pump()
+        assert connection.aborted and link._connection is None
+        due_ms = link.fetcher.due_ms(now_ms)
+        assert due_ms is not None and (due_ms > now_ms) is pauses
+        assert link._timer or link._queued, "nothing ever wakes this fetcher again"
+    link.close()
+    await supervisor.close()
+
+
+async def test_who_was_lost_and_then_refuses_is_gone_until_it_is_reached() -> None:
+    echo = Echo()
+    table = HandlerTable()
+    table.serve_api_versions()
+    table.register(ApiKey.METADATA, echo.metadata)
+    table.register(ApiKey.FETCH, lambda *_: asyncio.get_running_loop().create_future())
+    c = Cluster(2)
+    c.create(1, 2)
+    supervisor, lost = Supervisor(lambda name, error: pytest.fail(name)), c[2].lost
+    async with asyncio.timeout(LIMIT_S):
+        async with serving(table) as server:
+            address = server.address
+            link = FetcherLink(c[2].fetchers[1], context_of(c, supervisor, address=address), 0)
+            link._pump()
+            await until(lambda: link.fetcher.in_flight > 0)
+            assert not lost
+        await until(lambda: lost.gone(c.clock.monotonic_ms()) == {1})
+        async with serving(table, port=address[1]):
+            c.clock.advance(1_000)
+            link._pump()
+            await until(lambda: not lost)
+        link.close()
+        await supervisor.close()
+
+
+async def test_an_address_where_nobody_ever_was_is_no_death() -> None:
+    c = Cluster(2)
+    c.create(1, 2)
+    supervisor = Supervisor(lambda name, error: pytest.fail(name))
+    link = FetcherLink(
+        c[2].fetchers[1], context_of(c, supervisor, address=("127.0.0.1", free_port())), 0
+    )
     link._pump()
-    assert connection.aborted and link._connection is None
-    assert link._timer is not None, "nothing ever wakes this fetcher again"
+    await until(lambda: link.fetcher.counters.failed_requests > 0)
+    assert not c[2].lost
     link.close()
     await supervisor.close()
 
