@@ -419,7 +419,7 @@ class ReplicaManager:
         self._at_once = AT_ONCE_MAX
         for topic_id, change in delta.topics.items():
             self._apply_topic(topic_id, change, delta)
-        if self._backlog:
+        if self._backlog or self._strays:
             self._schedule()
 
     def lead_nothing(self) -> None:
@@ -476,6 +476,9 @@ class ReplicaManager:
             for index in list(hosted):
                 self._backlog.add((topic_id, index), urgent=False)
                 self._stop_replica(hosted[index])
+            if change.before is not None:
+                for index in change.before.partitions:
+                    self._leave(change.before, index)
             return
         for index in delta.changed_in(topic, change.before):
             wanted, partition = topic.partitions[index], hosted.get(index)
@@ -489,6 +492,17 @@ class ReplicaManager:
                 self._backlog.add((topic_id, index), urgent=wanted.leader == self.node_id)
                 if partition is not None:
                     self._stop_replica(partition)
+            else:
+                self._leave(topic, index)
+
+    def _leave(self, topic: TopicImage, index: int) -> None:
+        """This broker has no replica of it; if one was to be made of a log of an earlier life, the
+        log is set aside, as those of what went while this broker was down."""
+        log = self.logs.get(topic.name, index)
+        if log is None or log.topic_id not in (None, topic.id):
+            return
+        if index not in self._by_id.get(topic.id, {}):
+            self._strays[topic.name, index] = None
 
     def advance(self, budget_ms: float) -> bool:
         """Works off the backlog for about `budget_ms`; True if some of it is left."""

@@ -204,6 +204,51 @@ async def test_strays_are_set_aside_in_slices_before_logs_of_their_names_are_mad
     assert not any(name.endswith("-delete") for name in folders(h))
 
 
+async def started_again(before: Harness) -> Harness:
+    """The same broker with the logs of its earlier life, which knows no image yet; nobody works off
+    its backlog."""
+    await before.logs.close()
+    h = Harness(files=before.files)
+    h.replicas.on_backlog(lambda: None)
+    return h
+
+
+async def test_a_log_whose_topic_goes_before_its_replica_is_made_is_set_aside() -> None:
+    """A broker that was away has caught up, and has not come to it yet."""
+    before = Harness()
+    before.create_topic(partitions=2)
+    h = await started_again(before)
+    h.create_topic(partitions=2)
+    assert list(h.replicas) == []
+    assert h.replicas.set_strays_aside(h.metadata.image) == []
+    h.delete_topic()
+    h.replicas.advance(SLICE_MS)
+    assert [name.endswith("-stray") for name in folders(h)] == [True, True]
+    assert h.logs.get("t", 0) is None
+
+
+async def test_so_is_one_whose_replica_moves_away_meanwhile() -> None:
+    before = Harness()
+    before.create_topic(replicas=[NODE, OTHER])
+    h = await started_again(before)
+    h.create_topic(replicas=[NODE, OTHER])
+    h.change(replicas=[OTHER], isr=[OTHER], leader=OTHER)
+    h.replicas.advance(SLICE_MS)
+    assert [name.endswith("-stray") for name in folders(h)] == [True]
+
+
+async def test_a_namesake_made_meanwhile_gets_a_log_of_its_own() -> None:
+    before = Harness()
+    before.create_topic()
+    h = await started_again(before)
+    h.create_topic()
+    h.delete_topic()
+    h.create_topic(number=2)
+    h.replicas.advance(SLICE_MS)
+    assert sorted(name.endswith("-stray") for name in folders(h)) == [False, True]
+    assert h.partition().log.topic_id == topic_id(2)
+
+
 async def test_an_illegal_topic_name_in_the_metadata_log_stops_the_node() -> None:
     h = Harness()
     with pytest.raises(InvariantViolated, match=r"\.\./x"):
