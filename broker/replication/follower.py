@@ -20,7 +20,6 @@ from broker.replication.partition import Partition
 from protocol.batch.header import HEADER_BYTES, Buffer, parse_header
 from runtime.log import get_logger
 from runtime.marks import mark
-from storage.log.errors import LogFailed
 from storage.log.log import Log
 
 _log = get_logger("broker.replicas")
@@ -60,7 +59,7 @@ def append_fetched(
         leader_log_start = max(leader_log_start, begun)
         log.append_as_follower(records, max_epoch=partition.leader_epoch)
         if begun >= 0:
-            _save_epochs(log)  # the mark waits for them, and the start for the mark
+            log.write_epochs()  # the mark waits for them, and the start for the mark
         effects = partition.follower_appended(size)
     high_watermark = min(leader_high_watermark, log.log_end_offset)
     if high_watermark > log.high_watermark:
@@ -84,14 +83,6 @@ def _begin_with_whole_batch(log: Log, records: Buffer) -> int:
     mark("replication.begins-inside-batch")
     log.truncate_fully_and_start_at(first.base_offset)
     return begin
-
-
-def _save_epochs(log: Log) -> None:
-    try:
-        log.write_epochs()
-    except OSError as error:
-        log.fail(error)
-        raise LogFailed(log.directory, error) from error
 
 
 def truncate_to_common(partition: Partition, epoch: int, end_offset: int) -> bool:

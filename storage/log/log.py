@@ -181,7 +181,7 @@ class Log:
             log.assign_topic_id(topic_id)
         if not log.recovery_report.clean and len(log.epochs) and log.epochs.dirty:
             # Before any of it is shown: the checkpoint's high watermark may stand above it.
-            log.write_epochs()
+            log.epoch_file.write(directory)
         return log
 
     def assign_topic_id(self, topic_id: TopicId) -> None:
@@ -677,16 +677,15 @@ class Log:
     def flush_blocking(self) -> None:
         """`flush` for start and stop."""
         target = self.log_end_offset
-        try:
-            for file in self._unflushed_files():
-                self.files.fsync(file)
-            self._flushed(list(self.snapshots.unflushed))
-            self.write_epochs()
-        except OSError as error:
-            self.fail(error)
-            raise LogFailed(self.directory, error) from error
+        self._guard(self._flush_files)
+        self.write_epochs()
         self.recovery_point = max(self.recovery_point, target)
         self._cut_unflushed = False
+
+    def _flush_files(self) -> None:
+        for file in self._unflushed_files():
+            self.files.fsync(file)
+        self._flushed(list(self.snapshots.unflushed))
 
     def _unflushed_files(self) -> list[File]:
         files = self.segments.unflushed_files(self.recovery_point)
@@ -702,8 +701,8 @@ class Log:
             self._metadata_file = None
 
     def write_epochs(self) -> None:
-        """Write leader-epoch-checkpoint, durably, if it is out of date. Blocks; raises OSError."""
-        self.epoch_file.write(self.directory)
+        """Write leader-epoch-checkpoint, durably, if it is not up to date. Raises LogFailed."""
+        self._guard(lambda: self.epoch_file.write(self.directory))
 
     def epochs_to_write(self) -> EpochWrite | None:
         """See `EpochFile.to_write`."""

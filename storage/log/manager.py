@@ -663,5 +663,5 @@ class LogManager:
 
 
 def _write_epochs(logs: Sequence[Log]) -> None:
-    for log in logs:
-        log.write_epochs()
+    for log in logs:  # in a worker, where no log may be told that it has failed
+        log.epoch_file.write(log.directory)

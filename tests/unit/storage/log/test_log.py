@@ -316,6 +316,23 @@ async def test_a_failed_flush_is_not_retried():
         append(log, batch())
 
 
+def test_epochs_that_cannot_be_written_close_the_log():
+    failing = Failing()
+    told = []
+    log = make_log(
+        LossyFiles(MemoryFiles(), on_op=failing),
+        hooks=LogHooks(failed=lambda log, error: told.append(error)),
+    )
+    append(log, batch())
+    failing.kind = "create"
+    with pytest.raises(LogFailed) as refused:
+        log.write_epochs()
+    assert told == [refused.value.__cause__] == [log.failure]
+    failing.kind = ""
+    with pytest.raises(LogFailed):
+        append(log, batch())
+
+
 def test_a_failed_roll_closes_the_log():
     failing = Failing()
     log = make_log(LossyFiles(MemoryFiles(), on_op=failing), segment_bytes=200)
