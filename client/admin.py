@@ -32,6 +32,10 @@ from protocol.messages.explain_election import PARTITIONS_PER_REQUEST_MAX as EXP
 from protocol.messages.explain_election import ExplainElectionRequest, ExplainElectionResponse
 from protocol.messages.incremental_alter_configs import IncrementalAlterConfigsRequest
 from protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
+from protocol.messages.list_partition_reassignments import (
+    ListPartitionReassignmentsRequest,
+    ListPartitionReassignmentsResponse,
+)
 from protocol.messages.offset_delete import OffsetDeleteRequest
 from protocol.schema import Request, Response
 from protocol.topic_name import CLUSTER_METADATA_TOPIC
@@ -424,6 +428,16 @@ class Admin:
         result = reply.responses[0].partitions[0]
         if result.error_code != ErrorCode.NO_REASSIGNMENT_IN_PROGRESS:
             check(result.error_code, f"{topic}-{index}", result.error_message)
+
+    async def reassignments(
+        self,
+    ) -> list[ListPartitionReassignmentsResponse.OngoingTopicReassignment]:
+        """The reassignments that go on, by topic."""
+        reply = await self._ask(
+            ListPartitionReassignmentsRequest(timeout_ms=int(self._timeout_ms), topics=None)
+        )
+        check(reply.error_code, "reassignments", reply.error_message)
+        return reply.topics
 
     async def describe_quorum(self) -> DescribeQuorumResponse:
         """Leader, voters and observers of the metadata quorum; its one topic has one partition."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -36,13 +37,17 @@ def start(
     settings: Mapping[str, str] | None = None,
     isolate: bool | None = None,
     prepared: bool = True,
+    lifeline: int | None = None,
 ) -> LocalTarget:
     """Start a cluster in a directory and let it run. Raises TargetError.
 
-    `settings` win over SETTINGS, which are left out unless it is to be `prepared`; `isolate` None
-    gives it a network of its own where that is possible.
+    It ends with `lifeline`, a descriptor to read from, if there is one. `settings` win over
+    SETTINGS, which are left out unless it is to be `prepared`; `isolate` None gives it a network of
+    its own where that is possible.
     """
     arguments = ["up", "--dir", str(place.root), "--detach", "--port", "0"]
+    if lifeline is not None:
+        arguments.append("--lifeline")
     if place.is_new:
         arguments += ["--controllers", str(controllers), "--brokers", str(brokers)]
         if router.is_possible() if isolate is None else isolate:
@@ -52,7 +57,7 @@ def start(
     try:
         done = subprocess.run(
             own_command(*arguments),
-            stdin=subprocess.DEVNULL,
+            stdin=subprocess.DEVNULL if lifeline is None else lifeline,
             capture_output=True,
             text=True,
             timeout=START_S_MAX,
@@ -67,18 +72,27 @@ def start(
 
 @contextmanager
 def running(directory: Path, *, settings: Mapping[str, str] | None = None) -> Iterator[LocalTarget]:
-    """The cluster that runs in a directory; or one that is started there for the block."""
+    """The cluster that runs in a directory; or one that is started there for the block.
+
+    That one ends with this process, whatever becomes of it.
+    """
     place = ClusterPlace(directory)
     if control.is_supervised(place):
         if settings:
             raise TargetError(f"{place.root} is running: its settings stay as they are")
         yield LocalTarget(place)
         return
-    target = start(place, settings=settings)
+    read_end, write_end = os.pipe()
     try:
+        try:
+            target = start(place, settings=settings, lifeline=read_end)
+        finally:
+            os.close(read_end)
         yield target
-    finally:
         control.down(place)
+    finally:
+        os.close(write_end)
+        control.wait_until_free(place, control.DOWN_MS_MAX)
 
 
 def audit(place: ClusterPlace, history: Path, out: Path, min_isr: int) -> int:

@@ -115,7 +115,18 @@ class Run:
         self._timeline: list[Entry] = []
         self._trouble: list[str] = []
         self._never_whole = False
+        self._finishing = asyncio.Event()
         self._doing = "making the topic"
+
+    def finish(self) -> None:
+        """Let the fault that there is be the last, and end it now; `go` then judges as ever."""
+        self._finishing.set()
+
+    async def _pause(self, length_s: float) -> None:
+        """That long, or until the run is to finish."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(length_s):
+                await self._finishing.wait()
 
     async def go(self, steps: Iterator[Step], length_s: float, count_max: int = 0) -> Outcome:
         """Faults until the time is over (or `count_max` of them), then the verdict.
@@ -129,8 +140,10 @@ class Run:
                 self._workload.start()
                 await self.clients_begin()
             self._doing = "warming up"
-            await asyncio.sleep(self._pace.warm_up_s)
+            await self._pause(self._pace.warm_up_s)
             for number in itertools.count(1):
+                if self._finishing.is_set():
+                    break
                 await self._step(next(steps))
                 if self._now_s() >= length_s or number == count_max:
                     break
@@ -195,7 +208,7 @@ class Run:
             ):
                 entry.hit = hit
                 self._doing = f"{step.kind} {' '.join(map(str, hit.nodes))}"
-                await asyncio.sleep(step.length_s)
+                await self._pause(step.length_s)
         except (TargetError, ApiError, OSError, ProtocolError) as error:
             entry.trouble = str(error)
             self._trouble.append(f"{step.kind}: {error}")

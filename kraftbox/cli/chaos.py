@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import random
 import shlex
+import signal
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, NoReturn
 
 import typer
 
@@ -28,6 +29,8 @@ from kraftbox.launcher import control
 from protocol.errors import ApiError
 
 MISUSE = 2
+INTERRUPTED = 130
+TERMINATED = 143
 PLAIN_LINES_S = 5.0
 REPLICATION_FACTOR = 3
 
@@ -69,7 +72,8 @@ def chaos(
     """Kill, pause, cut off and slow down nodes under load, and judge what the clients saw.
 
     Without --dir and --compose a cluster of three controllers and three brokers is started for the
-    run. Exit code 0: every promise held; 1: one broke; 2: the run was not possible.
+    run, and ends with it. Exit code 0: every promise held; 1: one broke; 2: the run was not
+    possible. Ctrl-C ends the faults and has judged what there is; a second one, or SIGTERM, aborts.
     """
     if show_kinds:
         _show_kinds()
@@ -82,7 +86,7 @@ def chaos(
     pairs = dict(_pair(one) for one in settings)
     path = history or Path(f"chaos-{chosen_seed}.kbxh")
     try:
-        with _target(directory, compose, pairs) as target:
+        with _terminable(), _target(directory, compose, pairs) as target:
             kinds = _possible(target, asked)
             if not as_document:
                 say(f"seed {chosen_seed}, {minutes:g} minutes, faults: {', '.join(kinds)}")
@@ -147,7 +151,59 @@ async def _run(
         "brokers": brokers,
     }
     run = Run(target, load, seed, show=_silent if quiet else _Shower().show, about=about)
-    return await run.go(steps(random.Random(seed), kinds), minutes * 60)
+    with _signals(run):
+        return await run.go(steps(random.Random(seed), kinds), minutes * 60)
+
+
+@contextmanager
+def _signals(run: Run) -> Iterator[None]:
+    """The first SIGINT lets the run finish early, any other signal to end cancels it."""
+    loop = asyncio.get_running_loop()
+    task = asyncio.current_task()
+    assert task is not None
+    pressed = False
+    aborted = 0
+
+    def abort(code: int) -> None:
+        nonlocal aborted
+        aborted = code
+        task.cancel()
+
+    def interrupted() -> None:
+        nonlocal pressed
+        if pressed:
+            abort(INTERRUPTED)
+            return
+        pressed = True
+        say_error("no more faults: the cluster settles, then what there is is judged")
+        run.finish()
+
+    loop.add_signal_handler(signal.SIGINT, interrupted)
+    loop.add_signal_handler(signal.SIGTERM, abort, TERMINATED)
+    try:
+        yield
+    except asyncio.CancelledError:
+        if aborted:
+            raise typer.Exit(aborted) from None
+        raise
+    finally:
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.remove_signal_handler(number)
+        signal.signal(signal.SIGTERM, _terminate)
+
+
+@contextmanager
+def _terminable() -> Iterator[None]:
+    """SIGTERM ends the block as an error does: what it began is undone."""
+    before = signal.signal(signal.SIGTERM, _terminate)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _terminate(*_: object) -> NoReturn:
+    raise SystemExit(TERMINATED)
 
 
 @contextmanager

@@ -56,6 +56,11 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "kraftbox elect --explain orders-0",
         "kraftbox elect orders-0 --type designation --leader 2",
     ),
+    "reassign": (
+        "kraftbox reassign",
+        "kraftbox reassign orders-0 orders-1 --to 2,3,1 --wait 60",
+        "kraftbox reassign orders-0 --cancel",
+    ),
     "produce": (
         "kraftbox produce orders < lines.txt",
         "kraftbox produce orders --file lines.txt --key-separator : --tombstones",
@@ -77,6 +82,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "kraftbox audit data --at 2026-05-01T12:00:00",
         "kraftbox audit data --out report --no-tables",
     ),
+    "doctor": ("kraftbox doctor --dir data --port 9092",),
     "sim": ("kraftbox sim --seed 42 --show", "kraftbox sim --runs 20 --jobs 2"),
 }
 

@@ -40,11 +40,13 @@ LISTED = (
     Listed("groups", "groups", "app", "Look at consumer groups and move their offsets."),
     Listed("tier", "tier", "app", "What tiered storage has, and whether it is whole."),
     Listed("elect", "elect", "elect", "Elect leaders, or say why nobody may lead."),
+    Listed("reassign", "reassign", "reassign", "Move partitions to other brokers."),
     Listed("produce", "produce", "produce", "Write lines to a topic, one record each."),
     Listed("consume", "records", "consume", "Read records and print them."),
     Listed("chaos", "chaos", "chaos", "Faults on a cluster, and a judge of what clients saw."),
     Listed("dump-log", "dump_log", "dump_log", "Show what is in files of a log."),
     Listed("audit", "audit", "audit", "Say what happened to a cluster, from its metadata log."),
+    Listed("doctor", "doctor", "doctor", "Whether this machine has what a cluster needs."),
     Listed("sim", "sim", "sim", "Run whole clusters on virtual time, each from a seed."),
 )
 

@@ -13,7 +13,8 @@ def detach(arguments: Sequence[str]) -> int:
     """Run `up` with these arguments in a session of its own; return when it is ready."""
     process = subprocess.Popen(
         own_command("up", *arguments, "--detached"),
-        stdin=subprocess.DEVNULL,
+        # Whoever holds the other end of a lifeline owns the cluster.
+        stdin=None if "--lifeline" in arguments else subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         start_new_session=True,

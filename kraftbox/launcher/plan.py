@@ -306,6 +306,10 @@ class Remembered(NamedTuple):
     first_in_root: bool = False
 
 
+LAYOUT_VERSION = 1
+"""Of a directory and its cluster.properties. A release reads the layouts up to its own; a file that
+says nothing is of 1, since that was not written down at first."""
+_LAYOUT = "layout.version"
 _FIRST_DIRECTORY = "node.1.directory"
 _IN_ROOT = "."
 
@@ -313,6 +317,7 @@ _IN_ROOT = "."
 def remembered_to_properties(known: Remembered) -> dict[str, str]:
     """As lines of cluster.properties."""
     lines = {
+        _LAYOUT: str(LAYOUT_VERSION),
         "cluster.id": known.cluster_id,
         "controllers": str(known.shape.controllers),
         "brokers": str(known.shape.brokers),
@@ -331,7 +336,13 @@ def remembered_to_properties(known: Remembered) -> dict[str, str]:
 
 
 def remembered_from_properties(lines: Mapping[str, str]) -> Remembered:
-    """Raises PlanRefused when they do not say what they must."""
+    """Raises PlanRefused when they do not say what they must, or are of a later release."""
+    layout = lines.get(_LAYOUT, "1")
+    if not layout.isdecimal() or not 1 <= int(layout) <= LAYOUT_VERSION:
+        raise PlanRefused(
+            f"cluster.properties has {_LAYOUT}={layout}, and this release reads 1 to "
+            f"{LAYOUT_VERSION}: start the directory with the release that wrote it, or a later one"
+        )
     try:
         shape = Shape(
             controllers=int(lines["controllers"]),

@@ -235,6 +235,11 @@ def test_a_plain_up_grows_into_a_cluster_of_the_same_data(
     wide = ("topics", "create", "wide", "--replication-factor", "2", "-b", address)
     assert cluster.run(*wide).returncode == 0
     until("both in sync", lambda: cluster.status()["partitions"]["underReplicated"] == 0)
+    moved = cluster.run("reassign", "kept-0", "--to", "2", "--wait", "60", "-b", address)
+    assert (moved.returncode, moved.stderr) == (0, "")
+    described = cluster.run("topics", "describe", "kept", "--json", "-b", address)
+    (partition,) = json.loads(described.stdout)[0]["partitions"]
+    assert (partition["replicas"], partition["leader"]) == ([2], 2)
     assert cluster.end() == (0, "")
 
 

@@ -151,6 +151,12 @@ def test_what_is_remembered_comes_back():
     one = Remembered("id", ONE_NODE, {1: Ports(1, 2, 3)}, {}, first_in_root=True)
     assert remembered_from_properties(remembered_to_properties(one)) == one
     lines = remembered_to_properties(known)
+    assert remembered_from_properties({**lines, "layout.version": "1"}) == known
+    old = {key: value for key, value in lines.items() if key != "layout.version"}
+    assert remembered_from_properties(old) == known
+    for later in ("2", "0", "x"):
+        with pytest.raises(PlanRefused, match=f"layout.version={later}, and this release reads 1"):
+            remembered_from_properties({**lines, "layout.version": later})
     for wrong in ({"brokers": "x"}, {"node.1.ports": "1,2"}, {"brokers": "3"}):
         with pytest.raises(PlanRefused, match="damaged"):
             remembered_from_properties({**lines, **wrong})

@@ -1,0 +1,113 @@
+"""`kraftbox reassign`: move replicas to other brokers (KIP-455)."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Sequence
+from typing import Annotated, NamedTuple
+
+import typer
+
+from client.admin import Admin
+from client.cluster_client import ClusterClient
+from client.leaders import TopicPartition
+from kraftbox.cli.connect import BOOTSTRAP_DEFAULT, BootstrapOption, run
+from kraftbox.cli.elect import topic_partition
+from kraftbox.cli.output import CommandFailed, JsonFlag, say_json, table
+
+POLL_S = 0.2
+
+
+class Moving(NamedTuple):
+    """A reassignment that goes on: all replicas of now, and those that come and go."""
+
+    topic: str
+    partition: int
+    replicas: list[int]
+    adding: list[int]
+    removing: list[int]
+
+
+def reassign(
+    names: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[TOPIC-PARTITION]...",
+            show_default=False,
+            help="Partitions, such as orders-0; without any, what goes on is listed.",
+        ),
+    ] = None,
+    to: Annotated[
+        str | None,
+        typer.Option(
+            "--to", metavar="ID,ID,...", help="The brokers to have it; the first is to lead."
+        ),
+    ] = None,
+    cancel: Annotated[
+        bool, typer.Option("--cancel", help="Take back what goes on for these partitions.")
+    ] = False,
+    wait_s: Annotated[
+        float | None,
+        typer.Option("--wait", metavar="SECONDS", min=0, help="Wait for the end, so long at most."),
+    ] = None,
+    as_json: JsonFlag = False,
+    bootstrap: BootstrapOption = BOOTSTRAP_DEFAULT,
+) -> None:
+    """Move partitions to other brokers, or list the moves that go on.
+
+    The command begins a move and returns; --wait fails with exit code 1 if it goes on then.
+    """
+    partitions = [topic_partition(name) for name in names or ()]
+    if partitions and (to is not None) == cancel:
+        raise typer.BadParameter("give --to or --cancel with partitions, and only one of them")
+    if not partitions and (to is not None or cancel or wait_s is not None):
+        raise typer.BadParameter("name partitions, such as orders-0")
+    brokers = None if to is None else _brokers(to)
+
+    async def work(client: ClusterClient) -> list[Moving]:
+        admin = Admin(client)
+        for partition in partitions:
+            await admin.reassign(partition, brokers)
+        deadline = time.monotonic() + (wait_s or 0.0)
+        while True:
+            going_on = await moves(admin, partitions)
+            if not going_on or time.monotonic() >= deadline:
+                return going_on
+            await asyncio.sleep(POLL_S)
+
+    going_on = run(bootstrap, work)
+    if as_json:
+        say_json([one._asdict() for one in going_on])
+    else:
+        columns = ("TOPIC", "PARTITION", "REPLICAS", "ADDING", "REMOVING")
+        table(columns, [(one.topic, one.partition, *map(_ids, one[2:])) for one in going_on])
+    if wait_s is not None and going_on:
+        raise CommandFailed(f"not over after {wait_s:g} s")
+
+
+async def moves(admin: Admin, partitions: Sequence[TopicPartition]) -> list[Moving]:
+    """What goes on, of these partitions or, without any, of all."""
+    return [
+        Moving(
+            topic.name,
+            one.partition_index,
+            one.replicas,
+            one.adding_replicas,
+            one.removing_replicas,
+        )
+        for topic in await admin.reassignments()
+        for one in topic.partitions
+        if not partitions or (topic.name, one.partition_index) in partitions
+    ]
+
+
+def _brokers(text: str) -> list[int]:
+    ids = text.split(",")
+    if not all(one.strip().isdecimal() for one in ids):
+        raise typer.BadParameter(f"{text!r} is not ID,ID,...", param_hint="--to")
+    return [int(one) for one in ids]
+
+
+def _ids(ids: list[int]) -> str | None:
+    return ",".join(map(str, ids)) or None
