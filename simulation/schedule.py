@@ -57,6 +57,7 @@ PREFIXES |= {
     "flips": "b",
     "levels": "v",
     "hours": "h",
+    "rot": "i",
 }
 
 

@@ -45,6 +45,7 @@ LATER = {
     "seconds": frozenset({"second process"}),
     "flips": frozenset({"bit flips"}),
     "levels": frozenset({"metadata level"}),
+    "rot": frozenset({"index rot"}),
     "hours": frozenset({"coordinator's clock"}),
 }
 """Kinds that came later, by the stream from which they are drawn: seeds keep the events that they

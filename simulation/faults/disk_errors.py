@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from protocol.batch.header import CRC_START, iter_batches
 from simulation.faults.kind import Args, FaultKind
 from simulation.faults.process import may_be_hit, may_go_silent, may_lose
+from simulation.judges.partitions import OFFSETS_TOPIC
 from simulation.shape import TIERED
 from simulation.targets import draw_broker, draw_node
 from simulation.world.cluster import End
@@ -34,6 +35,7 @@ PLACES = ("", "", "__cluster_metadata", "/t", "checkpoint")
 STOP_S_MAX = 10.0
 HEARD_S = 1.0
 """Within this time a node has heard of a refusal."""
+ROT = "index rot"
 FLUSH_MS = (50.0, 300.0, 1_500.0)
 
 Drawn = tuple[str, Args]
@@ -142,6 +144,30 @@ def _checked_bit(segment: Segment, rng: Random) -> tuple[int, int]:
     return at + rng.randrange(CRC_START, header.size_bytes), 1 << rng.randrange(8)
 
 
+async def _rots(world: RunWorld, machine: Machine, event: Event, rng: Random) -> bool:
+    """An index says what the batches say: whoever asks it finds all the same, and at once."""
+    life, files = machine.life, machine.files
+    node = None if life is None else life.node
+    if node is None or node.broker is None or files is None:
+        return False
+    if world.promises.configs(event.args["topic"]).get(TIERED) == "true":
+        return False  # as above: a copy has the index that was read
+    logs = [one for one in node.broker.logs.logs.values() if one.topic == event.args["topic"]]
+    rotten = 0
+    for segment in (one for log in logs for one in list(log.segments)[:-1]):
+        for index in (segment.offset_index, segment.time_index):
+            size = len(files.read(index.path)) if files.exists(index.path) else 0
+            for _ in range(min(size, event.args["bits"])):
+                files.rot(index.path, rng.randrange(size), 1 << rng.randrange(8))
+                rotten += 1
+    return rotten > 0
+
+
+def _draw_rot(rng: Random, shape: Shape) -> Drawn:
+    topic = rng.choice([*(one.name for one in shape.topics), OFFSETS_TOPIC])
+    return draw_broker(rng, shape), {"topic": topic, "bits": rng.choice((1, 4, 32)), "for_ms": 1}
+
+
 def _draw_flips(rng: Random, shape: Shape) -> Drawn:
     return draw_broker(rng, shape), {"topic": rng.choice(shape.topics).name}
 
@@ -190,5 +216,11 @@ KINDS = {
         "a bit of each older segment of a topic is read wrongly for a while",
         _draw_flips,
         _flips,
+    ),
+    ROT: FaultKind(
+        "disk_errors",
+        "bits of the indexes of a topic's older segments flip, and stay so",
+        _draw_rot,
+        _rots,
     ),
 }

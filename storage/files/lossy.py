@@ -274,6 +274,15 @@ class LossyFiles:
         self.opened[file] = None
         return file
 
+    def rot(self, path: str, position: int, bit: int) -> None:
+        """A bit of what was written flips, for good and unseen: it is no operation."""
+        inode = self._existing(path)
+        if position >= inode.base:
+            inode.tail[position - inode.base] ^= bit
+            return
+        backing = self.handle(inode)
+        backing.pwrite(bytes([backing.pread(1, position)[0] ^ bit]), position)
+
     def exists(self, path: str) -> bool:
         self.alive()
         return self._find(normal_path(path)) is not None or self.isdir(path)

@@ -42,10 +42,9 @@ class Segment:
     """The batches from `base_offset` up to the next segment's base offset."""
 
     __slots__ = (
-        "_config", "_files", "_first_timestamp_ms", "_indexes_proven", "_indexes_ready", "_log",
-        "_max_timestamp",
-        "_since_index_bytes", "_size", "_suffix", "base_offset", "created_ms", "index_full",
-        "offset_index", "prefix", "time_index", "txn_index",
+        "_beyond_indexes", "_config", "_files", "_first_timestamp_ms", "_indexes_ready", "_log",
+        "_max_timestamp", "_since_index_bytes", "_size", "_suffix", "base_offset", "created_ms",
+        "index_full", "offset_index", "prefix", "time_index", "txn_index",
     )  # fmt: skip
 
     def __init__(
@@ -70,8 +69,8 @@ class Segment:
         self._max_timestamp: tuple[int, int] | None = None
         self._first_timestamp_ms: int | None = None
         self._indexes_ready = False
-        # Made here from the batches, or compared with them: what reads badly is not their fault.
-        self._indexes_proven = False
+        # Indexes made anew read as badly as before: the .log is damaged.
+        self._beyond_indexes = False
         self.index_full = False
         """Whether an open index has no room for more entries."""
         limit = config.segment_index_bytes
@@ -98,7 +97,7 @@ class Segment:
         segment.offset_index.create()
         segment.time_index.create()
         segment.txn_index.reset()
-        segment._indexes_ready = segment._indexes_proven = True
+        segment._indexes_ready = True
         segment._max_timestamp = (NO_TIMESTAMP, base_offset)
         return segment
 
@@ -152,7 +151,7 @@ class Segment:
         if self._log is not None:
             self._log.close()
             self._log = None
-        self._indexes_ready = self._indexes_proven = self.index_full = False
+        self._indexes_ready = self._beyond_indexes = self.index_full = False
 
     def discard_handles(self) -> None:
         """Close all files without writing anything: the segment is about to go."""
@@ -162,7 +161,7 @@ class Segment:
         if self._log is not None:
             self._log.close()
             self._log = None
-        self._indexes_ready = self._indexes_proven = self.index_full = False
+        self._indexes_ready = self._beyond_indexes = self.index_full = False
 
     def paths(self) -> list[str]:
         """The segment's files that exist, the .log last: without it the rest are orphans."""
@@ -272,6 +271,7 @@ class Segment:
         found, problem = self._search(offset)
         if problem is not None and self._indexes_mislead(offset):
             found, problem = self._search(offset)
+            self._beyond_indexes = problem is not None
         if problem is not None:
             raise CorruptLog(f"{self.prefix}{LOG_SUFFIX} {problem}")
         return found
@@ -299,17 +299,18 @@ class Segment:
 
     def _indexes_mislead(self, offset: int) -> bool:
         """Look for `offset` without the indexes: where the batches can be read up to there, it was
-        the indexes that were wrong, and they are made anew. Asked once per opening."""
-        if self._indexes_proven:
+        the indexes that were wrong, and they are made anew. A disk may spoil them at any time; only
+        where that did not help, or the batches cannot be read, nobody tries again."""
+        if self._beyond_indexes:
             return False
-        self._indexes_proven = True
         scan = BatchScan(self.log, 0, self.size_bytes)
         for header, _ in scan:
             if header.last_offset >= offset:
                 break
-        if scan.problem is None:
+        self._beyond_indexes = scan.problem is not None
+        if not self._beyond_indexes:
             self.rebuild(check_crc=False)
-        return scan.problem is None
+        return not self._beyond_indexes
 
     def _time_entry(self, lookup: Callable[[], tuple[int, int]]) -> tuple[tuple[int, int], int]:
         """The entry of the time index that `lookup` finds, and where the batch is that it tells of;
@@ -320,6 +321,7 @@ class Segment:
         if position is None and self._indexes_mislead(entry[1]):
             entry = lookup()
             position = self._position_of(entry)
+            self._beyond_indexes = position is None
         return (entry, position) if position is not None else ((NO_TIMESTAMP, self.base_offset), 0)
 
     def _position_of(self, entry: tuple[int, int]) -> int | None:
@@ -405,7 +407,7 @@ class Segment:
         self.time_index.close_file()
         self.offset_index.create()
         self.time_index.create()
-        self._indexes_ready = self._indexes_proven = True
+        self._indexes_ready = True
         self.index_full = False
         self._since_index_bytes = 0
         self._max_timestamp = (NO_TIMESTAMP, self.base_offset)

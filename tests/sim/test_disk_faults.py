@@ -11,8 +11,10 @@ from protocol.batch.records import Record, build_batch
 from simulation.clients.client import Unknown, checked
 from simulation.event import Event
 from simulation.faults import KINDS
-from simulation.faults.disk_errors import ANY
+from simulation.faults.disk_errors import ANY, ROT
+from simulation.planted.focus import TOPICS, Focus
 from simulation.planted.scenes import SCENES
+from simulation.schedule import Schedule
 from simulation.shape import TopicShape
 from simulation.swarm import Outcome, run
 from simulation.world.disks import SYNCS, WRITES
@@ -28,8 +30,10 @@ ARGS: dict[str, dict[str, Any]] = {
     "unreadable": {"kinds": ["read"], "path_has": "", "after": 0},
     "file error": {"kinds": list(ANY), "path_has": "", "after": 7, "most": 1},
 }
+CLOSE = {"index.interval.bytes": "200"}
+"""An entry for nearly each batch."""
 FLIPS = "bit flips"
-"""It wants segments that are over."""
+"""It wants segments that are over, as ROT does."""
 STOPPING = ("disk full", "fsync error", "unreadable", "file error")
 
 
@@ -42,7 +46,9 @@ def played(*events: Event) -> Outcome:
 
 
 def test_each_fault_takes_effect_and_every_promise_holds() -> None:
-    assert {*ARGS, FLIPS} == {name for name, kind in KINDS.items() if kind.family == "disk_errors"}
+    assert {*ARGS, FLIPS, ROT} == {
+        name for name, kind in KINDS.items() if kind.family == "disk_errors"
+    }
     events = [
         Event(kind, 100 + 2_500 * number, kind, "node 2", {"for_ms": 500, **args})
         for number, (kind, args) in enumerate(ARGS.items())
@@ -59,6 +65,23 @@ def test_bits_that_flip_are_noticed_and_the_rest_goes_on() -> None:
     assert outcome.broken is None, outcome.broken
     assert outcome.took_effect == {"kill": 1, FLIPS: 1}
     assert any("cannot follow the own log" in line for line in outcome.logged)
+
+
+def test_an_index_that_rots_hides_nothing() -> None:
+    """P6, P18: readers, followers and whoever cuts a log look into indexes that lie."""
+    topics = [replace(one, configs={**one.configs, **CLOSE}) for one in TOPICS]
+    focus = Focus(idempotent=0, plain=2, sessions=1, topics=tuple(topics))
+    rots = [
+        Event(
+            f"{node} {at_ms}", at_ms, ROT, f"node {node}", {"topic": "t0", "bits": 32, "for_ms": 1}
+        )
+        for node in (2, 3, 4)
+        for at_ms in (700, 1_500)
+    ]
+    kill = Event("kill", 1_800, "kill", "leader of t0-0", {"for_ms": 500})
+    outcome = run(Schedule(1, focus.shape(), (*rots, kill), 2_500), keep=0)
+    assert outcome.broken is None, outcome.broken
+    assert outcome.took_effect == {ROT: len(rots), "kill": 1}
 
 
 def test_a_client_believes_no_damaged_batch() -> None:

@@ -314,6 +314,25 @@ def test_an_offset_index_that_points_elsewhere_makes_no_reader_skip_a_record(ent
     assert read_everything(make_log(files, clean=True, index_interval_bytes=200)) == expected
 
 
+@pytest.mark.parametrize("index", [".index", ".timeindex"])
+@pytest.mark.parametrize("opened", ["written", "recovered", "opened"])
+def test_an_index_that_rots_under_an_open_log_is_made_anew_each_time(opened, index):
+    """P6: bits flip on a disk long after the file was written, or looked at and mended."""
+    files = MemoryFiles()
+    log = make_log(files, index_interval_bytes=200)
+    for at, timestamp in enumerate(TIMES):
+        append(log, batch(2, size=40, timestamp=timestamp, tag=f"{at}-"))
+    if opened != "written":
+        log.close()
+        log = make_log(files, clean=opened == "opened", index_interval_bytes=200)
+    log.roll()
+    expected = read_everything(log)
+    for _ in range(2):
+        file = files.open(FIRST + index)
+        file.pwrite(b"\x00\x00\x7f\x00" * (file.size() // 4), 0)
+        assert read_everything(log) == expected
+
+
 @pytest.mark.parametrize("entry", [0, 1, 2, -1])
 @pytest.mark.parametrize(
     "damage", ["later offset", "behind the end", "lower time", "higher time", "before the segment"]
