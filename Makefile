@@ -7,7 +7,7 @@ STAMP := $(VENV)/.installed
 EXTRAS ?= dev,audit
 CONSTRAINTS ?= --constraint constraints.txt
 
-.PHONY: demo quick test test-rest test-all check lint bench bench-single bench-partitions bench-replicated bench-elections bench-tier bench-new-replica bench-local-logs bench-audit soak chaos venv format clean test-pythons test-lowest tests-of constraints
+.PHONY: demo quick test test-rest test-all check lint bench bench-single bench-partitions bench-replicated bench-moves bench-elections bench-tier bench-new-replica bench-local-logs bench-audit soak chaos venv format clean test-pythons test-lowest tests-of constraints
 
 venv: $(STAMP)
 
@@ -53,7 +53,7 @@ lint: $(STAMP)
 
 # BENCH="--minutes 11 --cases produce,ten" chooses; without it about an hour. So do the others'
 # variables: make bench-replicated REPLICATED="--minutes 10 --cases one".
-bench: bench-single bench-partitions bench-replicated bench-elections bench-tier bench-new-replica bench-local-logs
+bench: bench-single bench-partitions bench-replicated bench-moves bench-elections bench-tier bench-new-replica bench-local-logs
 
 bench-single: $(STAMP)
 	$(BIN)/python -m bench.single_node $(BENCH)
@@ -63,6 +63,9 @@ bench-partitions: $(STAMP)
 
 bench-replicated: $(STAMP)
 	$(BIN)/python -m bench.replicated $(REPLICATED)
+
+bench-moves: $(STAMP)
+	$(BIN)/python -m bench.leader_moves --kafka $(MOVES)
 
 bench-elections: $(STAMP)
 	$(BIN)/python -m bench.elections --kafka $(ELECTIONS)
