@@ -177,6 +177,7 @@ class LogManager:
         self._log_starts_due = False
         self._checkpoints: dict[str, OffsetCheckpoint] = {}
         self._saving_log_starts = asyncio.Lock()
+        self._log_starts_asked = self._log_starts_answered = 0
         self._high_watermarks: dict[TopicPartition, int] = {}
         self._due_ms: dict[str, float] = {}
         self._closed = False
@@ -572,8 +573,15 @@ class LogManager:
 
     async def checkpoint_log_starts(self) -> None:
         """Make the starts of all logs durable as they are when this is called, or later: no crash
-        afterwards takes one of them back (S4). Raises OSError."""
+        afterwards takes one of them back (S4). Who asks while they are being written waits for the
+        next time, all of them together: hundreds of logs may begin behind the tier at once. Raises
+        OSError."""
+        self._log_starts_asked += 1
+        mine = self._log_starts_asked
         async with self._saving_log_starts:
+            if self._log_starts_answered >= mine:
+                return
+            asked = self._log_starts_asked
             self._log_starts_due = False
             while True:
                 starts, logs = self.log_starts(), dict(self.logs)
@@ -581,6 +589,7 @@ class LogManager:
                     break
             for key, log in logs.items():
                 log.log_start_saved(starts.get(key, 0))
+            self._log_starts_answered = asked
 
     async def checkpoint_high_watermarks(self) -> None:
         await self.write_checkpoint(HIGH_WATERMARK_CHECKPOINT, self.high_watermarks())

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import random
+from collections.abc import Mapping
 from dataclasses import replace
 
 import pytest
@@ -700,6 +701,63 @@ async def test_s4_log_starts_are_durable_when_they_are_said_to_be():
     world.files.crash()
     world.files = LossyFiles(world.files.backing)
     assert world.start().logs[("topic", 0)].log_start_offset == 5
+
+
+async def test_s4_who_asks_for_log_starts_while_they_are_written_shares_the_next_write():
+    gate, waiting = asyncio.Event(), asyncio.Event()
+
+    async def hold() -> None:
+        waiting.set()
+        await gate.wait()
+
+    world = World(LossyFiles(MemoryFiles(), before_work=hold))
+    manager = world.start()
+    log = create(manager)
+    fill(log, 9, size=50)
+    log.flush_blocking()
+    log.update_high_watermark(9)
+    log.advance_log_start(4)
+    written: list[int] = []
+    write = manager.write_checkpoint
+
+    async def counted(name: str, offsets: Mapping[tuple[str, int], int]) -> bool:
+        written.append(offsets["topic", 0])
+        return await write(name, offsets)
+
+    manager.write_checkpoint = counted
+    first = asyncio.ensure_future(manager.checkpoint_log_starts())
+    await waiting.wait()
+    log.advance_log_start(5)
+    others = [asyncio.ensure_future(manager.checkpoint_log_starts()) for _ in range(5)]
+    await asyncio.sleep(0)
+    assert not any(one.done() for one in others), "what is being written is older than they are"
+    gate.set()
+    await asyncio.gather(first, *others)
+    assert written == [4, 5]
+    assert log.saved_log_start == 5
+    world.files.crash()
+    world.files = LossyFiles(world.files.backing)
+    assert world.start().logs[("topic", 0)].log_start_offset == 5
+
+
+async def test_s4_a_write_of_log_starts_that_fails_answers_nobody_else():
+    manager = World().start()
+    log = create(manager)
+    fill(log, 9, size=50)
+    log.update_high_watermark(9)
+    log.advance_log_start(5)
+    write = manager.write_checkpoint
+
+    async def fails(name: str, offsets: Mapping[tuple[str, int], int]) -> bool:
+        manager.write_checkpoint = write
+        raise OSError("disk")
+
+    manager.write_checkpoint = fails
+    found = await asyncio.gather(
+        *(manager.checkpoint_log_starts() for _ in range(3)), return_exceptions=True
+    )
+    assert [type(one) for one in found] == [OSError, type(None), type(None)]
+    assert log.saved_log_start == 5
 
 
 TIERED = replace(CONFIG, remote_storage_enable=True)
