@@ -11,7 +11,7 @@ import errno
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from protocol.batch.header import CRC_START, iter_batches
+from protocol.batch.header import CRC_START, HEADER_BYTES, iter_batches
 from simulation.faults.kind import Args, FaultKind
 from simulation.faults.process import may_be_hit, may_go_silent, may_lose
 from simulation.judges.partitions import OFFSETS_TOPIC
@@ -118,30 +118,31 @@ async def _flushes(hit: str, world: RunWorld, machine: Machine, event: Event, _r
 async def _flips(world: RunWorld, machine: Machine, event: Event, rng: Random) -> bool:
     """Whoever reads them must notice: consumers and followers by the checksum of each batch. Of
     topics of clients alone: a coordinator that cannot load its groups stays without them until
-    another one is elected, as Kafka's does."""
+    another one is elected, as Kafka's does. In tiered topics not of headers: what a copy says of
+    times and producers comes from those, whose checksum nobody looks at for that."""
     life = machine.life
     node = None if life is None else life.node
     if node is None or node.broker is None or not may_be_hit(world, machine):
         return False
-    if world.promises.configs(event.args["topic"]).get(TIERED) == "true":
-        return False  # whoever copies a segment looks at no batch: what he read is there for good
+    tiered = world.promises.configs(event.args["topic"]).get(TIERED) == "true"
+    first = HEADER_BYTES if tiered else CRC_START
     trouble = DiskTrouble()
     for log in node.broker.logs.logs.values():
         if log.topic == event.args["topic"]:
             for segment in list(log.segments)[:-1]:
-                trouble.flips[segment.log.path] = _checked_bit(segment, rng)
+                trouble.flips[segment.log.path] = _checked_bit(segment, rng, first)
     machine.disk_troubles.append(trouble)
     await asyncio.sleep(event.for_ms / 1000)
     machine.disk_troubles.remove(trouble)
     return trouble.hits["flipped"] > 0
 
 
-def _checked_bit(segment: Segment, rng: Random) -> tuple[int, int]:
-    """A bit of a batch that its checksum covers: that of a base offset or a leader epoch can flip
-    unseen in any Kafka."""
+def _checked_bit(segment: Segment, rng: Random, first: int) -> tuple[int, int]:
+    """A bit of a batch from its byte `first` on, which its checksum covers: that of a base offset
+    or a leader epoch can flip unseen in any Kafka."""
     data = segment.log.pread(segment.size_bytes, 0)
     header, at = rng.choice(list(iter_batches(data)))
-    return at + rng.randrange(CRC_START, header.size_bytes), 1 << rng.randrange(8)
+    return at + rng.randrange(first, header.size_bytes), 1 << rng.randrange(8)
 
 
 async def _rots(world: RunWorld, machine: Machine, event: Event, rng: Random) -> bool:
