@@ -130,8 +130,7 @@ class Purgatory:
     def _forget(self, wait: Wait) -> None:
         wait.bucket = -1
         if wait.owner:
-            waits = self._owners.get(wait.owner)
-            if waits is not None:
-                waits.pop(wait, None)
-                if not waits:
-                    del self._owners[wait.owner]
+            waits = self._owners[wait.owner]
+            del waits[wait]
+            if not waits:
+                del self._owners[wait.owner]

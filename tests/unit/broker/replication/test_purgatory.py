@@ -91,3 +91,22 @@ def test_a_wait_cannot_wait_twice() -> None:
     purgatory.add(wait, 1)
     with pytest.raises(AssertionError):
         purgatory.add(wait, 2)
+
+
+def test_a_wait_that_has_no_answer_to_its_deadline_is_a_fault_of_ours() -> None:
+    purgatory = Purgatory()
+    purgatory.add(Wait(), 1)
+    with pytest.raises(AssertionError, match="Wait has no answer to its deadline"):
+        purgatory.expire(100)
+
+
+def test_of_a_connection_that_waits_often_each_wait_ends_by_itself() -> None:
+    log: list[str] = []
+    purgatory = Purgatory()
+    first, second = Probe(log, "first"), Probe(log, "second")
+    for wait in (first, second):
+        purgatory.add(wait, 1, owner=7)
+    assert purgatory.remove(first)
+    assert purgatory.drop_owner(7) == 1
+    assert not purgatory.remove(second)
+    assert log == ["second dropped"]

@@ -64,6 +64,18 @@ async def test_a_replica_that_does_not_have_the_offset_is_not_named() -> None:
     assert nearest_replica(partition, "rack2", 0, brokers) is None
 
 
+@pytest.mark.parametrize(("ends", "nearest"), [((2, 1), 2), ((1, 2), 3), ((2, 2), 2)])
+async def test_of_two_in_the_rack_the_one_that_has_more_is_named(
+    ends: tuple[int, int], nearest: int
+) -> None:
+    c = RackAware()
+    brokers = c[1].metadata.image.cluster.brokers
+    together = {**brokers, 3: brokers[3]._replace(rack="rack2")}
+    partition = c[1].partition()
+    partition.remote[2].log_end, partition.remote[3].log_end = ends
+    assert nearest_replica(partition, "rack2", 0, together) == nearest
+
+
 async def test_without_the_selector_everybody_reads_from_the_leader() -> None:
     c = Cluster(2)
     c.create(1, 2)

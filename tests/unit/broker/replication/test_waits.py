@@ -72,3 +72,12 @@ def test_a_fetch_whose_connection_has_gone_leaves_its_partitions() -> None:
     wait.place = place
     wait.dropped()
     assert (place.waits, wait.place, wait.over, cancelled) == ([], None, True, [True])
+
+
+def test_a_wait_that_nobody_awaits_ends_with_its_connection() -> None:
+    answers, ready = Answers(), list[FetchWait]()
+    purgatory = Purgatory()
+    for wait in (ProduceWait(answers.mark, answers.send), FetchWait(1, ready.append)):
+        purgatory.add(wait, 10.0, owner=3)
+    assert purgatory.drop_owner(3) == 2
+    assert (purgatory.expire(100.0), answers.sent, ready) == (0, 0, [])
