@@ -106,7 +106,7 @@ class Scale(NamedTuple):
     seconds: int = 6
     consumers: int = 1_000
     consume_s: int = 20
-    starts: int = 5
+    starts: int = 11
 
 
 QUICK = Scale(160, 1, 5_000, 2, 100, 3, 1)
