@@ -1,7 +1,7 @@
 """The audience of a partition: those who are told what happens to it.
 
-One index for all who read it or wait for it. The partition says what has happened; who is told of
-what is decided here and nowhere else:
+One index for all who read it or wait for it. The partition returns what has happened, as effects;
+who is told of what is decided here and nowhere else:
 
 | what happened | consumers | followers | who waits for an offset |
 |---|---|---|---|
@@ -40,7 +40,7 @@ class Watch(Protocol):
 
 
 class Audience:
-    """The part of a partition that tells others."""
+    """The part of a partition that tells others. `EffectTable` has it tell."""
 
     __slots__ = ("_commit_waits", "_consumers", "_followers", "_low_watermark_waits")
 
@@ -70,11 +70,11 @@ class Audience:
         for watch, key in list(self._followers.items()):
             watch.interrupted(key)
 
-    def _tell_appended(self, size_bytes: int) -> None:
+    def tell_appended(self, size_bytes: int) -> None:
         for watch, key in self._followers.items():
             watch.touched(key, size_bytes)
 
-    def _tell_committed(self, high_watermark: int, size_bytes: int) -> None:
+    def tell_committed(self, high_watermark: int, size_bytes: int) -> None:
         if self._commit_waits:
             # Nobody is told NOT_ENOUGH_REPLICAS_AFTER_APPEND: below the minimum the mark stands
             # still, so a batch below it has as many replicas as the minimum asks.
@@ -83,18 +83,21 @@ class Audience:
             for watch, key in list(self._consumers.items()):
                 watch.touched(key, size_bytes)
         if self._followers:
-            self._tell_isr_changed()
+            self.tell_isr_changed()
 
-    def _tell_isr_changed(self) -> None:
+    def tell_isr_changed(self) -> None:
         for watch, key in self._followers.items():
             watch.touched(key, 0)
 
-    def _interrupt(self) -> None:
+    def interrupt(self) -> None:
         for watch, key in [*self._consumers.items(), *self._followers.items()]:
             watch.interrupted(key)
 
-    def _release(self, error: ErrorCode) -> None:
+    def tell_low_watermark(self, low_watermark: int) -> None:
+        self._low_watermark_waits.reached(low_watermark)
+
+    def release(self, error: ErrorCode) -> None:
         """What they wait for does not happen here any more."""
         self._commit_waits.fail(error)
         self._low_watermark_waits.fail(error)
-        self._interrupt()
+        self.interrupt()

@@ -1,6 +1,7 @@
 """The table that carries out what the partitions of one broker want done: a row for each effect.
 
-A row calls who does it: fetchers, coordinators, the tier, the flusher, the queue of AlterPartition.
+A row calls who does it: the partition's audience, fetchers, coordinators, the tier, the flusher,
+the queue of AlterPartition.
 What they do at once may lead to further effects of the same partition, which is whole by then.
 """
 
@@ -10,14 +11,20 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from broker.replication.effects import (
+    Committed,
     Effect,
     Effects,
     Elected,
     EpochsUnsaved,
     FlushWanted,
     Followed,
+    Interrupted,
+    IsrChanged,
     LocalLogsMoved,
+    LowWatermarkMoved,
     Propose,
+    Readable,
+    Released,
     Resigned,
     Stopped,
 )
@@ -77,6 +84,14 @@ class EffectTable:
         self.listeners: dict[str, list[LeadershipListener]] = {}
         """By topic."""
         self._rows: dict[type[Effect], Callable[[Partition, Any], None]] = {
+            Readable: lambda partition, effect: partition.tell_appended(effect.size_bytes),
+            Committed: lambda partition, effect: partition.tell_committed(*effect),
+            IsrChanged: lambda partition, _: partition.tell_isr_changed(),
+            LowWatermarkMoved: lambda partition, effect: partition.tell_low_watermark(
+                effect.low_watermark
+            ),
+            Interrupted: lambda partition, _: partition.interrupt(),
+            Released: lambda partition, effect: partition.release(effect.error),
             FlushWanted: lambda partition, _: self.flush(partition),
             EpochsUnsaved: lambda partition, _: self.save_epochs(partition),
             Propose: lambda partition, effect: self.propose(partition, effect.proposal),

@@ -9,9 +9,49 @@ carries its effects out or hands them on: `tests/unit/test_tidy.py` fails where 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from broker.replication.isr import IsrProposal
+from protocol.errors import ErrorCode
+
+
+# These two are made for each batch that somebody waits for.
+class Readable(NamedTuple):
+    """Followers can read so many bytes more."""
+
+    size_bytes: int
+
+
+class Committed(NamedTuple):
+    """The high watermark has come here: whoever waits for that, or reads, is told."""
+
+    high_watermark: int
+    size_bytes: int
+    """What consumers can read more."""
+
+
+@dataclass(frozen=True, slots=True)
+class IsrChanged:
+    """The ISR, or what was proposed, is another one: followers are told with their next fetch."""
+
+
+@dataclass(frozen=True, slots=True)
+class LowWatermarkMoved:
+    """All of the ISR begin here or later."""
+
+    low_watermark: int
+
+
+@dataclass(frozen=True, slots=True)
+class Interrupted:
+    """A new epoch: fetches that wait are answered at once."""
+
+
+@dataclass(frozen=True, slots=True)
+class Released:
+    """What is waited for does not happen here any more."""
+
+    error: ErrorCode
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +101,20 @@ class Stopped:
 
 
 Effect = (
-    FlushWanted | EpochsUnsaved | Propose | LocalLogsMoved | Elected | Resigned | Followed | Stopped
+    Readable
+    | Committed
+    | IsrChanged
+    | LowWatermarkMoved
+    | Interrupted
+    | Released
+    | FlushWanted
+    | EpochsUnsaved
+    | Propose
+    | LocalLogsMoved
+    | Elected
+    | Resigned
+    | Followed
+    | Stopped
 )
 Effects = tuple[Effect, ...]
 
@@ -70,3 +123,5 @@ NOTHING: Final[Effects] = ()
 FLUSH_WANTED: Final[Effects] = (FlushWanted(),)
 EPOCHS_UNSAVED: Final[Effects] = (EpochsUnsaved(),)
 LOCAL_LOGS_MOVED: Final[Effects] = (LocalLogsMoved(),)
+ISR_CHANGED: Final[Effects] = (IsrChanged(),)
+INTERRUPTED: Final[Effects] = (Interrupted(),)

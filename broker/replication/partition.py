@@ -31,12 +31,18 @@ from broker.replication.counters import PartitionCounters
 from broker.replication.effects import (
     EPOCHS_UNSAVED,
     FLUSH_WANTED,
+    INTERRUPTED,
+    ISR_CHANGED,
     LOCAL_LOGS_MOVED,
     NOTHING,
+    Committed,
     Effects,
     Elected,
     Followed,
+    LowWatermarkMoved,
     Propose,
+    Readable,
+    Released,
     Resigned,
     Stopped,
 )
@@ -275,8 +281,7 @@ class Partition(Audience):
         effects: Effects = NOTHING
         new_epoch = leader_epoch != self.leader_epoch or self.role is not ReplicaRole.LEADER
         self._check_epochs(leader_epoch, partition_epoch)
-        if new_epoch:
-            effects = (Resigned(leader_epoch), Elected()) if self.is_leader else (Elected(),)
+        led = self.is_leader
         self._enter(ReplicaRole.LEADER)
         self._unread_isr = False
         overtaken: IsrProposal | None = None
@@ -286,7 +291,7 @@ class Partition(Audience):
             if self.local_logs is not None and self.local_logs.overtook() and not new_epoch:
                 overtaken = self.proposal if self.isr == frozenset(isr) else None
             self.proposal = None
-            self._set_isr(frozenset(isr), counted=not new_epoch)
+            effects = self._set_isr(frozenset(isr), counted=not new_epoch)
         self.leader_id = self.node_id
         self.leader_epoch = leader_epoch
         self.partition_epoch = partition_epoch
@@ -306,9 +311,10 @@ class Partition(Audience):
             if replica_id != self.node_id
         }
         if new_epoch:
-            self._interrupt()
-        else:
-            self._tell_isr_changed()
+            effects += INTERRUPTED
+            effects += (Resigned(leader_epoch), Elected()) if led else (Elected(),)
+        elif self._followers:
+            effects += ISR_CHANGED
         if overtaken is not None:
             effects += self._propose(overtaken.broker_ids.intersection(replicas))
         elif self.local_logs is not None:
@@ -325,7 +331,7 @@ class Partition(Audience):
         isr: Iterable[int],
     ) -> Effects:
         """Follows `leader_id` (-1: nobody)."""
-        effects: Effects = (Resigned(leader_epoch),) if self.is_leader else NOTHING
+        led = self.is_leader
         changed = leader_epoch != self.leader_epoch or leader_id != self.leader_id
         self._check_epochs(leader_epoch, partition_epoch)
         self._enter(ReplicaRole.FOLLOWER)
@@ -341,34 +347,33 @@ class Partition(Audience):
             self._unshown = 0
             # An epoch that began here without a record is no history: nobody else knows it.
             self.log.truncate_to(self.log.log_end_offset)
-            self._release(ErrorCode.NOT_LEADER_OR_FOLLOWER)
-            effects += (Followed(),)
-        return effects
+            effects = self._released(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+            return effects + ((Resigned(leader_epoch), Followed()) if led else (Followed(),))
+        return NOTHING
 
     def become_offline(self) -> Effects:
         """The log failed. Nothing more is appended: a second write could hide the first's loss."""
         self._enter(ReplicaRole.OFFLINE)
-        self._release(ErrorCode.KAFKA_STORAGE_ERROR)
-        return (Stopped(),)
+        return (*self._released(ErrorCode.KAFKA_STORAGE_ERROR), Stopped())
 
     def become_deleted(self) -> Effects:
         """The topic is gone or the replica moved away."""
-        effects: Effects = (Resigned(None), Stopped()) if self.is_leader else (Stopped(),)
+        led = self.is_leader
         self._enter(ReplicaRole.DELETED)
-        self._release(ErrorCode.NOT_LEADER_OR_FOLLOWER)
-        return effects
+        effects = self._released(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        return effects + ((Resigned(None), Stopped()) if led else (Stopped(),))
 
     # --- appending ----------------------------------------------------------------------------
 
     def appended(self, info: AppendInfo, size_bytes: int) -> Effects:
         """The leader's log has taken a batch; moves the high watermark and wakes fetchers."""
         self._uncommitted.append((info.last_offset + 1, size_bytes))
-        if self._followers:
-            for remote in self.remote.values():
-                if remote.resting is not None:
-                    remote.wake()
-            self._tell_appended(size_bytes)
-        return self.maybe_advance_high_watermark()
+        if not self._followers:
+            return self.maybe_advance_high_watermark()
+        for remote in self.remote.values():
+            if remote.resting is not None:
+                remote.wake()
+        return (Readable(size_bytes), *self.maybe_advance_high_watermark())
 
     def wait_for_commit(self, end_offset: int, waiter: CommitWaiter, slot: Any) -> bool:
         """Registers for the high watermark to reach `end_offset`; False if it has already."""
@@ -401,15 +406,17 @@ class Partition(Audience):
                     target = remote.log_end
         if target > log.high_watermark:
             log.update_high_watermark(target)
-            self._high_watermark_moved(target)
+            return self._high_watermark_moved(target) + effects
         return effects
 
-    def _high_watermark_moved(self, high_watermark: int) -> None:
+    def _high_watermark_moved(self, high_watermark: int) -> Effects:
         uncommitted = self._uncommitted
         size_bytes = 0
         while uncommitted and uncommitted[0][0] <= high_watermark:
             size_bytes += uncommitted.popleft()[1]
-        self._tell_committed(high_watermark, size_bytes)
+        if self._consumers or self._followers or self._commit_waits:
+            return (Committed(high_watermark, size_bytes),)
+        return NOTHING
 
     # --- the in-sync set ----------------------------------------------------------------------
 
@@ -460,10 +467,10 @@ class Partition(Audience):
                     shrinks = not self.isr <= isr
                     self._unread_isr |= shrinks or len(self.isr) < self.effective_min_isr
                 self.partition_epoch = state.partition_epoch
-                self._set_isr(isr, counted=True)
-                self._tell_isr_changed()
-                moved = NOTHING if self.local_logs is None else LOCAL_LOGS_MOVED
-                return moved + self.maybe_advance_high_watermark()
+                effects = self._set_isr(isr, counted=True) + ISR_CHANGED
+                if self.local_logs is not None:
+                    effects += LOCAL_LOGS_MOVED
+                return effects + self.maybe_advance_high_watermark()
             return NOTHING
         self.counters.failed_isr_updates += 1
         if error in ROLLED_BACK:
@@ -471,8 +478,7 @@ class Partition(Audience):
             self.proposal = None
             self.maximal_isr = self.isr
             # Whoever was proposed may rest, and be fit to join the next time it is looked at.
-            self._tell_isr_changed()
-            return self.maybe_advance_high_watermark()
+            return ISR_CHANGED + self.maybe_advance_high_watermark()
         mark("replication.isr-retried" if asks_again(error) else "replication.isr-superseded")
         return NOTHING
 
@@ -505,12 +511,12 @@ class Partition(Audience):
         mark("replication.isr-waits-for-report")
         return NOTHING
 
-    def _set_isr(self, isr: frozenset[int], *, counted: bool) -> None:
+    def _set_isr(self, isr: frozenset[int], *, counted: bool) -> Effects:
         if counted:
             self.counters.isr_shrinks += not self.isr.issubset(isr)
             self.counters.isr_expands += not self.isr.issuperset(isr)
         self.isr = self.maximal_isr = isr
-        self._low_watermark_moved()
+        return self._low_watermark_moved()
 
     # --- local logs (KIP-1303) ----------------------------------------------------------------
 
@@ -650,7 +656,7 @@ class Partition(Audience):
             effects = self._epochs_unsaved()
         if high_watermark > self.log.high_watermark:
             self.log.update_high_watermark(high_watermark)
-            self._high_watermark_moved(high_watermark)
+            return self._high_watermark_moved(high_watermark) + effects
         return effects
 
     def _epochs_unsaved(self) -> Effects:
@@ -707,7 +713,7 @@ class Partition(Audience):
         if may_join and replica_id not in self.maximal_isr:
             effects = self._maybe_expand(replica_id, remote)
         if log_start != start_before:
-            self._low_watermark_moved()
+            effects += self._low_watermark_moved()
         return effects if offset == before else effects + self.maybe_advance_high_watermark()
 
     def wait_for_low_watermark(self, offset: int, waiter: CommitWaiter, slot: Any) -> bool:
@@ -717,15 +723,14 @@ class Partition(Audience):
         self._low_watermark_waits.add(offset, waiter, slot)
         return True
 
-    def _low_watermark_moved(self) -> None:
-        if self._low_watermark_waits:
-            self._low_watermark_waits.reached(self.low_watermark)
+    def _low_watermark_moved(self) -> Effects:
+        return (LowWatermarkMoved(self.low_watermark),) if self._low_watermark_waits else NOTHING
 
     # --- within -------------------------------------------------------------------------------
 
-    def _release(self, error: ErrorCode) -> None:
+    def _released(self, error: ErrorCode) -> Effects:
         self._uncommitted.clear()
-        super()._release(error)
+        return (Released(error),)
 
     def _check_epochs(self, leader_epoch: int, partition_epoch: int) -> None:
         if leader_epoch < self.leader_epoch or partition_epoch < self.partition_epoch:

@@ -483,7 +483,7 @@ _TRANSPORT = [
         "P26|H|P",
         "an append does not wake the fetches that wait for it",
         (
-            "broker.replication.audience:Audience._tell_appended",
+            "broker.replication.audience:Audience.tell_appended",
             "watch.touched(key, size_bytes)",
             "pass",
         ),

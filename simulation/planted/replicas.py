@@ -42,7 +42,7 @@ REPLICAS: tuple[Bug, ...] = (
         (
             f"{PARTITION}.report_answered",
             "and self.isr == frozenset(state.isr)",
-            "and self._set_isr(frozenset(state.isr), counted=False) is None",
+            "and self._set_isr(frozenset(state.isr), counted=False) is not None",
         ),
         (
             f"{PARTITION}.report_answered",

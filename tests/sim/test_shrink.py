@@ -189,8 +189,7 @@ def _shows_all_it_has(self: Partition) -> Effects:
     if log.log_end_offset <= log.high_watermark:
         return NOTHING
     log.update_high_watermark(log.log_end_offset)
-    self._high_watermark_moved(log.log_end_offset)
-    return NOTHING
+    return self._high_watermark_moved(log.log_end_offset)
 
 
 def test_a_failing_seed_is_shrunken_and_played_again(

@@ -8,22 +8,29 @@ from typing import Any, get_args
 import pytest
 
 from broker.replication import effects as all_effects
+from broker.replication.audience import WatchKey
 from broker.replication.effect_table import EffectTable
 from broker.replication.effects import (
     EPOCHS_UNSAVED,
     FLUSH_WANTED,
     NOTHING,
+    Committed,
     Effect,
     Effects,
     Elected,
     FlushWanted,
     Followed,
+    Interrupted,
+    LowWatermarkMoved,
     Propose,
+    Readable,
+    Released,
     Resigned,
     Stopped,
 )
 from broker.replication.isr import IsrMember, IsrProposal
 from broker.replication.partition import Partition
+from protocol.errors import ErrorCode
 from storage.log.append import AppendInfo
 from testkit.memory.broker import NODE, OTHER, Harness, batch, topic_id
 
@@ -62,6 +69,23 @@ class Ports:
         return lambda partition: self.asked.append(f"tier {name}")
 
 
+class Heard:
+    """A reader, and one who waits."""
+
+    def __init__(self, *, replica: bool = False) -> None:
+        self.replica = replica
+        self.told: list[Any] = []
+
+    def touched(self, key: WatchKey, size_bytes: int) -> None:
+        self.told.append(size_bytes)
+
+    def interrupted(self, key: WatchKey) -> None:
+        self.told.append("interrupted")
+
+    def resolved(self, slot: Any, error: ErrorCode) -> None:
+        self.told.append(slot)
+
+
 def alone(h: Harness) -> Partition:
     """A partition that nobody has given a role."""
     return Partition("t", topic_id(1), 0, node_id=NODE, log=h.partition().log)
@@ -94,13 +118,25 @@ async def test_each_kind_of_effect_has_its_row(partition: Partition) -> None:
     follow(partition, 1)
     kinds = get_args(Effect)
     assert {one for one in vars(all_effects).values() if isinstance(one, type)} - {
-        IsrProposal
+        IsrProposal,
+        ErrorCode,
     } == set(kinds)
-    given: dict[type, Any] = {Propose: Propose(PROPOSAL), Resigned: Resigned(7)}
+    given: dict[type, Any] = {
+        Propose: Propose(PROPOSAL),
+        Resigned: Resigned(7),
+        Released: Released(ErrorCode.KAFKA_STORAGE_ERROR),
+        LowWatermarkMoved: LowWatermarkMoved(3),
+        Readable: Readable(1),
+        Committed: Committed(1, 1),
+    }
     for kind in kinds:
-        ports = Ports()
+        ports, reader = Ports(), Heard(replica=True)
+        partition.watch(reader, ("t", 0))
+        assert partition.wait_for_low_watermark(3, reader, "low watermark")
         ports.table.carry_out(partition, (given.get(kind) or kind(),))
-        assert ports.asked, kind
+        assert bool(ports.asked) is not bool(reader.told), kind
+        partition.unwatch(reader)
+        partition.release(ErrorCode.NONE)
     asked = Ports()
     asked.table.carry_out(partition, (Propose(PROPOSAL), FlushWanted()))
     assert asked.asked == [f"propose {PROPOSAL}", "flush"]
@@ -126,19 +162,20 @@ async def test_what_a_change_of_the_role_wants() -> None:
     h = Harness()
     h.create_topic()
     partition = alone(h)
-    assert follow(partition, 1) == (Followed(),)
+    elsewhere = Released(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+    assert follow(partition, 1) == (elsewhere, Followed())
     assert follow(partition, 1) is NOTHING
-    assert lead(partition, 2) == (Elected(),)
+    assert lead(partition, 2) == (Interrupted(), Elected())
     assert lead(partition, 2) is NOTHING
-    assert lead(partition, 3) == (Resigned(3), Elected())
-    assert follow(partition, 4) == (Resigned(4), Followed())
-    assert partition.become_deleted() == (Stopped(),)
+    assert lead(partition, 3) == (Interrupted(), Resigned(3), Elected())
+    assert follow(partition, 4) == (elsewhere, Resigned(4), Followed())
+    assert partition.become_deleted() == (elsewhere, Stopped())
     for end, wanted in (
-        (Partition.become_deleted, (Resigned(None), Stopped())),
-        (Partition.become_offline, (Stopped(),)),
+        (Partition.become_deleted, (elsewhere, Resigned(None), Stopped())),
+        (Partition.become_offline, (Released(ErrorCode.KAFKA_STORAGE_ERROR), Stopped())),
     ):
         led = alone(h)
-        assert lead(led, 5) == (Elected(),)
+        assert lead(led, 5) == (Interrupted(), Elected())
         assert end(led) == wanted
 
 
@@ -152,6 +189,33 @@ async def test_an_append_wants_nothing_but_its_epoch_and_its_flush(partition: Pa
     partition.log.configure(replace(partition.log.config, flush_messages=1))
     assert partition.appended(append(partition), 70) == FLUSH_WANTED
     assert partition.log.high_watermark == 2
+
+
+async def test_whoever_reads_or_waits_is_told_when_the_partition_is_whole(
+    partition: Partition,
+) -> None:
+    lead(partition, 5)
+    heard = Heard()
+    assert partition.appended(append(partition), 70) == EPOCHS_UNSAVED
+    assert partition.wait_for_commit(1, heard, "first")
+    partition.log.write_epochs()
+    effects = partition.epochs_saved()
+    assert (effects, partition.log.high_watermark) == ((Committed(1, 70),), 1)
+    assert heard.told == [], "the partition calls nobody"
+    table = Ports().table
+    table.carry_out(partition, effects)
+    assert heard.told == ["first"]
+    follower = Heard(replica=True)
+    partition.watch(follower, ("t", 0))
+    effects = partition.appended(append(partition), 80)
+    assert effects == (Readable(80), Committed(2, 80))
+    table.carry_out(partition, effects)
+    assert follower.told == [80, 0], "bytes, and then the high watermark"
+    assert lead(partition, 6) == (Interrupted(), Resigned(6), Elected())
+    assert partition.wait_for_low_watermark(1, heard, "deleted")
+    partition.isr = frozenset({NODE, OTHER})
+    effects = partition.follower_fetched(OTHER, offset=2, log_start=1, broker_epoch=9, now_ms=0)
+    assert effects == (LowWatermarkMoved(0),)
 
 
 async def test_a_follower_that_may_join_is_proposed(partition: Partition) -> None:

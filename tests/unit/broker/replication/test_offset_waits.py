@@ -5,6 +5,7 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
+from broker.replication.effect_table import EffectTable
 from broker.replication.offset_waits import OffsetWaits
 from broker.replication.partition import Partition
 from protocol.errors import ErrorCode
@@ -26,7 +27,8 @@ def test_a_repeated_batch_does_not_wait_for_what_was_appended_after_it() -> None
     for end_offset, slot in ((20, "first"), (30, "later"), (20, "first again"), (15, "older")):
         assert partition.wait_for_commit(end_offset, told, slot)
     log.high_watermark = 20
-    partition._high_watermark_moved(20)
+    table = EffectTable(lambda partition: None)
+    table.carry_out(partition, partition._high_watermark_moved(20))
     none = ErrorCode.NONE
     assert [error for _, error in told.slots] == [none] * 3
     assert [slot for slot, _ in told.slots] == ["older", "first", "first again"]
