@@ -100,7 +100,7 @@ class ReplicaManager:
         self._leads_nothing = False
         self._at_once = AT_ONCE_MAX
         self._schedule: Callable[[], None] = lambda: None
-        self._report: Callable[[Partition], None] = lambda partition: None
+        self._report: Callable[[Partition], None] | None = None
         self._reports_begin: Callable[[], None] = lambda: None
         self._role_given: Callable[[Partition, PartitionImage], None] = lambda partition, now: None
         self._effects = EffectTable(self._local_logs_moved)
@@ -305,7 +305,7 @@ class ReplicaManager:
         return NO_EPOCH if broker is None else broker.epoch
 
     def _local_logs_moved(self, partition: Partition) -> None:
-        if self._is_report_due(partition):
+        if self._report is not None and self._is_report_due(partition):
             self._report(partition)
 
     def _is_report_due(self, partition: Partition, *, sweep: bool = False) -> bool:
@@ -316,7 +316,11 @@ class ReplicaManager:
         """Has reports made of local logs whose time has come; yields now and then how many."""
         reported = 0
         for at, partition in enumerate(list(self)):
-            if partition.local_logs is not None and self._is_report_due(partition, sweep=True):
+            if (
+                self._report is not None
+                and partition.local_logs is not None
+                and self._is_report_due(partition, sweep=True)
+            ):
                 self._report(partition)
                 reported += 1
             if at % 256 == 255:
