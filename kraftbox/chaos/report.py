@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from typing import Any
+from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
 from kraftbox.chaos.checks import Finding, is_broken, summary
 from kraftbox.chaos.run import Entry, Outcome, Progress
@@ -78,3 +79,26 @@ def as_json(outcome: Outcome, path: str) -> dict[str, Any]:
             for entry in outcome.timeline
         ],
     }
+
+
+def as_junit(outcome: Outcome) -> str:
+    """The same for a CI server: a case for each fault, which fails where the cluster was not whole
+    again, and one for each rule that broke, or one that says that none did."""
+    suite = Element("testsuite", name="kraftbox chaos")
+    for number, entry in enumerate(outcome.timeline, start=1):
+        lasted_s = f"{entry.end_s - entry.begin_s:.3f}"
+        case = SubElement(suite, "testcase", name=f"{number} {entry.kind}", time=lasted_s)
+        if entry.whole_s is None:
+            failure = SubElement(case, "failure", message="the cluster was not whole after it")
+            failure.text = entry.trouble or entry.hit.detail
+    broken = [finding for finding in outcome.findings if is_broken([finding])]
+    for finding in broken:
+        case = SubElement(suite, "testcase", name=finding.rule)
+        message = f"{finding.message} ({finding.total} times)"
+        SubElement(case, "failure", message=message).text = "\n".join(finding.examples)
+    if not broken:
+        SubElement(suite, "testcase", name="every promise held")
+    suite.set("tests", str(len(suite)))
+    suite.set("failures", str(len(suite.findall("testcase/failure"))))
+    indent(suite)
+    return tostring(suite, encoding="unicode", xml_declaration=True) + "\n"

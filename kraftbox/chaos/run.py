@@ -76,6 +76,7 @@ class Outcome:
     findings: list[Finding]
     timeline: list[Entry]
     trouble: list[str] = field(default_factory=list)
+    ended_early: bool = False
 
 
 @dataclass
@@ -159,7 +160,8 @@ class Run:
             self._trouble.append(
                 f"{self._workload.starts_over} times a broker did not know what it had acknowledged"
             )
-        return Outcome(history, findings, self._timeline, self._trouble)
+        early = self._finishing.is_set()
+        return Outcome(history, findings, self._timeline, self._trouble, early)
 
     async def _end(self) -> None:
         self._doing = "letting it rest"

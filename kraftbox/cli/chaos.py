@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import random
 import shlex
 import signal
@@ -11,7 +12,7 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, NoReturn
+from typing import Annotated, NamedTuple, NoReturn
 
 import typer
 
@@ -19,9 +20,16 @@ from kraftbox.chaos import local
 from kraftbox.chaos.checks import is_broken
 from kraftbox.chaos.faults import KINDS
 from kraftbox.chaos.history import save
-from kraftbox.chaos.report import COLUMNS, as_json, progress_line, timeline_rows, verdict_lines
+from kraftbox.chaos.report import (
+    COLUMNS,
+    as_json,
+    as_junit,
+    progress_line,
+    timeline_rows,
+    verdict_lines,
+)
 from kraftbox.chaos.run import Outcome, Progress, Run
-from kraftbox.chaos.schedule import steps
+from kraftbox.chaos.schedule import BadSchedule, Step, steps, written_steps
 from kraftbox.chaos.target import LocalTarget, Target, TargetError
 from kraftbox.chaos.workload import Load
 from kraftbox.cli.output import FAILED, JsonFlag, say, say_error, say_json, table
@@ -35,6 +43,27 @@ PLAIN_LINES_S = 5.0
 REPLICATION_FACTOR = 3
 
 
+ScheduleOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--schedule",
+        metavar="FILE",
+        help='These faults in their order, once: {"faults": [{"kind": "kill-leader", "seconds": 5, '
+        '"draw": 7}]}; draw chooses the victims.',
+    ),
+]
+UntilBrokenFlag = Annotated[
+    bool,
+    typer.Option(
+        "--until-broken", help="Runs with the next seeds until a promise breaks, or Ctrl-C."
+    ),
+]
+JunitOption = Annotated[
+    Path | None,
+    typer.Option("--junit", metavar="FILE", help="Write the verdict as JUnit's XML, too."),
+]
+
+
 def chaos(
     seed: Annotated[
         int | None, typer.Option("--seed", help="Repeats a schedule; otherwise drawn and told.")
@@ -44,6 +73,9 @@ def chaos(
         str | None,
         typer.Option("--faults", "-f", help="Kinds, with commas; default: all."),
     ] = None,
+    schedule: ScheduleOption = None,
+    until_broken: UntilBrokenFlag = False,
+    junit: JunitOption = None,
     directory: Annotated[
         Path | None,
         typer.Option("--dir", help="A cluster of `kraftbox up`; started if it is down."),
@@ -80,20 +112,24 @@ def chaos(
         return
     if directory is not None and compose is not None:
         raise typer.BadParameter("--dir or --compose, not both")
-    chosen_seed = random.SystemRandom().getrandbits(32) if seed is None else seed
-    asked = None if faults is None else [one.strip() for one in faults.split(",")]
-    _check_kinds(asked)
+    if schedule is not None and (faults is not None or until_broken):
+        raise typer.BadParameter("--schedule names its faults: no --faults, no --until-broken")
+    wanted = _wanted(faults, schedule, minutes)
+    first_seed = random.SystemRandom().getrandbits(32) if seed is None else seed
     pairs = dict(_pair(one) for one in settings)
-    path = history or Path(f"chaos-{chosen_seed}.kbxh")
     try:
         with _terminable(), _target(directory, compose, pairs) as target:
-            kinds = _possible(target, asked)
+            wanted = wanted._replace(kinds=_possible(target, wanted.kinds))
             if not as_document:
-                say(f"seed {chosen_seed}, {minutes:g} minutes, faults: {', '.join(kinds)}")
-            outcome = asyncio.run(
-                _run(target, kinds, chosen_seed, minutes, rate, partitions, quiet=as_document)
+                say(f"seed {first_seed}, {wanted}")
+            load = Load(partitions=partitions, records_per_s=rate)
+            outcome, last_seed = _rounds(
+                target, wanted, first_seed, load, quiet=as_document, until_broken=until_broken
             )
+            path = history or Path(f"chaos-{last_seed}.kbxh")
             save(path, outcome.history)
+            if junit is not None:
+                junit.write_text(as_junit(outcome), encoding="utf-8")
             _tell(outcome, path, as_document=as_document)
             code = FAILED if is_broken(outcome.findings) else 0
             if audit is not None:
@@ -126,33 +162,70 @@ def _audit(target: Target, history: Path, out: Path, *, own: bool) -> int:
     return local.audit(target.place, history, out, max(1, REPLICATION_FACTOR - 1))
 
 
-async def _run(
-    target: Target,
-    kinds: Sequence[str],
-    seed: int,
-    minutes: float,
-    rate: int,
-    partitions: int,
-    *,
-    quiet: bool,
-) -> Outcome:
+class _Faults(NamedTuple):
+    """Which there are: of these kinds (None: of all) for so long, or as it is written."""
+
+    kinds: Sequence[str] | None
+    length_s: float
+    written: Sequence[Step] | None = None
+
+    def __str__(self) -> str:
+        kinds = ", ".join(self.kinds or ())
+        if self.written is not None:
+            return f"{len(self.written)} faults as written: {kinds}"
+        return f"{self.length_s / 60:g} minutes, faults: {kinds}"
+
+    def steps(self, seed: int) -> Iterator[Step]:
+        return iter(self.written or steps(random.Random(seed), self.kinds or ()))
+
+
+def _wanted(faults: str | None, schedule: Path | None, minutes: float) -> _Faults:
+    """What the options ask for. Raises BadParameter."""
+    if schedule is not None:
+        written = _written(schedule)
+        return _Faults(list(dict.fromkeys(step.kind for step in written)), math.inf, written)
+    asked = None if faults is None else [one.strip() for one in faults.split(",")]
+    _check_kinds(asked)
+    return _Faults(asked, minutes * 60)
+
+
+def _written(file: Path) -> list[Step]:
+    try:
+        return written_steps(file.read_text(encoding="utf-8"), KINDS)
+    except (OSError, UnicodeDecodeError) as error:
+        raise typer.BadParameter(f"cannot read {file}: {error}", param_hint="--schedule") from None
+    except BadSchedule as error:
+        raise typer.BadParameter(f"{file}: {error}", param_hint="--schedule") from None
+
+
+def _rounds(
+    target: Target, faults: _Faults, seed: int, load: Load, *, quiet: bool, until_broken: bool
+) -> tuple[Outcome, int]:
+    """The last run and its seed: the first, or the one in which a promise broke."""
+    while True:
+        outcome = asyncio.run(_run(target, faults, seed, load, quiet=quiet))
+        if not until_broken or outcome.ended_early or is_broken(outcome.findings):
+            return outcome, seed
+        seed += 1
+        say_error(f"every promise held; going on with seed {seed}")
+
+
+async def _run(target: Target, faults: _Faults, seed: int, load: Load, *, quiet: bool) -> Outcome:
     brokers = sum(one.is_broker for one in await target.members())
     factor = min(REPLICATION_FACTOR, brokers)
-    load = Load(
+    load = load._replace(
         topic=f"chaos-{seed}",
-        partitions=partitions,
         replication_factor=factor,
         min_insync_replicas=max(1, factor - 1),
-        records_per_s=rate,
     )
     about: dict[str, object] = {
         "command": shlex.join(sys.argv),
-        "kinds": list(kinds),
+        "kinds": list(faults.kinds or ()),
         "brokers": brokers,
     }
     run = Run(target, load, seed, show=_silent if quiet else _Shower().show, about=about)
     with _signals(run):
-        return await run.go(steps(random.Random(seed), kinds), minutes * 60)
+        return await run.go(faults.steps(seed), faults.length_s, len(faults.written or ()))
 
 
 @contextmanager

@@ -75,6 +75,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "chaos": (
         "kraftbox chaos --minutes 1 --faults kill-leader,pause",
         "kraftbox chaos --dir data --seed 7 --audit report",
+        "kraftbox chaos --until-broken --junit chaos.xml",
     ),
     "dump-log": ("kraftbox dump-log data/orders-0/00000000000000000000.log",),
     "audit": (

@@ -1,0 +1,62 @@
+"""Schedules that people write, and the verdict for a CI server."""
+
+from __future__ import annotations
+
+from xml.etree import ElementTree
+
+import pytest
+
+from kraftbox.chaos.checks import BROKEN, Finding
+from kraftbox.chaos.faults import Hit
+from kraftbox.chaos.history import History
+from kraftbox.chaos.report import as_junit
+from kraftbox.chaos.run import Entry, Outcome
+from kraftbox.chaos.schedule import BadSchedule, Step, written_steps
+
+KINDS = ("kill-leader", "pause-leader")
+
+
+def test_faults_in_their_order() -> None:
+    text = """{"faults": [{"kind": "pause-leader", "seconds": 2, "draw": 7},
+    {"kind": "kill-leader", "seconds": 0.5}]}"""
+    assert written_steps(text, KINDS) == [
+        Step("pause-leader", 2.0, 7),
+        Step("kill-leader", 0.5, 0),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "no JSON"),
+        ("[]", "no {"),
+        ('{"faults": []}', "with at least one"),
+        ('{"faults": ["kill-leader"]}', "fault 1 is not an object"),
+        ('{"faults": [{"kind": "kill-leader", "second": 1}]}', "fault 1 is not an object"),
+        ('{"faults": [{"kind": "kil", "seconds": 1}]}', "'kil' is none of kill-leader, pause"),
+        ('{"faults": [{"kind": "kill-leader"}]}', "seconds None is no number"),
+        ('{"faults": [{"kind": "kill-leader", "seconds": true}]}', "seconds True is no number"),
+        ('{"faults": [{"kind": "kill-leader", "seconds": NaN}]}', "seconds nan is no number"),
+        ('{"faults": [{"kind": "kill-leader", "seconds": 1, "draw": "a"}]}', "draw 'a' is no"),
+    ],
+)
+def test_what_is_wrong_is_said(text: str, said: str) -> None:
+    with pytest.raises(BadSchedule) as refused:
+        written_steps(text, KINDS)
+    assert said in str(refused.value)
+
+
+def test_junit_fails_where_a_promise_broke_or_the_cluster_was_never_whole() -> None:
+    whole = Entry("kill-leader", Hit([1], "t-0"), 1.0, 3.5, 4.0)
+    never = Entry("pause-leader", Hit([2], "t-1"), 5.0, 6.0)
+    lost = Finding("H3 lost-write", BROKEN, 2, "lost <records>", ["a", "b"])
+    told = ElementTree.fromstring(as_junit(Outcome(History(), [lost], [whole, never])))
+    assert (told.get("tests"), told.get("failures")) == ("3", "2")
+    cases = {case.get("name"): case for case in told}
+    assert cases["1 kill-leader"].get("time") == "2.500" and not len(cases["1 kill-leader"])
+    assert cases["2 pause-leader"].findtext("failure") == "t-1"
+    failure = cases["H3 lost-write"].find("failure")
+    assert failure is not None and failure.get("message") == "lost <records> (2 times)"
+    held = ElementTree.fromstring(as_junit(Outcome(History(), [], [whole])))
+    assert [case.get("name") for case in held] == ["1 kill-leader", "every promise held"]
+    assert held.get("failures") == "0"
