@@ -15,6 +15,7 @@ from simulation.judges.nodes import NodeJudge
 from simulation.judges.partition_judge import PartitionJudge
 from simulation.judges.quorum import QuorumJudge
 from simulation.judges.recoveries import RecoveryJudge
+from simulation.judges.requests import RequestJudge
 from simulation.judges.tiering import TierJudge
 from simulation.judges.votes import VoteJudge
 
@@ -34,6 +35,7 @@ KINDS: dict[str, JudgeKind] = {
     "local logs": JudgeKind("L1-L4: leaders that hold enough of the log locally", LocalLogJudge),
     "recoveries": JudgeKind("P21, P22: what brokers say of their logs, and counts", RecoveryJudge),
     "nodes": JudgeKind("no fatal failure; all have the same metadata in the end", NodeJudge),
+    "requests": JudgeKind("P26, G8: requests are answered in their time", RequestJudge),
     "leftovers": JudgeKind(
         "P26: in the end no request, task, timer, connection or file is left over", LeftoverJudge
     ),

@@ -66,6 +66,10 @@ class JudgedWorld(Protocol):
         """The clients, from when on they work."""
 
     @property
+    def busy(self) -> Set[int]:
+        """Nodes that an event is being done to."""
+
+    @property
     def acked_before_quiet(self) -> int:
         """How many writes were acknowledged when all became quiet."""
 

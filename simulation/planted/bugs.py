@@ -478,6 +478,13 @@ _TRANSPORT = [
         ),
     ),
     _bug(
+        "no answer at the deadline",
+        "transport",
+        "P26",
+        "nobody answers a produce request whose time is over",
+        ("broker.replication.waits:ProduceWait.expired", "self._answer(self)", "pass"),
+    ),
+    _bug(
         "waiting fetch sleeps on",
         "transport",
         "P26|H|P",

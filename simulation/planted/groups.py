@@ -71,6 +71,18 @@ GROUPS = [
         ),
     ),
     _bug(
+        "a rebalance waits for the dead",
+        "coordinators",
+        "P26|G7",
+        "a join phase waits for every member, however long, and nobody's session ends",
+        (
+            f"{REBALANCE}:start_rebalance",
+            "core.set_group_timer(TimerKind.JOIN, group, now, group.rebalance_timeout_ms)",
+            "pass",
+        ),
+        (f"{REBALANCE}:on_session_timer", "if waits and not member.is_new:", "if True:"),
+    ),
+    _bug(
         "offsets end at once",
         "coordinators",
         "G9",

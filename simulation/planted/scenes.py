@@ -160,6 +160,15 @@ SCENES: dict[str, Scene] = {
             "answers overtake",
         ),
     ),
+    "both followers stand still for long": Scene(
+        Focus(idempotent=0, plain=0),
+        (
+            (300, "pause", "node 3", {"for_ms": 4_000}),
+            (300, "pause", "node 4", {"for_ms": 4_200}),
+        ),
+        4_600,
+        ("no answer at the deadline",),
+    ),
     "both replicas go": Scene(
         Focus(),
         (
@@ -247,6 +256,7 @@ SCENES: dict[str, Scene] = {
             "heartbeats are always well",
             "nobody misses who left",
             "a stable group lets wait",
+            "a rebalance waits for the dead",
         ),
     ),
     "the only member comes and goes": Scene(

@@ -29,6 +29,7 @@ QUICK = {
     "partitions": "shows all it has",
     "recoveries": "epoch cache for the last batch",
     "groups": "commit before replication",
+    "requests": "no answer at the deadline",
     "histories": "acknowledged at once",
     "tiering": "copied before it is stable",
     "local logs": "nothing is enough",

@@ -1,0 +1,73 @@
+"""A judge of requests that wait (P26, G8): a broker answers one within the time that it gives, or
+its connection ends.
+
+Asked at every moment, with a minority of the nodes down, too: purgatory, groups and coordinators
+have a deadline for whatever they wait for, and need nobody else to keep it. A node that an event is
+being done to is left alone, and what it had then has its time once more: it, or its disk, may stand
+still. Requests without a deadline of their own are not asked: whoever passes one on waits for
+another node.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from protocol.api_keys import ApiKey
+from simulation.judges.judge import Judge
+from simulation.world.invariants import require
+
+if TYPE_CHECKING:
+    from simulation.judges.world import JudgedWorld
+    from simulation.world.cluster import NodeLife
+
+LOOKS_S = 0.25
+LATE_S = 1.0
+"""For a slow disk, and all that stands before it."""
+WAITS_S = {
+    ApiKey.PRODUCE: 1.5,
+    ApiKey.FETCH: 1.5,
+    ApiKey.JOIN_GROUP: 6.2,
+    ApiKey.SYNC_GROUP: 8.0,
+    ApiKey.HEARTBEAT: 0.0,
+}
+"""The most that anybody's request lets the broker wait; clients and followers hang up later. A
+JoinGroup may wait for one rebalance that runs and for the one that it causes, a SyncGroup for its
+leader and until `offsets.commit.timeout.ms` for what that one brings, a Fetch for the tier."""
+
+
+class RequestJudge(Judge):
+    """See the module."""
+
+    def __init__(self, world: JudgedWorld) -> None:
+        self._world = world
+        self._looked_s = 0.0
+        self._busy_s: dict[int, float] = {}
+        """When an event was last seen being done to a node."""
+
+    def after(self, life: NodeLife) -> None:
+        """P26."""
+        now_s = life.machine.cluster.loop.now_s
+        if now_s - self._looked_s < LOOKS_S:
+            return
+        self._looked_s = now_s
+        for node_id in self._world.busy:
+            self._busy_s[node_id] = now_s
+        for machine in self._world.cluster.machines:
+            other = machine.life
+            if other is not None and other.alive:
+                self._look(other, now_s, self._busy_s.get(machine.node_id, 0.0))
+
+    def _look(self, life: NodeLife, now_s: float, free_s: float) -> None:
+        server = None if life.node is None else life.node.broker
+        servers = [] if server is None else server.servers
+        for connection in (one for each in servers for one in each.connections):
+            for waiting in connection.exchange.waiting:
+                most_s = WAITS_S.get(waiting.entry.api)
+                if waiting.ready or most_s is None:
+                    continue
+                since_s = max(waiting.received_ms / 1000, free_s)
+                require(
+                    now_s - since_s <= most_s + LATE_S,
+                    f"P26: {life}: {waiting.entry.api.name} {waiting.correlation_id} of "
+                    f"{connection.client_id} waits for {now_s - since_s:.3f} s",
+                )
