@@ -113,24 +113,20 @@ class LostBrokers:
 
     def gone(self, now_ms: float) -> frozenset[int]:
         """The brokers to whom no client should be sent, though the metadata has them alive."""
-        if not self._losses:
-            return _NOBODY
-        self._forget(now_ms)
-        return frozenset(
-            broker_id
-            for broker_id, loss in self._losses.items()
-            if loss.unreachable and loss.decided_ms is None
-        )
+        return self._unreachable(now_ms, decided=False)
 
     def still_listed(self, now_ms: float) -> frozenset[int]:
         """The brokers that are dead for the metadata as well, and were not a moment ago."""
+        return self._unreachable(now_ms, decided=True)
+
+    def _unreachable(self, now_ms: float, *, decided: bool) -> frozenset[int]:
         if not self._losses:
             return _NOBODY
         self._forget(now_ms)
         return frozenset(
             broker_id
             for broker_id, loss in self._losses.items()
-            if loss.unreachable and loss.decided_ms is not None
+            if loss.unreachable and (loss.decided_ms is not None) is decided
         )
 
     def _forget(self, now_ms: float) -> None:
