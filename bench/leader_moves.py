@@ -47,7 +47,7 @@ BROKERS: Final = 3
 WARM_S: Final = 10
 REST_S: Final = 4.0
 """Between two moves: the tail of one is not to be counted to the next."""
-PATIENCE_S: Final = 60.0
+PATIENCE_S: Final = 180.0
 MARK: Final = "leader-moves"
 HINTS, NO_HINTS, KAFKA = "Kraftbox", "Kraftbox without KIP-951", "Kafka 4.3.1"
 SWITCH: Final = "kraftbox.leader.discovery.enable"
