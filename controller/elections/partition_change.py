@@ -176,39 +176,6 @@ def replicas_of(topic_id: bytes, partition_id: int, partition: PartitionImage) -
     )
 
 
-def change_partition(
-    partition: PartitionImage,
-    *,
-    topic_id: bytes,
-    partition_id: int,
-    target: Target,
-    election: Election,
-    cause: Cause,
-    safety: Safety,
-    touch: bool,
-    told: LocalLogTable | None = None,
-) -> PartitionChange | None:
-    """The record that takes `partition` to `target`, with the election that it brings about.
-
-    A record that names a leader says what kind of election made it one, and the cause. `told` is
-    all that is known of local logs once a leader has said what it knows.
-
-    None when nothing changes, unless `touch` is set: then the record says the same ISR again, and
-    its replay moves the partition epoch and nothing else.
-    """
-    decided = decide_change(
-        partition,
-        topic_id=topic_id,
-        partition_id=partition_id,
-        target=target,
-        election=election,
-        cause=cause,
-        safety=safety,
-        told=told,
-    )
-    return written(decided, partition, partition_id, told=told is not None, touch=touch)
-
-
 def decide_change(
     partition: PartitionImage,
     *,
@@ -220,7 +187,12 @@ def decide_change(
     safety: Safety,
     told: LocalLogTable | None,
 ) -> Decided:
-    """`change_partition`, before anything is written down about local logs."""
+    """What takes `partition` to `target`, with the election that it brings about: `written` makes
+    it the partition's record.
+
+    A record that names a leader says what kind of election made it one, and the cause. `told` is
+    all that is known of local logs once a leader has said what it knows.
+    """
     draft = _Draft(partition, target, safety, told)
     place = PartitionReplicas(topic_id, partition_id, draft.replicas, draft.directories)
     eligibility_of = partial(safety.eligibility_of, place)
@@ -254,7 +226,11 @@ def written(
     touch: bool,
 ) -> PartitionChange | None:
     """What was decided, with what is known of local logs: that is a difference of its own where a
-    leader has `told` it. The record in it may be changed."""
+    leader has `told` it. The record in it may be changed.
+
+    None when nothing changes, unless `touch` is set: then the record says the same ISR again, and
+    its replay moves the partition epoch and nothing else.
+    """
     record, after = decided.record, decided.local_logs
     news = after is not partition.local_logs and after != partition.local_logs
     news = news and (told or record is not None)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -23,8 +24,9 @@ from controller.elections.partition_change import (
     PartitionChange,
     Safety,
     Target,
-    change_partition,
+    decide_change,
     replicas_of,
+    written,
 )
 from metalog.image.replay import merge_partition_change
 from metalog.image.values import ElectedAs, PartitionImage
@@ -100,6 +102,15 @@ def election(word: str) -> Election:
         kinds = {"recovery": ElectedAs.UNCLEAN_RECOVERY, "designated": ElectedAs.DESIGNATED}
         return ThisBroker(int(broker), kinds[kind])
     return Wish(kind)
+
+
+def change_partition(
+    partition: PartitionImage, *, topic_id: bytes, partition_id: int, touch: bool, **given: Any
+) -> PartitionChange | None:
+    decided = decide_change(
+        partition, topic_id=topic_id, partition_id=partition_id, told=None, **given
+    )
+    return written(decided, partition, partition_id, told=False, touch=touch)
 
 
 def change(before: PartitionImage, line: str) -> PartitionChange | None:
