@@ -3,9 +3,9 @@
 A copy is tried once: after any failure the segment is copied anew under a new segment id, as in
 Kafka, and what this try left is deleted when its COPY_STARTED is. So a put that failed and still
 happened can harm nobody. The manifest is written last, when every other object was asked for once
-more and has its length. Nobody has the log once its disks have let it go, so it is copied only if
-all its batches are what their checksums say; and what is put is what was summed, though the disk is
-read twice for it.
+more and has its length. Nobody has the log once its disks have let it go, so the batches that are
+put are checked on their way: one that is not what its checksum says ends the copy. What has no
+checksums of its own is put as it was summed, though the disk is read twice for it.
 
 What is read is compared with what was written: the manifest with the metadata, objects that are
 read whole with their checksums in the manifest, parts of the log with the batches' own checksums.
@@ -14,7 +14,6 @@ read whole with their checksums in the manifest, parts of the log with the batch
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Awaitable, Callable
-from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
@@ -85,24 +84,48 @@ class SegmentStore:
         back. Raises ObjectError, CorruptSegment when an object is not what was put there or the
         log not what was written, OSError of the local files, ManifestBroken when the segment's
         record does not fit its parts."""
-        parts = sources.by_kind()
-        sums = {
-            kind: await (_sum_of_log(segment, part) if kind is Kind.LOG else _sum_of(part))
-            for kind, part in parts.items()
-        }
+        sums = {}
+        for kind, part in sources.by_kind().items():
+            key = object_key(segment, kind)
+            put = self._put_log(segment, key, part) if kind is Kind.LOG else self._put(key, part)
+            sums[kind] = await put
         manifest = Manifest(segment, sums)
-        for kind, part in parts.items():
-            await self._put(object_key(segment, kind), part, sums[kind])
-        encoded = encode_manifest(manifest)
-        await self._put(object_key(segment, Kind.MANIFEST), encoded, await _sum_of(encoded))
+        await self._put(object_key(segment, Kind.MANIFEST), encode_manifest(manifest))
         return manifest
 
-    async def _put(self, key: str, source: Source, expected: ObjectSum) -> None:
+    async def _put_log(self, segment: RemoteSegment, key: str, source: Source) -> ObjectSum:
+        """Length and checksum of a log that was put, and whose batches were checked."""
+        if not isinstance(source, FileRange):
+            check = LogCheck(segment)
+            check.add(source)
+            await self._put_whole(key, source)
+        else:
+            checked = _CheckedRange(*source)
+            checked.segment = segment
+            await self.objects.put(key, checked)
+            if checked.broken is not None:
+                raise checked.broken
+            check = checked.check
+            await self._look_at(key, source)
+        check.end()
+        return ObjectSum(check.size_bytes, check.crc32c)
+
+    async def _put(self, key: str, source: Source) -> ObjectSum:
+        """The same of what has no checksums of its own."""
+        expected = await _sum_of(source)
         if isinstance(source, FileRange):
             source = _SummedRange(*source)
-        await self.objects.put(key, source)
+        await self._put_whole(key, source)
         if isinstance(source, _SummedRange) and source.crc32c != expected.crc32c:
             raise CorruptSegment(f"{key}: its file was read otherwise before")
+        return expected
+
+    async def _put_whole(self, key: str, source: Source) -> None:
+        await self.objects.put(key, source)
+        await self._look_at(key, source)
+
+    async def _look_at(self, key: str, source: Source) -> None:
+        """Whether what was put is there. Raises ObjectError, CorruptSegment."""
         found = await self.objects.head(key)
         if found.size_bytes != size_of(source):
             raise CorruptSegment(f"{key}: {found.size_bytes} bytes, put were {size_of(source)}")
@@ -175,17 +198,22 @@ class _SummedRange(FileRange):
             yield part
 
 
-async def _sum_of_log(segment: RemoteSegment, source: Source) -> ObjectSum:
-    """The same of a log, whose batches are checked. Raises OSError, CorruptSegment."""
-    check = LogCheck(segment)
-    if isinstance(source, FileRange):
-        async with aclosing(source.parts(_SUM_BYTES)) as parts:
-            async for part in parts:
-                await source.files.run(check.add, part)
-    else:
-        check.add(source)
-    check.end()
-    return ObjectSum(check.size_bytes, check.crc32c)
+class _CheckedRange(FileRange):
+    """A log whose batches are checked as they are read, in a worker. One that is broken ends it."""
+
+    segment: RemoteSegment
+    check: LogCheck
+    broken: CorruptSegment | None
+
+    async def parts(self, part_bytes: int) -> AsyncGenerator[bytes, None]:
+        self.check, self.broken = LogCheck(self.segment), None
+        async for part in super().parts(part_bytes):
+            try:
+                await self.files.run(self.check.add, part)
+            except CorruptSegment as error:
+                self.broken = error
+                return
+            yield part
 
 
 async def _sum_of(source: Source) -> ObjectSum:

@@ -251,7 +251,7 @@ async def test_a_log_that_changed_its_size_is_not_copied() -> None:
     bucket = MemoryObjects()
     with pytest.raises(CorruptSegment, match="its last batch is cut"):
         await SegmentStore(bucket).copy(described(), sources(log=LOG + b"x"))
-    assert bucket.keys == []
+    assert bucket.keys == [object_key(described(), Kind.LOG)], "no manifest makes it whole"
 
 
 # What `tier verify` finds ------------------------------------------------------------------------
@@ -331,7 +331,7 @@ async def test_the_metadata_come_back_from_the_manifests() -> None:
 
 
 class MisreadDisk(MemoryFiles):
-    """Reads the log wrongly, in a bit at `wrong_at`, from the read `begins` on."""
+    """Reads a file wrongly, in a bit at `wrong_at`, from the read `begins` on."""
 
     def __init__(self, wrong_at: int, begins: int = 0) -> None:
         super().__init__()
@@ -351,18 +351,23 @@ CHECKED = [at for at in range(len(LOG)) if at % (len(LOG) // 4) >= CRC_POSITION]
 async def test_a_log_that_is_read_wrongly_is_not_copied(at: int) -> None:
     """Nobody would have it once the disks let go of it (S1, F20)."""
     bucket = MemoryObjects()
-    with pytest.raises(CorruptSegment):
-        await SegmentStore(bucket).copy(described(), sources(files=MisreadDisk(at)))
-    assert bucket.keys == []
-
-
-async def test_nor_is_one_that_is_read_wrongly_as_it_is_put() -> None:
-    """Its batches were right when they were looked at."""
-    bucket = MemoryObjects()
     one = described()
-    with pytest.raises(CorruptSegment, match="read otherwise"):
-        await SegmentStore(bucket).copy(one, sources(files=MisreadDisk(len(LOG) - 1, begins=1)))
+    with pytest.raises(CorruptSegment, match="wrong CRC in the batch"):
+        await SegmentStore(bucket).copy(one, sources(files=MisreadDisk(at)))
     assert bucket.keys == [object_key(one, Kind.LOG)], "no manifest makes it whole"
+    assert (await bucket.head(bucket.keys[0])).size_bytes < len(LOG), "what is broken is not sent"
+
+
+async def test_nor_is_one_whose_index_is_read_wrongly_as_it_is_put() -> None:
+    """It was right when it was summed."""
+    bucket = MemoryObjects()
+    disk = MisreadDisk(3, begins=1)
+    file = disk.open("/index", create=True)
+    file.append(b"offsets!")
+    index = FileRange(disk, file, 0, 8)
+    with pytest.raises(CorruptSegment, match="read otherwise"):
+        await SegmentStore(bucket).copy(described(), replace(sources(), offset_index=index))
+    assert object_key(described(), Kind.MANIFEST) not in bucket.keys
 
 
 async def test_a_log_with_a_cut_batch_is_not_copied() -> None:
