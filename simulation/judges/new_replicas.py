@@ -20,6 +20,7 @@ from collections.abc import Awaitable, Iterator
 from typing import TYPE_CHECKING
 from unittest import mock
 
+from broker.replication.replica_role import ReplicaRole
 from broker.tiering.following import TierBeginnings
 from simulation.judges.judge import Judge
 from simulation.world.invariants import Key, Violation, require
@@ -110,6 +111,9 @@ class NewReplicaJudge(Judge):
         """P13, by what controllers have committed, and by the leader that has just run."""
         assert life.node is not None and life.node.broker is not None
         image = self._promises.metadata.image
+        gone = [one for one in self._beginning if one.role is ReplicaRole.DELETED]
+        for one in gone:  # it was about to begin when its replica left; another may be there now
+            del self._beginning[one]
         for one, its in self._beginning.items():
             topic = image.topics.by_id.get(one.topic_id)
             committed = None if topic is None else topic.partitions.get(one.index)
