@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from broker.replication.effects import Effects
 from broker.replication.partition import Partition
 from protocol.api_keys import ApiKey
 from protocol.transport.client import Connection
@@ -112,10 +113,10 @@ def test_a_broker_with_an_empty_disk_is_known_anew(
     stated: dict[int, list[int]] = {}
     take_down = Partition.follower_stated
 
-    def noting(partition: Partition, replica_id: int, **said: int) -> None:
+    def noting(partition: Partition, replica_id: int, **said: int) -> Effects:
         if partition.topic == TOPIC:
             stated.setdefault(said["broker_epoch"], []).append(said["local_bytes"])
-        take_down(partition, replica_id, **said)
+        return take_down(partition, replica_id, **said)
 
     monkeypatch.setattr(Partition, "follower_stated", noting)
 

@@ -61,7 +61,7 @@ def test_promises_are_kept_in_elections(seed: int) -> None:
     held(seed, tiered=False)
 
 
-@pytest.mark.parametrize(("seed", "fault"), [(QUICK, "kill"), (16, "power cut")])
+@pytest.mark.parametrize(("seed", "fault"), [(QUICK, "kill"), (23, "power cut")])
 def test_promises_are_kept_with_eligible_leader_replicas(seed: int, fault: str) -> None:
     """P7: brokers lose what was not flushed, up to min ISR - 1 at once, without other mercy."""
     schedule = draw_schedule(seed, [fault])
@@ -128,8 +128,12 @@ def test_a_planted_bug_is_found_and_told(capsys: pytest.CaptureFixture[str]) -> 
 
 
 def test_a_judge_that_is_not_asked_says_nothing() -> None:
-    assert run(calm(QUICK), {"quorum"}, [shows_all_it_has]).broken is None
-    found = run(calm(QUICK), planted=[shows_all_it_has])
+    schedule = calm(QUICK)
+    # What clients of groups are told at the end is compared with what the partitions' judge saw.
+    plain = tuple(one for one in schedule.shape.clients if "group" not in one.args)
+    schedule = replace(schedule, shape=replace(schedule.shape, clients=plain))
+    assert run(schedule, {"quorum"}, [shows_all_it_has]).broken is None
+    found = run(schedule, planted=[shows_all_it_has])
     assert found.broken is not None and found.broken.code == "P12"
 
 
