@@ -14,6 +14,7 @@ read whole with their checksums in the manifest, parts of the log with the batch
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
@@ -193,9 +194,10 @@ class _SummedRange(FileRange):
 
     async def parts(self, part_bytes: int) -> AsyncGenerator[bytes, None]:
         self.crc32c = 0
-        async for part in super().parts(part_bytes):
-            self.crc32c = crc32c(part, self.crc32c)
-            yield part
+        async with aclosing(super().parts(part_bytes)) as parts:
+            async for part in parts:
+                self.crc32c = crc32c(part, self.crc32c)
+                yield part
 
 
 class _CheckedRange(FileRange):
@@ -207,13 +209,14 @@ class _CheckedRange(FileRange):
 
     async def parts(self, part_bytes: int) -> AsyncGenerator[bytes, None]:
         self.check, self.broken = LogCheck(self.segment), None
-        async for part in super().parts(part_bytes):
-            try:
-                await self.files.run(self.check.add, part)
-            except CorruptSegment as error:
-                self.broken = error
-                return
-            yield part
+        async with aclosing(super().parts(part_bytes)) as parts:
+            async for part in parts:
+                try:
+                    await self.files.run(self.check.add, part)
+                except CorruptSegment as error:
+                    self.broken = error
+                    return
+                yield part
 
 
 async def _sum_of(source: Source) -> ObjectSum:

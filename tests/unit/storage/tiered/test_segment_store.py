@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+import sys
+from collections.abc import AsyncGenerator, Callable
 from dataclasses import replace
 
 import pytest
@@ -356,6 +357,20 @@ async def test_a_log_that_is_read_wrongly_is_not_copied(at: int) -> None:
         await SegmentStore(bucket).copy(one, sources(files=MisreadDisk(at)))
     assert bucket.keys == [object_key(one, Kind.LOG)], "no manifest makes it whole"
     assert (await bucket.head(bucket.keys[0])).size_bytes < len(LOG), "what is broken is not sent"
+
+
+async def test_what_reads_a_broken_log_is_closed_at_once_not_when_it_is_collected() -> None:
+    left: list[AsyncGenerator[object, object]] = []
+    hooks = sys.get_asyncgen_hooks()
+    sys.set_asyncgen_hooks(finalizer=left.append)
+    try:
+        with pytest.raises(CorruptSegment):
+            await SegmentStore(MemoryObjects()).copy(
+                described(), sources(files=MisreadDisk(CHECKED[0]))
+            )
+    finally:
+        sys.set_asyncgen_hooks(*hooks)
+    assert not left
 
 
 async def test_nor_is_one_whose_index_is_read_wrongly_as_it_is_put() -> None:
