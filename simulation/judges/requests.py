@@ -30,9 +30,13 @@ WAITS_S = {
     ApiKey.SYNC_GROUP: 8.0,
     ApiKey.HEARTBEAT: 0.0,
 }
-"""The most that anybody's request lets the broker wait; clients and followers hang up later. A
+"""The most that a client's or a follower's request lets the broker wait; they hang up later. A
 JoinGroup may wait for one rebalance that runs and for the one that it causes, a SyncGroup for its
 leader and until `offsets.commit.timeout.ms` for what that one brings, a Fetch for the tier."""
+TIER_WRITER = "-tier-write"
+TIER_WRITES_S = 8.0
+"""A broker that writes to `__remote_log_metadata` gives the leader this time, over connections of
+that name: longer than clients do, since followers may be away for a while."""
 
 
 class RequestJudge(Judge):
@@ -62,7 +66,7 @@ class RequestJudge(Judge):
         servers = [] if server is None else server.servers
         for connection in (one for each in servers for one in each.connections):
             for waiting in connection.exchange.waiting:
-                most_s = WAITS_S.get(waiting.entry.api)
+                most_s = _most_s(waiting.entry.api, connection.client_id)
                 if waiting.ready or most_s is None:
                     continue
                 since_s = max(waiting.received_ms / 1000, free_s)
@@ -71,3 +75,9 @@ class RequestJudge(Judge):
                     f"P26: {life}: {waiting.entry.api.name} {waiting.correlation_id} of "
                     f"{connection.client_id} waits for {now_s - since_s:.3f} s",
                 )
+
+
+def _most_s(api: ApiKey, client_id: str | None) -> float | None:
+    if api is ApiKey.PRODUCE and client_id is not None and client_id.endswith(TIER_WRITER):
+        return TIER_WRITES_S
+    return WAITS_S.get(api)
