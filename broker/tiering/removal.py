@@ -3,7 +3,9 @@
 A deleted topic's partition has no leader any more. The broker that leads the partition of
 `__remote_log_metadata` with its records does the work, as it is marked there, and whoever leads
 that after it goes on: every step may be done twice. A partition whose tiering was switched off is
-cleared by its own leader; it may be tiered again, so nothing is marked, and it begins anew.
+cleared by its own leader; it may be tiered again, so nothing is marked, and it begins anew. A copy
+that was begun before may be read only afterwards, since its record was not committed yet, so the
+leader clears again whenever it hears of one.
 """
 
 from __future__ import annotations
@@ -55,7 +57,10 @@ class Remover:
         self._rng = rng
         self._quiet = RateLimited(clock, 10_000)
         self._tasks: dict[tuple[TopicId, int], asyncio.Task[None]] = {}
+        self._cleared: dict[tuple[TopicId, int], Callable[[], bool]] = {}
+        """Partitions that are to have nothing in the tier, and while what."""
         self._closed = False
+        journal.subscribe(self._clear_again)
 
     # Deleted topics --------------------------------------------------------------------------
 
@@ -77,8 +82,22 @@ class Remover:
     # Tiering that was switched off -----------------------------------------------------------
 
     def clear(self, partition: RemotePartition, wanted: Callable[[], bool]) -> None:
-        """Remove all segments of a partition that goes on without them, while it is `wanted`."""
+        """Remove all segments of a partition that goes on without them, while it is `wanted`, and
+        those that are heard of later, until it is left."""
+        if partition.identity not in self._cleared:
+            self._journal.take(partition)
+        self._cleared[partition.identity] = wanted
         self._begin(partition, wanted, deleted=False)
+
+    def leave(self, partition: RemotePartition) -> None:
+        """It is not this broker's to clear any more, if it was."""
+        if self._cleared.pop(partition.identity, None) is not None:
+            self._journal.give_up(partition)
+
+    def _clear_again(self, partition: RemotePartition) -> None:
+        wanted, cache = self._cleared.get(partition.identity), self._journal.cache(partition)
+        if wanted is not None and wanted() and cache is not None and len(cache):
+            self._begin(partition, wanted, deleted=False)
 
     # Either ----------------------------------------------------------------------------------
 
@@ -101,7 +120,9 @@ class Remover:
         if error is not None:
             self._supervisor.survive("removal of remote segments", error, partition=str(partition))
         else:
-            self._look()  # it may have become this broker's again when this one was about to end
+            # There may be something to do again since this one was about to end.
+            self._look()
+            self._clear_again(partition)
 
     async def _remove(
         self, partition: RemotePartition, wanted: Callable[[], bool], *, deleted: bool

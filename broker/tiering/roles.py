@@ -109,8 +109,11 @@ class Roles:
                 user.led(partition, remote_of(partition))
         elif self._is_to_be_cleared(partition):
             self._clear(partition)
+        else:
+            self._remover.leave(remote_of(partition))
 
     def followed(self, partition: Partition) -> None:
+        self._remover.leave(remote_of(partition))
         if self._take(partition):
             for user in self._users:
                 user.followed(partition, remote_of(partition))
@@ -119,6 +122,7 @@ class Roles:
 
     def stopped(self, partition: Partition) -> None:
         remote = remote_of(partition)
+        self._remover.leave(remote)
         if remote.identity in self._tiered:
             self._were_tiered[remote.identity] = True
             self._release(remote)
@@ -145,6 +149,7 @@ class Roles:
             self._tiered[remote.identity] = remote
             self._were_tiered.pop(remote.identity, None)
             self._journal.take(remote)
+            self._remover.leave(remote)
         return True
 
     def _release(self, remote: RemotePartition) -> None:

@@ -19,7 +19,7 @@ from runtime.clock import SystemClock
 from storage.files import Files
 from storage.objects import FaultyObjects, MemoryObjects, Objects, Weather
 from storage.tiered.layout import keys_to_delete
-from storage.tiered.records import METADATA_TOPIC, decode_record
+from storage.tiered.records import METADATA_TOPIC, decode_record, encode_record
 from storage.tiered.segment_store import SegmentStore
 from storage.tiered.states import PartitionDeleteState, SegmentState
 from storage.tiered.values import PartitionDeletion, RemotePartition, RemoteSegment, SegmentUpdate
@@ -32,6 +32,7 @@ ON = {
     "remote_log_storage_system_enable": "true",
 }
 TIERED = {"remote.storage.enable": "true"}
+OFF = {"remote.log.delete.on.disable": "true"}
 REMOTE = RemotePartition(TopicId(topic_id(1)), 0, "t")
 
 
@@ -149,6 +150,15 @@ async def remote_segments(
     await other.write(update(1, SegmentState.COPY_FINISHED, partition=partition))
     await other.close()
     return segments
+
+
+def deleted(broker: Broker) -> list[int]:
+    """The last byte of the id of each segment that was deleted for good."""
+    return [
+        one.segment_id[-1]
+        for one in broker.written()
+        if isinstance(one, SegmentUpdate) and one.state is SegmentState.DELETE_FINISHED
+    ]
 
 
 async def test_drivers_hear_of_roles_in_order(broker: Broker) -> None:
@@ -307,22 +317,50 @@ async def test_tiering_switched_off_with_deletion_clears_and_may_begin_anew(
     broker.create_topic(configs={**TIERED, "remote.log.delete.on.disable": "true"})
     broker.set_config("t", "remote.storage.enable", "false")
     await until(lambda: bucket.keys == [])
-    await until(
-        lambda: (
-            [
-                one.segment_id[-1]
-                for one in broker.written()
-                if isinstance(one, SegmentUpdate) and one.state is SegmentState.DELETE_FINISHED
-            ]
-            == [1, 2]
-        )
-    )
+    await until(lambda: deleted(broker) == [1, 2])
     assert broker.marks() == []
     assert broker.steps[:1] == ["log starts are saved"]
     broker.set_config("t", "remote.storage.enable", "true")
     outcome = await broker.journal.write(segment(3, 20, 29, partition=REMOTE))
     assert outcome.changed
     assert broker.user.heard == ["led t-0", "stopped t-0", "led t-0"]
+
+
+@pytest.mark.parametrize("meanwhile", [True, False])
+async def test_a_copy_that_is_heard_of_after_the_clearing_is_cleared_too(
+    broker: Broker, bucket: MemoryObjects, meanwhile: bool
+) -> None:
+    """S3: its begin was written before, and committed only when all else was gone."""
+    await remote_segments(broker, bucket)
+    broker.create_topic(configs={**TIERED, **OFF})
+    broker.set_config("t", "remote.storage.enable", "false")
+    if not meanwhile:
+        await until(lambda: deleted(broker) == [1, 2] and not broker.remover._tasks)
+    late = segment(3, 20, 29, partition=REMOTE)
+    for key in keys_to_delete(late):
+        await bucket.put(key, b"data")
+    broker.topic.add(0, encode_record(late))
+    await until(lambda: deleted(broker) == [1, 2, 3])
+    assert bucket.keys == []
+
+
+async def test_only_the_leader_of_what_is_not_tiered_listens_for_copies_to_clear(
+    broker: Broker, bucket: MemoryObjects
+) -> None:
+    broker.create_topic(configs={**TIERED, **OFF}, replicas=[NODE, OTHER])
+    broker.set_config("t", "remote.storage.enable", "false")
+    await until(lambda: broker.journal.cache(REMOTE) is not None and not broker.remover._tasks)
+    broker.change(leader=OTHER)
+    assert broker.journal.cache(REMOTE) is None
+    broker.change(leader=NODE)
+    await until(lambda: broker.journal.cache(REMOTE) is not None and not broker.remover._tasks)
+    broker.set_config("t", "remote.storage.enable", "true")
+    await remote_segments(broker, bucket)
+    await until(lambda: len(broker.journal.cache(REMOTE) or ()) == 2)
+    assert not broker.remover._tasks
+    assert bucket.keys != []
+    broker.change(replicas=[OTHER], isr=[OTHER], leader=OTHER)
+    assert broker.journal.cache(REMOTE) is None
 
 
 async def test_a_new_leader_goes_on_with_the_clearing(
@@ -337,9 +375,6 @@ async def test_a_new_leader_goes_on_with_the_clearing(
     starts = broker.logs.log_starts()
     assert [start for where, start in starts.items() if where[0] == "t"] == [0], "S4: saved first"
     await until(lambda: bucket.keys == [])
-
-
-OFF = {"remote.log.delete.on.disable": "true"}
 
 
 @pytest.mark.parametrize("leader", [OTHER, -1])
