@@ -416,6 +416,7 @@ class SwarmWorld:
         load.calm, load.eased = True, self.shape.is_narrow
         await self._until_whole(lambda: self._first(lambda judge: judge.unsettled()))
         self.operator.look()  # a late request may have deleted a topic that was made again
+        await self.until(lambda: self.loop.time() >= self.store.hangs_until_s)
         await asyncio.sleep(REQUEST_MS / 1000)  # what was asked before has been answered
         load.strict = True
         await asyncio.sleep(STRICT_S)

@@ -6,6 +6,7 @@ one node or of all, and lifted. Several that overlap add up to the worst of them
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -60,6 +61,9 @@ class SimStore:
     def __init__(self, trace: Trace, seed: int) -> None:
         self.bucket = MemoryObjects()
         self.told: Callable[[Touch], None] = lambda touch: None
+        self.hangs_until_s = 0.0
+        """The loop's time by which every call that hangs has ended, of the troubles that were
+        lifted: what began in one goes on after it."""
         self._trace = trace
         self._seed = seed
         self._troubles: list[StoreTrouble] = []
@@ -85,6 +89,9 @@ class SimStore:
 
     def lift(self, trouble: StoreTrouble) -> None:
         self._troubles.remove(trouble)
+        if trouble.weather.hang:
+            ends_s = asyncio.get_running_loop().time() + trouble.weather.hang_ms / 1000
+            self.hangs_until_s = max(self.hangs_until_s, ends_s)
         self._settle()
 
     def touched(self, what: str, key: str) -> None:

@@ -90,6 +90,14 @@ def test_every_store_fault_takes_effect() -> None:
 
 
 @pytest.mark.rest
+def test_a_call_that_hangs_when_the_store_is_well_again_breaks_nothing() -> None:
+    """F33, P26: readers are told of it as late as it ends, and it is trouble until then."""
+    args = {"weather": {"hang": 0.9, "hang_ms": 5_000.0}, "for_ms": 1_500}
+    hangs = Event("hangs", 1_000, "store hangs", EVERYBODY, args)
+    played(hangs, quiet_ms=2_600)
+
+
+@pytest.mark.rest
 def test_every_operator_takes_effect() -> None:
     made = {**TIER.topics[1].configs, "min.insync.replicas": "1"}
     args: dict[str, dict[str, Any]] = {
