@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import random
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
+from typing import Any
 
 import pytest
 
@@ -344,23 +345,63 @@ async def test_a_copy_that_is_heard_of_after_the_clearing_is_cleared_too(
     assert bucket.keys == []
 
 
-async def test_only_the_leader_of_what_is_not_tiered_listens_for_copies_to_clear(
+async def test_so_is_one_that_is_heard_of_as_the_clearing_ends(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """S3: whoever clears has looked for the last time, and nobody else begins beside him."""
+    remove_once = broker.remover._remove_once
+    late = segment(3, 20, 29, partition=REMOTE)
+
+    async def removed(*arguments: Any, **kinds: bool) -> bool:
+        done = await remove_once(*arguments, **kinds)
+        if late not in broker.written():
+            broker.topic.add(0, encode_record(late))
+            await until(lambda: len(broker.journal.cache(REMOTE) or ()) == 1)
+        return done
+
+    monkeypatch.setattr(broker.remover, "_remove_once", removed)
+    broker.create_topic(configs={**TIERED, **OFF})
+    broker.set_config("t", "remote.storage.enable", "false")
+    await until(lambda: deleted(broker) == [3])
+
+
+def _follows(broker: Broker) -> None:
+    broker.change(leader=OTHER)
+
+
+def _stops(broker: Broker) -> None:
+    broker.change(replicas=[OTHER], isr=[OTHER], leader=OTHER)
+
+
+def _keeps_copies(broker: Broker) -> None:
+    broker.set_config("t", "remote.log.delete.on.disable", "false")
+    broker.change(leader=NODE)
+
+
+@pytest.mark.parametrize("becomes", [_follows, _stops, _keeps_copies])
+async def test_only_the_leader_that_clears_listens_for_more_to_clear(
+    broker: Broker, becomes: Callable[[Broker], None]
+) -> None:
+    broker.create_topic(configs={**TIERED, **OFF}, replicas=[NODE, OTHER])
+    broker.set_config("t", "remote.storage.enable", "false")
+    await until(lambda: not broker.remover._tasks)
+    assert broker.journal.cache(REMOTE) is not None
+    becomes(broker)
+    assert broker.journal.cache(REMOTE) is None
+
+
+async def test_what_is_tiered_again_is_not_cleared_any_more(
     broker: Broker, bucket: MemoryObjects
 ) -> None:
     broker.create_topic(configs={**TIERED, **OFF}, replicas=[NODE, OTHER])
     broker.set_config("t", "remote.storage.enable", "false")
-    await until(lambda: broker.journal.cache(REMOTE) is not None and not broker.remover._tasks)
-    broker.change(leader=OTHER)
-    assert broker.journal.cache(REMOTE) is None
-    broker.change(leader=NODE)
-    await until(lambda: broker.journal.cache(REMOTE) is not None and not broker.remover._tasks)
+    await until(lambda: not broker.remover._tasks)
     broker.set_config("t", "remote.storage.enable", "true")
     await remote_segments(broker, bucket)
     await until(lambda: len(broker.journal.cache(REMOTE) or ()) == 2)
     assert not broker.remover._tasks
     assert bucket.keys != []
-    broker.change(replicas=[OTHER], isr=[OTHER], leader=OTHER)
-    assert broker.journal.cache(REMOTE) is None
+    assert broker.journal._times_taken == {REMOTE.identity: 1}
 
 
 async def test_a_new_leader_goes_on_with_the_clearing(
