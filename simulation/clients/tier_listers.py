@@ -63,7 +63,9 @@ class TierLister:
                 return
             raise
         self._in_vain = 0
-        load.listed.append(listed)
+        if one.topic_id in load.promises.metadata.image.topics.by_id:
+            load.listed.append(listed)
+        # Else a namesake may have given the last answers: the questions are asked by name.
 
     async def _ask(self, one: PartitionLedger, leader: Leader, timestamp: int) -> Told:
         got = await ask_offset(self._load, one, leader, timestamp, REQUEST_MS // 2)

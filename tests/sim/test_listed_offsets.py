@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import random
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from simulation.clients import tier_listers
+from simulation.clients.tier_listers import TierLister
 from simulation.judges.committed import PartitionTruth
 from simulation.judges.tier_offsets import Listed, Told, judge_listed
+from simulation.shape import TIERED
 from simulation.world.invariants import Violation
 
 TIMES = (10, 40, 20, 30, 40, 5, 50, 35)
@@ -98,3 +103,36 @@ def test_a_copy_of_long_ago_is_known_when_all_is_quiet() -> None:
     judge_listed(begun, TRUTH, ENDS, 2, [(3, 3)])
     with pytest.raises(Violation, match="copied long ago"):
         judge_listed(begun, TRUTH, ENDS, 5, [(3, 3)])
+
+
+@pytest.mark.parametrize("deleted", [False, True])
+async def test_answers_of_a_topic_that_is_deleted_between_them_are_not_judged(
+    deleted: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Questions go by name: a namesake may have given some of the answers (tiered seed 282)."""
+    one = SimpleNamespace(topic="t", topic_id=b"t", index=0)
+    topics: dict[bytes, str] = {b"t": "t"}
+
+    async def asked(*_arguments: Any) -> Any:
+        if deleted:
+            topics.clear()
+        return SimpleNamespace(offset=1, timestamp=-1, leader_epoch=2)
+
+    async def leader(_one: Any) -> Any:
+        return SimpleNamespace(node_id=1)
+
+    monkeypatch.setattr(tier_listers, "ask_offset", asked)
+    load: Any = SimpleNamespace(
+        partitions=[one],
+        listed=[],
+        strict=False,
+        now_s=lambda: 1.0,
+        leader=leader,
+        promises=SimpleNamespace(
+            configs=lambda _topic: {TIERED: "true"},
+            partitions={(b"t", 0): TRUTH},
+            metadata=SimpleNamespace(image=SimpleNamespace(topics=SimpleNamespace(by_id=topics))),
+        ),
+    )
+    await TierLister(load).step(random.Random(1))
+    assert bool(load.listed) is not deleted
