@@ -39,7 +39,7 @@ import threading
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -460,7 +460,10 @@ class OurSide(Side):
     def copies(self, topic: str) -> list[Path]:
         metadata = (self.node.folders(topic)[0] / "partition.metadata").read_text()
         topic_id = metadata.partition("topic_id:")[2].split()[0]
-        return list(self.store.glob(f"**/{topic_id}/*/*.manifest"))
+        while True:
+            # An upload that ends takes its folder away under the walk.
+            with suppress(FileNotFoundError):
+                return list(self.store.glob(f"**/{topic_id}/*/*.manifest"))
 
 
 class KafkaSide(Side):

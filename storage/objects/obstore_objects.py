@@ -5,8 +5,7 @@ its futures need a real loop. Nothing else imports it.
 
 What obstore does not see to is done here. A put that is cancelled goes on in the background with
 its source cut off, because only a put that fails aborts its multipart upload. A file is flushed,
-with its folders, before the put comes back. Large files go so many at a time that a processor is
-left for the event loop: clients wait for it. A process that is killed in mid upload leaves parts
+with its folders, before the put comes back. A process that is killed in mid upload leaves parts
 that the bucket's own lifecycle rule has to remove.
 """
 
@@ -54,15 +53,13 @@ class ObstoreObjects:
         self._settings = settings
         self._obstore, self._store = _connect(settings)
         self._abandoned: set[asyncio.Future[Any]] = set()
-        self._uploads = asyncio.Semaphore(max(1, (os.cpu_count() or 1) - 1))
 
     async def put(self, key: str, source: Source) -> None:
         large = isinstance(source, FileRange) and source.size_bytes > self._settings.part_bytes
         with _translated(key, missing=ObjectRefused):
             if large:
                 assert isinstance(source, FileRange)
-                async with self._uploads:
-                    await self._put_in_parts(key, source)
+                await self._put_in_parts(key, source)
             else:
                 if isinstance(source, FileRange):
                     source = b"".join([part async for part in source.parts(source.size_bytes)])

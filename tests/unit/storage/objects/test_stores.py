@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
-from pathlib import Path
 
 import pytest
 
@@ -20,7 +18,6 @@ from storage.objects import (
     open_objects,
 )
 from storage.objects.port import listed
-from testkit.memory.broker import settle
 from testkit.processes import object_servers
 from testkit.processes.object_servers import PART_BYTES as PART
 
@@ -229,35 +226,3 @@ async def test_nobody_listens() -> None:
     objects = open_objects(StoreSettings.of(given))
     with pytest.raises(ObjectRetriable):
         await objects.put("a", b"x")
-
-
-@pytest.mark.parametrize(("cores", "at_once"), [(1, 1), (2, 1), (4, 3)])
-async def test_large_files_leave_a_processor_to_the_loop(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, cores: int, at_once: int
-) -> None:
-    """What is small does not wait for them, and one that is given up makes room."""
-    obstore = pytest.importorskip("obstore", reason="obstore is not here")
-    monkeypatch.setattr(os, "cpu_count", lambda: cores)
-    begun: list[str] = []
-
-    async def put(store: object, key: str, source: object, **_: object) -> None:
-        begun.append(key)
-        if not isinstance(source, bytes):
-            await asyncio.Event().wait()
-
-    monkeypatch.setattr(obstore, "put_async", put)
-    settings = StoreSettings.of({"url": f"file://{tmp_path}", "part.bytes": str(PART)})
-    objects = open_objects(settings)
-    content = pattern(PART + 1)
-    puts = [asyncio.ensure_future(objects.put(str(at), file_of(content))) for at in range(5)]
-    await settle()
-    assert begun == [str(at) for at in range(at_once)]
-    puts[0].cancel()
-    await settle()
-    assert begun == [str(at) for at in range(at_once + 1)]
-    (tmp_path / "small").write_bytes(b"small")
-    await objects.put("small", b"small")
-    assert begun[-1] == "small"
-    for one in puts:
-        one.cancel()
-    await asyncio.wait(puts)
