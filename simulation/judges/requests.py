@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from simulation.world.cluster import NodeLife
 
 LOOKS_S = 0.25
+STILL_S = 1.0
+"""Nothing is looked at while no node runs; what is longer is a time in which all stood still."""
 LATE_S = 1.0
 """For a slow disk, and all that stands before it."""
 WAITS_S = {
@@ -47,15 +49,19 @@ class RequestJudge(Judge):
         self._looked_s = 0.0
         self._busy_s: dict[int, float] = {}
         """When an event was last seen being done to a node."""
+        self._were_busy: set[int] = set()
+        """At the look before: an event that has ended since lasted longer than that."""
 
     def after(self, life: NodeLife) -> None:
         """P26."""
         now_s = life.machine.cluster.loop.now_s
         if now_s - self._looked_s < LOOKS_S:
             return
-        self._looked_s = now_s
-        for node_id in self._world.busy:
+        still, self._looked_s = now_s - self._looked_s > STILL_S, now_s
+        busy = {*self._world.busy, *self._were_busy}
+        for node_id in [one.node_id for one in self._world.cluster.machines] if still else busy:
             self._busy_s[node_id] = now_s
+        self._were_busy = {*self._world.busy}
         for machine in self._world.cluster.machines:
             other = machine.life
             if other is not None and other.alive:

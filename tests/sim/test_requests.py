@@ -36,9 +36,18 @@ class Broker:
         machine.life, cluster.machines = self._life, [machine]
         self._world: Any = SimpleNamespace(cluster=cluster, busy=set())
         self._judge = RequestJudge(self._world)
+        self.sleep(0.0)
 
     def look(self, after_s: float, *, busy: bool = False) -> None:
+        """From the last look on, every half second, and in the end."""
         self._world.busy = {1} if busy else set()
+        while self._loop.now_s + 0.5 < BEGUN_S + after_s:
+            self._loop.now_s += 0.5
+            self._judge.after(self._life)
+        self.sleep(after_s)
+
+    def sleep(self, after_s: float) -> None:
+        """A look without any before it."""
         self._loop.now_s = BEGUN_S + after_s
         self._judge.after(self._life)
 
@@ -74,4 +83,20 @@ def test_a_node_that_an_event_was_done_to_has_its_time_once_more() -> None:
     broker.look(5.0, busy=True)
     broker.look(5.0 + LATE_S)
     with pytest.raises(Violation, match="HEARTBEAT"):
-        broker.look(5.3 + LATE_S)
+        broker.look(5.8 + LATE_S)
+
+
+def test_a_time_in_which_no_node_ran_does_not_count() -> None:
+    """The others were killed, and this one stood still (tiered seed 381)."""
+    broker = Broker(ApiKey.FETCH)
+    broker.sleep(5.0)
+    broker.look(5.0 + WAITS_S[ApiKey.FETCH] + LATE_S)
+    with pytest.raises(Violation, match="FETCH"):
+        broker.look(5.0 + WAITS_S[ApiKey.FETCH] + LATE_S + 0.3)
+
+
+def test_an_event_that_has_ended_since_the_last_look_lasted_until_now() -> None:
+    broker = Broker(ApiKey.HEARTBEAT)
+    broker.look(5.0, busy=True)
+    broker.look(5.4)
+    broker.look(5.4 + LATE_S)
