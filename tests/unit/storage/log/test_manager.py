@@ -653,14 +653,19 @@ async def test_a_new_log_does_not_inherit_the_checkpoints_of_its_namesake():
     assert log.high_watermark == 0
 
 
-async def test_a_checkpoint_under_way_does_not_bring_a_namesake_back():
+def held_world() -> tuple[World, asyncio.Event, asyncio.Event]:
+    """A world whose workers begin when the first event is set; the second says that one waits."""
     gate, waiting = asyncio.Event(), asyncio.Event()
 
     async def hold() -> None:
         waiting.set()
         await gate.wait()
 
-    world = World(LossyFiles(MemoryFiles(), before_work=hold))
+    return World(LossyFiles(MemoryFiles(), before_work=hold)), gate, waiting
+
+
+async def test_a_checkpoint_under_way_does_not_bring_a_namesake_back():
+    world, gate, waiting = held_world()
     manager = world.start()
     old = create(manager)
     fill(old, 9, size=50)
@@ -679,13 +684,7 @@ async def test_a_checkpoint_under_way_does_not_bring_a_namesake_back():
 
 async def test_s4_log_starts_are_durable_when_they_are_said_to_be():
     """Whatever else writes the same file meanwhile."""
-    gate, waiting = asyncio.Event(), asyncio.Event()
-
-    async def hold() -> None:
-        waiting.set()
-        await gate.wait()
-
-    world = World(LossyFiles(MemoryFiles(), before_work=hold))
+    world, gate, waiting = held_world()
     manager = world.start()
     for each in (create(manager), create(manager, "other")):
         fill(each, 9, size=50)
@@ -704,13 +703,7 @@ async def test_s4_log_starts_are_durable_when_they_are_said_to_be():
 
 
 async def test_s4_who_asks_for_log_starts_while_they_are_written_shares_the_next_write():
-    gate, waiting = asyncio.Event(), asyncio.Event()
-
-    async def hold() -> None:
-        waiting.set()
-        await gate.wait()
-
-    world = World(LossyFiles(MemoryFiles(), before_work=hold))
+    world, gate, waiting = held_world()
     manager = world.start()
     log = create(manager)
     fill(log, 9, size=50)
