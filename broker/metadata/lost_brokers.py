@@ -91,8 +91,6 @@ class LostBrokers:
 
     def published(self, now_ms: float) -> None:
         """The metadata is newer. Called for each image, after it is in place."""
-        if not self._losses:
-            return
         for broker_id, loss in list(self._losses.items()):
             if loss.decided_ms is None and self._alive_epoch(broker_id) != loss.broker_epoch:
                 self._losses[broker_id] = loss._replace(decided_ms=now_ms)

@@ -140,3 +140,12 @@ async def test_those_who_wait_are_told_once(change: str) -> None:
         else:
             world.publish()
     assert told == [1]
+
+
+async def test_nobody_is_kept_waiting_by_a_loss_that_was_forgotten_meanwhile() -> None:
+    """Their time was over; what was to be called is let go of with the next image."""
+    world, told = World().killed(), []
+    world.lost.when_changed(lambda: told.append(1))
+    assert world.seen(SESSION_MS) == NOTHING
+    world.publish()
+    assert told == [1]
