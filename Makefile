@@ -7,7 +7,7 @@ STAMP := $(VENV)/.installed
 EXTRAS ?= dev,audit
 CONSTRAINTS ?= --constraint constraints.txt
 
-.PHONY: demo quick test test-rest test-all check lint bench bench-single bench-partitions bench-replicated bench-moves bench-elections bench-tier bench-new-replica bench-local-logs bench-audit soak chaos venv format clean test-pythons test-lowest tests-of constraints
+.PHONY: demo quick test test-rest test-all check lint bench bench-single bench-partitions bench-replicated bench-moves bench-start bench-elections bench-tier bench-new-replica bench-local-logs bench-aims bench-compare bench-audit soak chaos venv format clean test-pythons test-lowest tests-of constraints
 
 venv: $(STAMP)
 
@@ -51,36 +51,54 @@ lint: $(STAMP)
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
+# The figures of the last run of each benchmark.
+FIGURES := .bench
+
 # BENCH="--minutes 11 --cases produce,ten" chooses; without it about an hour. So do the others'
 # variables: make bench-replicated REPLICATED="--minutes 10 --cases one".
-bench: bench-single bench-partitions bench-replicated bench-moves bench-elections bench-tier bench-new-replica bench-local-logs
+bench: bench-single bench-partitions bench-replicated bench-start bench-moves bench-elections bench-tier bench-new-replica bench-local-logs bench-aims
 
-bench-single: $(STAMP)
-	$(BIN)/python -m bench.single_node $(BENCH)
+bench-single: $(STAMP) | $(FIGURES)
+	$(BIN)/python -m bench.single_node --json $(FIGURES)/single_node.json $(BENCH)
 
 bench-partitions: $(STAMP)
 	$(BIN)/python -m bench.partitions $(PARTITIONS)
 
-bench-replicated: $(STAMP)
-	$(BIN)/python -m bench.replicated $(REPLICATED)
+bench-replicated: $(STAMP) | $(FIGURES)
+	$(BIN)/python -m bench.replicated --json $(FIGURES)/replicated.json $(REPLICATED)
 
-bench-moves: $(STAMP)
-	$(BIN)/python -m bench.leader_moves --kafka $(MOVES)
+bench-moves: $(STAMP) | $(FIGURES)
+	$(BIN)/python -m bench.leader_moves --kafka --json $(FIGURES)/leader_moves.json $(MOVES)
 
 bench-elections: $(STAMP)
 	$(BIN)/python -m bench.elections --kafka $(ELECTIONS)
 
-# Needs go, which versitygw is built with the first time. Some minutes.
-bench-tier: $(STAMP)
-	$(BIN)/python -m bench.tier $(TIER)
+bench-start: $(STAMP) | $(FIGURES)
+	$(BIN)/python -m bench.cluster_start --kafka --json $(FIGURES)/cluster_start.json $(START)
 
-bench-new-replica: $(STAMP)
-	$(BIN)/python -m bench.new_replica --kafka $(NEW_REPLICA)
+# Needs go, which versitygw is built with the first time. Some minutes.
+bench-tier: $(STAMP) | $(FIGURES)
+	$(BIN)/python -m bench.tier --json $(FIGURES)/tier.json $(TIER)
+
+bench-new-replica: $(STAMP) | $(FIGURES)
+	$(BIN)/python -m bench.new_replica --kafka --json $(FIGURES)/new_replica.json $(NEW_REPLICA)
 	$(BIN)/python -m bench.fresh_leader $(FRESH_LEADER)
 
 # Ten minutes for each of three phases.
 bench-local-logs: $(STAMP)
 	$(BIN)/python -m bench.local_log_reports --minutes 30 $(LOCAL_LOGS)
+
+# One page: every aim, met or missed, from the figures of the targets above.
+bench-aims: $(STAMP)
+	$(BIN)/python -m bench.aims $(FIGURES)
+
+$(FIGURES):
+	mkdir -p $@
+
+# Whether this working tree is slower than a commit by more than noise: make bench-compare REF=HEAD~3
+REF ?= HEAD
+bench-compare: $(STAMP)
+	$(BIN)/python -m bench.compare $(REF) $(COMPARE)
 
 # Ten million records; needs a JRE, and Maven for kafka-dump-log. A few minutes.
 bench-audit: $(STAMP)

@@ -1,0 +1,183 @@
+"""Whether a change made the paths inside a node slower: `make bench-compare REF=commit`.
+
+    python -m bench.compare REF [--cases produce_path,fetch_path] [--rounds 5] [--json FILE]
+
+The microbenchmarks of the commit and of this working tree, in turn: the commit's, the tree's, the
+commit's again. So each round says twice what the commit costs. How far these two lie apart is the
+noise, and a machine that drifts drifts through all three. A row is slower if its median ratio is
+further above 1 than the noise of any round, and every round's ratio by 2 %, which is what processes
+differ in by the places that their memory has. Exit code 1: a row is slower; 2: wrong usage.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import statistics
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final, NamedTuple
+
+TREE: Final = Path(__file__).resolve().parent.parent
+CASES: Final = ("produce_path", "fetch_path", "codec", "transport")
+LEAST: Final = 0.02
+"""A ratio of two processes with the same code is this far from 1 on a machine at rest."""
+ROW: Final = re.compile(r"^(?P<name>\S.*?) {2,}.*?(?P<us>[\d.]+) us$")
+"""A row of a microbenchmark; the last figure is the sum."""
+
+Figures = Mapping[str, float]
+"""Microseconds by row."""
+
+
+class Round(NamedTuple):
+    """One row in one round, in microseconds: the commit, the tree, the commit again."""
+
+    before: float
+    tree: float
+    after: float
+
+    @property
+    def ratio(self) -> float:
+        return 2 * self.tree / (self.before + self.after)
+
+    @property
+    def noise(self) -> float:
+        """How far the same code is from itself: half, since the ratio is that to the middle."""
+        return abs(self.after - self.before) / (self.after + self.before)
+
+
+class Verdict(NamedTuple):
+    """What the rounds of a row say: medians, the least and the most ratio, the most noise."""
+
+    name: str
+    commit_us: float
+    tree_us: float
+    ratio: float
+    least: float
+    most: float
+    noise: float
+
+    @property
+    def word(self) -> str:
+        """`slower`, `faster`, or nothing, where the difference may be noise."""
+        if abs(self.ratio - 1.0) <= self.noise:
+            return ""
+        if self.least > 1.0 + LEAST:
+            return "slower"
+        return "faster" if self.most < 1.0 - LEAST else ""
+
+
+def figures_of(output: str) -> dict[str, float]:
+    """The rows of a microbenchmark's output. Other lines count for nothing."""
+    rows = (ROW.match(line) for line in output.splitlines())
+    return {row["name"]: float(row["us"]) for row in rows if row is not None}
+
+
+def judged(name: str, rounds: Sequence[Round]) -> Verdict:
+    """What one row's rounds say together: medians, and the most that noise was."""
+    ratios = [one.ratio for one in rounds]
+    return Verdict(
+        name,
+        statistics.median((one.before + one.after) / 2 for one in rounds),
+        statistics.median(one.tree for one in rounds),
+        statistics.median(ratios),
+        min(ratios),
+        max(ratios),
+        max(one.noise for one in rounds),
+    )
+
+
+def table(verdicts: Sequence[Verdict]) -> str:
+    """The rows as Markdown."""
+    lines = [
+        "| | commit: µs | tree: µs | ratio | rounds | noise | |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for one in verdicts:
+        lines.append(
+            f"| {one.name} | {one.commit_us:.2f} | {one.tree_us:.2f} | {one.ratio:.3f} "
+            f"| {one.least:.3f}-{one.most:.3f} | {one.noise:.3f} | {one.word} |"
+        )
+    return "\n".join(lines)
+
+
+@contextmanager
+def tree_of(ref: str) -> Iterator[Path]:
+    """The commit's files, in a folder that is gone afterwards. SystemExit if there is no such
+    commit."""
+    with tempfile.TemporaryDirectory(prefix="kraftbox-bench-") as place:
+        folder = Path(place) / "tree"
+        git = ("git", "-C", str(TREE))
+        made = subprocess.run(
+            [*git, "worktree", "add", "--quiet", "--detach", str(folder), ref],
+            capture_output=True,
+            text=True,
+        )
+        if made.returncode:
+            raise SystemExit(f"no tree of {ref!r}: {made.stderr.strip()}")
+        try:
+            yield folder
+        finally:
+            subprocess.run([*git, "worktree", "remove", "--force", str(folder)], check=True)
+
+
+def measured(tree: Path, case: str) -> Figures:
+    """One run of a tree's own microbenchmark. CalledProcessError if it fails."""
+    made = subprocess.run(
+        [sys.executable, "-m", f"bench.{case}"],
+        cwd=tree,
+        env={**os.environ, "PYTHONPATH": str(tree), "PYTHONHASHSEED": "0"},
+        stdout=subprocess.PIPE,
+        text=True,
+        check=True,
+    )
+    return figures_of(made.stdout)
+
+
+def compared(commit: Path, cases: Sequence[str], rounds: int) -> list[Verdict]:
+    """All rows that both trees have; a case that the commit does not have yet has none."""
+    found: dict[str, list[Round]] = {}
+    known = [case for case in cases if (commit / "bench" / f"{case}.py").exists()]
+    for number in range(rounds):
+        for case in known:
+            print(f"{case}, round {number + 1}", file=sys.stderr, flush=True)
+            before, tree, after = (measured(one, case) for one in (commit, TREE, commit))
+            for name in tree:
+                if name in before and name in after:
+                    row = Round(before[name], tree[name], after[name])
+                    found.setdefault(f"{case}: {name}", []).append(row)
+    return [judged(name, rows) for name, rows in found.items()]
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """See the module's description."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("ref", help="the commit to compare this working tree with")
+    parser.add_argument("--cases", default=",".join(CASES), help="names with commas between them")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--json", type=Path, help="write every figure there")
+    options = parser.parse_args(arguments)
+    cases = options.cases.split(",")
+    if unknown := set(cases) - set(CASES):
+        parser.error(f"no such case: {', '.join(sorted(unknown))}; there are {', '.join(CASES)}")
+    if options.rounds < 1:
+        parser.error(f"--rounds {options.rounds}: at least 1")
+    with tree_of(options.ref) as commit:
+        verdicts = compared(commit, cases, options.rounds)
+    if options.json:
+        rows = [{**one._asdict(), "word": one.word} for one in verdicts]
+        options.json.write_text(json.dumps(rows, indent=1))
+    print(table(verdicts))
+    slower = [one.name for one in verdicts if one.word == "slower"]
+    print(f"\n{len(slower)} of {len(verdicts)} rows are slower than noise")
+    return 1 if slower else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
