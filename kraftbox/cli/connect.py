@@ -8,7 +8,8 @@ from __future__ import annotations
 import asyncio
 import os
 import re
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from typing import Annotated, TypeVar
 
 import typer
@@ -56,8 +57,15 @@ def run(bootstrap: str, work: Callable[[ClusterClient], Awaitable[T]]) -> T:
         async with await ClusterClient.connect(bootstrap, CLIENT_ID, CONNECT_MS_MAX) as client:
             return await work(client)
 
-    try:
+    with in_words(bootstrap):
         return asyncio.run(whole())
+
+
+@contextmanager
+def in_words(bootstrap: str) -> Iterator[None]:
+    """What goes wrong between us and these addresses, as CommandFailed."""
+    try:
+        yield
     except ClientError as error:
         raise CommandFailed(str(error)) from None
     except OSError as error:

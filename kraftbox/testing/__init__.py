@@ -1,7 +1,7 @@
 """Kafka clusters for tests: real processes on this machine, started in about a second.
 
 As a pytest plugin (`kraftbox.testing.plugin`, loaded by its entry point) it gives the fixtures
-`kafka_cluster` and `kafka_cluster_factory`; without pytest:
+`kafka_cluster`, `async_kafka_cluster`, `kafka_topic` and `kafka_cluster_factory`; without pytest:
 
     with KafkaCluster.start(directory, brokers=3, controllers=3) as cluster:
         ...
@@ -11,6 +11,16 @@ protocol to them, are processes of their own, so a project may well have package
 or `protocol`.
 """
 
+from kraftbox.testing.asynchronous import AsyncKafkaCluster, AsyncKafkaNode
 from kraftbox.testing.cluster import ClusterError, KafkaCluster, KafkaNode, Partition
+from kraftbox.testing.records import Record
 
-__all__ = ["ClusterError", "KafkaCluster", "KafkaNode", "Partition"]
+__all__ = [
+    "AsyncKafkaCluster",
+    "AsyncKafkaNode",
+    "ClusterError",
+    "KafkaCluster",
+    "KafkaNode",
+    "Partition",
+    "Record",
+]

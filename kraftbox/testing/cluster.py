@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import os
+import re
 import shutil
 import subprocess
 import time
@@ -15,8 +16,10 @@ from typing import Any, Self, TypeVar
 
 from kraftbox.launcher.interpreter import own_command
 from kraftbox.testing.channel import ClusterError, Helper, ask_supervisor
+from kraftbox.testing.records import Record, as_rows, from_rows, sized
+from kraftbox.testing.shape import text_of
 
-__all__ = ["ClusterError", "KafkaCluster", "KafkaNode", "Partition"]
+__all__ = ["ClusterError", "KafkaCluster", "KafkaNode", "Partition", "Record"]
 
 T = TypeVar("T")
 
@@ -24,6 +27,11 @@ WAIT_S = 30.0
 ACT_S = 45.0
 END_S = 45.0
 POLL_S = 0.02
+GROUP_BYTES = 512 << 10
+"""Of records in one question, which is a frame."""
+PAGE_WAIT_S = 1.0
+NAME_LENGTH_MAX = 200
+"""Kafka's limit is 249, and what makes a name unique is added."""
 FIRST_LINE = "bootstrap.servers="
 
 
@@ -134,8 +142,12 @@ class KafkaNode:
 class KafkaCluster:
     """A running cluster. Made with `start`, or `attach` to one that somebody else looks after."""
 
-    def __init__(self, directory: Path, process: subprocess.Popen[str] | None) -> None:
+    def __init__(
+        self, directory: Path, process: subprocess.Popen[str] | None, *, shared: bool = False
+    ) -> None:
         self.directory = directory
+        self._shared = shared
+        self._turn = 0
         self._process = process
         self._helper = Helper()
         self._numbers = itertools.count()
@@ -169,7 +181,7 @@ class KafkaCluster:
             *(("--racks", ",".join(racks)) if racks else ()),
         )
         for key, value in (configs or {}).items():
-            command += ["--set", f"{key}={_text(value)}"]
+            command += ["--set", f"{key}={text_of(value)}"]
         complaint = place / "up.log"
         with open(complaint, "wb") as errors:
             process = subprocess.Popen(
@@ -187,9 +199,12 @@ class KafkaCluster:
         return cls(place, process)
 
     @classmethod
-    def attach(cls, directory: str | os.PathLike[str]) -> Self:
-        """Use a cluster that another process (or `kraftbox up --detach`) has started."""
-        return cls(Path(directory).absolute(), None)
+    def attach(cls, directory: str | os.PathLike[str], *, shared: bool = False) -> Self:
+        """Use a cluster that another process (or `kraftbox up --detach`) has started.
+
+        One that is `shared` with others does not let itself be reset.
+        """
+        return cls(Path(directory).absolute(), None, shared=shared)
 
     def __enter__(self) -> Self:
         return self
@@ -263,15 +278,20 @@ class KafkaCluster:
         configs: Mapping[str, object] | None = None,
     ) -> str:
         """Create a topic and wait for its leaders; returns its name, a new one for None."""
-        chosen = name or f"topic-{os.getpid()}-{next(self._numbers)}"
+        chosen = name or self.new_name("topic")
         self._ask(
             "create_topic",
             name=chosen,
             partitions=partitions,
             replication_factor=replication_factor,
-            configs={key: _text(value) for key, value in (configs or {}).items()},
+            configs={key: text_of(value) for key, value in (configs or {}).items()},
         )
         return chosen
+
+    def new_name(self, name: str) -> str:
+        """A legal name of a topic or group that nobody has yet, `name` its beginning."""
+        legal = re.sub(r"[^A-Za-z0-9._-]+", "-", name)[:NAME_LENGTH_MAX]
+        return f"{legal}-{os.getpid()}-{next(self._numbers)}"
 
     def delete_topic(self, name: str) -> None:
         self._ask("delete_topic", name=name)
@@ -310,6 +330,68 @@ class KafkaCluster:
 
         self._wait(whole, "all replicas in sync", timeout_s)
 
+    # --- records ------------------------------------------------------------------------------
+
+    def produce(
+        self, topic: str, *values: bytes | str | Record | None, partition: int | None = None
+    ) -> list[Record]:
+        """Write records, in order and each once, and wait until all replicas in sync have them.
+
+        A text is written as UTF-8, None is a tombstone. Returns them with partition, offset and
+        timestamp. `partition` is for those that name none; see `Record` for the rest. Raises
+        ClusterError, TypeError.
+        """
+        rows = as_rows(values)
+        for row in rows:
+            row[3] = partition if row[3] is None else row[3]
+        written: list[Record] = []
+        for group in sized(rows, GROUP_BYTES):
+            answer = self._ask("produce", topic=topic, records=group, turn=self._turn)
+            self._turn += len(group)
+            written += from_rows(answer)
+        return written
+
+    def consume(
+        self, topic: str, count: int | None = None, *, timeout_s: float = WAIT_S
+    ) -> list[Record]:
+        """Read a topic from its beginning, without a group.
+
+        With `count` so many records, which are waited for; without, all that are there now. The
+        records of each partition are in order. Raises ClusterError if there are not so many in
+        time, ValueError for a negative count.
+        """
+        if count is not None and count < 0:
+            raise ValueError(f"count={count}: at least 0")
+        ends = self._ask("ends", topic=topic)
+        positions = [[index, first] for index, first, _ in ends]
+        found: list[Record] = []
+        deadline = time.monotonic() + timeout_s
+        while len(found) < count if count is not None else _is_before(positions, ends):
+            left_s = deadline - time.monotonic()
+            if left_s < 0:
+                wanted = "all" if count is None else count
+                raise ClusterError(
+                    f"{topic}: {len(found)} records of {wanted} within {timeout_s:g} s"
+                )
+            wait_ms = min(left_s, PAGE_WAIT_S) * 1000.0
+            page = self._ask("consume", topic=topic, positions=positions, wait_ms=wait_ms)
+            positions = page["positions"]
+            found += from_rows(page["records"])
+        return found if count is None else found[:count]
+
+    def reset(self) -> None:
+        """Delete all topics but internal ones, and all groups; their members are put out first.
+
+        For between two tests: it takes some tens of milliseconds. Settings of brokers stay, and
+        nodes that were killed stay down. Raises ClusterError, also for a cluster that others share.
+        """
+        if self._shared:
+            raise ClusterError(
+                "other workers use this cluster (--kafka-shared): take the fixture kafka_topic, "
+                "or topics of new names"
+            )
+        self._ask("reset")
+
     # --- parts --------------------------------------------------------------------------------
 
     def logs(self) -> Iterator[tuple[KafkaNode, Path]]:
@@ -324,10 +406,14 @@ class KafkaCluster:
             for facts in self.supervised()["nodes"]
             if facts["state"] == "running" and not facts.get("cutOff")
         ]
-        addresses = [node.address for node in running if node.is_broker]
-        if not addresses:
+        brokers = [node for node in running if node.is_broker]
+        if not brokers:
             raise ClusterError("no broker is running")
-        return self._helper.ask({"do": what, "bootstrap": ",".join(addresses), **question})
+        where = {
+            "bootstrap": ",".join(node.address for node in brokers),
+            "nodes": [node.id for node in brokers],
+        }
+        return self._helper.ask({"do": what, **where, **question})
 
     def _wait(self, holds: Callable[[], T | None], what: str, timeout_s: float = WAIT_S) -> T:
         """Ask again and again until there is something; refusals on the way are passed over."""
@@ -346,5 +432,7 @@ class KafkaCluster:
             time.sleep(POLL_S)
 
 
-def _text(value: object) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
+def _is_before(positions: Sequence[Sequence[int]], ends: Sequence[Sequence[int]]) -> bool:
+    """Whether a partition has records that were there when it was asked for its end."""
+    last = {index: end for index, _, end in ends}
+    return any(offset < last[index] for index, offset in positions)

@@ -2,57 +2,51 @@
 
 Questions come as frames on standard input, each is answered with one on standard output: a
 `value`, or an `error`. It ends with its input.
+
+Connections are kept from one question to the next, for as long as the same brokers run: to connect
+anew would take longer than most questions.
 """
 
 from __future__ import annotations
 
+import asyncio
 import os
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from client.admin import Admin
-from kraftbox.cli.connect import run
+from client.cluster_client import ClusterClient
+from kraftbox.cli.connect import CLIENT_ID, CONNECT_MS_MAX, in_words
 from kraftbox.cli.output import CommandFailed
 from kraftbox.launcher import frames
+from kraftbox.testing.answers import ANSWERS
 
 Question = Mapping[str, Any]
 
-
-def create_topic(question: Question) -> None:
-    run(
-        question["bootstrap"],
-        lambda client: Admin(client).create_topic(
-            question["name"],
-            question["partitions"],
-            question["replication_factor"],
-            question["configs"],
-        ),
-    )
+STATUS_MS = 1_000.0
+"""Tests rather wait for a slow machine than ask again."""
 
 
-def delete_topic(question: Question) -> None:
-    run(question["bootstrap"], lambda client: Admin(client).delete_topic(question["name"]))
+class Connected:
+    """The client of the brokers that the last question named."""
 
+    def __init__(self) -> None:
+        self._bootstrap = ""
+        self._client: ClusterClient | None = None
 
-def topics(question: Question) -> dict[str, list[dict[str, Any]]]:
-    """Partitions by topic, without internal ones."""
-    reply = run(question["bootstrap"], lambda client: client.metadata())
-    return {
-        topic.name or "": [
-            {
-                "index": partition.partition_index,
-                "leader": partition.leader_id,
-                "leader_epoch": partition.leader_epoch,
-                "replicas": list(partition.replica_nodes),
-                "isr": list(partition.isr_nodes),
-            }
-            for partition in sorted(topic.partitions, key=lambda p: p.partition_index)
-        ]
-        for topic in reply.topics
-        if question["internal"] or not topic.is_internal
-    }
+    async def to(self, bootstrap: str) -> ClusterClient:
+        """A client of these brokers. Raises OSError."""
+        if self._client is None or self._bootstrap != bootstrap:
+            await self.close()
+            self._client = await ClusterClient.connect(bootstrap, CLIENT_ID, CONNECT_MS_MAX)
+            self._bootstrap = bootstrap
+        return self._client
+
+    async def close(self) -> None:
+        client, self._client = self._client, None
+        if client is not None:
+            await client.close()
 
 
 def status(question: Question) -> dict[str, Any]:
@@ -63,28 +57,60 @@ def status(question: Question) -> dict[str, Any]:
     return snapshot(ClusterPlace(Path(question["dir"])), STATUS_MS)
 
 
-STATUS_MS = 1_000.0
-"""Tests rather wait for a slow machine than ask again."""
+def check_configs(question: Question) -> None:
+    """Whether a node could be started with these settings. Raises CommandFailed.
 
-ANSWERS: dict[str, Callable[[Question], Any]] = {
-    "create_topic": create_topic,
-    "delete_topic": delete_topic,
-    "topics": topics,
-    "status": status,
-}
+    A key that nobody knows is wrong here: a node only warns of it, where a test would not see it.
+    """
+    from kraftbox.launcher import plan
+    from runtime.config import ConfigError, NodeConfig
 
-
-def answer(question: Question) -> dict[str, Any]:
+    shape = plan.ONE_NODE
+    properties = plan.node_plans(
+        plan.planned_nodes(shape), "", {1: plan.Ports(0, 0, 0)}, question["configs"]
+    )[0].properties
     try:
-        return {"value": ANSWERS[question["do"]](question)}
-    except CommandFailed as error:
-        return {"error": str(error)}
+        plan.check_settings(question["configs"], plan.Shape())
+        warnings = NodeConfig.parse(properties).warnings
+    except (ConfigError, plan.PlanRefused) as error:
+        raise CommandFailed(str(error)) from None
+    unknown = [text for text in warnings if "not a known configuration key" in text]
+    if unknown:
+        raise CommandFailed("; ".join(unknown))
+
+
+async def value_of(question: Question, connected: Connected) -> Any:
+    """Raises CommandFailed."""
+    if question["do"] == "status":
+        return await asyncio.to_thread(status, question)
+    if question["do"] == "check_configs":
+        return check_configs(question)
+    bootstrap = question["bootstrap"]
+    with in_words(bootstrap):
+        return await ANSWERS[question["do"]](await connected.to(bootstrap), question)
+
+
+async def answer(question: Question, connected: Connected) -> bytes:
+    """One frame."""
+    try:
+        return frames.encode({"value": await value_of(question, connected)})
+    except (CommandFailed, frames.FrameError) as error:
+        return frames.encode({"error": str(error)})
+
+
+async def serve() -> None:
+    """Until the input ends."""
+    decoder = frames.Decoder()
+    connected = Connected()
+    loop = asyncio.get_running_loop()
+    # A thread waits for questions: connections that end meanwhile are noticed.
+    while data := await loop.run_in_executor(None, os.read, 0, 1 << 16):
+        for question in decoder.feed(data):
+            sys.stdout.buffer.write(await answer(question, connected))
+            sys.stdout.buffer.flush()
+    await connected.close()
 
 
 def main() -> int:
-    decoder = frames.Decoder()
-    while data := os.read(0, 1 << 16):
-        for question in decoder.feed(data):
-            sys.stdout.buffer.write(frames.encode(answer(question)))
-            sys.stdout.buffer.flush()
+    asyncio.run(serve())
     return 0

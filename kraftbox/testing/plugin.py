@@ -1,27 +1,38 @@
 """The pytest plugin: clusters as fixtures, and their logs in the report of a test that fails.
 
-Settings of pytest.ini, all for the `kafka_cluster` fixture:
+Settings of pytest.ini, all for the `kafka_cluster` fixture, and checked at the start:
 
     kafka_brokers = 3            kafka_racks = a b c
     kafka_controllers = 3        kafka_configs = (one KEY=VALUE a line)
 
-Under pytest-xdist every worker has a cluster of its own, started when a test first asks for it;
-with `--kafka-shared` the workers share one, which the main process starts.
+`@pytest.mark.kafka(brokers=3)` of a test, a class or a module wins over them.
+
+Under pytest-xdist every worker has clusters of its own, started when a test first asks for them;
+with `--kafka-shared` the workers share one for the tests without a mark, which the main process
+starts.
 """
 
 from __future__ import annotations
 
+import contextlib
 import shutil
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import pytest
 
+from kraftbox.testing.shape import Shape, WrongSetting, of_marks, of_settings, topic_options
+
 if TYPE_CHECKING:
+    from kraftbox.testing.asynchronous import AsyncKafkaCluster
     from kraftbox.testing.cluster import KafkaCluster
 
 LOG_BYTES_MAX = 20_000
 SHARED = "kafka_shared_directory"
+MARKS = (
+    "kafka(brokers=1, controllers=1, combined=False, racks=[], configs={}): its `kafka_cluster`",
+    "kafka_topic(partitions=1, replication_factor=-1, configs={}): its `kafka_topic`",
+)
 
 Factory: TypeAlias = "Callable[..., KafkaCluster]"
 
@@ -37,14 +48,21 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         action="store_true",
         help="under pytest-xdist: one `kafka_cluster` for all workers",
     )
-    parser.addini("kafka_brokers", "brokers of `kafka_cluster`", default="3")
-    parser.addini("kafka_controllers", "controllers of `kafka_cluster`", default="3")
+    parser.addini("kafka_brokers", "brokers of `kafka_cluster`: 1", default="")
+    parser.addini(
+        "kafka_controllers",
+        "controllers of its own; without: a single broker is its controller, several have three",
+        default="",
+    )
     parser.addini("kafka_racks", "racks of its brokers, in turn", type="args", default=[])
     parser.addini("kafka_configs", "KEY=VALUE for its nodes", type="linelist", default=[])
 
 
 def pytest_configure(config: pytest.Config) -> None:
     config.stash[_CLUSTERS] = []
+    for line in MARKS:
+        config.addinivalue_line("markers", line)
+    _check_settings(config)
 
 
 @pytest.fixture(scope="session")
@@ -73,35 +91,114 @@ def kafka_cluster_factory(
 
 
 @pytest.fixture(scope="session")
+def _kafka_clusters(kafka_cluster_factory: Factory) -> Callable[[Shape], KafkaCluster]:
+    """The cluster of each shape, started when it is first asked for."""
+    started: dict[Shape, KafkaCluster] = {}
+
+    def cluster(shape: Shape) -> KafkaCluster:
+        if shape not in started:
+            started[shape] = kafka_cluster_factory(**shape.options())
+        return started[shape]
+
+    return cluster
+
+
+@pytest.fixture(scope="session")
 def kafka_cluster(request: pytest.FixtureRequest) -> Iterator[KafkaCluster]:
-    """One cluster for the session, three controllers and three brokers unless set otherwise."""
+    """A running cluster, which all tests that ask for the same share: a single node, unless
+    pytest.ini or the test's mark, like `@pytest.mark.kafka(brokers=3)`, say otherwise."""
     from kraftbox.testing.cluster import KafkaCluster
 
+    usual = _shape(request.config, ())
+    shape: Shape = getattr(request, "param", usual)
     shared = getattr(request.config, "workerinput", {}).get(SHARED)
-    if shared is None:
-        factory: Factory = request.getfixturevalue("kafka_cluster_factory")
-        yield factory(**session_options(request.config))
+    if shared is None or shape != usual:
+        clusters: Callable[[Shape], KafkaCluster] = request.getfixturevalue("_kafka_clusters")
+        yield clusters(shape)
         return
-    cluster = KafkaCluster.attach(shared)
+    cluster = KafkaCluster.attach(shared, shared=True)
     request.config.stash[_CLUSTERS].append(cluster)
     yield cluster
     request.config.stash[_CLUSTERS].remove(cluster)
     cluster.close()
 
 
-def session_options(config: pytest.Config) -> dict[str, Any]:
-    """What pytest.ini says about `kafka_cluster`. Raises UsageError."""
+@pytest.fixture(scope="session")
+def async_kafka_cluster(kafka_cluster: KafkaCluster) -> AsyncKafkaCluster:
+    """`kafka_cluster` for tests that are coroutines: its methods are awaited."""
+    from kraftbox.testing.asynchronous import AsyncKafkaCluster
+
+    return AsyncKafkaCluster(kafka_cluster)
+
+
+@pytest.fixture
+def kafka_topic(request: pytest.FixtureRequest, kafka_cluster: KafkaCluster) -> Iterator[str]:
+    """The name of a topic that is the test's own, and deleted after it.
+
+    `@pytest.mark.kafka_topic(partitions=3, configs={...})` says what it is like.
+    """
+    from kraftbox.testing.channel import ClusterError
+
+    mark = request.node.get_closest_marker("kafka_topic")
+    options = {} if mark is None else topic_options(mark.kwargs)
+    topic = kafka_cluster.create_topic(kafka_cluster.new_name(request.node.name), **options)
+    yield topic
+    # A test may have deleted it, or killed the nodes.
+    with contextlib.suppress(ClusterError):
+        kafka_cluster.delete_topic(topic)
+
+
+# --- what the cluster is like -----------------------------------------------------------------
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """A mark is a parameter of the fixture, so that fixtures of any scope may use it."""
+    marks = list(metafunc.definition.iter_markers("kafka"))
+    if not marks or "kafka_cluster" not in metafunc.fixturenames:
+        return
+    shape = _shape(metafunc.config, [(mark.args, mark.kwargs) for mark in reversed(marks)])
+    # Its name is no concern of the test's name, where pytest (8.4) can leave it out.
+    name: Any = getattr(pytest, "HIDDEN_PARAM", shape.text())
+    metafunc.parametrize("kafka_cluster", [shape], indirect=True, ids=[name], scope="session")
+
+
+def _settings(config: pytest.Config) -> dict[str, Any]:
+    """What pytest.ini says. Raises UsageError."""
     try:
-        counts = {name: int(config.getini(f"kafka_{name}")) for name in ("brokers", "controllers")}
-    except ValueError as error:
-        raise pytest.UsageError(f"kafka_brokers, kafka_controllers: {error}") from None
-    configs = {}
-    for line in config.getini("kafka_configs"):
-        key, equals, value = line.partition("=")
-        if not equals:
-            raise pytest.UsageError(f"kafka_configs: {line!r} is not KEY=VALUE")
-        configs[key.strip()] = value.strip()
-    return {**counts, "racks": config.getini("kafka_racks"), "configs": configs}
+        return of_settings(
+            config.getini("kafka_brokers"),
+            config.getini("kafka_controllers"),
+            config.getini("kafka_racks"),
+            config.getini("kafka_configs"),
+        )
+    except WrongSetting as error:
+        raise pytest.UsageError(str(error)) from None
+
+
+def _shape(
+    config: pytest.Config, marks: Sequence[tuple[Sequence[Any], Mapping[str, Any]]]
+) -> Shape:
+    """Raises UsageError."""
+    try:
+        return of_marks(_settings(config), marks)
+    except WrongSetting as error:
+        raise pytest.UsageError(str(error)) from None
+
+
+def _check_settings(config: pytest.Config) -> None:
+    """Whether nodes would start with what pytest.ini says. Raises UsageError."""
+    configs = dict(_shape(config, ()).configs)
+    if not configs or hasattr(config, "workerinput"):
+        return
+    from kraftbox.testing.channel import ClusterError, Helper
+
+    helper = Helper()
+    try:
+        helper.ask({"do": "check_configs", "configs": configs})
+    except ClusterError as error:
+        raise pytest.UsageError(f"kafka_configs: {error}") from None
+    finally:
+        helper.close()
 
 
 # --- logs of a test that fails ----------------------------------------------------------------
@@ -156,7 +253,8 @@ def pytest_configure_node(node: Any) -> None:
         from kraftbox.testing.cluster import KafkaCluster
 
         place = tempfile.mkdtemp(prefix="kafka-shared-")
-        config.stash[_SHARED_CLUSTER] = KafkaCluster.start(place, **session_options(config))
+        options = _shape(config, ()).options()
+        config.stash[_SHARED_CLUSTER] = KafkaCluster.start(place, **options)
     node.workerinput[SHARED] = str(config.stash[_SHARED_CLUSTER].directory)
 
 

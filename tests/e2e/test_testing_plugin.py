@@ -18,7 +18,7 @@ from tests.e2e.conftest import THEIR_PACKAGES, Installed
 pytestmark = pytest.mark.e2e
 
 REPOSITORY = Path(__file__).parents[2]
-NEEDED = ("pytest", "pytest-xdist", "confluent-kafka")
+NEEDED = ("pytest", "pytest-xdist", "confluent-kafka", "mypy")
 ONE_OF_EACH = ("kafka_brokers = 1", "kafka_controllers = 1")
 
 # What else is to be true of the process that runs their tests.
@@ -79,8 +79,8 @@ def test_the_example_of_the_readme(project: tuple[Path, Path]) -> None:
     (folder / "test_theirs.py").write_text(_THEIRS)
     done = ended(python, "-m", "pytest", "-q", "-s", "-p", "no:cacheprovider", cwd=folder)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert example().count("def test_") == 5
-    assert "7 passed" in done.stdout
+    assert example().count("def test_") == 7
+    assert "9 passed" in done.stdout
 
 
 def test_logs_of_the_nodes_are_in_the_report_of_a_test_that_fails(
@@ -106,6 +106,30 @@ def test_logs_of_the_nodes_are_in_the_report_of_a_test_that_fails(
     assert logged.count("Transitioning") == 1
 
 
+def test_mypy_knows_the_types(project: tuple[Path, Path]) -> None:
+    """In a project that is checked strictly, and whose packages have the names of ours."""
+    python, folder = project
+    text = """
+        import pytest
+        from kraftbox.testing import AsyncKafkaCluster, KafkaCluster, Record
+
+        @pytest.mark.kafka(brokers=1)
+        def test_it(kafka_cluster: KafkaCluster, kafka_topic: str) -> None:
+            records: list[Record] = kafka_cluster.produce(kafka_topic, b"one")
+            reveal_type(records[0].offset)
+
+        async def test_that(async_kafka_cluster: AsyncKafkaCluster) -> None:
+            reveal_type(await async_kafka_cluster.leader("t"))
+            await async_kafka_cluster.produce("t", 1)
+    """
+    write(folder, "test_typed.py", textwrap.dedent(text))
+    done = ended(python, "-m", "mypy", "--strict", "--no-incremental", "test_typed.py", cwd=folder)
+    lines = [line.partition(": ")[2] for line in done.stdout.splitlines()]
+    assert lines[0] == 'note: Revealed type is "int | None"', done.stdout + done.stderr
+    assert lines[1].endswith('AsyncKafkaNode"')
+    assert "incompatible type" in lines[2] and len(lines) == 4
+
+
 @pytest.mark.parametrize("shared", [False, True], ids=["each", "shared"])
 def test_workers_of_xdist(project: tuple[Path, Path], shared: bool) -> None:
     """Each worker has a cluster, or all have the same one; all are gone in the end."""
@@ -114,11 +138,17 @@ def test_workers_of_xdist(project: tuple[Path, Path], shared: bool) -> None:
         import pathlib
 
         import pytest
+        from kraftbox.testing import ClusterError
+
+        SHARED = %s
 
         @pytest.mark.parametrize("number", range(6))
         def test_it(kafka_cluster, worker_id, number):
             assert worker_id.startswith("gw")
             topic = kafka_cluster.create_topic(partitions=2)
+            if number == 0 and SHARED:
+                with pytest.raises(ClusterError, match="other workers use this cluster"):
+                    kafka_cluster.reset()
             assert len(kafka_cluster.partitions(topic)) == 2
             seen = pathlib.Path(__file__).with_name("seen")
             seen.mkdir(exist_ok=True)
@@ -126,7 +156,7 @@ def test_workers_of_xdist(project: tuple[Path, Path], shared: bool) -> None:
                 str(kafka_cluster.supervised()["pid"])
             )
     """
-    write(folder, "test_workers.py", textwrap.dedent(text), *ONE_OF_EACH)
+    write(folder, "test_workers.py", textwrap.dedent(text) % shared, *ONE_OF_EACH)
     options = ["--kafka-shared"] if shared else []
     command = ("-m", "pytest", "-q", "-p", "no:cacheprovider", "-n", "2", "--dist=each")
     done = ended(python, *command, *options, cwd=folder)

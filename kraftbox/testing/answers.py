@@ -1,0 +1,253 @@
+"""Shell: what the helper asks of Kafka for a test: topics, records, a clean slate.
+
+A test may use another broker next than the one that answered here, so what is made or deleted is
+waited for on every broker that runs (`nodes`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import defaultdict
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+from client.admin import Admin
+from client.cluster_client import EARLIEST, LATEST, ClusterClient
+from client.consumer import Consumer
+from client.errors import check
+from client.leaders import TopicPartition
+from client.offsets import offsets_at, partitions_of
+from client.partitioner import partition_of
+from client.producer import IdempotentProducer
+from client.visible_records import Received
+from kraftbox.cli.output import CommandFailed
+from protocol.batch.records import Record
+from protocol.errors import ErrorCode
+from protocol.messages.delete_groups import DeleteGroupsRequest
+from protocol.messages.delete_topics import DeleteTopicsRequest
+from protocol.messages.leave_group import LeaveGroupRequest
+from protocol.messages.metadata import MetadataRequest, MetadataResponse
+
+Question = Mapping[str, Any]
+Topics = Mapping[str, MetadataResponse.MetadataResponseTopic]
+
+TIMEOUT_MS = 30_000.0
+POLL_S = 0.002
+PAGE_BYTES = 512 << 10
+"""Of records in one answer, which is a frame."""
+PAGE_RECORDS = 5_000
+GROUPS_MAX = 1_000
+"""Coordinators are asked at once; this many are a test's mistake."""
+
+
+async def create_topic(client: ClusterClient, question: Question) -> None:
+    admin = Admin(client)
+    name = question["name"]
+    await admin.create_topic(
+        name, question["partitions"], question["replication_factor"], question["configs"]
+    )
+    await _everywhere(client, question["nodes"], lambda topics: _is_led(topics.get(name)))
+
+
+async def delete_topic(client: ClusterClient, question: Question) -> None:
+    name = question["name"]
+    await Admin(client).delete_topic(name)
+    await _everywhere(client, question["nodes"], lambda topics: name not in topics)
+
+
+async def topics(client: ClusterClient, question: Question) -> dict[str, list[dict[str, Any]]]:
+    """Partitions by topic, without internal ones."""
+    reply = await client.metadata()
+    return {
+        topic.name or "": [
+            {
+                "index": partition.partition_index,
+                "leader": partition.leader_id,
+                "leader_epoch": partition.leader_epoch,
+                "replicas": list(partition.replica_nodes),
+                "isr": list(partition.isr_nodes),
+            }
+            for partition in sorted(topic.partitions, key=lambda p: p.partition_index)
+        ]
+        for topic in reply.topics
+        if question["internal"] or not topic.is_internal
+    }
+
+
+# --- records ----------------------------------------------------------------------------------
+
+
+async def produce(client: ClusterClient, question: Question) -> list[list[Any]]:
+    """Write records, with acks=all and each once; the rows of `consume`, in the order asked.
+
+    `turn` counts the records without a key or partition that went before.
+    """
+    name = question["topic"]
+    topic = await client.topic(name, create=True)
+    by_partition: dict[int, list[tuple[int, Record]]] = defaultdict(list)
+    now_ms = time.time_ns() // 1_000_000
+    for place, (key, value, headers, chosen, at_ms) in enumerate(question["records"]):
+        if chosen is None:
+            count = len(topic.partitions)
+            turn = question["turn"] + place
+            chosen = turn % count if key is None else partition_of(key, count)
+        elif not 0 <= chosen < len(topic.partitions):
+            check(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{name}-{chosen}")
+        stamp = now_ms if at_ms is None else at_ms
+        pairs = [(header, each) for header, each in headers]
+        by_partition[chosen].append((place, Record(0, stamp, key, value, pairs)))
+    rows: dict[int, list[Any]] = {}
+    async with IdempotentProducer(client, delivery_timeout_ms=TIMEOUT_MS) as producer:
+        sent = {
+            index: producer.send(name, index, [record for _, record in entries])
+            for index, entries in by_partition.items()
+        }
+        for index, future in sent.items():
+            produced = await future
+            for delta, (place, one) in enumerate(by_partition[index]):
+                stamp = one.timestamp if produced.log_append_time_ms < 0 else 0
+                at_ms = stamp or produced.log_append_time_ms
+                offset = produced.base_offset + delta
+                rows[place] = [one.key, one.value, one.headers, index, offset, at_ms]
+    return [rows[place] for place in sorted(rows)]
+
+
+async def ends(client: ClusterClient, question: Question) -> list[list[int]]:
+    """Partition, first and next offset of each partition of a topic that records can be read of."""
+    name = question["topic"]
+    partitions = await partitions_of(client, [name])
+    first = await offsets_at(client, partitions, EARLIEST)
+    last = await offsets_at(client, partitions, LATEST)
+    return [[index, first[name, index], last[name, index]] for _, index in partitions]
+
+
+async def consume(client: ClusterClient, question: Question) -> dict[str, Any]:
+    """A page of records from `positions` on, and the positions after it.
+
+    Waits at most `wait_ms` for the first one.
+    """
+    name = question["topic"]
+    consumer = Consumer(client, read_committed=True)
+    consumer.assign({(name, index): offset for index, offset in question["positions"]})
+    deadline = asyncio.get_running_loop().time() + question["wait_ms"] / 1000.0
+    found: list[Received] = []
+    while not found and asyncio.get_running_loop().time() < deadline:
+        found = await consumer.poll(PAGE_RECORDS)
+    positions = dict(consumer.positions)
+    rows: list[list[Any]] = []
+    size = 0
+    for record in found:
+        size += 64 + len(record.key or b"") + len(record.value or b"")
+        size += sum(16 + len(header) + len(each or b"") for header, each in record.headers)
+        if rows and size > PAGE_BYTES:
+            positions |= _first_of(found[len(rows) :])
+            break
+        pairs = [[header, each] for header, each in record.headers]
+        row = [record.key, record.value, pairs, record.partition]
+        rows.append([*row, record.offset, record.timestamp_ms])
+    return {
+        "records": rows,
+        "positions": [[index, offset] for (_, index), offset in positions.items()],
+    }
+
+
+def _first_of(records: Iterable[Received]) -> dict[TopicPartition, int]:
+    """The lowest offset of each partition."""
+    found: dict[TopicPartition, int] = {}
+    for record in records:
+        found.setdefault((record.topic, record.partition), record.offset)
+    return found
+
+
+# --- a clean slate ----------------------------------------------------------------------------
+
+
+async def reset(client: ClusterClient, question: Question) -> None:
+    """Delete every group and every topic that is not internal."""
+    metadata, groups = await asyncio.gather(client.metadata(), Admin(client).list_groups())
+    await _delete_groups(client, [group.group_id for group in groups])
+    names = [topic.name or "" for topic in metadata.topics if not topic.is_internal]
+    if not names:
+        return
+    request = DeleteTopicsRequest(
+        topics=[DeleteTopicsRequest.DeleteTopicState(name=name) for name in names],
+        timeout_ms=int(TIMEOUT_MS),
+    )
+    for result in (await client.request_any(request, TIMEOUT_MS)).responses:
+        if result.error_code != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+            check(result.error_code, result.name or "", result.error_message)
+    gone = set(names)
+    await _everywhere(client, question["nodes"], lambda topics: gone.isdisjoint(topics))
+
+
+async def _delete_groups(client: ClusterClient, groups: Sequence[str]) -> None:
+    if len(groups) > GROUPS_MAX:
+        raise CommandFailed(f"{len(groups)} groups: reset deletes at most {GROUPS_MAX}")
+    await asyncio.gather(*(_delete_group(client, group) for group in groups))
+
+
+async def _delete_group(client: ClusterClient, group: str) -> None:
+    """Members that a test has left behind are put out first: it may have failed before it closed
+    its consumers."""
+    request = DeleteGroupsRequest(groups_names=[group])
+    admin = Admin(client)
+    while True:
+        reply = await client.request_coordinator(group, request, TIMEOUT_MS)
+        code = reply.results[0].error_code
+        if code != ErrorCode.NON_EMPTY_GROUP:
+            break
+        members = (await admin.describe_group(group)).members
+        leaving = LeaveGroupRequest(
+            group_id=group,
+            members=[
+                LeaveGroupRequest.MemberIdentity(
+                    member_id=member.member_id,
+                    group_instance_id=member.group_instance_id,
+                    reason="the cluster is reset",
+                )
+                for member in members
+            ],
+        )
+        left = await client.request_coordinator(group, leaving, TIMEOUT_MS)
+        check(left.error_code, f"group {group}")
+    if code != ErrorCode.GROUP_ID_NOT_FOUND:
+        check(code, f"group {group}")
+
+
+# --- all brokers ------------------------------------------------------------------------------
+
+
+def _is_led(topic: MetadataResponse.MetadataResponseTopic | None) -> bool:
+    return topic is not None and all(one.leader_id >= 0 for one in topic.partitions)
+
+
+async def _everywhere(
+    client: ClusterClient, nodes: Sequence[int], holds: Callable[[Topics], bool]
+) -> None:
+    """Until each of these brokers knows it. Raises CommandFailed, OSError."""
+    deadline = asyncio.get_running_loop().time() + TIMEOUT_MS / 1000.0
+
+    async def on(node_id: int) -> None:
+        while True:
+            reply = await client.request_broker(node_id, MetadataRequest(topics=None), TIMEOUT_MS)
+            client.cache.learn(reply)
+            if holds({topic.name or "": topic for topic in reply.topics}):
+                return
+            if asyncio.get_running_loop().time() > deadline:
+                raise CommandFailed(f"broker {node_id} has not heard of it in {TIMEOUT_MS:g} ms")
+            await asyncio.sleep(POLL_S)
+
+    known = [node_id for node_id in nodes if node_id in client.cache.brokers]
+    await asyncio.gather(*(on(node_id) for node_id in known))
+
+
+ANSWERS: dict[str, Callable[[ClusterClient, Question], Awaitable[Any]]] = {
+    "create_topic": create_topic,
+    "delete_topic": delete_topic,
+    "topics": topics,
+    "produce": produce,
+    "ends": ends,
+    "consume": consume,
+    "reset": reset,
+}

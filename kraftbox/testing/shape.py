@@ -1,0 +1,132 @@
+"""Which cluster a test gets: what pytest.ini says, and over it the mark `kafka`. Pure.
+
+Without either it is one node that is broker and controller, the quickest to start. A single broker
+is its own controller, several have three controllers of their own, unless it is said otherwise.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+NODES_MAX: Final = 99
+KEYS: Final = ("brokers", "controllers", "combined", "racks", "configs")
+TOPIC_KEYS: Final = ("partitions", "replication_factor", "configs")
+
+
+class WrongSetting(ValueError):
+    """The text names the setting, what it is and what is allowed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """A cluster that tests can share if they ask for the same."""
+
+    brokers: int = 1
+    controllers: int = 1
+    combined: bool = True
+    racks: tuple[str, ...] = ()
+    configs: tuple[tuple[str, str], ...] = ()
+
+    def options(self) -> dict[str, Any]:
+        """The arguments of `KafkaCluster.start`."""
+        return {
+            "brokers": self.brokers,
+            "controllers": self.controllers,
+            "combined": self.combined,
+            "racks": self.racks,
+            "configs": dict(self.configs),
+        }
+
+    def text(self) -> str:
+        """For the name of a test."""
+        configs = ",".join(f"{key}={value}" for key, value in self.configs)
+        parts = [f"{self.brokers}b{self.controllers}c", *self.racks, configs]
+        return "-".join(part for part in parts if part)
+
+
+def of_settings(
+    brokers: str, controllers: str, racks: Sequence[str], configs: Iterable[str]
+) -> dict[str, Any]:
+    """What pytest.ini says, as the arguments of a mark. Raises WrongSetting."""
+    found: dict[str, Any] = {}
+    for name, text in (("brokers", brokers), ("controllers", controllers)):
+        if text.strip():
+            found[name] = _count(f"kafka_{name}", text)
+    if racks:
+        found["racks"] = tuple(racks)
+    pairs = {}
+    for line in configs:
+        key, equals, value = line.partition("=")
+        if not equals or not key.strip():
+            raise WrongSetting(f"kafka_configs: {line!r} is not KEY=VALUE")
+        pairs[key.strip()] = value.strip()
+    return {**found, "configs": pairs} if pairs else found
+
+
+def of_marks(
+    base: Mapping[str, Any], marks: Iterable[tuple[Sequence[Any], Mapping[str, Any]]]
+) -> Shape:
+    """The cluster that a test asks for: `base`, and positional and named arguments of its marks,
+    the outermost first. Settings are added up, the rest is replaced. Raises WrongSetting."""
+    asked: dict[str, Any] = dict(base)
+    for positional, named in marks:
+        if positional:
+            raise WrongSetting(
+                f"kafka{tuple(positional)!r}: all arguments are named, like brokers=1"
+            )
+        for key, value in named.items():
+            if key not in KEYS:
+                raise WrongSetting(f"kafka({key}=...): there are {', '.join(KEYS)}")
+            asked[key] = {**asked.get(key, {}), **_mapping(value)} if key == "configs" else value
+    return _shape(asked)
+
+
+def _shape(asked: Mapping[str, Any]) -> Shape:
+    brokers = _count("kafka(brokers)", asked.get("brokers", 1))
+    alone = brokers == 1 and asked.get("controllers") is None
+    controllers = asked.get("controllers")
+    if controllers is None:
+        controllers = 1 if alone or asked.get("combined") else 3
+    racks = asked.get("racks", ())
+    if isinstance(racks, str) or not all(isinstance(rack, str) and rack for rack in racks):
+        raise WrongSetting(f"kafka(racks={racks!r}): a list of names")
+    combined = asked.get("combined", alone)
+    if not isinstance(combined, bool):
+        raise WrongSetting(f"kafka(combined={combined!r}): True or False")
+    configs = {key: text_of(value) for key, value in asked.get("configs", {}).items()}
+    return Shape(
+        brokers,
+        _count("kafka(controllers)", controllers),
+        combined,
+        tuple(racks),
+        tuple(sorted(configs.items())),
+    )
+
+
+def topic_options(named: Mapping[str, Any]) -> dict[str, Any]:
+    """The arguments of `create_topic` that a mark `kafka_topic` names. Raises WrongSetting."""
+    for key in named:
+        if key not in TOPIC_KEYS:
+            raise WrongSetting(f"kafka_topic({key}=...): there are {', '.join(TOPIC_KEYS)}")
+    return dict(named)
+
+
+def text_of(value: object) -> str:
+    """A value as server.properties has it."""
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _mapping(value: object) -> Mapping[str, object]:
+    if not isinstance(value, Mapping):
+        raise WrongSetting(f"kafka(configs={value!r}): a dict of keys and values")
+    return value
+
+
+def _count(name: str, value: object) -> int:
+    text = str(value).strip()
+    if not re.fullmatch("[1-9][0-9]?", text):
+        raise WrongSetting(f"{name} = {text}: a number from 1 to {NODES_MAX}")
+    return int(text)

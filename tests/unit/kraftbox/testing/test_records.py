@@ -1,0 +1,29 @@
+import pytest
+
+from kraftbox.testing.records import Record, as_rows, from_rows, sized
+
+
+def test_texts_tombstones_and_records():
+    rows = as_rows([b"a", "ä", None, Record(b"v", b"k", [("h", None)], 2, 7, 9)])
+    assert [row[1] for row in rows] == [b"a", b"\xc3\xa4", None, b"v"]
+    assert rows[3] == [b"k", b"v", [["h", None]], 2, 9]
+    assert rows[0] == [None, b"a", [], None, None]
+
+
+@pytest.mark.parametrize("value", [1, bytearray(b"x"), ["x"]])
+def test_what_is_no_record(value):
+    with pytest.raises(TypeError, match="a record is bytes, str, None or a Record"):
+        as_rows([value])
+
+
+def test_an_answer_is_records_again():
+    (record,) = from_rows([[b"k", b"v", [["h", b"1"]], 2, 7, 9]])
+    assert record == Record(b"v", b"k", (("h", b"1"),), 2, 7, 9)
+
+
+def test_groups_fit_into_a_frame_and_nothing_is_lost():
+    rows = as_rows([b"x" * size for size in (0, 10, 900, 5_000, 10, 10)])
+    groups = list(sized(rows, 1_000))
+    assert [row for group in groups for row in group] == rows
+    assert [len(group) for group in groups] == [2, 1, 1, 2]
+    assert list(sized([], 1_000)) == []
