@@ -1,4 +1,4 @@
-"""Shell: what the helper asks of Kafka for a test: topics, records, a clean slate.
+"""The answers of the helper that need Kafka: topics, records, a clean slate.
 
 A test may use another broker next than the one that answered here, so what is made or deleted is
 waited for on every broker that runs (`nodes`).

@@ -1,4 +1,4 @@
-"""What `KafkaCluster.produce` takes and `consume` gives. Pure."""
+"""Records as `KafkaCluster.produce` takes and `consume` gives them. Pure."""
 
 from __future__ import annotations
 

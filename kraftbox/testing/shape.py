@@ -1,4 +1,4 @@
-"""Which cluster a test gets: what pytest.ini says, and over it the mark `kafka`. Pure.
+"""The cluster that a test gets: what pytest.ini says, and over it the mark `kafka`. Pure.
 
 Without either it is one node that is broker and controller, the quickest to start. A single broker
 is its own controller, several have three controllers of their own, unless it is said otherwise.

@@ -83,3 +83,18 @@ def test_a_generic_container_of_python(image: str, monkeypatch: pytest.MonkeyPat
         finally:
             consumer.close()
     assert not docker("ps", "-q", "--filter", f"ancestor={image}", "--filter", f"publish={port}")
+
+
+def test_our_container_of_python(image: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    for key, value in WITHOUT_HELPER.items():
+        monkeypatch.setenv(key, value)
+    pytest.importorskip(
+        "testcontainers.core.container", reason=f"testcontainers is not here ({MAY_BE_MISSING})"
+    )
+    from kraftbox.testing.containers import KraftboxContainer
+
+    with KraftboxContainer(image, {"num.partitions": 3}) as kafka:
+        producer = Producer({"bootstrap.servers": kafka.bootstrap_servers, "log_level": 0})
+        producer.produce("t", b"hello")
+        assert producer.flush(30) == 0
+        assert len(producer.list_topics("t", 30).topics["t"].partitions) == 3
