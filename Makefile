@@ -7,7 +7,7 @@ STAMP := $(VENV)/.installed
 EXTRAS ?= dev,audit
 CONSTRAINTS ?= --constraint constraints.txt
 
-.PHONY: demo quick test test-rest test-all check lint bench bench-single bench-partitions bench-replicated bench-moves bench-start bench-elections bench-tier bench-new-replica bench-local-logs bench-aims bench-compare bench-audit soak chaos venv format clean test-pythons test-lowest tests-of constraints
+.PHONY: release demo quick test test-rest test-all check lint bench bench-single bench-partitions bench-replicated bench-moves bench-start bench-elections bench-tier bench-new-replica bench-local-logs bench-aims bench-compare bench-audit soak chaos venv format clean test-pythons test-lowest tests-of constraints
 
 venv: $(STAMP)
 
@@ -137,6 +137,10 @@ constraints:
 	(head -1 constraints.txt; .venv-newest/bin/python -m pip freeze --exclude-editable) > constraints.new
 	mv constraints.new constraints.txt
 	rm -rf .venv-newest
+
+# KRAFTBOX_HOME=https://host/owner/kraftbox make release: docs/releases.md.
+release: $(STAMP)
+	$(BIN)/python scripts/release.py $(RELEASE)
 
 format: $(STAMP)
 	$(BIN)/ruff check --fix .

@@ -16,6 +16,10 @@ NODE_COMMANDS = ("up", "server")
 OWN_PROCESSES = ("_fork-server", "_node", "_router", "_testing")
 """Started by other processes of ours, not by people."""
 KAFKA_TOOL_PREFIX = "kafka-"
+NO_WINDOWS = (
+    "kraftbox: nodes are forked and talk over Unix sockets, which Windows has not: use WSL 2, or "
+    "the container image\n"
+)
 
 
 def use_own_packages() -> None:
@@ -53,6 +57,9 @@ def own_process(name: str, arguments: Sequence[str]) -> int:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; returns the exit code: 0 done, 1 failed, 2 wrong usage. Without `arguments`
     the command is the process's own."""
+    if os.name == "nt":
+        sys.stderr.write(NO_WINDOWS)
+        return 1
     use_own_packages()
     if arguments is not None:
         return run(list(arguments))

@@ -18,7 +18,11 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
-import uvloop
+try:
+    from uvloop import Loop
+except ImportError:
+    # There is no wheel of it for every machine; asyncio's own loop does the same, more slowly.
+    from asyncio import SelectorEventLoop as Loop  # type: ignore[assignment]
 
 SO_ATTACH_FILTER = 26
 SO_DETACH_FILTER = 27
@@ -28,8 +32,8 @@ SWEEP_S = 0.05
 """A connection that was accepted while the cut was made has no filter yet."""
 
 
-class CuttableLoop(uvloop.Loop):
-    """uvloop, with `cut_off` and `reconnect`."""
+class CuttableLoop(Loop):
+    """uvloop, or asyncio's loop where there is none, with `cut_off` and `reconnect`."""
 
     def __init__(self) -> None:
         super().__init__()

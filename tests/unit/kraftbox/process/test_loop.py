@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import importlib.util
 import socket
 import sys
 from typing import Any
@@ -36,9 +37,9 @@ async def ask(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, text: 
     return await reader.read(100)
 
 
-async def scenario() -> None:
+async def scenario(kind: type[CuttableLoop] = CuttableLoop) -> None:
     loop = asyncio.get_running_loop()
-    assert isinstance(loop, CuttableLoop)
+    assert isinstance(loop, kind)
     Echo.made = Echo.lost = 0
     server = await loop.create_server(Echo, "127.0.0.1", 0)
     port = server.sockets[0].getsockname()[1]
@@ -82,6 +83,17 @@ async def scenario() -> None:
 def test_nothing_passes_while_it_is_cut_off() -> None:
     with asyncio.Runner(loop_factory=CuttableLoop) as runner:
         runner.run(scenario())
+
+
+def test_so_it_is_where_there_is_no_uvloop(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "uvloop", None)
+    spec = importlib.util.find_spec("kraftbox.process.loop")
+    assert spec is not None and spec.loader is not None
+    without = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(without)
+    assert issubclass(without.CuttableLoop, asyncio.SelectorEventLoop)
+    with asyncio.Runner(loop_factory=without.CuttableLoop) as runner:
+        runner.run(scenario(without.CuttableLoop))
 
 
 def test_only_tcp_sockets_are_touched_and_none_is_closed() -> None:
