@@ -5,6 +5,10 @@ waits, PersistState: until the quorum-state file is durable no later effect is c
 vote and no epoch leaves the node before the disk has it (M3). Meanwhile events go on being taken;
 their effects queue up behind.
 
+A broker does not flush what it fetches, as Kafka's does not: it acts on what is committed, which a
+majority of the controllers has on their disks. Waiting for its own disk, it would lead and follow
+later, just when the epochs of the new leaders are written there.
+
 Appends are plain writes. A single task flushes whatever has been appended since it last began, so
 everyone who appends during one flush shares the next one, and the loop never waits for a disk. A
 flush that fails is never tried again: what the kernel kept of the dirty pages is unknown, so the
@@ -337,8 +341,15 @@ class QuorumNode:
     async def create_snapshot(self, image: MetadataImage) -> OffsetAndEpoch | None:
         """Write a snapshot of a whole batch's image, a slice at a time; None if it exists.
 
-        Raises OSError; the log is as before then.
+        What it covers is durable before it: the next start does not look at the log below it.
+        Raises OSError, and the log is as before then; LogFailed, which stops the node.
         """
+        if not self.core.must_flush:
+            try:
+                await self.log.flush()
+            except LogFailed as error:
+                self._supervisor.report("flush of the metadata log", error)
+                raise
         return await self._snapshots.write(image, image_to_records(image))
 
     # --- stepping -----------------------------------------------------------------------------
@@ -465,7 +476,8 @@ class QuorumNode:
 
     def _appended(self) -> None:
         self._update_stats()
-        self._flush_wanted.set()
+        if self.core.must_flush:
+            self._flush_wanted.set()
         self._notify_watchers()
 
     def _on_append_fetched(self, effect: AppendFetched) -> None:
@@ -473,6 +485,8 @@ class QuorumNode:
         if self.log.append_fetched(data):
             self._step(VotersChanged(self.log.voters))
         self._appended()
+        if not self.core.must_flush:
+            self._step(Flushed(self.log.end_offset))
 
     def _on_truncate(self, effect: TruncateLog) -> None:
         _log.info("truncating the metadata log", end_offset=effect.end_offset)

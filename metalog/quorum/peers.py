@@ -81,7 +81,9 @@ class Peers:
             if connection is None or connection.is_closed:
                 if connection is not None:
                     self._past = self._past.plus(self._connections.pop(to))
-                connection = await Connection.connect(to.host, to.port, self._client_id, timeout_ms)
+                connection = await Connection.connect(
+                    to.host, to.port, self._client_id, timeout_ms, between_nodes=True
+                )
                 self._connections[to] = connection
         return connection
 

@@ -64,8 +64,8 @@ class DurableJudge(Judge):
 
     def _look_at_quorum(self, life: NodeLife, files: LossyFiles, quorum: QuorumNode) -> None:
         log: Log = quorum.log._log
-        flushed = quorum.core._replica.flushed_end
-        if flushed != self._flushed.get(life):
+        flushed, counts = quorum.core._replica.flushed_end, quorum.core.must_flush
+        if counts and flushed != self._flushed.get(life):
             self._flushed[life] = flushed
             require(
                 self._survives(files, log, flushed),
@@ -84,6 +84,12 @@ class DurableJudge(Judge):
             require(
                 committed,
                 f"M8: {life} commits {mark}, of {sorted(voters)} only {having} have it on disk",
+            )
+        elif not counts:  # a broker, whose own disk nobody relies on
+            require(
+                committed,
+                f"M14: {life} takes {mark} for committed, of {sorted(voters)} only {having} have "
+                "it on disk",
             )
         elif not (led and committed):  # a leader may commit, and follow in the same callback
             require(

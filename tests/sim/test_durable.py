@@ -44,7 +44,7 @@ def _life(node_id: int, flushed: int) -> Any:
         high_watermark=0,
         voters=SimpleNamespace(ids=(1, 2, 3)),
         log=SimpleNamespace(_log=None),
-        core=SimpleNamespace(_replica=SimpleNamespace(flushed_end=flushed)),
+        core=SimpleNamespace(_replica=SimpleNamespace(flushed_end=flushed), must_flush=True),
     )
     machine = SimpleNamespace(node_id=node_id, directory_id=None, files=flushed)
     return Life(machine, SimpleNamespace(quorum=quorum, broker=None))
@@ -66,6 +66,22 @@ def test_a_leader_that_commits_what_one_other_has_is_found() -> None:
 
 def test_a_follower_takes_what_it_has() -> None:
     Voters(6, 6, 4).look(leads=False, mark=6)
+
+
+@pytest.mark.parametrize(("flushed", "holds"), [((4, 6, 6), True), ((4, 6, 4), False)])
+def test_a_broker_takes_what_a_majority_of_the_voters_has(
+    flushed: tuple[int, int, int], holds: bool
+) -> None:
+    """Its own disk counts for nothing."""
+    voters = Voters(*flushed)
+    broker = _life(5, 0)
+    broker.node.quorum.core.must_flush = False
+    broker.node.quorum.high_watermark = 6
+    if holds:
+        voters._judge.after(broker)
+    else:
+        with pytest.raises(Violation, match="M14"):
+            voters._judge.after(broker)
 
 
 def test_a_follower_that_takes_what_it_has_not_flushed_is_found() -> None:

@@ -1,8 +1,9 @@
 """Following a leader, or looking for one: fetch, reconcile, learn the high watermark.
 
-One fetch is waited for at a time. What it brings is appended and flushed before the next one is
-sent, because the offset of a fetch tells the leader what this replica will not lose. A change of
-role or leader gives up the fetch under way; its answer, should it come, says only who leads.
+One fetch is waited for at a time. What it brings is appended, and by who may vote also flushed,
+before the next one is sent: the offset of a fetch tells the leader what this replica will not lose.
+A change of role or leader gives up the fetch under way; its answer, should it come, says only who
+leads.
 """
 
 from __future__ import annotations

@@ -79,7 +79,7 @@ class Tick(NamedTuple):
 
 
 class Flushed(NamedTuple):
-    """The log is durable below `end_offset`."""
+    """The log is durable below `end_offset`; or written, where nobody counts on this replica."""
 
     end_offset: int
 

@@ -169,6 +169,12 @@ class QuorumCore:
         return self._replica.is_voter
 
     @property
+    def must_flush(self) -> bool:
+        """Whether the log's end counts only once it is durable; a broker's counts at once, and
+        `Flushed` says for it that the log was written."""
+        return self._replica.must_flush
+
+    @property
     def is_leader(self) -> bool:
         return self._replica.is_leader
 

@@ -92,6 +92,13 @@ class Replica:
         return self.voters.is_voter(self.node)
 
     @property
+    def must_flush(self) -> bool:
+        """Whether what this replica has counts only once it is durable: others count on a voter,
+        and a controller may become one (KIP-853). Nobody counts on a broker: what it loses in a
+        power cut is committed, and is fetched again."""
+        return self.is_voter or bool(self.endpoints)
+
+    @property
     def is_leader(self) -> bool:
         return isinstance(self.state, LeaderState)
 

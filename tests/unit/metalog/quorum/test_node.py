@@ -11,8 +11,10 @@ from typing import Any
 import pytest
 
 from metalog.image.snapshot import fit_record
-from metalog.quorum.batches import read_batches
+from metalog.image.values import EMPTY_IMAGE, Provenance
+from metalog.quorum.batches import build_metadata_batch, read_batches
 from metalog.quorum.config import QuorumConfig
+from metalog.quorum.core.discovery import Addresses
 from metalog.quorum.core.messages import (
     AppendFetched,
     BeginEpochAsked,
@@ -134,6 +136,69 @@ async def test_nothing_is_committed_before_it_is_flushed() -> None:
         gate.set()
         await q.commits.wait_for(offset)
         assert q.loader.image.topics.by_id
+
+
+class CountingFiles(MemoryFiles):
+    """Counts flushes; they fail once `broken`."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.flushes = 0
+        self.broken = False
+
+    async def flush(self, files: Sequence[File]) -> None:
+        self.flushes += 1
+        if self.broken:
+            raise OSError(5, "Input/output error")
+        await super().flush(files)
+
+
+def fetch(q: RunningQuorum, number: int) -> None:
+    """Have the node append a topic, as if a leader had sent it."""
+    record = fit_record(topic(number), 0)
+    q.node._fetched = build_metadata_batch(
+        [(record, 0)], q.node.log.end_offset, epoch=1, timestamp_ms=0
+    )
+    q.node._queue.append(AppendFetched(1))
+    q.node._drain()
+
+
+async def test_a_broker_does_not_wait_for_its_own_disk() -> None:
+    """What it shows is committed: a majority of the controllers has it on theirs (M8)."""
+    files = CountingFiles()
+    broker = make_config("/data", node=ReplicaKey(4, b"B" * 16), addresses=Addresses())
+    async with RunningQuorum(files, config=broker, clock=ManualClock()) as q:
+        begun = files.flushes
+        fetch(q, 1)
+        assert q.node.core._replica.flushed_end == q.node.log.end_offset == 1
+        await asyncio.sleep(0)
+        assert files.flushes == begun
+
+
+async def test_a_controller_that_may_become_a_voter_flushes() -> None:
+    """KIP-853: as a voter it would count with what it fetched before."""
+    files = CountingFiles()
+    observer = make_config("/data", node=ReplicaKey(4, b"B" * 16))
+    async with RunningQuorum(files, config=observer, clock=ManualClock()) as q:
+        fetch(q, 1)
+        assert q.node.core._replica.flushed_end == 0
+        await q.until(lambda: q.node.core._replica.flushed_end == 1)
+
+
+async def test_a_broker_flushes_what_a_snapshot_covers() -> None:
+    """The next start does not look at the log below a snapshot (M12)."""
+    files = CountingFiles()
+    broker = make_config("/data", node=ReplicaKey(4, b"B" * 16), addresses=Addresses())
+    async with RunningQuorum(files, config=broker, clock=ManualClock()) as q:
+        begun = files.flushes
+        fetch(q, 1)
+        await q.node.create_snapshot(EMPTY_IMAGE.at(Provenance(0, 1, 0)))
+        assert files.flushes > begun
+        fetch(q, 2)
+        files.broken = True
+        with pytest.raises(LogFailed):
+            await q.node.create_snapshot(EMPTY_IMAGE.at(Provenance(1, 1, 0)))
+        assert [name for name, _ in q.failures] == ["flush of the metadata log"]
 
 
 async def test_a_failed_flush_stops_the_node_and_is_not_tried_again() -> None:
