@@ -34,6 +34,7 @@ from broker.metrics.families import BrokerMetrics
 from broker.quota.enforcer import QuotaEnforcer
 from broker.quota.metrics import QuotaMetrics
 from broker.quota.quotas import ClientQuotas
+from broker.replication.early_appends import EarlyAppends
 from broker.replication.epoch_saver import EpochSaver
 from broker.replication.fetch_session import FetchSessionCache
 from broker.replication.flusher import Flusher
@@ -268,6 +269,7 @@ class BrokerServer:
         if self.replication is not None:
             await self.replication.close()
         if self.context is not None:
+            self.context.early_appends.close()
             self.context.waits.close()
             await self.context.controller.close()
             await self.context.elections.close()
@@ -355,6 +357,9 @@ class BrokerServer:
     def _build_context(self, controller: ControllerChannel, tier: Tier | None) -> BrokerContext:
         config, clock = self.config, self._clock
         self._heartbeats = self._channel("heartbeat")
+        late_appends = LateAppends(
+            self.replicas, files=self._files, clock=clock, supervisor=self._supervisor
+        )
         return BrokerContext(
             node_id=config.node_id,
             cluster_id=self.metadata.cluster_id,
@@ -373,9 +378,8 @@ class BrokerServer:
                 self._supervisor, self.replicas.storage_failed, self.replicas.carry_out
             ),
             time_lookups=TimeLookups(self._files),
-            late_appends=LateAppends(
-                self.replicas, files=self._files, clock=clock, supervisor=self._supervisor
-            ),
+            late_appends=late_appends,
+            early_appends=EarlyAppends(self.replicas, late_appends, clock),
             controller=controller,
             elections=ChannelPool(lambda: self._channel("elections")),
             supervisor=self._supervisor,
@@ -427,6 +431,7 @@ class BrokerServer:
             self.replicas.apply(delta)
         elif ours and not self._refuses(image):
             self._catch_up(image)
+        self.context.early_appends.look()
         if self.replication is not None:
             self.replication.published(delta)
         if self.context.tier is not None:
@@ -477,7 +482,10 @@ class BrokerServer:
         self._advance()
 
     def _advance(self) -> None:
-        if self.replicas.advance(SLICE_MS):
+        is_more_left = self.replicas.advance(SLICE_MS)
+        if self.context is not None:
+            self.context.early_appends.look()
+        if is_more_left:
             asyncio.get_running_loop().call_soon(self._advance)
         else:
             self._advancing = False

@@ -11,6 +11,7 @@ from broker.metadata.cache import MetadataCache
 from broker.metadata.lost_brokers import LostBrokers
 from broker.metadata.topic_settings import TopicSettingsTable
 from broker.quota.quotas import ClientQuotas
+from broker.replication.early_appends import EarlyAppends
 from broker.replication.fetch_session import FetchSessionCache
 from broker.replication.flusher import Flusher
 from broker.replication.late_appends import LateAppends
@@ -49,6 +50,7 @@ class BrokerContext:
     waits: WaitingRequests
     flusher: Flusher
     late_appends: LateAppends
+    early_appends: EarlyAppends
     time_lookups: TimeLookups
     controller: ControllerChannel
     elections: ChannelPool

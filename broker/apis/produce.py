@@ -4,7 +4,8 @@ Behaviour: each partition's batch is checked and appended at once, in the order 
 the answer waits (acks=-1) until every appended partition's high watermark has passed its batch,
 and (any acks but 0) until a flush that `flush.messages` asks for is done. acks=0 is never
 answered: an error can only be told by closing the connection. A big batch whose records must be
-walked is judged off the loop; batches of the same partition wait behind it.
+walked is judged off the loop; batches of the same partition wait behind it. A batch for a partition
+that this broker follows waits a moment: it may be here before the image that makes it the leader.
 
 Versions: 7 allows zstd; 8 adds record errors; 10 tells the new leader (KIP-951); 13 names topics
 by id. Versions 0-2 are offered to clients that insist on seeing them and served to none.
@@ -28,6 +29,7 @@ from protocol.api_keys import ApiKey
 from protocol.batch.validate import RecordsRefused
 from protocol.errors import ApiError, ErrorCode
 from protocol.messages.produce import ProduceRequest, ProduceResponse
+from protocol.schema import Buffer
 from protocol.topic_name import INTERNAL_TOPICS
 from protocol.transport.dispatch import (
     Body,
@@ -63,7 +65,7 @@ class _Unfinished(NamedTuple):
 
 
 class _Late(NamedTuple):
-    """A batch that is judged off the loop and appended later."""
+    """A batch that is appended later: it is judged off the loop, or came before its image."""
 
     partition: Partition
     result: ProduceResponse.PartitionProduceResponse
@@ -100,6 +102,7 @@ class ProduceApi:
         self.clock = broker.clock
         self.flusher = broker.flusher
         self.late_appends = broker.late_appends
+        self.early_appends = broker.early_appends
         self.hints = LeaderHints(broker.metadata, broker.settings)
         self.quotas = broker.quotas
         self.acknowledgements = Acknowledgements()
@@ -241,6 +244,12 @@ class _Produce:
                     ErrorCode.INVALID_TOPIC_EXCEPTION, "Only brokers write to internal topics"
                 )
             assert not isinstance(records, list)
+            if not partition.is_leader and self._is_early(partition, records):
+                assert records is not None
+                version = self._context.api_version
+                done = api.early_appends.submit(partition, records, version, acks)
+                self._wait_for(done, partition, result, len(records))
+                return result
             header = api.replicas.check(
                 partition,
                 records,
@@ -251,8 +260,7 @@ class _Produce:
             assert records is not None
             if api.late_appends.must_wait(partition, header, len(records)):
                 done = api.late_appends.submit(partition, records, header, acks)
-                self._context.connection.keep(len(records), done)
-                self._late.append(_Late(partition, result, len(records), done))
+                self._wait_for(done, partition, result, len(records))
                 return result
             info = api.replicas.append(partition, records, header, api.clock.now_ms())
         except ApiError:
@@ -260,6 +268,25 @@ class _Produce:
             raise
         self._appended(partition, result, info)
         return result
+
+    def _is_early(self, partition: Partition, records: Buffer | None) -> bool:
+        """Whether a batch that would be refused waits for the next images instead."""
+        return (
+            records is not None
+            and self._request.transactional_id is None
+            and self._api.early_appends.expects(partition, len(records))
+        )
+
+    def _wait_for(
+        self,
+        done: asyncio.Future[AppendInfo],
+        partition: Partition,
+        result: _Result,
+        size_bytes: int,
+    ) -> None:
+        """The batch is copied, and appended when `done` is."""
+        self._context.connection.keep(size_bytes, done)
+        self._late.append(_Late(partition, result, size_bytes, done))
 
     def _appended(self, partition: Partition, result: _Result, info: AppendInfo) -> None:
         log = partition.log

@@ -94,6 +94,7 @@ class Partition(Audience):
         "leader_epoch_start",
         "leader_id",
         "leader_throttled",
+        "led_until_ms",
         "local_logs",
         "log",
         "maximal_isr",
@@ -148,6 +149,8 @@ class Partition(Audience):
         self.rules = AppendRules()
         self.remote: dict[int, RemoteReplica] = {}
         self.counters = PartitionCounters()
+        self.led_until_ms = NEVER_MS
+        """When this replica led last; monotonic."""
         self.leader_throttled = False
         self.follower_throttled = False
         self.local_logs: LocalLogs | None = None

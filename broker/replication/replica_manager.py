@@ -627,6 +627,8 @@ class ReplicaManager:
         self.carry_out(partition, effects)
 
     def _follow(self, partition: Partition, wanted: PartitionImage) -> None:
+        if partition.is_leader:
+            partition.led_until_ms = self._clock.monotonic_ms()
         effects = partition.become_follower(
             leader_id=wanted.leader,
             leader_epoch=wanted.leader_epoch,

@@ -31,6 +31,7 @@ from broker.controller_link.channel import ChannelPool, ControllerChannel
 from broker.metadata.cache import MetadataCache
 from broker.metadata.lost_brokers import LostBrokers
 from broker.metadata.topic_settings import TopicSettingsTable
+from broker.replication.early_appends import EarlyAppends
 from broker.replication.fetch_session import FetchSessionCache
 from broker.replication.flusher import Flusher
 from broker.replication.late_appends import LateAppends
@@ -92,6 +93,7 @@ class Peer:
     def __init__(self, peer_id: int = 1) -> None:
         self.id = peer_id
         self.callbacks: list[Callable[[], None]] = []
+        self.behind_callbacks: list[Callable[[], None]] = []
         self.closed: str | None = None
         self.muted_ms: list[float] = []
         self.kept_bytes = 0
@@ -115,6 +117,13 @@ class Peer:
     def remove_close_callback(self, fn: Callable[[], None]) -> None:
         if fn in self.callbacks:
             self.callbacks.remove(fn)
+
+    def add_behind_callback(self, fn: Callable[[], None]) -> None:
+        self.behind_callbacks.append(fn)
+
+    def remove_behind_callback(self, fn: Callable[[], None]) -> None:
+        if fn in self.behind_callbacks:
+            self.behind_callbacks.remove(fn)
 
     def close(self, reason: str) -> None:
         self.closed = reason
@@ -197,6 +206,9 @@ class Harness:
         self.controller: Any = NoController()
         self.waits = WaitingRequests(self.clock)
         static = BrokerSettings.of(self.config)
+        late_appends = LateAppends(
+            self.replicas, files=self.files, clock=self.clock, supervisor=self.supervisor
+        )
         self.context = BrokerContext(
             node_id=node_id,
             cluster_id="cluster",
@@ -213,9 +225,8 @@ class Harness:
             waits=self.waits,
             flusher=Flusher(self.supervisor, self.replicas.storage_failed, self.replicas.carry_out),
             time_lookups=TimeLookups(self.files),
-            late_appends=LateAppends(
-                self.replicas, files=self.files, clock=self.clock, supervisor=self.supervisor
-            ),
+            late_appends=late_appends,
+            early_appends=EarlyAppends(self.replicas, late_appends, self.clock),
             controller=cast(ControllerChannel, self.controller),
             elections=ChannelPool(lambda: cast(ControllerChannel, self.controller)),
             supervisor=self.supervisor,
@@ -271,6 +282,7 @@ class Harness:
         self.lost.published(self.clock.monotonic_ms())
         self.replicas.reconfigure(self.settings.publish(delta, image))
         self.replicas.apply(delta)
+        self.context.early_appends.look()
 
     def create_topic(
         self,
