@@ -113,7 +113,7 @@ class ControllerServer:
         self._registration: asyncio.Task[None] | None = None
         self._counts: ImageCounts | None = None
         self._unregister_metrics = metrics.register(self.collect)
-        quorum.watch_gone(self.controller.voter_gone)
+        quorum.watch_gone(self.controller.process_gone)
 
     # --- life ---------------------------------------------------------------------------------
 
@@ -122,7 +122,11 @@ class ControllerServer:
         memory = RequestMemory(self._settings.request_memory_bytes)
         for listener in self.config.controller_listeners:
             await self._listeners.open(
-                listener, self.handlers, memory=memory, on_admit=self._refusal
+                listener,
+                self.handlers,
+                memory=memory,
+                on_admit=self._refusal,
+                for_nodes=True,
             )
         self._quorum.advertise(
             tuple((e.name, VoterEndpoint(e.host, e.port)) for e in self.advertised_listeners)

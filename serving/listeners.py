@@ -47,8 +47,10 @@ class Listeners:
         *,
         memory: RequestMemory | None,
         on_admit: Callable[[ServerConnection], str | None] | None = None,
+        for_nodes: bool = False,
     ) -> None:
-        """Serve `handlers`. Raises OSError for an address that is taken."""
+        """Serve `handlers`; `for_nodes` where nodes are the clients. Raises OSError for an address
+        that is taken."""
         server = Server(
             handlers,
             clock=self._clock,
@@ -58,6 +60,7 @@ class Listeners:
             gate=self._gate,
             memory=memory,
             on_admit=on_admit,
+            for_nodes=for_nodes,
         )
         self.servers.append(server)
         host, port = await server.start(listener.host, listener.port)

@@ -279,6 +279,10 @@ class RunningFetch:
         assert self._future is not None
         wait = FetchWait(self._bytes_min - self._bytes, self._ready, self._future.cancel)
         self._register(wait)
+        if self._replica_id < 0:
+            # A consumer whose partitions have moved asks their new leaders where to read on, behind
+            # its fetches that wait there: for half a second each, where there is nothing to read.
+            self._context.connection.add_behind_callback(wait.interrupt)
         self._broker.waits.hold(wait, self._deadline_ms, self._context.connection)
 
     def _register(self, wait: FetchWait) -> None:
@@ -301,6 +305,7 @@ class RunningFetch:
     def _finish(self, wait: FetchWait) -> None:
         """Something may be there, or the time is up: read again and answer, or wait on."""
         self._queued = False
+        self._context.connection.remove_behind_callback(wait.interrupt)
         future = self._future
         if future is None or future.done() or wait.over:
             return

@@ -174,7 +174,11 @@ class ControllerChannel:
     async def _dial(self, target: tuple[str, int], timeout_ms: float) -> Connection:
         dialling = asyncio.ensure_future(
             Connection.connect(
-                *target, self._client_id, timeout_ms, software_name=BROKER_SOFTWARE_NAME
+                *target,
+                self._client_id,
+                timeout_ms,
+                software_name=BROKER_SOFTWARE_NAME,
+                between_nodes=True,
             )
         )
         self._dialling = (target, dialling)

@@ -251,6 +251,7 @@ class FetcherLink:
                 self._client_id,
                 CONNECT_TIMEOUT_MS,
                 software_name=BROKER_SOFTWARE_NAME,
+                between_nodes=True,
             )
         except (ApiError, ProtocolError, OSError) as error:
             self._grumble(str(error))

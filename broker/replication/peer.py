@@ -50,7 +50,11 @@ class Peer:
             if target is None or self._closed:
                 raise ConnectionError("the broker's address is not known")
             connection = await Connection.connect(
-                *target, self._client_id, CONNECT_TIMEOUT_MS, software_name=BROKER_SOFTWARE_NAME
+                *target,
+                self._client_id,
+                CONNECT_TIMEOUT_MS,
+                software_name=BROKER_SOFTWARE_NAME,
+                between_nodes=True,
             )
             if self._closed:
                 connection.abort()

@@ -5,9 +5,8 @@ connects to brokers at their inter-broker listener, as they registered it, when 
 asked there, and closes the connection when nothing is. A broker that cannot be reached, answers too
 late or does not have the API has not answered.
 
-Which of its listeners a broker keeps for brokers is not in its registration. A controller that is
-not told (`inter.broker.listener.name`) tries those of its security protocol one after the other:
-only that listener has the API, so whoever answers is right.
+A controller that is not told which listener brokers keep for brokers tries those of its security
+protocol one after the other: only that listener has the API, so whoever answers is right.
 """
 
 from __future__ import annotations
@@ -23,6 +22,7 @@ from controller.elections.recovery_questions import PartitionKey, Question
 from controller.elections.recovery_requests import Outcome, RecoveryRequest
 from controller.settings import ControllerSettings
 from controller.writer.activities import MakeView
+from controller.writer.endpoints import endpoints_for_nodes
 from metalog.image.values import BrokerImage, Endpoint
 from protocol.errors import ApiError, ErrorCode, ProtocolError
 from protocol.messages.get_replica_log_info import (
@@ -33,10 +33,8 @@ from protocol.schema import MetadataRecord
 from protocol.transport.client import Connection
 from protocol.transport.own_names import CONTROLLER_SOFTWARE_NAME
 from runtime.clock import Clock
-from runtime.config import keys_security, keys_server
 from runtime.log import get_logger
 from runtime.tasks import Supervisor
-from serving.listeners import SECURITY_PROTOCOL_IDS
 
 ASK_TIMEOUT_MS: Final = 5_000.0
 REQUESTS_MAX: Final = 200
@@ -229,18 +227,8 @@ class Recovery:
 
     def _endpoint(self, broker: BrokerImage) -> Endpoint | None:
         """The one to try now: another one after each miss, where there are several."""
-        found = self._endpoints(broker)
+        found = endpoints_for_nodes(self._settings.config, broker)
         return found[self._misses.get(broker.id, 0) % len(found)] if found else None
-
-    def _endpoints(self, broker: BrokerImage) -> Sequence[Endpoint]:
-        """The likeliest first: the one that is called as its security protocol."""
-        config = self._settings.config
-        named = broker.endpoint(config.inter_broker_listener_name)
-        if config[keys_server.INTER_BROKER_LISTENER_NAME] is not None:
-            return () if named is None else (named,)
-        protocol = SECURITY_PROTOCOL_IDS.get(config[keys_security.SECURITY_INTER_BROKER_PROTOCOL])
-        same = [e for e in broker.endpoints if e.security_protocol == protocol]
-        return sorted(same, key=lambda e: e != named)
 
     async def _dial(self, host: str, port: int, timeout_ms: float) -> Connection:
         return await Connection.connect(
@@ -249,6 +237,7 @@ class Recovery:
             f"controller-{self._settings.node_id}-recovery",
             timeout_ms,
             software_name=CONTROLLER_SOFTWARE_NAME,
+            between_nodes=True,
         )
 
     def _hang_up(self, broker_id: int) -> None:

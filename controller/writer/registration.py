@@ -100,7 +100,9 @@ class ControllerRegistrar:
 
     async def _ask(self, host: str, port: int) -> ControllerRegistrationResponse:
         client_id = f"controller-{self._request.controller_id}"
-        connection = await Connection.connect(host, port, client_id, REQUEST_TIMEOUT_MS)
+        connection = await Connection.connect(
+            host, port, client_id, REQUEST_TIMEOUT_MS, between_nodes=True
+        )
         try:
             return await connection.request(self._request, REQUEST_TIMEOUT_MS)
         finally:

@@ -45,6 +45,7 @@ from controller.writer.activities import (
     Vacancies,
 )
 from controller.writer.recovery import Recovery
+from controller.writer.roll_call import RollCall
 from controller.writer.stats import ControllerStats, last_known_leaders
 from metalog.image.features import METADATA_VERSION, MINIMUM_METADATA_VERSION, record_version
 from metalog.image.replay import GrowingImage, ReplayError
@@ -179,6 +180,9 @@ class Controller:
             rearm=self._arm,
             committed=self.committed,
         )
+        self._roll_call = RollCall(
+            settings, supervisor=supervisor, view=self.view, gone=self.process_gone
+        )
         self._fencing = Fencing(self.heartbeats, settings.session_timeouts, self.stats)
         self._activities = Activities(self._own_activities())
         self._timers: dict[Activity, _Timer] = {}
@@ -194,6 +198,7 @@ class Controller:
     def _own_activities(self) -> Iterator[Activity]:
         settings = self.settings
         yield self._fencing
+        yield self._roll_call
         yield Vacancies(lambda: self._log_image.working)
         if settings.max_idle_interval_ms > 0:
             yield Idling(settings.max_idle_interval_ms, lambda: bool(self._pending))
@@ -388,8 +393,8 @@ class Controller:
         ):
             self._look_again()
 
-    def voter_gone(self, node_id: int) -> None:
-        """Nobody listens on a voter's port any more: its process has ended, whatever it ran."""
+    def process_gone(self, node_id: int) -> None:
+        """Nobody listens on a port of a node any more: its process has ended, whatever it ran."""
         if not self.is_active:
             self._gone.add(node_id)
         elif self.heartbeats.process_gone(node_id, self._clock.monotonic_ms()):

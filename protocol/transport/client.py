@@ -23,6 +23,7 @@ from protocol.errors import ApiError, ErrorCode, ProtocolError
 from protocol.headers import RequestHeader, decode_response_header, encode_request_header
 from protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from protocol.schema import ApiMessage, Buffer, Request, Response, VersionRange
+from protocol.transport.half_open import notice_when_gone
 from protocol.transport.own_names import TOOL_SOFTWARE_NAME
 
 R = TypeVar("R", bound=Response)
@@ -124,8 +125,10 @@ class Connection(asyncio.BufferedProtocol):
         *,
         negotiate: bool = True,
         software_name: str = TOOL_SOFTWARE_NAME,
+        between_nodes: bool = False,
     ) -> Connection:
-        """Connect and ask, under this name, for the node's API versions.
+        """Connect and ask, under this name, for the node's API versions. With `between_nodes` a
+        node whose machine is gone is noticed (`half_open`).
 
         Raises OSError (ConnectionLost, a timeout and a refused connection are such), ApiError when
         the node refuses ApiVersions.
@@ -142,6 +145,8 @@ class Connection(asyncio.BufferedProtocol):
             # A name that is no name (too long a label, a zero byte) is as good as one unknown.
             raise ConnectionLost(f"connect to {host!r}:{port}: {error}") from error
         connection.peer = (host, port)
+        if between_nodes:
+            notice_when_gone(connection._transport)
         if negotiate:
             left_ms = timeout_ms - (loop.time() - started_s) * 1000.0
             try:

@@ -26,6 +26,7 @@ from protocol.transport.exchange import (
     WRITE_PAUSED,
     Exchange,
 )
+from protocol.transport.half_open import notice_when_gone
 from protocol.transport.limits import ServerLimits
 from protocol.transport.listener_log import ListenerLog
 from protocol.transport.memory import RequestMemory
@@ -50,6 +51,7 @@ class Listener(Protocol):
     limits: ServerLimits
     turns: Turns
     crowded: bool
+    for_nodes: bool
 
     def admit(self, connection: ServerConnection) -> str | None:
         """Take a new connection, or say why not. It is served when its `begin` is called."""
@@ -66,6 +68,7 @@ class ServerConnection(asyncio.BufferedProtocol):
 
     __slots__ = (
         "_active_ms",
+        "_behind_callbacks",
         "_close_callbacks",
         "_listener",
         "_reading",
@@ -103,6 +106,7 @@ class ServerConnection(asyncio.BufferedProtocol):
         self.unlike = 0
         self._transport = cast(asyncio.Transport, None)
         self._close_callbacks: dict[Callable[[], None], None] = {}
+        self._behind_callbacks: dict[Callable[[], None], None] = {}
         self._active_ms = 0.0
         self._reading = True
         self._working = False
@@ -125,6 +129,20 @@ class ServerConnection(asyncio.BufferedProtocol):
     def remove_close_callback(self, fn: Callable[[], None]) -> None:
         """Forget `fn`; an unknown one is ignored."""
         self._close_callbacks.pop(fn, None)
+
+    def add_behind_callback(self, fn: Callable[[], None]) -> None:
+        """Call `fn` whenever a reply is ready that must wait for an earlier request's."""
+        if not self.is_lost:
+            self._behind_callbacks[fn] = None
+
+    def remove_behind_callback(self, fn: Callable[[], None]) -> None:
+        """Forget `fn`; an unknown one is ignored."""
+        self._behind_callbacks.pop(fn, None)
+
+    def reply_is_behind(self) -> None:
+        """A reply is ready and waits for an earlier request's."""
+        for fn in list(self._behind_callbacks):
+            fn()
 
     def close(self, reason: str) -> None:
         """Close after what was already written, dropping replies that wait. One log line."""
@@ -164,6 +182,8 @@ class ServerConnection(asyncio.BufferedProtocol):
             self.exchange.hold(CLOSED)
             self._transport.abort()
             return
+        if self._listener.for_nodes:
+            notice_when_gone(transport)
         high = self._listener.limits.write_high_bytes
         self._transport.set_write_buffer_limits(high=high, low=high // 4)
         if self.exchange.holds & NOT_ADMITTED:
@@ -193,6 +213,7 @@ class ServerConnection(asyncio.BufferedProtocol):
         exchange.end(self, self._active_ms)
         callbacks = list(self._close_callbacks)
         self._close_callbacks.clear()
+        self._behind_callbacks.clear()
         for fn in callbacks:
             fn()
 

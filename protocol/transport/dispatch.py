@@ -111,6 +111,13 @@ class Connection(Protocol):
     def remove_close_callback(self, fn: Callable[[], None]) -> None:
         """Forget `fn`; unknown ones are ignored."""
 
+    def add_behind_callback(self, fn: Callable[[], None]) -> None:
+        """Call `fn` whenever the reply to a request is ready and must wait for that of an earlier
+        one: who waits for nothing in particular may end that here."""
+
+    def remove_behind_callback(self, fn: Callable[[], None]) -> None:
+        """Forget `fn`; unknown ones are ignored."""
+
     def close(self, reason: str) -> None: ...
 
     def mute(self, wait_ms: float) -> None:

@@ -102,6 +102,9 @@ class Served(Connection, Protocol):
     def send_ready(self) -> None:
         """A reply that waited is ready."""
 
+    def reply_is_behind(self) -> None:
+        """A reply is ready and waits for an earlier request's."""
+
 
 class RequestFlow:
     """See the module."""
@@ -279,6 +282,8 @@ class RequestFlow:
         if not peer.is_lost:
             later.ready_ms = self._clock.monotonic_ms()
             self._fill(peer, later, body)
+            if peer.exchange.waiting and not peer.exchange.waiting[0].ready:
+                peer.reply_is_behind()
             peer.send_ready()
 
     def _ready(self, peer: Served, later: LaterReply, body: Body) -> None:
@@ -289,6 +294,7 @@ class RequestFlow:
         self._fill(peer, later, body)
         if exchange.waiting:
             exchange.enqueue(later)
+            peer.reply_is_behind()
         else:
             self.send(peer, later)
 

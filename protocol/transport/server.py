@@ -39,7 +39,8 @@ class Server:
 
     `gate` and `memory` may be shared with other listeners; without them nothing is limited.
     `on_admit` may refuse a connection with a reason. A handler's broken invariant goes to
-    `supervisor`, which stops the node.
+    `supervisor`, which stops the node. With `for_nodes` a peer whose machine is gone is noticed
+    (`half_open`).
     """
 
     def __init__(
@@ -54,6 +55,7 @@ class Server:
         gate: ConnectionGate | None = None,
         memory: RequestMemory | None = None,
         on_admit: Callable[[ServerConnection], str | None] | None = None,
+        for_nodes: bool = False,
     ) -> None:
         self.handlers = handlers
         self.clock = clock
@@ -78,6 +80,7 @@ class Server:
         self.crowded = False
         """Whether so many are connected that turns of the loop are kept short."""
         self._on_admit = on_admit
+        self.for_nodes = for_nodes
         self._connections: dict[int, ServerConnection] = {}
         self._gate_timer: asyncio.TimerHandle | None = None
         self._next_id = 0

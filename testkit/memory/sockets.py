@@ -112,6 +112,7 @@ async def serving(
     memory: RequestMemory | None = None,
     clock: Clock | None = None,
     port: int = 0,
+    for_nodes: bool = False,
     **limits: Any,
 ) -> AsyncIterator[Server]:
     server = Server(
@@ -121,6 +122,7 @@ async def serving(
         limits=ServerLimits(**limits),
         gate=gate,
         memory=memory,
+        for_nodes=for_nodes,
     )
     await server.start("127.0.0.1", port)
     try:

@@ -170,7 +170,7 @@ FAST, SLOW = Link(), Link(SLOW_MS * 0.9, SLOW_MS)
     [
         pytest.param(kill_the_active_node, FAST, 1.2, id="killed"),
         pytest.param(kill_the_active_node, SLOW, 5.0, id="killed, slow links"),
-        pytest.param(kill_it_with_a_broker, FAST, 3.5, id="killed with a broker"),
+        pytest.param(kill_it_with_a_broker, FAST, 1.2, id="killed with a broker"),
         pytest.param(pause_the_active_node, FAST, 6.0, id="paused"),
         pytest.param(pause_the_active_node, SLOW, 8.5, id="paused, slow links"),
         pytest.param(stop_the_active_node, SLOW, 2.0, id="stopped, slow links"),

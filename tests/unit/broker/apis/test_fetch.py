@@ -265,6 +265,29 @@ async def test_losing_leadership_or_the_topic_ends_the_wait_with_an_error() -> N
     assert data.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
+async def test_a_wait_ends_when_another_reply_stands_behind_it() -> None:
+    """A consumer asks over the same connection where to read on after a move, and reads nothing
+    before it knows."""
+    h, peer = Harness(), Peer()
+    h.create_topic()
+    future = h.fetch(0, min_bytes=1, max_wait_ms=500, peer=peer)
+    (behind,) = peer.behind_callbacks
+    behind()
+    behind()
+    await settle()
+    answer = future.result().responses[0].partitions[0]
+    assert (answer.error_code, answer.records or b"") == (ErrorCode.NONE, b"")
+    assert not peer.behind_callbacks and not len(h.waits.purgatory)
+
+
+async def test_a_follower_is_left_to_wait() -> None:
+    """It sends nothing but fetches, and what it waits for is not its client's time."""
+    h, peer = Harness(), Peer()
+    h.create_topic(replicas=[NODE, OTHER])
+    h.fetch(0, max_wait_ms=500, replica_id=OTHER, peer=peer)
+    assert not peer.behind_callbacks
+
+
 async def test_a_closed_connection_takes_its_waits_with_it() -> None:
     h = Harness()
     h.create_topic()

@@ -796,7 +796,7 @@ class TestATakeover:
         async def main() -> None:
             world = await self.world(controller_quorum_fetch_timeout_ms="1000")
             world.lead(3)
-            world.controller.voter_gone(1)
+            world.controller.process_gone(1)
             await asyncio.sleep(SESSION_TIMEOUT_MS / 1000 - 0.1)
             assert self.fenced(world) == []
             await asyncio.sleep(0.2)
@@ -813,11 +813,11 @@ class TestATakeover:
             world = await self.world()
             if early:
                 world.quorum._leader = (100, 3)
-                world.controller.voter_gone(1)
+                world.controller.process_gone(1)
             world.lead(3)
             if not early:
-                world.controller.voter_gone(1)
-            world.controller.voter_gone(9)
+                world.controller.process_gone(1)
+            world.controller.process_gone(9)
             await asyncio.sleep(0.099)
             assert self.fenced(world) == []
             await asyncio.sleep(0.002)
@@ -857,7 +857,7 @@ class TestATakeover:
         async def main() -> None:
             world = await self.world()
             world.quorum._leader = (100, 3)
-            world.controller.voter_gone(1)
+            world.controller.process_gone(1)
             world.quorum.follow(7, 4)
             world.lead(5)
             await asyncio.sleep(0.5)

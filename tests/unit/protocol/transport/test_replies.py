@@ -13,7 +13,7 @@ from protocol.transport.dispatch import HandlerTable, Reply
 from protocol.transport.exchange import REPLIES_TOGETHER_BYTES
 from protocol.transport.server import Server
 from runtime.clock import ManualClock
-from testkit.memory.sockets import Echo, metadata
+from testkit.memory.sockets import Echo, heartbeat, metadata
 
 
 class Transport:
@@ -128,3 +128,31 @@ async def test_nothing_is_written_after_the_end() -> None:
     connection.connection_lost(None)
     await asyncio.sleep(0)
     assert transport.writes == []
+
+
+async def test_who_waits_hears_of_a_reply_that_is_ready_behind_it() -> None:
+    echo = Echo()
+    connection, _ = connected(echo.table())
+    heard: list[str] = []
+
+    def hears() -> None:
+        heard.append("behind")
+
+    receive(connection, metadata(1))
+    connection.add_behind_callback(hears)
+    receive(connection, heartbeat("first", 2))
+    assert heard == []  # nobody stood behind anybody
+    receive(connection, metadata(3))
+    assert heard == ["behind"]
+    receive(connection, heartbeat("last", 4))
+    echo.release("last")
+    await asyncio.sleep(0)
+    assert heard == ["behind", "behind"]
+    connection.remove_behind_callback(hears)
+    receive(connection, metadata(5))
+    echo.release("first")
+    await asyncio.sleep(0)
+    assert len(heard) == 2
+    connection.connection_lost(None)
+    connection.add_behind_callback(hears)
+    assert not connection._behind_callbacks

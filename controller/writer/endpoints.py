@@ -1,0 +1,23 @@
+"""Where controllers reach brokers.
+
+Which of its listeners a broker keeps for brokers is not in its registration. A controller that is
+not told (`inter.broker.listener.name`) has those of its security protocol to try.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from metalog.image.values import BrokerImage, Endpoint
+from runtime.config import NodeConfig, keys_security, keys_server
+from serving.listeners import SECURITY_PROTOCOL_IDS
+
+
+def endpoints_for_nodes(config: NodeConfig, broker: BrokerImage) -> Sequence[Endpoint]:
+    """The likeliest first: the one that is called as its security protocol."""
+    named = broker.endpoint(config.inter_broker_listener_name)
+    if config[keys_server.INTER_BROKER_LISTENER_NAME] is not None:
+        return () if named is None else (named,)
+    protocol = SECURITY_PROTOCOL_IDS.get(config[keys_security.SECURITY_INTER_BROKER_PROTOCOL])
+    same = [e for e in broker.endpoints if e.security_protocol == protocol]
+    return sorted(same, key=lambda e: e != named)
