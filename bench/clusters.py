@@ -77,6 +77,10 @@ class Cluster(ABC):
         """Start a killed broker."""
 
     @abstractmethod
+    def bounce(self, node_id: int) -> None:
+        """Stop a broker in good order and start it."""
+
+    @abstractmethod
     def fenced_at(self, broker_id: int) -> float:
         """When an active controller last began to fence this broker, by its log: seconds of the
         wall clock. ValueError if none has."""
@@ -160,6 +164,10 @@ class Kraftbox(Cluster):
     def restart(self, node_id: int) -> None:
         control.act(self.place, "start", node_id, RESTART_MS_MAX)
         self._learn()
+
+    def bounce(self, node_id: int) -> None:
+        control.act(self.place, "stop", node_id, RESTART_MS_MAX)
+        self.restart(node_id)
 
     def fenced_at(self, broker_id: int) -> float:
         logs = [path for node, path in self.place.node_logs().items() if not is_broker(node)]
@@ -255,6 +263,10 @@ class Kafka(Cluster):
     def restart(self, node_id: int) -> None:
         self.nodes[node_id].ready_timeout_s = RESTART_MS_MAX / 1000
         self.nodes[node_id].start()
+
+    def bounce(self, node_id: int) -> None:
+        self.nodes[node_id].stop()
+        self.restart(node_id)
 
     def fenced_at(self, broker_id: int) -> float:
         logs = [node.log_text for number, node in self.nodes.items() if not is_broker(number)]

@@ -10,72 +10,54 @@ from __future__ import annotations
 
 import argparse
 import json
-import statistics
+from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 COLOURS: Final = ("#1b7f79", "#b0b0b0", "#c8553d")
-PERCENTILES: Final = {
-    "p50_ms": "p50",
-    "p95_ms": "p95",
-    "p99_ms": "p99",
-    "p999_ms": "p99.9",
-    "max_ms": "longest",
-}
+BINS: Final = tuple(0.1 * 10 ** (step / 10) for step in range(51))
+"""Upper bounds in milliseconds: ten in each power of ten, from 0.1 ms to 10 s."""
 
 
-class Bars(NamedTuple):
-    """One of those compared: the median of its rounds for each percentile, and the spread."""
+class Histogram(NamedTuple):
+    """One of those compared: how many sends of all its rounds took so long, by `BINS`."""
 
     name: str
-    medians: list[float]
-    least: list[float]
-    most: list[float]
+    counts: list[int]
 
 
-def bars_of(rows: Sequence[Mapping[str, Any]]) -> list[Bars]:
-    """What `bench.leader_moves` kept, by name, ours first."""
-    names = sorted({str(row["name"]) for row in rows}, key=lambda n: (n.startswith("Kafka"), n))
+def histograms_of(rows: Sequence[Mapping[str, Any]], case: str = "moves") -> list[Histogram]:
+    """What `bench.leader_moves` kept of a case, by name, ours first."""
+    names = {str(row["name"]) for row in rows if row["case"] == case}
     found = []
-    for name in names:
-        columns = [[float(row[key]) for row in rows if row["name"] == name] for key in PERCENTILES]
-        found.append(
-            Bars(
-                name,
-                [statistics.median(column) for column in columns],
-                [min(column) for column in columns],
-                [max(column) for column in columns],
-            )
-        )
+    for name in sorted(names, key=lambda n: (n.startswith("Kafka"), n)):
+        counts = [0] * len(BINS)
+        for row in rows:
+            if (row["case"], row["name"]) == (case, name):
+                for tenths, count in row["sends"]["counts"].items():
+                    bin_ = bisect_left(BINS, int(tenths) / 10 - 0.05)
+                    counts[min(bin_, len(BINS) - 1)] += count
+        found.append(Histogram(name, counts))
     return found
 
 
 def draw_leader_moves(rows: Sequence[Mapping[str, Any]], out: Path) -> None:
-    """A group of bars for each percentile, on a scale of powers of ten."""
+    """How many sends took how long, both on a scale of powers of ten."""
     import matplotlib
 
     matplotlib.use("Agg")
     from matplotlib import pyplot
 
-    bars = bars_of(rows)
     figure, axes = pyplot.subplots(figsize=(8, 4.5), dpi=120)
-    width = 0.8 / len(bars)
-    for number, (one, colour) in enumerate(zip(bars, COLOURS, strict=False)):
-        places = [group + number * width for group in range(len(PERCENTILES))]
-        spread = [
-            [median - least for median, least in zip(one.medians, one.least, strict=True)],
-            [most - median for median, most in zip(one.medians, one.most, strict=True)],
-        ]
-        drawn = axes.bar(
-            places, one.medians, width, yerr=spread, capsize=3, label=one.name, color=colour
-        )
-        axes.bar_label(drawn, fmt="%.0f", fontsize=8, padding=2)
+    for one, colour in zip(histograms_of(rows), COLOURS, strict=False):
+        edges = [BINS[0] / 10 ** (1 / 10), *BINS]
+        axes.stairs(one.counts, edges, label=one.name, color=colour, linewidth=1.6)
+    axes.set_xscale("log")
     axes.set_yscale("log")
-    axes.set_ylabel("time of a send, ms")
-    middle = width * (len(bars) - 1) / 2
-    axes.set_xticks([group + middle for group in range(len(PERCENTILES))])
-    axes.set_xticklabels(PERCENTILES.values())
+    axes.set_ylim(bottom=0.7)
+    axes.set_xlabel("time of a send, ms")
+    axes.set_ylabel("sends")
     axes.set_title("All leaderships of 100 partitions move, several times", fontsize=10)
     axes.legend(fontsize=8)
     figure.tight_layout()

@@ -2,29 +2,32 @@
 
 from __future__ import annotations
 
+import argparse
+import json
+from pathlib import Path
+
 import pytest
 
 from bench.leader_moves import (
+    CONSUMER,
     HINTS,
+    KAFKA,
+    LIBRDKAFKA,
+    MOVES,
     NO_HINTS,
     Asked,
+    Clients,
     Row,
-    Sends,
+    Times,
+    _cases,
+    _plain,
     asked_of,
-    producer_command,
     rotated,
-    sends_of,
     table,
 )
-from bench.pictures import Bars, bars_of
+from bench.pictures import BINS, histograms_of
 
-OUTPUT = """\
-1000 records sent, 999.0 records/sec (0.95 MB/sec), 9.1 ms avg latency, 300.0 ms max latency.
-3000 records sent, 997.5 records/sec (0.95 MB/sec), 8.20 ms avg latency, 300.00 ms max latency, \
-5 ms 50th, 6 ms 95th, 7 ms 99th, 290 ms 99.9th.
-2000 steady state records sent, 998.5 records/sec (0.95 MB/sec), 7.10 ms avg latency, \
-88.00 ms max latency, 4 ms 50th, 9 ms 95th, 21 ms 99th, 77 ms 99.9th.
-"""
+NOTHING = Times({}, 0.0)
 
 SCRAPES = [
     """\
@@ -42,14 +45,20 @@ kafka_network_requestmetrics_requests_total{request="Metadata",version="12"} 1.0
 ]
 
 
-def row(name: str, number: int, p999_ms: float, metadata: float | None = 6.0) -> Row:
-    return Row(name, number, 500, 999.0, 4.0, 9.0, 21.0, p999_ms, 88.0, 7.0, metadata)
+def row(
+    name: str, number: int, slow_ms: float, metadata: float | None = 6.0, case: str = MOVES
+) -> Row:
+    """999 sends of a millisecond, and a slow one."""
+    sends = Times({"10": 999, str(int(slow_ms * 10)): 1}, slow_ms)
+    reads = Times({"400": 10}, 40.0) if case == CONSUMER else NOTHING
+    return Row(case, name, number, 500, 0, 7.0, metadata, sends, reads)
 
 
-def test_the_summary_that_counts_is_that_without_the_warm_up() -> None:
-    assert sends_of(OUTPUT) == Sends(998.5, 88.0, 4.0, 9.0, 21.0, 77.0)
-    with pytest.raises(ValueError, match="no broker"):
-        sends_of("no broker was there")
+def test_percentiles_and_limits_of_counts() -> None:
+    times = Times.of({"counts": {"10": 90, "200": 9, "201": 1}, "longest_us": 20_050})
+    assert [times.percentile(share) for share in (0.5, 0.9, 0.99, 0.999)] == [1.0, 1.0, 20.0, 20.1]
+    assert (times.number, times.above(20.0), times.longest_ms) == (100, 1, 20.05)
+    assert (NOTHING.percentile(0.5), NOTHING.above(0.0)) == (0.0, 0)
 
 
 def test_every_partition_is_led_by_its_second_replica_after_a_rotation() -> None:
@@ -63,24 +72,40 @@ def test_refused_produces_and_metadata_requests_of_all_brokers_are_counted() -> 
     assert asked_of([]) == Asked(0.0, 0.0)
 
 
-def test_the_load_is_that_of_the_proposal_at_a_rate() -> None:
-    command = " ".join(producer_command("host:1", 500, 20))
-    for part in ("acks=all", "linger.ms=0", "batch.size=16384", "--record-size 1000"):
+def test_the_load_is_that_of_the_proposal_at_a_rate(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("bench.leader_moves.kafka_class_path", lambda *_: "jars")
+    clients = Clients.__new__(Clients)
+    clients._classes = Path("classes")
+    command = clients.command(CONSUMER, "host:1", 500, 20)
+    assert command[0] == "java" and "Moves" in command
+    for part in ("bootstrap=host:1", "size=1000", "rate=500", "warmup=10", "seconds=20"):
         assert part in command
-    assert "--throughput 500" in command and "--num-records 15000" in command
-    assert "--warmup-records 5000" in command
+    assert "consume=true" in command
+    assert "bench.librdkafka_moves" in clients.command(LIBRDKAFKA, "host:1", 500, 20)
 
 
 def test_the_table_has_medians_and_spreads() -> None:
     rows = [row(NO_HINTS, 1, 400.0), row(HINTS, 1, 10.0), row(HINTS, 2, 30.0), row(HINTS, 3, 20.0)]
-    text = table(rows)
-    assert text.splitlines()[0] == f"| | {HINTS} | {NO_HINTS} |"
-    assert "| p99.9 ms | 20.00 (10.00 to 30.00) | 400 |" in text
+    text = table([*rows, row(KAFKA, 1, 90.0, case=CONSUMER)])
+    assert text.splitlines()[0] == f"| | {HINTS} | {NO_HINTS} | {KAFKA} |"
+    assert "| moves: longest send ms | 20.00 (10.00 to 30.00) | 400 | - |" in text
+    assert "| moves: sends above 80 ms | 0.00 | 1.00 | - |" in text
+    assert "| consumer: longest until read ms | - | - | 40.00 |" in text
     assert "| - |" in table([row(HINTS, 1, 10.0, metadata=None)])
 
 
-def test_the_bars_are_medians_with_their_spread() -> None:
-    rows = [row(HINTS, n, ms)._asdict() for n, ms in enumerate((10.0, 30.0, 20.0))]
-    assert bars_of(rows) == [
-        Bars(HINTS, [4.0, 9.0, 21.0, 20.0, 88.0], [4.0, 9.0, 21.0, 10.0, 88.0], [4, 9, 21, 30, 88])
-    ]
+def test_cases_are_known() -> None:
+    assert _cases("moves,killed") == ["moves", "killed"]
+    with pytest.raises(argparse.ArgumentTypeError, match="'moved'"):
+        _cases("moves,moved")
+
+
+def test_the_histogram_adds_up_all_rounds_of_a_case() -> None:
+    rows = [row(HINTS, n, ms) for n, ms in enumerate((10.0, 30.0, 30.0))]
+    rows.append(row(HINTS, 1, 5_000.0, case=CONSUMER))
+    kept = json.loads(json.dumps([_plain(one)._asdict() for one in rows]))
+    (one,) = histograms_of(kept)
+    assert one.name == HINTS and sum(one.counts) == 3000
+    at = {round(bound, 1): count for bound, count in zip(BINS, one.counts, strict=True) if count}
+    assert list(at.values()) == [2997, 1, 2]
+    assert list(at)[:2] == [1.0, 10.0]
