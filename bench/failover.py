@@ -1,6 +1,7 @@
 """From the kill of a leader to the first acknowledgement by the next one.
 
     python -m bench.failover [--rounds 20] [--kafka-rounds 5] [--kafka JARS]
+    python -m bench.failover --fence-ms 50 [--with-controller] [--rounds 50]
     python -m bench.failover --librdkafka [--rounds 20]
 
 Three controllers and three brokers in processes of their own, one partition with three replicas,
@@ -8,6 +9,9 @@ acks=all. A client sends one small record after the other to the partition's lea
 first acknowledgement that another broker gave. Measured three times: Kraftbox with Kafka's default
 timers, Kraftbox with `kraftbox.broker.connection.loss.fence.ms=100`, Apache Kafka from its jars.
 The client is ours in every case; it retries every 5 ms, so that it adds little.
+
+`--fence-ms` measures one of ours alone, with that for `kraftbox.broker.connection.loss.fence.ms`;
+with `--with-controller` the active controller is killed together with the leader.
 
 `--librdkafka` measures what its users wait instead, with the client's default settings: a producer
 that has sent a record every 5 ms for a second or two, and from the kill to the first delivery of a
@@ -39,6 +43,7 @@ from kraftbox.launcher.place import ClusterPlace
 from protocol.batch.records import Record, build_batch
 from protocol.errors import ApiError, ErrorCode, ProtocolError
 from protocol.messages.create_topics import CreateTopicsRequest
+from protocol.messages.describe_quorum import DescribeQuorumRequest
 from protocol.transport.client import ConnectionLost
 
 TOPIC = "failover"
@@ -77,6 +82,37 @@ class Kraftbox:
     async def start(self, node_id: int) -> None:
         await self._target.act("start", node_id)
         await self.learn()
+
+
+class WithController(Kraftbox):
+    """The active controller dies with every broker that is killed."""
+
+    _controller = -1
+
+    async def learn(self) -> None:
+        await super().learn()
+        client = await ClusterClient.connect(self.bootstrap, "bench", 5_000.0)
+        try:
+            request = DescribeQuorumRequest(
+                topics=[
+                    DescribeQuorumRequest.TopicData(
+                        topic_name="__cluster_metadata",
+                        partitions=[DescribeQuorumRequest.PartitionData(partition_index=0)],
+                    )
+                ]
+            )
+            answer = await client.request_any(request, 5_000.0)
+            self._controller = answer.topics[0].partitions[0].leader_id
+        finally:
+            await client.close()
+
+    async def kill(self, node_id: int) -> None:
+        os.kill(self._pids[self._controller], signal.SIGKILL)
+        await super().kill(node_id)
+
+    async def start(self, node_id: int) -> None:
+        await self._target.act("start", self._controller)
+        await super().start(node_id)
 
 
 class ApacheKafka:
@@ -300,7 +336,11 @@ async def measure_librdkafka(name: str, cluster: Cluster, rounds: int) -> Result
 
 
 def kraftbox(
-    name: str, settings: Mapping[str, str], rounds: int, measure: Measure = measure
+    name: str,
+    settings: Mapping[str, str],
+    rounds: int,
+    measure: Measure = measure,
+    kind: type[Kraftbox] = Kraftbox,
 ) -> Result:
     with tempfile.TemporaryDirectory(prefix="kraftbox-failover-") as made:
         place = ClusterPlace(made)
@@ -308,7 +348,7 @@ def kraftbox(
         try:
 
             async def work() -> Result:
-                cluster = Kraftbox(target)
+                cluster = kind(target)
                 await cluster.learn()
                 return await measure(name, cluster, rounds)
 
@@ -330,9 +370,17 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--rounds", type=int, default=20)
     parser.add_argument("--kafka-rounds", type=int, default=5)
+    parser.add_argument("--fence-ms", type=int, help="ours alone, fenced after a lost connection")
+    parser.add_argument("--with-controller", action="store_true", help="kill it with the leader")
     parser.add_argument("--librdkafka", action="store_true", help="as its users see it")
     parser.add_argument("--kafka", type=Path, default=None, help="folder with Kafka's jars")
     options = parser.parse_args()
+    if options.fence_ms is not None:
+        setting = ("kraftbox.broker.connection.loss.fence.ms", str(options.fence_ms))
+        kind = WithController if options.with_controller else Kraftbox
+        name = f"{'='.join(setting)}{', with the controller' * options.with_controller}"
+        print(kraftbox(name, dict([setting]), options.rounds, kind=kind).line())
+        return
     if options.librdkafka:
         fencing = {"kraftbox.broker.connection.loss.fence.ms": "100"}
         name = "librdkafka, kraftbox.broker.connection.loss.fence.ms=100"

@@ -47,7 +47,7 @@ Story = Callable[["World"], Awaitable[float]]
 class World:
     """The run of one seed. `fenced` is who was seen fenced after all were there, and when."""
 
-    def __init__(self, seed: int, link: Link) -> None:
+    def __init__(self, seed: int, link: Link, *, fence_ms: int = 500) -> None:
         network = Network(random.Random(f"{seed}/network"))
         network.default_link = link
         self.loop = VirtualLoop(network)
@@ -55,6 +55,7 @@ class World:
         voters = ",".join(f"{i}@node-{i}:{CONTROLLER_PORT}" for i in range(1, NODES + 1))
         for node_id in range(1, NODES + BROKERS + 1):
             settings = {**SETTINGS, "controller.quorum.voters": voters}
+            settings["kraftbox.broker.connection.loss.fence.ms"] = str(fence_ms)
             if node_id > NODES:
                 settings["process.roles"] = "broker"
                 settings["listeners"] = f"PLAINTEXT://node-{node_id}:{CLIENT_PORT}"
@@ -184,3 +185,45 @@ def test_who_died_with_the_active_controller_is_fenced_and_nobody_else(
     took_s = world.run(story)
     assert set(world.fenced) == world.victims
     assert took_s <= at_most_s
+
+
+TROUBLED_S = 60.0
+"""An hour of it (`TROUBLED_S = 3600.0`) fenced nobody, either."""
+
+
+def trouble(rng: random.Random) -> Story:
+    """Brokers and controllers stand still for up to three seconds, and links become slow: all
+    less than a session, and not one connection is closed."""
+
+    async def story(world: World) -> float:
+        machines, network = world.cluster.machines, world.cluster.network
+        end_s = world.loop.time() + TROUBLED_S
+        pauses = 0
+        while world.loop.time() < end_s:
+            machine = rng.choice(machines)
+            life = machine.life
+            assert life is not None
+            for other in machines:
+                for link in (
+                    network.link(machine.host, other.host),
+                    network.link(other.host, machine.host),
+                ):
+                    link.delay_ms_max = rng.choice([1.0, 1.0, 20.0, 100.0])
+            if rng.random() < 0.5:
+                controller = machine in machines[:NODES]
+                machine.pause(life)
+                # A controller that pauses for longer loses its quorum, which is another story.
+                await asyncio.sleep(rng.uniform(0.05, 0.8 if controller else 3.0))
+                machine.resume(life)
+                pauses += 1
+            await asyncio.sleep(rng.uniform(0.1, 1.0))
+        return float(pauses)
+
+    return story
+
+
+def test_nobody_is_fenced_who_pauses_or_is_slow() -> None:
+    """With fencing 50 ms after a lost connection: what counts is that the peer closed it (P10)."""
+    world = World(1, Link(), fence_ms=50)
+    assert world.run(trouble(random.Random(1))) > 10
+    assert world.fenced == {}
