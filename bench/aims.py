@@ -83,7 +83,8 @@ def of_moves(key: str, other: str = "") -> Figure:
     def figure(found: Any) -> list[float]:
         by: dict[str, list[float]] = {}
         for one in found:
-            by.setdefault(one["name"], []).append(one[key])
+            if one["case"] == "moves":
+                by.setdefault(one["name"], []).append(one[key])
         if not other:
             return by[OURS]
         return [ours / theirs for ours, theirs in zip(by[OURS], by[other], strict=False)]

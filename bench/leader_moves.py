@@ -117,7 +117,8 @@ class Asked(NamedTuple):
 
 
 class Row(NamedTuple):
-    """One run. `refused` and `metadata` are None where nobody counted; `reads` is of consumers."""
+    """One run. `refused` and `metadata` are None where nobody counted; `reads` is of consumers.
+    The percentiles are those of `sends`."""
 
     case: str
     name: str
@@ -128,6 +129,8 @@ class Row(NamedTuple):
     metadata: float | None
     sends: Times
     reads: Times
+    p999_ms: float
+    max_ms: float
 
 
 def rotated(assignment: Mapping[int, Sequence[int]]) -> Assignment:
@@ -415,9 +418,23 @@ class Comparison:
         )
         after = self._counted(cluster, case)
         delete_topics(cluster, TOPIC)
-        counts = (None, None) if after is None or before is None else _between(before, after)
+        refused, metadata = (
+            (None, None) if after is None or before is None else _between(before, after)
+        )
         sends, reads = Times.of(told["sends"]), Times.of(told["reads"])
-        return Row(case, name, number, moved, told["failed"], *counts, sends, reads)
+        return Row(
+            case,
+            name,
+            number,
+            moved,
+            failed=told["failed"],
+            refused=refused,
+            metadata=metadata,
+            sends=sends,
+            reads=reads,
+            p999_ms=sends.percentile(0.999),
+            max_ms=sends.longest_ms,
+        )
 
     def _counted(self, cluster: Cluster, case: str) -> Asked | None:
         if cluster is not self._ours or case in (KILLED, ROLLED):

@@ -6,6 +6,7 @@ import json
 import sys
 import time
 from collections import Counter
+from functools import partial
 from typing import Any
 
 from confluent_kafka import Producer
@@ -25,7 +26,7 @@ def main() -> None:
     failed = 0
     longest_us = 0
 
-    def delivered(error: object, message: Any, begun: float, wall_ms: int, counted: bool) -> None:
+    def delivered(begun: float, wall_ms: int, counted: bool, error: object, message: Any) -> None:
         nonlocal failed, longest_us
         if error is not None:
             failed += 1
@@ -44,14 +45,11 @@ def main() -> None:
             print("warm", flush=True)
         while (left_s := start + at / rate - time.monotonic()) > 0:
             producer.poll(left_s)
-        begun, wall_ms = time.monotonic(), int(time.time() * 1000)
         producer.produce(
             options["topic"],
             value,
             partition=at % int(options["partitions"]),
-            on_delivery=lambda error, message, begun=begun, wall_ms=wall_ms, counted=at >= warm: (
-                delivered(error, message, begun, wall_ms, counted)
-            ),
+            on_delivery=partial(delivered, time.monotonic(), int(time.time() * 1000), at >= warm),
         )
     failed += producer.flush(ROUND_S)
     sends = {"longest_us": longest_us, "counts": counts, "slow": slow}

@@ -33,10 +33,11 @@ def test_what_was_not_measured_is_neither_met_nor_missed() -> None:
 
 def test_moves_are_compared_round_by_round() -> None:
     found = [
-        {"name": "Kraftbox", "p999_ms": 20.0},
-        {"name": "Kafka 4.3.1", "p999_ms": 40.0},
-        {"name": "Kraftbox", "p999_ms": 30.0},
-        {"name": "Kafka 4.3.1", "p999_ms": 120.0},
+        {"case": "moves", "name": "Kraftbox", "p999_ms": 20.0},
+        {"case": "moves", "name": "Kafka 4.3.1", "p999_ms": 40.0},
+        {"case": "moves", "name": "Kraftbox", "p999_ms": 30.0},
+        {"case": "moves", "name": "Kafka 4.3.1", "p999_ms": 120.0},
+        {"case": "killed", "name": "Kraftbox", "p999_ms": 900.0},
     ]
     assert of_moves("p999_ms")(found) == [20.0, 30.0]
     assert of_moves("p999_ms", "Kafka 4.3.1")(found) == [0.5, 0.25]

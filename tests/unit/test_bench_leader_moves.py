@@ -51,7 +51,7 @@ def row(
     """999 sends of a millisecond, and a slow one."""
     sends = Times({"10": 999, str(int(slow_ms * 10)): 1}, slow_ms)
     reads = Times({"400": 10}, 40.0) if case == CONSUMER else NOTHING
-    return Row(case, name, number, 500, 0, 7.0, metadata, sends, reads)
+    return Row(case, name, number, 500, 0, 7.0, metadata, sends, reads, slow_ms, slow_ms)
 
 
 def test_percentiles_and_limits_of_counts() -> None:
