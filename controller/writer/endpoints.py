@@ -1,4 +1,4 @@
-"""Where controllers reach brokers.
+"""Addresses of brokers for controllers.
 
 Which of its listeners a broker keeps for brokers is not in its registration. A controller that is
 not told (`inter.broker.listener.name`) has those of its security protocol to try.

@@ -1,4 +1,4 @@
-"""Connections whose other end is gone without a word: its machine lost its power, or the network.
+"""Shell: Connections whose other end is gone without a word: no power, or no network.
 
 No FIN comes then, and a side that only waits would wait for ever. Between nodes the kernel is
 asked to find out: after a second of silence it probes, and gives the connection up when there is no
