@@ -202,7 +202,7 @@ class QuorumApis:
         if not reply.error and reply.diverging is None and reply.snapshot is None:
             partition = request.topics[0].partitions[0]
             limit = min(request.max_bytes, partition.partition_max_bytes, FETCH_BYTES_MAX)
-            records = node.log.read(reply.fetch_offset, max(1, limit))
+            records = node.read_log(reply.fetch_offset, max(1, limit))
         return wire.fetch_response(
             reply,
             high_watermark=node.core.shown_high_watermark,

@@ -12,7 +12,8 @@ from runtime.config import NodeConfig, keys_quorum
 
 
 class QuorumConfig(NamedTuple):
-    """`voters` are the static ones; with a voter set in the log there are none."""
+    """`voters` are the static ones; with a voter set in the log there are none. `votes`: this node
+    is a controller, and may be one of them."""
 
     node: ReplicaKey
     cluster_id: str
@@ -24,6 +25,7 @@ class QuorumConfig(NamedTuple):
     fetch_max_bytes: int = 1 << 20
     fetch_wait_ms_max: int = 500
     fetch_snapshot_max_bytes: int = 1 << 20
+    votes: bool = True
 
     @classmethod
     def from_node_config(
@@ -62,6 +64,7 @@ class QuorumConfig(NamedTuple):
             log=_log_config(config),
             fetch_max_bytes=config[keys_quorum.CONTROLLER_QUORUM_FETCH_MAX_BYTES],
             fetch_snapshot_max_bytes=config[keys_quorum.CONTROLLER_QUORUM_FETCH_SNAPSHOT_MAX_BYTES],
+            votes=config.is_controller,
         )
 
 

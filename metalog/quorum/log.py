@@ -44,7 +44,7 @@ from metalog.quorum.snapshots import (
     whole_snapshots,
 )
 from metalog.quorum.state_file import FILE_NAME, format_quorum_state, read_quorum_state
-from protocol.batch.header import iter_batches
+from protocol.batch.header import CorruptBatch, iter_batches, iter_checked
 from protocol.control import KRaftVersionRecord, VotersRecord
 from protocol.errors import ApiError, ErrorCode, ProtocolError
 from protocol.ids import METADATA_TOPIC_ID
@@ -54,7 +54,7 @@ from runtime.errors import StartupRefused
 from storage.files.port import Files
 from storage.log.append import AppendInfo
 from storage.log.config import UNLIMITED, LogConfig
-from storage.log.errors import CorruptLog
+from storage.log.errors import CorruptLog, LogFailed
 from storage.log.log import Log
 from storage.log.producers import Origin
 
@@ -62,6 +62,11 @@ METADATA_TOPIC = "__cluster_metadata"
 DIRECTORY_NAME = f"{METADATA_TOPIC}-0"
 _SCAN_BYTES = 1 << 20
 _LOG_SUFFIX = ".log"
+REMEDY = (
+    "A controller without what it has acknowledged must not vote: restore the files of its "
+    "__cluster_metadata-0, or, while all other controllers run and have caught up, let it begin "
+    "with an empty directory"
+)
 
 T = TypeVar("T")
 
@@ -76,7 +81,7 @@ class MetadataLogConfig(NamedTuple):
     max_bytes_between_snapshots: int = 20 << 20
     max_snapshot_interval_ms: int = 3_600_000
 
-    def storage(self) -> LogConfig:
+    def storage(self, *, refuse_rot: bool = False) -> LogConfig:
         """Segments go when a snapshot stands for them, never by age or size of their own."""
         return LogConfig(
             segment_bytes=self.segment_bytes,
@@ -84,6 +89,7 @@ class MetadataLogConfig(NamedTuple):
             max_message_bytes=MAX_BATCH_BYTES,
             retention_bytes=UNLIMITED,
             retention_ms=UNLIMITED,
+            refuse_rot=refuse_rot,
         )
 
 
@@ -113,11 +119,16 @@ class MetadataLog:
         clock: Clock,
         config: MetadataLogConfig,
         voters: VoterSet,
+        *,
+        votes: bool = True,
     ) -> MetadataLog:
         """Open or create the metadata log below `log_dir`; everything in it is durable then.
 
         `voters` are those of `controller.quorum.voters`; a set in the log or snapshot replaces
-        them. Raises `StartupRefused` for files that cannot be a metadata log's.
+        them. `votes`: this node may be one of them, so nothing that it may have said to have is
+        forgotten (M6): a log that the disk has spoilt is refused. An observer gets it again.
+
+        Raises `StartupRefused` for files that cannot be a metadata log's.
         """
         directory = posixpath.join(log_dir, DIRECTORY_NAME)
         files.mkdirs(directory)
@@ -128,14 +139,14 @@ class MetadataLog:
             log = Log.open(
                 files,
                 directory,
-                config.storage(),
+                config.storage(refuse_rot=votes),
                 clock,
                 recovery_point=latest.offset,
                 log_start_offset=_start_offset(files, directory, snapshots, damaged),
                 topic_id=METADATA_TOPIC_ID,
             )
         except CorruptLog as error:
-            raise StartupRefused(f"the metadata log cannot be read: {error}") from error
+            raise StartupRefused(f"the metadata log cannot be read: {error}. {REMEDY}") from error
         if damaged:
             _require_covered(log, damaged)
             for problem in damaged:
@@ -349,15 +360,33 @@ class MetadataLog:
     def read(self, offset: int, max_bytes: int) -> bytes:
         """Whole batches from `offset` on (perhaps a cut last one), at least one if there is any.
 
-        Raises OffsetOutOfRange, LogFailed.
+        Raises OffsetOutOfRange, LogFailed, CorruptLog for what the disk has not kept.
         """
-        return self._log.read(offset, max_bytes, max_offset=self.end_offset)
+        return self._read(offset, max_bytes, self.end_offset)
+
+    def _read(self, offset: int, max_bytes: int, max_offset: int) -> bytes:
+        begin = offset
+        try:
+            data = self._log.read(offset, max_bytes, max_offset=max_offset)
+            for header, _ in iter_checked(data):
+                offset = header.next_offset
+        except CorruptBatch as error:
+            raise self._rotten(offset, error) from error
+        except LogFailed as error:
+            if isinstance(error.cause, CorruptLog):
+                raise self._rotten(offset, error.cause) from error
+            raise
+        if data and offset == begin:
+            raise self._rotten(offset, "no whole batch begins here")
+        return data
+
+    def _rotten(self, offset: int, why: object) -> CorruptLog:
+        path = self._log.segments.holding(offset)[0].log.path
+        return CorruptLog(f"{path}, at offset {offset}: {why}. The disk did not keep what it had")
 
     def read_committed(self, offset: int, max_bytes: int) -> Iterator[Batch]:
-        """Decoded whole batches from `offset` up to the high watermark."""
-        high_watermark = self._log.high_watermark
-        data = self._log.read(offset, max_bytes, max_offset=high_watermark)
-        return read_batches(data)
+        """Decoded whole batches from `offset` up to the high watermark. Raises as `read` does."""
+        return read_batches(self._read(offset, max_bytes, self._log.high_watermark))
 
     def update_high_watermark(self, offset: int) -> None:
         self._log.update_high_watermark(offset)

@@ -84,7 +84,7 @@ from runtime.clock import Clock
 from runtime.log import get_logger
 from runtime.tasks import Supervisor
 from storage.files.port import Files
-from storage.log.errors import LogFailed
+from storage.log.errors import CorruptLog, LogFailed
 
 _log = get_logger("metalog.quorum")
 
@@ -157,7 +157,12 @@ class QuorumNode:
         """
         config = self.config
         self.log = MetadataLog.open(
-            self._files, config.log_dir, self._clock, config.log, config.voters
+            self._files,
+            config.log_dir,
+            self._clock,
+            config.log,
+            config.voters,
+            votes=config.votes,
         )
         for problem in self.log.problems:
             _log.warning("while opening the metadata log", problem=problem)
@@ -416,6 +421,15 @@ class QuorumNode:
         """Call back whenever the log grows, commits, or changes leader; returns the undo."""
         self._fetch_watchers[callback] = None
         return lambda: self._fetch_watchers.pop(callback, None)
+
+    def read_log(self, offset: int, max_bytes: int) -> bytes:
+        """Batches for whoever fetches. What the disk has not kept goes to nobody, and the node
+        stops: another voter can lead. Raises OffsetOutOfRange, ApiError(KAFKA_STORAGE_ERROR)."""
+        try:
+            return self.log.read(offset, max_bytes)
+        except (CorruptLog, LogFailed) as error:
+            self._supervisor.report("read the metadata log", error)
+            raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
 
     def snapshot_asked(self, replica: ReplicaKey) -> None:
         """A replica has asked for part of a snapshot."""

@@ -42,6 +42,9 @@ class LogConfig:
     max_compaction_lag_ms: int = MAX_INT64
     min_cleanable_dirty_ratio: float = 0.5
     cleanup_policy: str = "delete"
+    refuse_rot: bool = False
+    """Recovery cuts what a crash may have left of the last writes, and nothing that was right
+    once; else whatever is no batch, since other replicas have it."""
     effective_segment_ms: int = field(init=False)
     """The age at which a segment is closed: early enough to be compacted in time (KIP-354)."""
 

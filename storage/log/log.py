@@ -155,7 +155,7 @@ class Log:
             topic_id: written to partition.metadata if that is missing.
 
         Raises:
-            CorruptLog: files that cannot belong to a log, or to another topic id.
+            CorruptLog: files that cannot be a log's, or are of another topic id; refused rot.
             OSError.
         """
         files.mkdirs(directory)

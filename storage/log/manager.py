@@ -228,6 +228,9 @@ class LogManager:
         self.report.loaded += 1
         if not log.recovery_report.clean:
             self.report.recovered += 1
+            # It was closed in good order and is not as it was then: it may lack what others count
+            # on, so this broker has not stopped cleanly (P11).
+            self.previous_broker_epoch = NO_BROKER_EPOCH
         self.report.problems += [
             f"{log.topic}-{log.partition}: {problem}" for problem in log.recovery_report.problems
         ]

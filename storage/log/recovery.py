@@ -48,6 +48,7 @@ from storage.log.errors import CorruptLog
 from storage.log.indexes import AbortedTxn
 from storage.log.producer_snapshots import ProducerSnapshots
 from storage.log.producers import ProducerStates, end_marker
+from storage.log.rot import has_rotted
 from storage.log.scan import BatchScan
 from storage.log.segment import Segment, file_name
 
@@ -317,6 +318,8 @@ def _recover(
         end = scan.next_offset
         if scan.problem is None:
             continue
+        if request.config.refuse_rot and not scan.overlapped:
+            _require_torn(segment, scan)
         mark("log.recovery-cuts")
         if end < request.recovery_point:
             report.problems.append(
@@ -345,6 +348,16 @@ def _read_anew(
     if scan.problem is not None:
         report.problems.append(f"{segment.prefix} at {scan.position}: {scan.problem}")
     return scan
+
+
+def _require_torn(segment: Segment, scan: BatchScan) -> None:
+    """Raises CorruptLog where a scan ended at bytes that were right once."""
+    rest = segment.log.pread(segment.size_bytes - scan.position, scan.position)
+    if has_rotted(rest, scan.next_offset):
+        raise CorruptLog(
+            f"{segment.log.path} at position {scan.position}, offset {scan.next_offset}: "
+            f"{scan.problem}. No crash leaves that: the disk did not keep what it had"
+        )
 
 
 def _is_hole(request: LoadRequest, segment: Segment, end: int) -> bool:

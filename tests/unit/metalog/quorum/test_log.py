@@ -16,13 +16,14 @@ from metalog.quorum.core.messages import OffsetAndEpoch, QuorumState
 from metalog.quorum.core.voters import ReplicaKey, Voter, VoterSet
 from metalog.quorum.log import DIRECTORY_NAME, MetadataLog, MetadataLogConfig
 from metalog.quorum.snapshots import snapshot_name, snapshot_parts, write_snapshot
-from protocol.batch.header import CONTROL_BIT
+from protocol.batch.header import CONTROL_BIT, iter_batches
 from protocol.errors import ApiError, ErrorCode, ProtocolError
 from protocol.ids import METADATA_TOPIC_ID
 from protocol.metadata import NoOpRecord, TopicRecord
 from runtime.clock import ManualClock
 from runtime.errors import StartupRefused
 from storage.files import LossyFiles, MemoryFiles
+from storage.log.errors import CorruptLog
 from testkit.records.batches import altered
 
 FOLDER = f"/data/{DIRECTORY_NAME}"
@@ -367,3 +368,74 @@ def test_a_damaged_old_snapshot_does_not_stop_the_cleaning() -> None:
     add_snapshot(log, 10)
     assert log.clean(1007) == []
     assert log.clean(1008) == [damaged]
+
+
+def rot(files: MemoryFiles | LossyFiles, base: int, position: int) -> str:
+    """A bit flips in the segment that begins at `base`."""
+    path = f"{FOLDER}/{base:020}.log"
+    file = files.open(path)
+    file.pwrite(bytes([file.pread(1, position)[0] ^ 1]), position)
+    return path
+
+
+def second_batch(files: MemoryFiles, base: int) -> int:
+    """Where it is in a segment."""
+    found = list(iter_batches(files.read(f"{FOLDER}/{base:020}.log")))
+    return found[1][1]
+
+
+@pytest.mark.parametrize("byte", [8, 16, 30, 65])
+def test_a_voter_forgets_nothing_because_its_disk_has_not_kept_it(byte: int) -> None:
+    """M6, F20: without what it has acknowledged it would vote for whoever has as little. The error
+    names the file, the place in it and the offset."""
+    files = MemoryFiles()
+    log = open_log(files, MetadataLogConfig())
+    fill(log, 5)
+    log.close()
+    at = second_batch(files, 0)
+    path = rot(files, 0, at + byte)
+    before = files.read(path)
+    with pytest.raises(StartupRefused, match=f"{path} at position {at}, offset 1: .*restore the"):
+        open_log(files, MetadataLogConfig())
+    assert files.read(path) == before, "an operator may still repair it"
+    rot(files, 0, at + byte)
+    assert open_log(files, MetadataLogConfig()).end_offset == 5
+
+
+def test_an_observer_gets_it_again() -> None:
+    """A broker has acknowledged nothing of it: its log ends before, and the leader has the rest."""
+    files = MemoryFiles()
+    log = open_log(files, MetadataLogConfig())
+    fill(log, 5)
+    log.close()
+    rot(files, 0, second_batch(files, 0) + 65)
+    again = MetadataLog.open(
+        files, "/data", ManualClock(), MetadataLogConfig(), STATIC, votes=False
+    )
+    assert again.end_offset == 1
+
+
+def test_what_a_power_cut_has_left_of_the_last_batch_is_cut_for_a_voter_too() -> None:
+    files = MemoryFiles()
+    log = open_log(files, MetadataLogConfig())
+    fill(log, 5)
+    log.close()
+    path = f"{FOLDER}/{0:020}.log"
+    files.open(path).truncate(files.size(path) - 3)
+    assert open_log(files, MetadataLogConfig()).end_offset == 4
+
+
+@pytest.mark.parametrize("byte", [9, 16, 30, 65])
+def test_what_has_rotted_since_is_read_for_nobody(byte: int) -> None:
+    """M5, F20: neither for a follower nor to be replayed; and what lies before it is not kept back.
+    The error names the file and the offset."""
+    files = MemoryFiles()
+    log = open_log(files)
+    fill(log, 40)
+    log.update_high_watermark(40)
+    base = log._log.segments[1].base_offset
+    path = rot(files, base, second_batch(files, base) + byte)
+    assert [one.base_offset for one in read_batches(log.read(base - 1, 1))] == [base - 1]
+    for read in (log.read, log.read_committed):
+        with pytest.raises(CorruptLog, match=f"{path}, at offset {base + 1}: "):
+            read(base + 1, 4096)

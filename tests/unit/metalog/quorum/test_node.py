@@ -33,7 +33,7 @@ from metalog.quorum.snapshot_transfer import NotStored
 from metalog.quorum.snapshots import SnapshotReader
 from metalog.quorum.state_file import read_quorum_state
 from protocol.control import LeaderChangeMessage
-from protocol.errors import EncodeError
+from protocol.errors import ApiError, EncodeError, ErrorCode
 from protocol.metadata import FeatureLevelRecord, NoOpRecord, TopicRecord
 from runtime.clock import ManualClock
 from runtime.errors import StartupRefused
@@ -490,3 +490,19 @@ async def test_the_core_is_told_whether_the_own_disk_refused_a_snapshot(
         failed = RequestFailed(1, RequestKind.FETCH_SNAPSHOT, 7)
         assert told == [failed._replace(not_stored=True), failed]
         monkeypatch.undo()
+
+
+async def test_a_leader_sends_nobody_what_its_disk_has_not_kept_and_stops() -> None:
+    """M5, F20: another voter has it. Who asked is told of the disk."""
+    files = MemoryFiles()
+    async with RunningQuorum(files) as q:
+        for number in range(3):
+            await q.commit(topic(number))
+        path = f"{FOLDER}/{0:020}.log"
+        data = files.read(path)
+        files.open(path).pwrite(b"X", len(data) - 10)
+        with pytest.raises(ApiError, match="wrong CRC") as refused:
+            q.node.read_log(0, len(data))
+        assert refused.value.code is ErrorCode.KAFKA_STORAGE_ERROR
+        (name, error), *others = q.failures
+        assert name == "read the metadata log" and path in str(error) and not others

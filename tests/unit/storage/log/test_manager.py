@@ -10,6 +10,7 @@ from dataclasses import replace
 
 import pytest
 
+from protocol.batch.header import MAGIC_POSITION, iter_batches
 from protocol.batch.records import Producer
 from protocol.ids import TopicId
 from runtime.clock import ManualClock
@@ -914,3 +915,22 @@ async def test_the_flush_scheduler_looks_as_often_as_it_is_told_to():
     world.clock.advance(30_000)
     await maintain(manager)
     assert log.recovery_point == 2
+
+
+async def test_a_log_that_lost_its_end_after_a_clean_shutdown_makes_it_an_unclean_one(world):
+    """P11, F20: the marker says that all is there; a disk that has not kept the last batch says
+    otherwise, and nobody may count on this broker as if it had stopped with everything."""
+    manager = world.start()
+    log, other = create(manager), create(manager, "other")
+    for one in (log, other):
+        fill(one, 10, size=50)
+    assert await manager.close(broker_epoch=42)
+    path = log.segments.active.log.path
+    last = next(reversed(list(iter_batches(world.files.read(path)))))[1]
+    world.files.open(path).pwrite(b"\x00", last + MAGIC_POSITION)
+
+    again = world.start()
+    assert again.report.clean and again.report.recovered == 1
+    assert again.logs[("topic", 0)].log_end_offset < 10
+    assert again.logs[("other", 0)].log_end_offset == 10
+    assert again.previous_broker_epoch == -1
