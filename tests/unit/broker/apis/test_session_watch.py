@@ -173,3 +173,13 @@ async def test_followers_hear_at_once_what_retention_took() -> None:
     assert c[1].log.retention(c[1].clock.now_ms()) == 1
     c.take(2, 1, await waiting)
     assert c[2].log.log_start_offset == 2
+
+
+async def test_a_partition_that_was_made_again_is_heard_in_place_of_the_old_one() -> None:
+    """Its key is the same; what is left of the old one tells nobody anything."""
+    c, other = Consumer(1), Harness()
+    other.create_topic()
+    old, new = c.h.partition(), other.partition()
+    ((key, _),) = c.watch._covered.items()
+    c.watch.cover(key, new)
+    assert (old.watches(), new.watches()) == ([], [c.watch])

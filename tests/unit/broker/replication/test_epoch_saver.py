@@ -209,3 +209,15 @@ async def test_many_share_few_workers(count: int) -> None:
     assert all(one.saved for one in waiting)
     assert sum(calls) == count and max(calls) <= TOGETHER
     assert most <= 4
+
+
+async def test_epochs_that_are_saved_by_their_turn_cost_no_worker() -> None:
+    """Chores of the log manager may have written the file since it was wanted."""
+    cluster = Cluster(1)
+    workers = save_in_workers(cluster[1])
+    cluster.create(1)
+    await turns()
+    cluster[1].append(b"a")
+    cluster[1].log.write_epochs()
+    await turns()
+    assert (workers.calls, cluster[1].high_watermark) == ([], 1)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterable
+from typing import ClassVar
 
 import pytest
 
@@ -231,3 +232,36 @@ def test_no_slots_means_no_sessions() -> None:
     client = new(slots_max=0)
     plan = client.fetch(0, INITIAL_EPOCH, 0)
     assert (plan.session_id, indexes(plan)) == (0, [0])
+
+
+def test_what_has_left_the_session_since_its_fetch_began_is_news_once() -> None:
+    """A fetch that waits answers what it asked, though the next request has come."""
+    client = new()
+    plan = client.fetch(0, INITIAL_EPOCH, 0, 1)
+    session = plan.session
+    assert session is not None
+    client.fetch(plan.session_id, 1, forget=[0])
+    assert session.news(("t", 0), (1,), force=False)
+    assert ("t", 0) not in session.partitions
+
+
+def test_news_of_what_has_left_the_session_is_not_looked_at() -> None:
+    """A partition may tell of itself while the request that drops it is taken."""
+    client = new()
+    plan = client.fetch(0, INITIAL_EPOCH, 0, 1)
+    assert plan.session is not None
+    client.fetch(plan.session_id, 1, forget=[0])
+    plan.session.watch.touched(("t", 0), 1)
+    assert indexes(client.fetch(plan.session_id, 2)) == [1]
+
+
+def test_no_two_sessions_have_one_id() -> None:
+    class Repeating(random.Random):
+        numbers: ClassVar[list[int]] = [7, 7, 7, 8]
+
+        def randrange(self, *_: int) -> int:  # type: ignore[override]
+            return self.numbers.pop(0)
+
+    client = Client(FetchSessionCache(3, Repeating()))
+    ids = [client.fetch(0, INITIAL_EPOCH, 0).session_id for _ in range(2)]
+    assert ids == [7, 8]

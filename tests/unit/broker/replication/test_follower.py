@@ -5,8 +5,9 @@ Each known bug of Apache Kafka that these rules guard against is named (reliabil
 
 from __future__ import annotations
 
-from broker.replication.follower import reset_to
+from broker.replication.follower import reset_to, truncate_to_common
 from protocol.errors import ErrorCode
+from runtime.marks import counted
 from testkit.memory.replicas import Cluster
 
 
@@ -172,3 +173,14 @@ async def test_a_log_begins_with_the_whole_batch_that_the_leaders_start_is_insid
     assert (log.local_log_start_offset, log.log_start_offset, log.log_end_offset) == (3, 3, 5)
     assert log.high_watermark == 5
     assert log.segments.first_base_offset == 1, "the batch is whole"
+
+
+async def test_a_truncation_that_finds_nothing_to_cut_is_none() -> None:
+    """The leader has all that the follower has: no mark, and no line in the log."""
+    c = Cluster()
+    c.create(1, 2, 3)
+    c[1].append(b"a")
+    c.fetch(2, times=2)
+    with counted() as hit:
+        assert not truncate_to_common(c[2].partition(), 0, 5)
+    assert (hit["replication.truncation"], c[2].values) == (0, [b"a"])

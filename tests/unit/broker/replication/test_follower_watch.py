@@ -106,3 +106,12 @@ def test_who_leaves_the_session_is_not_looked_at() -> None:
     assert watch.turn() == keys(1, first=1)
     watch.close()
     assert watch.turn() == []
+
+
+def test_who_was_told_nothing_though_nobody_asked_stays_at_rest() -> None:
+    """A fetch that waits looks again at what another one has settled meanwhile."""
+    watch = touched(1)
+    (key,) = keys(1)
+    fetch(watch, settles=True)
+    watch.told(key)
+    assert fetch(watch) == ([], False)

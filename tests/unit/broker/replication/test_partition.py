@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from broker.replication.partition import Partition
@@ -10,6 +12,10 @@ from protocol.errors import ErrorCode
 from runtime.errors import InvariantViolated
 from testkit.memory.broker import NODE, OTHER, Harness, batch, topic_id
 from testkit.memory.replicas import LAG_MS, Cluster, answer, expire
+
+
+def replica_state(one: Partition) -> tuple[object, ...]:
+    return one.isr, one.maximal_isr, one.proposal, one.leader_epoch, one.partition_epoch
 
 
 def fetched(h: Harness, partition: Partition, offset: int, broker_epoch: int) -> bool:
@@ -152,3 +158,54 @@ async def test_an_uncleanly_elected_leader_says_that_it_has_recovered() -> None:
     assert expire(c, 2) == {2}
     ((_, proposal),) = c[2].proposals
     assert (proposal.broker_ids, proposal.recovery_state) == ({2}, 0)
+
+
+async def test_nobody_is_left_out_while_another_proposal_is_open() -> None:
+    """One at a time (P3): its answer may change who is in the ISR."""
+    c = Cluster(2)
+    c.create(1, 2, isr=[1])
+    c.change(leader=2, isr=[2], leader_recovery_state=1)
+    assert expire(c, 2) == {2}
+    (_, first), *others = c[2].proposals
+    assert expire(c, 2) is None
+    assert c[2].partition().proposal is first and not others
+
+
+async def test_an_answer_about_an_isr_of_an_older_epoch_changes_nothing() -> None:
+    """P15: the metadata has told of a newer state of the partition by then."""
+    c = Cluster(2)
+    c.create(1, 2)
+    c.clock.advance(2 * LAG_MS)
+    assert expire(c) == {1}
+    before = replica_state(c[1].partition())
+    answer(c, leader_epoch=-1)
+    answer(c, partition_epoch=-1)
+    assert replica_state(c[1].partition()) == before
+    answer(c)
+    assert c[1].partition().isr == {1}
+
+
+async def test_a_fetch_of_a_broker_that_is_no_replica_says_nothing() -> None:
+    """KAFKA-9672: it was one when it asked."""
+    h = Harness()
+    h.create_topic(replicas=[NODE])
+    partition = h.partition()
+    assert not fetched(h, partition, offset=0, broker_epoch=1)
+    assert OTHER not in partition.remote
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "words"),
+    [
+        ("isr", frozenset({NODE, 9}), "ISR within the maximal ISR"),
+        ("node_id", 9, "a leader is a replica"),
+    ],
+)
+async def test_a_broken_promise_of_its_own_is_named(name: str, value: Any, words: str) -> None:
+    h = Harness()
+    h.create_topic()
+    partition = h.partition()
+    partition.validate()
+    setattr(partition, name, value)
+    with pytest.raises(InvariantViolated, match=f"t-0: not {words}"):
+        partition.validate()
