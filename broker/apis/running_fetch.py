@@ -494,19 +494,20 @@ class RunningFetch:
         limit: int,
         min_one_batch: bool,
     ) -> tuple[Buffer, Sequence[AbortedTxn]]:
-        reader, data = self._reader(), read.data
+        reader, window = self._reader(), read.window
         if read.error is not None:
             raise ApiError(read.error)
-        if data is None or reader is None or not reader.holds(data, log, offset):
+        if window is None or reader is None or not reader.holds(window, log, offset):
             if offset < log.log_start_offset:
                 raise OffsetOutOfRange(offset, log.log_start_offset, log.log_end_offset)
             return b"", ()  # the next fetch has it read anew
-        if data.last_offset >= end:
+        cut = window.cut(offset, limit)
+        if cut is None or cut.last_offset >= end:
             return b"", ()
-        records = fitted(data.records, limit, whole_first=min_one_batch)
-        if len(records) == len(data.records):
-            reader.taken(read)
-        return records, data.aborted
+        records = fitted(cut.records, limit, whole_first=min_one_batch)
+        if records:
+            reader.taken(read, cut.last_offset)
+        return records, cut.aborted
 
     def _visible_end(self, partition: Partition) -> int:
         log = partition.log

@@ -62,6 +62,15 @@ class SegmentIndexes:
         Raises OSError."""
         return self._offsets.lookup(offset)[1]
 
+    def beyond(self, offset: int) -> int | None:
+        """Where the batch that has `offset` begins at the latest; None where that is not known.
+        Raises OSError."""
+        return self._offsets.beyond(offset)
+
+    def begin_before(self, position: int) -> int:
+        """The last place up to `position` where a batch is known to begin. Raises OSError."""
+        return self._offsets.begin_before(position)
+
     def offset_before(self, timestamp_ms: int) -> int:
         """An offset; whatever is before it is older than `timestamp_ms`. Raises OSError."""
         return self._times.lookup(timestamp_ms)[1]

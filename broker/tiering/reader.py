@@ -2,8 +2,9 @@
 
 A read begins when a fetch asks for it, and goes on when that fetch is answered without it: the next
 fetch of the same offset finds it under way or done. Else a store slower than a fetch may wait would
-never be read at all. A fetch that takes what was read has the part behind it read ahead, if nobody
-waits for the store.
+never be read at all. What a read brings may serve several fetches (`windows.py`). Who asks for what
+follows it reads on, and has more read at once, and the part behind it read ahead as soon as a fetch
+takes of it, if nobody waits for the store.
 
 Memory is bounded whatever is asked for: so many reads go on at once, each of one part, so many wait
 for their turn and hold nothing, and what is done is kept for a time and up to a size. The rest is
@@ -21,18 +22,17 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
-from broker.tiering.held import HeldBuffers, Part
+from broker.tiering.held import HeldBuffers
 from broker.tiering.index_cache import IndexCache
 from broker.tiering.quota import RateLimit
 from broker.tiering.settings import QuotaSettings, ReadSettings
 from broker.tiering.time_search import TimeSearch
 from broker.tiering.turns import Turns
-from protocol.batch.header import iter_batches
+from broker.tiering.windows import KeptWindows, Place, Stream, Window, window_of
 from protocol.errors import ApiError, ErrorCode
-from protocol.schema import Buffer
 from runtime.clock import Clock
 from runtime.errors import InvariantViolated
 from runtime.log import RateLimited, get_logger
@@ -42,17 +42,18 @@ from storage.log.errors import BelowLocalStart, OffsetOutOfRange
 from storage.log.indexes import AbortedTxn, CorruptIndex
 from storage.log.timestamps import TimestampOffset
 from storage.objects.port import ObjectError
-from storage.tiered.batches import CorruptSegment
+from storage.tiered.batches import CorruptSegment, own_batches
 from storage.tiered.cache import NO_REMOTE_END, RemoteEnd, SegmentCache, SharedSegment
 from storage.tiered.lineage import Lineage
 from storage.tiered.segment_store import SegmentStore
-from storage.tiered.values import RemotePartition
+from storage.tiered.values import RemotePartition, RemoteSegment
 
 if TYPE_CHECKING:
     from storage.log.log import Log
 
 PART_BYTES_MAX: Final = 4 << 20
-"""What a read may bring at most, but for a first batch that is larger."""
+"""What a read may bring at most, but for a first batch that is larger. A store's work for a request
+is small beside that for so many bytes, and twice as many would save a tenth."""
 KEPT_BYTES_MAX: Final = 64 << 20
 HELD_BYTES_MAX: Final = 256 << 20
 """What is kept and what clients do not fetch, together."""
@@ -60,7 +61,10 @@ KEPT_MS: Final = 30_000.0
 """How long what was read stays for a fetch that takes it."""
 SWEEP_S: Final = 30.0
 INDEX_SLACK_BYTES: Final = 16 << 10
-"""The index leads to a batch before the one that is wanted, about `index.interval.bytes` before."""
+"""The index leads to a batch before the one that is wanted. How far before its next entry says;
+behind its last one it is about `index.interval.bytes`."""
+FOLLOWED_MAX: Final = 1_000
+"""So many ends of what was read are known."""
 
 _log = get_logger("broker.tiering.reader")
 
@@ -70,43 +74,28 @@ CacheOf: TypeAlias = Callable[[RemotePartition], SegmentCache | None]
 class _Key(NamedTuple):
     """What tells reads apart."""
 
-    topic_id: bytes
-    partition: int
+    stream: Stream
     offset: int
-    committed: bool
-
-
-class RemoteData(NamedTuple):
-    """Whole batches, from the one that has the offset asked for."""
-
-    records: Buffer
-    """A part of what the store answered, as a rule."""
-    last_offset: int
-    last_epoch: int
-    held_bytes: int
-    """What it keeps in memory: the answer."""
-    aborted: tuple[AbortedTxn, ...] = ()
-    """Aborted transactions that overlap them; only for who reads what is committed."""
 
 
 class RemoteRead:
-    """One read, under way or done: then `data` is there, or `error`: a code, since an exception
+    """One read, under way or done: then `window` is there, or `error`: a code, since an exception
     holds all that it passed through."""
 
-    __slots__ = ("_listeners", "data", "done_ms", "error", "key", "log", "max_bytes")
+    __slots__ = ("_listeners", "done_ms", "error", "key", "log", "max_bytes", "window")
 
     def __init__(self, key: _Key, log: Log, max_bytes: int) -> None:
         self.key = key
         self.log = log
         self.max_bytes = max_bytes
-        self.data: RemoteData | None = None
+        self.window: Window | None = None
         self.error: ErrorCode | None = None
         self.done_ms = -1.0
         self._listeners: dict[Callable[[RemoteRead], None], None] = {}
 
     @property
     def done(self) -> bool:
-        return self.data is not None or self.error is not None
+        return self.window is not None or self.error is not None
 
     @property
     def wanted(self) -> bool:
@@ -120,10 +109,10 @@ class RemoteRead:
     def leave(self, listener: Callable[[RemoteRead], None]) -> None:
         self._listeners.pop(listener, None)
 
-    def finish(self, result: RemoteData | ErrorCode, now_ms: float) -> None:
+    def finish(self, result: Window | ErrorCode, now_ms: float) -> None:
         """Only the reader calls this."""
-        if isinstance(result, RemoteData):
-            self.data = result
+        if isinstance(result, Window):
+            self.window = result
         else:
             self.error = result
         self.done_ms = now_ms
@@ -143,14 +132,17 @@ class ReadCounters:
 
 @dataclass(slots=True)
 class _Books:
-    """Reads by their key: what goes on, what waits, what is done and kept, oldest first."""
+    """Reads by their key: what goes on, what waits, what failed; and what came of them."""
 
     running: dict[_Key, RemoteRead] = field(default_factory=dict)
     pending: deque[RemoteRead] = field(default_factory=deque)
     known: dict[_Key, RemoteRead] = field(default_factory=dict)
     """Running and pending."""
-    kept: dict[_Key, RemoteRead] = field(default_factory=dict)
-    kept_bytes: int = 0
+    failed: dict[_Key, RemoteRead] = field(default_factory=dict)
+    """Whose error nobody has heard, oldest first."""
+    kept: KeptWindows = field(default_factory=KeptWindows)
+    followed: dict[tuple[bytes, int, int], Place] = field(default_factory=dict)
+    """Where the offset is, of a topic id's partition, that follows what was read."""
     lookups: int = 0
     """Look-ups of offsets by time that go on or wait."""
 
@@ -212,7 +204,7 @@ class RemoteReader:
     @property
     def kept_bytes(self) -> int:
         """What was read and not taken yet."""
-        return self._books.kept_bytes
+        return self._books.kept.bytes
 
     def reconfigured(self) -> None:
         """The settings are others."""
@@ -242,11 +234,16 @@ class RemoteReader:
             ApiError: KAFKA_STORAGE_ERROR when too many reads wait.
         """
         assert log.topic_id is not None
-        key = _Key(log.topic_id, log.partition, offset, committed)
+        key = _Key(Stream(log.topic_id, log.partition, committed), offset)
         books, settings = self._books, self._settings()
         self._forget_old()
-        found = books.known.get(key) or self._take_kept(key, log)
+        found = books.known.get(key) or self._take_failed(key, log)
         if found is not None:
+            return found
+        window = self._find_kept(key, log)
+        if window is not None:
+            found = RemoteRead(key, log, max_bytes)
+            found.finish(window, self._clock.monotonic_ms())
             return found
         if self.running >= settings.at_once and self.pending >= settings.pending_max:
             self._counters(log).errors += 1
@@ -294,18 +291,28 @@ class RemoteReader:
         assert log.topic_id is not None
         return self._cache_of(RemotePartition(log.topic_id, log.partition, log.topic))
 
-    def taken(self, read: RemoteRead) -> None:
-        """A fetch sends what was read: the next one will ask for what is behind it."""
-        data, log = read.data, read.log
-        if data is None or data.last_offset + 1 >= log.local_log_start_offset:
+    def taken(self, read: RemoteRead, last_offset: int) -> None:
+        """A fetch sends what was read, up to `last_offset`: the next ones will ask for what is
+        behind it."""
+        books, window, log = self._books, read.window, read.log
+        if window is None:
             return
-        books = self._books
-        room = KEPT_BYTES_MAX // 2 - books.kept_bytes - PART_BYTES_MAX * len(books.running)
-        if books.pending or self.running >= self._settings().at_once or room < PART_BYTES_MAX:
+        if last_offset >= window.last_offset:
+            books.kept.spend(window, self._clock.monotonic_ms())
+        following = window.last_offset + 1
+        if (
+            following >= log.local_log_start_offset
+            or _Key(read.key.stream, following) in books.failed
+        ):
             return
-        if not self.has_room:
+        if books.pending or self.running >= self._settings().at_once or not self.has_room:
             return
-        self.read(log, data.last_offset + 1, read.max_bytes, committed=read.key.committed)
+        if self._has_room_for(len(books.running) + 1):
+            self.read(log, following, read.max_bytes, committed=read.key.stream.committed)
+
+    def _has_room_for(self, parts: int) -> bool:
+        """Whether so many parts can be kept beside what nobody has read to the end."""
+        return self._books.kept.unread_bytes + PART_BYTES_MAX * parts <= KEPT_BYTES_MAX
 
     def give_up(self, read: RemoteRead) -> None:
         """The fetch that waited is gone, with its connection. A read that has not begun and that
@@ -316,13 +323,13 @@ class RemoteReader:
         if books.known.pop(read.key, None) is not None:
             books.pending.remove(read)
 
-    def holds(self, data: RemoteData, log: Log, offset: int) -> bool:
-        """Whether `data`, read from `offset` on, is of this log: the same epoch wrote its last
+    def holds(self, window: Window, log: Log, offset: int) -> bool:
+        """Whether `window`, read from `offset` on, is of this log: the same epoch wrote its last
         record here, and then all before it is the same."""
         return (
             log.log_start_offset <= offset
-            and data.last_offset < log.high_watermark
-            and log.epoch_at(data.last_offset) == data.last_epoch
+            and window.last_offset < log.high_watermark
+            and log.epoch_at(window.last_offset) == window.last_epoch
         )
 
     # --- turns ----------------------------------------------------------------------------------
@@ -331,12 +338,17 @@ class RemoteReader:
         books = self._books
         while books.pending and len(books.running) < self._settings().at_once:
             read = books.pending.popleft()
+            window = self._find_kept(read.key, read.log)
+            if window is not None:  # another read has brought it
+                del books.known[read.key]
+                read.finish(window, self._clock.monotonic_ms())
+                continue
             books.running[read.key] = read
             name = f"remote read {read.log.topic}-{read.log.partition}"
             self._supervisor.spawn(name, self._run(read), fatal=False)
 
     async def _run(self, read: RemoteRead) -> None:
-        result: RemoteData | ErrorCode = ErrorCode.KAFKA_STORAGE_ERROR  # if the node stops
+        result: Window | ErrorCode = ErrorCode.KAFKA_STORAGE_ERROR  # if the node stops
         try:
             result = await self._read(read)
         except ApiError as error:
@@ -350,23 +362,31 @@ class RemoteReader:
         finally:
             self._finish(read, result)
 
-    def _finish(self, read: RemoteRead, result: RemoteData | ErrorCode) -> None:
+    def _finish(self, read: RemoteRead, result: Window | ErrorCode) -> None:
         books, now_ms = self._books, self._clock.monotonic_ms()
         del books.running[read.key], books.known[read.key]
         counters = self._counters(read.log)
-        if isinstance(result, RemoteData):
+        if isinstance(result, Window):
             counters.bytes += len(result.records)
             self._limit.record(len(result.records))
-            books.kept_bytes += result.held_bytes
+            books.kept.add(read.key.stream, read.log, result, now_ms)
             self._held.add(result.records, result.held_bytes)
+            self._note_end(read.key.stream, result)
         elif result is not ErrorCode.OFFSET_OUT_OF_RANGE:
             counters.errors += 1
-        if isinstance(result, RemoteData) or not read.wanted:
-            books.kept[read.key] = read
+        if not isinstance(result, Window) and not read.wanted:
+            books.failed[read.key] = read
         read.finish(result, now_ms)
         self._forget_old()
         self._sweep_later()
         self._pump()
+
+    def _note_end(self, stream: Stream, window: Window) -> None:
+        if window.end is not None:
+            followed = self._books.followed
+            followed[stream.topic_id, stream.partition, window.last_offset + 1] = window.end
+            if len(followed) > FOLLOWED_MAX:
+                del followed[next(iter(followed))]
 
     def _sweep_later(self) -> None:
         """What is kept goes after its time, also when nobody reads any more."""
@@ -377,7 +397,7 @@ class RemoteReader:
         self._sweep = None
         self._forget_old()
         self.indexes.expire()
-        if self._books.kept or len(self.indexes):
+        if self._books.kept or self._books.failed or len(self.indexes):
             self._sweep_later()
 
     def close(self) -> None:
@@ -388,29 +408,27 @@ class RemoteReader:
             self._sweep = None
         self.indexes.close()
 
-    def _take_kept(self, key: _Key, log: Log) -> RemoteRead | None:
-        """What was read before. It stays for other readers, unless it is of no use any more; an
-        error is told once."""
-        found = self._books.kept.get(key)
-        if found is None:
+    def _take_failed(self, key: _Key, log: Log) -> RemoteRead | None:
+        """A read whose error nobody has heard: it is told once."""
+        found = self._books.failed.pop(key, None)
+        return found if found is not None and found.log is log else None
+
+    def _find_kept(self, key: _Key, log: Log) -> Window | None:
+        """What was read before. It stays for other readers, unless it is of no use any more."""
+        window = self._books.kept.find(key.stream, log, key.offset)
+        if window is not None and not self.holds(window, log, key.offset):
+            self._books.kept.remove(window)
             return None
-        if found.log is log and found.data is not None and self.holds(found.data, log, key.offset):
-            return found
-        self._forget(key)
-        return found if found.log is log and found.error is not None else None
+        return window
 
     def _forget_old(self) -> None:
         books, oldest_ms = self._books, self._clock.monotonic_ms() - KEPT_MS
-        while books.kept:
-            key, read = next(iter(books.kept.items()))
-            young = read.done_ms > oldest_ms
-            if young and books.kept_bytes <= KEPT_BYTES_MAX and self._held.bytes < HELD_BYTES_MAX:
-                return
-            self._forget(key)
-
-    def _forget(self, key: _Key) -> None:
-        data = self._books.kept.pop(key).data
-        self._books.kept_bytes -= data.held_bytes if data is not None else 0
+        kept, failed = books.kept, books.failed
+        kept.remove_older(oldest_ms)
+        while kept and (kept.bytes > KEPT_BYTES_MAX or self._held.bytes >= HELD_BYTES_MAX):
+            kept.remove_one()
+        while failed and next(iter(failed.values())).done_ms <= oldest_ms:
+            del failed[next(iter(failed))]
 
     def _counters(self, log: Log) -> ReadCounters:
         return self.counters.setdefault(log.topic, ReadCounters())
@@ -429,11 +447,11 @@ class RemoteReader:
 
     # --- one read -------------------------------------------------------------------------------
 
-    async def _read(self, read: RemoteRead) -> RemoteData:
+    async def _read(self, read: RemoteRead) -> Window:
         log, offset = read.log, read.key.offset
         while True:
             shared, lineage, cache = self._find(log, offset)
-            found = await self._read_in(shared, offset, read.max_bytes)
+            found = await self._read_in(shared, read, offset)
             if found is not None:
                 break
             # The segment has no record from `offset` on: cleaned, before the topic was tiered.
@@ -441,10 +459,11 @@ class RemoteReader:
             if offset >= log.local_log_start_offset:
                 found = await self._read_local(read, offset)
                 break
-        aborted: tuple[AbortedTxn, ...] = ()
-        if read.key.committed:
-            aborted = await self._aborted(log, lineage, cache, offset, found.last_offset + 1)
-        return found._replace(aborted=aborted)
+        found = replace(found, first_offset=min(found.first_offset, read.key.offset))
+        if not read.key.stream.committed:
+            return found
+        first, end = found.first_offset, found.last_offset + 1
+        return replace(found, aborted=await self._aborted(log, lineage, cache, first, end))
 
     def _find(self, log: Log, offset: int) -> tuple[SharedSegment, Lineage, SegmentCache]:
         """Raises ApiError."""
@@ -460,37 +479,57 @@ class RemoteReader:
             raise _failed(f"the tier has no segment with offset {offset}")
         return shared, lineage, cache
 
-    async def _read_in(
-        self, shared: SharedSegment, offset: int, max_bytes: int
-    ) -> RemoteData | None:
+    async def _read_in(self, shared: SharedSegment, read: RemoteRead, offset: int) -> Window | None:
         """None if the segment has no batches from `offset` on. Raises ObjectError, CorruptSegment,
         CorruptIndex, OSError."""
         segment, last_shared = shared.segment, shared.offsets.last
-        position = (await self.indexes.get(segment)).position(offset)
-        most = min(max(max_bytes, 1), PART_BYTES_MAX)
-        size = most + INDEX_SLACK_BYTES
+        position, size = await self._range(segment, read, offset)
         while position < segment.size_bytes:
             data, checked = await self._store.read_log(
                 segment, position, size, last_offset=last_shared, run=self._files.run
             )
-            found = await self._files.run(_from, data, checked.whole_bytes, offset, most)
+            position += checked.whole_bytes
+            found = window_of(data, checked, offset, Place(segment.segment_id, position))
             if found is not None:
                 return found
             if not checked.whole_bytes and checked.cut_bytes <= size:
                 break  # only what this log does not share is left
-            position += checked.whole_bytes
             size = max(size, checked.cut_bytes)
         return None
 
-    async def _read_local(self, read: RemoteRead, offset: int) -> RemoteData:
+    async def _range(
+        self, segment: RemoteSegment, read: RemoteRead, offset: int
+    ) -> tuple[int, int]:
+        """Where to begin in a segment, and how much to ask for. Raises ObjectError, CorruptSegment,
+        CorruptIndex, OSError."""
+        indexes = await self.indexes.get(segment)
+        most = min(max(read.max_bytes, 1), PART_BYTES_MAX)
+        stream = read.key.stream
+        follows = self._books.followed.get((stream.topic_id, stream.partition, offset))
+        if follows is None:
+            position, begin = indexes.position(offset), indexes.beyond(offset)
+            gap = 0 if begin is None or offset <= segment.start_offset else begin - position
+            return position, most + max(INDEX_SLACK_BYTES, min(gap, PART_BYTES_MAX))
+        position = follows.position
+        if follows.segment_id != segment.segment_id:
+            position = indexes.position(offset)
+        size = most + INDEX_SLACK_BYTES
+        if self._has_room_for(len(self._books.running)):
+            size = PART_BYTES_MAX
+        end = indexes.begin_before(position + size)
+        # A batch that would be cut is left to the next read.
+        is_last = position + size >= segment.size_bytes
+        return position, size if is_last or end <= position else end - position
+
+    async def _read_local(self, read: RemoteRead, offset: int) -> Window:
         """What follows on this disk. Raises ApiError."""
         log, most = read.log, min(max(read.max_bytes, 1), PART_BYTES_MAX)
-        end = log.last_stable_offset if read.key.committed else log.high_watermark
+        end = log.last_stable_offset if read.key.stream.committed else log.high_watermark
         try:
             data = await log.read_cold(offset, most, max_offset=end)
         except BelowLocalStart as error:
             raise _failed(str(error)) from None
-        found = _from(data, len(data), offset, most)
+        found = window_of(data, await self._files.run(own_batches, data), offset, None)
         if found is None:
             raise _failed(f"there are no records from {offset} on")
         return found
@@ -516,30 +555,6 @@ class RemoteReader:
                 # Else a segment may have gone from here that was not looked into there.
                 found |= dict.fromkeys(log.aborted_transactions(offset, end_offset))
                 return tuple(found)
-
-
-def _from(data: Buffer, whole_bytes: int, offset: int, max_bytes: int) -> RemoteData | None:
-    """Of the whole batches in `data` those from the one that has `offset`, or the next one, up to a
-    limit but at least one. None if there is none."""
-    start = end = -1
-    last_offset = last_epoch = -1
-    whole = memoryview(data)[:whole_bytes]
-    for header, at in iter_batches(whole):
-        if header.last_offset < offset:
-            continue
-        if start < 0:
-            start = at
-        elif at + header.size_bytes - start > max_bytes:
-            break
-        end = at + header.size_bytes
-        last_offset, last_epoch = header.last_offset, header.leader_epoch
-    if start < 0:
-        return None
-    records: Buffer = whole[start:end]
-    if 2 * len(records) <= len(data):  # a small part would keep all of it
-        records = Part(records)
-        return RemoteData(records, last_offset, last_epoch, len(records))
-    return RemoteData(records, last_offset, last_epoch, len(data))
 
 
 def _failed(why: str) -> ApiError:

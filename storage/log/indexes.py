@@ -228,6 +228,17 @@ class OffsetIndex(_SparseIndex):
         at = self._floor(0, offset - self.base_offset)
         return self._entry(at) if at >= 0 else (self.base_offset, 0)
 
+    def beyond(self, offset: int) -> int | None:
+        """Where the batch that has `offset` begins at the latest: that of the first entry from it
+        on. None behind the last entry."""
+        at = self._floor(0, offset - self.base_offset - 1) + 1
+        return self._entry(at)[1] if at < self.count else None
+
+    def begin_before(self, position: int) -> int:
+        """The last place up to `position` where a batch is known to begin."""
+        at = self._floor(1, position)
+        return self._entry(at)[1] if at >= 0 else 0
+
     def offset_at(self, position: int) -> int:
         """An offset that the .log holds not far before `position`."""
         at = self._floor(1, position)

@@ -8,17 +8,36 @@ offsets and leader epochs it may have. Any that does not fit is an error, never 
 from __future__ import annotations
 
 from bisect import bisect_right
-from typing import NamedTuple
+from collections.abc import Sequence
+from typing import Final, NamedTuple
 
 from crc32c import crc32c
 
-from protocol.batch.header import HEADER_BYTES, CorruptBatch, iter_checked, parse_header
+from protocol.batch.header import (
+    HEADER_BYTES,
+    NO_LEADER_EPOCH,
+    CorruptBatch,
+    iter_batches,
+    iter_checked,
+    parse_header,
+)
 from protocol.schema import Buffer
 from storage.tiered.values import RemoteSegment
+
+MARKED_BYTES: Final = 16 << 10
+"""There is a mark behind so many bytes: few beside them, and few batches between two."""
 
 
 class CorruptSegment(Exception):
     """Bytes, or objects, that are not those of the segment whose they should be."""
+
+
+class Mark(NamedTuple):
+    """A place between two batches."""
+
+    position: int
+    next_offset: int
+    """The offset behind the batch before it."""
 
 
 class CheckedBatches(NamedTuple):
@@ -29,6 +48,9 @@ class CheckedBatches(NamedTuple):
     """The offset behind them; the segment's start if there is none."""
     cut_bytes: int
     """The size of the batch that was cut, all of it; 0 where not even its header is there."""
+    last_epoch: int
+    """Of the last whole batch."""
+    marks: Sequence[Mark]
 
 
 def check_batches(
@@ -44,7 +66,9 @@ def check_batches(
         CorruptSegment.
     """
     starts = [entry.start_offset for entry in segment.epochs]
-    whole, next_offset = 0, segment.start_offset
+    whole, next_offset, epoch = 0, segment.start_offset, NO_LEADER_EPOCH
+    marks: list[Mark] = []
+    marked = 0
     try:
         for header, at in iter_checked(data):
             if not next_offset <= header.base_offset <= header.last_offset <= segment.end_offset:
@@ -54,13 +78,28 @@ def check_batches(
             if known and header.leader_epoch != segment.epochs[known - 1].epoch:
                 raise CorruptSegment(f"{segment}: a batch of epoch {header.leader_epoch}")
             if last_offset is not None and header.last_offset > last_offset:
-                return CheckedBatches(whole, next_offset, 0)
+                return CheckedBatches(whole, next_offset, 0, epoch, marks)
             whole, next_offset = at + header.size_bytes, header.next_offset
+            epoch = header.leader_epoch
+            if whole - marked >= MARKED_BYTES:
+                marks.append(Mark(whole, next_offset))
+                marked = whole
     except CorruptBatch as error:
         raise CorruptSegment(f"{segment}: {error}") from None
     left = len(data) - whole
     cut = parse_header(data, whole).size_bytes if left >= HEADER_BYTES else 0
-    return CheckedBatches(whole, next_offset, cut)
+    return CheckedBatches(whole, next_offset, cut, epoch, marks)
+
+
+def own_batches(data: Buffer) -> CheckedBatches:
+    """The batches in `data`, which is of a replica's own log. Raises CorruptBatch."""
+    whole, next_offset, epoch = 0, -1, NO_LEADER_EPOCH
+    marks: list[Mark] = []
+    for header, at in iter_batches(data):
+        whole, next_offset, epoch = at + header.size_bytes, header.next_offset, header.leader_epoch
+        if whole - (marks[-1].position if marks else 0) >= MARKED_BYTES:
+            marks.append(Mark(whole, next_offset))
+    return CheckedBatches(whole, next_offset, 0, epoch, marks)
 
 
 class LogCheck:

@@ -10,8 +10,9 @@ from typing import Any
 
 from broker.tiering.held import Part
 from broker.tiering.index_cache import IndexCache
-from broker.tiering.reader import KEPT_MS, RemoteData, RemoteRead, RemoteReader
+from broker.tiering.reader import KEPT_MS, RemoteRead, RemoteReader
 from broker.tiering.settings import QuotaSettings, ReadSettings
+from broker.tiering.windows import Cut, Window
 from protocol.errors import ApiError
 from protocol.ids import TopicId
 from protocol.schema import Buffer
@@ -247,16 +248,21 @@ class TierRoom:
             self.produce(*values, index=index)
             await tiered(self.tier, self.log_of(index))
 
-    async def read(
-        self, offset: int, max_bytes: int = MIB, *, committed: bool = False
-    ) -> RemoteData:
+    async def window(self, offset: int, max_bytes: int = MIB, *, committed: bool = False) -> Window:
+        """What a read brings; nothing of it is kept for the next one."""
         one = self.reader.read(self.log, offset, max_bytes, committed=committed)
         await done(one)
         if one.error is not None:
             raise ApiError(one.error)
-        assert one.data is not None
-        self.h.clock.advance(int(KEPT_MS) + 1)  # nothing is kept for the next one
-        return one.data
+        assert one.window is not None
+        self.h.clock.advance(int(KEPT_MS) + 1)
+        return one.window
+
+    async def read(self, offset: int, max_bytes: int = MIB, *, committed: bool = False) -> Cut:
+        """What a fetch is given of it."""
+        cut = (await self.window(offset, max_bytes, committed=committed)).cut(offset, max_bytes)
+        assert cut is not None
+        return cut
 
 
 async def done(one: RemoteRead) -> None:

@@ -189,9 +189,9 @@ async def test_a_session_is_told_what_comes_later() -> None:
     assert values(data) == [b"a"]
 
 
-async def test_what_is_behind_is_read_ahead_when_all_of_a_read_is_sent() -> None:
+async def test_what_is_behind_is_read_ahead_when_some_of_a_read_is_sent() -> None:
     room = TierRoom(partitions=2)
-    await room.fill((b"a" * 50, b"b" * 50))
+    await room.fill((b"a" * 50,), (b"b" * 50,))
     await answer(ask(room, 0, partition_max_bytes=1))
     await settle()
     assert len(room.held.sizes) == 2

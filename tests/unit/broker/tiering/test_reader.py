@@ -8,13 +8,14 @@ from dataclasses import replace
 import pytest
 
 from broker.tiering.reader import (
+    INDEX_SLACK_BYTES,
     KEPT_BYTES_MAX,
     KEPT_MS,
     PART_BYTES_MAX,
-    RemoteData,
     RemoteRead,
 )
 from broker.tiering.settings import QuotaSettings
+from broker.tiering.windows import Cut
 from protocol.batch.header import iter_batches
 from protocol.batch.records import Record, build_batch, read_records
 from protocol.errors import ApiError, ErrorCode
@@ -29,7 +30,7 @@ from tests.unit.broker.tiering.transactions import end, transact
 MIB = 1 << 20
 
 
-def values(data: RemoteData) -> list[bytes | None]:
+def values(data: Cut) -> list[bytes | None]:
     return [record.value for record in read_records(data.records)]
 
 
@@ -41,10 +42,12 @@ async def test_batches_from_the_offset_on_to_the_segments_end(interval: str) -> 
     room = TierRoom(index_interval_bytes=interval)
     await room.fill((b"a", b"b", b"c"), (b"d", b"e"))
     for offset, expected in enumerate([b"abc", b"bc", b"c", b"de", b"e"]):
-        data = await room.read(offset)
-        assert b"".join(value or b"" for value in values(data)) == expected
-        assert (data.last_offset, data.last_epoch) == (2 if offset < 3 else 4, 0)
-        assert room.reader.holds(data, room.log, offset)
+        cut = await room.read(offset)
+        assert b"".join(value or b"" for value in values(cut)) == expected
+        assert cut.last_offset == (2 if offset < 3 else 4)
+        window = await room.window(offset)
+        assert (window.last_offset, window.last_epoch) == (cut.last_offset, 0)
+        assert room.reader.holds(window, room.log, offset)
 
 
 async def test_the_middle_of_a_batch_is_answered_with_the_whole_batch() -> None:
@@ -76,8 +79,8 @@ async def test_a_part_is_all_that_is_read_whatever_is_asked_for() -> None:
     room = TierRoom(max_message_bytes=str(2 * MIB), segment_bytes=str(16 * PART_BYTES_MAX))
     await room.fill(tuple(bytes([at]) * MIB for at in range(12)))
     data = await room.read(0, 2**31 - 1)
-    assert PART_BYTES_MAX - MIB <= len(data.records) <= PART_BYTES_MAX
-    assert max(room.held.sizes) <= PART_BYTES_MAX + MIB
+    assert PART_BYTES_MAX - MIB <= len(data.records) <= PART_BYTES_MAX + INDEX_SLACK_BYTES
+    assert max(room.held.sizes) <= PART_BYTES_MAX + MIB + INDEX_SLACK_BYTES
 
 
 async def test_what_an_unclean_election_took_back_is_not_read() -> None:
@@ -242,7 +245,7 @@ async def test_a_failure_that_nobody_foresaw_is_one_reads(monkeypatch: pytest.Mo
         raise RuntimeError("oh")
 
     with monkeypatch.context() as patch:
-        patch.setattr("broker.tiering.reader._from", oh)
+        patch.setattr("broker.tiering.reader.window_of", oh)
         with pytest.raises(ApiError):
             await room.read(0)
     assert room.h.supervisor.survived == {"remote read": 1}
@@ -266,7 +269,7 @@ async def many(room: TierRoom, count: int) -> list[RemoteRead | ApiError]:
 
 async def test_so_many_go_on_and_so_many_wait_and_the_rest_is_refused() -> None:
     room = TierRoom()
-    await room.fill(tuple(b"%d" % at for at in range(1000)))
+    await room.fill(*((b"%d" % at,) for at in range(1000)))
     room.held.holding = True
     reads = await many(room, 1000)
     refused = [one for one in reads if isinstance(one, ApiError)]
@@ -278,9 +281,23 @@ async def test_so_many_go_on_and_so_many_wait_and_the_rest_is_refused() -> None:
     assert (room.reader.running, room.reader.pending) == (4, 0)
     await room.held.let_go(4)
     assert room.reader.running == 0
-    assert [values(one.data) for one in reads[:5] if isinstance(one, RemoteRead) and one.data] == [
-        [b"%d" % at] for at in range(5)
-    ]
+    found = [one.window.cut(0, 0) for one in reads if isinstance(one, RemoteRead) and one.window]
+    assert [values(cut) for cut in found if cut] == [[b"%d" % at] for at in range(5)]
+
+
+async def test_who_waits_for_its_turn_is_given_what_another_read_has_brought() -> None:
+    room = TierRoom()
+    await room.fill(tuple(b"%d" % at for at in range(9)), (b"last",))
+    room.held.holding = True
+    reads = await many(room, 5)
+    assert (room.reader.running, room.reader.pending) == (2, 3)
+    await room.held.let_go()
+    assert (room.reader.running, room.reader.pending) == (1, 0)
+    first, _, *waited = reads
+    assert isinstance(first, RemoteRead)
+    assert first.window is not None
+    assert [one.window for one in waited if isinstance(one, RemoteRead)] == [first.window] * 3
+    assert len(room.held.sizes) == 2
 
 
 async def test_a_read_that_nobody_waits_for_goes_on_and_is_found() -> None:
@@ -292,11 +309,12 @@ async def test_a_read_that_nobody_waits_for_goes_on_and_is_found() -> None:
     assert room.reader.read(room.log, 0, 1, committed=True) is not first
     await settle()
     await room.held.let_go(2)
-    assert first.done
+    assert first.window is not None
     room.h.clock.advance(int(KEPT_MS) - 1)
-    assert room.reader.read(room.log, 0, 1, committed=False) is first
+    assert room.reader.read(room.log, 0, 1, committed=False).window is first.window
+    assert room.reader.read(room.log, 1, 1, committed=False).window is first.window
     room.h.clock.advance(1)
-    assert room.reader.read(room.log, 0, 1, committed=False) is not first
+    assert not room.reader.read(room.log, 0, 1, committed=False).done
     assert room.reader.kept_bytes == 0
 
 
@@ -315,13 +333,14 @@ async def test_what_is_kept_is_of_use_or_it_goes() -> None:
     """A log that was cut below it has other records there now."""
     room = TierRoom()
     await room.fill((b"a", b"b", b"c"))
-    data = await room.read(0)
-    first = room.reader.read(room.log, 0, MIB, committed=False)
-    await done(first)
+    data = await room.window(0)
+    await done(room.reader.read(room.log, 0, MIB, committed=False))
+    assert room.reader.read(room.log, 0, MIB, committed=False).done
     room.log.advance_log_start(1)
     assert not room.reader.holds(data, room.log, 0)
     assert room.reader.holds(data, room.log, 1)
-    assert room.reader.read(room.log, 0, MIB, committed=False) is not first
+    assert not room.reader.read(room.log, 0, MIB, committed=False).done
+    assert not room.reader.read(room.log, 1, MIB, committed=False).done
     room.log.truncate_to(2)
     assert not room.reader.holds(data, room.log, 1)
     room.log.note_leader_epoch(7)
@@ -346,13 +365,13 @@ async def test_kept_is_what_the_store_answered_unless_little_of_it_is_of_use() -
     cache = room.tier.cache_of(partition_of(room.log))
     assert cache is not None
     (segment,) = cache.finished()
-    first = room.reader.read(room.log, 0, 1, committed=False)
-    await done(first)
-    assert room.reader.kept_bytes == segment.size_bytes
-    second = room.reader.read(room.log, 1, 1, committed=False)
-    await done(second)
-    assert second.data is not None
-    assert room.reader.kept_bytes == segment.size_bytes + len(second.data.records)
+    last = room.reader.read(room.log, 1, 1, committed=False)
+    await done(last)
+    assert last.window is not None
+    assert room.reader.kept_bytes == len(last.window.records) < segment.size_bytes // 2
+    before = room.reader.kept_bytes
+    await done(room.reader.read(room.log, 0, 1, committed=False))
+    assert room.reader.kept_bytes == before + segment.size_bytes
 
 
 async def test_what_is_kept_goes_though_nobody_reads_any_more(
@@ -381,42 +400,85 @@ async def test_what_is_kept_goes_though_nobody_reads_any_more(
 
 async def test_the_part_behind_is_read_ahead_once_if_nobody_waits() -> None:
     room = TierRoom()
-    await room.fill(tuple(b"%d" % at for at in range(4)))
+    await room.fill(*((b"%d" % at, b"more") for at in range(4)))
     first = room.reader.read(room.log, 0, 1, committed=False)
     await done(first)
     room.held.holding = True
-    room.reader.taken(first)
+    room.reader.taken(first, 0)
+    room.reader.taken(first, 1)
     await settle()
     assert (room.reader.running, len(room.held.waiting)) == (1, 1)
     await room.held.let_go()
-    second = room.reader.read(room.log, 1, 1, committed=False)
+    second = room.reader.read(room.log, 2, 1, committed=False)
     assert second.done
     assert (room.reader.running, len(room.held.sizes)) == (0, 2)
-    await many(room, 4)  # all places are taken
-    room.reader.taken(second)
-    assert room.reader.pending == 0
-    await room.held.let_go(4)
-    last = room.reader.read(room.log, 3, 1, committed=False)
-    room.reader.taken(last)
+    for offset in (5, 7):
+        room.reader.read(room.log, offset, 1, committed=False)  # all places are taken
+    room.reader.taken(second, 3)
+    assert (room.reader.running, room.reader.pending) == (2, 0)
+    await settle()
+    await room.held.let_go(2)
+    last = room.reader.read(room.log, 7, 1, committed=False)
+    room.reader.taken(last, 7)
     assert room.reader.running == 0, "what is behind is on this disk"
 
 
-async def test_nothing_is_read_ahead_when_much_is_kept() -> None:
+async def test_who_reads_on_is_read_a_part_for_and_nothing_of_it_twice() -> None:
+    """Of a part the batch that would be cut is left out; the index spares nobody the search within
+    it, but who reads on knows where it ended."""
+    room = TierRoom(max_message_bytes=str(2 * MIB), segment_bytes=str(1 << 30))
+    await room.fill(tuple(bytes([at]) * (MIB - 100_000) for at in range(11)))
+    cache = room.tier.cache_of(partition_of(room.log))
+    assert cache is not None
+    (segment,) = cache.finished()
+    batch_bytes = segment.size_bytes // 11
+    for offset in range(11):
+        one = room.reader.read(room.log, offset, MIB, committed=False)
+        await done(one)
+        assert one.window is not None
+        cut = one.window.cut(offset, MIB)
+        assert cut is not None
+        assert cut.last_offset == offset
+    assert room.held.sizes == [
+        MIB + INDEX_SLACK_BYTES,
+        *[4 * batch_bytes] * 2,
+        2 * batch_bytes,
+    ]
+
+
+async def test_what_was_read_to_its_end_makes_room_for_what_is_behind_it() -> None:
+    """A consumer that reads on is read ahead for however much it has read."""
     room = TierRoom(max_message_bytes=str(8 * MIB), segment_bytes=str(1 << 30))
-    await room.fill(tuple(bytes([at]) * (7 * MIB) for at in range(6)))
-    ahead = []
-    for offset in range(5):
+    await room.fill(tuple(bytes([at]) * (7 * MIB) for at in range(20)))
+    for offset in range(19):
         one = room.reader.read(room.log, offset, 1, committed=False)
         await done(one)
-        room.reader.taken(one)
+        room.reader.taken(one, offset)
+        assert (
+            room.reader.running == 1
+            or room.reader.read(room.log, offset + 1, 1, committed=False).done
+        )
+        await settle()
+        assert room.reader.kept_bytes <= KEPT_BYTES_MAX
+
+
+async def test_nothing_is_read_ahead_when_much_is_kept_that_nobody_has_read() -> None:
+    room = TierRoom(max_message_bytes=str(8 * MIB), segment_bytes=str(1 << 30))
+    await room.fill(tuple(bytes([at]) * (7 * MIB) for at in range(20)))
+    ahead = []
+    for offset in range(0, 20, 2):
+        one = room.reader.read(room.log, offset, 1, committed=False)
+        await done(one)
+        room.reader.taken(one, offset - 1)
         ahead.append(room.reader.running)
         await settle()
-    assert ahead == [1, 1, 1, 0, 0]
+    assert ahead == [1, 1, 1, 1, 0, 0, 0, 0, 0, 0]
+    assert room.reader.kept_bytes <= KEPT_BYTES_MAX
 
 
 async def test_a_read_that_has_not_begun_goes_with_who_wanted_it() -> None:
     room = TierRoom()
-    await room.fill(tuple(b"%d" % at for at in range(4)))
+    await room.fill(*((b"%d" % at,) for at in range(4)))
     room.held.holding = True
     reads = [one for one in await many(room, 4) if isinstance(one, RemoteRead)]
     heard: list[RemoteRead] = []
@@ -434,14 +496,14 @@ async def test_a_read_that_has_not_begun_goes_with_who_wanted_it() -> None:
 
 async def test_the_quota_holds_reads_back_until_the_rate_is_down() -> None:
     room = TierRoom()
-    await room.fill((b"a" * 1000, b"b" * 1000))
+    await room.fill((b"a" * 1000,), (b"b" * 1000,))
     room.quota = QuotaSettings(bytes_per_second=100, windows=11, window_seconds=1)
     assert room.reader.throttle_ms() == 0.0
     one = room.reader.read(room.log, 0, 1, committed=False)
     await done(one)
     wait_ms = room.reader.throttle_ms()
     assert wait_ms > 0
-    room.reader.taken(one)
+    room.reader.taken(one, 0)
     assert room.reader.running == 0
     room.h.clock.advance(12_000)
     assert room.reader.throttle_ms() == 0.0

@@ -1,0 +1,210 @@
+"""Windows on a log, as reads brought them from the tier, and those kept for fetches to come.
+
+A store is asked for more than a fetch may have: each request costs it a millisecond of its own,
+however little it is for. So what came is a window on the log, which answers several fetches; each
+is cut out of it without a copy. Marks in it, one for so many bytes, spare a cut the walk from its
+beginning, which of small batches would take long.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right, insort
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from operator import attrgetter
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from broker.tiering.held import Part
+from protocol.batch.header import iter_batches, parse_header
+from protocol.schema import Buffer
+from storage.log.indexes import AbortedTxn
+from storage.tiered.batches import CheckedBatches, Mark
+from storage.tiered.values import SegmentId
+
+if TYPE_CHECKING:
+    from storage.log.log import Log
+
+_position: Final = attrgetter("position")
+_next_offset: Final = attrgetter("next_offset")
+_first_offset: Final = attrgetter("first_offset")
+
+
+class Stream(NamedTuple):
+    """Whose windows answer the same fetches."""
+
+    topic_id: bytes
+    partition: int
+    committed: bool
+    """With the aborted transactions that a read_committed reader must skip."""
+
+
+class Place(NamedTuple):
+    """Where in the tier a batch begins."""
+
+    segment_id: SegmentId
+    position: int
+
+
+class Cut(NamedTuple):
+    """Whole batches out of a window, for one fetch."""
+
+    records: Buffer
+    last_offset: int
+    aborted: tuple[AbortedTxn, ...]
+    """Aborted transactions that overlap them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Window:
+    """Whole batches that were checked, back to back in the log."""
+
+    records: Buffer
+    """A part of what the store answered, as a rule."""
+    first_offset: int
+    """The least offset that is answered with the first batch: within that batch, or before it
+    where cleaning left a gap."""
+    last_offset: int
+    last_epoch: int
+    held_bytes: int
+    """What it keeps in memory: the answer."""
+    end: Place | None
+    """What follows in the tier; None if that is not known."""
+    marks: Sequence[Mark] = ()
+    aborted: tuple[AbortedTxn, ...] = ()
+    """Aborted transactions that overlap it; only for who reads what is committed."""
+
+    def cut(self, offset: int, max_bytes: int) -> Cut | None:
+        """From the batch that has `offset`, or the next one, up to a limit but at least one; None
+        if there is none."""
+        records, marks = memoryview(self.records), self.marks
+        start = _seek(records, marks, offset)
+        if start is None:
+            return None
+        limit = start + max(max_bytes, 0)
+        header = parse_header(records, start)
+        end, last_offset = start + header.size_bytes, header.last_offset
+        at = bisect_right(marks, limit, key=_position) - 1
+        if at >= 0 and marks[at].position > end:
+            end, last_offset = marks[at].position, marks[at].next_offset - 1
+        # The next mark is behind the limit.
+        for header, position in iter_batches(records[:limit], end):
+            end, last_offset = position + header.size_bytes, header.last_offset
+        aborted = self.aborted and tuple(
+            txn
+            for txn in self.aborted
+            if offset <= txn.last_offset and txn.first_offset <= last_offset
+        )
+        return Cut(records[start:end], last_offset, aborted)
+
+
+def window_of(
+    data: Buffer, checked: CheckedBatches, offset: int, end: Place | None
+) -> Window | None:
+    """Of the whole batches in `data` those from the one that has `offset`, or the next one; None
+    if there is none."""
+    whole = memoryview(data)[: checked.whole_bytes]
+    start = _seek(whole, checked.marks, offset)
+    if start is None:
+        return None
+    records: Buffer = whole[start:]
+    held_bytes = len(data)
+    if 2 * len(records) <= len(data):  # a small part would keep all of it
+        records = Part(records)
+        held_bytes = len(records)
+    first_mark = bisect_right(checked.marks, start, key=_position)
+    return Window(
+        records=records,
+        first_offset=min(offset, parse_header(whole, start).base_offset),
+        last_offset=checked.next_offset - 1,
+        last_epoch=checked.last_epoch,
+        held_bytes=held_bytes,
+        end=end,
+        marks=[Mark(at - start, behind) for at, behind in checked.marks[first_mark:]],
+    )
+
+
+def _seek(whole: memoryview, marks: Sequence[Mark], offset: int) -> int | None:
+    """Where the first batch begins that does not end before `offset`."""
+    at = bisect_right(marks, offset, key=_next_offset) - 1
+    for header, position in iter_batches(whole, marks[at].position if at >= 0 else 0):
+        if header.last_offset >= offset:
+            return position
+    return None
+
+
+@dataclass(slots=True, eq=False)
+class _Kept:
+    stream: Stream
+    log: Log
+    window: Window
+    since_ms: float
+
+
+@dataclass(slots=True)
+class KeptWindows:
+    """Windows that fetches may take. Who may have it knows its owner, as well as how many they may
+    be; those go first that somebody has read to the end, and then the oldest."""
+
+    bytes: int = 0
+    unread_bytes: int = 0
+    """Of what nobody has read to the end."""
+    _unread: dict[Window, _Kept] = field(default_factory=dict)
+    _spent: dict[Window, _Kept] = field(default_factory=dict)
+    _by_offset: dict[Stream, list[Window]] = field(default_factory=dict)
+
+    def __len__(self) -> int:
+        return len(self._unread) + len(self._spent)
+
+    def add(self, stream: Stream, log: Log, window: Window, now_ms: float) -> None:
+        self._unread[window] = _Kept(stream, log, window, now_ms)
+        self.bytes += window.held_bytes
+        self.unread_bytes += window.held_bytes
+        insort(self._by_offset.setdefault(stream, []), window, key=_first_offset)
+
+    def find(self, stream: Stream, log: Log, offset: int) -> Window | None:
+        """One of this log that has `offset`. Of those that overlap only the last is looked at."""
+        windows = self._by_offset.get(stream, ())
+        at = bisect_right(windows, offset, key=_first_offset) - 1
+        if at < 0 or windows[at].last_offset < offset:
+            return None
+        window = windows[at]
+        kept = self._unread.get(window) or self._spent[window]
+        return window if kept.log is log else None
+
+    def spend(self, window: Window, now_ms: float) -> None:
+        """Somebody has read it to the end. One that is not kept is ignored."""
+        kept = self._unread.pop(window, None)
+        if kept is not None:
+            self.unread_bytes -= window.held_bytes
+            kept.since_ms = now_ms
+            self._spent[window] = kept
+
+    def remove(self, window: Window) -> None:
+        """One that is not kept is ignored."""
+        self.spend(window, 0.0)
+        kept = self._spent.pop(window, None)
+        if kept is None:
+            return
+        self.bytes -= window.held_bytes
+        windows = self._by_offset[kept.stream]
+        windows.pop(self._number(windows, window))
+        if not windows:
+            del self._by_offset[kept.stream]
+
+    def _number(self, windows: Sequence[Window], window: Window) -> int:
+        at = bisect_left(windows, window.first_offset, key=_first_offset)
+        while windows[at] is not window:  # others may begin there, too
+            at += 1
+        return at
+
+    def remove_one(self) -> None:
+        """That which is worth least."""
+        self.remove(next(iter(self._spent or self._unread)))
+
+    def remove_older(self, than_ms: float) -> None:
+        """What was added, or read to the end, then or before."""
+        for windows in (self._spent, self._unread):
+            for window, kept in list(windows.items()):
+                if kept.since_ms > than_ms:
+                    break
+                self.remove(window)
