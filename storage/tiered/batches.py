@@ -112,17 +112,32 @@ class LogCheck:
         self._segment = segment
         self._cut = b""
         """What is known of a batch that the next parts end."""
+        self._missing_bytes = 0
+        """Of its header, or of all of it."""
         self.crc32c = 0
         self.size_bytes = 0
 
     def add(self, part: bytes) -> None:
-        """Of many small batches this takes long. Raises CorruptSegment."""
+        """Of many small batches this takes long. Only the batch that was cut is copied: nobody else
+        runs while a part is. Raises CorruptSegment."""
         self.crc32c = crc32c(part, self.crc32c)
         self.size_bytes += len(part)
-        data = self._cut + part
+        rest = memoryview(part)
+        while self._cut and rest:
+            taken = min(self._missing_bytes, len(rest))
+            self._cut += rest[:taken]
+            rest = rest[taken:]
+            self._check(self._cut, len(rest))
+        if rest:
+            self._check(rest, 0)
+
+    def _check(self, data: Buffer, behind_bytes: int) -> None:
+        """`behind_bytes` of this part come after `data`."""
         checked = check_batches(self._segment, data)
-        self._cut = data[checked.whole_bytes :]
-        left = self._segment.size_bytes - self.size_bytes + len(self._cut)
+        self._cut = bytes(data[checked.whole_bytes :])
+        known = max(checked.cut_bytes, HEADER_BYTES)
+        self._missing_bytes = known - len(self._cut)
+        left = self._segment.size_bytes - self.size_bytes + behind_bytes + len(self._cut)
         if checked.cut_bytes > left:
             raise CorruptSegment(f"{self._segment}: a batch of {checked.cut_bytes} of {left} bytes")
 
