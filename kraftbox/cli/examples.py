@@ -11,6 +11,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     ),
     "server": ("kraftbox server server.properties --override log.retention.hours=1",),
     "status": ("kraftbox status --watch", "kraftbox status --topics --dir data"),
+    "top": ("kraftbox top --dir data",),
     "node kill": ("kraftbox node kill 101",),
     "node stop": ("kraftbox node stop 2 3 --timeout 60",),
     "node pause": ("kraftbox node pause 101 102",),

@@ -31,6 +31,7 @@ LISTED = (
     Listed("up", "starts", "up", "Start a ready node, or a cluster."),
     Listed("server", "starts", "server", "Run a node from a server.properties."),
     Listed("status", "status", "status", "Show the nodes, the quorum and the partitions."),
+    Listed("top", "status", "top", "Show a cluster on the whole screen, as it changes."),
     Listed("node", "nodes", "node_app", "Kill, stop, pause, cut off or start single nodes."),
     Listed("logs", "nodes", "logs", "Show the nodes' logs."),
     Listed("down", "nodes", "down", "Stop a cluster cleanly."),

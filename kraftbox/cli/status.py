@@ -1,7 +1,8 @@
-"""`kraftbox status`: the processes, the quorum, the brokers and the partitions of a cluster."""
+"""`kraftbox status`, `top`: processes, quorum, brokers and partitions of a cluster."""
 
 from __future__ import annotations
 
+import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -9,13 +10,13 @@ from typing import Annotated, Any
 
 import typer
 from rich.console import Console, Group, RenderableType
-from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
 from kraftbox.cli.cluster_view import ANSWER_MS, snapshot
 from kraftbox.cli.nodes import DIR_DEFAULT, DirOption
-from kraftbox.cli.output import JsonFlag, say, say_json, table
+from kraftbox.cli.output import CommandFailed, JsonFlag, say, say_json, table
+from kraftbox.launcher import control
 from kraftbox.launcher.place import ClusterPlace
 
 WATCH_MS = 1_000
@@ -24,7 +25,12 @@ WATCH_MS = 1_000
 def status(
     directory: DirOption = DIR_DEFAULT,
     watch: Annotated[
-        bool, typer.Option("--watch", "-w", help="Show it again every second.")
+        bool,
+        typer.Option(
+            "--watch",
+            "-w",
+            help="Show it as it changes, as `kraftbox top` does; every second on a pipe.",
+        ),
     ] = False,
     topics: Annotated[bool, typer.Option("--topics", help="A line for each topic, too.")] = False,
     timeout: Annotated[
@@ -47,30 +53,45 @@ def status(
     def seen() -> dict[str, Any]:
         return snapshot(place, timeout * 1000)
 
+    if watch and not as_json and sys.stdout.isatty():
+        top(directory)
+        return
     try:
-        _show(seen, watch=watch, topics=topics, as_json=as_json)
+        _show(seen, topics=topics, as_json=as_json)
+        while watch:
+            time.sleep(WATCH_MS / 1000)
+            _show(seen, topics=topics, as_json=as_json)
     except KeyboardInterrupt:
         if not watch:
             raise
 
 
-def _show(seen: Callable[[], dict[str, Any]], *, watch: bool, topics: bool, as_json: bool) -> None:
+def top(directory: DirOption = DIR_DEFAULT) -> None:
+    """Show a cluster that `up` started on the whole screen: nodes, leaders, ISR, lag, events.
+
+    Each node is asked by itself, and nothing that is shown is older than a second: in its place
+    stands for how long its node has been silent. SAID is how long ago a node answered, BEHIND how
+    many records of metadata it lacks, REC/S what is written to the partitions that it leads. Keys:
+    q or Ctrl-C ends.
+    """
+    place = ClusterPlace(directory)
+    if not sys.stdout.isatty():
+        raise CommandFailed("standard output is no terminal: kraftbox status --watch")
+    if not control.is_supervised(place):
+        raise CommandFailed(place.why_not_running())
+    from kraftbox.cli.live.screen import show
+
+    show(place)
+
+
+def _show(seen: Callable[[], dict[str, Any]], *, topics: bool, as_json: bool) -> None:
     if as_json:
         say_json(seen())
-        while watch:
-            time.sleep(WATCH_MS / 1000)
-            say_json(seen())
-        return
-    console = Console()
-    if not console.is_terminal:
+    elif not sys.stdout.isatty():
         show_plain(seen(), topics=topics)
-    elif not watch:
-        console.print(drawn(seen(), topics=topics))
     else:
-        with Live(drawn(seen(), topics=topics), console=console, auto_refresh=False) as live:
-            while True:
-                time.sleep(WATCH_MS / 1000)
-                live.update(drawn(seen(), topics=topics), refresh=True)
+        Console().print(drawn(seen(), topics=topics))
+    sys.stdout.flush()
 
 
 # --- showing ----------------------------------------------------------------------------------

@@ -23,10 +23,10 @@ class RequestFailed(Exception):
     """The supervisor refused, or did not answer; the message says why."""
 
 
-def status(place: ClusterPlace) -> dict[str, Any]:
+def status(place: ClusterPlace, wait_ms: float = STATUS_MS_MAX) -> dict[str, Any]:
     """What the supervisor knows of its nodes. Raises NotRunning, RequestFailed."""
-    with _connected(place) as connection:
-        return _ask(connection, {"do": "status"}, STATUS_MS_MAX)
+    with _connected(place, wait_ms) as connection:
+        return _ask(connection, {"do": "status"}, wait_ms)
 
 
 def act(place: ClusterPlace, action: str, node_id: int, wait_ms: int) -> None:
@@ -79,9 +79,9 @@ def is_supervised(place: ClusterPlace) -> bool:
     return True
 
 
-def _connected(place: ClusterPlace) -> socket.socket:
+def _connected(place: ClusterPlace, wait_ms: float = CONNECT_MS_MAX) -> socket.socket:
     connection = socket.socket(socket.AF_UNIX)
-    connection.settimeout(CONNECT_MS_MAX / 1000)
+    connection.settimeout(wait_ms / 1000)
     try:
         with place.control_address() as address:
             connection.connect(address)
@@ -91,7 +91,7 @@ def _connected(place: ClusterPlace) -> socket.socket:
     return connection
 
 
-def _ask(connection: socket.socket, request: frames.Message, wait_ms: int) -> dict[str, Any]:
+def _ask(connection: socket.socket, request: frames.Message, wait_ms: float) -> dict[str, Any]:
     decoder = frames.Decoder()
     connection.settimeout(wait_ms / 1000)
     try:

@@ -1,0 +1,291 @@
+"""Lines of the live view, for a screen of any size. Pure.
+
+Sections share the height: each gets a line in turn until nobody wants one or none is left, so that
+a cluster of many topics does not push the events from the screen. Columns that a narrow screen has
+no room for are left out, the last ones first; 60 columns show all that matters. Colour says nothing
+that a word does not.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from datetime import datetime
+from typing import NamedTuple
+
+from rich.text import Text
+
+from kraftbox.cli.live.facts import NodeRow, Partition, Seen, is_internal, named
+
+GOOD, WARNING, BAD, DIM = "green", "yellow", "bold red", "dim"
+_STATES = {
+    "running": GOOD,
+    "fenced": WARNING,
+    "starting": WARNING,
+    "stopping": WARNING,
+    "paused": WARNING,
+    "cut off": WARNING,
+    "killed": BAD,
+    "failed": BAD,
+}
+_GAP = "  "
+
+
+class Cell(NamedTuple):
+    text: str
+    style: str = ""
+
+
+class Section(NamedTuple):
+    """A table: its head, its rows, and which columns are numbers."""
+
+    head: Sequence[str]
+    rows: Sequence[Sequence[Cell]]
+    numbers: frozenset[int] = frozenset()
+
+
+def lines(seen: Seen, where: str, now: datetime, width: int, height: int) -> list[Text]:
+    """At most `height` lines of `width` columns. `where` names the cluster, `now` is the wall clock
+    at `seen.at_ms`."""
+    top = [*_headlines(seen, where, now)]
+    sections = [one for one in _sections(seen) if one.rows]
+    events = [_event(seen, one.at_ms, one.text, one.is_bad, now) for one in seen.events]
+    # Each section has a head and stands below an empty line.
+    room = height - len(top) - 2 * len(sections) - 2 * bool(events)
+    *of_sections, of_events = shares([*(len(one.rows) for one in sections), len(events)], room)
+    found = top
+    for section, share in zip(sections, of_sections, strict=True):
+        if share > 0:
+            found += [Text(), *_table(section, share, width)]
+    if of_events > 0:
+        found += [Text(), Text("LAST EVENTS", "bold"), *reversed(events[-of_events:])]
+    for line in found:
+        line.truncate(width, overflow="ellipsis")
+    return found[: max(height, 0)]
+
+
+def shares(wanted: Sequence[int], room: int) -> list[int]:
+    """How many lines each gets: one in turn, until nobody wants more or there is no room."""
+    given = [0] * len(wanted)
+    while room > 0:
+        hungry = [at for at, want in enumerate(wanted) if given[at] < want]
+        if not hungry:
+            break
+        for at in hungry[:room]:
+            given[at] += 1
+        room -= len(hungry[:room])
+    return given
+
+
+# --- the headlines ----------------------------------------------------------------------------
+
+
+def _headlines(seen: Seen, where: str, now: datetime) -> list[Text]:
+    silent = [
+        f"{row.node_id} ({_seconds(row.silent_ms)})"
+        for row in seen.nodes
+        if row.silent_ms is not None
+    ]
+    found = [
+        Text.assemble(
+            (f"{now:%H:%M:%S %Z}".rstrip(), "bold"),
+            f"  all of it {_seconds(seen.age_ms)} old at most  ",
+            (where, DIM),
+        )
+    ]
+    if seen.supervisor_silent_ms is not None:
+        why = f": {seen.supervisor_error}" if seen.supervisor_error else ""
+        text = f"the supervisor is silent for {_seconds(seen.supervisor_silent_ms)}{why}"
+        found.append(Text(text, BAD))
+    found.append(_states(seen.nodes))
+    if silent:
+        found.append(Text(f"silent: {', '.join(silent)}", BAD))
+    found += [
+        Text(f"node {row.node_id} failed: {row.error}", BAD)
+        for row in seen.nodes
+        if row.state == "failed" and row.error
+    ]
+    if seen.quorum is None:
+        found.append(Text("quorum: no leader answers", BAD))
+    else:
+        quorum = seen.quorum
+        found.append(
+            Text(
+                f"quorum: leader {quorum.leader}, epoch {quorum.epoch}, "
+                f"high watermark {quorum.high_watermark}"
+            )
+        )
+    found.append(_partitions(seen))
+    return found
+
+
+def _states(nodes: Sequence[NodeRow]) -> Text:
+    """The supervisor's view: how many nodes are what; those that do not run by their ids."""
+    counts = Counter(row.state or "unknown" for row in nodes)
+    told = Text(f"nodes {len(nodes)}: ")
+    for number, (state, count) in enumerate(counts.items()):
+        ids = [str(row.node_id) for row in nodes if (row.state or "unknown") == state]
+        which = "" if state == "running" else f" ({','.join(ids)})"
+        told.append(f"{', ' if number else ''}{count} ")
+        told.append(f"{state}{which}", _STATES.get(state, WARNING))
+    return told
+
+
+def _partitions(seen: Seen) -> Text:
+    if seen.partitions is None:
+        return Text("partitions: no broker answers", BAD)
+    those = seen.partitions
+    leaderless = sum(one.leader < 0 for one in those)
+    lacking = sum(not one.is_whole for one in those)
+    eligible = sum(bool(one.elr) for one in those)
+    more = " (the first; there are more)" if seen.is_cut else ""
+    told = Text(f"partitions {len(those)}{more}: ")
+    told.append(f"{leaderless} without leader", BAD if leaderless else "")
+    told.append(", ")
+    told.append(f"{lacking} lack replicas", WARNING if lacking else "")
+    told.append(f", {eligible} with ELR")
+    return told
+
+
+# --- the sections -----------------------------------------------------------------------------
+
+
+def _sections(seen: Seen) -> list[Section]:
+    troubled = [one for one in seen.partitions or () if not one.is_whole]
+    troubled.sort(key=lambda one: (one.leader >= 0, is_internal(one.topic), one.name))
+    return [
+        Section(
+            (
+                *("NODE", "ROLES", "STATE", "SAID", "LEADS", "IN SYNC"),
+                *("REC/S", "BEHIND", "RACK", "ADDRESS"),
+            ),
+            [_node(row) for row in seen.nodes],
+            frozenset({0, 4, 5, 6, 7}),
+        ),
+        Section(
+            ("LACKING", "LEADER", "ISR", "ELR", "REPLICAS"),
+            [_troubled(one) for one in troubled],
+        ),
+        Section(
+            ("GROUP", "STATE", "LAG"),
+            [
+                (
+                    Cell(row.name),
+                    Cell(row.state, "" if row.lag is not None else WARNING),
+                    Cell(
+                        "-"
+                        if row.lag is None
+                        else f"{row.lag:,}" + (f" + {row.unknown} unknown" if row.unknown else "")
+                    ),
+                )
+                for row in seen.groups
+            ],
+        ),
+        Section(
+            ("TOPIC", "PARTITIONS", "NO LEADER", "LACKING", "REC/S"),
+            [
+                (
+                    Cell(row.name),
+                    Cell(str(row.partitions)),
+                    Cell(str(row.leaderless), BAD if row.leaderless else ""),
+                    Cell(str(row.lacking), WARNING if row.lacking else ""),
+                    Cell(_rate(row.per_s)),
+                )
+                for row in seen.topics
+            ],
+            frozenset({1, 2, 3, 4}),
+        ),
+    ]
+
+
+def _node(row: NodeRow) -> list[Cell]:
+    if row.silent_ms is not None:
+        # The headline has the word.
+        said = Cell(f"{_seconds(row.silent_ms)} !", BAD)
+    else:
+        said = Cell("-" if row.age_ms is None else _seconds(row.age_ms))
+    roles = "both" if "," in row.roles else row.roles
+    in_sync = "-" if row.in_sync is None else f"{row.in_sync}/{row.replicas}"
+    lacking = row.in_sync is not None and row.in_sync != row.replicas
+    return [
+        Cell(str(row.node_id)),
+        Cell(roles + (" *" if row.is_active else "")),
+        Cell(row.state or "unknown", _STATES.get(row.state or "", WARNING)),
+        said,
+        Cell(_count(row.leads)),
+        Cell(in_sync, WARNING if lacking else ""),
+        Cell(_rate(row.per_s)),
+        Cell(_count(row.behind)),
+        Cell(row.rack or "-"),
+        Cell(row.address),
+    ]
+
+
+def _troubled(one: Partition) -> list[Cell]:
+    leader = Cell("none", BAD) if one.leader < 0 else Cell(str(one.leader))
+    return [
+        Cell(one.name),
+        leader,
+        Cell(_ids(one.isr), WARNING),
+        Cell(_ids(one.elr)),
+        Cell(_ids(one.replicas)),
+    ]
+
+
+def _table(section: Section, share: int, width: int) -> list[Text]:
+    """The head and as many rows; the last one counts those left out."""
+    shown = list(section.rows[:share])
+    left_out = (
+        [row[0].text for row in section.rows[share - 1 :]] if share < len(section.rows) else []
+    )
+    if left_out:
+        shown = shown[:-1]
+    cells = [[Cell(text, "bold") for text in section.head], *shown]
+    widths = [max(len(row[at].text) for row in cells) for at in range(len(section.head))]
+    columns = fitting(widths, width)
+    made = []
+    for row in cells:
+        line = Text()
+        for place, at in enumerate(columns):
+            cell = row[at]
+            text = cell.text.rjust(widths[at]) if at in section.numbers else cell.text
+            line.append(_GAP if place else "")
+            line.append(text, cell.style)
+            line.append(" " * (widths[at] - len(text)))
+        made.append(line)
+    if left_out:
+        made.append(Text(f"and {len(left_out)} more: {named(left_out)}", DIM))
+    return made
+
+
+def fitting(widths: Sequence[int], width: int) -> list[int]:
+    """The columns that there is room for, from the first on; the first one always."""
+    found: list[int] = []
+    used = 0
+    for at, one in enumerate(widths):
+        used += one + (len(_GAP) if at else 0)
+        if at and used > width:
+            break
+        found.append(at)
+    return found
+
+
+def _event(seen: Seen, at_ms: float, text: str, is_bad: bool, now: datetime) -> Text:
+    at = datetime.fromtimestamp(now.timestamp() - (seen.at_ms - at_ms) / 1000, now.tzinfo)
+    return Text.assemble((f"{at:%H:%M:%S} ", DIM), (text, BAD if is_bad else ""))
+
+
+def _seconds(ms: float | None) -> str:
+    return "-" if ms is None else f"{ms / 1000:.1f} s" if ms < 10_000 else f"{ms / 1000:.0f} s"
+
+
+def _count(value: int | None) -> str:
+    return "-" if value is None else str(value)
+
+
+def _rate(per_s: float | None) -> str:
+    return "-" if per_s is None else f"{per_s:,.0f}"
+
+
+def _ids(ids: Sequence[int]) -> str:
+    return ",".join(map(str, ids)) or "-"

@@ -1,0 +1,501 @@
+"""Facts of a cluster, each with the time at which it was asked for. Pure.
+
+A fact that is older than FRESH_MS is not shown: in its place stands for how long its node has been
+silent. So a view that is drawn every DRAW_MS never shows anything older than a second, whatever is
+paused, cut off or dead. Times are monotonic milliseconds; an answer is as old as its question.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+DRAW_MS = 250.0
+FRESH_MS = 1_000.0 - DRAW_MS
+ASK_MS = 300.0
+"""From one question to the next, and how long a node has to answer."""
+EVENTS_MAX = 200
+NAMED_MAX = 3
+"""Partitions that one event names; the others are counted."""
+RATE_MS = 2_000.0
+"""A rate is that of one to two times so long."""
+
+
+class Partition(NamedTuple):
+    """A partition as a broker tells it; leader -1 is nobody. `elr` are its eligible leader replicas
+    (KIP-966)."""
+
+    topic: str
+    number: int
+    leader: int
+    leader_epoch: int
+    replicas: tuple[int, ...]
+    isr: tuple[int, ...]
+    elr: tuple[int, ...] = ()
+
+    @property
+    def name(self) -> str:
+        return f"{self.topic}-{self.number}"
+
+    @property
+    def is_whole(self) -> bool:
+        return self.leader >= 0 and len(self.isr) == len(self.replicas)
+
+
+class Told(NamedTuple):
+    """A broker's view of the cluster. `is_cut`: there are more partitions than were asked for."""
+
+    asked_ms: float
+    fenced: frozenset[int]
+    partitions: tuple[Partition, ...]
+    is_cut: bool = False
+
+
+class Quorum(NamedTuple):
+    """What the active controller says; `ends` are log ends by replica, -1 for an unknown one."""
+
+    asked_ms: float
+    leader: int
+    epoch: int
+    high_watermark: int
+    ends: Mapping[int, int]
+
+
+class Groups(NamedTuple):
+    """The groups of one coordinator: their states, and what they have committed."""
+
+    asked_ms: float
+    states: Mapping[str, str]
+    committed: Mapping[str, Mapping[tuple[str, int], int]]
+
+
+class Event(NamedTuple):
+    """Something that was different from one look to the next. `at_ms` is when that was seen."""
+
+    at_ms: float
+    text: str
+    is_bad: bool = False
+
+
+class NodeRow(NamedTuple):
+    """A node as it is shown; None for what nobody told in time.
+
+    `state` is the supervisor's, then the cluster's (`fenced`), and None where the supervisor is
+    silent. `silent_ms`: since when the node did not answer, None where it answers or is not asked.
+    """
+
+    node_id: int
+    roles: str
+    state: str | None
+    error: str | None
+    age_ms: float | None
+    silent_ms: float | None
+    leads: int | None
+    in_sync: int | None
+    replicas: int | None
+    behind: int | None
+    per_s: float | None
+    is_active: bool
+    rack: str | None
+    address: str
+
+
+class TopicRow(NamedTuple):
+    """A topic: its partitions, those without leader, those that lack replicas, records a second."""
+
+    name: str
+    partitions: int
+    leaderless: int
+    lacking: int
+    per_s: float | None
+
+
+class GroupRow(NamedTuple):
+    """A consumer group. `lag` None: its coordinator is silent; `unknown`: partitions of which the
+    end was not told."""
+
+    name: str
+    state: str
+    lag: int | None
+    unknown: int
+
+
+class Seen(NamedTuple):
+    """All there is to show. `age_ms` is the age of its oldest fact."""
+
+    at_ms: float
+    age_ms: float
+    supervisor_silent_ms: float | None
+    supervisor_error: str | None
+    nodes: Sequence[NodeRow]
+    quorum: Quorum | None
+    partitions: Sequence[Partition] | None
+    is_cut: bool
+    topics: Sequence[TopicRow]
+    groups: Sequence[GroupRow]
+    events: Sequence[Event]
+
+
+class _Rate:
+    """How fast an offset grows, over the last RATE_MS to twice as long."""
+
+    __slots__ = ("_first", "_last", "_middle")
+
+    def __init__(self, at_ms: float, value: int) -> None:
+        self._first = self._middle = self._last = (at_ms, value)
+
+    def add(self, at_ms: float, value: int) -> None:
+        if value < self._last[1]:
+            # Another log under the same name, or a tail that was lost.
+            self.__init__(at_ms, value)  # type: ignore[misc]
+            return
+        self._last = (at_ms, value)
+        if at_ms - self._middle[0] >= RATE_MS:
+            self._first, self._middle = self._middle, self._last
+
+    @property
+    def end(self) -> tuple[float, int]:
+        """The newest, and when it was asked for."""
+        return self._last
+
+    def per_s(self, now_ms: float) -> float | None:
+        """None before there are two values, and when the last one is old."""
+        span_ms = self._last[0] - self._first[0]
+        if span_ms <= 0 or now_ms - self._last[0] > FRESH_MS:
+            return None
+        return (self._last[1] - self._first[1]) * 1000.0 / span_ms
+
+
+class Board:
+    """Everything that was told. `take_*` puts a fact there, `look` says what is to be shown."""
+
+    def __init__(self, now_ms: float) -> None:
+        self._began_ms = now_ms
+        self.nodes: Sequence[Mapping[str, Any]] = ()
+        self._nodes_ms: float | None = None
+        self._nodes_error: str | None = None
+        self._answered_ms: dict[tuple[int, str], float] = {}
+        self._asked_since_ms: dict[int, float] = {}
+        self._told: dict[int, Told] = {}
+        self._quorums: dict[int, Quorum] = {}
+        self._groups: dict[int, Groups] = {}
+        self._rates: dict[tuple[str, int], _Rate] = {}
+        self._events: deque[Event] = deque(maxlen=EVENTS_MAX)
+        self._before = _Before()
+
+    # --- what is told -------------------------------------------------------------------------
+
+    def take_nodes(self, asked_ms: float, nodes: Sequence[Mapping[str, Any]]) -> None:
+        """The supervisor's own view."""
+        self._nodes_ms, self._nodes_error, self.nodes = asked_ms, None, nodes
+
+    def supervisor_failed(self, why: str) -> None:
+        self._nodes_error = why
+
+    def is_asked(self, node_id: int, now_ms: float, *, asked: bool) -> None:
+        """Whether there is any sense in asking the node now: a silence begins with a question."""
+        if not asked:
+            self._asked_since_ms.pop(node_id, None)
+        else:
+            self._asked_since_ms.setdefault(node_id, now_ms)
+
+    def take_answer(self, node_id: int, role: str, asked_ms: float) -> None:
+        """The node said something in this role."""
+        self._answered_ms[node_id, role] = asked_ms
+
+    def take_told(self, node_id: int, told: Told) -> None:
+        self._told[node_id] = told
+
+    def take_quorum(self, node_id: int, quorum: Quorum | None) -> None:
+        """None: it does not lead."""
+        if quorum is None:
+            self._quorums.pop(node_id, None)
+        else:
+            self._quorums[node_id] = quorum
+
+    def take_groups(self, node_id: int, groups: Groups) -> None:
+        self._groups[node_id] = groups
+
+    def take_ends(self, asked_ms: float, ends: Mapping[tuple[str, int], int]) -> None:
+        """Log ends, as the leaders told them."""
+        for partition, end in ends.items():
+            rate = self._rates.get(partition)
+            if rate is None:
+                self._rates[partition] = _Rate(asked_ms, end)
+            else:
+                rate.add(asked_ms, end)
+
+    # --- what is shown ------------------------------------------------------------------------
+
+    def look(self, now_ms: float) -> Seen:
+        """What is known now and not too old, and the events since the last look."""
+        supervised = _is_fresh(self._nodes_ms, now_ms)
+        quorum = max(
+            (one for one in self._quorums.values() if _is_fresh(one.asked_ms, now_ms)),
+            key=lambda one: one.epoch,
+            default=None,
+        )
+        told = self._best(quorum, now_ms)
+        rows = [self._row(node, supervised, quorum, told, now_ms) for node in self.nodes]
+        ages = [row.age_ms for row in rows if row.age_ms is not None]
+        ages += [now_ms - one.asked_ms for one in (quorum, told) if one is not None]
+        if supervised and self._nodes_ms is not None:
+            ages.append(now_ms - self._nodes_ms)
+        partitions = None if told is None else told.partitions
+        if partitions is not None:
+            self._forget_all_but(partitions)
+        self._note(now_ms, rows, quorum, partitions)
+        since_ms = self._began_ms if self._nodes_ms is None else self._nodes_ms
+        return Seen(
+            now_ms,
+            max(ages, default=0.0),
+            None if supervised else now_ms - since_ms,
+            self._nodes_error,
+            rows,
+            quorum,
+            partitions,
+            told is not None and told.is_cut,
+            self._topics(partitions or (), now_ms),
+            self._group_rows(now_ms),
+            list(self._events),
+        )
+
+    def _best(self, quorum: Quorum | None, now_ms: float) -> Told | None:
+        """The view of the broker that has most of the metadata log."""
+        reached = {} if quorum is None else quorum.ends
+        fresh = {n: one for n, one in self._told.items() if _is_fresh(one.asked_ms, now_ms)}
+        if not fresh:
+            return None
+        # Of equals always the same one, so that the view does not go back and forth.
+        return fresh[max(fresh, key=lambda node_id: (reached.get(node_id, -1), -node_id))]
+
+    def _row(
+        self,
+        node: Mapping[str, Any],
+        supervised: bool,
+        quorum: Quorum | None,
+        told: Told | None,
+        now_ms: float,
+    ) -> NodeRow:
+        node_id, roles = int(node["id"]), str(node["roles"])
+        answered = [self._answered_ms.get((node_id, role)) for role in roles.split(",")]
+        times = [one for one in answered if one is not None]
+        # Of both roles: the one that is silent is the news.
+        oldest_ms = min(times) if len(times) == len(answered) else None
+        fresh = _is_fresh(oldest_ms, now_ms)
+        asked_ms = self._asked_since_ms.get(node_id)
+        silent_ms = None
+        if not fresh and asked_ms is not None:
+            silent_ms = now_ms - max(asked_ms, oldest_ms or asked_ms)
+        fenced = told is not None and node_id in told.fenced
+        of_broker = told if told is not None and "broker" in roles else None
+        hosted = [] if of_broker is None else of_broker.partitions
+        led = [one for one in hosted if one.leader == node_id]
+        behind = None
+        if quorum is not None and quorum.ends.get(node_id, -1) >= 0:
+            behind = quorum.ends.get(quorum.leader, -1) - quorum.ends[node_id]
+        return NodeRow(
+            node_id,
+            roles,
+            _state(node, fenced=fenced) if supervised else None,
+            node.get("error") if supervised else None,
+            now_ms - oldest_ms if fresh and oldest_ms is not None else None,
+            silent_ms if silent_ms is not None and silent_ms > FRESH_MS else None,
+            None if of_broker is None else len(led),
+            None if of_broker is None else sum(node_id in one.isr for one in hosted),
+            None if of_broker is None else sum(node_id in one.replicas for one in hosted),
+            behind,
+            None if of_broker is None else self._per_s(led, now_ms),
+            quorum is not None and quorum.leader == node_id,
+            node.get("rack"),
+            _address(node),
+        )
+
+    def _per_s(self, partitions: Iterable[Partition], now_ms: float) -> float | None:
+        """Records a second of all of them together; None where nothing is known."""
+        rates = [self._rates.get((one.topic, one.number)) for one in partitions]
+        known = [one.per_s(now_ms) for one in rates if one is not None]
+        found = [one for one in known if one is not None]
+        return sum(found) if found else None
+
+    def _topics(self, partitions: Sequence[Partition], now_ms: float) -> list[TopicRow]:
+        by_topic: dict[str, list[Partition]] = {}
+        for one in partitions:
+            by_topic.setdefault(one.topic, []).append(one)
+        return [
+            TopicRow(
+                name,
+                len(those),
+                sum(one.leader < 0 for one in those),
+                sum(not one.is_whole for one in those),
+                self._per_s(those, now_ms),
+            )
+            for name, those in sorted(by_topic.items(), key=lambda one: (is_internal(one[0]), one))
+        ]
+
+    def _group_rows(self, now_ms: float) -> list[GroupRow]:
+        found: dict[str, tuple[float, GroupRow]] = {}
+        for groups in self._groups.values():
+            fresh = _is_fresh(groups.asked_ms, now_ms)
+            for name, state in groups.states.items():
+                if name in found and found[name][0] > groups.asked_ms:
+                    continue
+                row = GroupRow(name, "coordinator silent", None, 0)
+                if fresh:
+                    row = self._lag(name, state, groups.committed.get(name, {}), now_ms)
+                found[name] = (groups.asked_ms, row)
+        return [row for _, (_, row) in sorted(found.items())]
+
+    def _lag(
+        self, name: str, state: str, committed: Mapping[tuple[str, int], int], now_ms: float
+    ) -> GroupRow:
+        lag = unknown = 0
+        for partition, offset in committed.items():
+            rate = self._rates.get(partition)
+            if rate is None or not _is_fresh(rate.end[0], now_ms):
+                unknown += 1
+            else:
+                lag += max(0, rate.end[1] - offset)
+        return GroupRow(name, state, lag, unknown)
+
+    def _forget_all_but(self, partitions: Sequence[Partition]) -> None:
+        """Partitions that are gone leave nothing behind."""
+        if len(self._rates) > len(partitions):
+            kept = {(one.topic, one.number) for one in partitions}
+            self._rates = {name: rate for name, rate in self._rates.items() if name in kept}
+
+    # --- events -------------------------------------------------------------------------------
+
+    def _note(
+        self,
+        now_ms: float,
+        rows: Sequence[NodeRow],
+        quorum: Quorum | None,
+        partitions: Sequence[Partition] | None,
+    ) -> None:
+        found = [
+            *self._before.nodes(rows),
+            *self._before.leadership(quorum),
+            *self._before.replicas(partitions),
+        ]
+        self._events.extend(Event(now_ms, text, is_bad) for text, is_bad in found)
+
+
+class _Before:
+    """What was known at the last look; each method takes the new and yields what is different, and
+    whether that is bad. What is not known now stays what it was."""
+
+    def __init__(self) -> None:
+        self._states: dict[int, tuple[str, bool]] = {}
+        self._quorum: tuple[int, int] | None = None
+        self._partitions: dict[tuple[str, int], Partition] | None = None
+
+    def nodes(self, rows: Sequence[NodeRow]) -> Iterable[tuple[str, bool]]:
+        for row in rows:
+            if row.state is None:
+                continue
+            was = self._states.get(row.node_id)
+            state = row.state
+            if was is not None and (was[0], state) == ("fenced", "running") and row.leads is None:
+                # No broker says whether it still is.
+                state = "fenced"
+            now = (state, row.silent_ms is not None)
+            self._states[row.node_id] = now
+            if was is None:
+                continue
+            if now[0] != was[0]:
+                why = f": {row.error}" if row.state == "failed" and row.error else ""
+                bad = now[0] in ("failed", "killed")
+                yield f"node {row.node_id}: {was[0]} -> {now[0]}{why}", bad
+            elif now[1] != was[1]:
+                says = "does not answer" if now[1] else "answers again"
+                yield f"node {row.node_id} {says}", now[1]
+
+    def leadership(self, quorum: Quorum | None) -> Iterable[tuple[str, bool]]:
+        if quorum is None:
+            return
+        now, was = (quorum.leader, quorum.epoch), self._quorum
+        self._quorum = now
+        if was is not None and now != was:
+            yield f"controller {was[0]} -> {now[0]}, epoch {now[1]}", False
+
+    def replicas(self, partitions: Sequence[Partition] | None) -> Iterable[tuple[str, bool]]:
+        if partitions is None:
+            return
+        was, now = self._partitions, {(one.topic, one.number): one for one in partitions}
+        self._partitions = now
+        if was is None:
+            return
+        yield from _topics_changed(was, now)
+        pairs = []
+        for key in now.keys() & was.keys():
+            if now[key].leader_epoch < was[key].leader_epoch:
+                # A broker that is behind tells the past.
+                now[key] = was[key]
+            pairs.append((was[key], now[key]))
+        yield from _leaders_moved(pairs)
+        yield from _isr_changed("left", [(set(old.isr) - set(new.isr), new) for old, new in pairs])
+        yield from _isr_changed(
+            "joined", [(set(new.isr) - set(old.isr), new) for old, new in pairs]
+        )
+
+
+def _topics_changed(
+    was: Mapping[tuple[str, int], Partition], now: Mapping[tuple[str, int], Partition]
+) -> Iterable[tuple[str, bool]]:
+    before, after = {topic for topic, _ in was}, {topic for topic, _ in now}
+    for what, topics in (("new", after - before), ("gone", before - after)):
+        if topics:
+            yield f"{what} topic{'s' * (len(topics) > 1)}: {named(topics)}", False
+
+
+def _leaders_moved(pairs: Iterable[tuple[Partition, Partition]]) -> Iterable[tuple[str, bool]]:
+    moved: dict[tuple[int, int], list[str]] = {}
+    for old, new in pairs:
+        if old.leader != new.leader:
+            moved.setdefault((old.leader, new.leader), []).append(new.name)
+    for (before, after), names in sorted(moved.items()):
+        yield f"leader {_leader(before)} -> {_leader(after)}: {named(names)}", after < 0
+
+
+def _isr_changed(
+    what: str, those: Iterable[tuple[set[int], Partition]]
+) -> Iterable[tuple[str, bool]]:
+    by_node: dict[int, list[str]] = {}
+    for nodes, partition in those:
+        for node_id in nodes:
+            by_node.setdefault(node_id, []).append(partition.name)
+    for node_id, names in sorted(by_node.items()):
+        yield f"broker {node_id} {what} the ISR of {named(names)}", False
+
+
+def is_internal(topic: str) -> bool:
+    """Whether it is the cluster's own, which people look at last."""
+    return topic.startswith("__")
+
+
+def named(names: Iterable[str]) -> str:
+    """The first of them, and how many more there are."""
+    ordered = sorted(names)
+    more = len(ordered) - NAMED_MAX
+    return ", ".join(ordered[:NAMED_MAX]) + (f" and {more} more" if more > 0 else "")
+
+
+def _leader(node_id: int) -> str:
+    return "none" if node_id < 0 else str(node_id)
+
+
+def _is_fresh(asked_ms: float | None, now_ms: float) -> bool:
+    return asked_ms is not None and now_ms - asked_ms <= FRESH_MS
+
+
+def _state(node: Mapping[str, Any], *, fenced: bool) -> str:
+    if node["state"] != "running":
+        return str(node["state"])
+    return "cut off" if node.get("cutOff") else "fenced" if fenced else "running"
+
+
+def _address(node: Mapping[str, Any]) -> str:
+    """The first listener, without its name."""
+    return str(node["listeners"]).partition(",")[0].partition("://")[2]
