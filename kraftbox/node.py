@@ -30,10 +30,10 @@ from runtime.clock import Clock
 from runtime.config import HostPort, NodeConfig, keys_kraftbox
 from runtime.config.listeners import parse_host_ports
 from runtime.errors import StartupRefused
-from runtime.http import HttpServer, Response, text_response
+from runtime.http import HttpServer, Question, Response, text_response
 from runtime.log import get_logger
 from runtime.loop_lag import LoopLag
-from runtime.metrics import CONTENT_TYPE, Metrics
+from runtime.metrics import CONTENT_TYPE, OPEN_CONTENT_TYPE, Metrics, wants_open_metrics
 from runtime.tasks import Supervisor
 from storage.files import Files, LossyFiles, SlowFiles
 from storage.log.directory import MetaProperties, check_meta, lock_directory
@@ -304,23 +304,25 @@ class Node:
         text = self.config[keys_kraftbox.KRAFTBOX_HTTP_LISTENER]
         return parse_host_ports("kraftbox.http.listener", [text])[0] if text else None
 
-    def _healthz(self) -> Response:
+    def _healthz(self, _: Question) -> Response:
         if self.failed.done():
             return text_response(503, f"failed: {self.failed.result()[0]}\n")
         return text_response(200, "ok\n")
 
-    def _readyz(self) -> Response:
+    def _readyz(self, _: Question) -> Response:
         reasons = list(self.not_ready())
         if reasons:
             return text_response(503, "".join(f"{reason}\n" for reason in reasons))
         return text_response(200, "ready\n")
 
-    def _metrics(self) -> Response:
-        return Response(200, CONTENT_TYPE, self._metrics_pieces())
+    def _metrics(self, question: Question) -> Response:
+        open_metrics = wants_open_metrics(question.accept)
+        content_type = OPEN_CONTENT_TYPE if open_metrics else CONTENT_TYPE
+        return Response(200, content_type, self._metrics_pieces(open_metrics))
 
-    async def _metrics_pieces(self) -> AsyncIterator[bytes]:
+    async def _metrics_pieces(self, open_metrics: bool) -> AsyncIterator[bytes]:
         if PROMETHEUS not in sys.modules:
             # Some tens of milliseconds at the first scrape, in which requests would wait.
             await asyncio.to_thread(import_module, PROMETHEUS)
-        for piece in self.metrics.exposition():
+        for piece in self.metrics.exposition(open_metrics=open_metrics):
             yield piece

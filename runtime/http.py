@@ -31,7 +31,13 @@ class Response(NamedTuple):
     body: bytes | AsyncIterator[bytes]
 
 
-Handler: TypeAlias = Callable[[], Response]
+class Question(NamedTuple):
+    """What a handler may want to know of a request."""
+
+    accept: str
+
+
+Handler: TypeAlias = Callable[[Question], Response]
 
 
 def text_response(status: int, text: str) -> Response:
@@ -183,7 +189,9 @@ class _HttpConnection(asyncio.Protocol):
         if request.method not in (b"GET", b"HEAD"):
             return text_response(405, "only GET and HEAD\n")
         try:
-            return handler()
+            # h11 gives names in small letters; several lines of one name are one list.
+            accept = b",".join(value for name, value in request.headers if name == b"accept")
+            return handler(Question(accept.decode("ascii", "replace")))
         except Exception as error:
             log.exception("HTTP handler failed", path=path, error=str(error))
             return text_response(500, "internal error\n")

@@ -5,9 +5,10 @@ the owner's own slot costs neither. So nothing here is called on the hot path. A
 `collect`, a callable that yields `Family` values, and only a scrape calls it. Names are those that
 Strimzi's JMX rules give Kafka's MBeans.
 
-`exposition` writes Prometheus' text format in pieces, so that the node's loop can serve other work
-between two pieces. Values of the process itself (`process_*`) come from prometheus_client, which is
-imported at the first scrape: its import costs 20 ms that no start should pay.
+`exposition` writes Prometheus' text format, or OpenMetrics, in pieces, so that the node's loop can
+serve other work between two pieces. Values of the process itself (`process_*`) come from
+prometheus_client, which is imported at the first scrape: its import costs 20 ms that no start
+should pay.
 """
 
 from __future__ import annotations
@@ -41,6 +42,32 @@ QUANTILES = ("0.50", "0.75", "0.95", "0.98", "0.99", "0.999")
 """Those of Kafka's histograms, as the JMX exporter labels them."""
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+OPEN_METRICS = "application/openmetrics-text"
+OPEN_CONTENT_TYPE = f"{OPEN_METRICS}; version=1.0.0; charset=utf-8"
+_TOTAL = "_total"
+
+
+def wants_open_metrics(accept: str) -> bool:
+    """Whether an Accept header prefers OpenMetrics to Prometheus' own text (RFC 9110, 12.5.1).
+
+    Who says nothing, or likes both the same without naming OpenMetrics first, gets text.
+    """
+    open_metrics = text = 0.0
+    for entry in accept.split(","):
+        kind, *parameters = (part.strip() for part in entry.lower().split(";"))
+        weight = 1.0
+        for parameter in parameters:
+            name, _, value = parameter.partition("=")
+            if name.strip() == "q":
+                try:
+                    weight = float(value)
+                except ValueError:
+                    weight = 0.0
+        if kind == OPEN_METRICS:
+            open_metrics = max(open_metrics, weight)
+        elif kind in ("text/plain", "text/*", "*/*"):
+            text = max(text, weight)
+    return open_metrics > 0.0 and open_metrics >= text
 
 
 class Metrics:
@@ -66,15 +93,18 @@ class Metrics:
         for collect in list(self._collectors.values()):
             yield from collect()
 
-    def exposition(self, *, process: bool = True, lines_per_piece: int = 250) -> Iterator[bytes]:
-        """Prometheus text, in pieces of about `lines_per_piece` lines; an empty one for a pause.
-        A family's texts are pieces of their own."""
+    def exposition(
+        self, *, process: bool = True, lines_per_piece: int = 250, open_metrics: bool = False
+    ) -> Iterator[bytes]:
+        """Prometheus text or OpenMetrics, in pieces of about `lines_per_piece` lines; an empty one
+        for a pause. A family's texts are pieces of their own."""
         lines: list[str] = []
+        lines_of = _open_lines if open_metrics else _family_lines
         for family in self.families():
             if family is None:
                 yield b""
                 continue
-            for line in _family_lines(family):
+            for line in lines_of(family):
                 lines.append(line)
                 if len(lines) >= lines_per_piece:
                     yield "".join(lines).encode()
@@ -87,16 +117,21 @@ class Metrics:
         if lines:
             yield "".join(lines).encode()
         if process:
-            yield self._process_text()
+            yield self._process_text(open_metrics)
+        elif open_metrics:
+            yield b"# EOF\n"
 
-    def _process_text(self) -> bytes:
+    def _process_text(self, open_metrics: bool) -> bytes:
         if self._process is None:
             from prometheus_client import CollectorRegistry
             from prometheus_client.process_collector import ProcessCollector
 
             self._process = CollectorRegistry()
             ProcessCollector(registry=self._process)
-        from prometheus_client import generate_latest
+        if open_metrics:
+            from prometheus_client.openmetrics.exposition import generate_latest
+        else:
+            from prometheus_client import generate_latest
 
         text: bytes = generate_latest(self._process)
         return text
@@ -111,6 +146,39 @@ def _family_lines(family: Family) -> Iterator[str]:
         else:
             name = labels.get("__name__", family.name)
             yield f"{name}{rendered(labels)} {_number(value)}\n"
+
+
+def _open_lines(family: Family) -> Iterator[str]:
+    """The same series in OpenMetrics, whose types ask for more than names of MBeans have.
+
+    A counter without `_total`, and a summary (whose quantiles would have to be written otherwise)
+    with each of its suffixes, is of unknown type there.
+    """
+    name, kind = family.name, family.kind
+    if kind == "counter" and name.endswith(_TOTAL):
+        name = name.removesuffix(_TOTAL)
+    elif kind != "gauge":
+        kind = "untyped"
+    yield from _open_head(name, family.help, kind)
+    others: dict[str, list[str]] = {}
+    for labels, value in family.samples:
+        if isinstance(labels, str):
+            yield f"{family.name}{labels} {_number(value)}\n"
+            continue
+        series = labels.get("__name__", family.name)
+        line = f"{series}{rendered(labels)} {_number(value)}\n"
+        if series == family.name:
+            yield line
+        else:
+            others.setdefault(series, []).append(line)
+    for series, lines in others.items():
+        yield from _open_head(series, family.help, "untyped")
+        yield from lines
+
+
+def _open_head(name: str, text: str, kind: Kind) -> Iterator[str]:
+    yield f"# HELP {name} {_escape_label(text)}\n"
+    yield f"# TYPE {name} {'unknown' if kind == 'untyped' else kind}\n"
 
 
 def rendered(labels: Labels) -> str:

@@ -10,7 +10,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 HERE = Path(__file__).resolve().parent / "dashboards"
-SOURCE = {"type": "prometheus", "uid": "prometheus"}
+SOURCE = {"type": "prometheus", "uid": "${datasource}"}
+"""The variable that every dashboard has: any data source of any Grafana."""
+INPUT = "DS_PROMETHEUS"
+"""What an import asks for; provisioned from a file, where nobody is asked, the variable takes the
+first source of its type."""
 C = 'kafka_cluster="$cluster"'
 COLUMNS = 3
 WIDTH = 24 // COLUMNS
@@ -413,6 +417,20 @@ DASHBOARDS = {
 def dashboard(uid: str, title: str, rows: tuple[Row, ...]) -> dict[str, Any]:
     """The document that Grafana reads."""
     return {
+        "__inputs": [
+            {
+                "name": INPUT,
+                "label": "Prometheus",
+                "description": "Scrapes the nodes",
+                "type": "datasource",
+                "pluginId": "prometheus",
+                "pluginName": "Prometheus",
+            }
+        ],
+        "__requires": [
+            {"type": "grafana", "id": "grafana", "name": "Grafana", "version": "10.0.0"},
+            {"type": "datasource", "id": "prometheus", "name": "Prometheus", "version": "1.0.0"},
+        ],
         "uid": uid,
         "title": title,
         "tags": ["kafka", "kraftbox"],
@@ -423,12 +441,19 @@ def dashboard(uid: str, title: str, rows: tuple[Row, ...]) -> dict[str, Any]:
         "templating": {
             "list": [
                 {
+                    "name": "datasource",
+                    "label": "Data source",
+                    "type": "datasource",
+                    "query": "prometheus",
+                    "current": {"text": f"${{{INPUT}}}", "value": f"${{{INPUT}}}"},
+                },
+                {
                     "name": "cluster",
                     "type": "query",
                     "datasource": SOURCE,
                     "query": "label_values(kafka_server_raftmetrics_current_epoch, kafka_cluster)",
                     "refresh": 1,
-                }
+                },
             ]
         },
         "panels": _laid_out(rows),

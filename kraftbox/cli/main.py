@@ -33,6 +33,7 @@ LISTED = (
     Listed("status", "status", "status", "Show the nodes, the quorum and the partitions."),
     Listed("top", "status", "top", "Show a cluster on the whole screen, as it changes."),
     Listed("node", "nodes", "node_app", "Kill, stop, pause, cut off or start single nodes."),
+    Listed("link", "link", "app", "Make links between nodes slow, lossy, cut; heal them."),
     Listed("logs", "nodes", "logs", "Show the nodes' logs."),
     Listed("down", "nodes", "down", "Stop a cluster cleanly."),
     Listed("storage", "storage", "app", "Format log directories and look at them."),
@@ -47,6 +48,7 @@ LISTED = (
     Listed("chaos", "chaos", "chaos", "Faults on a cluster, and a judge of what clients saw."),
     Listed("dump-log", "dump_log", "dump_log", "Show what is in files of a log."),
     Listed("audit", "audit", "audit", "Say what happened to a cluster, from its metadata log."),
+    Listed("prometheus", "prometheus", "prometheus", "Print how Prometheus scrapes a cluster."),
     Listed("doctor", "doctor", "doctor", "Whether this machine has what a cluster needs."),
     Listed("sim", "sim", "sim", "Run whole clusters on virtual time, each from a seed."),
 )

@@ -54,6 +54,21 @@ class Links:
         self._links = {(rule.source, rule.target): rule.link for rule in rules}
         self._free_ms.clear()
 
+    def change(self, rules: Iterable[LinkRule]) -> None:
+        """These links from now on; all others stay as they are."""
+        for rule in rules:
+            ends = (rule.source, rule.target)
+            self._free_ms.pop(ends, None)
+            if rule.link == WHOLE:
+                self._links.pop(ends, None)
+            else:
+                self._links[ends] = rule.link
+
+    @property
+    def rules(self) -> list[LinkRule]:
+        """Every link that is not whole, by its ends."""
+        return [LinkRule(*ends, link) for ends, link in sorted(self._links.items())]
+
     def is_whole(self, source: int, target: int) -> bool:
         return (source, target) not in self._links
 

@@ -21,7 +21,7 @@ import struct
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from kraftbox.launcher import frames
 from kraftbox.launcher.addresses import HOST_OCTET, NAMESPACES, Network
@@ -98,24 +98,46 @@ class Router:
 
 
 class NetworkControl:
-    """Sets the links of a cluster's network. Raises NetworkError."""
+    """Sets and tells the links of a cluster's network. Raises NetworkError."""
 
     def __init__(self, place: ClusterPlace) -> None:
         self._path = str(place.root / SOCKET)
 
     def set_links(self, rules: Sequence[LinkRule]) -> None:
         """These links from now on, and all others whole."""
-        message = {"rules": [[one.source, one.target, list(one.link)] for one in rules]}
+        self._ask({"rules": _packed(rules)})
+
+    def change_links(self, rules: Sequence[LinkRule]) -> None:
+        """These links from now on; all others stay as they are."""
+        self._ask({"change": _packed(rules)})
+
+    def links(self) -> list[LinkRule]:
+        """Every link that is not whole."""
+        return _unpacked(self._ask({})["rules"])
+
+    def _ask(self, message: frames.Message) -> frames.Message:
+        """The answer: every link that is not whole after the change."""
+        decoder = frames.Decoder()
         try:
             with socket.socket(socket.AF_UNIX) as connection:
                 connection.settimeout(REQUEST_MS_MAX / 1000)
                 with _short(self._path) as path:
                     connection.connect(path)
                 connection.sendall(frames.encode(message))
-                if not connection.recv(1):
-                    raise NetworkError("the network did not take the rules")
-        except OSError as error:
+                while data := connection.recv(1 << 16):
+                    for answer in decoder.feed(data):
+                        return answer
+        except (OSError, frames.FrameError) as error:
             raise NetworkError(f"the cluster's network does not answer: {error}") from None
+        raise NetworkError("the network did not take the rules")
+
+
+def _packed(rules: Sequence[LinkRule]) -> list[list[object]]:
+    return [[one.source, one.target, list(one.link)] for one in rules]
+
+
+def _unpacked(rules: Iterable[tuple[int, int, Sequence[float]]]) -> list[LinkRule]:
+    return [LinkRule(source, target, Link(*link)) for source, target, link in rules]  # type: ignore[arg-type]
 
 
 @contextlib.contextmanager
@@ -295,9 +317,8 @@ def _take_rules(to: tuple[socket.socket, Links]) -> None:
         connection.settimeout(REQUEST_MS_MAX / 1000)
         while data := connection.recv(1 << 16):
             for message in decoder.feed(data):
-                links.set(
-                    LinkRule(source, target, Link(*link))
-                    for source, target, link in message["rules"]
-                )
-                connection.sendall(b"k")
+                if "rules" in message:
+                    links.set(_unpacked(message["rules"]))
+                links.change(_unpacked(message.get("change", ())))
+                connection.sendall(frames.encode({"rules": _packed(links.rules)}))
                 return

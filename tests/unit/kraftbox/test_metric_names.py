@@ -13,6 +13,7 @@ import re
 from pathlib import Path
 
 import pytest
+from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
 from testkit.memory.metric_traffic import (
     BATCH,
@@ -314,6 +315,20 @@ async def test_which_partitions_have_series(which: str) -> None:
             if name == "kafka_log_log_size"
         }
         assert seen == {"all": {"0", "1"}, "leader": {"0"}, "none": set()}[which]
+        await client.close()
+
+
+async def test_open_metrics_of_a_node_is_read_by_a_strict_parser() -> None:
+    async with running_node() as node:
+        client = await connect(node)
+        await create_topic(client, TOPIC)
+        shown = b"".join(node.metrics.exposition(open_metrics=True)).decode()
+        families = list(text_string_to_metric_families(shown))
+        assert len(families) > 100
+        plain = b"".join(node.metrics.exposition()).decode()
+        names = {line.partition(" ")[0].partition("{")[0] for line in plain.splitlines()}
+        told = {sample.name for family in families for sample in family.samples}
+        assert told == {name for name in names if not name.startswith("#")}
         await client.close()
 
 

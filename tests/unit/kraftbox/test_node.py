@@ -37,11 +37,11 @@ async def topic_names(node) -> list[str]:
     return sorted(topic.name for topic in reply.topics)
 
 
-async def get(node, path: str) -> tuple[bytes, bytes]:
+async def get(node, path: str, headers: str = "") -> tuple[bytes, bytes]:
     """Status and body."""
     host, _, port = node.http_address.rpartition(":")
     reader, writer = await asyncio.open_connection(host, int(port))
-    writer.write(f"GET {path} HTTP/1.0\r\n\r\n".encode())
+    writer.write(f"GET {path} HTTP/1.0\r\n{headers}\r\n".encode())
     reply = await reader.read()
     writer.close()
     await writer.wait_closed()
@@ -58,6 +58,9 @@ async def test_health_readiness_and_metrics():
         assert status == b"200"
         assert b"kraftbox_loop_lag_seconds" in metrics
         assert b"kafka_controller_kafkacontroller_activecontrollercount 1" in metrics
+        assert b"# EOF" not in metrics
+        accept = "Accept: text/html\r\nAccept: application/openmetrics-text\r\n"
+        assert (await get(node, "/metrics", accept))[1].endswith(b"# EOF\n")
 
 
 async def test_what_was_created_is_there_after_a_restart():

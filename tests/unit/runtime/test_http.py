@@ -13,7 +13,7 @@ async def many() -> AsyncIterator[bytes]:
         yield b"piece %d\n" % number
 
 
-def broken() -> Response:
+def broken(_: object) -> Response:
     raise ValueError("boom")
 
 
@@ -22,8 +22,8 @@ async def address():
     supervisor = Supervisor()
     server = HttpServer(
         {
-            "/healthz": lambda: text_response(200, "ok\n"),
-            "/metrics": lambda: Response(200, "text/plain", many()),
+            "/healthz": lambda _: text_response(200, "ok\n"),
+            "/metrics": lambda _: Response(200, "text/plain", many()),
             "/broken": broken,
         },
         supervisor,
@@ -51,7 +51,7 @@ def request(path: str, method: str = "GET", close: bool = True) -> bytes:
 def test_under_uvloop():
     async def scenario() -> bytes:
         supervisor = Supervisor()
-        server = HttpServer({"/x": lambda: Response(200, "text/plain", many())}, supervisor)
+        server = HttpServer({"/x": lambda _: Response(200, "text/plain", many())}, supervisor)
         reply = await exchange(await server.start("127.0.0.1", 0), request("/x"))
         await server.close()
         await supervisor.close()

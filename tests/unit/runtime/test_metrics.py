@@ -1,4 +1,7 @@
-from runtime.metrics import Family, Metrics, rendered, single
+import pytest
+from prometheus_client.openmetrics.parser import text_string_to_metric_families
+
+from runtime.metrics import Family, Metrics, rendered, series_text, single, wants_open_metrics
 
 
 def text(metrics: Metrics, **kwargs) -> str:
@@ -70,3 +73,62 @@ def test_a_collector_may_pause():
     pieces = list(metrics.exposition(process=False))
     assert pieces.count(b"") == 2
     assert pieces[-1].endswith(b"a 1\n")
+
+
+def test_open_metrics_has_the_same_series_under_types_that_fit():
+    metrics = Metrics()
+    metrics.register(
+        lambda: [
+            Family("a_total", 'say "x"\n', "counter", [({"topic": 'x"\n'}, 3)]),
+            Family("b_count", "b", "counter", [({}, 4)]),
+            Family("c", "c", "gauge", [('{p="1"}', 5)], [series_text("c", ['{p="2"}'], [6])]),
+            Family(
+                "d",
+                "d",
+                "summary",
+                [({"quantile": "0.50"}, 1.5), ({"__name__": "d_count"}, 2), ({"quantile": "1"}, 3)],
+            ),
+        ]
+    )
+    shown = text(metrics, open_metrics=True)
+    assert shown.endswith("\n# EOF\n")
+    found = list(text_string_to_metric_families(shown))
+    assert [(one.name, one.type) for one in found] == [
+        *(("a", "counter"), ("b_count", "unknown"), ("c", "gauge"), ("d", "unknown")),
+        ("d_count", "unknown"),
+    ]
+    assert found[0].documentation == 'say "x"\n'
+    series = {line for line in shown.splitlines() if line[0] != "#"}
+    assert series == {line for line in text(metrics).splitlines() if line[0] != "#"}
+
+
+def test_open_metrics_ends_once_with_the_process():
+    shown = b"".join(Metrics().exposition(open_metrics=True)).decode()
+    assert shown.count("# EOF") == 1 and shown.endswith("# EOF\n")
+    assert {"process_cpu_seconds"} <= {one.name for one in text_string_to_metric_families(shown)}
+
+
+PROMETHEUS_ACCEPT = (
+    "application/openmetrics-text;version=1.0.0;escaping=allow-utf-8;q=0.5,"
+    "application/openmetrics-text;version=0.0.1;q=0.4,text/plain;version=1.0.0;q=0.3,"
+    "text/plain;version=0.0.4;q=0.2,/;q=0.1"
+)
+
+
+@pytest.mark.parametrize(
+    ("accept", "wanted"),
+    [
+        ("", False),
+        ("*/*", False),
+        ("text/html, */*;q=0.1", False),
+        ("application/openmetrics-text", True),
+        ("Application/OpenMetrics-Text; version=1.0.0 ; Q=0.5", True),
+        ("application/openmetrics-text;q=0", False),
+        ("application/openmetrics-text;q=x", False),
+        ("application/openmetrics-text;q=0.2, text/plain;q=0.9", False),
+        (PROMETHEUS_ACCEPT, True),
+        (",;,;q", False),
+    ],
+)
+def test_open_metrics_is_for_those_who_prefer_it(accept, wanted):
+    assert wants_open_metrics(accept) is wanted

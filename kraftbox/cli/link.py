@@ -1,0 +1,189 @@
+"""`kraftbox link`: single links of a cluster with a network of its own, made slow, lossy or cut."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated
+
+import typer
+
+from kraftbox.chaos.faults import LOSSY, SLOW
+from kraftbox.chaos.target import CUT, HOST
+from kraftbox.cli.nodes import DIR_DEFAULT, DirOption
+from kraftbox.cli.output import CommandFailed, JsonFlag, command_group, say, say_json, table
+from kraftbox.launcher import control
+from kraftbox.launcher.links import WHOLE, Link, LinkRule
+from kraftbox.launcher.place import ClusterPlace
+from kraftbox.launcher.router import NetworkControl, NetworkError
+
+CLIENTS = "clients"
+"""The end of a link at which this machine is."""
+
+app = command_group(
+    "Make single links slow or lossy, cut and heal them (a cluster of `up --isolate`)."
+)
+
+
+def _end(text: str) -> int:
+    if text == CLIENTS:
+        return HOST
+    if not text.isdecimal() or int(text) == HOST:
+        raise typer.BadParameter(f"{text!r} is neither a node's id nor {CLIENTS!r}")
+    return int(text)
+
+
+First = Annotated[
+    int,
+    typer.Argument(
+        metavar="A", parser=_end, help=f"One end: a node's id, or `{CLIENTS}` for this machine."
+    ),
+]
+Second = Annotated[int, typer.Argument(metavar="B", parser=_end, help="The other end.")]
+OneWay = Annotated[
+    bool, typer.Option("--one-way", help="Only from A to B; without it both directions.")
+]
+
+
+@app.command()
+def slow(
+    a: First,
+    b: Second,
+    delay: Annotated[
+        float, typer.Option("--delay", metavar="MS", min=0, help="How long each packet takes.")
+    ] = SLOW.delay_ms,
+    jitter: Annotated[
+        float, typer.Option("--jitter", metavar="MS", min=0, help="More or less than that.")
+    ] = SLOW.jitter_ms,
+    rate: Annotated[
+        int,
+        typer.Option("--rate", metavar="BYTES", min=0, help="Bytes a second; 0 for no limit."),
+    ] = SLOW.rate_bytes_per_s,
+    one_way: OneWay = False,
+    directory: DirOption = DIR_DEFAULT,
+) -> None:
+    """Let packets between A and B take their time."""
+    link = Link(delay_ms=delay, jitter_ms=jitter, rate_bytes_per_s=rate)
+    _change(directory, a, b, link, "is slow", one_way=one_way)
+
+
+@app.command()
+def lossy(
+    a: First,
+    b: Second,
+    loss: Annotated[
+        float,
+        typer.Option("--loss", metavar="PERCENT", min=0, max=100, help="Packets that are lost."),
+    ] = 100 * LOSSY.loss,
+    one_way: OneWay = False,
+    directory: DirOption = DIR_DEFAULT,
+) -> None:
+    """Lose packets between A and B, copy some and let some overtake others."""
+    link = LOSSY._replace(loss=loss / 100)
+    _change(directory, a, b, link, "is lossy", one_way=one_way)
+
+
+@app.command()
+def cut(a: First, b: Second, one_way: OneWay = False, directory: DirOption = DIR_DEFAULT) -> None:
+    """Let no packet through between A and B: nothing is refused, nothing arrives."""
+    _change(directory, a, b, CUT, "is cut", one_way=one_way)
+
+
+@app.command()
+def heal(
+    a: Annotated[
+        int | None,
+        typer.Argument(
+            metavar="[A]", parser=_end, help="One end; without any, every link is healed."
+        ),
+    ] = None,
+    b: Annotated[
+        int | None, typer.Argument(metavar="[B]", parser=_end, help="The other end.")
+    ] = None,
+    directory: DirOption = DIR_DEFAULT,
+) -> None:
+    """Make the links between A and B whole again, in both directions."""
+    if (a is None) != (b is None):
+        raise typer.BadParameter("both ends of a link, or none to heal every one")
+    if a is None or b is None:
+        try:
+            _network(directory)[0].set_links([])
+        except NetworkError as error:
+            raise CommandFailed(str(error)) from None
+        say("every link is whole")
+        return
+    _change(directory, a, b, WHOLE, "is whole", one_way=False)
+
+
+@app.command("list")
+def list_links(directory: DirOption = DIR_DEFAULT, as_json: JsonFlag = False) -> None:
+    """Show every link that is not whole."""
+    network, _ = _network(directory)
+    try:
+        found = network.links()
+    except NetworkError as error:
+        raise CommandFailed(str(error)) from None
+    if as_json:
+        say_json([{"from": r.source, "to": r.target, **r.link._asdict()} for r in found])
+        return
+    table(
+        ("FROM", "TO", "LOST", "DELAY MS", "BYTES/S", "COPIED", "OVERTAKES"),
+        [
+            (
+                _name(rule.source),
+                _name(rule.target),
+                f"{rule.link.loss:.0%}",
+                f"{rule.link.delay_ms:g} +- {rule.link.jitter_ms:g}",
+                rule.link.rate_bytes_per_s or None,
+                f"{rule.link.duplicate:.0%}",
+                f"{rule.link.reorder:.0%}",
+            )
+            for rule in found
+        ],
+    )
+
+
+def rules(a: int, b: int, link: Link, *, one_way: bool) -> list[LinkRule]:
+    """From A to B, and back unless it is one way."""
+    there, back = LinkRule(a, b, link), LinkRule(b, a, link)
+    return [there] if one_way else [there, back]
+
+
+def check_ends(ends: Sequence[int], nodes: Sequence[int]) -> None:
+    """Raises CommandFailed for an end that is no node, or both ends the same."""
+    for end in ends:
+        if end != HOST and end not in nodes:
+            known = ", ".join(map(str, nodes))
+            raise CommandFailed(f"there is no node {end}; there are {known} and {CLIENTS}")
+    if len(set(ends)) < len(ends):
+        raise CommandFailed(f"{_name(ends[0])} has no link to itself")
+
+
+def _change(directory: object, a: int, b: int, link: Link, done: str, *, one_way: bool) -> None:
+    network, nodes = _network(directory)
+    check_ends((a, b), nodes)
+    try:
+        network.change_links(rules(a, b, link, one_way=one_way))
+    except NetworkError as error:
+        raise CommandFailed(str(error)) from None
+    between = f"from {_name(a)} to {_name(b)}" if one_way else f"between {_name(a)} and {_name(b)}"
+    say(f"the link {between} {done}")
+
+
+def _network(directory: object) -> tuple[NetworkControl, list[int]]:
+    """The network of a cluster that runs, and its nodes. Raises CommandFailed."""
+    place = ClusterPlace(str(directory))
+    try:
+        nodes = [int(node["id"]) for node in control.status(place)["nodes"]]
+    except (control.NotRunning, control.RequestFailed) as error:
+        raise CommandFailed(str(error)) from None
+    known = place.remembered()
+    if known is None or not known.network:
+        raise CommandFailed(
+            "this cluster has no network of its own: begin one with `kraftbox up --isolate` (Linux,"
+            " root); `kraftbox node cut-off ID` cuts a node off from everybody"
+        )
+    return NetworkControl(place), nodes
+
+
+def _name(end: int) -> str:
+    return CLIENTS if end == HOST else str(end)

@@ -1,0 +1,171 @@
+"""`kraftbox prometheus`: a scrape configuration for a local cluster, and HTTP service discovery."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Annotated, Any
+
+import typer
+
+from kraftbox.cli.nodes import DIR_DEFAULT, DirOption
+from kraftbox.cli.output import CommandFailed, JsonFlag, say, say_json
+from kraftbox.launcher import control
+from kraftbox.launcher.place import ClusterPlace
+from kraftbox.launcher.plan import HOST, node_plans, planned_nodes
+from runtime.errors import StartupRefused
+
+JOBS = ("kafka-broker", "kafka-controller")
+INTERVAL_S = 15
+
+Target = Mapping[str, Any]
+"""`{"targets": [ADDRESS], "labels": {...}}`, as Prometheus' service discovery has it."""
+
+
+def prometheus(
+    directory: DirOption = DIR_DEFAULT,
+    name: Annotated[
+        str | None,
+        typer.Option(
+            "--name", help="The cluster's name in the labels; default: that of its directory."
+        ),
+    ] = None,
+    serve: Annotated[
+        int | None,
+        typer.Option(
+            "--serve",
+            metavar="PORT",
+            min=0,
+            max=65535,
+            help="Serve the targets as Prometheus' http_sd wants them, on this port of 127.0.0.1 "
+            "(0: a free one), until Ctrl-C; the configuration printed asks there.",
+        ),
+    ] = None,
+    as_json: JsonFlag = False,
+) -> None:
+    """Print a scrape configuration for a cluster that `up` started, with the labels that public
+    dashboards select by.
+
+    --json prints the targets as http_sd has them, and nothing else. With --serve nodes that are
+    added later are found without another configuration.
+    """
+    place = ClusterPlace(directory)
+    called = name or place.root.name
+    found = _targets(place, called)
+    if serve is None:
+        say_json(found) if as_json else say(configuration(found))
+        return
+    server = _server(place, called, serve)
+    url = f"http://{HOST}:{server.server_address[1]}/"
+    if as_json:
+        say_json({"url": url, "targets": found})
+    else:
+        say(discovering(url))
+    sys.stdout.flush()
+    try:
+        server.serve_forever()
+    except KeyboardInterrupt:
+        pass
+    finally:
+        server.server_close()
+
+
+def _server(place: ClusterPlace, name: str, port: int) -> ThreadingHTTPServer:
+    """Answers every path with the targets of that moment. Raises CommandFailed."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            try:
+                status, body = 200, json.dumps(_targets(place, name)).encode()
+            except CommandFailed as error:
+                status, body = 503, str(error).encode()
+            self.send_response(status)
+            self.send_header("Content-Type", "application/json" if status == 200 else "text/plain")
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_: object) -> None:
+            """A line for each question helps nobody."""
+
+    try:
+        return ThreadingHTTPServer((HOST, port), Handler)
+    except OSError as error:
+        raise CommandFailed(f"--serve {port}: cannot listen there: {error.strerror}") from None
+
+
+def _targets(place: ClusterPlace, name: str) -> list[Target]:
+    """The nodes of a cluster, whether it runs or not. Raises CommandFailed."""
+    try:
+        known = place.remembered()
+        if known is None:
+            raise CommandFailed(f"there is no cluster in {place.root}")
+        nodes = planned_nodes(known.shape)
+        plans = node_plans(nodes, str(place.root), known.ports, known.settings)
+        planned = {plan.node.node_id: plan.properties["kraftbox.http.listener"] for plan in plans}
+        roles = {node.node_id: node.roles for node in nodes}
+    except StartupRefused as error:
+        raise CommandFailed(str(error)) from None
+    try:
+        # Where a node really listens: another one may have had its port.
+        bound = {n["id"]: n["http"] for n in control.status(place)["nodes"] if n["http"]}
+    except (control.NotRunning, control.RequestFailed):
+        bound = {}
+    return targets({**planned, **bound}, roles, name)
+
+
+def targets(addresses: Mapping[int, str], roles: Mapping[int, str], name: str) -> list[Target]:
+    """As http_sd has them: the labels are those of Strimzi's, Confluent's and Grafana's boards."""
+    return [
+        {
+            "targets": [address],
+            "labels": {
+                "job": JOBS["broker" not in roles[node_id]],
+                "env": name,
+                "kafka_cluster": name,
+                "namespace": "kafka",
+                "strimzi_io_cluster": name,
+                "strimzi_io_kind": "Kafka",
+                "strimzi_io_name": f"{name}-kafka",
+                "container": "kafka",
+                "kubernetes_pod_name": f"{name}-{node_id}",
+                "node_id": str(node_id),
+            },
+        }
+        for node_id, address in sorted(addresses.items())
+        if address and not address.endswith(":0")
+    ]
+
+
+def configuration(found: Sequence[Target]) -> str:
+    """A whole prometheus.yml. YAML takes JSON, so that nothing in a value needs escaping."""
+    lines = ["global:", f"  scrape_interval: {INTERVAL_S}s", "", "scrape_configs:"]
+    for job in JOBS:
+        those = [one for one in found if one["labels"]["job"] == job]
+        if not those:
+            continue
+        lines += [f"  - job_name: {job}", "    static_configs:"]
+        for one in those:
+            labels = {key: value for key, value in one["labels"].items() if key != "job"}
+            lines.append(f"      - targets: {json.dumps(one['targets'])}")
+            lines.append("        labels:")
+            lines += [f"          {key}: {json.dumps(value)}" for key, value in labels.items()]
+    return "\n".join(lines)
+
+
+def discovering(url: str) -> str:
+    """A whole prometheus.yml that asks `url` for the targets."""
+    return "\n".join(
+        [
+            "global:",
+            f"  scrape_interval: {INTERVAL_S}s",
+            "",
+            "scrape_configs:",
+            "  - job_name: kraftbox",
+            "    http_sd_configs:",
+            f"      - url: {json.dumps(url)}",
+            f"        refresh_interval: {INTERVAL_S}s",
+        ]
+    )
