@@ -13,7 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 
 NODE_COMMANDS = ("up", "server")
-OWN_PROCESSES = ("_fork-server", "_node", "_router", "_testing")
+OWN_PROCESSES = ("_fork-server", "_node", "_router", "_testbed", "_testing")
 """Started by other processes of ours, not by people."""
 KAFKA_TOOL_PREFIX = "kafka-"
 NO_WINDOWS = (
@@ -45,6 +45,10 @@ def own_process(name: str, arguments: Sequence[str]) -> int:
         from kraftbox.testing.helper import main as helper
 
         return helper()
+    if name == "_testbed":
+        from kraftbox.cli.testbed import main as testbed
+
+        return testbed(arguments)
     if name == "_router":
         from kraftbox.launcher.router import main as router
 

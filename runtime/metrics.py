@@ -128,12 +128,13 @@ class Metrics:
 
             self._process = CollectorRegistry()
             ProcessCollector(registry=self._process)
-        if open_metrics:
-            from prometheus_client.openmetrics.exposition import generate_latest
-        else:
-            from prometheus_client import generate_latest
+        import prometheus_client
+        from prometheus_client.openmetrics import exposition
 
-        text: bytes = generate_latest(self._process)
+        encode: Any = prometheus_client.generate_latest
+        if open_metrics:
+            encode = exposition.generate_latest
+        text: bytes = encode(self._process)
         return text
 
 

@@ -7,10 +7,9 @@ often. Whom a fault hits is decided when it begins, because that depends on who 
 
 from __future__ import annotations
 
-import json
 import random
 from collections.abc import Collection, Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 LENGTH_S = (3.0, 12.0)
 
@@ -39,31 +38,20 @@ class BadSchedule(Exception):
 
 
 def written_steps(text: str, kinds: Collection[str]) -> list[Step]:
-    """The steps of `{"faults": [{"kind": "kill-leader", "seconds": 5, "draw": 7}]}`.
+    """The steps of `{"faults": [{"kind": "kill-leader", "seconds": 5, "draw": 7}]}`, JSON or YAML.
 
     kinds: those that there are. `draw` (0) chooses the victims where several can be. Raises
     BadSchedule.
     """
+    # No other run needs pydantic.
+    from kraftbox.documents.base import BadDocument, parse
+    from kraftbox.documents.others import ChaosSchedule
+
     try:
-        document = json.loads(text)
-    except ValueError as error:
-        raise BadSchedule(f"no JSON: {error}") from None
-    faults = document.get("faults") if isinstance(document, dict) else None
-    if not isinstance(faults, list) or not faults:
-        raise BadSchedule('no {"faults": [...]} with at least one')
-    return [_step(number, fault, kinds) for number, fault in enumerate(faults, start=1)]
-
-
-def _step(number: int, fault: Any, kinds: Collection[str]) -> Step:
-    if not isinstance(fault, dict) or not fault.keys() <= {"kind", "seconds", "draw"}:
-        raise BadSchedule(f"fault {number} is not an object of kind, seconds and draw")
-    kind: Any = fault.get("kind")
-    seconds: Any = fault.get("seconds")
-    draw: Any = fault.get("draw", 0)
-    if kind not in kinds:
-        raise BadSchedule(f"fault {number}: {kind!r} is none of {', '.join(kinds)}")
-    if type(seconds) not in (int, float) or not 0 <= seconds < 3600:
-        raise BadSchedule(f"fault {number}: seconds {seconds!r} is no number below 3600")
-    if type(draw) is not int:
-        raise BadSchedule(f"fault {number}: draw {draw!r} is no whole number")
-    return Step(kind, float(seconds), draw)
+        found = parse(ChaosSchedule, text)
+    except BadDocument as error:
+        raise BadSchedule(str(error)) from None
+    for number, fault in enumerate(found.faults):
+        if fault.kind not in kinds:
+            raise BadSchedule(f"faults.{number}.kind: {fault.kind!r} is none of {', '.join(kinds)}")
+    return [Step(fault.kind, fault.seconds, fault.draw) for fault in found.faults]

@@ -8,6 +8,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "up": (
         "kraftbox up --dir data --set num.partitions=3",
         "kraftbox up --controllers 3 --brokers 3 --racks a,b,c --detach",
+        "kraftbox up --file testbed.yaml --dir testbed",
     ),
     "server": ("kraftbox server server.properties --override log.retention.hours=1",),
     "status": ("kraftbox status --watch", "kraftbox status --topics --dir data"),
@@ -93,6 +94,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "kraftbox prometheus > prometheus.yml",
         "kraftbox prometheus --serve 9405 --name orders",
     ),
+    "schema": ("kraftbox schema testbed",),
     "doctor": ("kraftbox doctor --dir data --port 9092",),
     "sim": ("kraftbox sim --seed 42 --show", "kraftbox sim --runs 20 --jobs 2"),
 }

@@ -49,6 +49,7 @@ LISTED = (
     Listed("dump-log", "dump_log", "dump_log", "Show what is in files of a log."),
     Listed("audit", "audit", "audit", "Say what happened to a cluster, from its metadata log."),
     Listed("prometheus", "prometheus", "prometheus", "Print how Prometheus scrapes a cluster."),
+    Listed("schema", "schema", "schema", "Print the JSON Schema of a document."),
     Listed("doctor", "doctor", "doctor", "Whether this machine has what a cluster needs."),
     Listed("sim", "sim", "sim", "Run whole clusters on virtual time, each from a seed."),
 )

@@ -43,6 +43,15 @@ def up(
     dir: Annotated[
         str, typer.Option(help="Everything that the nodes keep.", metavar="FOLDER")
     ] = launch.DIR_DEFAULT,
+    file: Annotated[
+        str | None,
+        typer.Option(
+            "--file",
+            metavar="FILE",
+            help="A testbed in YAML or JSON: nodes, racks, roles, settings, topics, links, faults "
+            "(kraftbox schema testbed).",
+        ),
+    ] = None,
     port: Annotated[
         Any,
         typer.Option(

@@ -11,7 +11,7 @@ import argparse
 import sys
 import time
 from collections.abc import Callable, Sequence
-from typing import NoReturn
+from typing import Any, NoReturn
 
 DIR_DEFAULT = "kraftbox-data"
 
@@ -40,6 +40,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
 
 def _add_up(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--dir", default=DIR_DEFAULT)
+    parser.add_argument("--file")
     parser.add_argument("--port", type=port)
     parser.add_argument("--controllers", type=int)
     parser.add_argument("--brokers", type=int)
@@ -112,6 +113,12 @@ def _up(options: argparse.Namespace, arguments: Sequence[str]) -> int:
 
         return detach([argument for argument in arguments[1:] if argument != "--detach"])
     begun = time.monotonic()
+    testbed = None
+    if options.file is not None:
+        # Read first: a bad file leaves nothing behind.
+        testbed = _testbed(options)
+        if testbed is None:
+            return 2
     from kraftbox.launcher.early import Early
 
     try:
@@ -122,6 +129,17 @@ def _up(options: argparse.Namespace, arguments: Sequence[str]) -> int:
     from kraftbox.launcher import start
     from kraftbox.launcher.plan import AskedShape
 
+    lifeline = 0 if options.lifeline else None
+    if testbed is not None:
+        asked = start.Options(
+            testbed.port if options.port is None else options.port,
+            {**testbed.settings, **options.settings},
+            testbed.asked,
+            testbed.isolate and not _is_begun(options.dir),
+            testbed.own,
+            testbed.after,
+        )
+        return start.run(early, asked, begun=begun, detached=options.detached, lifeline=lifeline)
     shape = AskedShape(options.controllers, options.brokers, options.combined, options.racks)
     asked = start.Options(
         options.port,
@@ -130,5 +148,36 @@ def _up(options: argparse.Namespace, arguments: Sequence[str]) -> int:
         shape if options.isolate or shape != AskedShape() else None,
         options.isolate,
     )
-    lifeline = 0 if options.lifeline else None
     return start.run(early, asked, begun=begun, detached=options.detached, lifeline=lifeline)
+
+
+def _is_begun(directory: str) -> bool:
+    """Whether a cluster is there, whose network is what it is."""
+    from kraftbox.launcher.place import ClusterPlace
+
+    return not ClusterPlace(directory).is_new
+
+
+SAID_BY_THE_FILE = ("controllers", "brokers", "combined", "racks", "isolate")
+
+
+def _testbed(options: argparse.Namespace) -> Any:
+    """What the file says; None for one that is wrong, which is said on standard error."""
+    file = options.file
+    for name in SAID_BY_THE_FILE:
+        if getattr(options, name):
+            sys.stderr.write(f"kraftbox: --{name}: the testbed file says that, not an option\n")
+            return None
+    from kraftbox.cli.testbed import read
+    from kraftbox.documents.base import BadDocument
+
+    try:
+        return read(file)
+    except OSError as error:
+        sys.stderr.write(f"kraftbox: --file {file}: {error.strerror}\n")
+    except UnicodeDecodeError:
+        sys.stderr.write(f"kraftbox: --file {file}: is no UTF-8 text\n")
+    except BadDocument as error:
+        for line in str(error).splitlines():
+            sys.stderr.write(f"kraftbox: {file}: {line}\n")
+    return None

@@ -216,11 +216,13 @@ def plan_cluster(
     cluster_id: str,
     *,
     isolate: bool = False,
+    own_settings: Mapping[int, Mapping[str, str]] | None = None,
 ) -> tuple[Remembered, list[NodePlan]]:
     """What to start: the options of this start over what the directory remembers.
 
     `asked` None is what the directory holds, or one node. `cluster_id` is for a new one; so is
-    `isolate`, which gives it a network of its own. Raises StartupRefused.
+    `isolate`, which gives it a network of its own. `own_settings` are those of single nodes.
+    Raises StartupRefused.
     """
     known = place.remembered()
     try:
@@ -230,7 +232,10 @@ def plan_cluster(
         if before is not None:
             check_change(before, wanted)
         merged = {**_kept_settings(known, port), **settings}
-        check_settings(merged, wanted)
+        own = dict(known.own_settings) if known else {}
+        for node_id, given in (own_settings or {}).items():
+            own[node_id] = {**own.get(node_id, {}), **given}
+        check_settings([*merged, *(key for given in own.values() for key in given)], wanted)
         nodes = planned_nodes(wanted)
         kept = known.ports if known else {}
         ports = choose_ports(
@@ -248,6 +253,7 @@ def plan_cluster(
             merged,
             _hosts(nodes, network),
             first_in_root=first_in_root,
+            own_settings=own,
         )
     except PlanRefused as error:
         raise StartupRefused(str(error)) from None
@@ -259,7 +265,7 @@ def plan_cluster(
         cluster_id = known.cluster_id
     elif first_in_root:
         cluster_id = _cluster_id_in(plans[0]) or cluster_id
-    return Remembered(cluster_id, wanted, ports, merged, number, first_in_root), plans
+    return Remembered(cluster_id, wanted, ports, merged, number, first_in_root, own), plans
 
 
 def _kept_settings(known: Remembered | None, port: int | None) -> dict[str, str]:

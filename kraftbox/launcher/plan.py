@@ -8,7 +8,7 @@ A plain `kraftbox up` is a cluster of one combined node, which lies in the direc
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 HOST = "127.0.0.1"
@@ -228,7 +228,7 @@ def client_ports(
     return found
 
 
-def check_settings(settings: Mapping[str, str], shape: Shape) -> None:
+def check_settings(settings: Iterable[str], shape: Shape) -> None:
     """Raises PlanRefused for a key, of this start or of one before, that `--set` cannot give."""
     for key in settings:
         if key in IDENTITY_KEYS and not (shape == ONE_NODE and key in OWN_KEYS):
@@ -243,10 +243,11 @@ def node_plans(
     hosts: Mapping[int, str] | None = None,
     *,
     first_in_root: bool = False,
+    own_settings: Mapping[int, Mapping[str, str]] | None = None,
 ) -> list[NodePlan]:
-    """Properties of every node. `ports` are complete; `settings` win over those of `up`; `hosts`
-    are the nodes' addresses where they are not all HOST. `first_in_root`: node 1 lies in `root`
-    itself, the others below it."""
+    """Properties of every node. `ports` are complete; `settings` win over those of `up`, and those
+    of a node's own over them; `hosts` are the nodes' addresses where they are not all HOST.
+    `first_in_root`: node 1 lies in `root` itself, the others below it."""
     at = {node.node_id: (hosts or {}).get(node.node_id, HOST) for node in nodes}
     # Whoever chose the listeners chose the controller's port as well; a node finds its own.
     own_listeners = "listeners" in settings
@@ -277,6 +278,7 @@ def node_plans(
             "log.dirs": f"{directory}/data",
             "kraftbox.http.listener": f"{at[node.node_id]}:{own.http}",
             **common,
+            **(own_settings or {}).get(node.node_id, {}),
         }
         if node.rack is not None:
             properties["broker.rack"] = node.rack
@@ -296,7 +298,7 @@ def _listeners(node: PlannedNode, host: str, ports: Ports) -> str:
 class Remembered(NamedTuple):
     """What the directory of a cluster knows of it. `network` is the number of a network of its own,
     0 without one; `first_in_root` says that a plain `up` began it, so that node 1 lies in the
-    directory itself."""
+    directory itself. `own_settings` are those of single nodes, by id."""
 
     cluster_id: str
     shape: Shape
@@ -304,11 +306,14 @@ class Remembered(NamedTuple):
     settings: Mapping[str, str]
     network: int = 0
     first_in_root: bool = False
+    own_settings: Mapping[int, Mapping[str, str]] = {}
 
 
-LAYOUT_VERSION = 1
+LAYOUT_VERSION = 2
 """Of a directory and its cluster.properties. A release reads the layouts up to its own; a file that
-says nothing is of 1, since that was not written down at first."""
+says nothing is of 1, since that was not written down at first. 2 has settings of single nodes, and
+is written only where there are some."""
+_OWN = re.compile(r"own\.(\d+)\.(.+)")
 _LAYOUT = "layout.version"
 _FIRST_DIRECTORY = "node.1.directory"
 _IN_ROOT = "."
@@ -317,7 +322,7 @@ _IN_ROOT = "."
 def remembered_to_properties(known: Remembered) -> dict[str, str]:
     """As lines of cluster.properties."""
     lines = {
-        _LAYOUT: str(LAYOUT_VERSION),
+        _LAYOUT: str(LAYOUT_VERSION if known.own_settings else 1),
         "cluster.id": known.cluster_id,
         "controllers": str(known.shape.controllers),
         "brokers": str(known.shape.brokers),
@@ -332,6 +337,8 @@ def remembered_to_properties(known: Remembered) -> dict[str, str]:
         lines[f"node.{node_id}.ports"] = ",".join(map(str, ports))
     for key, value in known.settings.items():
         lines[f"set.{key}"] = value
+    for node_id, settings in sorted(known.own_settings.items()):
+        lines |= {f"own.{node_id}.{key}": value for key, value in settings.items()}
     return lines
 
 
@@ -362,8 +369,12 @@ def remembered_from_properties(lines: Mapping[str, str]) -> Remembered:
     except (KeyError, TypeError, ValueError) as error:
         raise PlanRefused(f"cluster.properties is damaged: {error!r}") from None
     settings = {k.removeprefix("set."): v for k, v in lines.items() if k.startswith("set.")}
+    own: dict[int, dict[str, str]] = {}
+    for key, value in lines.items():
+        if match := _OWN.fullmatch(key):
+            own.setdefault(int(match[1]), {})[match[2]] = value
     in_root = lines.get(_FIRST_DIRECTORY) == _IN_ROOT
-    return Remembered(cluster_id, shape, ports, settings, network, in_root)
+    return Remembered(cluster_id, shape, ports, settings, network, in_root, own)
 
 
 _LISTENERS_OF_OLD = re.compile(rf"PLAINTEXT://{re.escape(HOST)}:(\d+),CONTROLLER://[^:]*:0")

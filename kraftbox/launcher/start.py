@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import os
 import random
 import subprocess
 import sys
 import time
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from kraftbox.launcher import announcement, control
 from kraftbox.launcher.addresses import Network
 from kraftbox.launcher.early import Early, start_fork_server, take
+from kraftbox.launcher.interpreter import own_command
 from kraftbox.launcher.place import ClusterPlace, plan_cluster, port_is_free
 from kraftbox.launcher.plan import HOST, ONE_NODE, AskedShape, NodePlan, Remembered
 from kraftbox.launcher.router import Router
@@ -24,15 +26,20 @@ from runtime.errors import StartupRefused
 
 STOPPING_MS_MAX = 15_000
 """How long a start waits for what the last supervisor left behind."""
+PREPARE_S_MAX = 90
+FAULTS_END_S_MAX = 5
 
 
 class Options(NamedTuple):
-    """What was asked for. `shape` None is what the directory holds; one node in a new one."""
+    """What was asked for. `shape` None is what the directory holds; one node in a new one.
+    `own_settings` are those of single nodes, `after` what a testbed has beside its nodes."""
 
     port: int | None
     settings: Mapping[str, str]
     shape: AskedShape | None = None
     isolate: bool = False
+    own_settings: Mapping[int, Mapping[str, str]] = {}
+    after: Mapping[str, Any] | None = None
 
 
 class Prepared(NamedTuple):
@@ -69,8 +76,14 @@ def run(
         early.take_back()
         raise
 
+    testbed = None if options.after is None else Testbed(place, options.after)
+
     def ready(cluster: NodeProcesses) -> None:
+        if testbed is not None:
+            testbed.prepare(_addresses(cluster))
         announce(place, cluster, prepared, begun)
+        if testbed is not None:
+            testbed.start_faults(early.log_fd if detached else None)
         if detached:
             sys.stdout.flush()
             sys.stderr.flush()
@@ -89,6 +102,8 @@ def run(
     try:
         return supervisor.run()
     finally:
+        if testbed is not None:
+            testbed.end()
         if router is not None:
             router.end()
 
@@ -115,7 +130,13 @@ def _prepare(place: ClusterPlace, options: Options) -> Prepared:
     """What to start; written to the directory once it is known to be good."""
     cluster_id = uuid_to_text(random_uuid(random.SystemRandom()))
     known, plans = plan_cluster(
-        place, options.shape, options.port, options.settings, cluster_id, isolate=options.isolate
+        place,
+        options.shape,
+        options.port,
+        options.settings,
+        cluster_id,
+        isolate=options.isolate,
+        own_settings=options.own_settings,
     )
     configs = [NodeConfig.parse(plan.properties) for plan in plans]
     for plan in plans:
@@ -130,12 +151,77 @@ def _prepare(place: ClusterPlace, options: Options) -> Prepared:
     return Prepared(known, plans, configs)
 
 
+class Testbed:
+    """What a testbed has beside its nodes, done by processes of their own."""
+
+    def __init__(self, place: ClusterPlace, after: Mapping[str, Any]) -> None:
+        self._place = place
+        self._after = after
+        self._bootstrap = ""
+        self._faults: subprocess.Popen[bytes] | None = None
+
+    def prepare(self, bootstrap: str) -> None:
+        """Make the topics and set the links. Raises StartupRefused."""
+        self._bootstrap = bootstrap
+        try:
+            done = subprocess.run(
+                self._command("prepare"),
+                input=self._document(),
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.PIPE,
+                timeout=PREPARE_S_MAX,
+                check=False,
+            )
+        except subprocess.TimeoutExpired:
+            raise StartupRefused(f"the testbed is not ready after {PREPARE_S_MAX} s") from None
+        if done.returncode:
+            told = done.stderr.decode(errors="replace").strip().removeprefix("kraftbox: ")
+            raise StartupRefused(told or f"the testbed: exit code {done.returncode}")
+
+    def start_faults(self, log_fd: int | None) -> None:
+        """Begin with the schedule of faults, if there is one; it is told to `log_fd`."""
+        if not self._after["faults"]:
+            return
+        self._faults = subprocess.Popen(
+            self._command("faults"),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=log_fd,
+            start_new_session=True,
+        )
+        assert self._faults.stdin is not None
+        self._faults.stdin.write(self._document())
+        self._faults.stdin.flush()
+
+    def end(self) -> None:
+        if self._faults is None:
+            return
+        assert self._faults.stdin is not None
+        self._faults.stdin.close()
+        try:
+            self._faults.wait(FAULTS_END_S_MAX)
+        except subprocess.TimeoutExpired:
+            self._faults.kill()
+            self._faults.wait()
+
+    def _command(self, what: str) -> list[str]:
+        return own_command("_testbed", str(self._place.root), self._bootstrap, what)
+
+    def _document(self) -> bytes:
+        return json.dumps(self._after).encode() + b"\n"
+
+
+def _addresses(cluster: NodeProcesses) -> str:
+    """Where clients connect."""
+    return ",".join(
+        address for node in cluster.nodes.values() for address in node.facts.get("addresses", [])
+    )
+
+
 def announce(place: ClusterPlace, cluster: NodeProcesses, prepared: Prepared, begun: float) -> None:
     """Tell a person or a pipe that the cluster is ready."""
     out = sys.stdout
-    connect_to = ",".join(
-        address for node in cluster.nodes.values() for address in node.facts.get("addresses", [])
-    )
+    connect_to = _addresses(cluster)
     seconds = time.monotonic() - begun
     shape = prepared.known.shape
     if shape == ONE_NODE:

@@ -50,13 +50,16 @@ def test_a_supervisor_starts_the_fork_server_before_it_imports_much():
     assert not {"runtime.config", "msgpack", "asyncio", "socket"} & set(early)
     packages = {name.partition(".")[0] for name in later}
     assert not {"uvloop", "structlog", "typer", "rich", "broker", "controller"} & packages
+    assert not {"pydantic", "yaml"} & packages
 
 
 def test_a_fork_server_has_imported_every_role_and_has_no_thread_and_no_terminal_library():
     modules = modules_of(FORK_SERVER)
     packages = {name.partition(".")[0] for name in modules}
     assert {"uvloop", "broker", "controller", "metalog"} <= packages
-    heavy = {"typer", "rich", "click", "pyspark", "aiokafka", "prometheus_client", "client"}
+    heavy = {"typer", "rich", "click", "pyspark", "aiokafka", "prometheus_client", "client"} | {
+        *("pydantic", "yaml"),
+    }
     assert not heavy & packages
 
 
@@ -71,6 +74,15 @@ def test_a_node_imports_no_terminal_library():
     )
     modules = json.loads(done.stdout)
     packages = {name.partition(".")[0] for name in modules}
-    heavy = {"typer", "rich", "click", "pyspark", "pydantic", "aiokafka", "prometheus_client"}
+    heavy = {
+        "typer",
+        "rich",
+        "click",
+        "pyspark",
+        "pydantic",
+        "yaml",
+        "aiokafka",
+        "prometheus_client",
+    }
     assert packages & (heavy | {"client"}) == set()
     assert len(modules) < MODULES_MAX

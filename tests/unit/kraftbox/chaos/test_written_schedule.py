@@ -28,16 +28,24 @@ def test_faults_in_their_order() -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("", "no JSON"),
-        ("[]", "no {"),
-        ('{"faults": []}', "with at least one"),
-        ('{"faults": ["kill-leader"]}', "fault 1 is not an object"),
-        ('{"faults": [{"kind": "kill-leader", "second": 1}]}', "fault 1 is not an object"),
+        ("", "is no map of keys; allowed: faults"),
+        ("[]", "is no map of keys; allowed: faults"),
+        ('{"faults": []}', "faults: []: list should have at least 1 item"),
+        ('{"faults": [', "line 1: "),
+        ('{"faults": ["kill-leader"]}', "faults.0: 'kill-leader': input should be"),
+        (
+            '{"faults": [{"kind": "kill-leader", "second": 1}]}',
+            "'second' is no key of faults.0; allowed: kind, seconds, draw",
+        ),
         ('{"faults": [{"kind": "kil", "seconds": 1}]}', "'kil' is none of kill-leader, pause"),
-        ('{"faults": [{"kind": "kill-leader"}]}', "seconds None is no number"),
-        ('{"faults": [{"kind": "kill-leader", "seconds": true}]}', "seconds True is no number"),
-        ('{"faults": [{"kind": "kill-leader", "seconds": NaN}]}', "seconds nan is no number"),
-        ('{"faults": [{"kind": "kill-leader", "seconds": 1, "draw": "a"}]}', "draw 'a' is no"),
+        ('{"faults": [{"kind": "kill-leader"}]}', "faults.0: the key 'seconds' is missing"),
+        ('{"faults": [{"kind": "kill-leader", "seconds": true}]}', "faults.0.seconds: True: "),
+        ('{"faults": [{"kind": "kill-leader", "seconds": .NaN}]}', "faults.0.seconds: nan: "),
+        ('{"faults": [{"kind": "kill-leader", "seconds": 3600}]}', "should be less than 3600"),
+        ('{"faults": [{"kind": "kill-leader", "seconds": 1, "draw": "a"}]}', "draw: 'a': "),
+        ('{"faults": [{"kind": "kill-leader", "seconds": 1, "draw": true}]}', "draw: True: "),
+        ('{"faults": [], "faults": []}', "the key 'faults' stands there twice"),
+        ("faults: &a [*a]", "an alias"),
     ],
 )
 def test_what_is_wrong_is_said(text: str, said: str) -> None:

@@ -113,6 +113,7 @@ QUICK = [
     ["up"],
     ["up", "--dir", "d", "--port", "0", "--set", "a=b=c", "--set", "x="],
     ["up", "--controllers=3", "--brokers", "2", "--combined", "--racks", "a, b"],
+    ["up", "--file", "f", "--dir", "d"],
     ["up", "--isolate", "--detach", "--detached", "--lifeline"],
     ["server", "f", "--override", "a=b"],
     ["server"],

@@ -11,6 +11,7 @@ from kraftbox.cli import cluster_view
 from kraftbox.cli.cluster_view import Answers, BrokerAnswer, addresses, ask_nodes, assemble
 from kraftbox.cli.nodes import Tail
 from kraftbox.cli.status import headline, process_lines, rows, topic_rows, waiting_lines
+from kraftbox.documents.others import Status
 from kraftbox.launcher import control
 from kraftbox.launcher.place import ClusterPlace
 from protocol.messages.describe_cluster import DescribeClusterResponse
@@ -84,6 +85,8 @@ def test_everything_that_was_answered_is_put_together():
         "waiting": [],
     }
     assert [(v["id"], v["lag"]) for v in found["quorum"]["observers"]] == [(1, 2), (2, None)]
+    Status.model_validate(found)
+    Status.model_validate(seen())
     first, second, third = found["nodes"]
     assert (first["leaders"], first["replicas"], first["inSync"], first["fenced"]) == (1, 1, 1, 0)
     assert (second["leaders"], second["replicas"], second["inSync"], second["fenced"]) == (

@@ -154,7 +154,7 @@ def test_what_is_remembered_comes_back():
     assert remembered_from_properties({**lines, "layout.version": "1"}) == known
     old = {key: value for key, value in lines.items() if key != "layout.version"}
     assert remembered_from_properties(old) == known
-    for later in ("2", "0", "x"):
+    for later in ("3", "0", "x"):
         with pytest.raises(PlanRefused, match=f"layout.version={later}, and this release reads 1"):
             remembered_from_properties({**lines, "layout.version": later})
     for wrong in ({"brokers": "x"}, {"node.1.ports": "1,2"}, {"brokers": "3"}):

@@ -1,0 +1,114 @@
+"""The base of all models, and errors that name the place, the value and what is allowed. Pure."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, TypeVar, get_args
+
+import yaml
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+
+T = TypeVar("T", bound=BaseModel)
+
+Number = Annotated[float, Field(strict=True)]
+"""A number, whole or not; no text, no truth."""
+Whole = Annotated[int, Field(strict=True)]
+"""No text, no truth: only a whole number."""
+SHOWN_CHARS_MAX = 60
+
+
+class BadDocument(ValueError):
+    """What is wrong with a document; a line for each thing."""
+
+
+class Document(BaseModel):
+    """A part of a document: keys that it does not have are refused, and nothing changes it."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+def _as_text(value: Any) -> Any:
+    """A value of a setting, as a properties file has it."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    return str(value) if isinstance(value, int | float) else value
+
+
+Settings = dict[str, Annotated[str, BeforeValidator(_as_text)]]
+"""Keys of Kafka's server.properties or of a topic; numbers and truths may be written as such."""
+
+
+class _Loader(yaml.SafeLoader):  # type: ignore[misc]
+    """YAML without objects, aliases that blow up, and keys that stand there twice."""
+
+    def compose_node(self, parent: Any, index: Any) -> Any:
+        if self.check_event(yaml.AliasEvent):
+            event = self.peek_event()
+            raise yaml.MarkedYAMLError(None, None, "an alias (*...)", event.start_mark)
+        return super().compose_node(parent, index)
+
+    def construct_mapping(self, node: Any, deep: bool = False) -> Any:
+        keys = [self.construct_object(key, deep=True) for key, _ in node.value]
+        for (key_node, _), key in zip(node.value, keys, strict=True):
+            if keys.count(key) > 1:
+                problem = f"the key {key!r} stands there twice"
+                raise yaml.MarkedYAMLError(None, None, problem, key_node.start_mark)
+        return super().construct_mapping(node, deep)
+
+
+def parse(model: type[T], text: str) -> T:
+    """A document from YAML or JSON. Raises BadDocument."""
+    try:
+        value = yaml.load(text, _Loader)
+    except (yaml.YAMLError, RecursionError, TypeError, ValueError) as error:
+        mark = getattr(error, "problem_mark", None)
+        where = f"line {mark.line + 1}: " if mark else ""
+        why = getattr(error, "problem", None) or str(error) or type(error).__name__
+        raise BadDocument(f"{where}{why}") from None
+    if not isinstance(value, dict):
+        raise BadDocument(f"is no map of keys; allowed: {', '.join(model.model_fields)}")
+    try:
+        return model.model_validate(value)
+    except ValidationError as error:
+        raise BadDocument("\n".join(_line(model, one) for one in error.errors())) from None
+
+
+def _line(model: type[BaseModel], error: Any) -> str:
+    """One complaint: the place, what stands there, and what may."""
+    place = tuple(error["loc"])
+    if error["type"] == "extra_forbidden":
+        fields = fields_at(model, place[:-1])
+        inside = f" of {_dotted(place[:-1])}" if place[:-1] else ""
+        return f"{str(place[-1])!r} is no key{inside}; allowed: {', '.join(fields)}"
+    if error["type"] == "missing":
+        inside = _dotted(place[:-1])
+        return f"{inside + ': ' if inside else ''}the key {str(place[-1])!r} is missing"
+    message = str(error["msg"]).removeprefix("Value error, ")
+    if error["type"] == "value_error":
+        return f"{_dotted(place)}: {message}" if place else message
+    shown = repr(error["input"])
+    if len(shown) > SHOWN_CHARS_MAX:
+        shown = shown[:SHOWN_CHARS_MAX] + "..."
+    return f"{_dotted(place)}: {shown}: {message[:1].lower()}{message[1:]}"
+
+
+def _dotted(place: tuple[Any, ...]) -> str:
+    return ".".join(str(one) for one in place if one != "[key]")
+
+
+def fields_at(model: type[BaseModel], place: tuple[Any, ...]) -> list[str]:
+    """The keys that the part of a document at a place may have."""
+    found: Any = model
+    for step in place:
+        field = None if found is None else found.model_fields.get(step)
+        if field is not None:
+            found = _model_in(field.annotation)
+        # A number in a list, or a key of a map: the model is that of all its values.
+    return [] if found is None else list(found.model_fields)
+
+
+def _model_in(annotation: Any) -> type[BaseModel] | None:
+    """The model that a field holds, alone, in a list or in a map."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return annotation
+    inside = (_model_in(one) for one in get_args(annotation))
+    return next((one for one in inside if one is not None), None)

@@ -1,0 +1,151 @@
+"""Chaos schedules and election files, which people write; status and audit report for programs."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from kraftbox.documents.base import Document, Number, Whole
+
+SECONDS_MAX = 3600
+
+
+class ScheduledFault(Document):
+    """One fault of `kraftbox chaos`; `kraftbox chaos --list` shows the kinds."""
+
+    kind: str
+    seconds: Number = Field(ge=0, lt=SECONDS_MAX, description="How long it lasts.")
+    draw: Whole = Field(default=0, description="Chooses the victims where several can be.")
+
+
+class ChaosSchedule(Document):
+    """`kraftbox chaos --schedule`: these faults in their order, once."""
+
+    faults: Annotated[list[ScheduledFault], Field(min_length=1)]
+
+
+class _Read(BaseModel):
+    """What a later release, or Kafka, may give more keys."""
+
+    model_config = ConfigDict(extra="allow")
+
+
+class ElectedPartition(_Read):
+    """A partition to elect a leader of."""
+
+    topic: str = Field(min_length=1)
+    partition: Whole = Field(ge=0, lt=2**31)
+    desiredLeader: Annotated[Whole, Field(ge=0, lt=2**31)] | None = Field(
+        default=None, description="In a designation: the broker's id."
+    )
+
+
+class ElectionFile(_Read):
+    """`kraftbox elect --file`, in the form of kafka-leader-election."""
+
+    partitions: list[ElectedPartition]
+
+
+class Replica(_Read):
+    """A replica of the metadata log."""
+
+    id: int
+    logEndOffset: int
+    lag: int | None
+    lastCaughtUpMs: int
+
+
+class StatusQuorum(_Read):
+    """The metadata quorum, as its leader tells it."""
+
+    leader: int
+    epoch: int
+    highWatermark: int
+    voters: list[Replica]
+    observers: list[Replica]
+
+
+class StatusNode(_Read):
+    """A node: what its supervisor knows, and of a broker what the cluster says."""
+
+    id: int
+    roles: str
+    rack: str | None
+    state: str = Field(
+        description="starting, running, paused, stopping, stopped, killed or failed."
+    )
+    ready: bool
+    cutOff: bool
+    pid: int | None
+    exitCode: int | None
+    error: str | None
+    listeners: str
+    http: str | None
+    fenced: bool | None = None
+    leaders: int | None = None
+    replicas: int | None = None
+    inSync: int | None = None
+
+
+class Counted(_Read):
+    """Partitions, counted."""
+
+    total: int
+    leaderless: int
+    underReplicated: int
+
+
+class WaitingPartition(_Read):
+    """A partition without leader, and what it waits for."""
+
+    topic: str
+    partition: int
+    waits: str
+    waitsFor: list[int]
+    sinceMs: int | None
+    text: str
+
+
+class StatusPartitions(Counted):
+    """All partitions, counted, and the first ones without leader."""
+
+    waiting: list[WaitingPartition]
+
+
+class StatusTopic(Counted):
+    """The partitions of one topic, counted."""
+
+    name: str
+    internal: bool
+
+
+class Status(_Read):
+    """`kraftbox status --json`; null for what nobody told."""
+
+    time: str = Field(description="ISO 8601, UTC.")
+    dir: str
+    clusterId: str
+    pid: int = Field(description="Of the supervisor.")
+    quorum: StatusQuorum | None
+    nodes: list[StatusNode]
+    partitions: StatusPartitions | None
+    topics: list[StatusTopic] | None
+
+
+class AuditReport(_Read):
+    """`audit.json` of `kraftbox audit`. Lists hold what docs/audit.md says of them."""
+
+    summary: dict[str, Any]
+    elections: list[dict[str, Any]]
+    elections_left_out: int
+    findings: list[dict[str, Any]]
+    brokers: Any
+    quorum: Any
+    settings: list[dict[str, Any]]
+    reassignments: list[dict[str, Any]]
+    leadership: list[Any]
+    leadership_left_out: int
+    series: Any
+    partitions: list[dict[str, Any]]
+    data: list[dict[str, Any]]

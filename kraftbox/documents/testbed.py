@@ -1,0 +1,189 @@
+"""The testbed file of `kraftbox up --file`: a whole cluster, what is in it and what befalls it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Annotated, Literal, TypeAlias
+
+from pydantic import Field, model_validator
+
+from kraftbox.documents.base import Document, Number, Settings, Whole
+from kraftbox.launcher.plan import (
+    BROKERS_MAX,
+    CONTROLLERS_MAX,
+    IDENTITY_KEYS,
+    AskedShape,
+    Shape,
+    planned_nodes,
+)
+
+End: TypeAlias = Whole | Literal["clients"]
+"""A node's id, or this machine."""
+LINK_FAULTS = ("slow", "lossy", "cut")
+
+
+class Node(Document):
+    """What one node has of its own."""
+
+    rack: str | None = Field(default=None, min_length=1, description="The rack of a broker.")
+    settings: Settings = Field(default={}, description="Keys of server.properties, for this node.")
+
+
+class Roles(Document):
+    """Settings of all nodes of a role; those of a node of both come from both."""
+
+    broker: Settings = Field(default={}, description="For every broker.")
+    controller: Settings = Field(default={}, description="For every controller.")
+
+
+class Topic(Document):
+    """A topic that is made, unless it is there, before the cluster counts as ready."""
+
+    partitions: Annotated[Whole, Field(ge=1, le=100_000)] = Field(default=1)
+    replicas: Annotated[Whole, Field(ge=1, le=BROKERS_MAX)] = Field(
+        default=1, description="Brokers that have each partition."
+    )
+    settings: Settings = Field(default={}, description="Keys of the topic: retention.ms, ...")
+
+
+class Link(Document):
+    """A link between two ends, in both directions unless it is one way."""
+
+    between: Annotated[list[End], Field(min_length=2, max_length=2)]
+    delay_ms: Number = Field(default=0.0, ge=0, le=60_000)
+    jitter_ms: Number = Field(default=0.0, ge=0, le=60_000)
+    loss_percent: Number = Field(default=0.0, ge=0, le=100)
+    rate_bytes_per_s: Whole = Field(default=0, ge=0, description="0 for no limit.")
+    one_way: bool = Field(
+        default=False, strict=True, description="Only from the first to the second."
+    )
+
+
+class Fault(Document):
+    """Something that is done to nodes, or to a link, and undone."""
+
+    at_seconds: Number = Field(ge=0, description="After the cluster was ready.")
+    do: Literal["kill", "stop", "pause", "cut-off", "slow", "lossy", "cut"]
+    nodes: list[Whole] = Field(default=[], description="Of kill, stop, pause and cut-off.")
+    link: list[End] = Field(
+        default=[], max_length=2, description="Of slow, lossy and cut: both ends."
+    )
+    seconds: Number | None = Field(
+        default=None, gt=0, description="Until it is undone; without it never."
+    )
+
+    @model_validator(mode="after")
+    def _has_victims(self) -> Fault:
+        if self.do in LINK_FAULTS:
+            if len(self.link) != 2 or self.nodes:
+                raise ValueError(f"{self.do} is done to a link: [A, B]")
+        elif not self.nodes or self.link:
+            raise ValueError(f"{self.do} is done to nodes: [ID, ...]")
+        return self
+
+
+class Testbed(Document):
+    """A cluster: its nodes, what they are set to, its topics, its network and its faults."""
+
+    __test__ = False  # nothing for pytest
+    controllers: Annotated[Whole, Field(ge=1, le=CONTROLLERS_MAX)] = Field(default=1)
+    brokers: Annotated[Whole, Field(ge=1, le=BROKERS_MAX)] = Field(default=1)
+    combined: bool = Field(
+        default=False, strict=True, description="Nodes are controllers and brokers at once."
+    )
+    racks: list[Annotated[str, Field(min_length=1)]] = Field(
+        default=[], description="Racks that the brokers are in, in turn."
+    )
+    port: Annotated[Whole, Field(ge=0, le=65_535)] | None = Field(
+        default=None, description="Client port, of several brokers the first; 0 takes free ones."
+    )
+    network: Literal["host", "isolated"] = Field(
+        default="host", description="isolated: links can be changed (Linux, root)."
+    )
+    settings: Settings = Field(default={}, description="Keys of server.properties, for every node.")
+    roles: Roles = Field(default=Roles(), description="Settings by role.")
+    nodes: dict[int, Node] = Field(
+        default={},
+        description="By id: brokers are 1, 2, ..., controllers of their own 101, 102, ...",
+    )
+    topics: dict[str, Topic] = Field(default={}, description="By name.")
+    links: list[Link] = Field(
+        default=[], description="Links that are not whole, from the start on."
+    )
+    faults: list[Fault] = Field(
+        default=[], description="What is done to the cluster when it is ready."
+    )
+
+    @property
+    def shape(self) -> Shape:
+        return Shape(self.controllers, self.brokers, self.combined, tuple(self._all_racks()))
+
+    @property
+    def asked(self) -> AskedShape:
+        return AskedShape(*self.shape)
+
+    @property
+    def own_settings(self) -> dict[int, dict[str, str]]:
+        """The settings that a node does not share with all others, by its id."""
+        found = {}
+        for node in planned_nodes(self.shape):
+            own = {
+                **(self.roles.broker if node.is_broker else {}),
+                **(self.roles.controller if node.is_controller else {}),
+                **self.nodes.get(node.node_id, Node()).settings,
+            }
+            if own:
+                found[node.node_id] = own
+        return found
+
+    def _all_racks(self) -> list[str]:
+        named = {number: node.rack for number, node in self.nodes.items() if node.rack}
+        if not named:
+            return self.racks
+        turn = self.racks
+        return [
+            named.get(number) or (turn[(number - 1) % len(turn)] if turn else "")
+            for number in range(1, self.brokers + 1)
+        ]
+
+    @model_validator(mode="after")
+    def _fits_together(self) -> Testbed:
+        if not all(self._all_racks()):
+            raise ValueError("every broker has a rack, by its node or by `racks`, or none has")
+        known = {node.node_id: node.is_broker for node in planned_nodes(self.shape)}
+        _check_nodes("nodes", self.nodes, known)
+        for number, node in self.nodes.items():
+            if node.rack and not known[number]:
+                raise ValueError(f"nodes.{number}: a rack is of a broker")
+        self._check_settings()
+        for name, topic in self.topics.items():
+            if topic.replicas > self.brokers:
+                raise ValueError(
+                    f"topics.{name}.replicas: {topic.replicas}: there are {self.brokers} brokers"
+                )
+        for fault in self.faults:
+            _check_nodes("faults", fault.nodes, known)
+        self._check_links(known)
+        return self
+
+    def _check_settings(self) -> None:
+        own = [node.settings for node in self.nodes.values()]
+        for settings in (self.settings, self.roles.broker, self.roles.controller, *own):
+            for key in settings.keys() & IDENTITY_KEYS:
+                raise ValueError(f"{key}: every node has its own, and `up` chooses them")
+
+    def _check_links(self, known: Mapping[int, bool]) -> None:
+        ends = [*(link.between for link in self.links), *(fault.link for fault in self.faults)]
+        for pair in filter(None, ends):
+            if self.network != "isolated":
+                raise ValueError("links are there with `network: isolated`")
+            _check_nodes("a link", [end for end in pair if isinstance(end, int)], known)
+            if pair[0] == pair[1]:
+                raise ValueError(f"{pair[0]} has no link to itself")
+
+
+def _check_nodes(where: str, numbers: Iterable[int], known: Mapping[int, bool]) -> None:
+    for number in numbers:
+        if number not in known:
+            there = ", ".join(map(str, known))
+            raise ValueError(f"{where}: there is no node {number}; there are {there}")
