@@ -23,6 +23,7 @@ VERSION = 1
 
 NO_OFFSET = -1
 NO_TRANSACTION = 0
+UNKNOWN_DRAW = -1
 SEQUENCE_BITS = 32
 
 PartitionNumber: TypeAlias = tuple[int, int]
@@ -133,13 +134,16 @@ class Transaction(NamedTuple):
 
 
 class Fault(NamedTuple):
-    """What was done to the cluster, from when to when it was undone. `nodes` are node ids."""
+    """What was done to the cluster, from when to when it was undone. `nodes` are node ids; `draw`
+    chose them, and the fault was to last `length_ms` (both unknown in older histories)."""
 
     kind: str
     nodes: list[int]
     begin_us: int
     end_us: int
     detail: str = ""
+    draw: int = UNKNOWN_DRAW
+    length_ms: int = 0
 
 
 @dataclass

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from client.producer import NotProduced
 from kraftbox.chaos.history import (
     NO_OFFSET,
+    UNKNOWN_DRAW,
     Assign,
     End,
     Fault,
@@ -132,8 +133,18 @@ class Ledger:
     ) -> None:
         self.history.ends.append(End(*place, begin_us, self.now_us(), offset, final))
 
-    def fault(self, kind: str, nodes: Sequence[int], begin_us: int, detail: str) -> Fault:
-        """A fault that is over now."""
-        made = Fault(kind, list(nodes), begin_us, self.now_us(), detail)
+    def fault(
+        self,
+        kind: str,
+        nodes: Sequence[int],
+        begin_us: int,
+        detail: str,
+        *,
+        draw: int = UNKNOWN_DRAW,
+        length_s: float = 0.0,
+    ) -> Fault:
+        """A fault that is over now; `draw` and `length_s` are those of its step."""
+        length_ms = round(length_s * 1000)
+        made = Fault(kind, list(nodes), begin_us, self.now_us(), detail, draw, length_ms)
         self.history.faults.append(made)
         return made

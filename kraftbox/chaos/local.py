@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -95,17 +96,25 @@ def running(directory: Path, *, settings: Mapping[str, str] | None = None) -> It
         control.wait_until_free(place, control.DOWN_MS_MAX)
 
 
-def audit(place: ClusterPlace, history: Path, out: Path, min_isr: int) -> int:
+def audit(
+    place: ClusterPlace, history: Path, out: Path, min_isr: int, *, quiet: bool = False
+) -> int:
     """Judge the cluster's metadata logs and data by `kraftbox audit`; its exit code.
 
-    What it says goes to standard output, its report into `out`. Raises TargetError when it takes
-    too long.
+    What it says goes to standard output (`quiet`: to standard error), its report into `out`. Raises
+    TargetError when it takes too long.
     """
     arguments = ["audit", str(place.root), "--history", str(history), "--out", str(out)]
     arguments += ["--data", str(place.root), "--min-isr", str(min_isr)]
     command = own_command(*arguments)
     try:
-        done = subprocess.run(command, stdin=subprocess.DEVNULL, timeout=AUDIT_S_MAX, check=False)
+        done = subprocess.run(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=sys.stderr if quiet else None,
+            timeout=AUDIT_S_MAX,
+            check=False,
+        )
     except subprocess.TimeoutExpired:
         raise TargetError(f"the audit: not over after {AUDIT_S_MAX} s") from None
     return done.returncode

@@ -56,8 +56,8 @@ def _finding_lines(finding: Finding) -> Iterator[str]:
         yield f"    {example}"
 
 
-def as_json(outcome: Outcome, path: str) -> dict[str, Any]:
-    """The same for programs."""
+def as_json(outcome: Outcome, path: str | None) -> dict[str, Any]:
+    """The same for programs; `path` is where the history is kept."""
     return {
         "about": outcome.history.about,
         "history": path,

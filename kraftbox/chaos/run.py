@@ -153,7 +153,7 @@ class Run:
             watching.cancel()
             await self._in_time(CLOSE_S_MAX, "closing connections", self._close())
         history = self.ledger.history
-        findings = [*await asyncio.to_thread(self._replicas), *judge(history)]
+        findings = [*await asyncio.to_thread(self._replicas), *judge(history), *self.of_clients()]
         if self._never_whole:
             findings.insert(0, NOT_WHOLE)
         if self._workload.starts_over:
@@ -196,6 +196,10 @@ class Run:
     async def clients_end(self) -> None:
         """Their sends must all have an outcome after this."""
 
+    def of_clients(self) -> list[Finding]:
+        """What these clients met that no client may."""
+        return []
+
     async def _step(self, step: Step) -> None:
         kind = KINDS[step.kind]
         begin_us = self.ledger.now_us()
@@ -217,7 +221,10 @@ class Run:
             with contextlib.suppress(TargetError):
                 await self._scene.revive()
         entry.end_s = self._now_s()
-        self.ledger.fault(step.kind, entry.hit.nodes, begin_us, entry.hit.detail)
+        hit = entry.hit
+        self.ledger.fault(
+            step.kind, hit.nodes, begin_us, hit.detail, draw=step.draw, length_s=step.length_s
+        )
         self._doing = f"recovering from {step.kind}"
         if await self._scene.wait_until_whole(WHOLE_S_MAX):
             entry.whole_s = self._now_s()

@@ -8,8 +8,10 @@ often. Whom a fault hits is decided when it begins, because that depends on who 
 from __future__ import annotations
 
 import random
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import NamedTuple
+
+from kraftbox.chaos.history import UNKNOWN_DRAW, History
 
 LENGTH_S = (3.0, 12.0)
 
@@ -31,6 +33,27 @@ def steps(
     while True:
         for kind in rng.sample(list(kinds), len(kinds)):
             yield Step(kind, round(rng.uniform(*length_s), 1), rng.getrandbits(32))
+
+
+def replayed(history: History, rng_of: Callable[[int], random.Random]) -> list[Step]:
+    """The steps of a run, from what is left of it. Raises BadSchedule.
+
+    The same kinds in the same order, as long, with the same draws: whom they hit depends on who
+    leads then, too. Of an older history, which has no draws, they are those of its seed, which
+    `rng_of` begins with.
+    """
+    if not history.faults:
+        raise BadSchedule("there is no fault in it")
+    if all(fault.draw != UNKNOWN_DRAW for fault in history.faults):
+        return [Step(one.kind, one.length_ms / 1000, one.draw) for one in history.faults]
+    seed, kinds = history.about.get("seed"), history.about.get("kinds")
+    if not isinstance(seed, int) or not kinds:
+        raise BadSchedule("it says neither what drew its faults nor its seed")
+    drawn = steps(rng_of(seed), kinds)
+    found = [next(drawn) for _ in history.faults]
+    if [step.kind for step in found] != [fault.kind for fault in history.faults]:
+        raise BadSchedule("its seed draws other faults: it was written by another release")
+    return found
 
 
 class BadSchedule(Exception):

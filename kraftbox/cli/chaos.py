@@ -18,8 +18,10 @@ import typer
 
 from kraftbox.chaos import local
 from kraftbox.chaos.checks import is_broken
+from kraftbox.chaos.edn import edn_lines
 from kraftbox.chaos.faults import KINDS
-from kraftbox.chaos.history import save
+from kraftbox.chaos.history import HistoryError, save
+from kraftbox.chaos.history import load as load_history
 from kraftbox.chaos.report import (
     COLUMNS,
     as_json,
@@ -29,7 +31,7 @@ from kraftbox.chaos.report import (
     verdict_lines,
 )
 from kraftbox.chaos.run import Outcome, Progress, Run
-from kraftbox.chaos.schedule import BadSchedule, Step, steps, written_steps
+from kraftbox.chaos.schedule import BadSchedule, Step, replayed, steps, written_steps
 from kraftbox.chaos.target import LocalTarget, Target, TargetError
 from kraftbox.chaos.workload import Load
 from kraftbox.cli.output import FAILED, JsonFlag, say, say_error, say_json, table
@@ -41,6 +43,7 @@ INTERRUPTED = 130
 TERMINATED = 143
 PLAIN_LINES_S = 5.0
 REPLICATION_FACTOR = 3
+LIBRDKAFKA = "librdkafka"
 
 
 ScheduleOption = Annotated[
@@ -64,6 +67,39 @@ JunitOption = Annotated[
 ]
 
 
+ReplayOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--replay",
+        metavar="HISTORY",
+        help="The faults of a history that was kept: the same kinds, as long, with the same draws.",
+    ),
+]
+ClientOption = Annotated[
+    str | None,
+    typer.Option(
+        "--client",
+        metavar="NAME",
+        help="A second witness beside our own clients: librdkafka (needs confluent-kafka).",
+    ),
+]
+HistoryOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--history",
+        metavar="FILE",
+        help="Where to keep what the clients saw; without it, only where a promise broke, in "
+        "the system's folder for temporary files.",
+    ),
+]
+EdnOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--edn", metavar="FILE", help="Write what the clients saw for Elle (list-append), too."
+    ),
+]
+
+
 def chaos(
     seed: Annotated[
         int | None, typer.Option("--seed", help="Repeats a schedule; otherwise drawn and told.")
@@ -74,7 +110,9 @@ def chaos(
         typer.Option("--faults", "-f", help="Kinds, with commas; default: all."),
     ] = None,
     schedule: ScheduleOption = None,
+    replay: ReplayOption = None,
     until_broken: UntilBrokenFlag = False,
+    client: ClientOption = None,
     junit: JunitOption = None,
     directory: Annotated[
         Path | None,
@@ -83,9 +121,8 @@ def chaos(
     compose: Annotated[
         Path | None, typer.Option("--compose", help="A docker-compose file whose project runs.")
     ] = None,
-    history: Annotated[
-        Path | None, typer.Option("--history", help="Where to keep what the clients saw.")
-    ] = None,
+    history: HistoryOption = None,
+    edn: EdnOption = None,
     audit: Annotated[
         Path | None,
         typer.Option("--audit", help="Audit metadata and data too; the report's folder."),
@@ -112,10 +149,10 @@ def chaos(
         return
     if directory is not None and compose is not None:
         raise typer.BadParameter("--dir or --compose, not both")
-    if schedule is not None and (faults is not None or until_broken):
-        raise typer.BadParameter("--schedule names its faults: no --faults, no --until-broken")
-    wanted = _wanted(faults, schedule, minutes)
-    first_seed = random.SystemRandom().getrandbits(32) if seed is None else seed
+    _check_sources(schedule, replay, other=faults is not None or until_broken)
+    wanted = _wanted(faults, schedule, replay, minutes)
+    run_class = _run_class(client)
+    first_seed = wanted.first_seed(seed)
     pairs = dict(_pair(one) for one in settings)
     try:
         with _terminable(), _target(directory, compose, pairs) as target:
@@ -123,17 +160,15 @@ def chaos(
             if not as_document:
                 say(f"seed {first_seed}, {wanted}")
             load = Load(partitions=partitions, records_per_s=rate)
-            outcome, last_seed = _rounds(
-                target, wanted, first_seed, load, quiet=as_document, until_broken=until_broken
-            )
-            path = history or Path(f"chaos-{last_seed}.kbxh")
-            save(path, outcome.history)
-            if junit is not None:
-                junit.write_text(as_junit(outcome), encoding="utf-8")
+            rounds = _Rounds(run_class, target, wanted, load, quiet=as_document)
+            outcome, last_seed = rounds.go(first_seed, until_broken=until_broken)
+            path = _kept(outcome, last_seed, history, audit)
+            _write(outcome, edn, junit)
             _tell(outcome, path, as_document=as_document)
             code = FAILED if is_broken(outcome.findings) else 0
-            if audit is not None:
-                code = max(code, _audit(target, path, audit, own=directory is None))
+            if audit is not None and path is not None:
+                own = directory is None
+                code = max(code, _audit(target, path, audit, own=own, quiet=as_document))
     except (TargetError, ApiError, OSError) as error:
         say_error(str(error))
         raise typer.Exit(MISUSE) from None
@@ -141,17 +176,50 @@ def chaos(
         raise typer.Exit(code)
 
 
-def _tell(outcome: Outcome, path: Path, *, as_document: bool) -> None:
+def _check_sources(schedule: Path | None, replay: Path | None, *, other: bool) -> None:
+    """Raises BadParameter where two things say which faults there are."""
+    if schedule is not None and replay is not None:
+        raise typer.BadParameter("--schedule or --replay, not both")
+    if other and (schedule or replay) is not None:
+        named = "--schedule" if replay is None else "--replay"
+        raise typer.BadParameter(f"{named} names its faults: no --faults, no --until-broken")
+
+
+def _write(outcome: Outcome, edn: Path | None, junit: Path | None) -> None:
+    """What others read. Raises OSError."""
+    if edn is not None:
+        text = "".join(f"{line}\n" for line in edn_lines(outcome.history))
+        edn.write_text(text, encoding="utf-8")
+    if junit is not None:
+        junit.write_text(as_junit(outcome), encoding="utf-8")
+
+
+def _kept(outcome: Outcome, seed: int, asked: Path | None, audit: Path | None) -> Path | None:
+    """Where the history is; None where nobody asked for it and no promise broke. Raises OSError."""
+    name = f"chaos-{seed}.kbxh"
+    path = asked
+    if path is None and audit is not None:
+        audit.mkdir(parents=True, exist_ok=True)
+        path = audit / name
+    if path is None and is_broken(outcome.findings):
+        path = Path(tempfile.gettempdir(), f"kraftbox-{name}")
+    if path is not None:
+        save(path, outcome.history)
+    return path
+
+
+def _tell(outcome: Outcome, path: Path | None, *, as_document: bool) -> None:
     if as_document:
-        say_json(as_json(outcome, str(path)))
+        say_json(as_json(outcome, None if path is None else str(path)))
         return
     table(COLUMNS, timeline_rows(outcome.timeline))
     for line in verdict_lines(outcome):
         say(line)
-    say(f"history: {path}")
+    if path is not None:
+        say(f"history: {path}")
 
 
-def _audit(target: Target, history: Path, out: Path, *, own: bool) -> int:
+def _audit(target: Target, history: Path, out: Path, *, own: bool, quiet: bool) -> int:
     """Exit code of the audit. A cluster that is the run's own is stopped first, so that its logs
     stand still."""
     if not isinstance(target, LocalTarget):
@@ -159,7 +227,8 @@ def _audit(target: Target, history: Path, out: Path, *, own: bool) -> int:
     sys.stdout.flush()
     if own:
         control.down(target.place)
-    return local.audit(target.place, history, out, max(1, REPLICATION_FACTOR - 1))
+    min_isr = max(1, REPLICATION_FACTOR - 1)
+    return local.audit(target.place, history, out, min_isr, quiet=quiet)
 
 
 class _Faults(NamedTuple):
@@ -168,6 +237,13 @@ class _Faults(NamedTuple):
     kinds: Sequence[str] | None
     length_s: float
     written: Sequence[Step] | None = None
+    seed: int | None = None
+    """Of the run that is repeated."""
+
+    def first_seed(self, asked: int | None) -> int:
+        """The one that is asked for; that of the run that is repeated; or one drawn now."""
+        given = self.seed if asked is None else asked
+        return random.SystemRandom().getrandbits(32) if given is None else given
 
     def __str__(self) -> str:
         kinds = ", ".join(self.kinds or ())
@@ -179,8 +255,13 @@ class _Faults(NamedTuple):
         return iter(self.written or steps(random.Random(seed), self.kinds or ()))
 
 
-def _wanted(faults: str | None, schedule: Path | None, minutes: float) -> _Faults:
+def _wanted(
+    faults: str | None, schedule: Path | None, replay: Path | None, minutes: float
+) -> _Faults:
     """What the options ask for. Raises BadParameter."""
+    if replay is not None:
+        written, seed = _replayed(replay)
+        return _Faults(list(dict.fromkeys(s.kind for s in written)), math.inf, written, seed)
     if schedule is not None:
         written = _written(schedule)
         return _Faults(list(dict.fromkeys(step.kind for step in written)), math.inf, written)
@@ -198,34 +279,84 @@ def _written(file: Path) -> list[Step]:
         raise typer.BadParameter(f"{file}: {error}", param_hint="--schedule") from None
 
 
-def _rounds(
-    target: Target, faults: _Faults, seed: int, load: Load, *, quiet: bool, until_broken: bool
-) -> tuple[Outcome, int]:
-    """The last run and its seed: the first, or the one in which a promise broke."""
-    while True:
-        outcome = asyncio.run(_run(target, faults, seed, load, quiet=quiet))
-        if not until_broken or outcome.ended_early or is_broken(outcome.findings):
-            return outcome, seed
-        seed += 1
-        say_error(f"every promise held; going on with seed {seed}")
+def _replayed(file: Path) -> tuple[list[Step], int | None]:
+    """The faults of a history, and its seed. Raises BadParameter."""
+    try:
+        history = load_history(file)
+        found = replayed(history, random.Random)
+    except OSError as error:
+        message = f"cannot read {file}: {error.strerror}"
+        raise typer.BadParameter(message, param_hint="--replay") from None
+    except (HistoryError, BadSchedule) as error:
+        raise typer.BadParameter(f"{file}: {error}", param_hint="--replay") from None
+    for step in found:
+        if step.kind not in KINDS:
+            message = f"{file}: {step.kind!r} is none of {', '.join(KINDS)}"
+            raise typer.BadParameter(message, param_hint="--replay")
+    seed = history.about.get("seed")
+    return found, seed if isinstance(seed, int) else None
 
 
-async def _run(target: Target, faults: _Faults, seed: int, load: Load, *, quiet: bool) -> Outcome:
-    brokers = sum(one.is_broker for one in await target.members())
-    factor = min(REPLICATION_FACTOR, brokers)
-    load = load._replace(
-        topic=f"chaos-{seed}",
-        replication_factor=factor,
-        min_insync_replicas=max(1, factor - 1),
-    )
-    about: dict[str, object] = {
-        "command": shlex.join(sys.argv),
-        "kinds": list(faults.kinds or ()),
-        "brokers": brokers,
-    }
-    run = Run(target, load, seed, show=_silent if quiet else _Shower().show, about=about)
-    with _signals(run):
-        return await run.go(faults.steps(seed), faults.length_s, len(faults.written or ()))
+def _run_class(client: str | None) -> type[Run]:
+    """The run with the clients that are asked for. Raises BadParameter."""
+    if client is None:
+        return Run
+    if client != LIBRDKAFKA:
+        message = f"{client!r} is no client to take: {LIBRDKAFKA}"
+        raise typer.BadParameter(message, param_hint="--client")
+    try:
+        from kraftbox.chaos.librdkafka import WitnessedRun
+    except ImportError:
+        message = "needs confluent-kafka: pip install confluent-kafka"
+        raise typer.BadParameter(message, param_hint="--client") from None
+    return WitnessedRun
+
+
+class _Rounds:
+    """One run, or as many as it takes until a promise breaks."""
+
+    def __init__(
+        self,
+        run_class: type[Run],
+        target: Target,
+        faults: _Faults,
+        load: Load,
+        *,
+        quiet: bool,
+    ) -> None:
+        self._run_class = run_class
+        self._target = target
+        self._faults = faults
+        self._load = load
+        self._quiet = quiet
+
+    def go(self, seed: int, *, until_broken: bool) -> tuple[Outcome, int]:
+        """The last run and its seed: the first, or the one in which a promise broke."""
+        while True:
+            outcome = asyncio.run(self._run(seed))
+            if not until_broken or outcome.ended_early or is_broken(outcome.findings):
+                return outcome, seed
+            seed += 1
+            say_error(f"every promise held; going on with seed {seed}")
+
+    async def _run(self, seed: int) -> Outcome:
+        target, faults = self._target, self._faults
+        brokers = sum(one.is_broker for one in await target.members())
+        factor = min(REPLICATION_FACTOR, brokers)
+        load = self._load._replace(
+            topic=f"chaos-{seed}",
+            replication_factor=factor,
+            min_insync_replicas=max(1, factor - 1),
+        )
+        about: dict[str, object] = {
+            "command": shlex.join(sys.argv),
+            "kinds": list(faults.kinds or ()),
+            "brokers": brokers,
+        }
+        show = _silent if self._quiet else _Shower().show
+        run = self._run_class(target, load, seed, show=show, about=about)
+        with _signals(run):
+            return await run.go(faults.steps(seed), faults.length_s, len(faults.written or ()))
 
 
 @contextmanager

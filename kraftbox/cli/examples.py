@@ -83,6 +83,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "kraftbox chaos --minutes 1 --faults kill-leader,pause",
         "kraftbox chaos --dir data --seed 7 --audit report",
         "kraftbox chaos --until-broken --junit chaos.xml",
+        "kraftbox chaos --replay chaos-7.kbxh --client librdkafka --edn chaos.edn",
     ),
     "dump-log": ("kraftbox dump-log data/orders-0/00000000000000000000.log",),
     "audit": (
@@ -91,10 +92,11 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "kraftbox audit data --out report --no-tables",
     ),
     "prometheus": (
-        "kraftbox prometheus > prometheus.yml",
+        "kraftbox prometheus --dir data",
         "kraftbox prometheus --serve 9405 --name orders",
     ),
     "schema": ("kraftbox schema testbed",),
+    "man": ("kraftbox man topics create", "kraftbox man --out /usr/local/share/man"),
     "doctor": ("kraftbox doctor --dir data --port 9092",),
     "sim": ("kraftbox sim --seed 42 --show", "kraftbox sim --runs 20 --jobs 2"),
 }

@@ -50,6 +50,7 @@ LISTED = (
     Listed("audit", "audit", "audit", "Say what happened to a cluster, from its metadata log."),
     Listed("prometheus", "prometheus", "prometheus", "Print how Prometheus scrapes a cluster."),
     Listed("schema", "schema", "schema", "Print the JSON Schema of a document."),
+    Listed("man", "man", "man", "Print the manual page of a command."),
     Listed("doctor", "doctor", "doctor", "Whether this machine has what a cluster needs."),
     Listed("sim", "sim", "sim", "Run whole clusters on virtual time, each from a seed."),
 )

@@ -35,6 +35,15 @@ def _pairs(texts: list[str]) -> dict[str, str]:
     return dict(_checked(launch.setting, text) for text in texts)
 
 
+PortOption = Annotated[
+    Any,
+    typer.Option(
+        parser=_port,
+        metavar="PORT",
+        help="Client port, of several brokers the first; 0 takes free ones. Default: the "
+        "directory's own, or 9092.",
+    ),
+]
 Hidden = Annotated[bool, typer.Option(hidden=True)]
 
 
@@ -52,15 +61,7 @@ def up(
             "(kraftbox schema testbed).",
         ),
     ] = None,
-    port: Annotated[
-        Any,
-        typer.Option(
-            parser=_port,
-            metavar="PORT",
-            help="Client port, of several brokers the first; 0 takes free ones. Default: the "
-            "directory's own, or 9092.",
-        ),
-    ] = None,
+    port: PortOption = None,
     controllers: Annotated[
         int | None, typer.Option(metavar="N", help="Controllers of a cluster; default: 1.")
     ] = None,

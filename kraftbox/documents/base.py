@@ -47,11 +47,13 @@ class _Loader(yaml.SafeLoader):  # type: ignore[misc]
         return super().compose_node(parent, index)
 
     def construct_mapping(self, node: Any, deep: bool = False) -> Any:
-        keys = [self.construct_object(key, deep=True) for key, _ in node.value]
-        for (key_node, _), key in zip(node.value, keys, strict=True):
-            if keys.count(key) > 1:
+        seen: list[Any] = []
+        for key_node, _ in node.value:
+            key = self.construct_object(key_node, deep=True)
+            if key in seen:
                 problem = f"the key {key!r} stands there twice"
                 raise yaml.MarkedYAMLError(None, None, problem, key_node.start_mark)
+            seen.append(key)
         return super().construct_mapping(node, deep)
 
 

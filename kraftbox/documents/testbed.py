@@ -148,13 +148,13 @@ class Testbed(Document):
 
     @model_validator(mode="after")
     def _fits_together(self) -> Testbed:
-        if not all(self._all_racks()):
-            raise ValueError("every broker has a rack, by its node or by `racks`, or none has")
         known = {node.node_id: node.is_broker for node in planned_nodes(self.shape)}
         _check_nodes("nodes", self.nodes, known)
         for number, node in self.nodes.items():
             if node.rack and not known[number]:
                 raise ValueError(f"nodes.{number}: a rack is of a broker")
+        if not all(self._all_racks()):
+            raise ValueError("every broker has a rack, by its node or by `racks`, or none has")
         self._check_settings()
         for name, topic in self.topics.items():
             if topic.replicas > self.brokers:

@@ -24,15 +24,15 @@ from kraftbox.chaos.checks import is_broken, summary
 from kraftbox.chaos.faults import KINDS
 from kraftbox.chaos.history import load as load_history
 from kraftbox.chaos.history import save as save_history
+from kraftbox.chaos.librdkafka import WitnessedRun
 from kraftbox.chaos.report import timeline_rows, verdict_lines
-from kraftbox.chaos.run import Outcome, Pace, Run
+from kraftbox.chaos.run import Outcome, Pace
 from kraftbox.chaos.schedule import Step
 from kraftbox.chaos.target import Ability, LocalTarget
 from kraftbox.chaos.workload import Load
 from kraftbox.launcher import control
 from kraftbox.launcher.interpreter import own_command
 from kraftbox.launcher.place import ClusterPlace
-from testkit.processes.confluent_ledger import ConfluentClients
 
 pytestmark = [pytest.mark.e2e, pytest.mark.filterwarnings("default")]
 
@@ -113,22 +113,6 @@ def case_id(case: Case) -> str:
     return f"{KINDS[case.kind].number}-{case.kind}{case.variant}"
 
 
-class ChaosOfTests(Run):
-    """A run with librdkafka's clients beside our own."""
-
-    confluent: ConfluentClients
-
-    async def clients_begin(self) -> None:
-        bootstrap = ",".join(f"{host}:{port}" for host, port in self.target.bootstrap)
-        self.confluent = ConfluentClients(
-            self.ledger, bootstrap, self.load.topic, self.load.partitions
-        )
-        await asyncio.to_thread(self.confluent.__enter__)
-
-    async def clients_end(self) -> None:
-        await asyncio.to_thread(self.confluent.stop)
-
-
 @pytest.fixture
 def place(tmp_path: Path) -> Iterator[ClusterPlace]:
     made = ClusterPlace(tmp_path / "cluster")
@@ -160,11 +144,11 @@ def undergo(target: LocalTarget, case: Case, pace: Pace = SHORT_PACE) -> Outcome
         records_per_s=200,
     )
     seed = zlib.crc32(case.kind.encode())
-    run = ChaosOfTests(target, load, seed, pace=pace)
+    run = WitnessedRun(target, load, seed, pace=pace)
     outcome = asyncio.run(run.go(iter([Step(case.kind, case.length_s, seed)]), 3600, 1))
     save_history(target.place.root / "history.kbxh", outcome.history)
     print(told_of(outcome))
-    assert run.confluent.fatal == []
+    assert run.witness.fatal == []
     return outcome
 
 

@@ -25,7 +25,7 @@ from typing import NamedTuple
 import pytest
 
 from kraftbox.chaos.history import Outcome
-from testkit.processes.confluent_ledger import ConfluentClients
+from kraftbox.chaos.librdkafka import ConfluentClients
 from testkit.processes.nodes import KraftboxNode
 from testkit.processes.object_servers import Servers
 from testkit.processes.store_proxy import Operation, StoreFault, StoreProxy

@@ -242,7 +242,7 @@ def test_an_event_of_many_partitions_is_one_line():
     board = board_at(1000.0, partitions=many)
     board.look(1000.0)
     after = [one._replace(leader=2, leader_epoch=1) for one in many]
-    board.take_told(1, Told(1100.0, frozenset(), tuple(after)))
+    board.take_told(1, Told(1100.0, frozenset({2}), tuple(after)))
     assert told(board.look(1100.0)) == ["leader 1 -> 2: t-0, t-1, t-10 and 47 more"]
 
 

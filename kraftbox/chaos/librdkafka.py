@@ -1,18 +1,22 @@
-"""librdkafka under the ledger of a chaos run: an idempotent producer and a consumer, in threads.
+"""Shell: librdkafka under the ledger of a chaos run: an idempotent producer and a consumer.
 
-What our own client does right by construction this one does as people's applications do.
+A broker that is judged by its own client alone hides what both get wrong; this one does as people's
+applications do. It needs confluent-kafka, and threads.
 """
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from typing import Any, Self
 
 from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition, libversion
 
 from client.producer import NotProduced
+from kraftbox.chaos.checks import BROKEN, Finding
 from kraftbox.chaos.history import value_bytes, value_id, value_of
 from kraftbox.chaos.ledger import Ledger
+from kraftbox.chaos.run import Run
 from protocol.errors import ApiError, ErrorCode
 
 CLIENT = f"librdkafka {libversion()[0]}"
@@ -145,3 +149,25 @@ class ConfluentClients:
             for partition, (offsets, values) in found.items():
                 self._ledger.polled((process, 0, partition), begin_us, offsets, values)
         consumer.close()
+
+
+class WitnessedRun(Run):
+    """A run with librdkafka's clients beside our own."""
+
+    witness: ConfluentClients
+
+    async def clients_begin(self) -> None:
+        bootstrap = ",".join(f"{host}:{port}" for host, port in self.target.bootstrap)
+        load = self.load
+        self.witness = ConfluentClients(self.ledger, bootstrap, load.topic, load.partitions)
+        await asyncio.to_thread(self.witness.__enter__)
+
+    async def clients_end(self) -> None:
+        await asyncio.to_thread(self.witness.stop)
+
+    def of_clients(self) -> list[Finding]:
+        """An idempotent producer that gives up for good, a consumer that is sent away."""
+        fatal = self.witness.fatal
+        if not fatal:
+            return []
+        return [Finding("client-fatal", BROKEN, len(fatal), "librdkafka could not go on", fatal)]

@@ -1,0 +1,92 @@
+"""Histories in the EDN that Elle reads, as list-append: a second judge. Pure.
+
+A partition is a list: a send appends its value, the final read of a partition reads all of it. An
+operation of Jepsen's is begun by a process that does nothing else until it ends, and a process
+whose operation has no known end does nothing ever after. Our producers have several sends under
+way, so each process of ours becomes as many of Jepsen's as it takes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+from kraftbox.chaos.history import History, Outcome
+
+TYPES = {Outcome.OK: ":ok", Outcome.FAILED: ":fail", Outcome.UNKNOWN: ":info"}
+
+
+class Operation(NamedTuple):
+    """What one client did: from when to when, with what outcome, as EDN before and after it."""
+
+    process: int
+    begin_us: int
+    end_us: int
+    outcome: Outcome
+    asked: str
+    told: str
+
+
+def edn_lines(history: History) -> Iterator[str]:
+    """The lines of a file: one map each, by time."""
+    first_us = min((one.begin_us for one in _operations(history)), default=0)
+    moments: list[tuple[int, int, int, str]] = []
+    for number, (operation, process) in enumerate(_with_processes(_operations(history))):
+        begin_us, end_us = operation.begin_us, max(operation.end_us, operation.begin_us)
+        end = TYPES[operation.outcome]
+        for at_us, place, kind, value in (
+            (begin_us, 0, ":invoke", operation.asked),
+            (end_us, 1, end, operation.told),
+        ):
+            # An end comes before a begin of the same moment, but never before its own begin.
+            order = 1 - place if end_us > begin_us else 2
+            text = f":type {kind}, :f :txn, :value [{value}], :process {process}"
+            text += f", :time {(at_us - first_us) * 1000}"
+            moments.append((at_us, order, 2 * number + place, text))
+    for index, (*_, text) in enumerate(sorted(moments)):
+        yield f"{{:index {index}, {text}}}"
+
+
+def _operations(history: History) -> list[Operation]:
+    """Sends and final reads, by their begins."""
+    found = []
+    for send in history.sends:
+        append = f"[:append {_key(history, send.topic, send.partition)} {send.value}]"
+        outcome = Outcome(send.outcome)
+        found.append(Operation(send.process, send.begin_us, send.end_us, outcome, append, append))
+    reads: dict[tuple[int, int, int], list[tuple[int, int, list[tuple[int, int]]]]] = {}
+    for poll in history.polls:
+        if poll.final:
+            those = reads.setdefault((poll.process, poll.topic, poll.partition), [])
+            records = list(zip(poll.offsets, poll.values, strict=True))
+            those.append((poll.begin_us, poll.end_us, records))
+    for (process, topic, partition), polls in reads.items():
+        key = _key(history, topic, partition)
+        # A reader that had to begin anew read some twice; what is somebody else's is no list's.
+        at = {offset: value for *_, records in polls for offset, value in records if value >= 0}
+        values = " ".join(str(at[offset]) for offset in sorted(at))
+        begin_us, end_us = min(one[0] for one in polls), max(one[1] for one in polls)
+        asked, told = f"[:r {key} nil]", f"[:r {key} [{values}]]"
+        found.append(Operation(process, begin_us, end_us, Outcome.OK, asked, told))
+    return sorted(found, key=lambda one: (one.begin_us, one.end_us))
+
+
+def _with_processes(operations: Iterable[Operation]) -> Iterator[tuple[Operation, int]]:
+    """Each with a process of Jepsen's that is free then."""
+    free: dict[int, list[tuple[int, int]]] = {}
+    made = 0
+    for one in operations:
+        lanes = free.setdefault(one.process, [])
+        at = next((at for at, (end_us, _) in enumerate(lanes) if end_us < one.begin_us), None)
+        if at is None:
+            process, made = made, made + 1
+        else:
+            _, process = lanes.pop(at)
+        if one.outcome is not Outcome.UNKNOWN:
+            lanes.append((one.end_us, process))
+        yield one, process
+
+
+def _key(history: History, topic: int, partition: int) -> str:
+    name = history.topics[topic].name.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{name}-{partition}"'
