@@ -188,7 +188,6 @@ def test_who_died_with_the_active_controller_is_fenced_and_nobody_else(
 
 
 TROUBLED_S = 60.0
-"""An hour of it (`TROUBLED_S = 3600.0`) fenced nobody, either."""
 
 
 def trouble(rng: random.Random) -> Story:
