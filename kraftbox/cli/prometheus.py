@@ -13,6 +13,7 @@ import typer
 from kraftbox.cli.nodes import DIR_DEFAULT, DirOption
 from kraftbox.cli.output import CommandFailed, JsonFlag, say, say_json
 from kraftbox.launcher import control
+from kraftbox.launcher.addresses import Network
 from kraftbox.launcher.place import ClusterPlace
 from kraftbox.launcher.plan import HOST, node_plans, planned_nodes
 from runtime.errors import StartupRefused
@@ -103,7 +104,9 @@ def _targets(place: ClusterPlace, name: str) -> list[Target]:
         if known is None:
             raise CommandFailed(f"there is no cluster in {place.root}")
         nodes = planned_nodes(known.shape)
-        plans = node_plans(nodes, str(place.root), known.ports, known.settings)
+        network = Network(known.network) if known.network else None
+        at = {node.node_id: network.address(node.node_id) if network else HOST for node in nodes}
+        plans = node_plans(nodes, str(place.root), known.ports, known.settings, at)
         planned = {plan.node.node_id: plan.properties["kraftbox.http.listener"] for plan in plans}
         roles = {node.node_id: node.roles for node in nodes}
     except StartupRefused as error:

@@ -160,6 +160,13 @@ def test_where_a_node_listens_now_is_what_counts(kept, monkeypatch):
     assert second["targets"] == [f"127.0.0.1:{kept.remembered().ports[2].http}"]
 
 
+def test_nodes_of_a_network_of_its_own_have_their_own_addresses(kept):
+    kept.keep(kept.remembered()._replace(network=7))
+    ports = kept.remembered().ports
+    found = [one["targets"] for one in prometheus._targets(kept, "n")]
+    assert found == [[f"10.213.7.{number}:{ports[number].http}"] for number in (1, 2, 101)]
+
+
 def test_a_node_without_a_port_is_no_target():
     assert prometheus.targets({1: "h:0", 2: "", 3: "h:1"}, {3: "broker"}, "n")[0]["targets"] == [
         "h:1"
