@@ -127,6 +127,7 @@ def _audit(inputs: Inputs, execute: Execute, width: int, options: WorkOptions) -
         partitions = plan_partitions(inputs.replicas, inputs.sent, result)
         merged.add(execute(partitions, options._replace(history=False)))
         result = merged.result(options.elections_max)
+    result["faults"] = list(inputs.faults)
     return Result(result)
 
 

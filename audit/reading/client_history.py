@@ -34,6 +34,17 @@ def acknowledged(histories: Iterable[Path]) -> Mapping[tuple[str, int], list[Ack
     return found
 
 
+def faults_of(histories: Iterable[Path]) -> list[list[Any]]:
+    """What was done to the cluster meanwhile: kind, nodes, begin and end in ms since 1970, detail,
+    in the order of their begins. Raises UnreadableInput."""
+    found = [
+        [kind, list(nodes), begin_us // 1000, end_us // 1000, detail]
+        for path in histories
+        for kind, nodes, begin_us, end_us, detail in _body(path).get("faults", ())
+    ]
+    return sorted(found, key=lambda one: (one[2], one[3], one[0], one[1]))
+
+
 def _body(path: Path) -> dict[str, Any]:
     import msgpack  # on the driver only: executors need not have it
 

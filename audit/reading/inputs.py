@@ -4,22 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from audit.inputs.metadata_log import MetadataLog
 from audit.inputs.replicas import AcknowledgedSend, ReplicaFiles
-from audit.reading.client_history import acknowledged
+from audit.reading.client_history import acknowledged, faults_of
 from audit.reading.logs import UnreadableInput, find_logs
 from audit.reading.replicas import find_replicas
 
 
 class Inputs(NamedTuple):
-    """Copies of the metadata log, the brokers' replicas, and acknowledged sends by
-    (topic, partition)."""
+    """Copies of the metadata log, the brokers' replicas, acknowledged sends by (topic, partition),
+    and the faults that clients lived through (`faults_of`)."""
 
     logs: Sequence[MetadataLog]
     replicas: Sequence[ReplicaFiles]
     sent: Mapping[tuple[str, int], Sequence[AcknowledgedSend]]
+    faults: Sequence[Sequence[Any]] = ()
 
     @property
     def size_bytes(self) -> int:
@@ -52,4 +53,4 @@ def read_inputs(
         raise UnreadableInput(
             "a history is judged against the brokers' logs: name their log directories"
         )
-    return Inputs(logs, replicas, sent)
+    return Inputs(logs, replicas, sent, faults_of(history))

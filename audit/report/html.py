@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime
 from html import escape
 from typing import Any
 
@@ -17,12 +18,14 @@ from audit.report.svg import (
     lanes,
     leader_style,
     legend,
+    patterns,
     step_lines,
 )
 from audit.report.text import moment, old_leader, verdict, why
 from audit.state.elections import LOSSY
 
 ROWS_MAX = 500
+OPEN_MAX = 12
 NUMBERS = {"offset", "leader epoch", "from offset", "to offset", "epoch", "segments", "snapshots"}
 KIND_STYLES = {
     "isr": "kind-isr",
@@ -50,7 +53,7 @@ p { margin: 4px 0; } .soft, .note { color: var(--soft); }
   border: 1px solid var(--edge); border-left: 6px solid var(--good); background: var(--card);
   margin: 14px 0; }
 .verdict.broken { border-left-color: var(--bad); }
-.tiles { display: grid; grid-template-columns: repeat(auto-fit, minmax(250px, 1fr)); gap: 10px; }
+.tiles { display: grid; grid-template-columns: repeat(auto-fit, minmax(200px, 1fr)); gap: 10px; }
 .tile { background: var(--card); border: 1px solid var(--edge); border-radius: 8px;
   padding: 8px 12px; } .tile b { display: block; font-size: 20px; }
 figure { margin: 0; background: var(--card); border: 1px solid var(--edge); border-radius: 8px;
@@ -71,17 +74,36 @@ td.name { white-space: nowrap; }
 details pre { white-space: pre-wrap; word-break: break-word; font-size: 12px; margin: 4px 0; }
 .scroll { overflow-x: auto; }
 .none { fill: var(--bad); } .lossy { fill: var(--bad); stroke: var(--card); stroke-width: 1.5; }
-.up { fill: #4b9e68; } .down { fill: #cf5b52; } .closing { fill: #d9a441; }
+.up { fill: #4b9e68; } .down { fill: url(#p-down); } .closing { fill: url(#p-closing); }
+.folded { fill: #9aa4ae; } .fault { fill: url(#p-fault); }
+.warned { fill: var(--warn); stroke: var(--card); stroke-width: 1.5; }
+.over { stroke: #fff; stroke-opacity: .75; fill: #fff; fill-opacity: .75; stroke-width: 1.2; }
+.over path { fill: none; } .defs { position: absolute; }
+.axis { text-anchor: middle; fill: var(--soft); font-size: 11px; }
+.inside { text-anchor: middle; font-size: 11px; font-weight: 600; fill: #fff; stroke: #0009;
+  stroke-width: 2.5px; paint-order: stroke; pointer-events: none; }
+:target { stroke: var(--ink); stroke-width: 4; } a { color: inherit; }
+.group > summary { cursor: pointer; padding: 6px 0; } .group .count { font-weight: 600; }
 .kind-isr { fill: #4a7fb5; } .kind-preferred { fill: #4b9e68; } .kind-elr { fill: #8a6bb8; }
 .kind-last { fill: #d98a2b; } .kind-unclean { fill: #c62f2f; }
-.kind-recovery { fill: #b0624a; } .kind-designated { fill: #c26b9a; }
-.l-isr { stroke: #4a7fb5; fill: none; } .l-elr { stroke: #8a6bb8; fill: none; }
-.l-under { stroke: #d98a2b; fill: none; } .l-none { stroke: #c62f2f; fill: none; }
+.kind-recovery { fill: #9c8a3c; } .kind-designated { fill: #c26b9a; }
+.l-isr { stroke: #4a7fb5; fill: none; } .l-elr { stroke: #8a6bb8; fill: none;
+  stroke-dasharray: 7 3; }
+.l-under { stroke: #d98a2b; fill: none; } .l-none { stroke: #c62f2f; fill: none;
+  stroke-dasharray: 7 3; }
 .k-isr { fill: #4a7fb5; } .k-elr { fill: #8a6bb8; } .k-under { fill: #d98a2b; }
+@media (max-width: 560px) { body { padding: 14px; } .tiles { grid-template-columns: 1fr 1fr; } }
+@media print { :root { --paper: #fff; --ink: #000; --soft: #444; --grid: #ccc; --card: #fff;
+  --edge: #999; --good: #2d8a4e; --bad: #c62f2f; --warn: #8a5a00; color-scheme: light; }
+  body { max-width: none; padding: 0; font-size: 11px; } figure svg { min-width: 0; }
+  figure, .tile, tr { break-inside: avoid; } h2 { break-after: avoid; }
+  figure, .scroll { overflow: visible; } .tiles { grid-template-columns: repeat(4, 1fr); }
+  * { print-color-adjust: exact; -webkit-print-color-adjust: exact; } }
 """
+OTHER_FILLS = (("p-fault", "#5c6470"), ("p-down", "#7d848c"), ("p-closing", "#d9a441"))
 PALETTE = (
     "#4a7fb5", "#d98a2b", "#4b9e68", "#8a6bb8", "#3fa3a8", "#c26b9a",
-    "#9c8a3c", "#6f7fd1", "#b0624a", "#6a9f3a", "#7a8794", "#a85fc4",
+    "#9c8a3c", "#6f7fd1", "#5f8f86", "#6a9f3a", "#7a8794", "#a85fc4",
 )  # fmt: skip
 
 
@@ -93,7 +115,7 @@ def as_html(result: Mapping[str, Any]) -> str:
     parts = [
         _head(result),
         _findings("Findings", result, broken),
-        _leadership(result, axis),
+        _leadership(result, axis, broken),
         _sizes(result, axis),
         _elections_by_kind(result),
         _brokers(result, axis),
@@ -102,13 +124,14 @@ def as_html(result: Mapping[str, Any]) -> str:
         _elections(result),
         _copies(result),
     ]
-    colours = "".join(f".b{n} {{ fill: {c}; }}\n" for n, c in enumerate(PALETTE))
+    colours = "".join(f".b{n} {{ fill: url(#p{n}); }}\n" for n in range(len(PALETTE)))
+    fills = patterns([*((f"p{n}", colour) for n, colour in enumerate(PALETTE)), *OTHER_FILLS])
     assert len(PALETTE) == LEADER_COLOURS
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
         f"<title>Audit of {escape(_cluster(result))}</title><style>{STYLE}{colours}</style></head>"
-        f"<body>{''.join(parts)}</body></html>\n"
+        f"<body>{fills}<main>{''.join(parts)}</main></body></html>\n"
     )
 
 
@@ -120,6 +143,7 @@ def _cluster(result: Mapping[str, Any]) -> str:
 def _head(result: Mapping[str, Any]) -> str:
     summary, quorum = result["summary"], result["quorum"]
     broken = "" if summary["promises_hold"] else " broken"
+    first, last = summary["first_timestamp_ms"], summary["last_timestamp_ms"]
     tiles = [
         ("records", f"{summary['records']:,}"),
         ("elections", f"{sum(summary['elections'].values()):,}"),
@@ -133,8 +157,8 @@ def _head(result: Mapping[str, Any]) -> str:
     shown = "".join(f'<div class="tile"><b>{value}</b>{name}</div>' for name, value in tiles)
     return (
         f"<h1>Audit of {escape(_cluster(result))}</h1>"
-        f'<p class="soft">{moment(summary["first_timestamp_ms"])} to '
-        f"{moment(summary['last_timestamp_ms'])} UTC; offsets {summary['start_offset']:,} to "
+        f'<p class="soft">{moment(first)} to {moment(last)} UTC (here {local(first)} to '
+        f"{local(last)}); offsets {summary['start_offset']:,} to "
         f"{summary['end_offset']:,} of {escape(quorum['audited'])}, "
         f"copies of the log compared: {len(quorum['logs'])}</p>"
         f'<p class="verdict{broken}">{escape(verdict(summary))}</p>'
@@ -158,9 +182,14 @@ def _nothing(title: str, why: str) -> str:
     return f'<h2>{escape(title)}</h2><p class="note">{escape(why)}</p>'
 
 
-def _leadership(result: Mapping[str, Any], axis: TimeAxis) -> str:
+def _leadership(
+    result: Mapping[str, Any], axis: TimeAxis, broken: Sequence[Mapping[str, Any]]
+) -> str:
+    """Faults and findings above the leaders: causes and effects on one axis."""
     title = "Who led which partition"
-    rows, left_out = timeline.leadership_lanes(result, axis)
+    led, left_out = timeline.leadership_lanes(result, axis)
+    above = [*timeline.fault_lanes(result, axis), *timeline.finding_lanes(broken[:ROWS_MAX])]
+    rows = [*above, *led]
     if not rows:
         return _nothing(title, "The log has no partitions.")
     seen = timeline.leaders_seen(rows)
@@ -168,7 +197,9 @@ def _leadership(result: Mapping[str, Any], axis: TimeAxis) -> str:
     brokers = sorted({*brokers, *(b["id"] for b in result["brokers"])})
     entries = [(leader_style(b), f"broker {b}") for b in brokers if leader_style(b) in seen]
     entries += [("none", "no leader")] if "none" in seen else []
-    if any(lane.marks for lane in rows):
+    entries += [("folded", "an internal topic, all led")] if "folded" in seen else []
+    entries += [("fault", "fault")] if "fault" in seen else []
+    if any(lane.marks for lane in led):
         entries.append(("lossy", "diamond: election that may have lost records"))
     more = legend(entries)
     if left_out:
@@ -196,8 +227,8 @@ def _sizes(result: Mapping[str, Any], axis: TimeAxis) -> str:
         Line("partitions under min ISR", "l-under", [(p[0], p[3]) for p in points]),
         Line("partitions without leader", "l-none", [(p[0], p[4]) for p in points]),
     ]
-    upper = step_lines(axis, sizes, "ISR and ELR members over time")
-    lower = step_lines(axis, troubles, "partitions in trouble over time", 90)
+    upper = step_lines(axis, sizes, "ISR and ELR members over time", "replicas")
+    lower = step_lines(axis, troubles, "partitions in trouble over time", "partitions", 90)
     keys = [
         ("k-isr", "ISR members, all partitions"),
         ("k-elr", "ELR members"),
@@ -214,7 +245,9 @@ def _elections_by_kind(result: Mapping[str, Any]) -> str:
         return _nothing(title, "There was no election.")
     rows = [(kind, counts.get(kind, 0), style) for kind, style in KIND_STYLES.items()]
     causes = ", ".join(f"{cause} {n:,}" for cause, n in result["summary"]["causes"].items())
-    return _figure(title, bars(rows, title), f'<p class="note">By cause: {escape(causes)}.</p>')
+    return _figure(
+        title, bars(rows, title, "elections"), f'<p class="note">By cause: {escape(causes)}.</p>'
+    )
 
 
 def _brokers(result: Mapping[str, Any], axis: TimeAxis) -> str:
@@ -255,35 +288,59 @@ def _text(value: object) -> str:
 
 
 def _findings(title: str, result: Mapping[str, Any], findings: Sequence[Mapping[str, Any]]) -> str:
+    """By check, each with its count; of those that are drawn each time leads to the picture."""
     if not findings:
         return _nothing(title, "None.")
-    rows = []
-    for one in findings[:ROWS_MAX]:
-        where = "" if one["offset"] < 0 else f"{one['offset']:,}"
-        records = ""
-        if one["before"] is not None or one["after"] is not None:
-            pair = "\n".join(f"{side}: {json.dumps(one[side])}" for side in ("before", "after"))
-            records = (
-                f"<details><summary>before and after</summary><pre>{escape(pair)}</pre></details>"
+    groups: dict[tuple[str, str], list[tuple[int, Mapping[str, Any]]]] = {}
+    for number, one in enumerate(findings):
+        groups.setdefault((one["severity"], one["check"]), []).append((number, one))
+    left_out = result["summary"]["findings_left_out"]
+    out = [f"<h2>{title}</h2>"]
+    room = ROWS_MAX
+    for (severity, check), found in groups.items():
+        shown = found[: max(0, room)]
+        room -= len(shown)
+        # One group, or a few findings, are read at once; facts are looked up.
+        is_open = " open" if severity != Severity.INFO or len(findings) <= OPEN_MAX else ""
+        rows = [_finding(number, one) for number, one in shown]
+        more = _left_out(len(found), len(shown))
+        if left_out.get(check):
+            more += (
+                f'<p class="note">{left_out[check]:,} more of {escape(check)} were counted, '
+                "not listed.</p>"
             )
-        rows.append(
-            [
-                _cell(one["severity"], one["severity"]),
-                _cell(one["check"], "name"),
-                _cell(where, "number"),
-                _cell(moment(one["timestamp_ms"]), "name"),
-                f"<td>{escape(one['message'])}{records}</td>",
-                _text(one["log"]),
-            ]
+        columns = ("offset", "time (UTC)", "what", "log")
+        count = len(found) + left_out.get(check, 0)
+        out.append(
+            f'<details class="group"{is_open}><summary><span class="{severity}">{severity}</span> '
+            f'{escape(check)} <span class="count">{count:,}</span></summary>'
+            f"{_table(columns, rows)}{more}</details>"
         )
-    more = _left_out(len(findings), ROWS_MAX)
-    shown = {one["check"] for one in findings}
-    for check, count in result["summary"]["findings_left_out"].items():
-        if check not in shown:
-            continue
-        more += f'<p class="note">{count:,} more of {escape(check)} were counted, not listed.</p>'
-    columns = ("severity", "check", "offset", "time (UTC)", "what", "log")
-    return f"<h2>{title}</h2>{_table(columns, rows)}{more}"
+    return "".join(out)
+
+
+def _finding(number: int, one: Mapping[str, Any]) -> list[str]:
+    where = "" if one["offset"] < 0 else f"{one['offset']:,}"
+    records = ""
+    if one["before"] is not None or one["after"] is not None:
+        pair = "\n".join(f"{side}: {json.dumps(one[side])}" for side in ("before", "after"))
+        records = f"<details><summary>before and after</summary><pre>{escape(pair)}</pre></details>"
+    at = moment(one["timestamp_ms"])
+    if one["timestamp_ms"] >= 0 and one["severity"] != Severity.INFO and number < ROWS_MAX:
+        at = f'<a href="#{timeline.anchor(number)}">{at}</a>'
+    return [
+        _cell(where, "number"),
+        f'<td class="name" title="{local(one["timestamp_ms"])}">{at}</td>',
+        f"<td>{escape(one['message'])}{records}</td>",
+        _text(one["log"]),
+    ]
+
+
+def local(timestamp_ms: int) -> str:
+    """The same time where the report was written, with its zone; empty where there is none."""
+    if timestamp_ms < 0:
+        return ""
+    return datetime.fromtimestamp(timestamp_ms / 1000, UTC).astimezone().strftime("%F %T %Z")
 
 
 def _elections(result: Mapping[str, Any]) -> str:

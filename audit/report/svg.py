@@ -16,7 +16,7 @@ WIDTH = 1100
 LABEL_WIDTH = 190
 RIGHT_MARGIN = 16
 ROW_HEIGHT = 20
-AXIS_HEIGHT = 26
+AXIS_HEIGHT = 42
 LEADER_COLOURS = 12
 """Classes b0 to b11; broker ids beyond repeat them."""
 _STEPS_MS = (
@@ -26,20 +26,22 @@ _STEPS_MS = (
 
 
 class Span(NamedTuple):
-    """A coloured piece of a lane."""
+    """A coloured piece of a lane; `text` is written into it where there is room."""
 
     begin_ms: int
     end_ms: int
     style: str
     title: str
+    text: str = ""
 
 
 class Mark(NamedTuple):
-    """A point of a lane, drawn as a diamond."""
+    """A point of a lane, drawn as a diamond; `name` is what links lead to."""
 
     at_ms: int
     style: str
     title: str
+    name: str = ""
 
 
 class Lane(NamedTuple):
@@ -84,6 +86,9 @@ class TimeAxis:
             out.append(f'<line class="grid" x1="{x}" y1="0" x2="{x}" y2="{height}"/>')
             out.append(f'<text class="tick" x="{x}" y="{height + 16}">{text}</text>')
             at += step
+        middle = (LABEL_WIDTH + WIDTH - RIGHT_MARGIN) / 2
+        unit = "date" if step >= 86_400_000 else "time of day"
+        out.append(f'<text class="axis" x="{middle}" y="{height + 34}">{unit}, UTC</text>')
         return "".join(out)
 
 
@@ -118,22 +123,31 @@ def lanes(axis: TimeAxis, rows: Sequence[Lane], title: str) -> str:
 
 def _span(axis: TimeAxis, span: Span, top: float) -> str:
     left, right = axis.x(span.begin_ms), axis.x(span.end_ms)
+    text = ""
+    if span.text and right - left > 10 + 7 * len(span.text):
+        text = (
+            f'<text class="inside" x="{(left + right) / 2:.1f}" y="{top + 14}">'
+            f"{escape(span.text)}</text>"
+        )
     return (
         f'<rect class="{span.style}" x="{left}" y="{top + 3}" width="{max(right - left, 1):.1f}" '
-        f'height="{ROW_HEIGHT - 6}"><title>{escape(span.title)}</title></rect>'
+        f'height="{ROW_HEIGHT - 6}"><title>{escape(span.title)}</title></rect>{text}'
     )
 
 
 def _mark(axis: TimeAxis, mark: Mark, top: float) -> str:
     x, y, size = axis.x(mark.at_ms), top + ROW_HEIGHT / 2, 6
+    name = f' id="{escape(mark.name)}"' if mark.name else ""
     return (
-        f'<path class="{mark.style}" d="M{x} {y - size}L{x + size} {y}L{x} {y + size}'
+        f'<path class="{mark.style}"{name} d="M{x} {y - size}L{x + size} {y}L{x} {y + size}'
         f'L{x - size} {y}Z"><title>{escape(mark.title)}</title></path>'
     )
 
 
-def step_lines(axis: TimeAxis, lines: Sequence[Line], title: str, height: float = 170) -> str:
-    """Step lines over a common scale that begins at zero."""
+def step_lines(
+    axis: TimeAxis, lines: Sequence[Line], title: str, unit: str, height: float = 170
+) -> str:
+    """Step lines over a common scale that begins at zero, and counts `unit`."""
     top = max((value for line in lines for _, value in line.points), default=0) or 2
     top += top % 2  # so that half of it is a whole number
     out = [axis.draw(height)]
@@ -144,6 +158,9 @@ def step_lines(axis: TimeAxis, lines: Sequence[Line], title: str, height: float 
             f'y2="{y}"/><text class="label" x="{LABEL_WIDTH - 8}" y="{y + 4}">'
             f"{top * share:g}</text>"
         )
+    out.append(
+        f'<text class="axis" transform="translate(60 {height / 2:g}) rotate(-90)">{unit}</text>'
+    )
     for line in lines:
         out.append(
             f'<path class="line {line.style}" d="{_steps(axis, line, top, height)}">'
@@ -162,8 +179,8 @@ def _steps(axis: TimeAxis, line: Line, top: int, height: float) -> str:
     return "".join(out)
 
 
-def bars(rows: Sequence[tuple[str, int, str]], title: str) -> str:
-    """Horizontal bars: label, count, style."""
+def bars(rows: Sequence[tuple[str, int, str]], title: str, unit: str) -> str:
+    """Horizontal bars, which count `unit`: label, count, style."""
     top = max((count for _, count, _ in rows), default=0) or 1
     plot = WIDTH - LABEL_WIDTH - RIGHT_MARGIN - 80
     out = []
@@ -176,7 +193,34 @@ def bars(rows: Sequence[tuple[str, int, str]], title: str) -> str:
             f'height="{ROW_HEIGHT - 3}"/>'
             f'<text class="value" x="{LABEL_WIDTH + width + 8:.1f}" y="{y + 15}">{count:,}</text>'
         )
-    return picture(len(rows) * (ROW_HEIGHT + 4), "".join(out), title)
+    height = len(rows) * (ROW_HEIGHT + 4)
+    out.append(f'<text class="axis" x="{LABEL_WIDTH + plot / 2}" y="{height + 14}">{unit}</text>')
+    return picture(height + 22, "".join(out), title)
+
+
+PATTERNS = (
+    "",
+    '<path d="M0 8L8 0M-2 2L2 -2M6 10L10 6"/>',
+    '<circle cx="4" cy="4" r="1.3"/>',
+    '<path d="M4 0V8"/>',
+    '<path d="M0 0L8 8M-2 6L2 10M6 -2L10 2"/>',
+    '<path d="M0 4H8"/>',
+)
+"""What is drawn over a colour: neither colours nor a screen are needed to tell two apart."""
+
+
+def patterns(colours: Sequence[tuple[str, str]]) -> str:
+    """Fills for the page, by name and colour; neighbours differ in what is drawn over them.
+
+    `fill: url(#NAME)` uses one.
+    """
+    made = "".join(
+        f'<pattern id="{name}" width="8" height="8" patternUnits="userSpaceOnUse">'
+        f'<rect width="8" height="8" fill="{colour}"/>'
+        f'<g class="over">{PATTERNS[number % len(PATTERNS)]}</g></pattern>'
+        for number, (name, colour) in enumerate(colours)
+    )
+    return f'<svg class="defs" width="0" height="0" aria-hidden="true"><defs>{made}</defs></svg>'
 
 
 def legend(entries: Iterable[tuple[str, str]]) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeAlias
 
+from audit.findings.finding import Severity
 from audit.report.svg import Lane, Mark, Span, TimeAxis, leader_style
 from audit.state.elections import LOSSY
 
@@ -38,13 +39,79 @@ def leadership_lanes(result: Mapping[str, Any], axis: TimeAxis) -> tuple[list[La
         if one["kind"] in LOSSY:
             title = f"{one['kind']} election of broker {one['to_leader']}: {one['cause']}"
             marks.setdefault(key, []).append(Mark(one["timestamp_ms"], "lossy", title))
-    busiest = sorted(moves, key=lambda key: (key not in marks, -len(moves[key]), key))
+    theirs = [key for key in moves if not is_internal(key[0])]
+    busiest = sorted(theirs, key=lambda key: (key not in marks, -len(moves[key]), key))
     chosen = sorted(busiest[:LANES_MAX])
     rows = [
         Lane(f"{topic}-{index}", _leaders(moves[topic, index], axis), marks.get((topic, index), ()))
         for topic, index in chosen
     ]
-    return rows, len(moves) - len(chosen)
+    for topic in sorted({key[0] for key in moves if is_internal(key[0])}):
+        keys = [key for key in moves if key[0] == topic]
+        label = f"{topic}, all {len(keys)}"
+        own = [mark for key in sorted(keys) for mark in marks.get(key, ())]
+        rows.append(Lane(label, _folded([_leaders(moves[key], axis) for key in keys]), own))
+    return rows, len(theirs) - len(chosen)
+
+
+def is_internal(topic: str) -> bool:
+    """Whether a topic is the cluster's own: __consumer_offsets and its like."""
+    return topic.startswith("__")
+
+
+def _folded(partitions: Sequence[Sequence[Span]]) -> list[Span]:
+    """Many partitions as one lane: when each had a leader, and when how many had none."""
+    steps: dict[int, list[int]] = {}
+    for spans in partitions:
+        for span in spans:
+            for at_ms, sign in ((span.begin_ms, 1), (span.end_ms, -1)):
+                step = steps.setdefault(at_ms, [0, 0])
+                step[span.style == "none"] += sign
+    out: list[Span] = []
+    led = without = 0
+    times = sorted(steps)
+    for at_ms, end_ms in zip(times, times[1:], strict=False):
+        led += steps[at_ms][0]
+        without += steps[at_ms][1]
+        if not led and not without:
+            continue
+        style = "none" if without else "folded"
+        title = f"{without} of {led + without} without leader" if without else f"{led} led"
+        if out and (out[-1].end_ms, out[-1].style, out[-1].title) == (at_ms, style, title):
+            out[-1] = out[-1]._replace(end_ms=end_ms)
+        else:
+            out.append(Span(at_ms, end_ms, style, title))
+    return out
+
+
+def fault_lanes(result: Mapping[str, Any], axis: TimeAxis) -> list[Lane]:
+    """One lane, above the leaders: what was done to the cluster, as a client's history says."""
+    spans = []
+    for kind, nodes, begin_ms, end_ms, detail in result.get("faults", ()):
+        if end_ms < axis.begin_ms or begin_ms > axis.end_ms:
+            continue
+        whose = ", ".join(map(str, nodes)) or "the cluster"
+        title = f"{kind} of {whose}: {(end_ms - begin_ms) / 1000:.1f} s"
+        begin, end = max(begin_ms, axis.begin_ms), min(end_ms, axis.end_ms)
+        text = f"{kind} {','.join(map(str, nodes))}".strip()
+        spans.append(Span(begin, end, "fault", f"{title}, {detail}" if detail else title, text))
+    return [Lane("faults (client history)", spans)] if spans else []
+
+
+def finding_lanes(findings: Sequence[Mapping[str, Any]]) -> list[Lane]:
+    """One lane for each check, a diamond for each finding that has a time; `anchor` names it."""
+    by_check: dict[str, list[Mark]] = {}
+    for number, one in enumerate(findings):
+        if one["timestamp_ms"] >= 0:
+            style = "lossy" if one["severity"] == Severity.ERROR else "warned"
+            mark = Mark(one["timestamp_ms"], style, one["message"], anchor(number))
+            by_check.setdefault(one["check"], []).append(mark)
+    return [Lane(check, (), marks) for check, marks in sorted(by_check.items())]
+
+
+def anchor(number: int) -> str:
+    """The name of a finding's place in the picture."""
+    return f"at-{number}"
 
 
 def _leaders(moves: list[tuple[int, int, int, str]], axis: TimeAxis) -> list[Span]:
@@ -58,9 +125,8 @@ def _leaders(moves: list[tuple[int, int, int, str]], axis: TimeAxis) -> list[Spa
         if leader == NO_LEADER:
             spans.append(Span(begin, end_ms, "none", f"no leader: {text}"))
         else:
-            spans.append(
-                Span(begin, end_ms, leader_style(leader), f"broker {leader} leads: {text}")
-            )
+            title = f"broker {leader} leads: {text}"
+            spans.append(Span(begin, end_ms, leader_style(leader), title, str(leader)))
     return spans
 
 
@@ -94,7 +160,8 @@ def quorum_lanes(result: Mapping[str, Any], axis: TimeAxis) -> list[Lane]:
     by_node: dict[int, list[Span]] = {}
     for one, end_ms in zip(leaders, ends, strict=True):
         title = f"node {one['leader']} leads epoch {one['epoch']} from offset {one['offset']}"
-        span = Span(one["timestamp_ms"], end_ms, leader_style(one["leader"]), title)
+        style, text = leader_style(one["leader"]), f"epoch {one['epoch']}"
+        span = Span(one["timestamp_ms"], end_ms, style, title, text)
         by_node.setdefault(one["leader"], []).append(span)
     return [Lane(f"node {node}", spans) for node, spans in sorted(by_node.items())]
 

@@ -20,6 +20,7 @@ from audit.report.document import series
 from audit.report.html import as_html
 from audit.report.svg import TimeAxis
 from audit.report.text import as_text, moment
+from audit.report.timeline import leadership_lanes, time_axis
 from bench.audit_log import Size, write_log
 from protocol.batch.records import read_batch
 from testkit.records.metadata_logs import LogBuilder, audited
@@ -43,7 +44,7 @@ def test_the_page_is_well_formed_and_fetches_nothing(result: dict[str, Any]) -> 
         ElementTree.fromstring(drawing)
     assert len(re.findall(r"<figure>", page)) == 5
     assert "<script" not in page and "&lt;script&gt;" in page
-    assert not re.search(r"(src|href)=|url\(|@import|http", page)
+    assert not re.search(r"src=|href=\"(?!#)|url\((?!#)|@import|http", page)
 
 
 def test_an_empty_result_has_a_page(tmp_path: Path) -> None:
@@ -160,3 +161,64 @@ def test_findings_come_first_with_what_was_before_and_after(tmp_path: Path) -> N
     page = as_html(result)
     assert page.index("fenced broker 3 is in the ISR") < page.index("<figure>")
     assert "before: {&quot;fenced&quot;: [3]}" in page
+
+
+def many(result: dict[str, Any], topic: str, partitions: int) -> list[list[Any]]:
+    """Rows of `leadership`: each partition of a topic gets leader 1, the last loses it."""
+    first, last = result["summary"]["first_timestamp_ms"], result["summary"]["last_timestamp_ms"]
+    rows = [[0, first, topic, index, -1, 1, 0, "created"] for index in range(partitions)]
+    return [*rows, [9, (first + last) // 2, topic, partitions - 1, 1, -1, 1, "fenced"]]
+
+
+def test_topics_of_users_have_lanes_and_internal_ones_one_each(result: dict[str, Any]) -> None:
+    result["leadership"] = [
+        *many(result, "__consumer_offsets", 50),
+        *many(result, "__transaction_state", 3),
+        *many(result, "orders", 2),
+    ]
+    lanes, left_out = leadership_lanes(result, time_axis(result))
+    labels = [lane.label for lane in lanes]
+    assert labels[-2:] == ["__consumer_offsets, all 50", "__transaction_state, all 3"]
+    assert labels[:-2] == ["<script>alert(1)</script>-0", "orders-0", "orders-1", "t-0"]
+    assert left_out == 0
+    folded = [(span.style, span.title) for span in lanes[-2].spans]
+    assert folded == [("folded", "50 led"), ("none", "1 of 50 without leader")]
+    assert lanes[-2].spans[0].end_ms == lanes[-2].spans[1].begin_ms
+
+
+def test_faults_of_a_client_history_are_the_first_lane(result: dict[str, Any]) -> None:
+    first = result["summary"]["first_timestamp_ms"]
+    faults = [
+        ["kill", [1], first, first + 1500, "SIGKILL"],
+        ["cut-off", [], first - 9, first - 5, ""],
+    ]
+    page = as_html({**result, "faults": faults})
+    assert "kill of 1: 1.5 s, SIGKILL" in page and "cut-off" not in page
+    assert page.index("faults (client history)") < page.index("broker 1 leads")
+    assert "faults (client history)" not in as_html(result)
+
+
+def test_findings_are_grouped_with_counts_and_lead_into_the_picture(
+    result: dict[str, Any],
+) -> None:
+    result["findings"][0]["timestamp_ms"] = result["summary"]["last_timestamp_ms"]
+    page = as_html(result)
+    groups = re.findall(
+        r'<summary><span class="(\w+)">\w+</span> ([\w-]+) <span class="count">(\d+)</span>', page
+    )
+    assert ("warning", "leaderless", "1") in groups
+    assert sum(int(count) for _, _, count in groups) == len(result["findings"])
+    leads = re.findall(r'<a href="#([^"]+)"', page)
+    assert leads and all(page.count(f'id="{name}"') == 1 for name in leads)
+
+
+def test_fills_that_are_used_are_there_and_red_is_for_what_is_lost(result: dict[str, Any]) -> None:
+    page = as_html(result)
+    used = set(re.findall(r"fill: url\(#([\w-]+)\)", page))
+    assert used and all(f'<pattern id="{name}"' in page for name in used)
+    reds = {
+        line
+        for line in re.findall(r"\.([\w-]+) \{[^}]*#c62f2f", page)
+        if not line.startswith(("kind-unclean", "l-none"))
+    }
+    assert reds == set()
