@@ -55,7 +55,17 @@ def cluster(*, known: bool) -> Cluster:
                 *_tables(made),
             ]
         )
+    else:
+        made.apply([*_changes(made)])
     return made
+
+
+def _changes(made: Cluster) -> Iterator[PartitionChangeRecord]:
+    """Each partition has changed once, as where its table was told: one that never did lies
+    elsewhere in memory, beside its neighbours."""
+    for topic in made.image.topics.by_id.values():
+        for index in topic.partitions:
+            yield PartitionChangeRecord(topic_id=topic.id, partition_id=index, isr=list(REPLICAS))
 
 
 def _tables(made: Cluster) -> Iterator[PartitionChangeRecord]:

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from broker.replication.effects import Effects
-from broker.replication.isr import IsrProposal, PartitionStateNow, asks_again
+from broker.replication.isr import ROLLED_BACK, IsrProposal, PartitionStateNow
 from broker.replication.local_log_reports import LocalLogReports
 from broker.replication.partition import Partition
 from kraftbox.process.lifetime import run_file
@@ -32,12 +32,10 @@ class Notes:
     def __init__(self) -> None:
         self.events: list[tuple[str, float, float]] = []
         self._wanted: dict[int, float] = {}
-        self._held: dict[int, float] = {}
 
-    def over(self, kind: str, begun: float | None) -> None:
-        """None: it took no time."""
+    def over(self, kind: str, begun: float) -> None:
         now = time.monotonic()
-        self.events.append((kind, now, 0.0 if begun is None else now - begun))
+        self.events.append((kind, now, now - begun))
 
     def write(self, path: Path) -> None:
         """Whoever finds the file finds all of it."""
@@ -46,28 +44,36 @@ class Notes:
         unfinished.replace(path)
 
     def watch_isr_changes(self) -> None:
-        """From the wish to the request, and to the controller's word."""
-        propose, answered = Partition._propose, Partition.isr_answered
+        """From the wish to the controller's word; and, of those that had to be asked anew because
+        of a report, to when they were."""
+        propose, goes_on = Partition._propose, Partition._goes_on
+        answered = Partition.isr_answered
 
         def proposing(partition: Partition, members: frozenset[int]) -> Effects:
-            key, now = id(partition), time.monotonic()
-            self._wanted.setdefault(key, now)
-            logs = partition.local_logs
-            if logs is not None and logs.in_flight is not None:
-                self._held.setdefault(key, now)
-            else:
-                self.over(WAITED, self._held.pop(key, None))
+            if partition.proposal is None:
+                self._wanted[id(partition)] = time.monotonic()
             return propose(partition, members)
+
+        def going_on(partition: Partition, proposal: IsrProposal) -> Effects:
+            begun = self._wanted.get(id(partition))
+            refused = proposal is partition._refused
+            effects = goes_on(partition, proposal)
+            if effects and begun is not None:
+                self._wanted[id(partition)] = begun
+                if refused:
+                    self.over(WAITED, begun)
+            return effects
 
         def answering(
             partition: Partition, proposal: IsrProposal, error: ErrorCode, state: PartitionStateNow
         ) -> Effects:
-            if not asks_again(error):
+            if error is ErrorCode.NONE or error in ROLLED_BACK:
                 begun = self._wanted.pop(id(partition), None)
                 if begun is not None:
                     self.over(CHANGED, begun)
             return answered(partition, proposal, error, state)
 
+        Partition._goes_on = going_on  # type: ignore[method-assign,assignment]
         Partition._propose = proposing  # type: ignore[method-assign,assignment]
         Partition.isr_answered = answering  # type: ignore[method-assign,assignment]
 

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Generic, TypeAlias, TypeVar
 
 from controller.heartbeats import HeartbeatView
+from controller.report_epochs import ReportEpochs
 from controller.settings import ControllerSettings
 from metalog.image.features import ELR_VERSION, MINIMUM_METADATA_VERSION
 from metalog.image.values import MetadataImage
@@ -57,7 +58,7 @@ class ControllerView:
 
     image: the working image (committed, plus what this controller has appended). next_offset: log
     offset that the decision's first record will get. now_ms: wall clock. monotonic_ms: clock of
-    the session timeouts.
+    the session timeouts. report_epochs: which partition epochs reports of local logs have made.
     """
 
     image: MetadataImage
@@ -65,6 +66,7 @@ class ControllerView:
     now_ms: int
     monotonic_ms: float
     heartbeats: HeartbeatView
+    report_epochs: ReportEpochs
     settings: ControllerSettings
     fresh_rng: Callable[[], Random]
 

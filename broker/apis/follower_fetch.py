@@ -19,6 +19,7 @@ from broker.replication.fetch_session import FetchPlan, FetchSession, PartitionK
 from broker.replication.follower_watch import FollowerWatch
 from broker.replication.partition import Partition
 from broker.replication.waits import FetchWait
+from metalog.image.values import BrokerImage
 from protocol.errors import ApiError, ErrorCode
 from protocol.messages.fetch import FetchRequest, FetchResponse
 from protocol.transport.dispatch import Reply, RequestContext
@@ -33,7 +34,7 @@ RANGE_ERRORS: Final = frozenset(
 class FollowerFetch(RunningFetch):
     """One request of a follower."""
 
-    __slots__ = ("_more", "_watch")
+    __slots__ = ("_brokers", "_more", "_registered", "_watch")
 
     def __init__(
         self,
@@ -48,6 +49,9 @@ class FollowerFetch(RunningFetch):
         watch = None if plan.session is None else plan.session.watch
         self._watch = watch if isinstance(watch, FollowerWatch) else None
         self._more = False
+        # What the metadata said of the follower, and which metadata: a request asks several times.
+        self._brokers: object = None
+        self._registered: BrokerImage | None = None
 
     def start(self) -> Reply:
         watch = self._watch
@@ -67,17 +71,21 @@ class FollowerFetch(RunningFetch):
 
     def _log_for(self, partition: Partition, wanted: Wanted) -> Log:
         log = partition.require_leader(wanted.current_leader_epoch)
-        if (
-            self._replica_id not in partition.remote
-            or self._replica_id not in self._broker.metadata.image.cluster.brokers
-        ):
+        if self._replica_id not in partition.remote or self._broker_now() is None:
             raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER, None)
         return log
 
     def _is_current(self) -> bool:
         """A request from before a restart, or one that knows no epoch, proves nothing."""
-        registered = self._broker.metadata.image.cluster.brokers.get(self._replica_id)
+        registered = self._broker_now()
         return registered is not None and registered.epoch == self._broker_epoch
+
+    def _broker_now(self) -> BrokerImage | None:
+        """The follower's broker, as it is registered now."""
+        brokers = self._broker.metadata.image.cluster.brokers
+        if brokers is not self._brokers:
+            self._brokers, self._registered = brokers, brokers.get(self._replica_id)
+        return self._registered
 
     def _first_due(self) -> list[tuple[PartitionKey, Wanted]]:
         return self._counted(self._plan.partitions)
@@ -122,7 +130,7 @@ class FollowerFetch(RunningFetch):
                     broker_epoch=self._broker_epoch,
                     local_start_ms=wanted.local_log_start_timestamp,
                     local_bytes=wanted.local_log_size_bytes,
-                    own_epoch=replicas.broker_epoch(),
+                    own_epoch=replicas.broker_epoch,
                 )
             if effects:
                 replicas.carry_out(partition, effects)

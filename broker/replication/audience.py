@@ -19,6 +19,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
+from broker.replication.effects import Committed, Readable
 from broker.replication.offset_waits import OffsetWaits
 from protocol.errors import ErrorCode
 
@@ -70,11 +71,13 @@ class Audience:
         for watch, key in list(self._followers.items()):
             watch.interrupted(key)
 
-    def tell_appended(self, size_bytes: int) -> None:
+    def tell_appended(self, effect: Readable) -> None:
+        size_bytes = effect.size_bytes
         for watch, key in self._followers.items():
             watch.touched(key, size_bytes)
 
-    def tell_committed(self, high_watermark: int, size_bytes: int) -> None:
+    def tell_committed(self, effect: Committed) -> None:
+        high_watermark, size_bytes = effect
         if self._commit_waits:
             # Nobody is told NOT_ENOUGH_REPLICAS_AFTER_APPEND: below the minimum the mark stands
             # still, so a batch below it has as many replicas as the minimum asks.

@@ -84,8 +84,9 @@ class EffectTable:
         self.listeners: dict[str, list[LeadershipListener]] = {}
         """By topic."""
         self._rows: dict[type[Effect], Callable[[Partition, Any], None]] = {
-            Readable: lambda partition, effect: partition.tell_appended(effect.size_bytes),
-            Committed: lambda partition, effect: partition.tell_committed(*effect),
+            # These two by themselves: each batch comes here, and a lambda is a call more.
+            Readable: Partition.tell_appended,
+            Committed: Partition.tell_committed,
             IsrChanged: lambda partition, _: partition.tell_isr_changed(),
             LowWatermarkMoved: lambda partition, effect: partition.tell_low_watermark(
                 effect.low_watermark

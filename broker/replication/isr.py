@@ -9,11 +9,13 @@ maximal ISR) for the high watermark. What ends a proposal:
 - refused for good by this very proposal (`ROLLED_BACK`): the committed set counts alone again;
 - refused because the leader is behind (any other error): an earlier try of the same proposal may
   have been accepted, so the proposal stands until the metadata says what holds;
-- newer metadata.
+- newer metadata; but a change that says what its members have (KIP-1303) outlasts one report that
+  was sent before it, which is the same ISR: the controller takes it on either side of the report.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Final, NamedTuple
 
 from protocol.errors import ErrorCode
@@ -71,3 +73,22 @@ class PartitionStateNow(NamedTuple):
     leader_epoch: int
     partition_epoch: int
     isr: tuple[int, ...]
+
+
+def outlasting(
+    proposal: IsrProposal | None,
+    partition_epoch: int,
+    isr: frozenset[int],
+    replicas: Iterable[int],
+) -> IsrProposal | None:
+    """The proposal, if it may be decided yet though the metadata have that epoch now, and the same
+    ISR as before: one report may lie between it and its proposal. Behind one more epoch the
+    controller takes it no more; so where that shows no other ISR, it has not taken it."""
+    if (
+        proposal is not None
+        and partition_epoch == proposal.partition_epoch + 1
+        and proposal.broker_ids != isr
+        and proposal.broker_ids.issubset(replicas)
+    ):
+        return proposal
+    return None

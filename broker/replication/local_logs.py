@@ -10,7 +10,9 @@ literally, each append is news: so what has changed is told
   the replicas do. A controller that stores nothing hears it once per interval, no more.
 
 A report alone is a proposal of the ISR that holds. It waits for an ISR change, never the other way
-round, and one that was refused or lost is dropped: nothing is told anew for an interval.
+round: a change that is wanted while a report is under way goes at once, and the controller takes it
+on either side of the report. A report that was refused or lost is dropped: nothing is told anew for
+an interval.
 
 A partition has this only while a threshold is in force for its topic.
 """
@@ -64,7 +66,6 @@ class LocalLogs:
     """See the module. All times are monotonic milliseconds, but for `wall_ms`."""
 
     __slots__ = (
-        "_doubtful",
         "_held_until_ms",
         "_next_ms",
         "_told",
@@ -95,13 +96,11 @@ class LocalLogs:
         self._told: dict[int, MemberLocalLog] = {}
         self._next_ms = NEVER_MS
         self._held_until_ms = NEVER_MS
-        self._doubtful = False
         self.begin()
 
     def begin(self) -> None:
         """A leader epoch begins: what the metadata say is what the controller knows."""
         self.in_flight = None
-        self._doubtful = False
         self._next_ms = self._held_until_ms = NEVER_MS
         self._told = {
             one.broker_id: MemberLocalLog(one.broker_id, one.broker_epoch, one.stats)
@@ -167,18 +166,11 @@ class LocalLogs:
                 self._told[member.broker_id] = member
         self._next_ms = now_ms + self.interval_ms
 
-    def over(self, now_ms: float, *, accepted: bool, answered: bool) -> None:
+    def over(self, now_ms: float, *, accepted: bool) -> None:
         """The report under way has its answer, or will have none."""
         self.in_flight = None
-        self._doubtful = not answered
         if not accepted:
             self._held_until_ms = now_ms + self.interval_ms
-
-    def overtook(self) -> bool:
-        """Whether a partition epoch that is new in the metadata may be a report's; forgets it."""
-        may_be = self._doubtful or self.in_flight is not None
-        self._doubtful, self.in_flight = False, None
-        return may_be
 
     # --- the rule -----------------------------------------------------------------------------
 

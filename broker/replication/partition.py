@@ -23,7 +23,7 @@ What else is to be done they return, see `broker.replication.effects`.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from broker.replication.audience import Audience, Watch
@@ -52,6 +52,7 @@ from broker.replication.isr import (
     IsrProposal,
     PartitionStateNow,
     asks_again,
+    outlasting,
 )
 from broker.replication.local_logs import (
     LocalLogs,
@@ -80,6 +81,8 @@ class Partition(Audience):
     """A replica on this broker. The replica manager makes it and applies metadata to it."""
 
     __slots__ = (
+        "_past_reports",
+        "_refused",
         "_sent",
         "_uncommitted",
         "_unread_isr",
@@ -140,8 +143,11 @@ class Partition(Audience):
         self.isr: frozenset[int] = frozenset()
         self.maximal_isr: frozenset[int] = frozenset()
         self.proposal: IsrProposal | None = None
-        # The newest proposal that a request has carried.
+        # The newest proposal that a request has carried, that a request has carried with local
+        # logs, and that the controller has refused because the partition has changed.
         self._sent: IsrProposal | None = None
+        self._past_reports: IsrProposal | None = None
+        self._refused: IsrProposal | None = None
         self.recovering = False
         """Whether the controller has yet to hear that this leader, elected uncleanly, has
         recovered (KIP-704): what it has is the log."""
@@ -287,14 +293,18 @@ class Partition(Audience):
         led = self.is_leader
         self._enter(ReplicaRole.LEADER)
         self._unread_isr = False
-        overtaken: IsrProposal | None = None
+        wanted: IsrProposal | None = None
         if new_epoch or partition_epoch != self.partition_epoch:
-            # Whatever was proposed is accepted or refused by now, but for a change that a report
-            # of the same ISR has overtaken.
-            if self.local_logs is not None and self.local_logs.overtook() and not new_epoch:
-                overtaken = self.proposal if self.isr == frozenset(isr) else None
+            # Whatever was proposed is accepted or refused by now, but for a change that goes past
+            # a report.
+            goes_past = self.local_logs is not None or self.proposal is self._past_reports
+            now = frozenset(isr)
+            if goes_past and not new_epoch and now == self.isr:
+                wanted = outlasting(self.proposal, partition_epoch, now, replicas)
             self.proposal = None
-            effects = self._set_isr(frozenset(isr), counted=not new_epoch)
+            effects = self._set_isr(now, counted=not new_epoch)
+            if self.local_logs is not None:
+                self.local_logs.in_flight = None
         self.leader_id = self.node_id
         self.leader_epoch = leader_epoch
         self.partition_epoch = partition_epoch
@@ -318,8 +328,8 @@ class Partition(Audience):
             effects += (Resigned(leader_epoch), Elected()) if led else (Elected(),)
         elif self._followers:
             effects += ISR_CHANGED
-        if overtaken is not None:
-            effects += self._propose(overtaken.broker_ids.intersection(replicas))
+        if wanted is not None:
+            effects += self._goes_on(wanted)
         elif self.local_logs is not None:
             effects += LOCAL_LOGS_MOVED
         return effects + self.maybe_advance_high_watermark()
@@ -376,7 +386,7 @@ class Partition(Audience):
         for remote in self.remote.values():
             if remote.resting is not None:
                 remote.wake()
-        return (Readable(size_bytes), *self.maybe_advance_high_watermark())
+        return (Readable(size_bytes),) + self.maybe_advance_high_watermark()
 
     def wait_for_commit(self, end_offset: int, waiter: CommitWaiter, slot: Any) -> bool:
         """Registers for the high watermark to reach `end_offset`; False if it has already."""
@@ -482,8 +492,14 @@ class Partition(Audience):
             self.maximal_isr = self.isr
             # Whoever was proposed may rest, and be fit to join the next time it is looked at.
             return ISR_CHANGED + self.maybe_advance_high_watermark()
-        mark("replication.isr-retried" if asks_again(error) else "replication.isr-superseded")
-        return NOTHING
+        if asks_again(error):
+            mark("replication.isr-retried")
+            return NOTHING
+        mark("replication.isr-superseded")
+        self._refused = proposal
+        return (
+            self._goes_on(proposal) if proposal.partition_epoch < self.partition_epoch else NOTHING
+        )
 
     def _maybe_expand(self, replica_id: int, remote: RemoteReplica) -> Effects:
         """One that waits to be sent takes in who has caught up meanwhile: of ten thousand
@@ -508,11 +524,17 @@ class Partition(Audience):
         proposal = self._proposal_of(members)
         self.proposal = proposal
         self.maximal_isr = self.isr | members
-        if self.local_logs is None or self.local_logs.in_flight is None:
-            return (Propose(proposal),)
-        # It goes when the report under way is over, with the partition epoch of then.
-        mark("replication.isr-waits-for-report")
-        return NOTHING
+        return (Propose(proposal),)
+
+    def _goes_on(self, proposal: IsrProposal) -> Effects:
+        """A report has moved the partition epoch, and `proposal` is still wanted: as it is where
+        the controller may take it so, else under the epoch that holds."""
+        if proposal is self._sent and proposal is not self._refused:
+            self.proposal = proposal
+            self.maximal_isr = self.isr | proposal.broker_ids
+            return NOTHING
+        mark("replication.isr-behind-report")
+        return self._propose(proposal.broker_ids)
 
     def _set_isr(self, isr: frozenset[int], *, counted: bool) -> Effects:
         if counted:
@@ -523,13 +545,6 @@ class Partition(Audience):
 
     # --- local logs (KIP-1303) ----------------------------------------------------------------
 
-    def compare_local_logs(self, logs: LocalLogs | None) -> Effects:
-        """Replicas are compared by what they have locally from now on, or no more."""
-        before, self.local_logs = self.local_logs, logs
-        if before is not None and before.in_flight is not None and self.proposal is not None:
-            return self._propose(self.proposal.broker_ids)  # which waited for a report
-        return NOTHING
-
     def follower_stated(
         self,
         replica_id: int,
@@ -537,7 +552,7 @@ class Partition(Audience):
         broker_epoch: int,
         local_start_ms: int,
         local_bytes: int,
-        own_epoch: int,
+        own_epoch: Callable[[], int],
     ) -> Effects:
         """A follower's fetch, which was taken down, said what it has locally. `own_epoch` is this
         broker's, here and below."""
@@ -550,7 +565,7 @@ class Partition(Audience):
             return NOTHING
         if logs.is_settled(
             replica_id, broker_epoch, remote.local_start_ms, remote.local_bytes
-        ) and logs.is_settled(self.node_id, own_epoch, start_ms_of(log), log.size_bytes):
+        ) and logs.is_settled(self.node_id, own_epoch(), start_ms_of(log), log.size_bytes):
             return NOTHING
         return LOCAL_LOGS_MOVED
 
@@ -614,18 +629,19 @@ class Partition(Audience):
             return []
         members = self.members_local_logs(proposal.broker_ids, own_epoch)
         logs.told(members, now_ms)
+        self._past_reports = proposal
         return members
 
     def report_answered(
         self, report: IsrProposal, error: ErrorCode | None, state: PartitionStateNow, now_ms: float
     ) -> Effects:
-        """The controller's word on a report; no error code: it said none. The ISR stays what it is;
-        a change of it that was proposed meanwhile goes now, under the epoch that holds."""
+        """The controller's word on a report; no error code: it said none. The ISR stays what it is,
+        and so does a change of it that was proposed meanwhile."""
         logs = self.local_logs
         if logs is None or logs.in_flight is not report:
             return NOTHING  # the metadata was faster
         accepted = error is ErrorCode.NONE and state.leader_epoch == self.leader_epoch
-        logs.over(now_ms, accepted=accepted, answered=error is not None)
+        logs.over(now_ms, accepted=accepted)
         if not accepted:
             mark("replication.report-refused")
         if (
@@ -635,8 +651,8 @@ class Partition(Audience):
         ):
             self.partition_epoch = state.partition_epoch
             self._unread_isr |= len(self.isr) < self.effective_min_isr
-        if self.proposal is not None:
-            return self._propose(self.proposal.broker_ids)
+            if self.proposal is not None:
+                return self._goes_on(self.proposal)
         return LOCAL_LOGS_MOVED
 
     # --- following ----------------------------------------------------------------------------

@@ -589,12 +589,11 @@ class ReplicaManager:
             topics = self.metadata.image.topics
             image = topics.partition(partition.topic_id, partition.index)
             known = NO_LOCAL_LOGS if image is None else image.local_logs
-            logs = LocalLogs(wanted, interval_ms, known)
-            self.carry_out(partition, partition.compare_local_logs(logs))
+            partition.local_logs = LocalLogs(wanted, interval_ms, known)
             self._effects.fetchers.restate(partition)
             self._reports_begin()
         elif partition.local_logs is not None and not wanted.on:
-            self.carry_out(partition, partition.compare_local_logs(None))
+            partition.local_logs = None
         elif partition.local_logs is not None:
             partition.local_logs.thresholds = wanted
 

@@ -165,11 +165,11 @@ class ElectionContext:
         table = partition.local_logs if told is None else told
         lives, short = table.lives, 0
         if lives:
-            if rules.short is None:
-                table = OFF
-                lives = table.lives
+            short_of = rules.short
+            if short_of is None:
+                table, lives = OFF, OFF.lives
             else:
-                short = rules.short(table)
+                short = short_of(table)
         state = partition_state(partition)
         asked = topic.id, state, lives, short, target, election, cause
         # Neighbours are mostly alike, and comparing is cheaper than looking up.

@@ -14,7 +14,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import NamedTuple, TypeAlias
+from functools import partial
+from typing import TypeAlias
 
 from immutables import Map
 
@@ -58,33 +59,10 @@ class LocalLogOrder:
         thresholds = self.thresholds
         since_ms = now_ms - thresholds.span_ms
         by_time, by_size = thresholds.span_ms > 0 and since_ms >= 0, thresholds.size_bytes > 0
-        size_bytes = thresholds.size_bytes
-
-        def judged(table: LocalLogTable) -> int:
-            flags = 0
-            for one in table.entries:
-                flags += flags + (not judge(one.stats, thresholds, now_ms).enough)
-            return flags
-
-        def by_start(table: LocalLogTable) -> int:
-            if not table.plain:
-                return judged(table)
-            flags = 0
-            for start_ms in table.starts_ms:
-                flags += flags + (start_ms > since_ms)
-            return flags
-
-        def by_bytes(table: LocalLogTable) -> int:
-            if not table.plain:
-                return judged(table)
-            flags = 0
-            for size in table.sizes:
-                flags += flags + (size < size_bytes)
-            return flags
-
         if by_time == by_size:
-            return judged
-        return by_start if by_time else by_bytes
+            return partial(_judged, thresholds, now_ms)
+        judged = partial(_judged, thresholds, now_ms)
+        return _by_start(since_ms, judged) if by_time else _by_bytes(thresholds.size_bytes, judged)
 
     def at(self, now_ms: int) -> TooLittle:
         """Who has too little at that time, made once for a decision."""
@@ -117,17 +95,51 @@ class LocalLogOrder:
         return ReplicaLocalLog(broker_id, UNKNOWN, NOTHING_KNOWN)
 
 
+def _judged(thresholds: LocalLogThresholds, now_ms: int, table: LocalLogTable) -> int:
+    flags = 0
+    for one in table.entries:
+        flags += flags + (not judge(one.stats, thresholds, now_ms).enough)
+    return flags
+
+
+# Nearly all tables are of three replicas: without a loop each takes half the time.
+
+
+def _by_start(since_ms: int, judged: Short) -> Short:
+    def short(table: LocalLogTable) -> int:
+        try:
+            first, second, third = table.plain_starts
+        except ValueError:
+            return judged(table)
+        flags = 4 if first > since_ms else 0
+        if second > since_ms:
+            flags += 2
+        return flags + 1 if third > since_ms else flags
+
+    return short
+
+
+def _by_bytes(size_bytes: int, judged: Short) -> Short:
+    def short(table: LocalLogTable) -> int:
+        try:
+            first, second, third = table.plain_sizes
+        except ValueError:
+            return judged(table)
+        flags = 4 if first < size_bytes else 0
+        if second < size_bytes:
+            flags += 2
+        return flags + 1 if third < size_bytes else flags
+
+    return short
+
+
 def eligible_first(replicas: tuple[int, ...], short: tuple[int, ...]) -> tuple[int, ...]:
     """Those that are not short before those that are; both stay in their order."""
     return tuple(sorted(replicas, key=short.__contains__)) if short else replicas
 
 
-class Told(NamedTuple):
-    """What a leader says that a member of the ISR has, in that life of its broker."""
-
-    broker_id: int
-    broker_epoch: int
-    stats: LocalLogStats
+Told: TypeAlias = tuple[int, int, LocalLogStats]
+"""What a leader says that a member of the ISR has: broker, epoch of that life, stats."""
 
 
 def with_report(table: LocalLogTable, told: Iterable[Told], now_ms: int) -> LocalLogTable:

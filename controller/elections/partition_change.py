@@ -107,10 +107,12 @@ class Target:
 
 
 class PartitionChange(NamedTuple):
-    """The record, and what was elected (also when the leader stays)."""
+    """The record, and what was elected (also when the leader stays). `local_logs` is the table that
+    the record says, None without one."""
 
     record: PartitionChangeRecord
     elected: Elected
+    local_logs: LocalLogTable | None = None
 
 
 class Decided(NamedTuple):
@@ -243,7 +245,7 @@ def written(
         )
     if news:
         record.local_logs = local_log_entries(PartitionChangeRecord, after)
-    return PartitionChange(record, decided.elected)
+    return PartitionChange(record, decided.elected, after if news else None)
 
 
 def _drop_offline(draft: _Draft, eligibility_of: ReplicaEligibility, safety: Safety) -> None:

@@ -12,7 +12,9 @@ only one, that is written down with the ISR; where it has several, the broker mu
 An accepted proposal always moves the partition epoch, also when the ISR is the same as before.
 
 Since version 4 it says what members have of the log locally (KIP-1303). That is kept where the
-topic has a threshold for it; a proposal of the same ISR may be there for that alone.
+topic has a threshold for it; a proposal of the same ISR may be there for that alone. Such a report
+holds up no change of the ISR: one that its leader proposed before it, and that says what its
+members have, is taken behind it, too (`report_epochs`).
 """
 
 from __future__ import annotations
@@ -33,7 +35,7 @@ from controller.elections.eligibility import (
     default_directory,
     is_online,
 )
-from controller.elections.local_logs import Told, with_report
+from controller.elections.local_logs import with_report
 from controller.elections.partition_change import Target
 from controller.topics.reassignments import is_reassigning
 from metalog.image.local_log import NOTHING_KNOWN, LocalLogStats, LocalLogTable
@@ -141,7 +143,10 @@ def _alter(
     if current is None:
         return _refused(proposal, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION), None
     view, members = elections.view, proposed_members(proposal)
-    error = _epoch_error(current, broker_id, proposal) or _isr_error(current, members, proposal)
+    reported = view.report_epochs.of(topic.id, proposal.partition_index)
+    error = _epoch_error(current, broker_id, proposal, members, reported) or _isr_error(
+        current, members, proposal
+    )
     if error is None and any(
         isinstance(isr_eligibility(view, current, member), Ineligible) for member in members
     ):
@@ -164,7 +169,7 @@ def _alter(
     )
     if change is None:
         return PartitionOutcome(proposal.partition_index, ErrorCode.NONE, current), None
-    after = merge_partition_change(current, change.record)
+    after = merge_partition_change(current, change.record, change.local_logs)
     if after.leader != broker_id:
         # The proposal completed a reassignment that leaves the proposer out.
         mark("controller.isr-ends-leadership")
@@ -172,8 +177,15 @@ def _alter(
     return PartitionOutcome(proposal.partition_index, ErrorCode.NONE, after), (change.record, after)
 
 
-def _epoch_error(current: PartitionImage, broker_id: int, proposal: Proposal) -> ErrorCode | None:
-    """An epoch ahead of ours means that we are the one who is behind (KAFKA-14154)."""
+def _epoch_error(
+    current: PartitionImage,
+    broker_id: int,
+    proposal: Proposal,
+    members: Sequence[ProposedMember],
+    reported: int,
+) -> ErrorCode | None:
+    """An epoch ahead of ours means that we are the one who is behind (KAFKA-14154). `reported` is
+    the partition epoch that the newest report has made."""
     if (
         proposal.leader_epoch > current.leader_epoch
         or proposal.partition_epoch > current.partition_epoch
@@ -186,9 +198,26 @@ def _epoch_error(current: PartitionImage, broker_id: int, proposal: Proposal) ->
     if broker_id != current.leader:
         return ErrorCode.INVALID_REQUEST
     if proposal.partition_epoch < current.partition_epoch:
-        mark("controller.isr-version-stale")
-        return ErrorCode.INVALID_UPDATE_VERSION
+        if not _goes_past_report(current, proposal, members, reported):
+            mark("controller.isr-version-stale")
+            return ErrorCode.INVALID_UPDATE_VERSION
+        mark("controller.isr-past-report")
     return None
+
+
+def _goes_past_report(
+    current: PartitionImage,
+    proposal: Proposal,
+    members: Sequence[ProposedMember],
+    reported: int,
+) -> bool:
+    """Whether nothing but a report of its own leader came since this change was proposed. Only a
+    leader that says what members have knows that such a change is still open."""
+    return (
+        proposal.partition_epoch + 1 == current.partition_epoch == reported
+        and _tells(members)
+        and {member.broker_id for member in members} != set(current.isr)
+    )
 
 
 def _isr_error(
@@ -232,10 +261,14 @@ def _local_logs(
 
     Members are of the lives that are registered: others are not fit to be in an ISR.
     """
-    told = [Told(*member) for member in members if member.stats != NOTHING_KNOWN]
-    if not told or elections.rules(topic).local_logs is None:
+    if elections.rules(topic).local_logs is None or not _tells(members):
         return None
-    return with_report(current.local_logs, told, elections.view.now_ms)
+    return with_report(current.local_logs, members, elections.view.now_ms)
+
+
+def _tells(members: Sequence[ProposedMember]) -> bool:
+    """Whether the proposal says of anybody what it has of the log locally."""
+    return any(member.stats != NOTHING_KNOWN for member in members)
 
 
 def isr_eligibility(

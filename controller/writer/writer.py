@@ -35,6 +35,7 @@ from controller.elections.passed_over import elections_by_local_logs, passed_ove
 from controller.elections.upkeep import Rebalance, decide_unclean_elections
 from controller.heartbeats import Heartbeats
 from controller.quotas.mutations import MutationQuotas
+from controller.report_epochs import ReportEpochs
 from controller.settings import ControllerSettings
 from controller.writer.activities import (
     Activities,
@@ -163,6 +164,8 @@ class Controller:
         self._supervisor = supervisor
         self._bootstrap = bootstrap
         self._log_image = loader.log_image
+        # Of the working image: what is appended and lost is not known here, either.
+        self._report_epochs = ReportEpochs()
         self._active = False
         self._epoch = -1
         self._claim: tuple[int, int] | None = None
@@ -268,6 +271,7 @@ class Controller:
             now_ms=self._clock.now_ms(),
             monotonic_ms=self._clock.monotonic_ms(),
             heartbeats=self.heartbeats,
+            report_epochs=self._report_epochs,
             settings=self.settings,
             fresh_rng=lambda: random.Random(seed),
         )
@@ -438,6 +442,7 @@ class Controller:
             )
         self._log_image.append(image, base_offset=base_offset, epoch=self._epoch)
         self.stats.count_elections(records)
+        self._report_epochs.note(image, records)
         by_local_logs = elections_by_local_logs(image, records)
         if by_local_logs:
             self.stats.passed_over += passed_over(self._view_of(image), by_local_logs)
@@ -576,6 +581,7 @@ class Controller:
             return
         self._active = False
         self._log_image.drop_appended()
+        self._report_epochs.clear()
         pending, self._pending = self._pending, deque()
         self._activities.end()
         self._arm()

@@ -107,14 +107,16 @@ class LocalLogTable(NamedTuple):
     the order of their ids, and for the parts of their `ReplicaLocalLog`.
 
     One decision asks ten thousand tables. So what it reads of one lies together, and tables that
-    name the same lives share them. `plain`: every size is known and above 0.
+    name the same lives share them. `plain_starts` and `plain_sizes` are the columns once more,
+    where every size is known and above 0: then numbers are all that is to be compared.
     """
 
     lives: Lives = ()
     starts_ms: tuple[int, ...] = ()
     sizes: tuple[int, ...] = ()
     reported_ms: tuple[int, ...] = ()
-    plain: bool = True
+    plain_starts: tuple[int, ...] = ()
+    plain_sizes: tuple[int, ...] = ()
 
     @classmethod
     def of(cls, rows: Iterable[Row]) -> LocalLogTable:
@@ -123,7 +125,8 @@ class LocalLogTable(NamedTuple):
         if not given:
             return NO_LOCAL_LOGS
         lives, starts_ms, sizes, reported_ms = zip(*given, strict=True)
-        return cls(_shared(lives), starts_ms, sizes, reported_ms, min(sizes) > 0)
+        columns = _shared(lives), starts_ms, sizes, reported_ms
+        return cls(*columns, starts_ms, sizes) if min(sizes) > 0 else cls(*columns)
 
     @property
     def rows(self) -> Iterator[Row]:

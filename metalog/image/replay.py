@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 
 from immutables import Map
 
-from metalog.image.local_log import table_of
+from metalog.image.local_log import LocalLogTable, table_of
 from metalog.image.values import (
     EMPTY_IMAGE,
     AclImage,
@@ -312,9 +312,18 @@ def _or(changed: list[int] | None, before: tuple[int, ...]) -> tuple[int, ...]:
     return before if changed is None else tuple(changed)
 
 
-def merge_partition_change(before: PartitionImage, record: PartitionChangeRecord) -> PartitionImage:
+def merge_partition_change(
+    before: PartitionImage,
+    record: PartitionChangeRecord,
+    local_logs: LocalLogTable | None = None,
+) -> PartitionImage:
     """The partition after a change. The partition epoch grows with every change, the leader epoch
-    with every change that names a leader, even the same one."""
+    with every change that names a leader, even the same one. `local_logs` is the table that the
+    record says, for whoever has it already."""
+    if record.local_logs is None:
+        local_logs = before.local_logs
+    elif local_logs is None:
+        local_logs = table_of(record.local_logs)
     replicas, directories = before.replicas, before.directories
     if record.replicas is not None or record.directories is not None:
         replicas = _or(record.replicas, replicas)
@@ -341,7 +350,7 @@ def merge_partition_change(before: PartitionImage, record: PartitionChangeRecord
         before.partition_epoch + 1,
         recovery_state,
         tags,
-        before.local_logs if record.local_logs is None else table_of(record.local_logs),
+        local_logs,
     )
 
 

@@ -42,6 +42,10 @@ ALL_GOES = SlowFocus(
     pause_ms=1_500.0,
 )
 """As that, and all goes that was written."""
+ALL_GOES_SLOWLY = replace(
+    ALL_GOES, settings={**ALL_GOES.settings, "replica.lag.time.max.ms": "6000"}
+)
+"""As that, and a follower that is cut off stays in the ISR, with what it has."""
 SHORT_SEGMENTS = SlowFocus(
     topics=(replace(KEEPS, configs={**TIERED, **_OPEN, "segment.ms": "1"}),),
     settings={**SETTINGS, LAST_TIERED: "true"},

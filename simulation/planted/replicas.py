@@ -18,7 +18,7 @@ REPLICAS: tuple[Bug, ...] = (
         "a replica that has nothing of the log locally may lead before others",
         ("metalog.image.local_log:judge", "if size == 0:", "if False:"),
         (
-            "controller.elections.local_logs:LocalLogOrder.short_at",
+            "controller.elections.local_logs:_judged",
             "not judge(one.stats, thresholds, now_ms).enough",
             "one.stats.size_bytes and not judge(one.stats, thresholds, now_ms).enough",
         ),
@@ -46,7 +46,7 @@ REPLICAS: tuple[Bug, ...] = (
         ),
         (
             f"{PARTITION}.report_answered",
-            "return self._propose(self.proposal.broker_ids)",
+            "return self._goes_on(self.proposal)",
             "self.proposal = None; return NOTHING",
         ),
     ),

@@ -14,6 +14,7 @@ from simulation.event import Event
 from simulation.planted.focus import TOPICS, Focus
 from simulation.planted.replica_focus import (
     ALL_GOES,
+    ALL_GOES_SLOWLY,
     LOCAL_LOGS,
     NEW_REPLICAS,
     SELDOM,
@@ -534,7 +535,17 @@ SCENES: dict[str, Scene] = {
             (2_700, "kill", "leader of t0-0", {"for_ms": 1_000}),
         ),
         4_200,
-        ("nothing is enough", "sorted in place"),
+        ("sorted in place",),
+    ),
+    "a replica has nothing again": Scene(
+        # As there, and all goes after each record: so it is to be found at any time.
+        ALL_GOES_SLOWLY,
+        (
+            (100, "cut", "node 4", {"for_ms": 3_500, "from": "node 2"}),
+            (2_700, "kill", "leader of t0-0", {"for_ms": 1_000}),
+        ),
+        4_200,
+        ("nothing is enough",),
     ),
     "a report takes long": Scene(
         LOCAL_LOGS,

@@ -18,6 +18,7 @@ from controller.brokers.registration import (
 )
 from controller.decision import ControllerView, Decide, Decision, Step
 from controller.heartbeats import Heartbeats
+from controller.report_epochs import ReportEpochs
 from controller.settings import ControllerSettings
 from controller.topics.create import CreatedTopic, decide_create_topics
 from metalog.image.features import ELR_VERSION
@@ -104,6 +105,7 @@ class Cluster:
         self.monotonic_ms = 1000.0
         self.settings = settings(**properties)
         self.heartbeats = Heartbeats()
+        self.report_epochs = ReportEpochs()
         self.rng = random.Random(seed)
         self.seed = seed
         self.apply([FeatureLevelRecord(name="metadata.version", feature_level=metadata_version)])
@@ -124,6 +126,7 @@ class Cluster:
             now_ms=self.now_ms,
             monotonic_ms=self.monotonic_ms,
             heartbeats=self.heartbeats,
+            report_epochs=self.report_epochs,
             settings=self.settings,
             fresh_rng=fresh_rng,
         )
@@ -131,6 +134,7 @@ class Cluster:
     def apply(self, records: Sequence[Any]) -> None:
         self.image = replay_all(self.image, records)
         self.next_offset += len(records)
+        self.report_epochs.note(self.image, records)
         self.heartbeats.follow(self.image.cluster.brokers.values(), self.monotonic_ms)
 
     def run(self, decide: Decide[R]) -> R:

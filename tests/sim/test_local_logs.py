@@ -113,7 +113,7 @@ def test_a_broker_with_an_empty_disk_is_known_anew(
     stated: dict[int, list[int]] = {}
     take_down = Partition.follower_stated
 
-    def noting(partition: Partition, replica_id: int, **said: int) -> Effects:
+    def noting(partition: Partition, replica_id: int, **said: Any) -> Effects:
         if partition.topic == TOPIC:
             stated.setdefault(said["broker_epoch"], []).append(said["local_bytes"])
         return take_down(partition, replica_id, **said)

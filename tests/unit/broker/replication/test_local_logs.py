@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from broker.replication.alter_partition import AlterPartitionManager, version_for
+from broker.replication.isr import IsrProposal, PartitionStateNow
 from broker.replication.local_log_reports import PARTITIONS_MAX
 from broker.replication.local_logs import LocalLogs, MemberLocalLog
 from broker.replication.partition import Partition
@@ -18,7 +19,9 @@ from protocol.messages.alter_partition import AlterPartitionRequest, AlterPartit
 from protocol.messages.fetch import FetchRequest
 from protocol.metadata.partition_change_record import PartitionChangeRecord
 from simulation.planted.planting import Bug, bug
-from testkit.memory.replicas import TOPIC, Broker, Cluster, answer, expire
+from storage.log.errors import LogFailed
+from storage.log.log import Log
+from testkit.memory.replicas import TOPIC, Broker, Cluster, expire
 
 BYTES = "leader.election.eligible.local.log.bytes"
 MS = "leader.election.eligible.local.log.ms"
@@ -218,7 +221,11 @@ def state(
 ) -> None:
     """Broker 2 says what it has locally."""
     effects = partition.follower_stated(
-        2, broker_epoch=epoch, local_start_ms=start_ms, local_bytes=size_bytes, own_epoch=101
+        2,
+        broker_epoch=epoch,
+        local_start_ms=start_ms,
+        local_bytes=size_bytes,
+        own_epoch=lambda: 101,
     )
     leader.replicas.carry_out(partition, effects)
 
@@ -415,81 +422,263 @@ async def test_without_thresholds_a_change_of_the_isr_is_as_it_was() -> None:
     assert request is not None and version_for(request) is None
 
 
-async def test_a_change_waits_for_a_report_under_way_and_then_goes_with_its_epoch() -> None:
-    c, report = await crossing()
+def stale(
+    c: Cluster, asked: IsrProposal, error: ErrorCode = ErrorCode.INVALID_UPDATE_VERSION
+) -> None:
+    """The controller refuses that change: the partition has changed, as far as it knows."""
     partition = c[1].partition()
+    state = PartitionStateNow(-1, -1, -1, ())
+    c[1].replicas.carry_out(partition, partition.isr_answered(asked, error, state))
+
+
+def taken(c: Cluster, asked: IsrProposal, *, epochs: int) -> None:
+    """The controller takes it, so many epochs after its own."""
+    partition = c[1].partition()
+    state = PartitionStateNow(
+        1, asked.leader_epoch, asked.partition_epoch + epochs, tuple(sorted(asked.broker_ids))
+    )
+    c[1].replicas.carry_out(partition, partition.isr_answered(asked, ErrorCode.NONE, state))
+
+
+def send_change(c: Cluster) -> IsrProposal:
+    """The newest proposal goes out in a request."""
+    partition, proposal = c[1].proposals[-1]
+    assert partition.sends(proposal)
+    assert partition.to_tell(proposal, c.clock.monotonic_ms(), 101)
+    return proposal
+
+
+def leave_out(c: Cluster) -> IsrProposal:
+    """Follower 2 is behind; without it the ISR is another one, which is proposed."""
     c[1].append(b"z")
     c.clock.advance(40_000)
     assert expire(c) == {1}
-    assert c[1].proposals == [], "it would be refused: the report moves the epoch"
-    assert partition.maximal_isr == {1, 2}
-    held, epoch = partition.proposal, partition.partition_epoch
+    return c[1].proposals[-1][1]
+
+
+def wanted(c: Cluster) -> list[tuple[frozenset[int], int]]:
+    """Each proposal that was handed on, with its partition epoch."""
+    return [(proposal.broker_ids, proposal.partition_epoch) for _, proposal in c[1].proposals]
+
+
+OUT = frozenset({1})
+
+
+async def test_a_change_goes_while_a_report_is_under_way_and_keeps_its_epoch() -> None:
+    """The report first, at the controller, and its answer first: the change is taken behind it."""
+    c, report = await crossing()
+    partition = c[1].partition()
+    epoch = partition.partition_epoch
+    leave_out(c)
+    change = send_change(c)
+    assert wanted(c) == [(OUT, epoch)], "it does not wait"
     accept(c, report)
-    sent_now = partition.proposal
-    assert [proposal for _, proposal in c[1].proposals] == [sent_now]
-    assert sent_now is not None and sent_now is not held
-    assert sent_now.broker_ids == {1} and partition.isr == {1, 2}
-    assert sent_now.partition_epoch == partition.partition_epoch == epoch + 1
-    answer(c)
-    assert partition.isr == {1} and partition.partition_epoch == epoch + 2
+    assert partition.partition_epoch == epoch + 1
+    assert partition.proposal is change and len(wanted(c)) == 1, "nothing is asked twice"
+    assert partition.maximal_isr == {1, 2}
+    taken(c, change, epochs=2)
+    assert partition.isr == OUT and partition.partition_epoch == epoch + 2
+
+
+async def test_the_change_is_answered_before_the_report() -> None:
+    """Taken behind the report, whose answer comes late; or before it, and the report refused."""
+    for epochs, error in ((2, ErrorCode.NONE), (1, ErrorCode.INVALID_UPDATE_VERSION)):
+        c, report = await crossing()
+        partition = c[1].partition()
+        epoch = partition.partition_epoch
+        leave_out(c)
+        taken(c, send_change(c), epochs=epochs)
+        after = partition.isr, partition.partition_epoch
+        assert after == (OUT, epoch + epochs)
+        accept(c, report, error=error)
+        assert (partition.isr, partition.partition_epoch) == after
+        assert partition.maximal_isr == OUT and partition.proposal is None
 
 
 @pytest.mark.parametrize("lost", [False, True])
 async def test_a_change_goes_on_whatever_becomes_of_the_report(lost: bool) -> None:
     c, report = await crossing()
     partition = c[1].partition()
-    c[1].append(b"z")
-    c.clock.advance(40_000)
-    assert expire(c) == {1}
+    epoch = partition.partition_epoch
+    leave_out(c)
+    change = send_change(c)
     if lost:
         c[1].reports.failed(c.clock.monotonic_ms())
     else:
-        accept(c, report, error=ErrorCode.INVALID_UPDATE_VERSION)
-    epoch = partition.partition_epoch
-    assert [(p.broker_ids, p.partition_epoch) for _, p in c[1].proposals] == [({1}, epoch)]
+        accept(c, report, error=ErrorCode.INELIGIBLE_REPLICA)
+    assert partition.proposal is change and wanted(c) == [(OUT, epoch)]
     assert partition.counters.failed_isr_updates == 0
-    assert answer(c) is False and partition.isr == {1}
+    taken(c, change, epochs=1)
+    assert partition.isr == OUT
+
+
+async def test_a_change_that_is_not_sent_yet_goes_with_the_reports_epoch() -> None:
+    for by_metadata in (False, True):
+        c, report = await crossing()
+        epoch = c[1].partition().partition_epoch
+        queue: list[tuple[Partition, IsrProposal]] = c[1].proposals
+        c[1].replicas.on_isr_proposed(lambda *one, into=queue: into.append(one))
+        waits = leave_out(c)
+        if by_metadata:
+            c.change(isr=[1, 2])
+        else:
+            accept(c, report)
+        partition, newest = c[1].proposals[-1]
+        assert wanted(c) == [(OUT, epoch), (OUT, epoch + 1)]
+        assert not partition.sends(waits) and partition.sends(newest)
+        assert partition.maximal_isr == {1, 2}
+
+
+async def test_a_controller_that_knows_of_no_report_refuses_and_is_asked_anew() -> None:
+    """It is new, or has forgotten the report: the change goes with the epoch that holds, as soon as
+    both that and the refusal are known."""
+    for refused_first in (False, True):
+        c, report = await crossing()
+        partition = c[1].partition()
+        epoch = partition.partition_epoch
+        leave_out(c)
+        change = send_change(c)
+        if refused_first:
+            stale(c, change)
+            assert partition.proposal is change and len(wanted(c)) == 1
+            accept(c, report)
+        else:
+            accept(c, report)
+            stale(c, change)
+        assert wanted(c) == [(OUT, epoch), (OUT, epoch + 1)]
+        assert partition.maximal_isr == {1, 2}
+        # Refused again: another change came in between, of which the metadata will tell.
+        again = send_change(c)
+        stale(c, again)
+        assert partition.proposal is again and len(wanted(c)) == 2
+        c.change(isr=[1, 2])
+        assert partition.proposal is again, "that was the report"
+        c.change(isr=[1, 2])
+        assert wanted(c)[2:] == [(OUT, epoch + 2)]
 
 
 async def test_a_change_that_a_lost_report_has_overtaken_is_proposed_again() -> None:
-    """The report was accepted, its answer lost: the change's epoch is behind."""
-    c, report = await crossing()
+    """The report was accepted, its answer lost, and the controller is another one since."""
+    c, _ = await crossing()
     partition = c[1].partition()
-    c[1].append(b"z")
-    c.clock.advance(40_000)
-    assert expire(c) == {1}
-    c[1].reports.failed(c.clock.monotonic_ms())
-    assert answer(c, ErrorCode.INVALID_UPDATE_VERSION) is False
-    c.change(isr=[1, 2])
     epoch = partition.partition_epoch
-    assert [(p.broker_ids, p.partition_epoch) for _, p in c[1].proposals] == [
-        ({1}, epoch - 1),
-        ({1}, epoch),
-    ]
+    leave_out(c)
+    c[1].reports.failed(c.clock.monotonic_ms())
+    stale(c, send_change(c))
+    assert wanted(c) == [(OUT, epoch)]
+    c.change(isr=[1, 2])
+    assert wanted(c) == [(OUT, epoch), (OUT, epoch + 1)]
     assert partition.proposal is c[1].proposals[-1][1]
     assert sent(c) is None
 
 
 async def test_metadata_that_are_faster_than_the_answer_lose_no_change() -> None:
+    """P13: the change may be taken yet, so its members count for the high watermark."""
     c, report = await crossing()
     partition = c[1].partition()
-    c[1].append(b"z")
-    c.clock.advance(40_000)
-    assert expire(c) == {1}
-    c.change(isr=[1, 2])
     epoch = partition.partition_epoch
-    assert [(p.broker_ids, p.partition_epoch) for _, p in c[1].proposals] == [({1}, epoch)]
-    accept(c, report)  # late: nothing is proposed twice
-    assert len(c[1].proposals) == 1 and partition.partition_epoch == epoch
+    leave_out(c)
+    change = send_change(c)
+    c.change(isr=[1, 2])
+    assert partition.proposal is change and wanted(c) == [(OUT, epoch)]
+    assert partition.partition_epoch == epoch + 1
+    accept(c, report)  # late
+    assert partition.proposal is change
+    taken(c, change, epochs=2)
+    assert partition.isr == OUT and partition.partition_epoch == epoch + 2
+
+
+async def test_a_new_member_counts_until_its_change_is_over() -> None:
+    """P13: behind a report's metadata the controller may have it in the ISR already."""
+    c = await in_sync(3, 3)
+    c.change(isr=[1, 2])
+    partition = c[1].partition()
+    for follower in (2, 3):
+        c.fetch(follower, times=3)
+    joins = send_change(c)
+    assert joins.broker_ids == {1, 2, 3}
+    c.change(isr=[1, 2])
+    assert partition.maximal_isr == {1, 2, 3} and partition.isr == {1, 2}
+    before = partition.log.high_watermark
+    c[1].append(VALUE)
+    c.fetch(2, times=3)
+    assert partition.log.high_watermark == before, "3 may be elected, and has not got it"
+    # Two epochs behind its own it is not taken any more.
+    c.change(isr=[1, 2])
+    assert partition.maximal_isr == {1, 2} and partition.proposal is None
+    assert partition.log.high_watermark == before + 1
+
+
+async def test_switched_off_in_the_middle_a_change_that_was_sent_still_counts() -> None:
+    """P13: the controller may take it behind the report."""
+    c, report = await crossing()
+    partition = c[1].partition()
+    epoch = partition.partition_epoch
+    leave_out(c)
+    change = send_change(c)
+    c[1].set_config("t", BYTES, "-1")
+    c.change(isr=[1, 2])
+    assert partition.proposal is change and partition.maximal_isr == {1, 2}
+    accept(c, report)
+    assert partition.proposal is change and wanted(c) == [(OUT, epoch)]
+    taken(c, change, epochs=2)
+    assert partition.isr == OUT
+    c.fetch(2, times=2)
+    sweep(c)
+    assert sent(c) is None
+
+
+async def test_without_thresholds_any_metadata_end_a_proposal() -> None:
+    c = Cluster(2)
+    c.create(1, 2)
+    c[1].append(VALUE)
+    leave_out(c)
+    partition, proposal = c[1].proposals[-1]
+    assert partition.sends(proposal) and not partition.to_tell(proposal, 0.0, 101)
+    c.change(isr=[1, 2])
+    assert partition.proposal is None and partition.maximal_isr == {1, 2}
+
+
+@pytest.mark.parametrize(
+    "news", [{"isr": [1]}, {"isr": [1, 2, 3]}, {"leader": 1}, {"isr": [1, 2], "replicas": [1]}]
+)
+async def test_what_is_no_report_ends_a_change(news: dict[str, Any]) -> None:
+    """Another ISR, another leader epoch, or members that are no replicas any more."""
+    c = await in_sync(3, 4)
+    c.change(isr=[1, 2])
+    c.fetch(2, times=3)
+    c.fetch(3, times=3)
+    partition = c[1].partition()
+    assert send_change(c).broker_ids == {1, 2, 3}
+    c.change(**news)
+    assert partition.proposal is None and partition.maximal_isr == partition.isr
+    assert len(wanted(c)) == 1
+
+
+async def test_a_change_is_taken_though_its_first_answer_was_lost() -> None:
+    """It is sent again as it was, and refused: the metadata say that it was taken."""
+    c, report = await crossing()
+    partition = c[1].partition()
+    epoch = partition.partition_epoch
+    leave_out(c)
+    change = send_change(c)
+    accept(c, report)
+    stale(c, change)
+    again = send_change(c)
+    assert again.partition_epoch == epoch + 1
+    stale(c, again)
+    c.change(isr=[1, 2])
+    c.change(isr=[1])
+    assert partition.isr == partition.maximal_isr == OUT and partition.proposal is None
+    assert len(wanted(c)) == 2
 
 
 async def test_an_isr_that_became_another_one_is_not_proposed_again() -> None:
     c, _ = await crossing()
-    c[1].append(b"z")
-    c.clock.advance(40_000)
-    assert expire(c) == {1}
+    leave_out(c)
+    send_change(c)
     c.change(isr=[1])
-    assert c[1].proposals == [] and c[1].partition().proposal is None
+    assert len(wanted(c)) == 1 and c[1].partition().proposal is None
 
 
 async def test_an_answer_with_another_isr_changes_nothing() -> None:
@@ -534,20 +723,6 @@ async def test_a_report_that_failed_is_dropped_and_told_an_interval_later(
     c.clock.advance(INTERVAL_MS)
     sweep(c)
     assert told(sent(c))[2][2] > THRESHOLD
-
-
-async def test_switched_off_in_the_middle_a_change_still_goes() -> None:
-    c, report = await crossing()
-    c[1].append(b"z")
-    c.clock.advance(40_000)
-    assert expire(c) == {1}
-    c[1].set_config("t", BYTES, "-1")
-    assert [p.broker_ids for _, p in c[1].proposals] == [{1}]
-    accept(c, report)
-    assert len(c[1].proposals) == 1
-    c.fetch(2, times=2)
-    sweep(c)
-    assert sent(c) is None
 
 
 async def test_who_leads_no_more_reports_nothing() -> None:
@@ -630,6 +805,50 @@ def test_what_is_settled_never_crosses(span_ms: int, size: int) -> None:
     assert logs.is_settled(2, 102, T0, 501) and not logs.is_settled(3, 102, T0, 501)
 
 
+class Told:
+    """A log that says what it is given."""
+
+    def __init__(self, start_ms: int | None, size_bytes: int) -> None:
+        self.start_ms, self.size_bytes = start_ms, size_bytes
+
+    def local_start_ms(self) -> int:
+        """None: a disk that does not say it."""
+        if self.start_ms is None:
+            raise LogFailed("t-0", OSError())
+        return self.start_ms
+
+
+@pytest.mark.parametrize(
+    ("now", "news"),
+    [
+        ((T0, 500), False),
+        ((T0, 501), True),
+        ((T0, 499), True),
+        ((T0 + 1, 500), True),
+        ((T0 - 1, 500), True),
+        ((None, 500), True),
+    ],
+)
+def test_a_follower_has_told_both_or_has_news(now: tuple[int | None, int], news: bool) -> None:
+    """Also of a start alone: what retention took may be as large as what came, and a disk that
+    did not say the time may say it now."""
+    logs = rules()
+    logs.state(cast(Log, Told(T0, 500)))
+    assert logs.is_stated(cast(Log, Told(*now))) is not news
+    logs.state(cast(Log, Told(*now)))
+    assert logs.is_stated(cast(Log, Told(*now)))
+
+
+async def test_a_start_alone_is_news() -> None:
+    """A disk that did not say the time says it now."""
+    c = await in_sync(3)
+    size, logs = c[2].log.size_bytes, c[2].partition().local_logs
+    assert logs is not None and logs.stated_bytes == size
+    logs.stated_start_ms = -1
+    c[2].replicas.local_log_trimmed(c[2].log)
+    assert named(request_of(c)) == {0: (3, T0, size)}
+
+
 def test_time_alone_is_no_news() -> None:
     """The controller has a clock of its own; only another beginning is news."""
     logs = rules(span_ms=60_000, size=-1)
@@ -701,39 +920,73 @@ PLANTED = (
             "what was proposed while the report was under way is forgotten",
             (
                 f"{PARTITION}.report_answered",
-                "return self._propose(self.proposal.broker_ids)",
-                "self.proposal = None; self.maximal_isr = self.isr; return NOTHING",
+                "return self._goes_on(self.proposal)",
+                "self.proposal = None; self.maximal_isr = self.isr",
             ),
         ),
-        test_a_change_waits_for_a_report_under_way_and_then_goes_with_its_epoch,
+        test_a_change_goes_while_a_report_is_under_way_and_keeps_its_epoch,
     ),
     (
         bug(
-            "a change does not wait for a report",
+            "a change that was sent is sent again behind a report",
             "local logs",
-            "P13",
-            "it goes with an epoch that the report is about to move",
+            "",
+            "under the report's epoch it is refused: it was taken under its own",
             (
-                f"{PARTITION}._propose",
-                "if self.local_logs is None or self.local_logs.in_flight is None:",
-                "if True:",
+                f"{PARTITION}._goes_on",
+                "if proposal is self._sent and proposal is not self._refused:",
+                "if False:",
             ),
         ),
-        test_a_change_waits_for_a_report_under_way_and_then_goes_with_its_epoch,
+        test_a_change_goes_while_a_report_is_under_way_and_keeps_its_epoch,
+    ),
+    (
+        bug(
+            "a change that was refused behind a report is not asked anew",
+            "local logs",
+            "",
+            "it stands for ever: the metadata have nothing more to say",
+            (
+                f"{PARTITION}._goes_on",
+                "if proposal is self._sent and proposal is not self._refused:",
+                "if proposal is self._sent:",
+            ),
+        ),
+        test_a_controller_that_knows_of_no_report_refuses_and_is_asked_anew,
     ),
     (
         bug(
             "the metadata of a report take a change back",
             "local logs",
             "P13",
-            "a change that waits is dropped when the report's record comes before its answer",
+            "a change that may be taken yet is dropped when the report's record comes",
+            (f"{PARTITION}.become_leader", "if goes_past and", "if False and"),
+        ),
+        test_a_new_member_counts_until_its_change_is_over,
+    ),
+    (
+        bug(
+            "a change outlasts two epochs",
+            "local logs",
+            "",
+            "one that cannot be taken any more holds the high watermark up",
             (
-                f"{PARTITION}.become_leader",
-                "overtaken = self.proposal if self.isr == frozenset(isr) else None",
-                "overtaken = None",
+                "broker.replication.isr:outlasting",
+                "and partition_epoch == proposal.partition_epoch + 1",
+                "and True",
             ),
         ),
-        test_metadata_that_are_faster_than_the_answer_lose_no_change,
+        test_a_new_member_counts_until_its_change_is_over,
+    ),
+    (
+        bug(
+            "without a threshold a change that went past reports is forgotten",
+            "local logs",
+            "P13",
+            "the controller takes it yet",
+            (f"{PARTITION}.become_leader", "or self.proposal is self._past_reports", "or False"),
+        ),
+        test_switched_off_in_the_middle_a_change_that_was_sent_still_counts,
     ),
     (
         bug(
@@ -777,6 +1030,20 @@ PLANTED = (
             ),
         ),
         test_local_retention_names_the_partition_again_without_a_new_offset,
+    ),
+    (
+        bug(
+            "a start that moved is no news",
+            "local logs",
+            "",
+            "a follower that has other records of the same size does not say so",
+            (
+                "broker.replication.local_logs:LocalLogs.is_stated",
+                " and self.stated_start_ms == start_ms_of(log)",
+                "",
+            ),
+        ),
+        test_a_start_alone_is_news,
     ),
     (
         bug(

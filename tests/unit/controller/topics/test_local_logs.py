@@ -46,8 +46,9 @@ class World(Cluster):
             [ConfigRecord(resource_type=kind, resource_name="", name=LOCAL_LOG_MS, value=value)]
         )
 
-    def tell(self, table: Table, *isr: int) -> PartitionOutcome:
-        """The leader proposes an ISR, mostly the one that is there, with what it knows."""
+    def tell(self, table: Table, *isr: int, epoch: int | None = None) -> PartitionOutcome:
+        """The leader proposes an ISR, mostly the one that is there, with what it knows, under the
+        partition epoch that holds or an earlier one."""
         partition, brokers = self.partition("t"), self.image.cluster.brokers
         members = [
             AlterPartitionRequest.BrokerState(
@@ -60,7 +61,7 @@ class World(Cluster):
         ]
         data = AlterPartitionRequest.PartitionData(
             leader_epoch=partition.leader_epoch,
-            partition_epoch=partition.partition_epoch,
+            partition_epoch=partition.partition_epoch if epoch is None else epoch,
             new_isr_with_epochs=members,
         )
         topic_id = self.image.topics.by_name["t"].id
@@ -115,6 +116,110 @@ def test_a_report_alone_is_an_equal_isr(world: World) -> None:
     world.advance(1000)
     world.tell({1: (5, 100), 2: (6, 200)})
     assert world.partition("t").local_logs.reported_ms == (world.now_ms,) * 2
+
+
+ALL: Table = {1: (5, 100), 2: (6, 200), 3: (7, 300)}
+
+
+def test_a_change_is_taken_on_either_side_of_a_report(world: World) -> None:
+    """P15: what it was compared with is what holds, but for what replicas have locally."""
+    epoch = world.partition("t").partition_epoch
+    world.tell(ALL)
+    outcome = world.tell(ALL, 1, 2, epoch=epoch)
+    assert outcome == (0, ErrorCode.NONE, world.partition("t"))
+    after = world.partition("t")
+    assert (after.isr, after.partition_epoch) == ((1, 2), epoch + 2)
+    # It is over: neither the same once more nor another one of that time is taken.
+    for isr in ((1, 2), (1, 3), (1, 2, 3)):
+        for old in (epoch, epoch + 1):
+            stale = world.tell(ALL, *isr, epoch=old)
+            assert stale.error is ErrorCode.INVALID_UPDATE_VERSION
+    assert world.partition("t") is after
+
+
+def test_a_report_behind_a_change_is_too_late(world: World) -> None:
+    epoch = world.partition("t").partition_epoch
+    world.tell(ALL, 1, 2)
+    after = world.partition("t")
+    assert world.tell(ALL, 1, 2, 3, epoch=epoch).error is ErrorCode.INVALID_UPDATE_VERSION
+    assert world.tell(ALL, 1, 2, epoch=epoch).error is ErrorCode.INVALID_UPDATE_VERSION
+    assert world.partition("t") is after
+
+
+def test_a_change_goes_past_one_report_alone(world: World) -> None:
+    """P13: its leader counts its members no more when it has read of a second one."""
+    epoch = world.partition("t").partition_epoch
+    world.tell(ALL)
+    world.advance(1)
+    world.tell(ALL)
+    assert world.tell(ALL, 1, 2, epoch=epoch).error is ErrorCode.INVALID_UPDATE_VERSION
+    assert world.tell(ALL, 1, 2, epoch=epoch + 1).error is ErrorCode.NONE
+
+
+def test_a_leader_that_says_nothing_of_local_logs_goes_past_nothing(world: World) -> None:
+    """P13: one of Kafka's takes its proposal for refused as soon as it reads of another epoch."""
+    epoch = world.partition("t").partition_epoch
+    world.tell(ALL)
+    assert world.tell({}, 1, 2, epoch=epoch).error is ErrorCode.INVALID_UPDATE_VERSION
+
+
+def test_a_change_goes_past_nothing_but_a_report(world: World) -> None:
+    """An equal ISR that says nothing ends what was proposed before it: it is written when a disk
+    has failed (P13)."""
+    epoch = world.partition("t").partition_epoch
+    world.tell({})
+    assert world.tell(ALL, 1, 2, epoch=epoch).error is ErrorCode.INVALID_UPDATE_VERSION
+    epoch = world.partition("t").partition_epoch
+    reassign(world, 1, 2, 4)
+    assert world.partition("t").isr == (1, 2, 3)
+    assert world.tell(ALL, 1, 2, epoch=epoch).error is ErrorCode.INVALID_UPDATE_VERSION
+
+
+def test_a_change_past_a_report_must_be_fit_now(world: World) -> None:
+    """As any other: who was fenced or came back meanwhile is not let in (P16, KIP-903)."""
+    world.tell(ALL, 1, 2)
+    epoch = world.partition("t").partition_epoch
+    world.advance(1)
+    world.tell(ALL)
+    world.fence(3)
+    assert world.partition("t").partition_epoch == epoch + 1
+    assert world.tell(ALL, 1, 2, 3, epoch=epoch).error is ErrorCode.INELIGIBLE_REPLICA
+
+
+def test_a_controller_that_knows_of_no_report_refuses_what_came_before_it(world: World) -> None:
+    epoch = world.partition("t").partition_epoch
+    world.tell(ALL)
+    world.report_epochs.clear()
+    assert world.tell(ALL, 1, 2, epoch=epoch).error is ErrorCode.INVALID_UPDATE_VERSION
+
+
+def test_a_report_and_changes_in_one_request_are_each_compared(world: World) -> None:
+    """Nobody of ours names a partition twice; who does finds what holds."""
+    partition, brokers = world.partition("t"), world.image.cluster.brokers
+
+    def wants(*isr: int) -> AlterPartitionRequest.PartitionData:
+        members = [
+            AlterPartitionRequest.BrokerState(
+                broker_id=b, broker_epoch=brokers[b].epoch, local_log_size_bytes=b
+            )
+            for b in isr
+        ]
+        return AlterPartitionRequest.PartitionData(
+            leader_epoch=partition.leader_epoch,
+            partition_epoch=partition.partition_epoch,
+            new_isr_with_epochs=members,
+        )
+
+    topic_id = world.image.topics.by_name["t"].id
+    data = AlterPartitionRequest.TopicData(
+        topic_id=topic_id, partitions=[wants(1, 2, 3), wants(1, 2)]
+    )
+    request = AlterPartitionRequest(broker_id=1, broker_epoch=brokers[1].epoch, topics=[data])
+    (topic,) = world.run(lambda view: decide_alter_partition(view, request))
+    assert [p.error for p in topic.partitions] == [
+        ErrorCode.NONE,
+        ErrorCode.INVALID_UPDATE_VERSION,
+    ]
 
 
 def test_what_is_not_known_leaves_what_is(world: World) -> None:

@@ -25,6 +25,7 @@ from protocol.metadata import (
     ConfigRecord,
     FeatureLevelRecord,
     NoOpRecord,
+    PartitionChangeRecord,
     PartitionRecord,
     RegisterBrokerRecord,
     RemoveTopicRecord,
@@ -316,6 +317,21 @@ class TestLeadership:
         assert 1 in world.controller.committed_image.cluster.brokers
         with pytest.raises(ApiError):
             await future
+
+    async def test_what_reports_made_is_forgotten_with_the_leadership(self) -> None:
+        """P15: the same partition epoch may be another leader's, who set another ISR."""
+        world = World().lead()
+        topic_id = b"t" * 16
+        log = PartitionChangeRecord.ReplicaLocalLog(broker_id=1, size_bytes=1)
+        world.write(
+            TopicRecord(name="t", topic_id=topic_id),
+            PartitionRecord(partition_id=0, topic_id=topic_id, replicas=[1], isr=[1], leader=1),
+        )
+        world.write(PartitionChangeRecord(topic_id=topic_id, partition_id=0, local_logs=[log]))
+        epochs = world.controller.view().report_epochs
+        assert epochs.of(topic_id, 0) == 0
+        world.controller.handle_leader_change(101, 2)
+        assert epochs.of(topic_id, 0) == -1
 
     async def test_an_append_that_finds_it_lost(self) -> None:
         world = World().lead()
