@@ -24,6 +24,7 @@ from simulation.shape import (
     demand,
     draw_apart,
     draw_faults,
+    draw_kraft_version,
     draw_level,
     draw_shape,
 )
@@ -58,6 +59,8 @@ PREFIXES |= {
     "levels": "v",
     "hours": "h",
     "rot": "i",
+    "spoilt": "o",
+    "behind": "c",
 }
 
 
@@ -126,6 +129,7 @@ def draw_schedule(
     pause_ms = rng.choice([700.0, 1_500.0, 3_000.0, 8_000.0])
     own = stream(seed, "elections")
     shape = draw_level(stream(seed, "level"), draw_elections(own, shape))
+    shape = draw_kraft_version(stream(seed, "kraft.version"), shape)
     shape = draw_apart(seed, shape, CLIENTS)
     tier = stream(seed, "KIP-405")
     shape = draw_tier(tier, shape, tiered)

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from metalog.image.features import ELR_LEVEL, ELR_VERSION, METADATA_VERSION
+from metalog.image.features import ELR_LEVEL, ELR_VERSION, KRAFT, METADATA_VERSION
 from metalog.supported import SUPPORTED_FEATURES
 from simulation.chance import stream
 
@@ -167,7 +167,8 @@ SLOW_MS = 50.0
 class Shape:
     """See the module. `settings` are those of all nodes, `faults` are kinds with their weights.
     `elr`: whether the cluster is formatted with eligible leader replicas (KIP-966).
-    `metadata_version`: the level that it is formatted with; None: the newest."""
+    `metadata_version`: the level that it is formatted with; None: the newest. `kraft_version`: 0
+    with static voters, 1 with voters that the metadata log tells (KIP-853)."""
 
     nodes: tuple[NodeShape, ...]
     topics: tuple[TopicShape, ...]
@@ -178,6 +179,7 @@ class Shape:
     faults: dict[str, int]
     elr: bool = False
     metadata_version: int | None = None
+    kraft_version: int = 0
 
     @property
     def controllers(self) -> tuple[NodeShape, ...]:
@@ -273,6 +275,10 @@ class Shape:
             level in levels and (level >= ELR_LEVEL or not self.elr),
             f"nobody has metadata.version {level}, or not with ELR {self.elr}",
         )
+        demand(
+            self.kraft_version == 0 or (self.kraft_version == 1 and level >= KRAFT_LEVEL),
+            f"nobody has kraft.version {self.kraft_version} with metadata.version {level}",
+        )
         for kind, weight in self.faults.items():
             demand(1 <= weight <= WEIGHT_MAX, f"fault {kind} has weight {weight}")
 
@@ -300,6 +306,7 @@ class Shape:
                 faults=dict(value["faults"]),
                 elr=bool(value.get("elr", False)),
                 metadata_version=value.get("metadata_version"),
+                kraft_version=value.get("kraft_version", 0),
             )
             shape.check()
         except (KeyError, TypeError, AttributeError, ValueError) as error:
@@ -371,6 +378,9 @@ OWN_SETTINGS = ("replica.lag.time.max.ms", "num.replica.fetchers", "replica.fetc
 """May differ from node to node."""
 LEVELS = SUPPORTED_FEATURES[METADATA_VERSION]
 OLD_LEVEL_CHANCE = 0.3
+KRAFT_LEVEL = KRAFT.since[1]
+"""Of metadata, from which on voters may be in the log."""
+KRAFT_CHANCE = 0.35
 RETENTION = ("1", "3000", "30000")
 """Milliseconds, or bytes."""
 SEGMENT_BYTES = ("2048", "8192", "65536")
@@ -436,6 +446,14 @@ def draw_level(rng: Random, shape: Shape) -> Shape:
         return shape
     low = ELR_LEVEL if shape.elr else LEVELS.min_level
     return replace(shape, metadata_version=rng.randint(low, LEVELS.max_level))
+
+
+def draw_kraft_version(rng: Random, shape: Shape) -> Shape:
+    """The shape, perhaps with voters that the metadata log tells."""
+    old = shape.metadata_version is not None and shape.metadata_version < KRAFT_LEVEL
+    if rng.random() >= KRAFT_CHANCE or old:
+        return shape
+    return replace(shape, kraft_version=1)
 
 
 def draw_faults(rng: Random, shape: Shape, kinds: Mapping[str, Any]) -> dict[str, int]:

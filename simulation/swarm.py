@@ -17,6 +17,7 @@ from functools import partial
 from typing import Any, Protocol
 
 from protocol.errors import ApiError, ErrorCode
+from protocol.ids import random_uuid, uuid_to_text
 from runtime import log
 from runtime.clock import LoopClock
 from runtime.marks import counted
@@ -220,6 +221,11 @@ class SwarmWorld:
         )
         for node in self.shape.nodes:
             self.cluster.add(self._settings(node))
+        if self.shape.kraft_version:
+            self.cluster.initial_controllers = ",".join(
+                f"{voter}:{uuid_to_text(random_uuid(stream(seed, 'voter', voter)))}"
+                for voter in self._voters()
+            )
         machines = zip(self.cluster.machines, self.shape.nodes, strict=True)
         pairs = list(machines)
         self.controllers: list[Machine] = [machine for machine, node in pairs if node.controls]
@@ -274,8 +280,8 @@ class SwarmWorld:
         )
 
     def _settings(self, node: NodeShape) -> dict[str, str]:
-        controllers = [f"{n.node_id}@node-{n.node_id}" for n in self.shape.controllers]
-        listeners = []
+        voters, dynamic, listeners = self._voters(), self.shape.kraft_version > 0, []
+        servers = [one.partition("@")[2] for one in voters]
         if BROKER in node.roles:
             listeners.append(f"PLAINTEXT://node-{node.node_id}:{CLIENT_PORT}")
         if CONTROLLER in node.roles:
@@ -291,8 +297,13 @@ class SwarmWorld:
             **rack,
             "process.roles": ",".join(node.roles),
             "listeners": ",".join(listeners),
-            "controller.quorum.voters": ",".join(f"{c}:{CONTROLLER_PORT}" for c in controllers),
+            "controller.quorum.voters": "" if dynamic else ",".join(voters),
+            "controller.quorum.bootstrap.servers": ",".join(servers) if dynamic else "",
         }
+
+    def _voters(self) -> list[str]:
+        """As `controller.quorum.voters` lists them."""
+        return [f"{n.node_id}@node-{n.node_id}:{CONTROLLER_PORT}" for n in self.shape.controllers]
 
     # --- the run ------------------------------------------------------------------------------
 

@@ -10,6 +10,7 @@ from simulation.faults import (
     network,
     operators,
     process,
+    rot,
     store,
 )
 from simulation.faults.kind import FaultKind, OperatorKind
@@ -19,6 +20,7 @@ KINDS: dict[str, FaultKind | OperatorKind] = {
     **network.KINDS,
     **disk.KINDS,
     **disk_errors.KINDS,
+    **rot.KINDS,
     **operators.KINDS,
     **elections.KINDS,
     **store.KINDS,
@@ -47,6 +49,8 @@ LATER = {
     "levels": frozenset({"metadata level"}),
     "rot": frozenset({"index rot"}),
     "hours": frozenset({"coordinator's clock"}),
+    "spoilt": frozenset({"batch rot", "metadata rot"}),
+    "behind": frozenset({"controller behind"}),
 }
 """Kinds that came later, by the stream from which they are drawn: seeds keep the events that they
 had."""

@@ -63,7 +63,7 @@ async def _wipe(world: RunWorld, machine: Machine, event: Event, _rng: Random) -
     """What was on the disk is lost for good, whether it was flushed or not."""
     if machine in world.controllers or not may_lose(world, machine):
         return False
-    if _holds_alone(world, machine):
+    if holds_alone(world, machine):
         return False
     world.crash(machine, End.POWER_CUT)
     machine.swap_disk(None)
@@ -73,7 +73,7 @@ async def _wipe(world: RunWorld, machine: Machine, event: Event, _rng: Random) -
     return True
 
 
-def _holds_alone(world: RunWorld, machine: Machine) -> bool:
+def holds_alone(world: RunWorld, machine: Machine) -> bool:
     """Whether the only replica of a partition is here: what is flushed may be promised."""
     promises = world.promises
     return any(

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from simulation.faults.kind import Args, OperatorKind
 from simulation.faults.process import may_be_hit, may_go_silent, may_lose
+from simulation.shape import MANAGER
 from simulation.targets import is_active
 from simulation.world.cluster import End
 from simulation.world.links import Trouble
@@ -34,6 +35,9 @@ OFF_MS = (1, 500, 3_000, 8_000)
 UP_MS = (0, 20, 500, 2_500, 6_000)
 """Between two starts."""
 STRUCK_MS_MIN, STRUCK_MS_MAX = 3_000, 20_000
+BEHIND_MS_MIN, BEHIND_MS_MAX = 12_000, 25_000
+MAJORITY = 2
+"""Of three controllers, the fewest of which one may be spared."""
 LOOK_S = 0.005
 AT_ONCE_S = 0.001
 BLOWS = (
@@ -278,8 +282,36 @@ async def _hit(world: RunWorld, machine: Machine, event: Event, ends_s: float) -
     return True
 
 
+def _draw_behind(rng: Random, shape: Shape) -> tuple[str, Args]:
+    """Long enough for the others to elect a controller, and that one a leader. All brokers have
+    registered when it is cut off: what it cannot commit any more would hold the others up."""
+    _, down = _draw_all(rng, shape)
+    _, struck = _draw_strike(rng, shape)
+    ids = [one.node_id for one in shape.brokers]
+    orderly = {"spared": [], "kept": ids, "down_ms": 1, "off_ms": 500, "up_ms": [500 for _ in ids]}
+    for_ms = rng.randint(BEHIND_MS_MIN, BEHIND_MS_MAX)
+    blow = {"blow": "cut off controller", "late_ms": max(LATE_MS)}
+    return "all brokers", {**down, **struck, **orderly, **blow, "for_ms": for_ms}
+
+
+async def _behind(world: RunWorld, event: Event, rng: Random) -> bool:
+    """Both at once: apart they seldom meet."""
+    ended = asyncio.ensure_future(_all(world, event, rng))
+    struck = await _strike(world, event, rng)
+    await ended
+    return struck
+
+
 def has_elr(shape: Shape) -> bool:
     return shape.elr
+
+
+def _may_be_behind(shape: Shape) -> bool:
+    """Whether others elect a controller while one is cut off, nobody leads, and logs are
+    compared."""
+    apart = not any(one.controls for one in shape.brokers)
+    managed = shape.settings.get(MANAGER) == "true"
+    return shape.elr and managed and apart and len(shape.controllers) > MAJORITY
 
 
 KINDS = {
@@ -292,5 +324,12 @@ KINDS = {
         _draw_strike,
         _strike,
         has_elr,
+    ),
+    "controller behind": OperatorKind(
+        "elections",
+        "all brokers end, and the controller that asks for their logs is cut off",
+        _draw_behind,
+        _behind,
+        _may_be_behind,
     ),
 }

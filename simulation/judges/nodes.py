@@ -15,6 +15,11 @@ if TYPE_CHECKING:
     from simulation.world.cluster import NodeLife
 
 
+KEPT_NOT = "The disk did not keep what it had"
+"""What a node says that stops since its metadata log has rotted; the file and the offset stand
+before it."""
+
+
 class NodeJudge(Judge):
     """See the module."""
 
@@ -36,7 +41,11 @@ class NodeJudge(Judge):
             name, error = node.failed.result()
             # A request to unregister it that is late may come when the broker is back.
             forgotten = life.machine.node_id in self._world.unregistered
-            allowed = is_disk_fault(error) or (forgotten and isinstance(error, RegistrationLost))
+            allowed = (
+                is_disk_fault(error)
+                or (forgotten and isinstance(error, RegistrationLost))
+                or (life.machine.lost_metadata and KEPT_NOT in str(error))
+            )
             require(allowed, f"F: {life} failed in {name}: {error!r}")
 
     def unsettled(self) -> str | None:

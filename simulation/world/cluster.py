@@ -140,8 +140,7 @@ class Machine:
         self.host = host or f"node-{node_id}"
         self.settings = dict(settings)
         self.clock = MachineClock(cluster.loop)
-        self.disk = MemoryFiles(self.clock.now_ms)
-        self.disk.mkdirs("/data")
+        self.disk = self._empty_disk()
         self.files: LossyFiles | None = None
         self.life: NodeLife | None = None
         self.boots = 0
@@ -149,8 +148,17 @@ class Machine:
         """The identity of the data directory, once a boot has got past formatting it."""
         self.disk_troubles: list[DiskTrouble] = []
         """What is wrong with its disk now."""
+        self.lost_metadata = False
+        """Whether its disk has not kept all of the metadata log."""
         self._dark: Trouble | None = None
         """While it has no power: what is sent to it vanishes."""
+
+    def _empty_disk(self) -> MemoryFiles:
+        disk = MemoryFiles(self.clock.now_ms)
+        disk.mkdirs("/data")
+        # Whoever looks at the machine from outside sees what was written.
+        disk.shows_rot = lambda: CURRENT_LIFE.get() is self.life
+        return disk
 
     # --- boot ---------------------------------------------------------------------------------
 
@@ -199,6 +207,8 @@ class Machine:
         rng = random.Random(f"{self.cluster.seed}/{self.host}/{life.number}")
         request = FormatRequest.from_node_config(config, CLUSTER_ID)
         request = request._replace(ignore_formatted=True, features=self.cluster.features)
+        if config.is_controller and not config.quorum_voters:
+            request = request._replace(initial_controllers=self.cluster.initial_controllers)
         format_directories(request, files=self.files, clock=self.clock, rng=rng)
         meta = read_meta(self.files, config.log_dir)
         if meta is None or self.directory_id not in (None, meta.directory_id):
@@ -250,8 +260,7 @@ class Machine:
         assert self.life is None or not self.life.alive, f"{self.host} is running"
         before = Disk(self.disk, self.files, self.directory_id)
         if other is None:
-            self.disk, self.files, self.directory_id = MemoryFiles(self.clock.now_ms), None, None
-            self.disk.mkdirs("/data")
+            self.disk, self.files, self.directory_id = self._empty_disk(), None, None
         else:
             self.disk, self.files = other.content, other.files
             self.directory_id = other.directory_id
@@ -380,6 +389,8 @@ class SimCluster:
         self.features = features or {}
         self.open_objects = open_objects
         self.machines: list[Machine] = []
+        self.initial_controllers: str | None = None
+        """The voters that the metadata log begins with, for nodes without static ones."""
         self.network.on_send = trace.message
         self.network.on_deliver = trace.delivered
 

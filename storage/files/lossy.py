@@ -283,6 +283,11 @@ class LossyFiles:
         backing = self.handle(inode)
         backing.pwrite(bytes([backing.pread(1, position)[0] ^ bit]), position)
 
+    def durable_bytes(self, path: str) -> tuple[str, int]:
+        """Where the backing holds a file ("": nowhere), and how many bytes of it as they are."""
+        inode = self._existing(path)
+        return inode.durable_path or "", inode.base
+
     def exists(self, path: str) -> bool:
         self.alive()
         return self._find(normal_path(path)) is not None or self.isdir(path)

@@ -20,11 +20,19 @@ _DISK_BYTES = 1 << 40
 
 
 class _Inode:
-    __slots__ = ("content", "modified_ms")
+    __slots__ = ("content", "modified_ms", "rotten")
 
     def __init__(self, modified_ms: int) -> None:
         self.content = bytearray()
         self.modified_ms = modified_ms
+        self.rotten: dict[int, int] = {}
+        """Bits that have flipped, by position; until something else is written there."""
+
+    def unspoil(self, begin: int, end: int | None = None) -> None:
+        """Something else is to stand there."""
+        if self.rotten:
+            last = len(self.content) if end is None else end
+            self.rotten = {at: bits for at, bits in self.rotten.items() if not begin <= at < last}
 
 
 class MemoryFile:
@@ -51,10 +59,11 @@ class MemoryFile:
     def pread(self, size_bytes: int, position: int) -> bytes:
         if position < 0:
             raise OSError(errno.EINVAL, "a position below 0", self.path)
-        return bytes(memoryview(self._inode.content)[position : position + size_bytes])
+        return self._files.seen(self._inode, position, size_bytes)
 
     def pwrite(self, data: Buffer, position: int) -> None:
         content = self._inode.content
+        self._inode.unspoil(position, position + len(data))
         if position > len(content):
             content += bytes(position - len(content))
         content[position : position + len(data)] = data
@@ -63,6 +72,7 @@ class MemoryFile:
     def truncate(self, size_bytes: int) -> None:
         content = self._inode.content
         if size_bytes < len(content):
+            self._inode.unspoil(size_bytes)
             del content[size_bytes:]
         else:
             content += bytes(size_bytes - len(content))
@@ -85,6 +95,31 @@ class MemoryFiles:
         self._inodes: dict[str, _Inode] = {}
         self._children: dict[str, set[str]] = {"/": set()}
         self._locked: set[str] = set()
+        self.shows_rot: Callable[[], bool] = lambda: True
+        """Whether whoever reads now sees bits that have flipped; others see what was written."""
+
+    def spoil(self, path: str, position: int, bit: int) -> None:
+        """A bit of what was written flips, for good and unseen: it is no operation."""
+        rotten = self._inode(path).rotten
+        rotten[position] = rotten.get(position, 0) ^ bit
+
+    def repair(self) -> int:
+        """All is again as it was written; returns how many bytes were not."""
+        spoilt = sum(len(inode.rotten) for inode in self._inodes.values())
+        for inode in self._inodes.values():
+            inode.rotten = {}
+        return spoilt
+
+    def seen(self, inode: _Inode, position: int, size_bytes: int) -> bytes:
+        """What a read brings."""
+        data = bytes(memoryview(inode.content)[position : position + size_bytes])
+        if not inode.rotten or not self.shows_rot():
+            return data
+        wrong = bytearray(data)
+        for at, bits in inode.rotten.items():
+            if position <= at < position + len(data):
+                wrong[at - position] ^= bits
+        return bytes(wrong)
 
     def open(self, path: str, create: bool = False) -> MemoryFile:
         path = normal_path(path)
@@ -190,7 +225,8 @@ class MemoryFiles:
         return self._inode(path).modified_ms
 
     def read(self, path: str) -> bytes:
-        return bytes(self._inode(path).content)
+        inode = self._inode(path)
+        return self.seen(inode, 0, len(inode.content))
 
     def write_new(self, path: str, data: bytes) -> None:
         self.write_atomic(path, data)

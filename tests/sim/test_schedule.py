@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from simulation.faults import KINDS as FAULTS
 from simulation.faults.process import LATE_MS_MAX
 from simulation.schedule import TROUBLE_MS_MAX, TROUBLE_MS_MIN, Schedule, draw_schedule
-from simulation.shape import NODES_MAX, WEIGHT_MAX, BadShape, LinkShape
+from simulation.shape import KRAFT_LEVEL, NODES_MAX, WEIGHT_MAX, BadShape, LinkShape
 
 pytestmark = pytest.mark.sim
 
@@ -63,6 +63,7 @@ def test_many_seeds_draw_every_shape_and_every_fault() -> None:
     assert {(True, 1), (False, 2), (True, 2), (True, 3)} <= layouts
     assert {event.kind for one in drawn for event in one.events} == set(FAULTS)
     assert any(one.shape.given_up for one in drawn)
+    assert {one.shape.kraft_version for one in drawn} == {0, 1}
 
 
 def test_faults_can_be_chosen() -> None:
@@ -99,6 +100,8 @@ def test_a_shape_out_of_bounds_is_refused() -> None:
         replace(shape, topics=(topic,)),
         replace(shape, link=LinkShape(5.0, 1.0)),
         replace(shape, faults={"kill": 0}),
+        replace(shape, kraft_version=2),
+        replace(shape, elr=False, kraft_version=1, metadata_version=KRAFT_LEVEL - 1),
     ):
         with pytest.raises(BadShape):
             wrong.check()

@@ -679,3 +679,41 @@ def test_open_files_move_with_their_directory(source, target, moved):
         paths.discard(file)
         paths.discard(file)
     assert len(paths) == 0 and paths._root.inside == {}
+
+
+def test_bits_that_flip_stay_so_until_something_else_is_written_there() -> None:
+    """Whoever does not see them is told what was written."""
+    files = MemoryFiles()
+    file = files.open("/f", create=True)
+    file.append(b"abcdefgh")
+    for at in (1, 3, 6):
+        files.spoil("/f", at, 1)
+    files.spoil("/f", 3, 1)
+    assert (file.pread(8, 0), files.read("/f")) == (b"accdeffh", b"accdeffh")
+    assert file.pread(3, 5) == b"ffh"
+    seen = False
+    files.shows_rot = lambda: seen
+    assert files.read("/f") == b"abcdefgh"
+    seen = True
+    file.pwrite(b"B", 1)
+    files.rename("/f", "/g")
+    assert files.read("/g") == b"aBcdeffh"
+    file.truncate(6)
+    file.append(b"gh")
+    assert files.read("/g") == b"aBcdefgh"
+    files.spoil("/g", 0, 2)
+    assert files.repair() == 2, "of position 3, which flipped back, the note is left"
+    assert files.read("/g") == b"aBcdefgh"
+
+
+def test_an_overlay_says_which_of_its_bytes_are_on_the_disk() -> None:
+    backing = MemoryFiles()
+    files = LossyFiles(backing)
+    file = files.open("/f", create=True)
+    file.append(b"abc")
+    assert files.durable_bytes("/f") == ("", 0)
+    files.fsync(file)
+    file.append(b"de")
+    assert files.durable_bytes("/f") == ("/f", 3)
+    backing.spoil("/f", 1, 1)
+    assert file.pread(9, 0) == b"accde"

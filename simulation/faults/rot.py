@@ -1,0 +1,244 @@
+"""Faults of disks that do not keep what was flushed: bits flip, for good and unseen (F20).
+
+They are wrong for every life of every process on that machine, at its start too, until something
+else is written there, the disk is replaced, or an operator puts right what was there. Whoever looks
+at the machine from outside sees what was written, so judges ask what the node makes of it.
+
+A bit is one that a checksum or the frame of a batch tells of. A base offset and a leader epoch have
+no checksum in any Kafka.
+
+* Of a topic of clients one broker has lost some of its closed segments. The promises count it as
+  one that may lose what it has not flushed (`may_lose`), since recovery cuts a log there; they
+  survive nothing else that such a broker does not survive either. In the end it gets an empty disk,
+  where others have everything, or its bits are put right.
+* Of the metadata log bits flip in committed batches before the last. In the last one that a disk
+  has, a length that is wrong looks as what a crash leaves of a write: no log of this form can tell
+  these apart. No other promise is given up. A voter goes until it is repaired, a broker goes on or
+  is there again after its next start.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+from metalog.quorum.log import DIRECTORY_NAME
+from protocol.batch.header import (
+    CRC_START,
+    HEADER_BYTES,
+    MAGIC_POSITION,
+    BatchHeader,
+    iter_batches,
+)
+from simulation.faults.disk import holds_alone
+from simulation.faults.kind import Args, FaultKind
+from simulation.faults.process import may_be_hit, may_lose
+from simulation.judges.nodes import KEPT_NOT
+from simulation.shape import TIERED
+from simulation.targets import draw_broker, draw_controller
+from simulation.world.cluster import End
+from simulation.world.invariants import require
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from random import Random
+
+    from simulation.event import Event
+    from simulation.run_world import RunWorld
+    from simulation.shape import Shape
+    from simulation.world.cluster import Machine, NodeLife
+
+BATCH_ROT, METADATA_ROT = "batch rot", "metadata rot"
+LENGTH_LAST = 11
+"""The byte of a batch with the lowest bits of its length."""
+BATCHES = (1, 2, 8)
+RESTARTS = ("none", "power", "stop")
+SPOILT_MS_MIN, SPOILT_MS_MAX = 1_000, 12_000
+STOP_S_MAX = 10.0
+OBSERVER_CHANCE = 0.1
+
+
+def _draw(rng: Random, target: str) -> tuple[str, Args]:
+    return target, {
+        "batches": rng.choice(BATCHES),
+        "restart": rng.choice(RESTARTS),
+        "for_ms": rng.randint(SPOILT_MS_MIN, SPOILT_MS_MAX),
+    }
+
+
+def _draw_batches(rng: Random, shape: Shape) -> tuple[str, Args]:
+    target, args = _draw(rng, draw_broker(rng, shape))
+    return target, {
+        **args,
+        "topic": rng.choice(shape.topics).name,
+        "replaced": rng.random() < 0.5,
+    }
+
+
+def _draw_metadata(rng: Random, shape: Shape) -> tuple[str, Args]:
+    """Brokers have little of it on their disks: they flush it before a snapshot alone."""
+    own = rng.random() < OBSERVER_CHANCE
+    return _draw(rng, (draw_broker if own else draw_controller)(rng, shape))
+
+
+# --- topics of clients ----------------------------------------------------------------------------
+
+
+async def _batches_rot(world: RunWorld, machine: Machine, event: Event, rng: Random) -> bool:
+    """The node must live on with it; only its own end, by us, ends it."""
+    if not may_lose(world, machine) or not _spoil_batches(world, machine, event, rng):
+        return False
+    half_s = event.for_ms / 2000
+    await asyncio.sleep(half_s)
+    if event.args["restart"] == "power" and may_lose(world, machine):
+        world.crash(machine, End.POWER_CUT)
+        await world.boot_again(machine)
+    elif event.args["restart"] == "stop" and may_be_hit(world, machine):
+        await world.stop(machine)
+        await world.boot_again(machine)
+    await asyncio.sleep(half_s)
+    replaced = event.args["replaced"] and machine not in world.controllers
+    if replaced and may_lose(world, machine) and not holds_alone(world, machine):
+        world.crash(machine, End.POWER_CUT)
+        machine.swap_disk(None)
+        world.promises.disk_swapped(machine.node_id)
+        await world.boot_again(machine)
+    else:
+        machine.disk.repair()
+    return True
+
+
+def _spoil_batches(world: RunWorld, machine: Machine, event: Event, rng: Random) -> int:
+    """How many batches of the topic's closed segments have rotted. In tiered topics not in headers:
+    what a copy says of times and producers comes from these."""
+    files, topic = machine.files, event.args["topic"]
+    node = None if machine.life is None else machine.life.node
+    if node is None or node.broker is None or files is None:
+        return 0
+    tiered = world.promises.configs(topic).get(TIERED) == "true"
+    found = []
+    for log in node.broker.logs.logs.values():
+        for segment in list(log.segments)[:-1] if log.topic == topic else ():
+            path, kept = files.durable_bytes(segment.log.path)
+            if path:
+                data = machine.disk.read(path)[:kept]
+                found += [(path, at, header) for header, at in iter_batches(data)]
+    return _spoil(machine, found, event.args["batches"], rng, in_header=not tiered)
+
+
+def _spoil(
+    machine: Machine,
+    found: list[tuple[str, int, BatchHeader]],
+    most: int,
+    rng: Random,
+    *,
+    in_header: bool = True,
+) -> int:
+    """A bit in each of so many batches."""
+    chosen = rng.sample(found, min(most, len(found)))
+    for path, at, header in chosen:
+        first = CRC_START if in_header else HEADER_BYTES
+        frame = (LENGTH_LAST, MAGIC_POSITION) if in_header else ()
+        where = rng.choice([*frame, *[rng.randrange(first, header.size_bytes)] * 4])
+        machine.disk.spoil(path, at + where, 1 << rng.randrange(8))
+    return len(chosen)
+
+
+# --- the metadata log -----------------------------------------------------------------------------
+
+
+async def _metadata_rots(world: RunWorld, machine: Machine, event: Event, rng: Random) -> bool:
+    """Whoever reads it stops, and says where; a voter does not start with it."""
+    if not may_be_hit(world, machine):
+        return False
+    found = list(_committed(world, machine))
+    if not _spoil(machine, found, event.args["batches"], rng):
+        return False
+    machine.lost_metadata = True
+    half_s = event.for_ms / 2000
+    runs = await _lives(world, machine, half_s)
+    if runs and event.args["restart"] != "none" and may_be_hit(world, machine):
+        had = _committed_end(world, machine)
+        world.crash(machine, End.KILL)
+        runs = await _starts(world, machine)
+        forgot = runs and machine in world.controllers and _committed_end(world, machine) < had
+        require(
+            not forgot, f"M6: {machine.host} is a voter and has less than {had} of the metadata"
+        )
+    runs = runs and await _lives(world, machine, half_s)
+    if not runs and machine.life is not None and machine.life.alive:
+        world.crash(machine, End.KILL)
+    machine.disk.repair()
+    if not runs:
+        await world.boot_again(machine)
+    machine.lost_metadata = False
+    return True
+
+
+def _committed(world: RunWorld, machine: Machine) -> Iterator[tuple[str, int, BatchHeader]]:
+    """Batches that are followed by another committed one in their file: file, place, header."""
+    directory = f"/data/{DIRECTORY_NAME}"
+    end = world.promises.metadata.end
+    for name in machine.disk.listdir(directory) if machine.disk.isdir(directory) else ():
+        if name.endswith(".log"):
+            path = f"{directory}/{name}"
+            batches = list(iter_batches(machine.disk.read(path)))
+            committed = [one for one in batches if one[0].next_offset <= end]
+            yield from ((path, at, header) for header, at in committed[:-1])
+
+
+def _committed_end(world: RunWorld, machine: Machine) -> int:
+    """How far this node's metadata log has what is committed."""
+    node = None if machine.life is None else machine.life.node
+    quorum = None if node is None else node.quorum
+    if quorum is None or not quorum.is_started:
+        return 0
+    return min(quorum.log_end_offset, world.promises.metadata.end)
+
+
+async def _lives(world: RunWorld, machine: Machine, for_s: float) -> bool:
+    """Whether it still runs then; one that has failed is stopped."""
+    life = machine.life
+    node = None if life is None else life.node
+    assert life is not None and node is not None
+    ends: list[asyncio.Future[Any]] = [node.failed, life.over]
+    await asyncio.wait(ends, timeout=for_s, return_when=asyncio.FIRST_COMPLETED)
+    if not node.failed.done():
+        return True
+    stopping = asyncio.ensure_future(world.stop(machine))
+    await asyncio.wait([stopping], timeout=STOP_S_MAX)
+    if stopping.done():
+        stopping.result()
+    else:
+        stopping.cancel()
+    return False
+
+
+async def _starts(world: RunWorld, machine: Machine) -> bool:
+    """Whether it can start; a refusal names the file, the place in it and the offset."""
+    life: NodeLife = world.boot(machine)
+    ends: list[asyncio.Future[Any]] = [life.ready, life.over]
+    await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+    error = life.ready.exception() if life.ready.done() else None
+    if error is None:
+        return life.alive
+    told = str(error)
+    named = all(part in told for part in (DIRECTORY_NAME, ".log", "offset "))
+    require(KEPT_NOT.lower() in told.lower() and named, f"F20: {told}")
+    return False
+
+
+KINDS = {
+    BATCH_ROT: FaultKind(
+        "rot",
+        "a broker's disk does not keep batches of a topic's older segments",
+        _draw_batches,
+        _batches_rot,
+    ),
+    METADATA_ROT: FaultKind(
+        "rot",
+        "a node's disk does not keep batches of the metadata log",
+        _draw_metadata,
+        _metadata_rots,
+    ),
+}

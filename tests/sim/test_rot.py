@@ -1,0 +1,70 @@
+"""A disk that does not keep what was flushed (F20): nobody is sent it, and nobody forgets by it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from metalog.quorum.log import MetadataLogConfig
+from simulation.event import Event
+from simulation.faults import KINDS
+from simulation.faults.rot import BATCH_ROT, METADATA_ROT
+from simulation.planted.focus import Focus
+from simulation.schedule import Schedule
+from simulation.shape import NodeShape
+from simulation.swarm import Outcome, run
+from tests.sim.small_cluster import schedule
+
+pytestmark = pytest.mark.sim
+
+
+def rots(kind: str, target: str, at_ms: int, **args: Any) -> Event:
+    return Event(f"{target} {at_ms}", at_ms, kind, target, {"for_ms": 2_000, "batches": 8, **args})
+
+
+def with_a_spoilt_controller() -> Outcome:
+    """One of three, which the metadata log names."""
+    rot = rots(METADATA_ROT, "node 1", 1_000, restart="power")
+    plain = schedule(rot, quiet_from_ms=3_500)
+    nodes = [NodeShape(n, ("controller" if n < 4 else "broker",)) for n in range(1, 7)]
+    shape = replace(plain.shape, nodes=tuple(nodes), kraft_version=1)
+    return run(replace(plain, shape=shape))
+
+
+def test_a_voter_waits_for_its_disk() -> None:
+    """M6, M14: the quorum and the brokers go on meanwhile."""
+    outcome = with_a_spoilt_controller()
+    assert outcome.broken is None, outcome.broken
+    assert outcome.took_effect == {METADATA_ROT: 1}
+    nodes = len(outcome.schedule.shape.nodes)
+    assert outcome.counts["boots"] == nodes + 2, "the first start was refused"
+
+
+def test_a_voter_that_forgets_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    storage = MetadataLogConfig.storage
+    monkeypatch.setattr(MetadataLogConfig, "storage", lambda self, refuse_rot: storage(self))
+    broken = with_a_spoilt_controller().broken
+    assert broken is not None and broken.code == "M6", broken
+
+
+@pytest.mark.parametrize(
+    ("target", "restart", "replaced"), [("leader", "power", False), ("follower", "stop", True)]
+)
+def test_a_broker_lives_on_with_batches_that_have_rotted(
+    target: str, restart: str, replaced: bool
+) -> None:
+    """S1, P4, P6, P18: where it recovers its log it has them again from the others."""
+    args = {"topic": "t0", "restart": restart, "replaced": replaced}
+    rot = rots(BATCH_ROT, f"{target} of t0-0", 2_500, **args)
+    outcome = run(Schedule(1, Focus(plain=2, sessions=1).shape(), (rot,), 4_500))
+    assert outcome.broken is None, outcome.broken
+    assert outcome.took_effect == {BATCH_ROT: 1}
+    assert outcome.counts["boots"] == len(outcome.schedule.shape.nodes) + 1 + replaced
+
+
+def test_these_are_all() -> None:
+    assert {BATCH_ROT, METADATA_ROT} == {
+        name for name, kind in KINDS.items() if kind.family == "rot"
+    }
