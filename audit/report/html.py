@@ -40,7 +40,7 @@ KIND_STYLES = {
 STYLE = """
 :root { color-scheme: light dark; --paper: #fcfcfa; --ink: #22252a; --soft: #667;
   --grid: #e2e2dd; --card: #fff; --edge: #d9d9d2; --good: #2d8a4e;
-  --bad: #c62f2f; --warn: #b97a10; }
+  --bad: #c62f2f; --warn: #8a5a00; }
 @media (prefers-color-scheme: dark) { :root { --paper: #17181b; --ink: #e4e4e0; --soft: #a0a2aa;
   --grid: #33353b; --card: #1f2125; --edge: #3a3c43; --good: #57b879; --bad: #ef6a62;
   --warn: #e0a83e; } }
@@ -175,7 +175,7 @@ def _duration(milliseconds: int) -> str:
 
 
 def _figure(title: str, drawing: str, more: str = "") -> str:
-    return f"<h2>{escape(title)}</h2><figure>{drawing}</figure>{more}"
+    return f'<h2>{escape(title)}</h2><figure tabindex="0">{drawing}</figure>{more}'
 
 
 def _nothing(title: str, why: str) -> str:
@@ -274,7 +274,8 @@ def _table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     )
     body = "".join(f"<tr>{''.join(cells)}</tr>" for cells in rows)
     return (
-        f'<div class="scroll"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody>'
+        f'<div class="scroll" tabindex="0"><table>'
+        f"<thead><tr>{head}</tr></thead><tbody>{body}</tbody>"
         "</table></div>"
     )
 
