@@ -106,6 +106,7 @@ class OneNode:
         offsets_flushed = rng.random() < 0.6
         pace = DiskPace(flush_ms_max=rng.choice((0.5, 5.0, 40.0)), work_ms_max=rng.choice((0, 3)))
         self.cluster = SimCluster(loop, trace, seed, pace)
+        self.cluster.notes_logs = True
         self.machine = self.cluster.add(_settings(rng, offsets_flushed=offsets_flushed))
         self.ledger = Ledger(offsets_flushed=offsets_flushed)
         self.operations = 0

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import math
 import random
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cache, partial
 from typing import Any, Protocol
 
 from protocol.errors import ApiError, ErrorCode
@@ -175,7 +176,14 @@ def run(
     outcome = world.outcome(broken, logged, hit)
     del world
     gc.collect()
+    _keep_compiled()
     return outcome
+
+
+@cache
+def _keep_compiled() -> None:
+    """What the first run has compiled stays: no collection need look through it again."""
+    gc.freeze()
 
 
 def _broken(error: BaseException, at_s: float, judge: str = "") -> Broken:
@@ -261,8 +269,8 @@ class SwarmWorld:
         self.asked = frozenset(judges)
         self.judges = {name: kind.make(self) for name, kind in JUDGES.items()}
         watching = [(name, one) for name, one in self.judges.items() if _watches(one)]
-        self._watching = [(name, one.after) for name, one in watching]
-        self._always = [(name, one.after) for name, one in watching if not one.changes_only]
+        self._watching = [(name, one) for name, one in watching]
+        self._timed = [(name, one) for name, one in watching if one.due_s < math.inf]
         self.watchers: list[Watcher] = []
         self.faults: list[FaultSpan] = []
         """Events of the schedule, as they were done."""
@@ -531,12 +539,16 @@ class SwarmWorld:
             self.finish(None)
             raise
         marked = self.changes.marked
-        for name, after in self._watching if marked else self._always:
+        now_s = self.loop.now_s
+        for name, judge in self._watching if marked else self._timed:
+            if judge.due_s > now_s and not marked:
+                continue
             try:
-                after(life)
+                judge.after(life)
             except Exception as error:  # noqa: BLE001 - a node's own check raises what it likes
                 self._found(name, error)
-        marked.clear()
+        if marked:
+            self.changes.looked()
 
     def _ask(self, name: str, ask: Callable[[], None]) -> None:
         try:

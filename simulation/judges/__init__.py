@@ -20,11 +20,9 @@ from simulation.judges.tiering import TierJudge
 from simulation.judges.votes import VoteJudge
 
 KINDS: dict[str, JudgeKind] = {
-    "answers": JudgeKind("B5: in the order of requests", lambda _: AnswerJudge()),
+    "answers": JudgeKind("B5: in the order of requests", AnswerJudge),
     "quorum": JudgeKind("M1, M2, M7", lambda _world: QuorumJudge()),
-    "votes": JudgeKind(
-        "M3: one vote in an epoch, on disk before it is told", lambda _: VoteJudge()
-    ),
+    "votes": JudgeKind("M3: one vote in an epoch, on disk before it is told", VoteJudge),
     "check quorum": JudgeKind("M17: a leader hears of a majority", CheckQuorumJudge),
     "durable": JudgeKind("M8, M14, P4, P18: what is relied on survives a power cut", DurableJudge),
     "partitions": JudgeKind(

@@ -4,15 +4,17 @@ it, though this program's own goes by the number that an answer carries."""
 from __future__ import annotations
 
 import contextlib
+import math
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 from unittest import mock
 
 from protocol.transport.client import Connection
 from simulation.judges.judge import Judge
-from simulation.world.invariants import require
+from simulation.world.invariants import Violation
 
 if TYPE_CHECKING:
+    from simulation.judges.world import JudgedWorld
     from simulation.world.cluster import NodeLife
 
 CORRELATION_ID_BYTES = 4
@@ -21,7 +23,10 @@ CORRELATION_ID_BYTES = 4
 class AnswerJudge(Judge):
     """Looks at each answer as it reaches whoever asked, a client or a node."""
 
-    def __init__(self) -> None:
+    due_s = math.inf
+
+    def __init__(self, world: JudgedWorld) -> None:
+        self._changes = world.changes
         self._broken: list[str] = []
 
     @contextlib.contextmanager
@@ -31,12 +36,12 @@ class AnswerJudge(Judge):
 
         def received(connection: Connection, frame: memoryview) -> None:
             number = int.from_bytes(frame[:CORRELATION_ID_BYTES])
-            asked = list(connection._pending)
-            if number in asked and number != asked[0]:
-                api = connection._pending[number].api.name
-                self._broken.append(
-                    f"B5: the answer to {api} {number} overtakes that to {asked[0]}"
-                )
+            asked = connection._pending
+            first = next(iter(asked), number)
+            if number != first and number in asked:
+                api = asked[number].api.name
+                self._broken.append(f"B5: the answer to {api} {number} overtakes that to {first}")
+                self._changes.marked.add(id(self))
             receive(connection, frame)
 
         with mock.patch.object(Connection, "_receive", received):
@@ -44,4 +49,5 @@ class AnswerJudge(Judge):
 
     def after(self, life: NodeLife) -> None:
         """What was found since."""
-        require(not self._broken, self._broken[0] if self._broken else "")
+        if self._broken:
+            raise Violation(self._broken[0])

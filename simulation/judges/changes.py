@@ -7,7 +7,7 @@ knows nothing of it.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 from unittest import mock
 
@@ -34,10 +34,26 @@ WATCHED: dict[type, frozenset[str]] = {
 
 
 class Changes:
-    """`marked` are the ids of objects that were written to; whoever has looked empties it."""
+    """`marked` are the ids of objects that were written to, until `looked`. A judge that has found
+    something inside a node's own code marks itself, and so is asked at once."""
 
     def __init__(self) -> None:
         self.marked: set[int] = set()
+        self._found: tuple[Iterable[Partition], list[Partition]] | None = None
+
+    def among(self, replicas: Iterable[Partition]) -> list[Partition]:
+        """Those of a broker's replicas that were written to, or whose logs were. Several judges ask
+        after the same callback, so this is worked out once."""
+        if self._found is None or self._found[0] is not replicas:
+            marked = self.marked
+            some = [one for one in replicas if id(one) in marked or id(one.log) in marked]
+            self._found = replicas, some
+        return self._found[1]
+
+    def looked(self) -> None:
+        """All who wanted to have seen what there was."""
+        self.marked.clear()
+        self._found = None
 
     @contextlib.contextmanager
     def told(self) -> Iterator[None]:

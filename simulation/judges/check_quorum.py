@@ -8,6 +8,7 @@ once more as long: from the first silence it may be twice the time.
 from __future__ import annotations
 
 import contextlib
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -16,7 +17,7 @@ from unittest import mock
 from metalog.quorum.core.messages import FetchAsked, SnapshotAsked
 from metalog.quorum.core.quorum import QuorumCore
 from simulation.judges.judge import Judge
-from simulation.world.invariants import require
+from simulation.world.invariants import Violation
 from simulation.world.life import CURRENT_LIFE
 
 if TYPE_CHECKING:
@@ -39,6 +40,8 @@ class _Term:
     heard_s: dict[int, float] = field(default_factory=dict)
     late_s: float | None = None
     looked_s: float = 0.0
+    safe_until_s: float = 0.0
+    """Until then a majority has been heard whatever comes."""
 
 
 class CheckQuorumJudge(Judge):
@@ -64,32 +67,42 @@ class CheckQuorumJudge(Judge):
             if not core.is_leader:
                 self._terms.pop(life, None)
             elif term is None or term.epoch != core.epoch:
-                self._terms[life] = _Term(core.epoch, self._loop.time())
+                now_s = self._loop.now_s
+                self._terms[life] = _Term(core.epoch, now_s, safe_until_s=now_s + self._silent_s)
+                self.due_s = min(self.due_s, now_s + self._silent_s)
             return effects
 
         with mock.patch.object(QuorumCore, "step", stepped):
             yield
 
+    def over(self, life: NodeLife, *, lossy: bool) -> None:
+        """Nobody leads any more."""
+        self._terms.pop(life, None)
+
     def after(self, life: NodeLife) -> None:
         """M17."""
         term = self._terms.get(life)
-        node = life.node
-        if term is None or node is None or node.quorum is None:
-            return
-        now_s = self._loop.time()
-        if now_s - term.began_s <= self._silent_s:
+        if term is not None and self._loop.now_s > term.safe_until_s:
+            self._look(life, term)
+        self.due_s = min((one.safe_until_s for one in self._terms.values()), default=math.inf)
+
+    def _look(self, life: NodeLife, term: _Term) -> None:
+        node, now_s = life.node, self._loop.now_s
+        if node is None or node.quorum is None:
             return
         others = [one for one in node.quorum.voters.ids if one != life.machine.node_id]
         needed = (len(others) + 1) // 2
         heard_s = sorted((term.heard_s.get(one, term.began_s) for one in others), reverse=True)
         if not others or now_s - heard_s[needed - 1] <= self._silent_s:
             term.late_s = None
+            if others:
+                term.safe_until_s = heard_s[needed - 1] + self._silent_s
             return
         if term.late_s is None or now_s - term.looked_s > PAUSED_S:
             term.late_s = now_s
         term.looked_s = now_s
-        require(
-            now_s - term.late_s <= self._silent_s + PAUSED_S,
-            f"M17: {life} leads epoch {term.epoch} and has heard of no majority since "
-            f"{heard_s[needed - 1]:.3f} s",
-        )
+        if now_s - term.late_s > self._silent_s + PAUSED_S:
+            raise Violation(
+                f"M17: {life} leads epoch {term.epoch} and has heard of no majority since "
+                f"{heard_s[needed - 1]:.3f} s"
+            )

@@ -8,12 +8,13 @@ that shows the lie.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from protocol.batch.header import iter_batches
 from simulation.judges.judge import Judge
-from simulation.world.invariants import require
+from simulation.world.invariants import Violation, require
 from storage.log.log import Log
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ Bounds = tuple[int, int, int, int]
 class DurableJudge(Judge):
     """See the module."""
 
-    changes_only = True
+    due_s = math.inf
 
     def __init__(self, world: JudgedWorld) -> None:
         self._world = world
@@ -53,12 +54,12 @@ class DurableJudge(Judge):
             self._look_at_quorum(life, files, quorum)
         if node.broker is None:
             return
-        marked = self._world.changes.marked
-        for one in node.broker.replicas:
+        changes = self._world.changes
+        for one in changes.among(node.broker.replicas):
             log = one.log
             # What is compacted is replaced in one step, by files that were flushed before.
-            if id(log) in marked and not log.closed and not log.config.compacted:
-                self._look_at_log(f"{life}, {one.topic}-{one.index}", files, log)
+            if id(log) in changes.marked and not log.closed and not log.config.compacted:
+                self._look_at_log(life, files, log)
 
     # --- the metadata log -----------------------------------------------------------------------
 
@@ -103,15 +104,16 @@ class DurableJudge(Judge):
 
     # --- partitions -----------------------------------------------------------------------------
 
-    def _look_at_log(self, where: str, files: LossyFiles, log: Log) -> None:
+    def _look_at_log(self, life: NodeLife, files: LossyFiles, log: Log) -> None:
+        where = f"{life}, {log.topic}-{log.partition}"
         point, told = log.recovery_point, log.checkpointed_recovery_point
         if log._truncations:
             back = first_coming_back(files, self._unsettled(files, log), log)
-            require(
-                back is None or log.durable_high_watermark <= back,
-                f"P4: {where} tells the high watermark {log.durable_high_watermark} to its "
-                f"checkpoint, a power cut brings back what was cut at {back}",
-            )
+            if back is not None and log.durable_high_watermark > back:
+                raise Violation(
+                    f"P4: {where} tells the high watermark {log.durable_high_watermark} to its "
+                    f"checkpoint, a power cut brings back what was cut at {back}"
+                )
         bounds = (point, told, len(log.segments), log._truncations)
         if bounds == self._seen.get(log):
             return

@@ -4,6 +4,7 @@ offsets last as long as they are to, and the quiet phase must bring groups toget
 from __future__ import annotations
 
 import contextlib
+import math
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 from unittest import mock
@@ -32,7 +33,7 @@ class GroupJudge(Judge):
     for those that have to (`OffsetLives`). G7 when nothing is wrong any more. The rest is found by
     members."""
 
-    changes_only = True
+    due_s = math.inf
 
     def __init__(self, world: JudgedWorld) -> None:
         self._world = world

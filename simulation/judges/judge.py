@@ -21,8 +21,9 @@ if TYPE_CHECKING:
 class Judge:
     """Overrides what it needs; the message of a Violation begins with the promise's code."""
 
-    changes_only = False
-    """Whether `after` is called only where something of `judges.changes` was written to."""
+    due_s = 0.0
+    """`after` is called where something of `judges.changes` was written to, and from this virtual
+    time on after every callback: 0 always, infinity for changes alone."""
     counts: Mapping[str, int] = MappingProxyType({})
     """What it has seen, for the outcome of a run."""
 
@@ -34,8 +35,8 @@ class Judge:
         """Every node is up for the first time, and nothing has been asked of them yet."""
 
     def after(self, life: NodeLife) -> None:
-        """Something ran in this life; called thousands of times a second, so look for what has
-        changed first."""
+        """Something ran in this life; called thousands of times a second unless it is not due, so
+        look for what has changed first."""
 
     def over(self, life: NodeLife, *, lossy: bool) -> None:
         """The life has ended; `lossy`: what was not flushed may be gone."""

@@ -57,9 +57,12 @@ class Views:
 
     def since(self, node_id: int, begin_s: float) -> list[MetadataImage]:
         """What a broker has had in force at any time from then on, oldest first."""
-        seen = list(self._of.get(node_id, ()))
-        first = max((at for at, (s, _) in enumerate(seen) if s <= begin_s), default=0)
-        return [image for _, image in seen[first:]]
+        found: list[MetadataImage] = []
+        for since_s, image in reversed(self._of.get(node_id, ())):
+            found.append(image)
+            if since_s <= begin_s:
+                break
+        return found[::-1]
 
 
 def judge_hint(where: str, key: Key, named: Named, images: list[MetadataImage]) -> None:

@@ -17,6 +17,7 @@ shows.
 from __future__ import annotations
 
 import contextlib
+import math
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 from unittest import mock
@@ -55,7 +56,7 @@ Said = tuple[set[int], set[int]]
 class LocalLogJudge(Judge):
     """See the module."""
 
-    changes_only = True
+    due_s = math.inf
 
     def __init__(self, world: JudgedWorld) -> None:
         self._truth = world.promises.metadata

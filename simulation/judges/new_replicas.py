@@ -15,6 +15,7 @@ in the end, other judges say (`judges.partitions`, `judges.tiering`).
 from __future__ import annotations
 
 import contextlib
+import math
 import posixpath
 from collections.abc import Awaitable, Iterator
 from typing import TYPE_CHECKING
@@ -43,7 +44,7 @@ Lineage = list[tuple[int, int]]
 class NewReplicaJudge(Judge):
     """See the module."""
 
-    changes_only = True
+    due_s = math.inf
 
     def __init__(self, world: JudgedWorld) -> None:
         self._world = world
@@ -90,9 +91,9 @@ class NewReplicaJudge(Judge):
         node = life.node
         if node is None or node.broker is None:
             return
-        marked = self._world.changes.marked
-        for one in node.broker.replicas:
-            if id(one.log) not in marked:
+        changes = self._world.changes
+        for one in changes.among(node.broker.replicas):
+            if id(one.log) not in changes.marked:
                 continue
             if one.log.bootstrapping:
                 self._beginning[one] = life

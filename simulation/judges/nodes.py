@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 from broker.controller_link.lifecycle_sender import RegistrationLost
@@ -23,7 +24,7 @@ before it."""
 class NodeJudge(Judge):
     """See the module."""
 
-    changes_only = True
+    due_s = math.inf
 
     def __init__(self, world: JudgedWorld) -> None:
         self._world = world

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 from unittest import mock
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 class PartitionJudge(Judge):
     """Asks the world's promises, which clients and faults look at, too."""
 
-    changes_only = True
+    due_s = math.inf
 
     def __init__(self, world: JudgedWorld) -> None:
         self._promises = world.promises

@@ -124,7 +124,7 @@ class Promises:
         self.starts = 0
         """How often a log's start has moved."""
         self._now_s = 0.0
-        self._history: deque[tuple[float, NodeLife, str, int, State]] = deque(maxlen=HISTORY)
+        self._history: deque[tuple[float, NodeLife, str, int, State] | str] = deque(maxlen=HISTORY)
         self._ended: set[bytes] = set()
         """Incarnation ids of processes that are over."""
         self._awaited: dict[int, set[Key]] = {}
@@ -138,7 +138,7 @@ class Promises:
     @property
     def history(self) -> list[str]:
         """What was seen lately, for people."""
-        return [_told(*one) for one in self._history]
+        return [one if isinstance(one, str) else _told(*one) for one in self._history]
 
     # --- lives --------------------------------------------------------------------------------
 
@@ -158,11 +158,8 @@ class Promises:
             self.views.follow(life, node.loader)
         if node.broker is None:
             return
-        seen = self._seen
-        marked = None if self._changes is None else self._changes.marked
-        for one in node.broker.replicas:
-            if marked is not None and id(one) not in marked and id(one.log) not in marked:
-                continue
+        seen, changes, replicas = self._seen, self._changes, node.broker.replicas
+        for one in replicas if changes is None else changes.among(replicas):
             state = replica_state(one)
             old = seen.get(one)
             if state != old:
@@ -469,7 +466,8 @@ class Promises:
         now = (one.isr, one.maximal_isr, len(one.replicas))
         states = [now, *self._passed(one, truth, old, known)]
         wrong = [self._objection(truth, mark, least, state) for state in states]
-        require(None in wrong, f"P12: {where}: high watermark {mark}{wrong[0]}")
+        if None not in wrong:
+            raise Violation(f"P12: {where}: high watermark {mark}{wrong[0]}")
 
     @staticmethod
     def _passed(
@@ -625,7 +623,7 @@ class Promises:
 
     def _replaced(self, key: Key, old: PartitionImage | None, new: PartitionImage) -> None:
         name = f"{self.metadata.image.topics.by_id[key[0]].name}-{key[1]}"
-        self.history.append(
+        self._history.append(
             f"{'committed':>12} {name}: leader {new.leader} in {new.leader_epoch}/"
             f"{new.partition_epoch}, ISR {new.isr}"
         )

@@ -6,6 +6,7 @@ That what is committed stays and is the same everywhere (M14, P5) is `judges.met
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 from simulation.judges.judge import Judge
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 class QuorumJudge(Judge):
     """See the module."""
 
-    changes_only = True
+    due_s = math.inf
 
     def __init__(self) -> None:
         self._leaders: dict[int, int] = {}

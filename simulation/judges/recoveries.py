@@ -8,6 +8,7 @@ none counts fewer of a kind than were committed, all lives together.
 from __future__ import annotations
 
 import contextlib
+import math
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 from unittest import mock
@@ -40,7 +41,7 @@ CLEAN = {
 class RecoveryJudge(Judge):
     """See the module."""
 
-    changes_only = True
+    due_s = math.inf
 
     def __init__(self, world: JudgedWorld) -> None:
         self._laws = world.promises.metadata.elections

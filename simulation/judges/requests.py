@@ -58,6 +58,7 @@ class RequestJudge(Judge):
         if now_s - self._looked_s < LOOKS_S:
             return
         still, self._looked_s = now_s - self._looked_s > STILL_S, now_s
+        self.due_s = now_s + LOOKS_S
         busy = {*self._world.busy, *self._were_busy}
         for node_id in [one.node_id for one in self._world.cluster.machines] if still else busy:
             self._busy_s[node_id] = now_s

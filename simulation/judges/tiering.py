@@ -21,6 +21,7 @@ the log start when the power went), nothing is asked of a log but that this ends
 
 from __future__ import annotations
 
+import math
 import zlib
 from bisect import bisect_right
 from collections.abc import Iterator
@@ -77,7 +78,7 @@ class Leadership(NamedTuple):
 class TierJudge(Judge):
     """See the module."""
 
-    changes_only = True
+    due_s = math.inf
 
     def __init__(self, world: JudgedWorld) -> None:
         self._world = world
@@ -127,10 +128,8 @@ class TierJudge(Judge):
         node = life.node
         if node is None or node.broker is None:
             return
-        marked = self._world.changes.marked
-        for one in node.broker.replicas:
-            if id(one) in marked or id(one.log) in marked:
-                self._look_at_replica(life, one)
+        for one in self._world.changes.among(node.broker.replicas):
+            self._look_at_replica(life, one)
 
     def _look_at_touches(self) -> None:
         """S3: nobody reads or deletes what he may not."""

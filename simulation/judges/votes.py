@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 from unittest import mock
@@ -18,13 +19,17 @@ from simulation.world.life import CURRENT_LIFE
 if TYPE_CHECKING:
     from metalog.quorum.core.voters import ReplicaKey
     from metalog.quorum.node import QuorumNode
+    from simulation.judges.world import JudgedWorld
     from simulation.world.cluster import NodeLife
 
 
 class VoteJudge(Judge):
     """Looks at each answer to a candidate at the instant at which it leaves."""
 
-    def __init__(self) -> None:
+    due_s = math.inf
+
+    def __init__(self, world: JudgedWorld) -> None:
+        self._changes = world.changes
         self._asked: dict[tuple[int, int], VoteAsked] = {}
         self._given: dict[tuple[int, bytes | None, int], ReplicaKey] = {}
         self._broken: list[str] = []
@@ -44,6 +49,7 @@ class VoteJudge(Judge):
             life: Any = CURRENT_LIFE.get()
             if question is not None and effect.granted and life is not None:
                 self._look(life, node, question)
+                self._changes.marked.add(id(self))
             reply(node, effect)
 
         with (

@@ -91,14 +91,15 @@ class NodeLife(Life):
         self.operations = 0
         self.node: Node | None = None
         self.began: dict[Key, int] = {}
-        """Where each log ended when this life opened it."""
+        """Where each log ended when this life opened it; see `SimCluster.notes_logs`."""
         self.end: End | None = None
         loop = machine.cluster.loop
         self.ready: asyncio.Future[None] = loop.create_future()
         self.over: asyncio.Future[End] = loop.create_future()
 
     def state(self) -> NodeState:
-        """What the node knows, or knew when the life ended."""
+        """What the node knows, or knew when the life ended; where the cluster `notes_logs`."""
+        assert self.machine.cluster.notes_logs
         note_logs(self.node, self.began)
         return state_of(self.node, self.began)
 
@@ -286,7 +287,8 @@ class Machine:
         if not life.alive:
             raise PowerCut(f"{life} is over")
         life.operations += 1
-        note_logs(life.node, life.began)
+        if self.cluster.notes_logs:
+            note_logs(life.node, life.began)
         self.cluster.trace.add(f"{life} {kind} {path}")
         if life.operations == life.fate.at_op:
             self.end(life, life.fate.end, torn=life.fate.torn)
@@ -391,6 +393,8 @@ class SimCluster:
         self.machines: list[Machine] = []
         self.initial_controllers: str | None = None
         """The voters that the metadata log begins with, for nodes without static ones."""
+        self.notes_logs = False
+        """Whether lives note where each log ends before each file operation."""
         self.network.on_send = trace.message
         self.network.on_deliver = trace.delivered
 

@@ -171,7 +171,8 @@ class VirtualLoop(asyncio.BaseEventLoop):
         Raises Deadlock when there is nothing to wait for, Livelock when time does not pass.
         """
         scheduled, ready = self._scheduled, self._ready
-        if self._timer_cancelled_count:
+        cancelled = self._timer_cancelled_count
+        if cancelled and (scheduled[0][2]._cancelled or cancelled > len(scheduled) / 2):
             self._drop_cancelled()
         self._turns += 1
         if not ready and not self._stopping:

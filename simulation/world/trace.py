@@ -60,7 +60,7 @@ class FullTrace(Trace):
 
     def __init__(self, time: Callable[[], float], keep: int | None = None) -> None:
         super().__init__(time)
-        self._kept: deque[Entry] = deque(maxlen=keep)
+        self._kept: deque[Entry] | None = None if keep == 0 else deque(maxlen=keep)
         self._hash = hashlib.blake2b(digest_size=16)
         self.messages = 0
         self.writes = 0
@@ -71,31 +71,32 @@ class FullTrace(Trace):
 
     def add(self, event: str) -> None:
         self.events += 1
-        time = self._time()
-        self._hash.update(f"{time!r} {event}\n".encode())
-        self._kept.append((time, event))
+        self._note(event)
 
     def message(self, source: str, target: str, data: bytes) -> None:
         """Counts where it arrives."""
 
     def delivered(self, source: str, target: str, data: bytes) -> None:
         self.messages += 1
-        event, time = f"{source} > {target} {len(data)}", self._time()
-        self._hash.update(b"%b%r %b\n" % (data, time, event.encode()))
-        self._kept.append((time, event))
+        self._hash.update(data)
+        self._note(f"{source} > {target} {len(data)}")
 
     def written(self, life: object, path: str, offset: int, data: Buffer) -> None:
         self.writes += 1
-        event, time = f"{life} writes {path} {offset} {len(data)}", self._time()
         self._hash.update(data)
+        self._note(f"{life} writes {path} {offset} {len(data)}")
+
+    def _note(self, event: str) -> None:
+        time = self._time()
         self._hash.update(f"{time!r} {event}\n".encode())
-        self._kept.append((time, event))
+        if self._kept is not None:
+            self._kept.append((time, event))
 
     def digest(self) -> str:
         return self._hash.hexdigest()
 
     def lines(self, count: int | None = None) -> list[str]:
-        kept = list(self._kept)
+        kept = list(self._kept or ())
         return [f"{time:12.6f} {event}" for time, event in kept[-count if count else None :]]
 
 

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from broker.replication.replica_role import ReplicaRole
+from simulation.judges.changes import Changes
 from simulation.judges.new_replicas import NewReplicaJudge
 from simulation.world.invariants import Violation
 
@@ -38,7 +39,7 @@ class Watched:
         committed = SimpleNamespace(isr=[BROKER], directory_of=lambda _broker: DIRECTORY)
         topic = SimpleNamespace(partitions={0: committed})
         image = SimpleNamespace(topics=SimpleNamespace(by_id={TOPIC_ID: topic}))
-        self.changes = SimpleNamespace(marked=set[int]())
+        self.changes = Changes()
         world: Any = SimpleNamespace(
             promises=SimpleNamespace(metadata=SimpleNamespace(image=image), partitions={}),
             shape=SimpleNamespace(has_tier=True),
@@ -57,7 +58,8 @@ class Watched:
         )
         one = Replica(log)
         self.replicas[:] = [one]
-        self.changes.marked = {id(log)}
+        self.changes.looked()
+        self.changes.marked.add(id(log))
         return one
 
     def look(self) -> None:
