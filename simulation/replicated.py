@@ -27,6 +27,7 @@ from simulation.clients.client import SimClient, Unknown
 from simulation.clients.load import Load, Step
 from simulation.clients.producers import Once, UntilAcked
 from simulation.clients.readers import Consumer, Lister
+from simulation.judges.changes import Changes
 from simulation.judges.partitions import Promises
 from simulation.world import traps
 from simulation.world.cluster import (
@@ -107,7 +108,8 @@ class Replicated:
         self.loop = VirtualLoop(Network(random.Random(f"{seed}/network")))
         self.trace = Trace(self.loop.time)
         self.cluster = SimCluster(self.loop, self.trace, seed, features={ELR_VERSION: 0})
-        self.promises = Promises()
+        self.changes = Changes()
+        self.promises = Promises(changes=self.changes)
         self.took_effect: dict[str, int] = {}
         self.busy: set[int] = set()
         """Nodes that something is being done to."""
@@ -141,7 +143,7 @@ class Replicated:
         logged: list[str] = []
         try:
             doors = traps.disguised() if disguised else traps.locked()
-            with doors, log.captured() as events:
+            with doors, self.changes.told(), log.captured() as events:
                 try:
                     self.loop.run_world(self.main(story or Replicated.trouble))
                     require(not self.loop.failures, f"unhandled: {self.loop.failures[:3]}")
@@ -243,12 +245,13 @@ class Replicated:
         return life
 
     def _after(self, life: NodeLife) -> None:
-        if self.broken is None:
+        if self.broken is None and self.changes.marked:
             try:
                 self.promises.after(life)
             except Exception as error:
                 self.broken = error  # what is seen while the world is taken down means nothing
                 raise
+            self.changes.looked()
 
     def crash(self, machine: Machine, end: End, *, torn: bool) -> None:
         assert machine.life is not None

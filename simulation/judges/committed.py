@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from protocol.batch.header import CorruptBatch, iter_batches
@@ -79,11 +79,13 @@ def batches_of(log: Log, begin: int, end: int) -> Iterator[tuple[BatchAt, bytes]
         require(at > before, f"P18: {where}: no whole batch at {at}, the end is {end}")
 
 
-def keyed_records(log: Log, begin: int, end: int) -> dict[int, Keyed]:
-    """Those of a compacted log in [begin, end)."""
+def keyed_records(
+    batches: Iterable[tuple[BatchAt, bytes]], begin: int, end: int
+) -> dict[int, Keyed]:
+    """Those in [begin, end), of the batches of a compacted log."""
     return {
         record.offset: Keyed(record.key or b"", record.value)
-        for _, whole in batches_of(log, begin, end)
+        for _, whole in batches
         for record in read_records(whole)
         if begin <= record.offset < end
     }

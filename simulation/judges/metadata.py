@@ -32,7 +32,7 @@ from protocol.metadata import (
 )
 from simulation.judges.election_laws import Election, ElectionLaws
 from simulation.judges.election_truth import ElectionTruth, least_isr
-from simulation.world.invariants import Key, require
+from simulation.world.invariants import Key, Violation, require
 
 READ_BYTES = 1 << 20
 PRODUCER_IDS = 1000
@@ -73,6 +73,7 @@ class MetadataTruth:
         self.heard: list[Callable[[Election, int], None]] = []
         """Told of each change of a partition that was there, and when its record was written, by
         the wall clock of its controller."""
+        self._judged = EMPTY_IMAGE
         self._written_ms = 0
         self._batches: dict[int, tuple[int, int]] = {}
         self._stays: dict[Key, int] = {}
@@ -207,37 +208,47 @@ class MetadataTruth:
 
     def _judge_image(self, offset: int) -> None:
         self.eligible.after_batch(self.image, f"after the batch at {offset}")
+        image, judged = self.image, self._judged
+        self._judged = image
+        same_rules = (
+            image.cluster.brokers is judged.cluster.brokers
+            and image.features is judged.features
+            and image.configs is judged.configs
+        )
+        if same_rules and image.topics is judged.topics:
+            return
+        for topic in image.topics.by_id.values():
+            before = judged.topics.by_id.get(topic.id) if same_rules else None
+            if before is topic:
+                continue
+            for index, one in topic.partitions.items():
+                if before is None or before.partitions.get(index) is not one:
+                    self._judge_partition(f"after the batch at {offset}", topic, index, one)
+
+    def _judge_partition(
+        self, when: str, topic: TopicImage, index: int, one: PartitionImage
+    ) -> None:
         brokers = self.image.cluster.brokers
         with_elr = self.image.features.get(ELR_VERSION, 0) > 0
-        for topic in self.image.topics.by_id.values():
-            for index, one in topic.partitions.items():
-                where = f"after the batch at {offset}, {topic.name}-{index}"
-                isr = set(one.isr)
-                require(bool(isr) or with_elr, f"P10: {where}: the ISR is empty")
-                sets = one.elr or one.last_known_elr
-                require(
-                    not (sets and with_elr) or len(isr) < least_isr(self.image, topic.name, one),
-                    f"P9: {where}: ISR {one.isr} is at its minimum, ELR {one.elr}, LastKnownELR "
-                    f"{one.last_known_elr}",
-                )
-                require(
-                    isr <= set(one.replicas) and len(isr) == len(one.isr),
-                    f"P9: {where}: ISR {one.isr}, replicas {one.replicas}",
-                )
-                require(
-                    not (isr & set(one.elr)) and set(one.elr) <= set(one.replicas),
-                    f"P9: {where}: ISR {one.isr}, ELR {one.elr}",
-                )
-                require(
-                    one.leader < 0 or one.leader in isr, f"P9: {where}: leader {one.leader}, {isr}"
-                )
-                fenced = [b for b in isr if b not in brokers or brokers[b].fenced]
-                alone = len(isr) == 1 and one.leader < 0
-                key = (topic.id, index)
-                if not alone:
-                    self._stays.pop(key, None)
-                elif not with_elr:
-                    self._stays[key] = one.isr[0]
-                # With the feature nobody stays in the ISR but who did so when it came.
-                if not alone or self._stays.get(key) != one.isr[0]:
-                    require(not fenced, f"P10: {where}: fenced {fenced} in the ISR {one.isr}")
+        isr, elr, replicas = set(one.isr), set(one.elr), set(one.replicas)
+        sets = (one.elr or one.last_known_elr) and with_elr
+        what = f"ISR {one.isr}, ELR {one.elr}, LastKnownELR {one.last_known_elr}"
+        where = f"{when}, {topic.name}-{index}"
+        require(bool(isr) or with_elr, f"P10: {where}: the ISR is empty")
+        if sets and len(isr) >= least_isr(self.image, topic.name, one):
+            raise Violation(f"P9: {where} is at its minimum: {what}")
+        if not isr <= replicas or len(isr) != len(one.isr):
+            raise Violation(f"P9: {where}: {what}, replicas {one.replicas}")
+        if isr & elr or not elr <= replicas:
+            raise Violation(f"P9: {where}: {what}, replicas {one.replicas}")
+        require(one.leader < 0 or one.leader in isr, f"P9: {where}: leader {one.leader}, {what}")
+        fenced = [b for b in isr if b not in brokers or brokers[b].fenced]
+        alone = len(isr) == 1 and one.leader < 0
+        key = (topic.id, index)
+        if not alone:
+            self._stays.pop(key, None)
+        elif not with_elr:
+            self._stays[key] = one.isr[0]
+        # With the feature nobody stays in the ISR but who did so when it came.
+        if not alone or self._stays.get(key) != one.isr[0]:
+            require(not fenced, f"P10: {where}: fenced {fenced} in the ISR {one.isr}")

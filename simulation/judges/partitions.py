@@ -511,13 +511,14 @@ class Promises:
         """The leader epochs of these batches."""
         epochs: set[int] = set()
         if log.topic in self.compacted:
-            found = keyed_records(log, begin, end)
+            batches = list(batches_of(log, begin, end))
+            found = keyed_records(batches, begin, end)
             truth.keys.holds(broker_id, found)
             problem = truth.keys.problem(found, begin, end)
             if problem is None and begin == log.log_start_offset and end >= truth.end:
                 problem = truth.keys.revived(found, broker_id)
             require(problem is None, f"{law}: {where}: {problem}")
-            return {batch[2] for batch, _ in batches_of(log, begin, end)}
+            return {batch[2] for batch, _ in batches}
         for batch, _ in batches_of(log, begin, end) if begin < end else ():
             if truth.batches.get(batch[0]) != batch:
                 raise Violation(
@@ -710,7 +711,8 @@ class Promises:
         if any(log.topic in self.compacted for log in logs):
             begin = max(log.local_log_start_offset for log in logs)
             end = max(log.log_end_offset for log in logs)
-            found = [keyed_records(log, begin, log.log_end_offset) for log in logs]
+            ends = ((log, log.log_end_offset) for log in logs)
+            found = [keyed_records(batches_of(log, begin, own), begin, own) for log, own in ends]
             problem = problem_between(found, begin, end)
             require(problem is None, f"P4: {where}: {problem}")
             return

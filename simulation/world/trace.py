@@ -14,6 +14,8 @@ from collections.abc import Callable
 from storage.files.port import Buffer
 
 Entry = tuple[float, str]
+HASHED_BYTES = 1 << 16
+"""At once."""
 
 
 class Trace:
@@ -62,6 +64,8 @@ class FullTrace(Trace):
         super().__init__(time)
         self._kept: deque[Entry] | None = None if keep == 0 else deque(maxlen=keep)
         self._hash = hashlib.blake2b(digest_size=16)
+        self._unhashed = bytearray()
+        """What came since the hash was kept: it takes much at once for less."""
         self.messages = 0
         self.writes = 0
         self.events = 0
@@ -78,21 +82,28 @@ class FullTrace(Trace):
 
     def delivered(self, source: str, target: str, data: bytes) -> None:
         self.messages += 1
-        self._hash.update(data)
+        self._unhashed += data
         self._note(f"{source} > {target} {len(data)}")
 
     def written(self, life: object, path: str, offset: int, data: Buffer) -> None:
         self.writes += 1
-        self._hash.update(data)
+        self._unhashed += data
         self._note(f"{life} writes {path} {offset} {len(data)}")
 
     def _note(self, event: str) -> None:
-        time = self._time()
-        self._hash.update(f"{time!r} {event}\n".encode())
+        time, unhashed = self._time(), self._unhashed
+        unhashed += f"{time!r} {event}\n".encode()
+        if len(unhashed) > HASHED_BYTES:
+            self._keep_hash()
         if self._kept is not None:
             self._kept.append((time, event))
 
+    def _keep_hash(self) -> None:
+        self._hash.update(self._unhashed)
+        self._unhashed.clear()
+
     def digest(self) -> str:
+        self._keep_hash()
         return self._hash.hexdigest()
 
     def lines(self, count: int | None = None) -> list[str]:

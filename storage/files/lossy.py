@@ -510,9 +510,8 @@ class LossyFiles:
     def after_power_cut(self, path: str) -> tuple[int, int]:
         """What `crash` would leave of a file: so many of its first bytes are as they are now, and
         so long it is then (more, where a truncation was not flushed)."""
-        path = posixpath.normpath(path)
         inode = self._existing(path)
-        if inode.durable_path != path:
+        if inode.durable_path != normal_path(path):
             return 0, 0
         return inode.base, self.handle(inode).size()
 
