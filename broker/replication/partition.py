@@ -23,7 +23,7 @@ What else is to be done they return, see `broker.replication.effects`.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from broker.replication.audience import Audience, Watch
@@ -766,17 +766,15 @@ class Partition(Audience):
     def validate(self) -> None:
         """Checks what must hold between any two steps; raises InvariantViolated."""
         log = self.log
-        mark = log.high_watermark
-        if log.log_start_offset > mark:
-            broken = "log start <= high watermark"
-        elif mark > log.log_end_offset:
-            broken = "high watermark <= log end"
-        elif not self.isr <= self.maximal_isr:
-            broken = "ISR within the maximal ISR"
-        elif self.role is ReplicaRole.LEADER and self.node_id not in self.replicas:
-            broken = "a leader is a replica"
-        elif any(end <= mark for end, _, _ in self._commit_waits):
-            broken = "no commit wait below the high watermark"
-        else:
-            return
-        raise InvariantViolated(f"{self.topic}-{self.index}: not {broken}")
+        holds: Mapping[str, bool] = {
+            "log start <= high watermark": log.log_start_offset <= log.high_watermark,
+            "high watermark <= log end": log.high_watermark <= log.log_end_offset,
+            "ISR within the maximal ISR": self.isr <= self.maximal_isr,
+            "a leader is a replica": not self.is_leader or self.node_id in self.replicas,
+            "no commit wait below the high watermark": all(
+                end > log.high_watermark for end, _, _ in self._commit_waits
+            ),
+        }
+        for promise, kept in holds.items():
+            if not kept:
+                raise InvariantViolated(f"{self.topic}-{self.index}: not {promise}")
