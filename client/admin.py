@@ -408,26 +408,31 @@ class Admin:
     async def reassign(self, partition: TopicPartition, replicas: Sequence[int] | None) -> None:
         """Begin to move a partition to these brokers (KIP-455); None takes a reassignment back, if
         there is one."""
-        topic, index = partition
-        request = AlterPartitionReassignmentsRequest(
-            timeout_ms=int(self._timeout_ms),
-            topics=[
-                AlterPartitionReassignmentsRequest.ReassignableTopic(
-                    name=topic,
-                    partitions=[
-                        AlterPartitionReassignmentsRequest.ReassignablePartition(
-                            partition_index=index,
-                            replicas=None if replicas is None else list(replicas),
-                        )
-                    ],
+        await self.reassign_all({partition: replicas})
+
+    async def reassign_all(self, wanted: Mapping[TopicPartition, Sequence[int] | None]) -> None:
+        """The same for many, in one request. Those that can be moved are, when others are refused:
+        ApiError names the first of these."""
+        topics: dict[str, AlterPartitionReassignmentsRequest.ReassignableTopic] = {}
+        for (name, index), replicas in wanted.items():
+            topic = topics.setdefault(
+                name, AlterPartitionReassignmentsRequest.ReassignableTopic(name=name, partitions=[])
+            )
+            topic.partitions.append(
+                AlterPartitionReassignmentsRequest.ReassignablePartition(
+                    partition_index=index, replicas=None if replicas is None else list(replicas)
                 )
-            ],
+            )
+        request = AlterPartitionReassignmentsRequest(
+            timeout_ms=int(self._timeout_ms), topics=list(topics.values())
         )
         reply = await self._ask(request)
         check(reply.error_code, "reassignment", reply.error_message)
-        result = reply.responses[0].partitions[0]
-        if result.error_code != ErrorCode.NO_REASSIGNMENT_IN_PROGRESS:
-            check(result.error_code, f"{topic}-{index}", result.error_message)
+        for topic_reply in reply.responses:
+            for result in topic_reply.partitions:
+                if result.error_code != ErrorCode.NO_REASSIGNMENT_IN_PROGRESS:
+                    named = f"{topic_reply.name}-{result.partition_index}"
+                    check(result.error_code, named, result.error_message)
 
     async def reassignments(
         self,

@@ -10,14 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
+from weakref import WeakKeyDictionary
 
 from broker.replication.follower import reset_to
+from broker.replication.leader_questions import FoundOffset, LeaderQuestions
 from broker.replication.partition import NO_EPOCH, Partition
 from broker.replication.replica_role import ReplicaRole
 from metalog.image.features import PENDING_UPLOAD_LEVEL
 from protocol.errors import ApiError, ErrorCode
-from protocol.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
-from protocol.messages.offset_for_leader_epoch import OffsetForLeaderEpochRequest
 from runtime.marks import mark
 
 if TYPE_CHECKING:
@@ -82,6 +82,7 @@ class ListOffsetsReset:
         self._node_id = node_id
         self._tier = tier
         self._skips_tiered = skips_tiered
+        self._questions: WeakKeyDictionary[LeaderLink, LeaderQuestions] = WeakKeyDictionary()
 
     async def reset(self, link: LeaderLink, wanted: Reset) -> None:
         partition, tier = wanted.partition, self._tier
@@ -153,39 +154,14 @@ class ListOffsetsReset:
         if epoch_behind == 0:
             return epoch_behind
         beyond = epoch_behind if epoch_behind > 0 else partition.leader_epoch + 1
-        asked = OffsetForLeaderEpochRequest.OffsetForLeaderPartition(
-            partition=partition.index,
-            current_leader_epoch=partition.leader_epoch,
-            leader_epoch=beyond - 1,
-        )
-        topic = OffsetForLeaderEpochRequest.OffsetForLeaderTopic(
-            topic=partition.topic, partitions=[asked]
-        )
-        request = OffsetForLeaderEpochRequest(replica_id=self._node_id, topics=[topic])
-        result = (await link.ask(request)).topics[0].partitions[0]
-        if result.error_code:
-            raise ApiError(ErrorCode(result.error_code), None)
+        result = await self._of(link).end_of_epoch(link, partition, beyond - 1)
         return result.leader_epoch if result.end_offset > offset else epoch_behind
 
-    async def _ask(
-        self, link: LeaderLink, partition: Partition, timestamp: int
-    ) -> ListOffsetsResponse.ListOffsetsPartitionResponse:
-        request = ListOffsetsRequest(
-            replica_id=self._node_id,
-            topics=[
-                ListOffsetsRequest.ListOffsetsTopic(
-                    name=partition.topic,
-                    partitions=[
-                        ListOffsetsRequest.ListOffsetsPartition(
-                            partition_index=partition.index,
-                            current_leader_epoch=partition.leader_epoch,
-                            timestamp=timestamp,
-                        )
-                    ],
-                )
-            ],
-        )
-        result = (await link.ask(request)).topics[0].partitions[0]
-        if result.error_code:
-            raise ApiError(ErrorCode(result.error_code), None)
-        return result
+    async def _ask(self, link: LeaderLink, partition: Partition, timestamp: int) -> FoundOffset:
+        return await self._of(link).offset(link, partition, timestamp)
+
+    def _of(self, link: LeaderLink) -> LeaderQuestions:
+        questions = self._questions.get(link)
+        if questions is None:
+            questions = self._questions[link] = LeaderQuestions(self._node_id)
+        return questions

@@ -6,11 +6,16 @@ those of the copy that ends where it begins. Nothing is touched before both are 
 half built stays: see `Log.begin_at`. What is missing yet (metadata that are not ready, a copy that
 another leader has not finished, a store that is down) is an error after which the follower tries
 again.
+
+Many begin at once: what the disk must have of one is flushed together with that of others, and each
+has its own steps in order. Reads of the store have a limit of their own.
 """
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable
+from typing import Final
 
 from broker.replication.effects import Effects
 from broker.replication.fetcher import Reset
@@ -18,6 +23,7 @@ from broker.replication.offset_resets import LeaderLog
 from broker.replication.partition import Partition
 from broker.replication.replica_role import ReplicaRole
 from broker.tiering.counters import BuildCounters
+from broker.tiering.journal import TierUnavailable
 from broker.tiering.roles import remote_of
 from broker.tiering.turns import Turns
 from protocol.errors import ApiError, ErrorCode
@@ -33,6 +39,11 @@ from storage.tiered.layout import Kind
 from storage.tiered.segment_store import SegmentStore
 from storage.tiered.values import RemotePartition
 
+BEGUN_AT_ONCE: Final = 64
+"""Logs: what is flushed together of so many takes the disk little longer than that of one."""
+KNOWN_WAIT_S: Final = 5.0
+"""So long the metadata of a partition may take to be read before its leader is asked again."""
+
 _log = get_logger("broker.tier")
 
 
@@ -42,16 +53,17 @@ class TierBeginnings:
     def __init__(
         self,
         *,
-        cache_of: Callable[[RemotePartition], SegmentCache | None],
+        ready: Callable[[RemotePartition], Awaitable[SegmentCache]],
         store: SegmentStore,
         at_once: Callable[[], int],
         save_log_starts: Callable[[], Awaitable[None]],
         carry_out: Callable[[Partition, Effects], None],
     ) -> None:
-        """`cache_of` is `Journal.cache`; `at_once`: logs; `save_log_starts` writes all log starts
-        of this broker, durably."""
-        self._cache_of = cache_of
+        """`ready` is `Journal.ready`; `at_once`: logs that are read for; `save_log_starts` writes
+        all log starts of this broker, durably."""
+        self._ready = ready
         self._store = store
+        self._begun = Turns(lambda: BEGUN_AT_ONCE)
         self.turns = Turns(at_once)
         self._save_log_starts = save_log_starts
         self._carry_out = carry_out
@@ -60,21 +72,24 @@ class TierBeginnings:
 
     async def begin(self, wanted: Reset, leader: LeaderLog) -> None:
         counters = self.counters.setdefault(wanted.partition.topic, BuildCounters())
-        async with self.turns:
-            counters.requests += 1
-            try:
+        counters.requests += 1
+        try:
+            await self._known(remote_of(wanted.partition))
+            async with self._begun:
                 await self._begin(wanted, leader)
-            except (ObjectError, CorruptSegment, CorruptCheckpoint, CorruptSnapshot) as error:
-                counters.errors += 1
-                raise _not_yet(str(error)) from error
-            except ValueError as error:
-                counters.errors += 1
-                raise _not_yet(f"the copy does not fit the leader's log: {error}") from error
-            except (ApiError, LogFailed):
-                counters.errors += 1
-                raise
+        except (ObjectError, CorruptSegment, CorruptCheckpoint, CorruptSnapshot) as error:
+            counters.errors += 1
+            raise _not_yet(str(error)) from error
+        except ValueError as error:
+            counters.errors += 1
+            raise _not_yet(f"the copy does not fit the leader's log: {error}") from error
+        except (ApiError, LogFailed):
+            counters.errors += 1
+            raise
 
     async def _begin(self, wanted: Reset, leader: LeaderLog) -> None:
+        if not _is_due(wanted):
+            return
         beginning = await self._beginning(wanted, leader)
         if not _is_due(wanted):
             return
@@ -96,19 +111,32 @@ class TierBeginnings:
     async def _beginning(self, wanted: Reset, leader: LeaderLog) -> Beginning:
         """Raises ApiError, ObjectError, CorruptSegment, CorruptCheckpoint."""
         before = leader.copy_from - 1
-        cache = self._cache_of(remote_of(wanted.partition))
-        segment = cache.find(leader.epoch_before, before) if cache is not None else None
+        cache = await self._known(remote_of(wanted.partition))
+        segment = cache.find(leader.epoch_before, before)
         if segment is None:
             raise _not_yet(f"no copy with offset {before} of epoch {leader.epoch_before} is known")
-        manifest = await self._store.manifest(segment)
-        epochs = decode_epochs(await self._store.read_whole(manifest, Kind.LEADER_EPOCHS))
-        producers = await self._store.read_whole(manifest, Kind.PRODUCER_SNAPSHOT)
+        async with self.turns:
+            manifest = await self._store.manifest(segment)
+            encoded, producers = await asyncio.gather(
+                self._store.read_whole(manifest, Kind.LEADER_EPOCHS),
+                self._store.read_whole(manifest, Kind.PRODUCER_SNAPSHOT),
+            )
+        epochs = decode_epochs(encoded)
         return Beginning(
             log_start_offset=leader.log_start,
             local_start_offset=leader.copy_from,
             epochs=[one for one in epochs if one.start_offset < leader.copy_from],
             producers=producers or None,
         )
+
+    async def _known(self, partition: RemotePartition) -> SegmentCache:
+        """What there is of it in the tier. A replica that is new here learns of it only now: to ask
+        its leader again and again meanwhile keeps both from it. Raises ApiError."""
+        try:
+            async with asyncio.timeout(KNOWN_WAIT_S):
+                return await self._ready(partition)
+        except (TimeoutError, TierUnavailable):
+            raise _not_yet("what the tier has is not known") from None
 
 
 def _is_due(wanted: Reset) -> bool:

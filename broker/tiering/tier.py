@@ -74,7 +74,7 @@ class Tier:
         self._remover = self._build_remover()
         self.roles = self._build_roles(topic_settings)
         self.beginnings = TierBeginnings(
-            cache_of=self.journal.cache,
+            ready=self.journal.ready,
             store=self.store,
             at_once=lambda: self.settings.tasks.builds_at_once,
             save_log_starts=replicas.logs.checkpoint_log_starts,

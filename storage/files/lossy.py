@@ -553,6 +553,9 @@ class LossyFiles:
 
     # The rest --------------------------------------------------------------------------------
 
+    async def flush_dir(self, path: str) -> None:
+        await self.run(self.fsync_dir, path)
+
     async def run(self, function: Callable[..., T], *args: object) -> T:
         if self.before_work is None:
             self.alive()

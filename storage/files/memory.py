@@ -248,6 +248,9 @@ class MemoryFiles:
     async def flush(self, files: Sequence[File]) -> None:
         return
 
+    async def flush_dir(self, path: str) -> None:
+        await self.run(self.fsync_dir, path)
+
     async def run(self, function: Callable[..., T], *args: object) -> T:
         return function(*args)
 

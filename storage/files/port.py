@@ -122,6 +122,10 @@ class Files(Protocol):
         """Make the content of the files durable as it was when this was called."""
         ...
 
+    async def flush_dir(self, path: str) -> None:
+        """`fsync_dir` without blocking: whoever asks meanwhile shares the next turn of the disk."""
+        ...
+
     async def run(self, function: Callable[..., T], *args: object) -> T:
         """Call `function` in a worker thread (inline in simulation)."""
         ...

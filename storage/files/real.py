@@ -5,9 +5,10 @@ allows to be open. Each RealFile opens its descriptor when it needs it; the leas
 are closed when the budget is spent, and a file that worker threads are using is pinned meanwhile.
 
 Flushes are a group commit. While one batch of fdatasync calls runs in the flush thread, everyone
-who asks is collected; when it ends, all of them go in one next batch, each file once. A large batch
-(a stop with thousands of partitions) is shared by several threads, whose calls the file system
-joins into few writes of its own, and goes in portions that leave the budget of descriptors intact.
+who asks is collected; when it ends, all of them go in one next batch, each file once; and so with
+the names in directories. A large batch (a stop with thousands of partitions) is shared by several
+threads, whose calls the file system joins into few writes of its own, and goes in portions that
+leave the budget of descriptors intact.
 """
 
 from __future__ import annotations
@@ -253,6 +254,16 @@ def _read_ahead(fd: int, size_bytes: int, position: int) -> bytes:
     return data
 
 
+class _NamesBatch:
+    """Directories whose names are flushed together; `done` says which flushes failed."""
+
+    __slots__ = ("directories", "done")
+
+    def __init__(self, done: asyncio.Future[dict[str, OSError]]) -> None:
+        self.directories: dict[str, None] = {}
+        self.done = done
+
+
 class RealFiles:
     """Files of the operating system, within a budget of descriptors.
 
@@ -273,6 +284,8 @@ class RealFiles:
         """New directories whose entries are not durable, by the directory they are in."""
         self._running: _FlushBatch | None = None
         self._next: _FlushBatch | None = None
+        self._next_names: _NamesBatch | None = None
+        self._flushing_names = False
         self._flusher: ThreadPoolExecutor | None = None
         self._workers: ThreadPoolExecutor | None = None
 
@@ -392,8 +405,11 @@ class RealFiles:
             raise error
 
     def fsync_dir(self, path: str) -> None:
-        for directory in self._and_fresh_parents(os.path.abspath(path)):
+        for directory in self._directories_down_to(path):
             _sync_dir(directory)
+
+    def _directories_down_to(self, path: str) -> list[str]:
+        return self._and_fresh_parents(os.path.abspath(path))
 
     def _directories_of(self, path: str) -> list[str]:
         """The directories to flush so that a file's entry is durable: its own, and above that
@@ -474,9 +490,7 @@ class RealFiles:
                 continue
             fresh = file.sync_begins()
             work.append((file, fd, self._directories_of(file.path) if fresh else ()))
-        if self._flusher is None:
-            self._flusher = ThreadPoolExecutor(FLUSH_THREADS, "kraftbox-flush")
-        loop = asyncio.get_running_loop()
+        loop, flusher = asyncio.get_running_loop(), self._flush_threads()
         share = max(FLUSHES_PER_THREAD, -(-len(work) // FLUSH_THREADS))
         shares = [work[at : at + share] for at in range(0, len(work), share)] or [[]]
         under_way = len(shares)
@@ -489,8 +503,13 @@ class RealFiles:
                 self._portion_done(batch, [] if job.cancelled() else left)
 
         for mine in shares:
-            job = loop.run_in_executor(self._flusher, _sync_all, [(fd, dir) for _, fd, dir in mine])
+            job = loop.run_in_executor(flusher, _sync_all, [(fd, dir) for _, fd, dir in mine])
             job.add_done_callback(partial(share_done, mine))
+
+    def _flush_threads(self) -> ThreadPoolExecutor:
+        if self._flusher is None:
+            self._flusher = ThreadPoolExecutor(FLUSH_THREADS, "kraftbox-flush")
+        return self._flusher
 
     def _portion_done(self, batch: _FlushBatch, left: list[RealFile]) -> None:
         if left:
@@ -499,6 +518,39 @@ class RealFiles:
         if not batch.done.done():
             batch.done.set_result(None)  # each waiter looks for poison on its own files
         self._start_batch()
+
+    async def flush_dir(self, path: str) -> None:
+        batch = self._next_names
+        if batch is None:
+            batch = self._next_names = _NamesBatch(asyncio.get_running_loop().create_future())
+        directories = self._directories_down_to(path)
+        batch.directories.update(dict.fromkeys(directories))
+        if not self._flushing_names:
+            self._flush_names()
+        failed = await asyncio.shield(batch.done)
+        for directory in directories:
+            if directory in failed:
+                raise failed[directory]
+
+    def _flush_names(self) -> None:
+        """The names in all directories that were asked for, if any were."""
+        batch, self._next_names = self._next_names, None
+        self._flushing_names = batch is not None
+        if batch is None:
+            return
+        loop, flusher = asyncio.get_running_loop(), self._flush_threads()
+        paths, share = list(batch.directories), FLUSHES_PER_THREAD
+        shares = [paths[at : at + share] for at in range(0, len(paths), share)]
+        jobs = asyncio.gather(*(loop.run_in_executor(flusher, _sync_dirs, mine) for mine in shares))
+
+        def flushed(done: asyncio.Future[list[dict[str, OSError]]]) -> None:
+            if done.cancelled():
+                batch.done.cancel()
+            elif not batch.done.done():
+                batch.done.set_result({path: e for one in done.result() for path, e in one.items()})
+            self._flush_names()
+
+        jobs.add_done_callback(flushed)
 
     # Workers ---------------------------------------------------------------------------------
 
@@ -570,6 +622,17 @@ def _sync_dir(path: str) -> None:
         os.close(fd)
 
 
+def _sync_dirs(paths: Sequence[str]) -> dict[str, OSError]:
+    """In a flush thread: what the first of them writes the others need not."""
+    failed: dict[str, OSError] = {}
+    for path in paths:
+        try:
+            _sync_dir(path)
+        except OSError as error:
+            failed[path] = error
+    return failed
+
+
 def _sync_one(fd: int, directories: Sequence[str]) -> OSError | None:
     try:
         _fdatasync(fd)
@@ -583,12 +646,7 @@ def _sync_one(fd: int, directories: Sequence[str]) -> OSError | None:
 def _sync_all(work: list[tuple[int, Sequence[str]]]) -> list[OSError | None]:
     """In the flush thread: each descriptor, and each directory of new files once."""
     results = [_sync_one(fd, ()) for fd, _ in work]
-    failed: dict[str, OSError] = {}
-    for path in {path for _, paths in work for path in paths}:
-        try:
-            _sync_dir(path)
-        except OSError as error:
-            failed[path] = error
+    failed = _sync_dirs(list({path for _, paths in work for path in paths}))
     return [
         result or next((failed[path] for path in paths if path in failed), None)
         for result, (_, paths) in zip(results, work, strict=True)

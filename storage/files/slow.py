@@ -90,6 +90,9 @@ class SlowFiles:
             batch.done.set_result(whole)
         return whole
 
+    async def flush_dir(self, path: str) -> None:
+        await self.run(self.fsync_dir, path)
+
     async def pread(self, file: File, size_bytes: int, position: int) -> bytes:
         await asyncio.sleep(self._read_s)
         return await self.backing.pread(file, size_bytes, position)

@@ -124,5 +124,5 @@ class EpochFile:
                     return
                 self.written(write)
             saved = self._epochs.saved
-            await self._files.run(self._files.fsync_dir, directory)
+            await self._files.flush_dir(directory)
             self._epochs.durable = max(self._epochs.durable, saved)

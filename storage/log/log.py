@@ -918,7 +918,7 @@ class Log:
     async def _settle_folder(self) -> bool:
         """Make the folder's names durable; returns False if the log was closed meanwhile."""
         if not self._closed:
-            await self.files.run(self.files.fsync_dir, self.directory)
+            await self.files.flush_dir(self.directory)
         return not self._closed
 
     def configure(self, config: LogConfig) -> None:

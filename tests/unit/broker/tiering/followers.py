@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 from typing import Any
 
 from broker.replication.fetcher import Reset
 from broker.replication.offset_resets import ListOffsetsReset
 from broker.tiering.following import TierBeginnings
+from broker.tiering.journal import TierUnavailable
 from protocol.batch.records import Producer
 from protocol.errors import ErrorCode
 from protocol.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
 from protocol.metadata.config_record import ConfigRecord
 from storage.objects import FaultyObjects, MemoryObjects
+from storage.tiered.cache import SegmentCache
+from storage.tiered.values import RemotePartition
 from testkit.memory.broker import batch
 from testkit.memory.replicas import Cluster
 from testkit.memory.tier import MemoryTier, memory_reader, tiered
@@ -54,6 +58,8 @@ class World:
         self.objects = FaultyObjects(MemoryObjects(), random.Random(1))
         self.tier = MemoryTier(self.objects)
         self.saved = 0
+        self.known = asyncio.Event()
+        self.known.set()
         for name, value in (("remote.storage.enable", "true"), ("retention.ms", "-1")):
             self.cluster.records.append(
                 ConfigRecord(resource_type=2, resource_name="t", name=name, value=value)
@@ -61,7 +67,7 @@ class World:
         self.cluster.create(1, 2, isr=[1])
         memory_reader(self.tier, self.cluster[1])
         self.beginnings = TierBeginnings(
-            cache_of=self.tier.cache_of,
+            ready=self.ready,
             store=self.tier.store,
             at_once=lambda: 1,
             save_log_starts=self.save,
@@ -70,6 +76,13 @@ class World:
 
     async def save(self) -> None:
         self.saved += 1
+
+    async def ready(self, partition: RemotePartition) -> SegmentCache:
+        await self.known.wait()
+        cache = self.tier.cache_of(partition)
+        if cache is None:
+            raise TierUnavailable(f"{partition} is given up")
+        return cache
 
     async def fill(self, local: bytes = b"local") -> None:
         """Segments of epochs 0 to 2 in the tier alone; then `local`, of epoch 2, on the disk."""

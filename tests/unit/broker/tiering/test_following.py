@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 from broker.replication.fetcher import Reset
 from broker.replication.offset_resets import EARLIEST, LATEST, LeaderLog, ListOffsetsReset
+from broker.tiering import following
 from broker.tiering.counters import BuildCounters
 from protocol.errors import ApiError, ErrorCode
 from storage.objects import Weather
@@ -91,10 +94,35 @@ async def test_what_was_deleted_in_the_tier_is_not_there_for_it(world: World) ->
 
 async def test_metadata_that_are_not_ready_leave_all_as_it_was(world: World) -> None:
     world.tier.caches.clear()
-    with pytest.raises(ApiError, match="no copy"):
+    with pytest.raises(ApiError, match="not known"):
         await world.reset()
     assert world.cluster[2].log.log_end_offset == 0
     assert world.saved == 0
+
+
+async def test_a_replica_that_is_new_here_waits_for_what_the_tier_has(world: World) -> None:
+    """It was refused, and its leader asked everything anew, until the metadata had been read."""
+    world.known.clear()
+    resetting = asyncio.ensure_future(world.reset())
+    for _ in range(20):
+        await asyncio.sleep(0)
+    asked = list(world.link.asked)
+    assert asked and not resetting.done()
+    world.known.set()
+    await resetting
+    assert world.link.asked == asked
+    assert world.cluster[2].log.log_end_offset == 9
+    assert world.beginnings.counters == {"t": BuildCounters(requests=1, errors=0)}
+
+
+async def test_metadata_that_do_not_come_are_not_waited_for(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(following, "KNOWN_WAIT_S", 0.0)
+    world.known.clear()
+    with pytest.raises(ApiError, match="not known"):
+        await world.reset()
+    assert world.cluster[2].log.log_end_offset == 0
 
 
 async def test_a_copy_of_a_lineage_that_lost_is_of_no_use(world: World) -> None:

@@ -269,6 +269,40 @@ async def test_a_flush_of_clean_bytes_waits_for_the_one_under_way(real, tmp_path
     assert slow_sync.calls == 1
 
 
+async def test_names_asked_for_meanwhile_are_flushed_together(real, tmp_path, monkeypatch):
+    """A replica that begins has the names in its folder flushed six times: those of two hundred
+    share what the file system writes."""
+    synced, gate, calls = [], threading.Event(), 0
+
+    def sync_dirs(paths):
+        nonlocal calls
+        calls += 1
+        assert gate.wait(30)
+        synced.extend(paths)
+        failed = OSError(errno.EIO, "broken")
+        return {path: failed for path in paths if path.endswith("3")}
+
+    monkeypatch.setattr(real_module, "_sync_dirs", sync_dirs)
+    folders = [f"{tmp_path}/{number}" for number in range(6)]
+    for folder in folders:
+        real.mkdirs(folder)
+    first = asyncio.ensure_future(real.flush_dir(folders[0]))
+    await asyncio.sleep(0)
+    others = [asyncio.ensure_future(real.flush_dir(one)) for one in folders]
+    await asyncio.sleep(0)
+    assert not first.done()
+    gate.set()
+    found = await asyncio.gather(first, *others, return_exceptions=True)
+    # What was asked for while a flush went on is not what that flush may promise.
+    assert calls == 2
+    assert [type(one) for one in found] == [type(None)] * 4 + [OSError] + [type(None)] * 2
+    above = str(tmp_path)
+    assert synced == [folders[0], above, *dict.fromkeys([folders[0], folders[1], above, *folders])]
+    await real.flush_dir(folders[1])
+    assert synced[-1] == folders[1], "its own name is durable by now"
+    assert calls == 3
+
+
 async def test_a_failed_flush_poisons_the_file(real, tmp_path, slow_sync):
     good, bad = (real.open(str(tmp_path / name), create=True) for name in "ab")
     slow_sync.gate.set()
