@@ -97,10 +97,13 @@ class FetcherContext:
         self.timeout_ms = timeout_ms
         self.throttle = throttle
         self.lost = lost
+        self.resetting: dict[Partition, int] = {}
+        """The newest reset of each partition that goes on, by its leader epoch. There is one at a
+        time in an epoch: a log must not begin twice at once."""
         self.quiet = RateLimited(clock, 10_000)
 
 
-def _ignored(_partition: Partition) -> None:
+def _ignored(_link: FetcherLink, _wanted: Reset) -> None:
     return
 
 
@@ -125,10 +128,10 @@ class FetcherLink:
         fetcher: Fetcher,
         context: FetcherContext,
         slot: int,
-        reset_over: Callable[[Partition], None] = _ignored,
+        reset_over: Callable[[FetcherLink, Reset], None] = _ignored,
     ) -> None:
-        """`reset_over` is told of each partition whose log was brought to where it can be fetched
-        from, or could not be."""
+        """`reset_over` is told of each reset after which a log can be fetched, or could not be
+        brought to where it can."""
         self.fetcher = fetcher
         self.slot = slot
         self._context = context
@@ -340,22 +343,30 @@ class FetcherLink:
                         leader=self.fetcher.leader_id,
                     )
                 case Reset():
+                    if context.resetting.get(partition) == effect.leader_epoch:
+                        continue  # it began over another link, and says when it is over
                     name = f"reset {partition.topic}-{partition.index}"
                     context.supervisor.spawn(name, self._reset(effect))
 
     async def _reset(self, wanted: Reset) -> None:
+        partition, resetting = wanted.partition, self._context.resetting
+        resetting[partition] = wanted.leader_epoch
         self._resets += 1
         try:
             await self._reset_one(wanted)
         finally:
+            if resetting.get(partition) == wanted.leader_epoch:
+                del resetting[partition]
             self._resets -= 1
             if not self._resets:
                 self._questions.drop()
 
     async def _reset_one(self, wanted: Reset) -> None:
         context, partition = self._context, wanted.partition
+        failed = True
         try:
             await context.resets.reset(self, wanted)
+            failed = False
         except LogFailed as error:
             context.storage_failed(partition, error.cause)
             return
@@ -367,15 +378,17 @@ class FetcherLink:
                 leader=self.fetcher.leader_id,
                 error=str(error),
             )
-            self.fetcher.retry_later(partition, context.clock.monotonic_ms())
         except Exception as error:  # noqa: BLE001 - whatever a leader says of its bounds
             context.supervisor.survive(
                 "reset", error, topic=partition.topic, partition=partition.index
             )
+        if partition.leader_epoch != wanted.leader_epoch:
+            pass  # another step may hold the partition now, which says itself when it is over
+        elif failed:
             self.fetcher.retry_later(partition, context.clock.monotonic_ms())
         else:
             self.fetcher.resume(partition)
-        self._reset_over(partition)
+        self._reset_over(self, wanted)
         self.pump_soon()
 
 
@@ -433,9 +446,13 @@ class Fetchers:
             link.fetcher.unfollow(partition)
             link.pump_soon()
 
-    def _reset_over(self, partition: Partition) -> None:
-        if partition not in self._of:
+    def _reset_over(self, link: FetcherLink, wanted: Reset) -> None:
+        partition = wanted.partition
+        now = self._of.get(partition)
+        if now is None:
             self.follow(partition)
+        elif now is not link and partition.leader_epoch == wanted.leader_epoch:
+            now.resume(partition)  # it was moved meanwhile, and may wait for this step
 
     def close_idle(self) -> None:
         """Connections to leaders that lead nothing for this broker any more."""

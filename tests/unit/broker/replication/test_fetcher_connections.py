@@ -233,6 +233,91 @@ async def test_s5_a_log_that_is_about_to_begin_is_not_fetched_under_a_new_leader
     await supervisor.close()
 
 
+class Held:
+    """Resets that end when the test says so."""
+
+    def __init__(self) -> None:
+        self.go: dict[int, asyncio.Event] = {}
+        """By the leader epoch that each is of."""
+        self.begun: list[int] = []
+
+    async def reset(self, link: LeaderLink, wanted: Reset) -> None:
+        self.begun.append(wanted.leader_epoch)
+        await self.go.setdefault(wanted.leader_epoch, asyncio.Event()).wait()
+
+
+def asked(link: FetcherLink, c: Cluster) -> bool:
+    """Whether the partition is in a fetch, whatever pause a leader without an address brought."""
+    return link.fetcher.next_request(1, c.clock.monotonic_ms() + 60_000) is not None
+
+
+def turned_away(link: FetcherLink, c: Cluster) -> None:
+    """The leader refuses what is fetched next."""
+    answer = answer_of(c, b"")
+    answer.responses[0].partitions[0].error_code = ErrorCode.OFFSET_OUT_OF_RANGE
+    assert asked(link, c)
+    link._take(answer)
+
+
+async def test_s5_a_reset_of_an_old_leader_epoch_does_not_let_go_of_a_newer_ones_partition() -> (
+    None
+):
+    """It did: the leader refused once more, and the log was begun by two steps at once."""
+    c = Cluster(2)
+    c.create(1, 2, isr=[1])
+    supervisor, resets = Supervisor(lambda name, error: pytest.fail(name)), Held()
+    fetchers = Fetchers(context_of(c, supervisor, resets), FetcherSettings(), 1)
+    partition = c[2].partition()
+    first = partition.leader_epoch
+    fetchers.follow(partition)
+    (link,) = fetchers.links
+    turned_away(link, c)
+    await asyncio.sleep(0)
+    c.change(leader=1)
+    fetchers.follow(partition)
+    turned_away(link, c)
+    await asyncio.sleep(0)
+    assert resets.begun == [first, first + 1]
+    resets.go[first].set()
+    for _ in range(3):
+        await asyncio.sleep(0)
+    assert not asked(link, c)
+    resets.go[first + 1].set()
+    for _ in range(3):
+        await asyncio.sleep(0)
+    assert asked(link, c)
+    fetchers.close()
+    await supervisor.close()
+
+
+async def test_s5_a_partition_that_moves_to_another_fetcher_is_reset_once() -> None:
+    c = Cluster(2)
+    c.create(1, 2, isr=[1])
+    supervisor, resets = Supervisor(lambda name, error: pytest.fail(name)), Held()
+    fetchers = Fetchers(context_of(c, supervisor, resets), FetcherSettings(), 1)
+    partition = c[2].partition()
+    fetchers.follow(partition)
+    (link,) = fetchers.links
+    turned_away(link, c)
+    await asyncio.sleep(0)
+    for per_leader in range(2, 9):
+        fetchers.resize(per_leader)
+        (now,) = fetchers.links
+        if now is not link:
+            break
+    assert now is not link
+    turned_away(now, c)
+    await asyncio.sleep(0)
+    assert resets.begun == [partition.leader_epoch]
+    assert not asked(now, c)
+    resets.go[partition.leader_epoch].set()
+    for _ in range(3):
+        await asyncio.sleep(0)
+    assert asked(now, c)
+    fetchers.close()
+    await supervisor.close()
+
+
 class Asking:
     """A reset that asks the leader something."""
 
