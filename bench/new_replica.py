@@ -54,7 +54,8 @@ TIERED = {
     "rlmm.config.remote.log.metadata.topic.num.partitions": "5",
     "rlmm.config.remote.log.metadata.topic.replication.factor": "2",
     "rlmm.config.remote.log.metadata.topic.min.isr": "1",
-    "remote.log.manager.task.interval.ms": "200",
+    # Short enough to fill soon. A tenth of it keeps the leader of 200 partitions busy with nothing.
+    "remote.log.manager.task.interval.ms": "2000",
     "log.retention.check.interval.ms": "500",
     "log.initial.task.delay.ms": "500",
     "log.segment.delete.delay.ms": "0",

@@ -119,7 +119,8 @@ class Files(Protocol):
     def fsync_dir(self, path: str) -> None: ...
 
     async def flush(self, files: Sequence[File]) -> None:
-        """Make the content of the files durable as it was when this was called."""
+        """Make the content of the files durable as it was when this was called, and the names of
+        those that are new."""
         ...
 
     async def flush_dir(self, path: str) -> None:

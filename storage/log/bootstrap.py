@@ -13,7 +13,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from storage.files import File, Files
 from storage.log.epochs import EpochCache, EpochEntry
 from storage.log.producers import ProducerStates
 
@@ -54,8 +53,3 @@ class Beginning:
 
 def marker_path(directory: str) -> str:
     return posixpath.join(directory, MARKER)
-
-
-def open_marker(files: Files, directory: str) -> File:
-    """Make the marker; it is durable once the file and the folder are flushed."""
-    return files.open(marker_path(directory), create=True)

@@ -36,7 +36,7 @@ from runtime.errors import InvariantViolated
 from storage.files import File, Files
 from storage.log import recovery, timestamps
 from storage.log.append import AppendInfo, end_markers, judge_fetched, patched, whole_batches
-from storage.log.bootstrap import Beginning, marker_path, open_marker
+from storage.log.bootstrap import Beginning, marker_path
 from storage.log.config import LogConfig
 from storage.log.directory import split_folder_path
 from storage.log.epoch_file import EpochFile, EpochWrite
@@ -870,11 +870,7 @@ class Log:
     ) -> bool:
         """The steps of `begin_at`. Raises OSError."""
         directory, files = self.directory, self.files
-        marker = open_marker(files, directory)
-        try:
-            await files.flush([marker])
-        finally:
-            marker.close()
+        files.touch(marker_path(directory))
         if not await self._settle_folder():
             return False
         wanted = still_wanted()
@@ -886,7 +882,7 @@ class Log:
             if self._closed:
                 return False
             await files.flush(list(self.snapshots.unflushed.values()))
-            if not await self._settle_folder():
+            if self._closed:
                 return False
             self.snapshots.flushed(list(self.snapshots.unflushed))
             await save_log_start()

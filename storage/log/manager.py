@@ -584,6 +584,7 @@ class LogManager:
         async with self._saving_log_starts:
             if self._log_starts_answered >= mine:
                 return
+            await asyncio.sleep(0)  # those who ask in this turn: each write looks at every log
             asked = self._log_starts_asked
             self._log_starts_due = False
             while True:

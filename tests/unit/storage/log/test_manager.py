@@ -734,6 +734,24 @@ async def test_s4_who_asks_for_log_starts_while_they_are_written_shares_the_next
     assert world.start().logs[("topic", 0)].log_start_offset == 5
 
 
+async def test_who_asks_for_log_starts_in_one_turn_has_all_logs_looked_at_once():
+    """Two hundred logs that begin together looked at each of the broker's two hundred times, though
+    nothing was left to write."""
+    manager = World().start()
+    create(manager)
+    looks = 0
+    look = manager.log_starts
+
+    def counted() -> Mapping[tuple[str, int], int]:
+        nonlocal looks
+        looks += 1
+        return look()
+
+    manager.log_starts = counted
+    await asyncio.gather(*(manager.checkpoint_log_starts() for _ in range(5)))
+    assert looks == 1
+
+
 async def test_s4_a_write_of_log_starts_that_fails_answers_nobody_else():
     manager = World().start()
     log = create(manager)
