@@ -1,4 +1,4 @@
-"""Shell: What followers ask a leader about its logs beside fetches, many of them in one request.
+"""Shell: Questions to a leader about its logs beside fetches, many of them in one request.
 
 A broker that is given two hundred replicas has the same three questions for each. What comes while
 a request of its kind is on its way goes together in the next one.
