@@ -97,12 +97,14 @@ class NodeShape:
 
 @dataclass(frozen=True)
 class TopicShape:
-    """One topic, with the configurations that it is created with."""
+    """One topic, with the configurations that it is created with; `replicas` of each partition, the
+    leader first, where the controllers do not choose them."""
 
     name: str
     partitions: int
     replication_factor: int
     configs: dict[str, str] = field(default_factory=dict)
+    replicas: tuple[tuple[int, ...], ...] = ()
 
     @property
     def min_isr(self) -> int:
@@ -287,6 +289,12 @@ class Shape:
         most = min(FACTOR_MAX, len(self.brokers))
         demand(1 <= topic.replication_factor <= most, f"{topic} has more replicas than {most}")
         demand(1 <= topic.min_isr <= topic.replication_factor, f"{topic} can never be written")
+        demand(
+            not topic.replicas
+            or [len(one) for one in topic.replicas]
+            == [topic.replication_factor] * topic.partitions,
+            f"{topic} has other replicas than it says",
+        )
 
     def to_json(self) -> dict[str, Any]:
         """Plain values for `json.dumps`."""
@@ -298,7 +306,7 @@ class Shape:
         try:
             shape = cls(
                 nodes=tuple(_read_node(one) for one in value["nodes"]),
-                topics=tuple(TopicShape(**one) for one in value["topics"]),
+                topics=tuple(_topic_of(one) for one in value["topics"]),
                 settings=dict(value["settings"]),
                 link=LinkShape(**value["link"]),
                 disk=DiskShape(**value["disk"]),
@@ -316,6 +324,11 @@ class Shape:
 
 def _slowness(link: LinkShape) -> float:
     return link.delay_ms_min + link.delay_ms_max
+
+
+def _topic_of(value: Mapping[str, Any]) -> TopicShape:
+    placed = tuple(tuple(one) for one in value.get("replicas", ()))
+    return TopicShape(**{**value, "replicas": placed})
 
 
 def _read_node(one: Mapping[str, Any]) -> NodeShape:

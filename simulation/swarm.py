@@ -364,7 +364,11 @@ class SwarmWorld:
         for _ in range(CREATE_TRIES):
             try:
                 await client.create_topic(
-                    topic.name, topic.partitions, topic.configs, topic.replication_factor
+                    topic.name,
+                    topic.partitions,
+                    topic.configs,
+                    topic.replication_factor,
+                    topic.replicas,
                 )
                 return
             except ApiError as error:

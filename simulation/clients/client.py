@@ -120,13 +120,24 @@ class SimClient:
         return leader
 
     async def create_topic(
-        self, name: str, partitions: int, configs: dict[str, str], replicas: int = 1
+        self,
+        name: str,
+        partitions: int,
+        configs: dict[str, str],
+        replicas: int = 1,
+        placed: Sequence[Sequence[int]] = (),
     ) -> bytes:
-        """The new topic's id."""
+        """The new topic's id. `placed` says who has each partition, its leader first."""
         topic = CreateTopicsRequest.CreatableTopic(
             name=name,
-            num_partitions=partitions,
-            replication_factor=replicas,
+            num_partitions=-1 if placed else partitions,
+            replication_factor=-1 if placed else replicas,
+            assignments=[
+                CreateTopicsRequest.CreatableReplicaAssignment(
+                    partition_index=index, broker_ids=list(brokers)
+                )
+                for index, brokers in enumerate(placed)
+            ],
             configs=[
                 CreateTopicsRequest.CreatableTopicConfig(name=key, value=value)
                 for key, value in configs.items()

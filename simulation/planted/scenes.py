@@ -7,7 +7,8 @@ nothing but delays.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from simulation.event import Event
@@ -23,11 +24,16 @@ from simulation.planted.replica_focus import (
 )
 from simulation.planted.tier_focus import KEEPS, SETTINGS, SHRINKS, TIER, TIERED
 from simulation.schedule import Schedule
-from simulation.shape import LINKS, MANAGER, TIMEOUT, DiskShape
+from simulation.shape import LINKS, MANAGER, TIMEOUT, DiskShape, TopicShape
 from simulation.tier_shape import METADATA
 
 When = tuple[int, str, str, dict[str, Any]]
 """At which millisecond, which kind of fault, on whom, with which arguments."""
+
+
+Places = tuple[tuple[int, ...], ...]
+"""The brokers of each partition of a topic, its leader first."""
+USUAL: dict[str, Places] = {"t0": ((2, 4, 3), (4, 3, 2)), "t1": ((3, 2), (2, 4))}
 
 
 @dataclass(frozen=True)
@@ -41,6 +47,9 @@ class Scene:
     seed: int = 1
     slow: bool = False
     """Whether what breaks is a liveness: two virtual minutes must pass."""
+    places: Mapping[str, Places] = field(default_factory=lambda: USUAL)
+    """Who has the partitions of three brokers, as the events mean them: who was chosen by chance
+    would be another one whenever the nodes' timing changes."""
 
     def schedule(self) -> Schedule:
         """To be played."""
@@ -48,7 +57,16 @@ class Scene:
             Event(f"e{number}", at_ms, kind, target, args)
             for number, (at_ms, kind, target, args) in enumerate(self.events)
         )
-        return Schedule(self.seed, self.focus.shape(), events, self.quiet_ms)
+        shape = self.focus.shape()
+        if [one.node_id for one in shape.brokers] == [2, 3, 4]:
+            shape = replace(shape, topics=tuple(map(self._placed, shape.topics)))
+        return Schedule(self.seed, shape, events, self.quiet_ms)
+
+    def _placed(self, topic: TopicShape) -> TopicShape:
+        places, factor = self.places.get(topic.name, ()), topic.replication_factor
+        if factor < 2 or len(places) < topic.partitions:
+            return topic
+        return replace(topic, replicas=tuple(one[:factor] for one in places[: topic.partitions]))
 
     def draw(self, seed: int) -> Schedule:
         """The same cluster under the same kinds of faults, at other times."""
@@ -221,6 +239,7 @@ SCENES: dict[str, Scene] = {
         5_500,
         ("mark above an unflushed cut",),
         seed=2,
+        places={"t0": ((4, 3, 2),), "t1": ((3, 2),)},
     ),
     "power goes under a roll": Scene(
         Focus(idempotent=2, plain=2, members=1),
@@ -228,6 +247,7 @@ SCENES: dict[str, Scene] = {
         1_200,
         ("segments behind a hole",),
         seed=3,
+        places={"t0": ((3, 4, 2),), "t1": ((4, 3),)},
     ),
     "power goes under an append": Scene(
         Focus(idempotent=2, plain=2, members=1),
@@ -235,12 +255,14 @@ SCENES: dict[str, Scene] = {
         1_200,
         ("always clean",),
         seed=2,
+        places={"t0": ((4, 3, 2),), "t1": ((3, 2),)},
     ),
     "a follower far away joins again": Scene(
         Focus(sessions=1, link=LINKS["far"]),
         ((300, "pause", "node 3", {"for_ms": 2_600}),),
         3_200,
         ("waits for the committed ISR",),
+        places={"t0": ((2, 3, 4),), "t1": ((3, 4),)},
     ),
     "the coordinator is killed": Scene(
         Focus(members=3, idempotent=0, plain=0),
@@ -312,6 +334,7 @@ SCENES: dict[str, Scene] = {
         2_000,
         ("duplicates written",),
         seed=3,
+        places={"t0": ((3, 4, 2),), "t1": ((4, 3),)},
     ),
     "a leader leads again": Scene(
         # The follower 4 hears nothing for long. So it leads with less than 3 has, who is cut; then
@@ -482,12 +505,14 @@ SCENES: dict[str, Scene] = {
         ((700, "store slow", "all nodes", {"weather": _SLOW, "for_ms": 1_000}),),
         2_000,
         ("local delete before FINISHED",),
+        places={"t0": ((2, 4, 3),), "t1": ((4, 3),)},
     ),
     "the tier is full": Scene(
         TIER,
         ((1_000, "store errors", "all nodes", {"weather": {"error": 0.3}, "for_ms": 1_000}),),
         2_500,
         ("deleted before the log start is safe", "dangling copies counted"),
+        places={"t0": ((2, 4, 3),), "t1": ((4, 3),)},
     ),
     "nothing is committed for long": Scene(
         replace(
@@ -517,6 +542,7 @@ SCENES: dict[str, Scene] = {
             "pending from the local start",
             "times on the disk alone",
         ),
+        places={"t0": ((2, 4, 3),), "t1": ((4, 3),)},
     ),
     "the tier is of a log that lost": Scene(
         replace(TIER, topics=(_UNCLEAN,), plain=3),
@@ -572,6 +598,7 @@ SCENES: dict[str, Scene] = {
         3_500,
         ("epoch of the first offset",),
         seed=2,
+        places={"t0": ((4, 3, 2),)},
     ),
     "the tier has what was lost": Scene(
         # The follower leads, with less than the tier has; who led comes back with nothing.
