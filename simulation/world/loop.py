@@ -189,7 +189,10 @@ class VirtualLoop(asyncio.BaseEventLoop):
         while scheduled and scheduled[0][0] < due_s:
             timer = heapq.heappop(scheduled)[2]
             timer._scheduled = False
-            ready.append(timer)
+            if timer._cancelled:  # one behind another that is not
+                self._timer_cancelled_count -= 1
+            else:
+                ready.append(timer)
 
     def _run_ready(self) -> None:
         # As `Handle._run`, without a call for each callback: there are a thousand in a virtual

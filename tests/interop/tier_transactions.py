@@ -118,9 +118,9 @@ async def ours(folder: Path, offsets: Sequence[int]) -> dict[int, Read]:
             one = reader.read(log, offset, LIMIT, committed=True)
             await done(one)
             assert one.error is None, one.error
-            assert one.data is not None
-            aborted = tuple((txn.producer_id, txn.first_offset) for txn in one.data.aborted)
-            found[offset] = Read(bytes(one.data.records), aborted)
+            assert one.window is not None
+            aborted = tuple((txn.producer_id, txn.first_offset) for txn in one.window.aborted)
+            found[offset] = Read(bytes(one.window.records), aborted)
         return found
     finally:
         await world.close()
