@@ -37,11 +37,11 @@ def acknowledged(histories: Iterable[Path]) -> Mapping[tuple[str, int], list[Ack
 def faults_of(histories: Iterable[Path]) -> list[list[Any]]:
     """What was done to the cluster meanwhile: kind, nodes, begin and end in ms since 1970, detail,
     in the order of their begins. Raises UnreadableInput."""
-    found = [
-        [kind, list(nodes), begin_us // 1000, end_us // 1000, detail]
-        for path in histories
-        for kind, nodes, begin_us, end_us, detail in _body(path).get("faults", ())
-    ]
+    found = []
+    for path in histories:
+        for row in _body(path).get("faults", ()):
+            kind, nodes, begin_us, end_us, detail = row[:5]  # newer histories say how it was drawn
+            found.append([kind, list(nodes), begin_us // 1000, end_us // 1000, detail])
     return sorted(found, key=lambda one: (one[2], one[3], one[0], one[1]))
 
 

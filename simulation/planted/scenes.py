@@ -320,6 +320,7 @@ SCENES: dict[str, Scene] = {
         ),
         2_750,
         ("no checksum on recovery",),
+        seed=2,
     ),
     "answers are lost": Scene(
         Focus(idempotent=2, plain=0),
@@ -361,6 +362,7 @@ SCENES: dict[str, Scene] = {
         ),
         6_600,
         ("answer from before a cut",),
+        seed=2,
     ),
     "leadership goes back, on a slow disk": Scene(
         Focus(
@@ -375,6 +377,7 @@ SCENES: dict[str, Scene] = {
         ),
         3_300,
         ("flush across a cut",),
+        seed=3,
     ),
     "a proposal comes late": Scene(
         # That 3 is to join the ISR is asked a second time and granted; 3 leaves it again, and then
@@ -479,6 +482,7 @@ SCENES: dict[str, Scene] = {
             "Balanced without one member",
             "one last known with the manager",
         ),
+        seed=3,
     ),
     "who has answered is fenced": Scene(
         # 4 has the longest log, and says so. It has gone when 2 says at last what it has.

@@ -25,8 +25,9 @@ import asyncio
 import errno
 import posixpath
 import random
-from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, TypeVar
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from inspect import CORO_CREATED, getcoroutinestate
+from typing import Any, TypeVar, cast
 
 from storage.files.port import Buffer, File, Files
 from storage.files.simulated_paths import normal_path, split_path
@@ -195,7 +196,7 @@ class LossyFiles:
         self.opened: dict[LossyFile, None] = {}
         """Files that the process has open, in the order in which it opened them."""
         self._off = False
-        self._working: dict[asyncio.Future[Any], None] = {}
+        self._working: dict[asyncio.Task[Any], None] = {}
 
     # The process's view ----------------------------------------------------------------------
 
@@ -532,6 +533,10 @@ class LossyFiles:
             for path in sorted(self._owner):
                 self._tear(self._owner[path], rng)
         self._off = True
+        for work in self._working:
+            coroutine = cast(Coroutine[Any, Any, Any], work.get_coro())
+            if getcoroutinestate(coroutine) == CORO_CREATED:
+                coroutine.close()  # a dead process does not begin it
         self.release_locks()
         for inode in self._owner.values():
             if inode.handle is not None:
@@ -576,7 +581,7 @@ class LossyFiles:
         self.alive()
         return function(*args)
 
-    def _worked(self, work: asyncio.Future[Any]) -> None:
+    def _worked(self, work: asyncio.Task[Any]) -> None:
         del self._working[work]
         if not work.cancelled():
             work.exception()  # raised to whoever still waits

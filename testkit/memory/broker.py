@@ -127,6 +127,7 @@ class Peer:
 
     def close(self, reason: str) -> None:
         self.closed = reason
+        self.behind_callbacks = []
         callbacks, self.callbacks = self.callbacks, []
         for fn in callbacks:
             fn()

@@ -119,8 +119,10 @@ async def ours(folder: Path, offsets: Sequence[int]) -> dict[int, Read]:
             await done(one)
             assert one.error is None, one.error
             assert one.window is not None
-            aborted = tuple((txn.producer_id, txn.first_offset) for txn in one.window.aborted)
-            found[offset] = Read(bytes(one.window.records), aborted)
+            cut = one.window.cut(offset, LIMIT)
+            assert cut is not None
+            aborted = tuple((txn.producer_id, txn.first_offset) for txn in cut.aborted)
+            found[offset] = Read(bytes(cut.records), aborted)
         return found
     finally:
         await world.close()

@@ -6,7 +6,11 @@ from simulation.event import Event
 from simulation.schedule import Schedule
 from simulation.shape import ClientShape, DiskShape, LinkShape, NodeShape, Shape, TopicShape
 
-TOPICS = (TopicShape("t0", 1, 3, {"min.insync.replicas": "2"}), TopicShape("t1", 1, 2))
+TOPICS = (
+    TopicShape("t0", 1, 3, {"min.insync.replicas": "2"}, ((2, 4, 3),)),
+    TopicShape("t1", 1, 2, {}, ((3, 2),)),
+)
+"""Events mean these leaders and followers."""
 
 
 def schedule(*events: Event, quiet_from_ms: int = 3000, **settings: str) -> Schedule:

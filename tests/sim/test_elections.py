@@ -236,6 +236,19 @@ def test_a_controller_that_is_cut_off_hears_that_it_is_behind() -> None:
     assert outcome.marks.get("controller.recovery-behind"), outcome.marks
 
 
+def test_a_controller_is_cut_off_as_it_asks_for_logs() -> None:
+    """All brokers are down at once meanwhile."""
+    struck = {"blow": "cut off controller", "which": 0, "back_ms": 2000, "late_ms": 300.0}
+    down = all_down(kept=[2, 3, 4]).args
+    outcome = held(
+        event("controller behind", "all brokers", **{**down, **struck, "for_ms": 15000}),
+        controllers=3,
+        quiet_from_ms=20000,
+        **MANAGED,
+    )
+    assert outcome.took_effect["controller behind"] == 1
+
+
 def test_every_kind_is_tried_here() -> None:
     """A new kind needs a schedule of its own in this file."""
     text = inspect.getsource(sys.modules[__name__]).replace("(\n        ", "(")

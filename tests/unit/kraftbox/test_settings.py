@@ -72,6 +72,7 @@ ROOMS: dict[str, tuple[Callable[[NodeConfig], Any], set[str]]] = {
         {
             *("leader_throttled", "follower_throttled", "tiered", "tier_deleted_on_disable"),
             *("log.remote_storage_enable", "log.remote_log_copy_disable"),
+            "log.refuse_rot",  # of the metadata log
         },
     ),
     "the tier": (
@@ -91,8 +92,8 @@ ROOMS: dict[str, tuple[Callable[[NodeConfig], Any], set[str]]] = {
     ),
     "the quorum": (
         lambda node: QuorumConfig.from_node_config(node, cluster_id="c", directory_id=b"d"),
-        # Kafka has no key for the wait either.
-        {"cluster_id", "node.directory_id", "fetch_wait_ms_max"},
+        # Kafka has no key for the wait either; whether a node votes follows from its roles.
+        {"cluster_id", "node.directory_id", "fetch_wait_ms_max", "votes"},
     ),
     "a connection": (server_limits, {"receive_buffer_bytes", "write_high_bytes"}),
     "all connections": (connection_limits, set()),

@@ -417,15 +417,15 @@ async def test_s5_who_is_elected_before_its_log_is_emptied_keeps_it() -> None:
     world = Follower()
     await world.seed()
     partition, files = world.cluster[2].partition(), world.own.files
-    flush: Callable[..., Awaitable[None]] = files.flush
+    flush: Callable[..., Awaitable[None]] = files.flush_dir
 
     async def elected(*given: Any) -> None:
-        files.flush = flush
+        files.flush_dir = flush
         await flush(*given)
         world.cluster.change(2, leader=2, isr=[2])
         world.cluster[2].append(b"zero")
 
-    files.flush = elected
+    files.flush_dir = elected
     await world.turned_away()
     assert partition.is_leader
     assert (world.own.log_start_offset, world.own.log_end_offset) == (0, 1)
