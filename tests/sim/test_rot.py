@@ -29,7 +29,8 @@ def with_a_spoilt_controller() -> Outcome:
     rot = rots(METADATA_ROT, "node 1", 1_000, restart="power")
     plain = schedule(rot, quiet_from_ms=3_500)
     nodes = [NodeShape(n, ("controller" if n < 4 else "broker",)) for n in range(1, 7)]
-    shape = replace(plain.shape, nodes=tuple(nodes), kraft_version=1)
+    topics = tuple(replace(one, replicas=()) for one in plain.shape.topics)
+    shape = replace(plain.shape, nodes=tuple(nodes), topics=topics, kraft_version=1)
     return run(replace(plain, shape=shape))
 
 
