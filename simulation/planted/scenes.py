@@ -527,15 +527,16 @@ SCENES: dict[str, Scene] = {
         ("copied before it is stable",),
     ),
     "a new leader does not hear of copies": Scene(
-        # 2 leads, unheard by controllers; 3 has the metadata topic, and 4 does not hear it when it
-        # is elected.
+        # 3 leads, unheard by controllers, and goes on copying; the metadata topic is 4's, whom 2
+        # does not hear when it is elected. A replica of that topic that is deaf would hold it up.
         replace(TIER, topics=(_PAIR,), settings={**SETTINGS, **_METADATA_PAIR}),
         (
-            (400, "cut", "node 2", {"for_ms": 2_200, "from": "controllers"}),
-            (1_600, "stalled", "node 4", {"for_ms": 900, "from": "node 3", **_HELD}),
+            (400, "cut", "node 3", {"for_ms": 2_200, "from": "controllers"}),
+            (1_600, "stalled", "node 2", {"for_ms": 900, "from": "node 4", **_HELD}),
         ),
         2_600,
         ("led before all is known",),
+        places={"t0": ((3, 2),)},
     ),
     "all is as it is to be in the tier": Scene(
         TIER,

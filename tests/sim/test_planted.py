@@ -74,20 +74,10 @@ SHOWN = [
 ]
 """What leaks is given two virtual minutes to end by itself; `test_leftovers` plants leaks that show
 at once."""
-HIDDEN = {"led before all is known", "a report's answer is the ISR"}
-"""Their scenes show them no more since nodes' timing changed (docs/gaps.md)."""
 
 
 @pytest.mark.rest
-@pytest.mark.parametrize(
-    "name",
-    [
-        pytest.param(
-            one, marks=pytest.mark.xfail(one in HIDDEN, reason="docs/gaps.md", strict=True)
-        )
-        for one in SHOWN
-    ],
-)
+@pytest.mark.parametrize("name", SHOWN)
 def test_a_planted_bug_shows_in_its_scene(name: str) -> None:
     assert broken_by(BUGS[name], SCENE_OF[name].schedule()) is not None
 
