@@ -378,12 +378,18 @@ class VirtualLoop(asyncio.BaseEventLoop):
                 task.cancel()
             if living:
                 self.run_until_complete(asyncio.gather(*living, return_exceptions=True))
-            for task in left:
-                if not task.done():
-                    self._bury(task)
+            self._bury_all()
             self._tasks.clear()
             if collecting:
                 gc.enable()
+
+    def _bury_all(self) -> None:
+        """Close what is not done, with what its clean-up begins: nobody would ever run it."""
+        buried: set[asyncio.Task[Any]] = set()
+        while left := [one for one in self._tasks if not one.done() and one not in buried]:
+            for task in left:
+                self._bury(task)
+            buried.update(left)
 
     def _bury(self, task: asyncio.Task[Any]) -> None:
         """Close the coroutine of a task whose life is over, before the collector does it."""

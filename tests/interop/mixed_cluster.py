@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import threading
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Self
@@ -222,10 +223,26 @@ def check_logs(mixed: Mixed, marks: list[int]) -> None:
         assert max(below[0]) < mark
 
 
+def first_difference(there: list[bytes], sent: list[bytes]) -> str:
+    """Where two lists of values part, what is there around it, and what is missing or too much."""
+    at = next(
+        (i for i, (one, other) in enumerate(zip(there, sent, strict=False)) if one != other),
+        min(len(there), len(sent)),
+    )
+    missing, extra = Counter(sent) - Counter(there), Counter(there) - Counter(sent)
+    return (
+        f"{len(there)} records for {len(sent)} acknowledged, other from {at} on: "
+        f"{there[max(0, at - 3) : at + 5]} for {sent[max(0, at - 3) : at + 5]}; "
+        f"missing {sorted(missing)[:20]} of {missing.total()}, "
+        f"too many {sorted(extra)[:20]} of {extra.total()}"
+    )
+
+
 def check_records(writer: Writer, found: list[list[bytes]]) -> None:
     """What was acknowledged is there once, in the order it was sent."""
     assert writer.failed == []
-    assert found == writer.acknowledged
+    for partition, (there, sent) in enumerate(zip(found, writer.acknowledged, strict=True)):
+        assert there == sent, f"partition {partition}: {first_difference(there, sent)}"
 
 
 def audited(mixed: Mixed) -> list[Elected]:

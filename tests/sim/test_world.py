@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import random
 from typing import Any
 
@@ -199,4 +200,27 @@ def test_a_connection_to_a_paused_life_is_accepted_and_served_when_it_goes_on() 
         return loop.time()
 
     assert 3 < loop.run_world(story()) < 3.1
+    loop.close()
+
+
+def test_what_begins_at_the_end_is_closed() -> None:
+    """A task that another one's clean-up begins never runs, and is not said to be forgotten."""
+    loop = _world(1)
+    begun: list[asyncio.Task[None]] = []
+
+    async def late() -> None:
+        await asyncio.sleep(3600)
+
+    async def waits() -> None:
+        try:
+            await asyncio.sleep(3600)
+        finally:
+            begun.append(loop.create_task(late()))
+
+    async def main() -> None:
+        loop.create_task(waits())
+        await asyncio.sleep(0)
+
+    loop.run_world(main())
+    assert inspect.getcoroutinestate(begun[0].get_coro()) == inspect.CORO_CLOSED
     loop.close()
