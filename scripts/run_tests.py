@@ -2,7 +2,8 @@
 
 Groups that compute are cut into shards, one for each of two processors. Beside them run those that
 mostly wait for nodes and foreign programs, one after the other, because their tests look at a
-clock; where both want the processor, they have it. Each lane has ports of its own.
+clock; where both want the processor, they have it. A processor that has nothing left to compute
+takes one of these, too. Each lane has ports of its own.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cache
@@ -166,29 +167,28 @@ class Runner:
     def run(self, computing: Sequence[Job], waiting: Sequence[Job]) -> list[Result]:
         """All of them; the results of these."""
         before = len(self.results)
-        queue = list(reversed(computing))
+        computes, waits = deque(computing), deque(waiting)
+        kinds = [(computes, waits)] * LANES + [(waits,)]
         lanes = [
-            threading.Thread(target=self._lane, args=(queue, lane, bool(waiting)))
-            for lane in range(LANES)
+            threading.Thread(target=self._lane, args=(queues, lane))
+            for lane, queues in enumerate(kinds)
         ]
-        lanes.append(
-            threading.Thread(target=self._lane, args=(list(reversed(waiting)), LANES, False))
-        )
         for lane in lanes:
             lane.start()
         for lane in lanes:
             lane.join()
         return self.results[before:]
 
-    def _lane(self, queue: list[Job], lane: int, yields: bool) -> None:
-        while True:
-            with self._lock:
-                if not queue:
-                    return
-                job = queue.pop()
-            result = self._one(job, lane, yields)
-            with self._lock:
-                self.results.append(result)
+    def _lane(self, queues: Sequence[deque[Job]], lane: int) -> None:
+        for queue in queues:
+            while True:
+                with self._lock:
+                    if not queue:
+                        break
+                    job = queue.popleft()
+                result = self._one(job, lane, yields=job.group in COMPUTING)
+                with self._lock:
+                    self.results.append(result)
 
     def _one(self, job: Job, lane: int, yields: bool) -> Result:
         result = Result(job)
