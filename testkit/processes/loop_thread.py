@@ -25,7 +25,7 @@ class LoopThread:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.call(self._end)
+        self.wait_for(self._end())
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._loop.close()
@@ -59,9 +59,12 @@ class LoopThread:
         asyncio.set_event_loop(self._loop)
         self._loop.run_forever()
 
-    def _end(self) -> None:
+    async def _end(self) -> None:
         for server in self._servers:
             server.close()
-        for task in asyncio.all_tasks(self._loop):
-            if task is not asyncio.current_task():
-                task.cancel()
+        left = asyncio.all_tasks(self._loop) - {asyncio.current_task()}
+        for task in left:
+            task.cancel()
+        await asyncio.gather(*left, return_exceptions=True)
+        # Their connections are closed a turn after they were given up.
+        await asyncio.sleep(0)

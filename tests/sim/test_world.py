@@ -203,6 +203,11 @@ def test_a_connection_to_a_paused_life_is_accepted_and_served_when_it_goes_on() 
     loop.close()
 
 
+def _state(task: asyncio.Task[None]) -> str:
+    coro: Any = task.get_coro()
+    return inspect.getcoroutinestate(coro)
+
+
 def test_what_begins_at_the_end_is_closed() -> None:
     """A task that another one's clean-up begins never runs, and is not said to be forgotten."""
     loop = _world(1)
@@ -222,5 +227,5 @@ def test_what_begins_at_the_end_is_closed() -> None:
         await asyncio.sleep(0)
 
     loop.run_world(main())
-    assert inspect.getcoroutinestate(begun[0].get_coro()) == inspect.CORO_CLOSED
+    assert _state(begun[0]) == inspect.CORO_CLOSED
     loop.close()
