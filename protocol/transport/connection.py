@@ -304,8 +304,12 @@ class ServerConnection(asyncio.BufferedProtocol):
 
     def send_ready(self) -> None:
         """A reply that waited is ready: it goes, with those that waited for it, when all before it
-        have gone."""
-        exchange, flow = self.exchange, self._listener.flow
+        have gone. What lets a crowd's replies go at once must not have them written in one turn."""
+        exchange, listener = self.exchange, self._listener
+        if listener.crowded and listener.turns.is_over(listener.clock.monotonic_ms()):
+            listener.turns.wait(self.send_ready)
+            return
+        flow = listener.flow
         while (later := exchange.next_ready()) is not None:
             if later.parts and not exchange.holds & CLOSED:
                 flow.send(self, later)

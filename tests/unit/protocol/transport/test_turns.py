@@ -19,6 +19,7 @@ from testkit.memory.sockets import (
     Echo,
     RawClient,
     correlation_id_of,
+    heartbeat,
     metadata,
     on_both_loops,
     raw_client,
@@ -196,6 +197,33 @@ async def test_a_crowd_is_written_to_while_other_things_go_on(
     async with crowd(CROWD + 1, Slow(turned, clock, 0), clock) as (_, clients):
         with turned:
             await ask_all(clients)
+    assert len(turned.seen) > CROWD // 2
+
+
+@on_both_loops
+async def test_a_crowd_that_waited_is_written_to_while_other_things_go_on(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """One event lets all of them go, as a part that came from the tier; each answer is all that
+    may be written in a turn."""
+    monkeypatch.setattr(turns, "TURN_BYTES", 8)
+    echo, turned, count = Echo(), Turned(), CROWD + 1
+    send = Turns.sent
+
+    def sending(of: Turns, size_bytes: int) -> None:
+        turned.note()
+        send(of, size_bytes)
+
+    monkeypatch.setattr(Turns, "sent", sending)
+    async with crowd(count, echo, ManualClock()) as (_, clients):
+        for number, client in enumerate(clients):
+            client.writer.write(heartbeat(str(number), number))
+        await echo.until(lambda: len(echo.waiting) == count)
+        with turned:
+            for number in range(count):
+                echo.release(str(number))
+            got = [correlation_id_of(await client.response()) for client in clients]
+        assert got == list(range(count))
     assert len(turned.seen) > CROWD // 2
 
 
