@@ -150,11 +150,12 @@ def consume(node: Loaded, topic: str, records: int, size_bytes: int) -> Figures:
     }
 
 
-def consume_librdkafka(node: Loaded, topic: str) -> Figures:
-    """A topic from its start to its end through confluent-kafka, in a process of its own:
-    `mb_per_s`."""
+def consume_librdkafka(node: Loaded, topic: str, settings: Mapping[str, str]) -> Figures:
+    """A topic from its start to its end through confluent-kafka with these settings, in a process
+    of its own: `mb_per_s`."""
     script = Path(__file__).with_name("librdkafka_consumer.py")
-    return json_of(str(script), node.bootstrap, topic)
+    given = (f"{name}={value}" for name, value in settings.items())
+    return json_of(str(script), node.bootstrap, topic, *given)
 
 
 def blast(node: Node, topic: str, *arguments: str) -> Figures:

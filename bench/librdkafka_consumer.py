@@ -1,4 +1,9 @@
-"""Read a topic whole with librdkafka and print the figures as JSON: BOOTSTRAP TOPIC."""
+"""Read a topic whole with librdkafka and print the figures as JSON.
+
+    python bench/librdkafka_consumer.py BOOTSTRAP TOPIC [NAME=VALUE ...]
+
+The last ones are settings of the client.
+"""
 
 from __future__ import annotations
 
@@ -14,10 +19,12 @@ AT_ONCE = 10_000
 
 def main() -> None:
     """MB/s of record values, from the first fetch to the last record."""
-    bootstrap, topic = sys.argv[1:3]
-    consumer = Consumer(
-        {"bootstrap.servers": bootstrap, "group.id": "unused", "enable.auto.commit": False}
-    )
+    bootstrap, topic, *given = sys.argv[1:]
+    settings = {"bootstrap.servers": bootstrap, "group.id": "unused", "enable.auto.commit": "false"}
+    for one in given:
+        name, _, value = one.partition("=")
+        settings[name] = value
+    consumer = Consumer(settings)
     numbers = consumer.list_topics(topic, TIMEOUT_S).topics[topic].partitions
     left = 0
     for number in numbers:

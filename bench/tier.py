@@ -79,6 +79,10 @@ TOPIC = {"remote.storage.enable": "true", "internal.segment.bytes": str(SEGMENT_
 WITHOUT_COPIES = {"remote.log.copy.disable": "true"}
 ON_DISK_ONLY_WHAT_MUST = {"local.retention.bytes": "1"}
 COPIES_AT_ONCE = "remote.log.manager.copier.thread.pool.size"
+ASKS_SOON = {"fetch.queue.backoff.ms": "10"}
+"""librdkafka stops for a second when its own queue is full, at 64 MiB, whoever answers how fast:
+more than the whole read takes, when it happens."""
+AS_IT_COMES: Mapping[str, str] = {}
 PACED = ("without copies", "while copying")
 OF_KAFKA = {
     "remote.log.metadata.manager.listener.name": "PLAINTEXT",
@@ -224,22 +228,34 @@ class Run:
     def _read(self, side: Side) -> None:
         self._fill(side, "read", WITHOUT_COPIES)
         side.copy("read")
-        local, remote = self._read_both(side, "read")
+        (local, remote), (local_as_is, remote_as_is) = self._read_both(
+            side, "read", ASKS_SOON, AS_IT_COMES
+        )
         self.note("read from the disk: MB/s", local)
         self.note("read from the tier: MB/s", remote)
         self.note("read from the tier, as a part of that from the disk", remote / local, least=0.5)
+        self.note("read from the disk, stops when its queue is full: MB/s", local_as_is)
+        self.note("read from the tier, stops when its queue is full: MB/s", remote_as_is)
 
-    def _read_both(self, side: Side, topic: str) -> tuple[float, float]:
-        """Medians, MB/s: from the disk and then, when it has gone from there, from the tier."""
-        read: dict[str, list[float]] = {"disk": [], "tier": []}
-        consume_librdkafka(side.node, topic)
-        for where, figures in read.items():
+    def _read_both(
+        self, side: Side, topic: str, *clients: Mapping[str, str]
+    ) -> list[tuple[float, float]]:
+        """Medians, MB/s, for each of these settings of the client: from the disk and then, when it
+        has gone from there, from the tier."""
+        read: dict[str, list[list[float]]] = {"disk": [], "tier": []}
+        consume_librdkafka(side.node, topic, clients[0])
+        for where, rounds in read.items():
             if where == "tier":
                 side.only_in_the_tier(topic)
             for _ in range(self.scale.rounds):
-                figures.append(consume_librdkafka(side.node, topic)["mb_per_s"])
-        local, remote = (statistics.median(figures) for figures in read.values())
-        return local, remote
+                rounds.append(
+                    [consume_librdkafka(side.node, topic, one)["mb_per_s"] for one in clients]
+                )
+        disk, tier = (
+            [statistics.median(of_one) for of_one in zip(*rounds, strict=True)]
+            for rounds in read.values()
+        )
+        return list(zip(disk, tier, strict=True))
 
     def _produce(
         self, side: Side, options: Mapping[str, str], store: subprocess.Popen[bytes]
@@ -347,7 +363,7 @@ class Run:
             try:
                 self._fill(side, "folder", WITHOUT_COPIES)
                 copied = side.copy("folder")
-                read = self._read_both(side, "folder")
+                (read,) = self._read_both(side, "folder", ASKS_SOON)
                 self._begin_to_produce(side)
                 p99s = self._p99s(side, dict.fromkeys(PACED, nullcontext))
                 found[side.node.name] = (copied, *read, *(one.p99_ms for one in p99s.values()))
