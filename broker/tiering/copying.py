@@ -17,7 +17,7 @@ import random
 from typing import Final
 
 from broker.tiering.journal import TierUnavailable
-from broker.tiering.led import Led, TierMetadata, local_segments
+from broker.tiering.led import Led, TierMetadata, local_segments, seen_by
 from broker.tiering.quota import RateLimit
 from broker.tiering.sources import SegmentGone, find_segment, opened, producer_snapshot
 from protocol.ids import random_uuid
@@ -31,6 +31,7 @@ from storage.tiered.segment_store import SegmentSources, SegmentStore
 from storage.tiered.states import SegmentState
 from storage.tiered.values import RemoteSegment, SegmentUpdate
 
+COPY: Final = "copy"
 FINISH_PAUSE_MS: Final = 1_000.0
 """Between two tries to write COPY_FINISHED."""
 
@@ -87,6 +88,9 @@ class Copier:
         if not log.config.copies:
             led.backlog.copy_bytes = led.backlog.copy_segments = 0
             return CopyPlan(())
+        seen = seen_by(log, cache)
+        if led.idle.get(COPY) == seen:
+            return CopyPlan(())
         plan = plan_copy(
             cache,
             led.lineage,
@@ -94,6 +98,8 @@ class Copier:
             log_start_offset=log.log_start_offset,
             last_stable_offset=log.last_stable_offset,
         )
+        if not plan.segments:
+            led.idle[COPY] = seen
         backlog = led.backlog
         backlog.copy_bytes, backlog.copy_segments = plan.lag_bytes, len(plan.segments)
         if plan.blocked and plan.blocked != backlog.blocked:

@@ -7,9 +7,11 @@ objects, DELETE_FINISHED. What is left half done is done by a later pass, here o
 
 from __future__ import annotations
 
+import math
 from collections.abc import Awaitable, Callable
+from typing import Final
 
-from broker.tiering.led import Led, TierMetadata, local_segments
+from broker.tiering.led import Led, TierMetadata, local_segments, seen_by
 from runtime.clock import Clock
 from runtime.log import get_logger
 from storage.log.config import LogConfig
@@ -21,6 +23,8 @@ from storage.tiered.segment_store import SegmentStore
 from storage.tiered.states import SegmentState
 from storage.tiered.steady_time import SteadyTime
 from storage.tiered.values import SegmentUpdate
+
+EXPIRY: Final = "expiry"
 
 _log = get_logger("broker.tier")
 
@@ -57,7 +61,10 @@ class Expirer:
         if cache is None:
             return False
         log = led.replica.log
-        before = log.log_start_offset
+        before, now_ms = log.log_start_offset, self._now_ms()
+        seen = seen_by(log, cache, led.being_copied)
+        if led.idle.get(EXPIRY) == seen and now_ms < led.idle_until_ms:
+            return False
         readable = readable_from(
             cache,
             led.lineage,
@@ -66,11 +73,13 @@ class Expirer:
         )
         log.advance_log_start(min(readable, log.high_watermark))
         began_ms = self._clock.monotonic_ms()
-        plan = self._plan(led, cache)
+        plan = self._plan(led, cache, now_ms)
         _count(led, cache, plan)
         led.backlog.size_ms = self._clock.monotonic_ms() - began_ms
         log.advance_log_start(plan.log_start_offset)
         if not plan.deletions and log.log_start_offset == before:
+            until_ms = plan.stands_until_ms
+            led.idle[EXPIRY], led.idle_until_ms = seen, math.inf if until_ms is None else until_ms
             return False
         await self._save_log_starts()
         for deletion in plan.deletions:
@@ -80,14 +89,17 @@ class Expirer:
             led.backlog.delete_bytes -= deletion.segment.size_bytes
         return False
 
-    def _plan(self, led: Led, cache: SegmentCache) -> ExpiryPlan:
+    def _now_ms(self) -> int:
+        return self._time.now_ms(self._clock.now_ms(), self._clock.monotonic_ms())
+
+    def _plan(self, led: Led, cache: SegmentCache, now_ms: int) -> ExpiryPlan:
         log, lineage = led.replica.log, led.lineage
         start = log.log_start_offset
         return plan_expiry(
             cache,
             lineage,
             _retention(log.config),
-            now_ms=self._time.now_ms(self._clock.now_ms(), self._clock.monotonic_ms()),
+            now_ms=now_ms,
             log_start_offset=start,
             high_watermark=log.high_watermark,
             local_only_bytes=local_only_bytes(

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
-from typing import Protocol
+from collections.abc import Awaitable, Collection
+from typing import NamedTuple, Protocol
 
 from broker.tiering.counters import Backlog, TopicCounters
+from storage.log.config import LogConfig
+from storage.log.epochs import EpochCache
 from storage.log.log import Log
 from storage.tiered.cache import Outcome, SegmentCache
 from storage.tiered.copying import LocalSegment
@@ -49,6 +51,8 @@ class Led:
         "counters",
         "epoch",
         "has_read_all",
+        "idle",
+        "idle_until_ms",
         "partition",
         "replica",
     )
@@ -65,6 +69,10 @@ class Led:
         """What the leaders before wrote is known."""
         self.being_copied: set[SegmentId] = set()
         """Copies that this leader has begun and not given up: nobody else's to clear away."""
+        self.idle: dict[str, Seen] = {}
+        """What each kind of pass saw when it last found nothing to do."""
+        self.idle_until_ms = 0.0
+        """When time alone gives the expiry something to do."""
 
     def __str__(self) -> str:
         return f"{self.partition.topic}-{self.partition.partition}"
@@ -89,6 +97,48 @@ class Led:
             return None  # no lineage can be told
         cache = metadata.leaders_cache(self.partition)
         return cache if cache is not None and cache.deletion is None else None
+
+
+class Seen(NamedTuple):
+    """What a pass goes by, but for the time: while it is the same there is nothing new to decide.
+
+    Of thousands of partitions few have changed since the pass before, and the lineage of a log with
+    all its copies takes a hundred times as long as a look at this."""
+
+    log: Log
+    config: LogConfig
+    cache: SegmentCache
+    cache_changes: int
+    epochs: EpochCache
+    epoch_changes: int
+    starts: tuple[int, int]
+    stable: tuple[int, int]
+    log_end: int
+    segments: tuple[int, int, int]
+    """How many there are locally, the base of the last, and bytes of all."""
+    doomed: tuple[int, ...]
+    being_copied: frozenset[SegmentId]
+
+
+def seen_by(
+    log: Log, cache: SegmentCache, being_copied: Collection[SegmentId] = frozenset()
+) -> Seen:
+    """See `Seen`, as it is now."""
+    segments, epochs = log.segments, log.epochs
+    return Seen(
+        log,
+        log.config,
+        cache,
+        cache.changes,
+        epochs,
+        epochs.changes,
+        (log.log_start_offset, log.local_log_start_offset),
+        (log.last_stable_offset, log.high_watermark),
+        log.log_end_offset,
+        (len(segments), segments.active.base_offset, segments.size_bytes),
+        tuple(cache.doomed.values()),
+        frozenset(being_copied),
+    )
 
 
 def local_segments(log: Log) -> list[LocalSegment]:

@@ -14,7 +14,7 @@ from broker.tiering.copying import Copier, CopyRefused
 from broker.tiering.counters import TopicCounters
 from broker.tiering.expiring import Expirer
 from broker.tiering.journal import TierUnavailable
-from broker.tiering.led import Led, Replica, TierMetadata
+from broker.tiering.led import Led, Replica, Seen, TierMetadata, seen_by
 from broker.tiering.local_cleaning import note_copied
 from broker.tiering.quota import RateLimit
 from broker.tiering.restoring import lacks_producers, restore_epochs, restore_producers
@@ -71,6 +71,8 @@ class TierTasks:
         self._supervisor = supervisor
         self._quiet = RateLimited(clock, 10_000)
         self._replicas: dict[tuple[TopicId, int], Replica] = {}
+        self._noted: dict[tuple[TopicId, int], tuple[Seen, int]] = {}
+        """Of each replica what it was noted by how far its log is copied, and how far."""
         self.leading: dict[tuple[TopicId, int], Led] = {}
         self.counters: dict[str, TopicCounters] = {}
         """By topic; of what this broker has led."""
@@ -147,6 +149,7 @@ class TierTasks:
         self._end(remote)
         self.notes.remove(remote)
         replica = self._replicas.pop(remote.identity, None)
+        self._noted.pop(remote.identity, None)
         if replica is not None:
             note_copied(replica.log, None)
 
@@ -163,7 +166,7 @@ class TierTasks:
         replica = self._replicas.get(partition.identity)
         if replica is None:
             return
-        note_copied(replica.log, self._metadata.cache(partition))
+        self._note_copied(replica.log, partition)
         led = self.leading.get(partition.identity)
         if led is None:
             return
@@ -173,12 +176,27 @@ class TierTasks:
             # The log may begin with what the leader before has deleted: nobody is to ask for that.
             self.expirations.nudge(led)
 
+    def _note_copied(self, log: Log, partition: RemotePartition) -> bool:
+        """Whether there was anything to be noted."""
+        cache = self._metadata.cache(partition)
+        seen = None if cache is None else seen_by(log, cache)
+        if seen is not None and self._noted.get(partition.identity) == (seen, log.copied_to):
+            return False
+        note_copied(log, cache)
+        if seen is None or log.lacks_remote_epochs or (cache is not None and cache.deletion):
+            self._noted.pop(partition.identity, None)
+        else:
+            self._noted[partition.identity] = seen, log.copied_to
+        return True
+
     async def _note(self, partition: RemotePartition) -> bool:
         """Now and then also without news: a log may reach only now what was copied long ago."""
         replica, cache = self._replicas.get(partition.identity), self._metadata.cache(partition)
         if replica is not None and cache is not None:
             await self._restore(replica.log, cache)
-        self.changed(partition)
+        replica = self._replicas.get(partition.identity)
+        if replica is not None and self._note_copied(replica.log, partition):
+            self.changed(partition)
         return False
 
     async def _restore(self, log: Log, cache: SegmentCache) -> None:

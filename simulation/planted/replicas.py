@@ -111,6 +111,12 @@ REPLICAS: tuple[Bug, ...] = (
             "key=lambda s: s.end_offset, default=None)",
         ),
         # What a lineage had that lost is kept.
-        situation=[("storage.tiered.expiry:_otherwise", "if lineage.lost(segment):", "if False:")],
+        situation=[
+            (
+                "storage.tiered.expiry:_otherwise",
+                "if useful is None and lineage.lost(segment):",
+                "if False:",
+            )
+        ],
     ),
 )

@@ -112,6 +112,7 @@ class SegmentCache:
         "_highest",
         "_segments",
         "_with_aborted",
+        "changes",
         "deleted_to",
         "deletion",
         "doomed",
@@ -123,6 +124,8 @@ class SegmentCache:
         self.partition = partition
         self.next_offset = 0
         """Records of the topic below this offset were applied."""
+        self.changes = 0
+        """How many records have changed it: what was decided by it holds until there is another."""
         self.deletion: PartitionDeleteState | None = None
         """How far the partition's removal is; None: it was not begun."""
         self.deleted_to = 0
@@ -145,6 +148,11 @@ class SegmentCache:
         refusal = self.refusal(record)
         if refusal:
             return Outcome(changed=False, refusal=refusal)
+        outcome = self._take_over(record)
+        self.changes += outcome.changed
+        return outcome
+
+    def _take_over(self, record: TierRecord) -> Outcome:
         if isinstance(record, PartitionDeletion):
             changed = self.deletion is not record.state
             self.deletion = record.state

@@ -18,7 +18,7 @@ from enum import Enum
 from typing import Final, NamedTuple
 
 from storage.tiered.cache import SegmentCache, SharedSegment
-from storage.tiered.lineage import Lineage
+from storage.tiered.lineage import Lineage, OffsetRange
 from storage.tiered.states import SegmentState
 from storage.tiered.values import RemoteSegment, SegmentId
 
@@ -44,10 +44,14 @@ class Deletion(NamedTuple):
 
 
 class ExpiryPlan(NamedTuple):
-    """The log start, to be made durable first, and then the segments to delete, in this order."""
+    """The log start, to be made durable first, and then the segments to delete, in this order.
+
+    `stands_until_ms`: a plan without deletions is the same one until then, as long as nothing but
+    the time is another; None: for good."""
 
     log_start_offset: int
     deletions: tuple[Deletion, ...]
+    stands_until_ms: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,7 +80,9 @@ def plan_expiry(
         local_only_bytes: of local segments that have no copy (`copying.local_only_bytes`).
         being_copied: what this leader is copying at this moment.
     """
-    shared = [one for one in cache.shared_with(lineage) if one.offsets.last >= log_start_offset]
+    of_lineage = cache.shared_with(lineage)
+    useful = {one.segment.segment_id: one.offsets for one in of_lineage}
+    shared = [one for one in of_lineage if one.offsets.last >= log_start_offset]
     why: dict[SegmentId, Reason] = {}
     new_start = log_start_offset
     for count, reason in (
@@ -91,12 +97,15 @@ def plan_expiry(
     deletions = []
     for segment in cache.segments():
         reason_of = why.get(segment.segment_id) or _otherwise(
-            segment, lineage, new_start, being_copied
+            segment, lineage, useful.get(segment.segment_id), new_start, being_copied
         )
         if reason_of is not None:
             deletions.append(Deletion(segment, reason_of))
     deletions.sort(key=lambda one: (one.segment.start_offset, one.segment.segment_id))
-    return ExpiryPlan(new_start, tuple(deletions))
+    stands_until_ms = None
+    if shared and retention.ms >= 0:
+        stands_until_ms = _written_ms(shared[0].segment) + retention.ms + 1
+    return ExpiryPlan(new_start, tuple(deletions), stands_until_ms)
 
 
 def readable_from(
@@ -128,13 +137,16 @@ def _by_time(shared: list[SharedSegment], retention: Retention, now_ms: int) -> 
     if retention.ms < 0:
         return 0
     for at, one in enumerate(shared):
-        segment = one.segment
-        written_ms = segment.max_timestamp_ms
-        if written_ms < 0:
-            written_ms = segment.event_timestamp_ms
-        if now_ms - written_ms <= retention.ms:
+        if now_ms - _written_ms(one.segment) <= retention.ms:
             return at
     return len(shared)
+
+
+def _written_ms(segment: RemoteSegment) -> int:
+    """When its newest record was written; where none says so, when its newest state was."""
+    if segment.max_timestamp_ms >= 0:
+        return segment.max_timestamp_ms
+    return segment.event_timestamp_ms
 
 
 def _by_size(shared: list[SharedSegment], retention: Retention, local_only_bytes: int) -> int:
@@ -149,17 +161,22 @@ def _by_size(shared: list[SharedSegment], retention: Retention, local_only_bytes
 
 
 def _otherwise(
-    segment: RemoteSegment, lineage: Lineage, log_start_offset: int, being_copied: Set[SegmentId]
+    segment: RemoteSegment,
+    lineage: Lineage,
+    useful: OffsetRange | None,
+    log_start_offset: int,
+    being_copied: Set[SegmentId],
 ) -> Reason | None:
+    """Why a segment goes that neither time nor size takes. `useful` is what of a finished copy is
+    of the lineage; None: nothing."""
     if segment.state is SegmentState.DELETE_STARTED:
         return Reason.AGAIN
     if segment.state is SegmentState.COPY_STARTED:
         return None if segment.segment_id in being_copied else Reason.UNFINISHED
     if segment.end_offset < log_start_offset:
         return Reason.LOG_START
-    if lineage.lost(segment):
+    if useful is None and lineage.lost(segment):
         return Reason.LOST
-    useful = lineage.shared(segment)
-    if useful and useful.last < log_start_offset and lineage.settled(segment):
+    if useful is not None and useful.last < log_start_offset and lineage.settled(segment):
         return Reason.LOST
     return None

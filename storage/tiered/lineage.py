@@ -87,6 +87,12 @@ class Lineage:
 
     def shared(self, segment: RemoteSegment) -> OffsetRange:
         """The offsets of the segment that are the same in this log."""
+        if len(segment.epochs) == 1:  # nearly all of them
+            (entry,) = segment.epochs
+            begins, ends = self.range_of(entry.epoch)
+            first = max(entry.start_offset, segment.start_offset, begins)
+            last = min(segment.end_offset, ends)
+            return OffsetRange(first, last) if first <= last else OffsetRange(0, -1)
         first = last = -1
         for epoch, start, end in segment.epoch_ranges():
             mine = self.range_of(epoch)

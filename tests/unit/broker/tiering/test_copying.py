@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
 
+from broker.tiering import copying
 from broker.tiering.journal import TierUnavailable
 from broker.tiering.settings import QuotaSettings
 from protocol.batch.records import Producer
@@ -39,6 +41,37 @@ async def test_closed_segments_go_in_order_and_whole(world: TierWorld) -> None:
     assert leader.led.counters.copy_bytes == sum(one.size_bytes for one in leader.known.finished())
     assert leader.led.being_copied == set()
     await world.check(leader)
+
+
+async def test_what_was_looked_at_is_not_looked_at_again(
+    world: TierWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    leader = await world.leader_with()
+    await leader.copy_all()
+    plan, planned = copying.plan_copy, []
+
+    def counted(*given: Any, **named: Any) -> Any:
+        planned.append(given)
+        return plan(*given, **named)
+
+    monkeypatch.setattr(copying, "plan_copy", counted)
+    for _ in range(3):
+        await leader.copy_all()
+    assert len(planned) == 1
+    fill(leader.log, 2, size=50)
+    await leader.copy_all()
+    assert len(planned) == 2, "other segments"
+    leader.commit()
+    before = len(leader.finished())
+    await leader.copy_all()
+    assert len(leader.finished()) == before + 1, "another high watermark"
+    seen = len(planned)
+    leader.lead(1)
+    await leader.copy_all()
+    assert len(planned) == seen + 1, "another leadership"
+    leader.log.note_leader_epoch(2)
+    await leader.copy_all()
+    assert len(planned) == seen + 2, "another lineage"
 
 
 async def test_what_is_done_for_one_segment(world: TierWorld) -> None:

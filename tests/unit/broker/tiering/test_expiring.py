@@ -71,6 +71,42 @@ async def test_by_time(world: TierWorld) -> None:
     await world.check(leader)
 
 
+async def test_what_was_looked_at_is_not_looked_at_again(
+    world: TierWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    leader = await copied(world, retention_ms=1000)
+    plan, planned = expiring.plan_expiry, []
+
+    def counted(*given: Any, **named: Any) -> Any:
+        planned.append(given)
+        return plan(*given, **named)
+
+    monkeypatch.setattr(expiring, "plan_expiry", counted)
+    for _ in range(3):
+        await leader.expire()
+    assert len(planned) == 1
+    leader.log.configure(replace(leader.log.config, retention_ms=900))
+    await leader.expire()
+    assert len(planned) == 2, "other settings"
+    fill(leader.log, 2, size=50)
+    await leader.expire()
+    assert len(planned) == 3, "other segments"
+    leader.commit()
+    await leader.expire()
+    assert len(planned) == 4, "another high watermark"
+    await leader.copy_all()
+    await leader.expire()
+    assert len(planned) == 5, "another copy"
+    world.clock.advance(900)
+    await leader.expire()
+    assert len(planned) == 5, "not older than its time yet"
+    world.clock.advance(1)
+    await leader.expire()
+    assert len(planned) == 6
+    assert leader.finished() == [], "time alone"
+    await world.check(leader)
+
+
 async def test_by_size_local_bytes_count_where_they_have_no_copy(world: TierWorld) -> None:
     leader = await copied(world)
     one = next(leader.known.finished()).size_bytes
@@ -153,7 +189,7 @@ async def test_not_what_this_leader_is_copying(world: TierWorld) -> None:
 
     def look(step: str) -> None:
         if step == "after put log":
-            plan = leader.expirer._plan(leader.led, leader.known)
+            plan = leader.expirer._plan(leader.led, leader.known, leader.expirer._now_ms())
             seen.append(len(plan.deletions))
 
     leader.steps.happens = look

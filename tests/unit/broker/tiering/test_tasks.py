@@ -5,7 +5,11 @@ from __future__ import annotations
 import asyncio
 import random
 from dataclasses import replace
+from typing import Any
 
+import pytest
+
+from broker.tiering import tasks as tasks_module
 from broker.tiering.restoring import certain_copy
 from broker.tiering.settings import RemoteSettings, TaskSettings
 from broker.tiering.tasks import TierTasks
@@ -75,6 +79,31 @@ async def with_tasks(world: TierWorld, **config: object) -> Tasks:
     broker = world.broker(local_retention_bytes=0, **config)
     await broker.ready()
     return Tasks(broker)
+
+
+async def test_how_far_a_log_is_copied_is_found_out_where_something_has_changed(
+    world: TierWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    on = await with_tasks(world)
+    log, note, noted = on.broker.log, tasks_module.note_copied, []
+
+    def counted(*given: Any) -> None:
+        noted.append(given)
+        note(*given)
+
+    monkeypatch.setattr(tasks_module, "note_copied", counted)
+    on.tasks.followed(on.broker.replica, PARTITION)
+    fill(log, 5, size=50)
+    for times in (1, 1, 1):
+        await on.tasks._note(PARTITION)
+        assert len(noted) == 1 + times
+    log.copied_to -= 1
+    await on.tasks._note(PARTITION)
+    assert len(noted) == 3, "it was cut and has grown again"
+    on.tasks.stopped(PARTITION)
+    on.tasks.followed(on.broker.replica, PARTITION)
+    assert len(noted) == 5, "what stopped begins anew"
+    await on.tasks.close()
 
 
 async def test_a_leader_copies_what_it_has_and_what_comes(world: TierWorld) -> None:
