@@ -86,10 +86,12 @@ class Times(NamedTuple):
 
     counts: Counts
     longest_ms: float
+    slow: Sequence[Sequence[int]] = ()
+    """Of each slow one: wall clock ms when it was sent, microseconds that it took, partition."""
 
     @classmethod
     def of(cls, told: Mapping[str, Any]) -> Times:
-        return cls(dict(told["counts"]), told["longest_us"] / 1000)
+        return cls(dict(told["counts"]), told["longest_us"] / 1000, told.get("slow", ()))
 
     @property
     def number(self) -> int:
@@ -118,7 +120,7 @@ class Asked(NamedTuple):
 
 class Row(NamedTuple):
     """One run. `refused` and `metadata` are None where nobody counted; `reads` is of consumers.
-    The percentiles are those of `sends`."""
+    The percentiles are those of `sends`; `begun_ms` is the wall clock at each event."""
 
     case: str
     name: str
@@ -131,6 +133,7 @@ class Row(NamedTuple):
     reads: Times
     p999_ms: float
     max_ms: float
+    begun_ms: Sequence[int] = ()
 
 
 def rotated(assignment: Mapping[int, Sequence[int]]) -> Assignment:
@@ -232,15 +235,16 @@ class Clients:
 
 
 class Mover:
-    """Moves all leaderships of the topic to the next broker."""
+    """Moves all leaderships of a topic to the next broker."""
 
-    def __init__(self, cluster: ClusterClient) -> None:
+    def __init__(self, cluster: ClusterClient, topic: str = TOPIC) -> None:
         self._cluster = cluster
+        self._topic = topic
         self._admin = Admin(cluster)
 
     async def move(self) -> int:
         """Until every partition has the leader that it should have; returns how many moved."""
-        partitions = (await self._cluster.metadata([TOPIC])).topics[0].partitions
+        partitions = (await self._cluster.metadata([self._topic])).topics[0].partitions
         before = {each.partition_index: each.leader_id for each in partitions}
         wanted = rotated({each.partition_index: tuple(each.replica_nodes) for each in partitions})
         await self._reorder(wanted)
@@ -248,20 +252,21 @@ class Mover:
 
     async def home(self) -> int:
         """Until each partition is led by its first replica again; returns how many moved."""
-        partitions = (await self._cluster.metadata([TOPIC])).topics[0].partitions
+        partitions = (await self._cluster.metadata([self._topic])).topics[0].partitions
         before = {each.partition_index: each.leader_id for each in partitions}
         wanted = {each.partition_index: tuple(each.replica_nodes) for each in partitions}
         return await self._led_by_the_first(before, wanted)
 
     async def _led_by_the_first(self, before: Mapping[int, int], wanted: Assignment) -> int:
         await self._elect(wanted)
-        deadline = time.monotonic() + PATIENCE_S
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + PATIENCE_S
         while True:
-            partitions = (await self._cluster.metadata([TOPIC])).topics[0].partitions
+            partitions = (await self._cluster.metadata([self._topic])).topics[0].partitions
             now = {each.partition_index: each.leader_id for each in partitions}
             if now == {index: replicas[0] for index, replicas in wanted.items()}:
                 return sum(now[index] != before[index] for index in now)
-            if time.monotonic() > deadline:
+            if loop.time() > deadline:
                 raise TimeoutError("leaderships did not move")
             await asyncio.sleep(0.2)
 
@@ -269,7 +274,7 @@ class Mover:
         request = AlterPartitionReassignmentsRequest(
             topics=[
                 AlterPartitionReassignmentsRequest.ReassignableTopic(
-                    name=TOPIC,
+                    name=self._topic,
                     partitions=[
                         AlterPartitionReassignmentsRequest.ReassignablePartition(
                             partition_index=index, replicas=list(replicas)
@@ -286,13 +291,14 @@ class Mover:
 
     async def _elect(self, wanted: Assignment) -> None:
         """Preferred leaders that have just restarted, or lag, are tried again."""
-        deadline = time.monotonic() + PATIENCE_S
-        left = [(TOPIC, index) for index in wanted]
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + PATIENCE_S
+        left = [(self._topic, index) for index in wanted]
         while left:
             results = await self._admin.elect_leaders(ElectionType.PREFERRED, left)
             done = (ErrorCode.NONE, ErrorCode.ELECTION_NOT_NEEDED)
             left = [one for one in left if results[one].error not in done]
-            if left and time.monotonic() > deadline:
+            if left and loop.time() > deadline:
                 raise TimeoutError(f"not elected: {left[:3]}")
 
 
@@ -334,10 +340,11 @@ class Events:
 
 async def run(
     cluster: Cluster, clients: Clients, case: str, rate: int, times: int
-) -> tuple[Mapping[str, Any], int]:
-    """One run; what the client told, and how many leaderships moved by request."""
+) -> tuple[Mapping[str, Any], int, list[int]]:
+    """One run; what the client told, how many leaderships moved by request, when events began."""
     client = await ClusterClient.connect(addresses(cluster.bootstrap), "mover")
     events, moved = Events(cluster, client), 0
+    begun_ms = []
     seconds = int(times * (REST_S + Events.seconds(case)) + REST_S)
     process = await asyncio.create_subprocess_exec(
         *clients.command(case, cluster.bootstrap, rate, seconds),
@@ -352,6 +359,7 @@ async def run(
             raise RuntimeError(f"the client did not begin: {warm!r}")
         for _ in range(times):
             await asyncio.sleep(REST_S)
+            begun_ms.append(int(time.time() * 1000))
             moved += await events.happen(case)
         told = await asyncio.wait_for(process.stdout.readline(), PATIENCE_S + seconds)
         await process.wait()
@@ -361,7 +369,7 @@ async def run(
             await process.wait()
         await client.close()
     answer: Mapping[str, Any] = json.loads(told)
-    return answer, moved
+    return answer, moved, begun_ms
 
 
 async def switch(cluster: Cluster, on: bool) -> None:
@@ -413,7 +421,7 @@ class Comparison:
             asyncio.run(switch(self._ours, name == HINTS))
         create_topic(cluster, TOPIC, PARTITIONS, BROKERS, {"min.insync.replicas": "2"})
         before = self._counted(cluster, case)
-        told, moved = asyncio.run(
+        told, moved, begun_ms = asyncio.run(
             run(cluster, self._clients, case, self._options.rate, self._options.times)
         )
         after = self._counted(cluster, case)
@@ -434,6 +442,7 @@ class Comparison:
             reads=reads,
             p999_ms=sends.percentile(0.999),
             max_ms=sends.longest_ms,
+            begun_ms=begun_ms,
         )
 
     def _counted(self, cluster: Cluster, case: str) -> Asked | None:

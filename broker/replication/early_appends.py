@@ -7,9 +7,10 @@ milliseconds away. So a batch for a partition that this broker follows waits for
 makes it the leader, and is then judged and appended as if it had just come. It is refused as ever
 when none has come in `HOLD_MAX_MS`.
 
-Who led the partition until a moment ago is asked by those who do not know better yet: it refuses
-at once, and its refusal says who leads. All others are asked by who knows more, or by who has
-heard of nothing since the move before last; the latter wait in vain.
+Who led the partition until a moment ago, and nobody else between it and the present leader, is
+asked by those who do not know better yet: it refuses at once, and its refusal says who leads. All
+others are asked by who knows more, or by who has heard of nothing since the move before last; the
+latter wait in vain.
 """
 
 from __future__ import annotations

@@ -51,6 +51,9 @@ NAMED_MAX: Final = 500
 SHORT_WAIT_MS: Final = 20
 """How long a request without a session may wait for bytes while some partition is not in it."""
 BACK_OFF_FIRST_MS: Final = 10.0
+BEHIND_FIRST_MS: Final = 2.0
+"""A leader that is behind has its image a few milliseconds later, and until this follower has asked
+again what is produced there is not committed: each wait adds no more than was waited before."""
 PROBED_MIN: Final = 10
 """Partitions by which a leader that was behind is asked whether it still is."""
 PROBE_PAUSE_MAX_MS: Final = 40.0
@@ -181,7 +184,7 @@ class Fetcher:
         self._changed: dict[PartitionId, None] = {}
         self._unheard: dict[PartitionId, None] = {}
         self._probed_max = NAMED_MAX  # of those one request names
-        self._probe_pause_ms = BACK_OFF_FIRST_MS
+        self._probe_pause_ms = BEHIND_FIRST_MS
         self._probe_at_ms: float | None = None  # none before, where the leader is behind
         self._heard = self._behind = False  # of the newest answer: a partition more; a refusal
         self._forgotten: dict[PartitionId, None] = {}
@@ -303,9 +306,15 @@ class Fetcher:
         followed.paused = True
         self._leave_session(key, followed)
 
-    def _pause(self, key: PartitionId, followed: Followed, now_ms: float) -> None:
+    def _pause(
+        self,
+        key: PartitionId,
+        followed: Followed,
+        now_ms: float,
+        first_ms: float = BACK_OFF_FIRST_MS,
+    ) -> None:
         followed.failures = min(followed.failures + 1, 16)
-        pause_ms = BACK_OFF_FIRST_MS * 2.0 ** (followed.failures - 1)
+        pause_ms = first_ms * 2.0 ** (followed.failures - 1)
         pause_ms = min(pause_ms, self.settings.backoff_ms)
         self._hold(key, followed)
         heapq.heappush(self._pauses, (now_ms + pause_ms, key, followed))
@@ -504,7 +513,8 @@ class Fetcher:
         """How many of those that the leader may not know yet the next requests name, and when."""
         if self._heard:
             self._probed_max = min(2 * self._probed_max, NAMED_MAX)
-            self._probe_pause_ms = BACK_OFF_FIRST_MS
+            # One that has caught up in part has more to do than one that has yet to begin.
+            self._probe_pause_ms = BACK_OFF_FIRST_MS if self._behind else BEHIND_FIRST_MS
         if self._behind:
             self._probed_max = PROBED_MIN
             self._probe_at_ms = now_ms + self._probe_pause_ms
@@ -636,8 +646,9 @@ class Fetcher:
             self._hold(key, followed)
             effects.append(Reset(partition, error, partition.leader_epoch, data.log_start_offset))
         else:
-            self._pause(key, followed, now_ms)
-            self._behind |= error in _BEHIND_ERRORS and not followed.heard
+            behind = error in _BEHIND_ERRORS and not followed.heard
+            self._pause(key, followed, now_ms, BEHIND_FIRST_MS if behind else BACK_OFF_FIRST_MS)
+            self._behind |= behind
 
 
 def _taken(named: dict[PartitionId, None], most: int) -> list[PartitionId]:

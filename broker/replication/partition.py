@@ -156,7 +156,7 @@ class Partition(Audience):
         self.remote: dict[int, RemoteReplica] = {}
         self.counters = PartitionCounters()
         self.led_until_ms = NEVER_MS
-        """When this replica led last; monotonic."""
+        """When this replica led, if it did before the leader that it follows now; monotonic."""
         self.leader_throttled = False
         self.follower_throttled = False
         self.local_logs: LocalLogs | None = None

@@ -26,6 +26,7 @@ from broker.replication.effect_table import EffectTable, FetcherPort, Leadership
 from broker.replication.isr import IsrProposal
 from broker.replication.local_logs import LocalLogs
 from broker.replication.partition import NO_EPOCH, Partition
+from broker.replication.remote_replica import NEVER_MS
 from broker.replication.replica_role import ReplicaRole
 from broker.replication.throttle import throttles
 from broker.replication.tier_listener import TierListener
@@ -628,6 +629,8 @@ class ReplicaManager:
     def _follow(self, partition: Partition, wanted: PartitionImage) -> None:
         if partition.is_leader:
             partition.led_until_ms = self._clock.monotonic_ms()
+        elif wanted.leader_epoch != partition.leader_epoch:
+            partition.led_until_ms = NEVER_MS  # another has led since
         effects = partition.become_follower(
             leader_id=wanted.leader,
             leader_epoch=wanted.leader_epoch,

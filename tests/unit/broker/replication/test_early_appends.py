@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -13,6 +14,8 @@ from protocol.batch.records import Producer, Record, build_batch
 from protocol.errors import ErrorCode
 from runtime.marks import counted
 from testkit.memory.broker import NODE, OTHER, Harness, Peer, batch, settle
+
+THIRD = 3
 
 
 def follower(**fields: Any) -> Harness:
@@ -68,6 +71,26 @@ async def test_who_led_a_moment_ago_refuses_at_once() -> None:
     waiting = h.produce(batch(b"a"), acks=1)
     h.change(leader=NODE)
     assert result_of(await waiting).error_code == ErrorCode.NONE
+
+
+async def test_who_led_before_the_leader_before_lets_it_wait() -> None:
+    """Leadership goes round and comes back: who asks has heard of the last move already."""
+    h = Harness()
+    h.create_topic(replicas=[NODE, OTHER, THIRD])
+    h.change(leader=OTHER)
+    h.change(leader=THIRD)
+    waiting = h.produce(batch(b"a"), acks=1)
+    assert isinstance(waiting, asyncio.Future), "refused at once"
+    h.change(leader=NODE)
+    assert result_of(await waiting).error_code == ErrorCode.NONE
+
+
+async def test_another_isr_does_not_make_it_wait() -> None:
+    h = Harness()
+    h.create_topic(replicas=[NODE, OTHER, THIRD])
+    h.change(leader=OTHER)
+    h.change(isr=[NODE, OTHER])
+    assert h.produce(batch(b"a")).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
 async def test_who_has_no_replica_refuses_at_once() -> None:

@@ -106,7 +106,7 @@ async def test_pauses_grow_up_to_the_back_off() -> None:
         assert wake_ms is not None
         waits.append(wake_ms - c.clock.monotonic_ms())
         c.clock.advance(waits[-1])
-    assert waits[0] == 10
+    assert waits[0] == 2, "a leader that is behind has its image soon"
     assert waits == sorted(waits)
     assert waits[-1] == 1000
 
