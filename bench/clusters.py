@@ -246,6 +246,7 @@ class Kafka(Cluster):
     def start(self) -> float:
         begin = time.monotonic()
         for node in self.nodes.values():
+            node.ready_timeout_s = RESTART_MS_MAX / 1000
             node.begin()
         for node in self.nodes.values():
             node.wait_until_ready()
@@ -261,7 +262,6 @@ class Kafka(Cluster):
         self.nodes[node_id].kill()
 
     def restart(self, node_id: int) -> None:
-        self.nodes[node_id].ready_timeout_s = RESTART_MS_MAX / 1000
         self.nodes[node_id].start()
 
     def bounce(self, node_id: int) -> None:

@@ -1,0 +1,171 @@
+"""From the kill of a leader to the next delivery, as producers of others see it.
+
+    python -m bench.client_failover [--clients java,librdkafka,franz-go,kafka-python,kafkajs]
+                                    [--rounds 20] [--fence-ms 100]
+
+The cluster of `bench.failover`. A client with its default settings sends a record every 5 ms and
+prints of each delivery when the record was given to it and when it was delivered, both in
+milliseconds of the wall clock (`paced/`). At a random moment the leader is killed; what counts is
+the time until the first delivery of a record that was sent after that. A client whose program or
+compiler is missing is left out, and told.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import random
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from bench.failover import (
+    ROUND_S_MAX,
+    TOPIC,
+    WHOLE_S_MAX,
+    Cluster,
+    Result,
+    kraftbox,
+    make_topic,
+    whole,
+)
+from client.cluster_client import ClusterClient
+from testkit.kafka.nodes import kafka_class_path
+
+PROGRAMS: Final = Path(__file__).with_name("paced")
+INTEROP: Final = Path(__file__).parent.parent / "tests" / "interop"
+BUILD_S: Final = 300
+FIRST_S: Final = 60
+STEADY_S: Final = 2.0
+"""A client that has just begun may yet be learning of the cluster."""
+JAVA, LIBRDKAFKA, FRANZ_GO, KAFKA_PYTHON, KAFKAJS = CLIENTS = (
+    "java",
+    "librdkafka",
+    "franz-go",
+    "kafka-python",
+    "kafkajs",
+)
+
+
+def built(client: str, place: Path) -> list[str]:
+    """The client's command; arguments are HOST:PORT,... and a topic. Raises RuntimeError where it
+    cannot be made."""
+    if client == JAVA:
+        _made("javac", "-cp", kafka_class_path(), "-d", place, PROGRAMS / "Paced.java")
+        return ["java", "-Xmx256m", "-cp", kafka_class_path(place), "Paced"]
+    if client == FRANZ_GO:
+        _made("go", "build", "-o", place / "paced", PROGRAMS / "paced.go", cwd=INTEROP / "go")
+        return [str(place / "paced")]
+    if client == KAFKAJS:
+        for name in ("package.json", "package-lock.json"):
+            shutil.copy(INTEROP / "node" / name, place)
+        shutil.copy(PROGRAMS / "paced.js", place)
+        _made("npm", "ci", "--no-audit", "--no-fund", cwd=place)
+        return ["node", str(place / "paced.js")]
+    return [sys.executable, str(PROGRAMS / "paced.py"), client]
+
+
+def _made(*command: str | Path, cwd: Path | None = None) -> None:
+    if not shutil.which(command[0]):
+        raise RuntimeError(f"needs {command[0]}")
+    done = subprocess.run(
+        list(map(str, command)),
+        cwd=cwd,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
+        timeout=BUILD_S,
+    )
+    if done.returncode:
+        raise RuntimeError(done.stdout)
+
+
+async def delivered_after(
+    command: Sequence[str], cluster: Cluster, leader: int, random_s: float
+) -> float:
+    """Milliseconds from the kill of `leader` to the first delivery of a record sent after it."""
+    bootstrap = ",".join(f"{host}:{port}" for host, port in cluster.bootstrap)
+    process = await asyncio.create_subprocess_exec(
+        *command, bootstrap, TOPIC, stdout=asyncio.subprocess.PIPE, stderr=subprocess.DEVNULL
+    )
+    assert process.stdout is not None
+    killed_ms = float("inf")
+    try:
+        await asyncio.wait_for(process.stdout.readline(), FIRST_S)
+        kill_s = time.monotonic() + STEADY_S + random_s
+        async with asyncio.timeout(STEADY_S + ROUND_S_MAX):
+            # A line a few milliseconds, so that the kill is no later than the one after it.
+            async for line in process.stdout:
+                sent_ms, acked_ms = map(float, line.split())
+                if sent_ms > killed_ms:
+                    return acked_ms - killed_ms
+                if killed_ms == float("inf") and time.monotonic() > kill_s:
+                    killed_ms = time.time() * 1000
+                    await cluster.kill(leader)
+        raise RuntimeError(f"{command[0]} ended by itself")
+    finally:
+        if process.returncode is None:
+            process.kill()
+        await process.wait()
+
+
+async def measure(name: str, cluster: Cluster, rounds: int, command: Sequence[str]) -> Result:
+    """All rounds of one client."""
+    admin = await ClusterClient.connect(cluster.bootstrap, "bench", WHOLE_S_MAX * 1000)
+    await make_topic(admin)
+    await admin.close()
+    rng = random.Random(1)
+    found = []
+    for number in range(rounds):
+        leader = await whole(cluster.bootstrap)
+        found.append(await delivered_after(command, cluster, leader, rng.random()))
+        print(f"{name}: round {number + 1}: {found[-1]:.0f} ms", flush=True)
+        await cluster.start(leader)
+    return Result(name, found)
+
+
+def main() -> None:
+    """See the module's description."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--clients", type=_clients, default=CLIENTS, help=",".join(CLIENTS))
+    parser.add_argument("--rounds", type=int, default=20)
+    parser.add_argument("--fence-ms", type=int, default=100, help="after a lost connection")
+    options = parser.parse_args()
+    settings = {"kraftbox.broker.connection.loss.fence.ms": str(options.fence_ms)}
+    results = []
+    for client in options.clients:
+        with tempfile.TemporaryDirectory(prefix="kraftbox-clients-") as made:
+            try:
+                command = built(client, Path(made))
+            except RuntimeError as error:
+                print(f"{client}: left out: {error}", flush=True)
+                continue
+
+            async def run(
+                name: str, cluster: Cluster, rounds: int, command: Sequence[str] = command
+            ) -> Result:
+                return await measure(name, cluster, rounds, command)
+
+            results.append(kraftbox(client, settings, options.rounds, run))
+    print(f"load average {os.getloadavg()[0]:.0f}")
+    for result in results:
+        print(result.line())
+
+
+def _clients(text: str) -> tuple[str, ...]:
+    clients = tuple(text.split(","))
+    unknown = [client for client in clients if client not in CLIENTS]
+    if unknown:
+        raise argparse.ArgumentTypeError(f"{unknown} is none of {', '.join(CLIENTS)}")
+    return clients
+
+
+if __name__ == "__main__":
+    main()
