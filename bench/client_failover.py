@@ -42,6 +42,8 @@ PROGRAMS: Final = Path(__file__).with_name("paced")
 INTEROP: Final = Path(__file__).parent.parent / "tests" / "interop"
 BUILD_S: Final = 300
 FIRST_S: Final = 60
+REAPED_S: Final = 1.0
+"""After so long the launcher knows that a broker has died, also on a busy machine."""
 STEADY_S: Final = 2.0
 """A client that has just begun may yet be learning of the cluster."""
 JAVA, LIBRDKAFKA, FRANZ_GO, KAFKA_PYTHON, KAFKAJS = CLIENTS = (
@@ -127,6 +129,7 @@ async def measure(name: str, cluster: Cluster, rounds: int, command: Sequence[st
         leader = await whole(cluster.bootstrap)
         found.append(await delivered_after(command, cluster, leader, rng.random()))
         print(f"{name}: round {number + 1}: {found[-1]:.0f} ms", flush=True)
+        await asyncio.sleep(REAPED_S)
         await cluster.start(leader)
     return Result(name, found)
 

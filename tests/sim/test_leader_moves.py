@@ -14,7 +14,7 @@ from client.cluster_client import ClusterClient
 from protocol.batch.records import Record, build_batch
 from simulation.world.cluster import CLIENT_PORT
 from simulation.world.links import Link
-from tests.sim.test_takeover import BROKERS, NODES, Story, World
+from tests.sim.five_nodes import BROKERS, NODES, Story, World
 
 SEND_MS_MAX = 20.0
 PERIOD_S = 1 / 300
