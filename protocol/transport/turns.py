@@ -16,10 +16,11 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final
 
-TURN_MS: Final = 5.0
-"""Long beside what a turn costs by itself, short beside what a client notices."""
-TURN_BYTES: Final = 8 << 20
-"""What a kernel takes over in about that time."""
+TURN_MS: Final = 3.0
+"""Long beside what a turn costs by itself, short beside what a client notices. Replies that waited
+have as much again, in the same turn, to be made (`waiting_requests`)."""
+TURN_BYTES: Final = 2 << 20
+"""What a kernel takes over in about that time at worst, when other programs have the caches."""
 CROWD: Final = 50
 """More connections than this can make a turn too long."""
 
