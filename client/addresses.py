@@ -8,6 +8,7 @@ from client.errors import BadAddress
 
 Address: TypeAlias = tuple[str, int]
 """Host and port."""
+PORT_MAX = 65535
 
 
 def parse_addresses(text: str) -> list[Address]:
@@ -15,7 +16,7 @@ def parse_addresses(text: str) -> list[Address]:
     found = []
     for entry in text.split(","):
         host, colon, port = entry.strip().rpartition(":")
-        if not colon or not port.isdigit():
-            raise BadAddress(f"{entry.strip()!r} is not HOST:PORT")
+        if not colon or not port.isdecimal() or not 0 < int(port) <= PORT_MAX:
+            raise BadAddress(f"{entry.strip()!r} is not HOST:PORT with a port from 1 to {PORT_MAX}")
         found.append((host.strip("[]") or "localhost", int(port)))
     return found

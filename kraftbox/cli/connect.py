@@ -15,7 +15,7 @@ from typing import Annotated, TypeVar
 import typer
 
 from client.cluster_client import ClusterClient
-from client.errors import ClientError
+from client.errors import BadAddress, ClientError
 from kraftbox.cli.output import CommandFailed
 from protocol.errors import ApiError, EncodeError, ProtocolError
 
@@ -66,6 +66,8 @@ def in_words(bootstrap: str) -> Iterator[None]:
     """What goes wrong between us and these addresses, as CommandFailed."""
     try:
         yield
+    except BadAddress as error:
+        raise CommandFailed(f"--bootstrap-server: {error}") from None
     except ClientError as error:
         raise CommandFailed(str(error)) from None
     except OSError as error:

@@ -25,8 +25,10 @@ def read_election_file(path: Path) -> DesiredLeaders:
     """What a file names. Raises CommandFailed with the file, the entry and what is wrong."""
     try:
         content = json.loads(path.read_bytes())
-    except (OSError, ValueError, RecursionError) as error:
-        raise CommandFailed(f"{path}: {error}") from None
+    except OSError as error:
+        raise CommandFailed(f"{path}: {error.strerror}") from None
+    except (ValueError, RecursionError) as error:
+        raise CommandFailed(f"{path}: is no JSON: {error}") from None
     entries = content.get("partitions") if isinstance(content, dict) else None
     if not isinstance(entries, list):
         raise CommandFailed(f'{path}: is not {{"partitions": [...]}}')

@@ -58,6 +58,26 @@ LISTED = (
 SETTINGS = {"help_option_names": ["-h", "--help"]}
 
 
+VALUE_CHARS_MAX = 60
+
+
+def name_the_value(error: typer.BadParameter) -> None:
+    """What the parser says of an argument names the option and what is allowed; this adds what was
+    given, where it is not said."""
+    errors = getattr(error.__cause__, "errors", None)
+    if errors is None:
+        return
+    first = errors()[0]
+    told = error.message.removeprefix("Value error, ")
+    # Of pydantic's sentence the first half is what is allowed, the second how it looked.
+    told = told.partition(", unable to")[0]
+    value = repr(first["input"])
+    if value not in told:
+        shown = value if len(value) <= VALUE_CHARS_MAX else value[:VALUE_CHARS_MAX] + "..."
+        told = f"{shown}: {told[:1].lower()}{told[1:]}"
+    error.message = told
+
+
 class Commands(TyperGroup):
     """Lists the commands by their names, and imports the one that is used."""
 
@@ -67,6 +87,14 @@ class Commands(TyperGroup):
             self.add_command(
                 TyperCommand(listed.name, help=listed.help, rich_markup_mode=None), listed.name
             )
+
+    def invoke(self, ctx: Any) -> Any:
+        """A command with its arguments; a usage error names the value that was given."""
+        try:
+            return super().invoke(ctx)
+        except typer.BadParameter as error:
+            name_the_value(error)
+            raise
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """The command that is meant, imported; a usage error otherwise."""

@@ -42,7 +42,8 @@ def say_json(value: Any) -> None:
 
 
 def say_error(text: str) -> None:
-    sys.stderr.write(f"kraftbox: {text}\n")
+    """A line on standard error for each of the text."""
+    sys.stderr.write("".join(f"kraftbox: {line}\n" for line in text.splitlines() or [""]))
 
 
 def table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:

@@ -16,11 +16,11 @@ from kraftbox.cli import up as launch
 T = TypeVar("T")
 
 
-def _checked(read: Callable[[str], T], text: str) -> T:
+def _checked(read: Callable[[str], T], text: str, option: str | None = None) -> T:
     try:
         return read(text)
     except ValueError as error:
-        raise typer.BadParameter(str(error)) from None
+        raise typer.BadParameter(str(error), param_hint=option) from None
 
 
 def _port(text: str) -> int:
@@ -31,8 +31,8 @@ def _racks(text: str) -> Any:
     return _checked(launch.racks, text)
 
 
-def _pairs(texts: list[str]) -> dict[str, str]:
-    return dict(_checked(launch.setting, text) for text in texts)
+def _pairs(option: str, texts: list[str]) -> dict[str, str]:
+    return dict(_checked(launch.setting, text, option) for text in texts)
 
 
 PortOption = Annotated[
@@ -115,7 +115,7 @@ def up(
     """
     given = dict(locals())
     del given["context"]
-    given |= {"racks": racks or (), "settings": _pairs(settings)}
+    given |= {"racks": racks or (), "settings": _pairs("--set", settings)}
     raise typer.Exit(launch.run(Namespace(command="up", **given), context.obj))
 
 
@@ -140,5 +140,5 @@ def server(
     file; --override wins over both. The log directory must have been formatted (kraftbox storage
     format).
     """
-    options = Namespace(command="server", file=file, settings=_pairs(settings))
+    options = Namespace(command="server", file=file, settings=_pairs("--override", settings))
     raise typer.Exit(launch.run(options, context.obj))

@@ -228,4 +228,6 @@ def _node_config(path: Path) -> NodeConfig:
     try:
         return NodeConfig.parse(parse_properties(path.read_text(encoding="utf-8")))
     except (ConfigError, PropertiesError, UnicodeDecodeError) as error:
-        raise CommandFailed(f"{path}: {error}") from None
+        raise CommandFailed(
+            "\n".join(f"{path}: {one}" for one in str(error).splitlines())
+        ) from None

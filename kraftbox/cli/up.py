@@ -124,7 +124,8 @@ def _up(options: argparse.Namespace, arguments: Sequence[str]) -> int:
     try:
         early = Early(options.dir)
     except OSError as error:
-        sys.stderr.write(f"kraftbox: cannot use {options.dir}: {error.strerror}\n")
+        why = "is no folder" if isinstance(error, FileExistsError) else error.strerror
+        sys.stderr.write(f"kraftbox: cannot use --dir {options.dir}: {why}\n")
         return 1
     from kraftbox.launcher import start
     from kraftbox.launcher.plan import AskedShape

@@ -41,6 +41,14 @@ def test_bootstrap_addresses():
         parse_addresses("localhost")
 
 
+@pytest.mark.parametrize("port", ["0", "65536", "9" * 40, "-1", "²", "kafka", ""])
+def test_a_port_that_cannot_be(port):
+    with pytest.raises(
+        BadAddress, match=f"'a:{port}' is not HOST:PORT with a port from 1 to 65535"
+    ):
+        parse_addresses(f"a:{port}")
+
+
 def test_errors_are_named():
     check(0, "topic x")
     with pytest.raises(Refused, match="topic x: UNKNOWN_TOPIC_OR_PARTITION: ") as caught:

@@ -387,3 +387,37 @@ def test_random_uuids_differ(run):
     first, second = run("storage", "random-uuid"), run("storage", "random-uuid")
     assert len(first.stdout.strip()) == 22
     assert first.stdout != second.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["sim", "--seed", "x"], "'--seed': 'x': input should be a valid integer"),
+        (["sim", "--seed", "-1"], "'--seed': '-1': input should be greater than or equal to 0"),
+        (["chaos", "--minutes", "nan"], "'nan'"),
+        (["audit", ".", "--engine", "x"], "'--engine': 'x' is not one of 'auto', 'here', 'spark'"),
+        (["up", "--set", "a"], "--set: 'a' is not KEY=VALUE"),
+        (["server", "--override", "=1"], "--override: '=1' is not KEY=VALUE"),
+        (["sim", "--seed", "x" * 90], "'" + "x" * 59 + "...: "),
+    ],
+)
+def test_a_usage_error_names_the_option_the_value_and_what_is_allowed(run, arguments, said):
+    done = run(*arguments)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert said in done.stderr
+    assert "Value error" not in done.stderr
+
+
+def test_every_line_of_an_error_says_whose_it_is(run, tmp_path):
+    (tmp_path / "p").write_text("process.roles=broker\nnode.id=one\n")
+    done = run("storage", "format", "--config", str(tmp_path / "p"), "--cluster-id", "x")
+    lines = done.stderr.splitlines()
+    assert len(lines) > 1
+    assert all(line.startswith(f"kraftbox: {tmp_path / 'p'}: ") for line in lines)
+
+
+def test_a_folder_that_is_a_file(run, tmp_path):
+    (tmp_path / "notes").touch()
+    done = run("up", "--dir", str(tmp_path / "notes"))
+    assert done.returncode == 1
+    assert done.stderr == f"kraftbox: cannot use --dir {tmp_path / 'notes'}: is no folder\n"
