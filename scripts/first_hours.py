@@ -1,0 +1,176 @@
+"""Run the commands of a transcript again and write what they print below each.
+
+    python scripts/first_hours.py docs/first-hours/chaos.md [...]
+
+A transcript is Markdown. In its `console` blocks each line that begins with `$ ` is a command of
+bash, and what stands below it is what it printed, with the exit code where that is not 0. The prose
+is written by hand and stays. All commands of a transcript run in one fresh folder, with a fresh
+virtual environment that has a wheel of this checkout (FIRST_HOURS_VENV names another). A comment
+before a block says what cannot be seen in it:
+
+    <!-- file: NAME -->       the next block, of any language, is written to this file
+    <!-- ctrl-c: TEXT -->     in the next block SIGINT comes once this text was printed
+    <!-- lines: N -->         of longer output only the first and last lines are shown, N together
+    <!-- unseen: COMMAND -->  run, and not shown
+
+Commands have `$CHECKOUT`, this repository, for what its tests bring (Apache Kafka's jars).
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+NOTE = re.compile(r"<!-- ([\w-]+): (.*?) -->", re.DOTALL)
+COMMAND_S = 600.0
+LINES_MAX = 60
+WIDTH = 100
+LIVE = re.compile(r"\r[^\n]")
+
+
+class Shell:
+    """Commands of one transcript, in a home of their own."""
+
+    def __init__(self, home: Path, venv: Path) -> None:
+        self.home = home
+        self.folder = home / "shop"
+        self.folder.mkdir()
+        kept = {name: os.environ[name] for name in ("LANG", "PIP_FIND_LINKS") if name in os.environ}
+        self.environ = {
+            **kept,
+            "PATH": f"{venv / 'bin'}:{os.environ['PATH']}",
+            "HOME": str(home),
+            "VIRTUAL_ENV": str(venv),
+            "CHECKOUT": str(ROOT),
+            "TMPDIR": str(home),
+            "COLUMNS": str(WIDTH),
+            "TERM": "dumb",
+            "PYTHONDONTWRITEBYTECODE": "1",
+        }
+        self._names = {
+            str(self.folder): "~/shop",
+            str(venv): "~/venv",
+            str(home): "~",
+            str(ROOT): "~/kraftbox",
+        }
+
+    def run(self, command: str, ctrl_c: str | None = None) -> str:
+        """What it printed on both streams, as a reader should see it, and how it ended."""
+        # An interrupt of a key reaches all processes of the terminal: those of one session here.
+        process = subprocess.Popen(
+            ["bash", "-c", f"{command}\n"],
+            cwd=self.folder,
+            env=self.environ,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+        watchdog = threading.Timer(COMMAND_S, os.killpg, (process.pid, signal.SIGKILL))
+        watchdog.start()
+        assert process.stdout is not None
+        shown = bytearray()
+        while data := os.read(process.stdout.fileno(), 65536):
+            shown += data
+            if ctrl_c is not None and ctrl_c.encode() in shown:
+                os.killpg(process.pid, signal.SIGINT)
+                shown += b"^C\n"
+                ctrl_c = None
+        code = process.wait()
+        watchdog.cancel()
+        text = shown.decode(errors="replace")
+        for path, name in self._names.items():
+            text = text.replace(path, name)
+        return text.rstrip() + (f"\n[exit code {code}]" if code else "")
+
+
+def shortened(text: str, lines_max: int) -> list[str]:
+    lines = [line.rstrip() for line in text.strip("\n").split("\n")] if text.strip() else []
+    if len(lines) <= lines_max:
+        return lines
+    first = (lines_max + 1) // 2
+    last = lines[len(lines) - (lines_max - first) :] if lines_max > first else []
+    return [*lines[:first], f"[... {len(lines) - lines_max} lines]", *last]
+
+
+def commands(block: str) -> Iterator[str]:
+    """Those of a block; one that ends with a backslash goes on in the next line."""
+    lines = iter(block.splitlines())
+    for line in lines:
+        if line.startswith("$ "):
+            command = line[2:]
+            while command.endswith("\\"):
+                command += "\n" + next(lines)
+            yield command
+
+
+def run_again(text: str, shell: Shell) -> str:
+    """The transcript with what its commands print today."""
+    parts: list[str] = []
+    at = 0
+    for block in BLOCK.finditer(text):
+        before = text[at : block.start()]
+        notes = dict[str, str]()
+        for name, value in NOTE.findall(before):
+            if name == "unseen":
+                shell.run(value)
+            notes[name] = value
+        parts.append(before)
+        at = block.end()
+        if "file" in notes:
+            (shell.folder / notes["file"]).write_text(block[2])
+        if block[1] != "console":
+            parts.append(block[0])
+            continue
+        shown: list[str] = []
+        for command in commands(block[2]):
+            print(f"$ {command}", flush=True)
+            told = shell.run(command, notes.get("ctrl-c"))
+            shown += [f"$ {command}", *shortened(told, int(notes.get("lines", LINES_MAX)))]
+        parts.append("```console\n" + "\n".join(shown) + "\n```")
+    for name, value in NOTE.findall(text[at:]):
+        if name == "unseen":
+            shell.run(value)
+    return "".join([*parts, text[at:]])
+
+
+def fresh_environment(folder: Path) -> Path:
+    """A virtual environment with a wheel of this checkout, and nothing else."""
+    venv = folder / "venv"
+    pip = [str(venv / "bin/python"), "-m", "pip"]
+    for command in (
+        [sys.executable, "-m", "venv", str(venv)],
+        [*pip, "wheel", "--quiet", "--no-deps", "--wheel-dir", str(folder / "wheels"), str(ROOT)],
+        [*pip, "install", "--quiet", *map(str, (folder / "wheels").glob("*.whl"))],
+    ):
+        subprocess.run(command, check=True)
+    return venv
+
+
+def main(files: list[str]) -> int:
+    given = os.environ.get("FIRST_HOURS_VENV")
+    for name in files:
+        file = Path(name)
+        home = Path(tempfile.mkdtemp(prefix="first-hour-"))
+        try:
+            venv = Path(given) if given else fresh_environment(home)
+            file.write_text(
+                run_again(file.read_text(encoding="utf-8"), Shell(home, venv)), encoding="utf-8"
+            )
+        finally:
+            shutil.rmtree(home, ignore_errors=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
