@@ -176,7 +176,10 @@ def test_clients_make_room_for_a_follower_that_is_far_behind() -> None:
     slow = LinkShape(delay_ms_min=60.0, delay_ms_max=70.0)
     nodes = [replace(one, link=slow) if one.node_id == 4 else one for one in drawn.shape.nodes]
     clients = (*drawn.shape.clients, ClientShape("acks 1", "fast", 10.0))
-    narrow = replace(drawn.shape, nodes=tuple(nodes), clients=clients)
+    # It leads one topic, whose clients wait for it anyhow, and follows the other.
+    first, second = drawn.shape.topics
+    topics = (first, replace(second, replicas=((4, 3),)))
+    narrow = replace(drawn.shape, nodes=tuple(nodes), clients=clients, topics=topics)
     assert narrow.is_narrow and not replace(narrow, settings={}).is_narrow
     with mock.patch.object(swarm, "WHOLE_S", 15.0):
         assert run(replace(drawn, shape=narrow)).broken is None
