@@ -130,7 +130,7 @@ def test_any_number_of_jobs() -> None:
     for jobs in ("1", "2"):
         done = subprocess.run(
             [sys.executable, "-m", "kraftbox", "sim", "--seed", str(SEED)]
-            + ["--runs", "3", "--jobs", jobs, "--json"],
+            + ["--runs", "2", "--jobs", jobs, "--json"],
             cwd=ROOT,
             capture_output=True,
             text=True,
