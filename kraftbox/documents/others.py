@@ -149,3 +149,6 @@ class AuditReport(_Read):
     series: Any
     partitions: list[dict[str, Any]]
     data: list[dict[str, Any]]
+    faults: list[Any] = Field(
+        description="Of the client history: kind, nodes, begin and end in epoch ms, a word more."
+    )

@@ -244,12 +244,22 @@ def test_a_plain_up_grows_into_a_cluster_of_the_same_data(
 
 
 def test_detached(tmp_path: Path) -> None:
+    """Begun by a file, whose settings and topics are there when it counts as ready."""
     cluster = KraftboxCluster(tmp_path / "single")
     place = ("--dir", str(cluster.directory))
-    done = cluster.run("up", "--detach", "--port", "0", *place)
+    testbed = tmp_path / "testbed.yaml"
+    testbed.write_text(
+        "combined: true\nsettings: {num.partitions: 4}\ntopics: {orders: {partitions: 3}}\n"
+    )
+    done = cluster.run("up", "--detach", "--file", str(testbed), "--port", "0", *place)
     try:
         assert done.returncode == 0, done.stderr
         assert done.stdout.startswith("bootstrap.servers=127.0.0.1:")
+        address = done.stdout.splitlines()[0].partition("=")[2]
+        listed = json.loads(cluster.run("topics", "list", "--json", "-b", address).stdout)
+        assert [(t["name"], len(t["partitions"])) for t in listed] == [("orders", 3)]
+        made = cluster.run("topics", "create", "more", "-b", address)
+        assert made.stdout == "created more with 4 partitions\n"
         (node,) = cluster.status()["nodes"]
         assert (node["roles"], node["state"]) == ("broker,controller", "running")
         for options in (("--detach",), ()):

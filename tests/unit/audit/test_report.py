@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 import re
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,7 @@ from audit.report.svg import TimeAxis
 from audit.report.text import as_text, moment
 from audit.report.timeline import leadership_lanes, time_axis
 from bench.audit_log import Size, write_log
+from kraftbox.documents.others import AuditReport
 from protocol.batch.records import read_batch
 from testkit.records.metadata_logs import LogBuilder, audited
 
@@ -222,3 +224,23 @@ def test_fills_that_are_used_are_there_and_red_is_for_what_is_lost(result: dict[
         if not line.startswith(("kind-unclean", "l-none"))
     }
     assert reds == set()
+
+
+def test_a_printer_gets_a_plain_fill_for_every_pattern(result: dict[str, Any]) -> None:
+    """Chromium took minutes to print the patterns of a page with 300 partitions."""
+    page = as_html(result)
+    screen = set(re.findall(r"\.(\w+) \{ fill: url\(", page))
+    paper = page.rpartition("@media print")[2].partition("</style>")[0]
+    assert screen and set(re.findall(r"\.(\w+) \{ fill: #", paper)) == screen
+    assert page.rindex("@media print") > page.rindex("fill: url(#")
+
+
+def test_the_published_schema_is_that_of_a_report(tmp_path: Path) -> None:
+    """`kraftbox schema audit-report` has all keys and no others, also where nothing happened."""
+    busy = LogBuilder().begin()
+    busy.topic()
+    busy.fence(1, busy.change(isr=[2, 3], leader=2))
+    for name, builder in (("busy", busy), ("empty", LogBuilder())):
+        report = run_here(read_inputs([builder.write(tmp_path / name)])).data
+        AuditReport.model_validate(json.loads(json.dumps(report)))
+        assert set(report) == set(AuditReport.model_fields)
