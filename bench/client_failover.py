@@ -44,8 +44,9 @@ BUILD_S: Final = 300
 FIRST_S: Final = 60
 REAPED_S: Final = 1.0
 """After so long the launcher knows that a broker has died, also on a busy machine."""
-STEADY_S: Final = 2.0
-"""A client that has just begun may yet be learning of the cluster."""
+STEADY_S: Final = 12.0
+"""A client that has just begun is yet learning of the cluster, and franz-go asks for metadata again
+no sooner than five seconds after it did, twice while it begins."""
 JAVA, LIBRDKAFKA, FRANZ_GO, KAFKA_PYTHON, KAFKAJS = CLIENTS = (
     "java",
     "librdkafka",
