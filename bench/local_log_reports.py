@@ -24,6 +24,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, Self
@@ -37,7 +38,7 @@ from bench.nodes import cpu_seconds
 from bench.place import bench_place
 from bench.report import keep
 from bench.single_node import say
-from bench.timed_node import CHANGED, REPORTED, WAITED
+from bench.timed_node import CHANGED, REFUSED, REPORTED, WAITED
 from client.addresses import parse_addresses
 from client.admin import Admin, ConfigChange, ConfigOperation, NewTopic, ResourceType
 from client.cluster_client import ClusterClient
@@ -82,6 +83,8 @@ class Phase(NamedTuple):
     change_ms: list[float]
     waited: int
     waited_ms_max: float
+    refused: dict[str, int]
+    """How many changes of ISRs the controller refused, by the code of the error."""
     controller_cpu_s: float
     brokers_cpu_s: float
     metadata_records: int
@@ -231,8 +234,13 @@ async def connected(bootstrap: str) -> ClusterClient:
 def phase(window: Window, events: Sequence[Any], log: Sequence[tuple[int, Batch]]) -> Phase:
     (begin, wall), (end, wall_end) = window.begin, window.end
     took: dict[str, list[float]] = {WAITED: [], CHANGED: [], REPORTED: []}
+    refused: Counter[str] = Counter()
     for kind, at, seconds in events:
-        if begin <= at <= end:
+        if not begin <= at <= end:
+            continue
+        if kind.startswith(REFUSED):
+            refused[kind.removeprefix(REFUSED).strip()] += 1
+        else:
             took[kind].append(1000 * seconds)
     inside = [batch for at_ms, batch in log if wall * 1000 <= at_ms <= wall_end * 1000]
     values = [row[3] or b"" for one in inside if not one.header.is_control for row in split(one)]
@@ -246,6 +254,7 @@ def phase(window: Window, events: Sequence[Any], log: Sequence[tuple[int, Batch]
         change_ms=took[CHANGED],
         waited=len(waited),
         waited_ms_max=max(waited, default=0.0),
+        refused=dict(refused),
         controller_cpu_s=window.cpu_s[0],
         brokers_cpu_s=window.cpu_s[1],
         metadata_records=len(values),
@@ -296,6 +305,13 @@ def markdown(phases: Sequence[Phase], partitions: int, names: Sequence[str]) -> 
         (
             "of them waited for a report, at most",
             *(f"{one.waited:,}, {one.waited_ms_max:.1f} ms" for one in phases),
+        ),
+        (
+            "refused",
+            *(
+                ", ".join(f"{count:,} {code}" for code, count in one.refused.items()) or "none"
+                for one in phases
+            ),
         ),
         ("the controller's CPU", *(f"{one.controller_cpu_s:.1f} s" for one in phases)),
         ("the brokers' CPU", *(f"{one.brokers_cpu_s:.1f} s" for one in phases)),

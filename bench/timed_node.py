@@ -22,7 +22,8 @@ from broker.replication.partition import Partition
 from kraftbox.process.lifetime import run_file
 from protocol.errors import ErrorCode
 
-WAITED, CHANGED, REPORTED = "waited", "changed", "reported"
+WAITED, CHANGED, REPORTED, REFUSED = "waited", "changed", "reported", "refused"
+"""The last one is followed by the code of the error."""
 _OVERRIDES = {"kraftbox.http.listener": ""}
 
 
@@ -67,6 +68,8 @@ class Notes:
         def answering(
             partition: Partition, proposal: IsrProposal, error: ErrorCode, state: PartitionStateNow
         ) -> Effects:
+            if error is not ErrorCode.NONE:
+                self.over(f"{REFUSED} {error.name}", time.monotonic())
             if error is ErrorCode.NONE or error in ROLLED_BACK:
                 begun = self._wanted.pop(id(partition), None)
                 if begun is not None:

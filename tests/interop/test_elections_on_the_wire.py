@@ -391,6 +391,22 @@ def check_versions_of_our_own(record: WireRecord) -> None:
     assert fetchers and all(name and follower.match(name) for name in fetchers)
 
 
+def check_offers_to_our_own(own: list[Said]) -> None:
+    """Our tools, controllers and raft clients are not offered what is between brokers, either: one
+    that took the highest version of all would ask for it."""
+    offered = {
+        (api, one.software, one.listener)
+        for one in own
+        if one.exchange.api_key == ApiKey.API_VERSIONS
+        for api in (ApiKey.FETCH, ApiKey.ALTER_PARTITION)
+        if one.exchange.offered().get(api, 0) > LAST_OF_KAFKA[api]
+    }
+    assert offered == {
+        (ApiKey.FETCH, BROKER_SOFTWARE_NAME, BETWEEN),
+        (ApiKey.ALTER_PARTITION, BROKER_SOFTWARE_NAME, CONTROLLER),
+    }
+
+
 def check_foreign(said: Said) -> None:
     exchange = said.exchange
     assert exchange.api_key not in OURS_ALONE, said
@@ -432,6 +448,7 @@ def test_what_is_ours_is_said_to_nobody_else(place: Place, tools: KafkaTools) ->
 
     # Our own have used it all, beside them: otherwise this would say nothing.
     own = [one for one in said if one.software in OWN_BY_NAME]
+    check_offers_to_our_own(own)
     questions = [one for one in own if one.exchange.api_key == ApiKey.GET_REPLICA_LOG_INFO]
     assert {(q.software, q.listener) for q in questions} == {(CONTROLLER_SOFTWARE_NAME, BETWEEN)}
     limited = [one for one in own if ErrorCode.REQUEST_LIMIT_REACHED in one.exchange.error_codes()]
