@@ -1,7 +1,7 @@
 """The log ends where a batch ends.
 
-A cut last batch is what a crash in the middle of an append leaves. It was never acknowledged if
-the node flushed before it answered, so this is a warning, except inside the log.
+A cut last batch is what a crash in the middle of an append leaves, and the node cuts it off when it
+starts: nobody has to act, so this is a fact. Inside the log it is an error.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from audit.findings.finding import Complaint, Severity
 
 class TruncatedTail(Check):
     name = "truncated-tail"
-    severity = Severity.WARNING
+    severity = Severity.INFO
 
     def on_damage(self, context: DamageContext) -> Iterable[Complaint]:
         if context.kind == DamageKind.CUT:

@@ -157,12 +157,25 @@ def test_0_when_every_promise_holds_and_1_when_one_is_broken(
 
 @pytest.mark.usefixtures("without_spark")
 def test_0_with_warnings(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """A torn end is what a crash leaves."""
+    """The begin of the log is gone, and no snapshot has it."""
+    builder = LogBuilder().begin()
+    builder.topic()
+    log = builder.write(tmp_path, batches=builder.batches[1:])
+    (log / f"{0:020d}.log").rename(log / f"{builder.base_offsets[1]:020d}.log")
+    assert main(["audit", str(log)]) == 0
+    assert capsys.readouterr().out.endswith("\nevery promise holds, warnings: 1\n")
+
+
+@pytest.mark.usefixtures("without_spark")
+def test_0_after_a_crash(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A torn end is what a crash leaves and a start cuts off: nobody is warned of it."""
     log = log_of(tmp_path)
     segment = log / f"{0:020d}.log"
     segment.write_bytes(segment.read_bytes()[:-5])
     assert main(["audit", str(log)]) == 0
-    assert capsys.readouterr().out.endswith("\nevery promise holds, warnings: 1\n")
+    told = capsys.readouterr().out
+    assert told.endswith("\nevery promise holds\n")
+    assert "\n  truncated-tail: the log ends in the middle of a batch" in told
 
 
 @pytest.mark.usefixtures("without_spark")
