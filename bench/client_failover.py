@@ -15,27 +15,25 @@ from __future__ import annotations
 import argparse
 import asyncio
 import os
-import random
 import shutil
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Final
 
 from bench.failover import (
     ROUND_S_MAX,
     TOPIC,
-    WHOLE_S_MAX,
     Cluster,
     Result,
     kraftbox,
-    make_topic,
-    whole,
+    measure_deliveries,
 )
-from client.cluster_client import ClusterClient
+from bench.report import names_among
 from testkit.kafka.nodes import kafka_class_path
 
 PROGRAMS: Final = Path(__file__).with_name("paced")
@@ -121,24 +119,17 @@ async def delivered_after(
 
 async def measure(name: str, cluster: Cluster, rounds: int, command: Sequence[str]) -> Result:
     """All rounds of one client."""
-    admin = await ClusterClient.connect(cluster.bootstrap, "bench", WHOLE_S_MAX * 1000)
-    await make_topic(admin)
-    await admin.close()
-    rng = random.Random(1)
-    found = []
-    for number in range(rounds):
-        leader = await whole(cluster.bootstrap)
-        found.append(await delivered_after(command, cluster, leader, rng.random()))
-        print(f"{name}: round {number + 1}: {found[-1]:.0f} ms", flush=True)
-        await asyncio.sleep(REAPED_S)
-        await cluster.start(leader)
-    return Result(name, found)
+    return await measure_deliveries(
+        name, cluster, rounds, partial(delivered_after, command), REAPED_S
+    )
 
 
 def main() -> None:
     """See the module's description."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--clients", type=_clients, default=CLIENTS, help=",".join(CLIENTS))
+    parser.add_argument(
+        "--clients", type=names_among(CLIENTS), default=CLIENTS, help=",".join(CLIENTS)
+    )
     parser.add_argument("--rounds", type=int, default=20)
     parser.add_argument("--fence-ms", type=int, default=100, help="after a lost connection")
     options = parser.parse_args()
@@ -152,23 +143,11 @@ def main() -> None:
                 print(f"{client}: left out: {error}", flush=True)
                 continue
 
-            async def run(
-                name: str, cluster: Cluster, rounds: int, command: Sequence[str] = command
-            ) -> Result:
-                return await measure(name, cluster, rounds, command)
-
+            run = partial(measure, command=command)
             results.append(kraftbox(client, settings, options.rounds, run))
     print(f"load average {os.getloadavg()[0]:.0f}")
     for result in results:
         print(result.line())
-
-
-def _clients(text: str) -> tuple[str, ...]:
-    clients = tuple(text.split(","))
-    unknown = [client for client in clients if client not in CLIENTS]
-    if unknown:
-        raise argparse.ArgumentTypeError(f"{unknown} is none of {', '.join(CLIENTS)}")
-    return clients
 
 
 if __name__ == "__main__":

@@ -198,6 +198,9 @@ class Result(NamedTuple):
 
 
 Measure = Callable[[str, Cluster, int], Awaitable[Result]]
+DeliveredAfter = Callable[[Cluster, int, float], Awaitable[float]]
+"""Milliseconds from the kill of a leader to the delivery of a record sent after it; the last is a
+random part of a second to wait before."""
 
 
 async def make_topic(client: ClusterClient) -> None:
@@ -321,7 +324,11 @@ async def delivered_after(cluster: Cluster, leader: int, random_s: float) -> flo
     return (ended[0] - begun) * 1000
 
 
-async def measure_librdkafka(name: str, cluster: Cluster, rounds: int) -> Result:
+async def measure_deliveries(
+    name: str, cluster: Cluster, rounds: int, after: DeliveredAfter, rest_s: float = 0.0
+) -> Result:
+    """All rounds of one client; `after` tells of each, and `rest_s` is between a leader's death and
+    its next start."""
     admin = await ClusterClient.connect(cluster.bootstrap, "bench", WHOLE_S_MAX * 1000)
     await make_topic(admin)
     await admin.close()
@@ -329,10 +336,15 @@ async def measure_librdkafka(name: str, cluster: Cluster, rounds: int) -> Result
     found = []
     for number in range(rounds):
         leader = await whole(cluster.bootstrap)
-        found.append(await delivered_after(cluster, leader, rng.random()))
+        found.append(await after(cluster, leader, rng.random()))
         print(f"{name}: round {number + 1}: {found[-1]:.0f} ms", flush=True)
+        await asyncio.sleep(rest_s)
         await cluster.start(leader)
     return Result(name, found)
+
+
+async def measure_librdkafka(name: str, cluster: Cluster, rounds: int) -> Result:
+    return await measure_deliveries(name, cluster, rounds, delivered_after)
 
 
 def kraftbox(

@@ -45,7 +45,7 @@ from bench.clients import create_topic, delete_topics
 from bench.clusters import Cluster, Kafka, Kraftbox, is_broker
 from bench.nodes import DELETE_SOON, keep_bytecode
 from bench.place import bench_place
-from bench.report import keep, options_of, shown
+from bench.report import keep, names_among, options_of, shown
 from bench.single_node import say
 from client.addresses import Address
 from client.admin import Admin, ConfigChange, ConfigOperation, ResourceType
@@ -462,7 +462,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--kafka", action="store_true", help="Apache Kafka beside ours")
     parser.add_argument("--rate", type=int, default=300, help="records a second")
     parser.add_argument("--times", type=int, default=3, help="how often it happens in each run")
-    parser.add_argument("--cases", type=_cases, default=[MOVES], help=f"some of {','.join(CASES)}")
+    parser.add_argument(
+        "--cases", type=names_among(CASES), default=[MOVES], help=f"some of {','.join(CASES)}"
+    )
     options = options_of(parser, arguments)
     if options.quick:
         options.rounds, options.times, options.rate = 1, 1, 200
@@ -481,14 +483,6 @@ def _plain(row: Row) -> Row:
     """As JSON has it."""
     sends, reads = row.sends._asdict(), row.reads._asdict()
     return row._replace(sends=sends, reads=reads)  # type: ignore[arg-type]
-
-
-def _cases(text: str) -> list[str]:
-    cases = text.split(",")
-    unknown = [case for case in cases if case not in CASES]
-    if unknown:
-        raise argparse.ArgumentTypeError(f"{unknown} is none of {', '.join(CASES)}")
-    return cases
 
 
 if __name__ == "__main__":

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +25,20 @@ def put_between(path: Path, name: str, text: str) -> None:
     if not begin or not end:
         raise ValueError(f"{path} has no marks {begin_mark} and {end_mark}")
     path.write_text(f"{before}{begin}\n{text}\n{end}{after}", encoding="utf-8")
+
+
+def names_among(known: Collection[str]) -> Callable[[str], list[str]]:
+    """Reads an option `A,B,...` of these names. What it returns raises ArgumentTypeError for
+    others."""
+
+    def read(text: str) -> list[str]:
+        names = text.split(",")
+        unknown = [name for name in names if name not in known]
+        if unknown:
+            raise argparse.ArgumentTypeError(f"{unknown} is none of {', '.join(known)}")
+        return names
+
+    return read
 
 
 def options_of(

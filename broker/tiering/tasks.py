@@ -167,6 +167,10 @@ class TierTasks:
         if replica is None:
             return
         self._note_copied(replica.log, partition)
+        self._nudge(partition)
+
+    def _nudge(self, partition: RemotePartition) -> None:
+        """Whoever leads the partition looks at it again."""
         led = self.leading.get(partition.identity)
         if led is None:
             return
@@ -196,7 +200,7 @@ class TierTasks:
             await self._restore(replica.log, cache)
         replica = self._replicas.get(partition.identity)
         if replica is not None and self._note_copied(replica.log, partition):
-            self.changed(partition)
+            self._nudge(partition)
         return False
 
     async def _restore(self, log: Log, cache: SegmentCache) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from bench.leader_moves import (
+    CASES,
     CONSUMER,
     HINTS,
     KAFKA,
@@ -19,13 +20,13 @@ from bench.leader_moves import (
     Clients,
     Row,
     Times,
-    _cases,
     _plain,
     asked_of,
     rotated,
     table,
 )
 from bench.pictures import BINS, histograms_of
+from bench.report import names_among
 
 NOTHING = Times({}, 0.0)
 
@@ -95,9 +96,9 @@ def test_the_table_has_medians_and_spreads() -> None:
 
 
 def test_cases_are_known() -> None:
-    assert _cases("moves,killed") == ["moves", "killed"]
+    assert names_among(CASES)("moves,killed") == ["moves", "killed"]
     with pytest.raises(argparse.ArgumentTypeError, match="'moved'"):
-        _cases("moves,moved")
+        names_among(CASES)("moves,moved")
 
 
 def test_the_histogram_adds_up_all_rounds_of_a_case() -> None:
