@@ -7,6 +7,7 @@ import asyncio
 import os
 import signal
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from typing import TypeVar
 
 from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
@@ -277,14 +278,17 @@ class NewReplica:
 
     def _batches(self, broker: NodeProcess) -> dict[int, bytes]:
         found: dict[int, bytes] = {}
-        for path in (broker.data / f"{TOPIC}-0").glob("*.log"):
-            data = path.read_bytes()
+        for data in self._files(broker, "*.log").values():
             found |= {h.base_offset: data[at : at + h.size_bytes] for h, at in iter_batches(data)}
         return found
 
-    def _snapshots(self, broker: NodeProcess) -> dict[str, bytes]:
-        folder = broker.data / f"{TOPIC}-0"
-        return {path.name: path.read_bytes() for path in folder.glob("*.snapshot")}
+    def _files(self, broker: NodeProcess, pattern: str) -> dict[str, bytes]:
+        """Contents by name. Local retention goes on beside: what it takes is left out."""
+        found: dict[str, bytes] = {}
+        for path in (broker.data / f"{TOPIC}-0").glob(pattern):
+            with suppress(FileNotFoundError):
+                found[path.name] = path.read_bytes()
+        return found
 
     def same_history(self) -> None:
         """P17: what both have is equal, byte for byte: batches, epochs from the log start on, and
@@ -301,7 +305,7 @@ class NewReplica:
 
         until("the same batches and epochs", equal)
         until(f"a log start of {start}", lambda: self.log_start(new) == start)
-        theirs, ours = self._snapshots(leader), self._snapshots(new)
+        theirs, ours = (self._files(broker, "*.snapshot") for broker in (leader, new))
         common = theirs.keys() & ours.keys()
         assert common
         assert {name: theirs[name] for name in common} == {name: ours[name] for name in common}
