@@ -63,7 +63,7 @@ class TierLister:
                 return
             raise
         self._in_vain = 0
-        if one.topic_id in load.promises.metadata.image.topics.by_id:
+        if load.promises.exists(one.topic_id):
             load.listed.append(listed)
         # Else a namesake may have given the last answers: the questions are asked by name.
 

@@ -51,7 +51,8 @@ class OffsetLives:
         Raises:
             Violation: an offset went before its time. Its own end decides where it has one; else it
                 lasts so long from its commit on, or, where the group has had members, from when
-                the last one left. What a member of the group reads stays.
+                the last one left. What a member of the group reads stays. Or a group went that
+                has members or offsets.
         """
         kind = int.from_bytes(record.key[:2], "big")
         if kind == GROUP:
@@ -80,7 +81,16 @@ class OffsetLives:
         if record.value is not None:
             self.groups[key.group] = decode_versioned(GroupMetadataValue, record.value)[0]
             return None
-        return None if self.groups.pop(key.group, None) is None else key.group
+        before = self.groups.pop(key.group, None)
+        if before is None:
+            return None
+        left = [str(at) for at in self.offsets if at.group == key.group]
+        members = [one.member_id for one in before.members]
+        require(
+            not members and not left,
+            f"G9: {key.group} went, with members {members}, offsets {left}",
+        )
+        return key.group
 
     def end_ms(self, at: At) -> int | None:
         """Until when this offset lasts; None: as long as its group has the members that it has."""

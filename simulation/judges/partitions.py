@@ -211,6 +211,10 @@ class Promises:
             for one in topic.partitions.values()
         )
 
+    def exists(self, topic_id: bytes) -> bool:
+        """Whether the controllers have this topic: else its name may be another's."""
+        return topic_id in self.metadata.image.topics.by_id
+
     @property
     def with_elr(self) -> bool:
         """Whether the cluster has eligible leader replicas on."""

@@ -5,20 +5,26 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
 from unittest import mock
 
 import pytest
 
 from protocol.codec import encode
+from protocol.errors import ErrorCode
 from protocol.internal import encode_versioned
 from protocol.internal.consumer_protocol_subscription import ConsumerProtocolSubscription
 from protocol.internal.group_metadata import GroupMetadataKey, GroupMetadataValue
 from protocol.internal.offset_commit import OffsetCommitKey, OffsetCommitValue
+from protocol.messages.offset_commit import OffsetCommitResponse
 from simulation.clients import load
+from simulation.clients.groups import Member
 from simulation.event import Event
 from simulation.judges.compacted import Keyed, KeyTable
 from simulation.judges.expiry import At, OffsetLives
 from simulation.judges.groups import GroupTruth, Holder, committed_offsets
+from simulation.judges.ledger import PartitionLedger
 from simulation.judges.partitions import OFFSETS_TOPIC
 from simulation.planted.planting import Bug, Patch
 from simulation.schedule import Schedule
@@ -256,13 +262,52 @@ def test_an_offset_that_has_ended_is_no_commit_any_more() -> None:
 
 def test_a_group_that_has_ended_begins_anew() -> None:
     truth = stable()
-    gone = Keyed(GROUP_KEY, None)
-    assert lives(NOBODY).add(gone, 600, ()) == "g" and lives(None).add(gone, 600, ()) is None
+    gone, before = Keyed(GROUP_KEY, None), lives(NOBODY)
+    before.add(offsets_record("g", 0, None), 1_500, ())
+    assert before.add(gone, 1_500, ()) == "g" and lives(None).add(gone, 600, ()) is None
     truth.ended(12.0)
     truth.synced("x", "x-1", 3, A, 13.0, asked_s=11.0)  # of the group before
     truth.planned(1, {"z-1": A})
     truth.synced("z", "z-1", 1, A, 14.0, asked_s=13.0)
     committed(truth, 8, 15.0, 16.0, 1)
+
+
+def test_a_group_with_members_or_offsets_stays() -> None:
+    """G9."""
+    gone = Keyed(GROUP_KEY, None)
+    with pytest.raises(Violation, match=r"^G9: g went, .* offsets \W+At"):
+        lives(NOBODY).add(gone, 600, ())
+    joined = lives(GroupMetadataValue(protocol_type="consumer", members=[READER]))
+    joined.add(offsets_record("g", 0, None), 0, {"t"})
+    with pytest.raises(Violation, match=r"^G9: g went, with members \W+x-1"):
+        joined.add(gone, 600, ())
+
+
+async def test_a_member_whose_group_was_deleted_joins_anew() -> None:
+    """A group whose members' sessions ended, and in which nothing was committed, is deleted: the
+    commit of one that was cut off is then refused by this code (tiered seed 156)."""
+
+    async def of_group(_group: str, _request: object) -> OffsetCommitResponse:
+        one = OffsetCommitResponse.OffsetCommitResponsePartition(
+            error_code=ErrorCode.GROUP_ID_NOT_FOUND
+        )
+        topic = OffsetCommitResponse.OffsetCommitResponseTopic(partitions=[one])
+        return OffsetCommitResponse(topics=[topic])
+
+    truth = stable()
+    load: Any = SimpleNamespace(
+        new_client=lambda: SimpleNamespace(of_group=of_group),
+        group=lambda _name: truth,
+        partition=lambda topic, index: PartitionLedger(topic, index, True, b"topic"),
+        promises=SimpleNamespace(may_vanish=frozenset()),
+        now_s=lambda: 12.0,
+        number=lambda: 1,
+    )
+    member = Member(load, "x", "g", static=False)
+    member._member_id, member._generation, member._share = "x-1", 3, A
+    member._knows_brokers = True
+    await member.step(SimpleNamespace(random=lambda: 0.6, choice=lambda many: many[0]))  # type: ignore[arg-type]
+    assert (member._member_id, member._generation, truth.members["x"]) == ("", -1, -1)
 
 
 def lives_on() -> Outcome:

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import random
+from contextlib import nullcontext
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from simulation.clients import tier_listers
+from simulation.clients import readers, tier_listers
+from simulation.clients.readers import Lister
 from simulation.clients.tier_listers import TierLister
 from simulation.judges.committed import PartitionTruth
+from simulation.judges.ledger import PartitionLedger
 from simulation.judges.tier_offsets import Listed, Told, judge_listed
 from simulation.shape import TIERED
 from simulation.world.invariants import Violation
@@ -131,8 +134,32 @@ async def test_answers_of_a_topic_that_is_deleted_between_them_are_not_judged(
         promises=SimpleNamespace(
             configs=lambda _topic: {TIERED: "true"},
             partitions={(b"t", 0): TRUTH},
-            metadata=SimpleNamespace(image=SimpleNamespace(topics=SimpleNamespace(by_id=topics))),
+            exists=lambda topic_id: topic_id in topics,
         ),
     )
     await TierLister(load).step(random.Random(1))
     assert bool(load.listed) is not deleted
+
+
+@pytest.mark.parametrize("deleted", [False, True])
+async def test_the_latest_offset_of_a_namesake_is_not_held_against_it(
+    deleted: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """P14: a topic that is deleted and made again begins anew (tiered seed 321)."""
+    one = PartitionLedger("t", 0, True, b"t")
+    offsets = iter((307, 0))
+
+    async def asked(*_arguments: Any) -> Any:
+        return SimpleNamespace(offset=next(offsets))
+
+    async def leader(_one: Any) -> Any:
+        return SimpleNamespace(node_id=1, epoch=0)
+
+    monkeypatch.setattr(readers, "ask_offset", asked)
+    there = iter((True, not deleted))
+    promises = SimpleNamespace(given_up=frozenset(), exists=lambda _topic_id: next(there))
+    load: Any = SimpleNamespace(partitions=[one], leader=leader, promises=promises)
+    lister = Lister(load)
+    await lister.step(random.Random(1))
+    with nullcontext() if deleted else pytest.raises(Violation, match="^P14: .*it was 307 in 0"):
+        await lister.step(random.Random(1))
