@@ -61,6 +61,7 @@ MARKS: Final[dict[str, str]] = {
     "session.epoch-out-of-turn": "a fetch session is asked with another epoch",
     "log.recovery-cuts": "recovery cuts bytes that are no whole batch",
     "log.recovery-hole": "recovery deletes segments behind a hole",
+    "log.removals-finished": "what local retention had removed came back before a hole, and goes",
     "log.marked-clean-is-not": "a log that was closed in good order ends with no whole batch",
     "log.bootstrap-unfinished": "a log with half of what lies before it begins anew (KIP-405)",
     "producer.fenced": "a batch of an older producer epoch is refused",

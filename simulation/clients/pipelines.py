@@ -55,7 +55,8 @@ class Pipeline:
         self._in_flight = in_flight
         self._access = Access(load.new_client())
         self._overtaken: set[Batch] = set()
-        """The first of their producer in its partition, refused while a later one was taken."""
+        """The first of their producer in its partition, refused while a later one was taken, or may
+        have been: nobody answered."""
         self.hopeless: set[Batch] = set()
         """Those of them that were sent again, and are out of order."""
 
@@ -131,7 +132,7 @@ class Pipeline:
                 self.hopeless |= hopeless
             else:
                 self._fail(failure)
-            if begins and None in failures:
+            if begins and any(other is None or isinstance(other, Unknown) for other in failures):
                 self._overtaken.add(wagon.batch)
             before = True
 

@@ -33,6 +33,7 @@ from protocol.errors import ApiError, ErrorCode
 from protocol.ids import TopicId
 from runtime.clock import Clock
 from runtime.errors import InvariantViolated
+from runtime.marks import mark
 from storage.files import File, Files
 from storage.log import recovery, timestamps
 from storage.log.append import AppendInfo, end_markers, judge_fetched, patched, whole_batches
@@ -122,6 +123,7 @@ class Log:
         self._metadata_file: File | None = None
         if len(loaded.epochs) and not loaded.report.clean:
             loaded.epochs.durable = -1  # a process that was killed may have left a name that is not
+        self._behind_hole = loaded.behind_hole
         self._cut_unflushed = loaded.report.truncated_bytes > 0
         self._cut_at = loaded.log_end_offset
         """The lowest end that a cut left since the last flush, while `_cut_unflushed`."""
@@ -925,6 +927,9 @@ class Log:
         self.tiering_known = True
         if not config.remote_storage_enable:
             self.leave_remote()
+        elif not config.compacted and self._behind_hole is not None:
+            self._finish_removals(self._behind_hole)
+        self._behind_hole = None
         if was is not config.remote_storage_enable and self.owes_log_start:
             self.hooks.start_owed(self)
 
@@ -1029,6 +1034,15 @@ class Log:
         for segment in doomed:
             self.snapshots.remove_oldest_at(segment.base_offset)
             self.discard(segment.rename_deleted())
+
+    def _finish_removals(self, first: int) -> None:
+        """Remove what lies before `first` and a hole: local retention had removed it, and a crash
+        kept some of that and lost the rest. A read would go over the hole in silence, though the
+        store has what is missing (P18)."""
+        doomed = sum(segment.base_offset < first for segment in self.segments)
+        if doomed and self._failure is None:
+            mark("log.removals-finished")
+            self._guard(lambda: self._delete_oldest(doomed))
 
     def discard(self, renamed: Sequence[str]) -> None:
         """Have files removed that were renamed out of the log."""

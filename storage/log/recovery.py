@@ -15,6 +15,9 @@ What else a crash can leave behind, and what becomes of it:
   written afterwards did; cut again.
 * A hole between a segment that lost its tail and the next one: the later segments go (compacted
   logs have legal holes, so there it cannot be told).
+* A hole below the recovery point of a tiered log: local retention's removals reached the disk out
+  of order. Whether a log is tiered or compacted is known later, so the hole is told of, and the log
+  removes what lies before it.
 * leader-epoch-checkpoint missing, broken, or contradicting the batches: rebuilt from the batches;
   what it says of offsets below the first local one (a tiered log) stays.
 * A bootstrap that was not finished: everything goes, and the log begins anew, at 0.
@@ -30,6 +33,7 @@ from __future__ import annotations
 import posixpath
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 
 from protocol.batch.header import BatchHeader
 from runtime.marks import mark
@@ -81,6 +85,9 @@ class LoadedLog:
     log_start_offset: int
     log_end_offset: int
     report: RecoveryReport
+    behind_hole: int | None
+    """Where the first segment behind the last hole below the recovery point begins, in what may be
+    a tiered log; None: there is none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -149,7 +156,8 @@ def load_log(request: LoadRequest) -> LoadedLog:
         report.problems,
         log_start_offset=start,
     )
-    return LoadedLog(segments, epochs, producers, snapshots, start, end, report)
+    behind_hole = None if report.clean else _find_hole(request, segments, report)
+    return LoadedLog(segments, epochs, producers, snapshots, start, end, report, behind_hole)
 
 
 def _begin_anew(files: Files, directory: str) -> None:
@@ -366,6 +374,27 @@ def _is_hole(request: LoadRequest, segment: Segment, end: int) -> bool:
         and end < segment.base_offset
         and segment.base_offset > request.recovery_point
     )
+
+
+def _find_hole(
+    request: LoadRequest, segments: Sequence[Segment], report: RecoveryReport
+) -> int | None:
+    """Base offset of the first segment behind the last hole below the recovery point, which
+    `_recover` does not see."""
+    found = None
+    if not request.config.remote_storage_enable:
+        return found
+    for segment, following in pairwise(segments):
+        if following.base_offset > request.recovery_point:
+            break
+        try:
+            last = segment.find_last_batch()
+        except CorruptLog as error:
+            report.problems.append(str(error))  # whoever reads it is told
+            continue
+        if (segment.base_offset if last is None else last.next_offset) < following.base_offset:
+            found = following.base_offset
+    return found
 
 
 def _note_transitions(transitions: list[tuple[int, int]]) -> Callable[[BatchHeader], None]:

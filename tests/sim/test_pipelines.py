@@ -4,6 +4,7 @@ place, what they are told is judged."""
 from __future__ import annotations
 
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 from unittest import mock
 
@@ -12,11 +13,16 @@ import pytest
 from broker.replication.fetch_session import FetchSession, FetchSessionCache
 from broker.replication.replica_manager import ReplicaManager
 from protocol.batch.header import BatchHeader
+from protocol.batch.records import Producer
 from protocol.errors import ApiError, ErrorCode
+from simulation.clients.client import Unknown
+from simulation.clients.pipelines import OUT_OF_ORDER, Pipeline, Wagon
 from simulation.event import Event
+from simulation.judges.ledger import PartitionLedger
 from simulation.schedule import Schedule
 from simulation.shape import ClientShape
 from simulation.swarm import Outcome, run
+from simulation.world.invariants import Violation
 from storage.log.producers import ProducerState
 from tests.sim.small_cluster import schedule
 
@@ -103,6 +109,27 @@ def test_a_first_batch_that_nothing_has_overtaken_is_never_out_of_order() -> Non
     broken = with_first_refused(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER).broken
     assert broken is not None
     assert broken.code == "T1"
+
+
+@pytest.mark.parametrize("later", [None, Unknown("the connection broke")])
+def test_a_first_batch_may_have_been_overtaken_by_one_that_nobody_answered(later: Any) -> None:
+    """T1: the later one may be in the log, which then takes the first no more (tiered seed 403)."""
+    told: list[Any] = []
+    load: Any = SimpleNamespace(new_client=lambda: None, failed=lambda *about: told.append(about))
+    ledger = PartitionLedger("t", 0, True, b"t")
+    train = [
+        Wagon(ledger.sending("p", number, (b"%d" % number,)), Producer(1000, 0, number))
+        for number in (0, 1)
+    ]
+    refused, late = ApiError(ErrorCode.NOT_ENOUGH_REPLICAS), ApiError(OUT_OF_ORDER)
+    one = Pipeline(load, "p", -1, 5)
+    one._judge(ledger, train, [refused, later])
+    one._judge(ledger, train, [late, None])
+    assert one.hopeless == {train[0].batch}
+    other = Pipeline(load, "p", -1, 5)
+    other._judge(ledger, train, [refused, refused])
+    with pytest.raises(Violation, match="^T1"):
+        other._judge(ledger, train, [late, None])
 
 
 READERS = tuple(ClientShape("session reader", f"s{n}", 20.0) for n in range(3))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from dataclasses import replace
 
 import pytest
 
@@ -165,6 +166,28 @@ def test_a_hole_between_segments_is_not_a_log():
     log = a_log(compacted)
     compacted.open(f"{DIRECTORY}/{bases[1]:020d}.log").truncate(file.size())
     assert make_log(compacted, cleanup_policy="compact", **SMALL).log_end_offset == 9
+
+
+@pytest.mark.parametrize("lost", [{1}, {1, 2}, {1, 3}])
+def test_removals_of_local_retention_that_came_out_of_order_are_finished(lost):
+    """P18: the oldest segments of a tiered log come back after a crash, some behind them do not
+    (tiered seed 185). What lies before the last hole goes; the log start stays, the store has it.
+    Where the topic is another, nothing goes: a compacted log has holes."""
+    tiered = make_log(MemoryFiles(), remote_storage_enable=True, **SMALL).config
+    for config in (tiered, replace(tiered, cleanup_policy="compact")):
+        files = MemoryFiles()
+        bases = [segment.base_offset for segment in a_log(files, batches=30).segments]
+        for at in lost:
+            files.unlink(f"{DIRECTORY}/{bases[at]:020d}.log")
+        supposed = {"remote_storage_enable": True, "recovery_point": bases[-1], **SMALL}
+        again = make_log(files, **supposed)
+        again.configure(config)
+        left = [base for base in bases if config.compacted or base > bases[max(lost)]]
+        left = [base for base in left if bases.index(base) not in lost]
+        assert [segment.base_offset for segment in again.segments] == left
+        assert (again.log_start_offset, again.local_log_start_offset) == (0, left[0])
+        if not config.compacted:
+            assert [offset for offset, _ in contents(again)] == list(range(left[0], 30))
 
 
 def test_a_clean_marker_does_not_hide_a_broken_tail():
