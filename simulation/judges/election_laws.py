@@ -22,6 +22,7 @@ from metalog.image.values import (
     MetadataImage,
     PartitionImage,
 )
+from protocol.ids import RESERVED_UUIDS
 from protocol.metadata import PartitionChangeRecord, PartitionRecord
 from simulation.judges.election_truth import ElectionTruth, least_isr
 from simulation.shape import AGGRESSIVE, NOBODY
@@ -58,6 +59,16 @@ class Election(NamedTuple):
         """Whether the leader is the only member of ISR and ELR."""
         return self.new.isr == (self.new.leader,) and self.new.leader not in self.new.elr
 
+    @property
+    def begins_anew(self) -> bool:
+        """Whether the leader's directory on record is gone with all it had, and another is taken
+        for it: then it was a member by name alone."""
+        was = self.old.directory_of(self.new.leader)
+        broker = self.image.cluster.brokers.get(self.new.leader)
+        if was is None or broker is None or was in RESERVED_UUIDS:
+            return False
+        return was not in broker.directories and was != self.new.directory_of(self.new.leader)
+
     def fenced(self, broker_id: int) -> bool:
         broker = self.image.cluster.brokers.get(broker_id)
         return broker is None or broker.fenced
@@ -87,7 +98,10 @@ class ElectionLaws:
         # The last to catch up joins the ISR, ends the move and may lead, all in one record; what
         # it has is judged as it joins (P13).
         moved = set(new.replicas) != set(old.replicas) and new.leader in new.isr
-        if new.leader in old.isr or moved:
+        if one.begins_anew:
+            self.committed[ElectedAs.UNCLEAN] += 1
+            self._unclean(one)
+        elif new.leader in old.isr or moved:
             self.committed[ElectedAs.ISR] += 1
             self._clean(one, (ElectedAs.ISR, ElectedAs.PREFERRED))
         elif new.leader in old.elr:

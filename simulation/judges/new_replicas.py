@@ -54,6 +54,9 @@ class NewReplicaJudge(Judge):
         self._asked: dict[Partition, int] = {}
         """The leader epoch of those that were to begin last."""
         self._beginning: dict[Partition, NodeLife] = {}
+        self._was_at: dict[Partition, int] = {}
+        """Where those began before that were empty and had no epochs: one that was cut to its
+        leader's log start. If the crash takes the marker, so they are found again."""
         self.counts: dict[str, int] = {"logs begun behind the tier": 0}
 
     @contextlib.contextmanager
@@ -78,6 +81,11 @@ class NewReplicaJudge(Judge):
         where = f"S5: {one.topic}-{one.index} on {one.node_id} is to begin at {leader.copy_from}"
         if leader.copy_from > truth.end:
             self._broken.append(f"{where}, committed is {truth.end}")
+        asked = self._leader_of(one)
+        if asked is not None and asked.log.log_start_offset >= leader.copy_from:
+            # It has given up what is before meanwhile, and the epochs with it. There is no copy of
+            # another epoch (S3), so this is asked again.
+            return
         for base, following, epoch, _ in truth.batches.values():
             if base < leader.copy_from <= following and epoch != leader.epoch_before:
                 said = leader.epoch_before
@@ -96,6 +104,8 @@ class NewReplicaJudge(Judge):
             if id(one.log) not in changes.marked:
                 continue
             if one.log.bootstrapping:
+                if one not in self._beginning and not len(one.log.epochs):
+                    self._was_at[one] = one.log.log_end_offset
                 self._beginning[one] = life
             elif self._beginning.pop(one, None) is not None:
                 self._look_at_begun(life, one)
@@ -105,7 +115,9 @@ class NewReplicaJudge(Judge):
     def over(self, life: NodeLife, *, lossy: bool) -> None:
         """What it was about to begin begins anew, since the marker says so, or is whole."""
         for one in [one for one, its in self._beginning.items() if its is life]:
-            _look_at_folder(f"S5: {life}, {one.topic}-{one.index}", one.log.directory, life.machine)
+            where = f"S5: {life}, {one.topic}-{one.index}"
+            was_at = self._was_at.pop(one, 0)
+            _look_at_folder(where, one.log.directory, life.machine, was_at)
         self._beginning = {one: its for one, its in self._beginning.items() if its is not life}
 
     def _look_at_members(self, life: NodeLife) -> None:
@@ -165,12 +177,13 @@ def _directory(life: NodeLife) -> bytes | None:
     return life.machine.directory_id
 
 
-def _look_at_folder(where: str, folder: str, machine: Machine) -> None:
-    """A log that begins in the middle, and no marker: then its epochs are there."""
+def _look_at_folder(where: str, folder: str, machine: Machine, was_at: int) -> None:
+    """A log that begins in the middle, and no marker: then its epochs are there, or it is as it was
+    before, at `was_at`."""
     disk = machine.disk
     names = disk.listdir(folder) if disk.isdir(folder) else []
     bases = [int(name.removesuffix(SEGMENT)) for name in names if name.endswith(SEGMENT)]
-    if MARKER in names or not min(bases, default=0):
+    if MARKER in names or min(bases, default=0) in (0, was_at):
         return
     path = posixpath.join(folder, LEADER_EPOCH_CHECKPOINT)
     told = decode_epochs(disk.read(path)) if LEADER_EPOCH_CHECKPOINT in names else []

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any
+from unittest import mock
 
 import pytest
 
+from broker.replication.offset_resets import LeaderLog
 from broker.replication.replica_role import ReplicaRole
 from simulation.judges.changes import Changes
 from simulation.judges.new_replicas import NewReplicaJudge
 from simulation.world.invariants import Violation
+from storage.files import MemoryFiles
 
 pytestmark = pytest.mark.sim
 
@@ -40,13 +44,13 @@ class Watched:
         topic = SimpleNamespace(partitions={0: committed})
         image = SimpleNamespace(topics=SimpleNamespace(by_id={TOPIC_ID: topic}))
         self.changes = Changes()
-        world: Any = SimpleNamespace(
+        self.world: Any = SimpleNamespace(
             promises=SimpleNamespace(metadata=SimpleNamespace(image=image), partitions={}),
             shape=SimpleNamespace(has_tier=True),
             changes=self.changes,
             cluster=SimpleNamespace(machines=[]),
         )
-        self.judge = NewReplicaJudge(world)
+        self.judge = NewReplicaJudge(self.world)
         self.replicas: list[Replica] = []
         node = SimpleNamespace(broker=SimpleNamespace(replicas=self.replicas))
         machine = SimpleNamespace(directory_id=DIRECTORY)
@@ -56,6 +60,7 @@ class Watched:
         log = SimpleNamespace(
             bootstrapping=begins, failure=None, log_start_offset=0, local_log_start_offset=0
         )
+        log.epochs, log.log_end_offset = [], 0
         one = Replica(log)
         self.replicas[:] = [one]
         self.changes.looked()
@@ -82,3 +87,44 @@ def test_a_replica_that_was_about_to_begin_and_left_is_not_the_one_that_came_lat
     first.node_id, first.role = BROKER, ReplicaRole.DELETED
     watched.add(begins=False)
     watched.look()
+
+
+SEGMENT_AT_859 = f"/t-0/{859:020d}.log"
+
+
+@pytest.mark.parametrize("was_at", [859, 0])
+def test_a_log_whose_marker_a_crash_took_is_as_it_was(was_at: int) -> None:
+    """S5: empty at its leader's log start, without epochs, which is how it was cut before it was to
+    begin behind the tier (tiered seed 326). Without that before, something half done was left."""
+    disk = MemoryFiles()
+    disk.mkdirs("/t-0")
+    disk.touch(SEGMENT_AT_859)
+    disk.touch("/t-0/leader-epoch-checkpoint")
+    disk.open("/t-0/leader-epoch-checkpoint").append(b"0\n0\n")
+    watched = Watched()
+    watched.life.machine.disk = disk
+    one = watched.add(begins=True)
+    one.node_id = 2  # in no ISR
+    one.log.directory, one.log.log_end_offset = "/t-0", 859
+    one.log.epochs = [] if was_at else [object()]
+    watched.look()
+    with nullcontext() if was_at else pytest.raises(Violation, match="^S5: .* begin at 859"):
+        watched.judge.over(watched.life, lossy=True)
+
+
+@pytest.mark.parametrize("log_start", [0, 28])
+def test_the_epoch_before_what_a_leader_has_given_up_is_not_judged(log_start: int) -> None:
+    """S5: a leader whose log start has moved there meanwhile knows no epoch before it (tiered seed
+    204)."""
+    watched = Watched()
+    one = watched.add(begins=True)
+    one.node_id, one.log.epochs, one.log.log_end_offset = 2, [object()], 0
+    truth = SimpleNamespace(end=40, batches={20: (20, 28, 1, 0)})
+    watched.world.promises.partitions[TOPIC_ID, 0] = truth
+    watched.world.promises.given_up = set()
+    leader: Any = SimpleNamespace(log=SimpleNamespace(log_start_offset=log_start))
+    wanted: Any = SimpleNamespace(partition=one, leader_epoch=3)
+    with mock.patch.object(watched.judge, "_leader_of", lambda _one: leader):
+        watched.judge._hear(wanted, LeaderLog(0, 28, epoch_before=0))
+    with nullcontext() if log_start else pytest.raises(Violation, match="^S5: .* asks for epoch 0"):
+        watched.look()

@@ -1,0 +1,66 @@
+"""The laws of elections: what is clean by the records, and what by the disks that they name."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from metalog.image.values import ElectedAs, LeaderRecoveryState, PartitionImage
+from protocol.ids import DIRECTORY_UNASSIGNED
+from simulation.judges.election_laws import Election, ElectionLaws
+from simulation.shape import NOBODY
+from simulation.world.invariants import Violation
+
+pytestmark = pytest.mark.sim
+
+OLD_DISK, NEW_DISK = b"o" * 16, b"n" * 16
+
+
+def elected(kind: ElectedAs, was: bytes, now: bytes, *, asked: bool = True) -> ElectionLaws:
+    """The only replica of a partition is elected; its broker has registered with a new disk."""
+    broker = SimpleNamespace(directories=(NEW_DISK,), fenced=False)
+    image: Any = SimpleNamespace(cluster=SimpleNamespace(brokers={5: broker}))
+    recovers = kind is ElectedAs.UNCLEAN
+    old = PartitionImage(
+        replicas=(5,),
+        directories=(was,),
+        isr=(5,),
+        removing=(),
+        adding=(),
+        elr=(),
+        last_known_elr=(),
+        leader=-1,
+        leader_epoch=1,
+        partition_epoch=1,
+    )
+    new = old._replace(
+        directories=(now,),
+        leader=5,
+        recovery_state=LeaderRecoveryState.RECOVERING if recovers else old.recovery_state,
+    )
+    laws = ElectionLaws(SimpleNamespace(strategy=lambda *_: NOBODY), ())  # type: ignore[arg-type]
+    if asked:
+        laws.asked.add(("t", 0))
+    record: Any = SimpleNamespace(election_kind=kind)
+    laws.judge(Election("record 1, t-0", "t", (b"t", 0), image, old, new, record, 1.0))
+    return laws
+
+
+def test_a_member_whose_disk_is_gone_is_elected_uncleanly() -> None:
+    """P22: it is in the ISR by name alone, and begins anew on another disk (tiered seed 396)."""
+    laws = elected(ElectedAs.UNCLEAN, OLD_DISK, NEW_DISK)
+    assert laws.committed == {ElectedAs.UNCLEAN: 1}
+    with pytest.raises(Violation, match="^P21: .* is elected as ISR"):
+        elected(ElectedAs.ISR, OLD_DISK, NEW_DISK)
+    with pytest.raises(Violation, match="^P21"):
+        elected(ElectedAs.UNCLEAN, OLD_DISK, NEW_DISK, asked=False)
+
+
+@pytest.mark.parametrize("was", [NEW_DISK, DIRECTORY_UNASSIGNED])
+def test_a_member_that_has_its_disk_is_elected_cleanly(was: bytes) -> None:
+    """P22; nor is anything gone where no directory was on record."""
+    assert elected(ElectedAs.ISR, was, NEW_DISK).committed == {ElectedAs.ISR: 1}
+    with pytest.raises(Violation, match="^P22: .* the record says UNCLEAN"):
+        elected(ElectedAs.UNCLEAN, was, NEW_DISK)
