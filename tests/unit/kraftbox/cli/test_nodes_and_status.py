@@ -168,15 +168,23 @@ class Silent:
         self.left = count
         self.with_end = with_end
         self.all_connected = asyncio.Event()
+        self.servers = []
+        self.writers = []
+        self.tasks = set()
 
     async def nodes(self):
         made = []
         for number in range(1, self.left + 1):
-            server = await asyncio.start_server(self._taken, "127.0.0.1", 0)
+            server = await asyncio.start_server(self._connected, "127.0.0.1", 0)
             port = server.sockets[0].getsockname()[1]
             made.append(node(number, "controller", listeners=f"CONTROLLER://127.0.0.1:{port}"))
-            self.servers = [*getattr(self, "servers", []), server]
+            self.servers.append(server)
         return made
+
+    def _connected(self, reader, writer):
+        # No coroutine: one that never began would leave its connection open when the loop ends.
+        self.writers.append(writer)
+        self.tasks.add(asyncio.create_task(self._taken(reader, writer)))
 
     async def _taken(self, reader, writer):
         self.left -= 1
@@ -187,9 +195,14 @@ class Silent:
             pass
         writer.close()
 
-    def close(self):
+    async def close(self):
         for server in self.servers:
             server.close()
+        for writer in self.writers:
+            writer.transport.abort()
+        for task in self.tasks:
+            task.cancel()
+        await asyncio.gather(*self.tasks, return_exceptions=True)
 
 
 async def asked(count, answer_ms, *, with_end):
@@ -197,7 +210,7 @@ async def asked(count, answer_ms, *, with_end):
     try:
         return await ask_nodes(await silent.nodes(), answer_ms)
     finally:
-        silent.close()
+        await silent.close()
 
 
 def test_all_nodes_are_asked_at_once():

@@ -53,12 +53,25 @@ async def node(
         finally:
             writer.close()
 
-    listening = await asyncio.start_server(run, "127.0.0.1", 0)
+    writers: list[asyncio.StreamWriter] = []
+    tasks: set[asyncio.Task[None]] = set()
+
+    def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        # No coroutine: one that never began would leave its connection open when the loop ends.
+        writers.append(writer)
+        tasks.add(asyncio.create_task(run(reader, writer)))
+
+    listening = await asyncio.start_server(connected, "127.0.0.1", 0)
     try:
         host, port = listening.sockets[0].getsockname()[:2]
         yield host, port
     finally:
         listening.close()
+        for writer in writers:
+            writer.transport.abort()
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
 
 
 async def read_frame(reader: asyncio.StreamReader) -> bytes:
