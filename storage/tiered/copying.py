@@ -78,11 +78,14 @@ def local_only_bytes(
     log_start_offset: int,
 ) -> int:
     """Bytes of all local segments, the last one too, that no finished copy has: they count for
-    retention by size beside the copies."""
+    retention by size beside the copies. Not what another leader has deleted from the store, whose
+    log start this one has not heard of: it would make room for it once more."""
+    shared = cache.shared_with(lineage)
+    gone_to = min(cache.deleted_to, shared[0].offsets.first) if shared else 0
+    start = max(log_start_offset, gone_to)
     return sum(
         segment.size_bytes
         for segment in segments
-        if not cache.covers(
-            lineage, max(segment.base_offset, log_start_offset), segment.next_offset - 1
-        )
+        if segment.next_offset > gone_to
+        and not cache.covers(lineage, max(segment.base_offset, start), segment.next_offset - 1)
     )

@@ -228,3 +228,14 @@ def test_bytes_that_are_only_local() -> None:
     local = [*CLOSED, LocalSegment(40, 50, 70), LocalSegment(50, 50, 0)]
     assert local_only_bytes(THREE, MINE, local, log_start_offset=0) == 170
     assert local_only_bytes(cache_of(), MINE, local, log_start_offset=15) == 370
+
+
+def test_what_another_leader_has_deleted_is_not_only_local() -> None:
+    """S3: this leader has not heard of the log start (tiered seed 461): counted, it would have as
+    many bytes deleted once more."""
+    cache = cache_of((0, 9), (10, 19), (20, 29))
+    local = [*CLOSED, LocalSegment(40, 50, 70), LocalSegment(50, 50, 0)]
+    before = local_only_bytes(cache, MINE, local, log_start_offset=0)
+    for state in (SegmentState.DELETE_STARTED, SegmentState.DELETE_FINISHED):
+        cache.apply(cache.next_offset, update(1, state))
+        assert local_only_bytes(cache, MINE, local, log_start_offset=0) == before
