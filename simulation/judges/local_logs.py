@@ -6,7 +6,8 @@ It hears what brokers say of their logs, in each life, as it leaves them (Fetch 
 * L1: of each replica that is stored which its broker has said in that life, or nothing; what is
   new is of the life that is registered; -1 overwrites nothing; without a threshold nothing is
   stored, and a leader tells of others only what they have said;
-* L2: nobody who has enough, or of whom it is not known, is passed over for one who has too little;
+* L2: nobody who has enough, or of whom it is not known, is passed over for one who has too little,
+  but who is about to be fenced (tiered seed 225);
 * L3: replicas never move in a record that was not asked to move them;
 * L4: the answer to a report takes no change of the ISR back.
 
@@ -19,7 +20,7 @@ from __future__ import annotations
 import contextlib
 import math
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 from unittest import mock
 
 from broker.replication.effects import Effects
@@ -45,12 +46,24 @@ FETCH, ALTER = 19, 4
 """The versions that carry what a replica has."""
 DECIDED_MS = 1_000
 """An election was decided so long before its record was written, at most."""
+FENCED_S = 2.0
+"""Brokers that are found silent together are fenced one after the other, and none of them is
+elected in place of another (Reason.SESSION_EXPIRED); so long it takes at most."""
 LOST = bytes(15) + b"\1"
 NO_EPOCH = -1
 RESERVED = 100
 """Directory ids below this one name no directory."""
 Said = tuple[set[int], set[int]]
 """All first timestamps, and all sizes."""
+
+
+class PassedOver(NamedTuple):
+    """A broker before which another was elected that has less."""
+
+    words: str
+    broker_id: int
+    broker_epoch: int
+    until_s: float
 
 
 class LocalLogJudge(Judge):
@@ -61,7 +74,9 @@ class LocalLogJudge(Judge):
     def __init__(self, world: JudgedWorld) -> None:
         self._truth = world.promises.metadata
         self._static = world.shape.settings
+        self._loop = world.loop
         self._broken: list[str] = []
+        self._passed_over: list[PassedOver] = []
         self._said: dict[tuple[Key, int, int], Said] = {}
         """By partition, broker and the epoch of its life."""
         self.counts: dict[str, int] = {"local logs stored": 0, "elections by local logs": 0}
@@ -97,6 +112,24 @@ class LocalLogJudge(Judge):
         """What was heard inside a node's own code, where nothing may be raised."""
         if self._broken:
             raise Violation(self._broken[0])
+        if self._passed_over:
+            self._look_at_passed_over()
+
+    def at_end(self) -> None:
+        """Who was passed over leads well."""
+        self._look_at_passed_over(at_end=True)
+
+    def _look_at_passed_over(self, *, at_end: bool = False) -> None:
+        brokers = self._truth.image.cluster.brokers
+        left = []
+        for one in self._passed_over:
+            broker = brokers.get(one.broker_id)
+            if broker is None or broker.fenced or broker.epoch != one.broker_epoch:
+                continue
+            if at_end or self._loop.now_s > one.until_s:
+                raise Violation(one.words)
+            left.append(one)
+        self._passed_over = left
 
     # --- what is said -------------------------------------------------------------------------
 
@@ -184,10 +217,13 @@ class LocalLogJudge(Judge):
         for other in others:
             passed = other != one.new.leader and _could_lead(one, other)
             if passed and all(_has_enough(one, other, thresholds, at_ms) for at_ms in times):
-                raise Violation(
+                words = (
                     f"L2: {one.where}: {one.new.leader} is elected before {other}; known is "
                     f"{one.new.local_logs}, asked for {thresholds} at {written_ms}"
                 )
+                epoch = one.image.cluster.brokers[other].epoch
+                until_s = self._loop.now_s + FENCED_S
+                self._passed_over.append(PassedOver(words, other, epoch, until_s))
 
     def _thresholds(self, image: MetadataImage, topic: str) -> dict[str, int]:
         """In force for a topic; those that are off are not above 0."""

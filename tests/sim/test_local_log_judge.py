@@ -1,0 +1,50 @@
+"""The judge of elections by what leaders hold locally: who may be passed over (L2)."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from simulation.judges.local_logs import FENCED_S, LocalLogJudge, PassedOver
+from simulation.world.invariants import Violation
+
+pytestmark = pytest.mark.sim
+
+
+def with_broker(broker: Any) -> Any:
+    image = SimpleNamespace(cluster=SimpleNamespace(brokers={6: broker}))
+    return SimpleNamespace(
+        loop=SimpleNamespace(now_s=1.0),
+        shape=SimpleNamespace(settings={}),
+        promises=SimpleNamespace(metadata=SimpleNamespace(image=image, heard=[])),
+    )
+
+
+@pytest.mark.parametrize("fenced", [True, False])
+def test_who_is_about_to_be_fenced_may_be_passed_over(fenced: bool) -> None:
+    """Two brokers are found silent together, and the first is fenced: the other is no candidate for
+    what it led, and is fenced next (tiered seed 225). One that stays had to be elected."""
+    broker = SimpleNamespace(epoch=6, fenced=False)
+    world = with_broker(broker)
+    judge, life = LocalLogJudge(world), SimpleNamespace()
+    judge._passed_over.append(PassedOver("L2: 5 is elected before 6", 6, 6, 1.0 + FENCED_S))
+    judge.after(life)  # type: ignore[arg-type]
+    broker.fenced = fenced
+    world.loop.now_s += FENCED_S + 0.1
+    with nullcontext() if fenced else pytest.raises(Violation, match="^L2: 5 is elected before 6"):
+        judge.after(life)  # type: ignore[arg-type]
+
+
+def test_who_was_passed_over_at_the_end_is_told_of() -> None:
+    broker = SimpleNamespace(epoch=6, fenced=False)
+    world = with_broker(broker)
+    judge = LocalLogJudge(world)
+    judge._passed_over += [
+        PassedOver("another life", 6, 5, 9.0),
+        PassedOver("L2: 5 is elected before 6", 6, 6, 9.0),
+    ]
+    with pytest.raises(Violation, match="^L2"):
+        judge.at_end()
