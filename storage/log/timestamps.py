@@ -6,9 +6,10 @@ to be looked into (`look_into`, where and when the caller likes), or None, after
 others should have their turn. The log may change meanwhile; a search goes on as long as
 `Segments.generation` stands still, and is begun again otherwise.
 
-A batch whose records cannot be read, because its producer lied and nobody looked, or that would
-unpack to more than `UNPACKED_BYTES_MAX`, is taken as one record with the facts of its header. So is
-one behind `LIES_MAX` batches whose headers promised a time that none of their records has.
+A batch whose records cannot be read, because its producer lied and nobody looked, whose checksum
+says that the disk has not kept it, or that would unpack to more than `UNPACKED_BYTES_MAX`, is taken
+as one record with the facts of its header. So is one behind `LIES_MAX` batches whose headers
+promised a time that none of their records has.
 """
 
 from __future__ import annotations
@@ -16,9 +17,9 @@ from __future__ import annotations
 from collections.abc import Generator
 from typing import NamedTuple, TypeAlias
 
-from protocol.batch.header import BatchHeader
+from protocol.batch.header import BatchHeader, crc_ok
 from protocol.batch.records import record_times, records_payload
-from protocol.errors import ApiError, ProtocolError
+from protocol.errors import ApiError, ErrorCode, ProtocolError
 from storage.log.segment import Segment
 from storage.log.segments import Segments
 
@@ -128,9 +129,12 @@ def as_header_says(header: BatchHeader) -> TimestampOffset:
 def look_into_batch(
     data: bytes, header: BatchHeader, timestamp_ms: int, start_offset: int
 ) -> LookedInto:
-    """Finds the record in the bytes of a batch, wherever they came from."""
+    """Finds the record in the bytes of a batch, wherever they came from. What the disk did not keep
+    would tell of a wrong offset, behind records of that time."""
     records = 0
     try:
+        if not crc_ok(data, 0, header.size_bytes):
+            raise ApiError(ErrorCode.CORRUPT_MESSAGE)
         payload = records_payload(data, 0, header, UNPACKED_BYTES_MAX)
         for timestamp, offset in record_times(payload, header):
             records += 1
