@@ -88,6 +88,14 @@ def grown(before: dict[str, State], after: dict[str, State]) -> dict[str, Growth
     }
 
 
+def same(theirs: Growth, ours: Growth, words: tuple[str, ...]) -> bool:
+    """Whether a step made the same of a partition. Those whom a move adds join in one change of the
+    ISR or one after the other, as they happen to catch up."""
+    if words[0] == "move":
+        theirs, ours = (one._replace(changes=min(one.changes, 2)) for one in (theirs, ours))
+    return theirs == ours
+
+
 def take(side: Side, words: tuple[str, ...]) -> dict[str, State]:
     """Take a step and wait until it is over; a live broker must say what the log says."""
     verb, *given = words
@@ -171,7 +179,7 @@ def test_stories(tmp_path: Path, tools: KafkaTools) -> None:
             after = list(both.map(lambda s: take(s, step.words), sides))  # noqa: B023
             kafkas, own = (grown(*pair) for pair in zip(before, after, strict=True))
             for name in kafkas:
-                if (kafkas[name] == own[name]) is (name in step.beyond):
+                if same(kafkas[name], own[name], step.words) is (name in step.beyond):
                     wrong.append(f"{' '.join(step.words)}: {name}: {kafkas[name]} {own[name]}")
             if step.words == ("tools",):
                 for side, states in zip(sides, after, strict=True):
