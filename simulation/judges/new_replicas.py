@@ -18,7 +18,7 @@ import contextlib
 import math
 import posixpath
 from collections.abc import Awaitable, Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 from unittest import mock
 
 from broker.replication.replica_role import ReplicaRole
@@ -41,6 +41,15 @@ Lineage = list[tuple[int, int]]
 """Epochs, and from where on each wrote."""
 
 
+class Beginning(NamedTuple):
+    """In which life a log is about to begin, and where it began before if it was empty and had no
+    epochs, 0 otherwise: it was cut to its leader's log start. If the crash takes the marker, it is
+    found so again."""
+
+    life: NodeLife
+    was_at: int
+
+
 class NewReplicaJudge(Judge):
     """See the module."""
 
@@ -53,10 +62,7 @@ class NewReplicaJudge(Judge):
         self._broken: list[str] = []
         self._asked: dict[Partition, int] = {}
         """The leader epoch of those that were to begin last."""
-        self._beginning: dict[Partition, NodeLife] = {}
-        self._was_at: dict[Partition, int] = {}
-        """Where those began before that were empty and had no epochs: one that was cut to its
-        leader's log start. If the crash takes the marker, so they are found again."""
+        self._beginning: dict[Partition, Beginning] = {}
         self.counts: dict[str, int] = {"logs begun behind the tier": 0}
 
     @contextlib.contextmanager
@@ -104,9 +110,9 @@ class NewReplicaJudge(Judge):
             if id(one.log) not in changes.marked:
                 continue
             if one.log.bootstrapping:
-                if one not in self._beginning and not len(one.log.epochs):
-                    self._was_at[one] = one.log.log_end_offset
-                self._beginning[one] = life
+                if one not in self._beginning:
+                    was_at = 0 if len(one.log.epochs) else one.log.log_end_offset
+                    self._beginning[one] = Beginning(life, was_at)
             elif self._beginning.pop(one, None) is not None:
                 self._look_at_begun(life, one)
         if self._beginning:
@@ -114,11 +120,11 @@ class NewReplicaJudge(Judge):
 
     def over(self, life: NodeLife, *, lossy: bool) -> None:
         """What it was about to begin begins anew, since the marker says so, or is whole."""
-        for one in [one for one, its in self._beginning.items() if its is life]:
-            where = f"S5: {life}, {one.topic}-{one.index}"
-            was_at = self._was_at.pop(one, 0)
-            _look_at_folder(where, one.log.directory, life.machine, was_at)
-        self._beginning = {one: its for one, its in self._beginning.items() if its is not life}
+        for one, its in [*self._beginning.items()]:
+            if its.life is life:
+                del self._beginning[one]
+                where = f"S5: {life}, {one.topic}-{one.index}"
+                _look_at_folder(where, one.log.directory, life.machine, its.was_at)
 
     def _look_at_members(self, life: NodeLife) -> None:
         """P13, by what controllers have committed, and by the leader that has just run."""
@@ -127,7 +133,7 @@ class NewReplicaJudge(Judge):
         gone = [one for one in self._beginning if one.role is ReplicaRole.DELETED]
         for one in gone:  # it was about to begin when its replica left; another may be there now
             del self._beginning[one]
-        for one, its in self._beginning.items():
+        for one, (its, _) in self._beginning.items():
             topic = image.topics.by_id.get(one.topic_id)
             committed = None if topic is None else topic.partitions.get(one.index)
             members: set[int] = set()

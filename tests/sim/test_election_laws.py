@@ -40,7 +40,8 @@ def elected(kind: ElectedAs, was: bytes, now: bytes, *, asked: bool = True) -> E
         leader=5,
         recovery_state=LeaderRecoveryState.RECOVERING if recovers else old.recovery_state,
     )
-    laws = ElectionLaws(SimpleNamespace(strategy=lambda *_: NOBODY), ())  # type: ignore[arg-type]
+    truth: Any = SimpleNamespace(strategy=lambda *_: NOBODY)
+    laws = ElectionLaws(truth, ())
     if asked:
         laws.asked.add(("t", 0))
     record: Any = SimpleNamespace(election_kind=kind)

@@ -306,7 +306,8 @@ async def test_a_member_whose_group_was_deleted_joins_anew() -> None:
     member = Member(load, "x", "g", static=False)
     member._member_id, member._generation, member._share = "x-1", 3, A
     member._knows_brokers = True
-    await member.step(SimpleNamespace(random=lambda: 0.6, choice=lambda many: many[0]))  # type: ignore[arg-type]
+    rng: Any = SimpleNamespace(random=lambda: 0.6, choice=lambda many: many[0])
+    await member.step(rng)
     assert (member._member_id, member._generation, truth.members["x"]) == ("", -1, -1)
 
 

@@ -29,13 +29,14 @@ def test_who_is_about_to_be_fenced_may_be_passed_over(fenced: bool) -> None:
     what it led, and is fenced next (tiered seed 225). One that stays had to be elected."""
     broker = SimpleNamespace(epoch=6, fenced=False)
     world = with_broker(broker)
-    judge, life = LocalLogJudge(world), SimpleNamespace()
+    judge = LocalLogJudge(world)
+    life: Any = SimpleNamespace()
     judge._passed_over.append(PassedOver("L2: 5 is elected before 6", 6, 6, 1.0 + FENCED_S))
-    judge.after(life)  # type: ignore[arg-type]
+    judge.after(life)
     broker.fenced = fenced
     world.loop.now_s += FENCED_S + 0.1
     with nullcontext() if fenced else pytest.raises(Violation, match="^L2: 5 is elected before 6"):
-        judge.after(life)  # type: ignore[arg-type]
+        judge.after(life)
 
 
 def test_who_was_passed_over_at_the_end_is_told_of() -> None:
