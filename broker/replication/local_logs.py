@@ -22,7 +22,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from broker.replication.isr import IsrProposal
+from broker.replication.isr import IsrMember, IsrProposal
 from metalog.image.local_log import (
     NO_LOCAL_LOGS,
     NOTHING_KNOWN,
@@ -158,6 +158,20 @@ class LocalLogs:
         )
 
     # --- telling ------------------------------------------------------------------------------
+
+    def tell(
+        self,
+        lives: Iterable[IsrMember],
+        members: Iterable[MemberLocalLog],
+        own_epoch: int,
+        now_ms: float,
+    ) -> list[MemberLocalLog]:
+        """What goes with a proposal of these lives: not what a member has said in a later one than
+        the proposal names. The leader speaks for itself, in its own epoch."""
+        epochs = {member.broker_id: member.broker_epoch for member in lives}
+        said = [one for one in members if one.broker_epoch in (epochs[one.broker_id], own_epoch)]
+        self.told(said, now_ms)
+        return said
 
     def told(self, members: Iterable[MemberLocalLog], now_ms: float) -> None:
         """These are in a request that goes out now."""

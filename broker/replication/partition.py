@@ -627,10 +627,9 @@ class Partition(Audience):
         logs = self.local_logs
         if logs is None:
             return []
-        members = self.members_local_logs(proposal.broker_ids, own_epoch)
-        logs.told(members, now_ms)
         self._past_reports = proposal
-        return members
+        members = self.members_local_logs(proposal.broker_ids, own_epoch)
+        return logs.tell(proposal.members, members, own_epoch, now_ms)
 
     def report_answered(
         self, report: IsrProposal, error: ErrorCode | None, state: PartitionStateNow, now_ms: float

@@ -6,8 +6,7 @@ unfinished copy, which the leader of the day deletes (`expiring`); its objects g
 broker knows that nobody was told of them.
 
 Only the last record is written again until its fate is known. A copy that is finished for
-everybody but the one who made it would be cleared away as unfinished, after followers had deleted
-their local segments on its account.
+everybody but the one who made it would be made a second time, and cleared away after that.
 """
 
 from __future__ import annotations
@@ -150,10 +149,10 @@ class Copier:
             await self._store.copy(begun, sources)
         except Exception:
             led.counters.copy_errors += 1
-            await self._take_back(begun)
+            await self._take_back(led, begun)
             raise
         if not led.holds or led.replica.log.closed:
-            await self._take_back(begun)
+            await self._take_back(led, begun)
             return
         if await self._finish(led, begun):
             led.counters.copy_bytes += begun.size_bytes
@@ -181,12 +180,13 @@ class Copier:
             if not outcome.refusal:
                 return True
             _log.warning("a copy is not wanted any more", why=outcome.refusal)
-            await self._take_back(begun)
+            await self._take_back(led, begun)
             return False
         return False
 
-    async def _take_back(self, begun: RemoteSegment) -> None:
+    async def _take_back(self, led: Led, begun: RemoteSegment) -> None:
         """Delete objects that nobody was told are whole; what stays is found as unfinished."""
+        led.taken_back.add(begun.segment_id)
         try:
             await self._store.delete(begun)
         except ObjectError as error:

@@ -101,11 +101,13 @@ class Expirer:
             _retention(log.config),
             now_ms=now_ms,
             log_start_offset=start,
+            local_start_offset=log.local_log_start_offset,
             high_watermark=log.high_watermark,
             local_only_bytes=local_only_bytes(
                 cache, lineage, local_segments(log), log_start_offset=start
             ),
             being_copied=led.being_copied,
+            taken_back=led.taken_back,
         )
 
     async def _delete(self, led: Led, deletion: Deletion) -> bool:
@@ -119,12 +121,8 @@ class Expirer:
             return True  # what the plan went by is not so any more
         _log.info("segment deleted", segment=str(segment), reason=reason.value)
         if found.state is not SegmentState.DELETE_STARTED:
-            if found.state is SegmentState.COPY_STARTED:
-                # Whoever led before may finish it while this record is on its way.
-                known.doomed[segment.segment_id] = segment.start_offset
             outcome = await self._metadata.write(self._update(led, deletion, started=True))
             if outcome.refusal:
-                known.doomed.pop(segment.segment_id, None)
                 _log.warning(
                     "a segment cannot be deleted", segment=str(segment), why=outcome.refusal
                 )
@@ -136,6 +134,7 @@ class Expirer:
             led.counters.delete_errors += 1
             raise
         await self._metadata.write(self._update(led, deletion, started=False))
+        led.taken_back.discard(segment.segment_id)
         return True
 
     def _update(self, led: Led, deletion: Deletion, *, started: bool) -> SegmentUpdate:

@@ -55,6 +55,7 @@ class Led:
         "idle_until_ms",
         "partition",
         "replica",
+        "taken_back",
     )
 
     def __init__(
@@ -69,6 +70,8 @@ class Led:
         """What the leaders before wrote is known."""
         self.being_copied: set[SegmentId] = set()
         """Copies that this leader has begun and not given up: nobody else's to clear away."""
+        self.taken_back: set[SegmentId] = set()
+        """Copies that it has given up, and not cleared away."""
         self.idle: dict[str, Seen] = {}
         """What each kind of pass saw when it last found nothing to do."""
         self.idle_until_ms = 0.0
@@ -116,7 +119,6 @@ class Seen(NamedTuple):
     log_end: int
     segments: tuple[int, int, int]
     """How many there are locally, the base of the last, and bytes of all."""
-    doomed: tuple[int, ...]
     being_copied: frozenset[SegmentId]
 
 
@@ -136,7 +138,6 @@ def seen_by(
         (log.last_stable_offset, log.high_watermark),
         log.log_end_offset,
         (len(segments), segments.active.base_offset, segments.size_bytes),
-        tuple(cache.doomed.values()),
         frozenset(being_copied),
     )
 

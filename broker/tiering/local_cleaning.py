@@ -22,5 +22,4 @@ def note_copied(log: Log, cache: SegmentCache | None) -> None:
         return
     lineage = Lineage(log.epochs.entries, log.log_end_offset)
     first = max(log.log_start_offset, log.local_log_start_offset)
-    copied_to = cache.covered_to(lineage, first, log.log_end_offset - 1)
-    log.copied_to = min([copied_to, *cache.doomed.values()])
+    log.copied_to = cache.covered_to(lineage, first, log.log_end_offset - 1)

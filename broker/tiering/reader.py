@@ -59,6 +59,9 @@ HELD_BYTES_MAX: Final = 256 << 20
 """What is kept and what clients do not fetch, together."""
 KEPT_MS: Final = 30_000.0
 """How long what was read stays for a fetch that takes it."""
+FAILED_MS: Final = 5_000.0
+"""How long an error that came too late for a fetch waits to be told. Whoever comes later has a read
+of its own, as the store may be well again."""
 SWEEP_S: Final = 30.0
 INDEX_SLACK_BYTES: Final = 16 << 10
 """The index leads to a batch before the one that is wanted. How far before its next entry says;
@@ -422,12 +425,12 @@ class RemoteReader:
         return window
 
     def _forget_old(self) -> None:
-        books, oldest_ms = self._books, self._clock.monotonic_ms() - KEPT_MS
+        books, now_ms = self._books, self._clock.monotonic_ms()
         kept, failed = books.kept, books.failed
-        kept.remove_older(oldest_ms)
+        kept.remove_older(now_ms - KEPT_MS)
         while kept and (kept.bytes > KEPT_BYTES_MAX or self._held.bytes >= HELD_BYTES_MAX):
             kept.remove_one()
-        while failed and next(iter(failed.values())).done_ms <= oldest_ms:
+        while failed and next(iter(failed.values())).done_ms <= now_ms - FAILED_MS:
             del failed[next(iter(failed))]
 
     def _counters(self, log: Log) -> ReadCounters:

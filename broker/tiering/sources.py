@@ -14,9 +14,7 @@ from storage.log.log import Log
 from storage.log.producers import CorruptSnapshot, ProducerStates
 from storage.log.recovery import producers_at
 from storage.log.segment import (
-    INDEX_SUFFIX,
     LOG_SUFFIX,
-    TIME_INDEX_SUFFIX,
     TXN_INDEX_SUFFIX,
     Segment,
 )
@@ -62,7 +60,6 @@ def opened(
     log: Log, segment: Segment, copyable: Copyable, lineage: Lineage, snapshot: bytes
 ) -> Iterator[SegmentSources]:
     """The segment's parts, until the end of the block. Raises CorruptLog, CorruptIndex, OSError."""
-    segment.seal()
     aborts = bool(segment.txn_index.entries())
     files: list[File] = []
 
@@ -77,8 +74,7 @@ def opened(
     try:
         yield SegmentSources(
             log=part(LOG_SUFFIX),
-            offset_index=part(INDEX_SUFFIX),
-            time_index=part(TIME_INDEX_SUFFIX),
+            index_interval_bytes=log.config.index_interval_bytes,
             txn_index=part(TXN_INDEX_SUFFIX) if aborts else None,
             producer_snapshot=snapshot,
             epochs=lineage.up_to(copyable.segment.next_offset - 1),

@@ -21,7 +21,9 @@ from storage.log.timestamps import (
     look_into_batch,
     promises,
 )
+from storage.tiered.batches import CorruptSegment
 from storage.tiered.cache import SegmentCache, SharedSegment
+from storage.tiered.expiry import readable_from
 from storage.tiered.lineage import Lineage
 from storage.tiered.segment_store import SegmentStore
 
@@ -106,11 +108,23 @@ class _Met:
 
     def next(self, offset: int) -> SharedSegment | None:
         """That with this offset, or with the log start if that is above it by now; None: the log is
-        local from there on, or a copy is not known yet."""
-        at = max(offset, self._log.log_start_offset)
-        if at >= self._log.local_log_start_offset:
+        local from there on. A leader before may have deleted more than this log has heard of.
+        Raises CorruptSegment where a copy is missing: later ones may not answer for it (S8)."""
+        at, local_start = max(offset, self._log.log_start_offset), self._log.local_log_start_offset
+        if at >= local_start:
             return None
-        return self._cache.find_on(self._lineage, at)
+        cache, lineage = self._cache, self._lineage
+        shared = cache.find_on(lineage, at)
+        if shared is None:
+            readable = readable_from(
+                cache, lineage, log_start_offset=at, local_start_offset=local_start
+            )
+            if readable >= local_start:
+                return None
+            shared = cache.find_on(lineage, readable)
+        if shared is None:
+            raise CorruptSegment(f"the tier has no segment with offset {at}")
+        return shared
 
     async def breathe(self) -> None:
         """Lets others have their turn now and then."""

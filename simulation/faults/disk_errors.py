@@ -151,8 +151,6 @@ async def _rots(world: RunWorld, machine: Machine, event: Event, rng: Random) ->
     node = None if life is None else life.node
     if node is None or node.broker is None or files is None:
         return False
-    if world.promises.configs(event.args["topic"]).get(TIERED) == "true":
-        return False  # as above: a copy has the index that was read
     logs = [one for one in node.broker.logs.logs.values() if one.topic == event.args["topic"]]
     rotten = 0
     for segment in (one for log in logs for one in list(log.segments)[:-1]):

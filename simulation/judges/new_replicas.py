@@ -92,6 +92,8 @@ class NewReplicaJudge(Judge):
             # It has given up what is before meanwhile, and the epochs with it. There is no copy of
             # another epoch (S3), so this is asked again.
             return
+        if asked is not None and asked.log.lacks_remote_epochs:
+            return  # likewise: it has yet to read them from the tier, after a crash
         for base, following, epoch, _ in truth.batches.values():
             if base < leader.copy_from <= following and epoch != leader.epoch_before:
                 said = leader.epoch_before

@@ -30,8 +30,8 @@ TXN_ENTRY_BYTES: Final = 34
 _PENDING_BYTES_MAX = 4096
 _WINDOW_ENTRIES = 1024
 
-_offset_entry = struct.Struct(">ii")
-_time_entry = struct.Struct(">qi")
+OFFSET_ENTRY: Final = struct.Struct(">ii")
+TIME_ENTRY: Final = struct.Struct(">qi")
 _txn_entry = struct.Struct(">hqqqq")
 
 
@@ -217,11 +217,11 @@ class OffsetIndex(_SparseIndex):
     """Last offset of a batch -> where that batch begins."""
 
     entry_bytes = OFFSET_ENTRY_BYTES
-    layout = _offset_entry
+    layout = OFFSET_ENTRY
     __slots__ = ()
 
     def append(self, offset: int, position: int) -> None:
-        self._push(_offset_entry.pack(offset - self.base_offset, position))
+        self._push(OFFSET_ENTRY.pack(offset - self.base_offset, position))
 
     def lookup(self, offset: int) -> tuple[int, int]:
         """The largest entry not above `offset`; (base offset, 0) before the first."""
@@ -254,12 +254,12 @@ class OffsetIndex(_SparseIndex):
         self.cut(self._floor(0, offset - 1 - self.base_offset) + 1)
 
     def _entry(self, at: int) -> tuple[int, int]:
-        relative, position = _offset_entry.unpack(self._read(at, 1))
+        relative, position = OFFSET_ENTRY.unpack(self._read(at, 1))
         return self.base_offset + relative, position
 
     def _decode(self, data: bytes) -> Iterator[tuple[int, int]]:
         base = self.base_offset
-        for relative, position in _offset_entry.iter_unpack(data):
+        for relative, position in OFFSET_ENTRY.iter_unpack(data):
             yield base + relative, position
 
     def _plausible(self, last: tuple[int, int]) -> bool:
@@ -270,7 +270,7 @@ class TimeIndex(_SparseIndex):
     """Highest timestamp so far -> last offset of the batch that has it."""
 
     entry_bytes = TIME_ENTRY_BYTES
-    layout = _time_entry
+    layout = TIME_ENTRY
     __slots__ = ("_last",)
 
     def __init__(self, files: Files, path: str, base_offset: int, max_bytes: int) -> None:
@@ -284,7 +284,7 @@ class TimeIndex(_SparseIndex):
             return
         if self.is_full and not final:
             return
-        self._push(_time_entry.pack(timestamp_ms, offset - self.base_offset))
+        self._push(TIME_ENTRY.pack(timestamp_ms, offset - self.base_offset))
         self._last = (timestamp_ms, offset)
 
     @property
@@ -321,12 +321,12 @@ class TimeIndex(_SparseIndex):
         super().load()
 
     def _entry(self, at: int) -> tuple[int, int]:
-        timestamp, relative = _time_entry.unpack(self._read(at, 1))
+        timestamp, relative = TIME_ENTRY.unpack(self._read(at, 1))
         return timestamp, self.base_offset + relative
 
     def _decode(self, data: bytes) -> Iterator[tuple[int, int]]:
         base = self.base_offset
-        for timestamp, relative in _time_entry.iter_unpack(data):
+        for timestamp, relative in TIME_ENTRY.iter_unpack(data):
             yield timestamp, base + relative
 
     def _plausible(self, last: tuple[int, int]) -> bool:

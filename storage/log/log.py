@@ -125,6 +125,7 @@ class Log:
             loaded.epochs.durable = -1  # a process that was killed may have left a name that is not
         self._behind_hole = loaded.behind_hole
         self._cut_unflushed = loaded.report.truncated_bytes > 0
+        self._removals_unflushed = False
         self._cut_at = loaded.log_end_offset
         """The lowest end that a cut left since the last flush, while `_cut_unflushed`."""
         self._truncations = 0
@@ -741,7 +742,22 @@ class Log:
         if not self.lacks_producers:
             self.snapshots.take(offset, self.producers)
 
+    @property
+    def is_unsettled(self) -> bool:
+        """Whether a clean close waits for `settle`."""
+        return self._failure is None and (self.epochs.unsettled or self._removals_unflushed)
+
+    def settle(self) -> None:
+        """Have what is no data of segments on the disk: epochs, and removals, as nobody looks for
+        those that came out of order after a clean close (P18). For a worker: a failure is not told
+        to the log. Raises OSError."""
+        self.epoch_file.write(self.directory)
+        if self._removals_unflushed:
+            self.files.fsync_dir(self.directory)
+            self._removals_unflushed = False
+
     def _finish(self) -> None:
+        self.settle()
         self.segments.active.seal()
         self._take_snapshot(self.log_end_offset)
         self.flush_blocking()
@@ -923,7 +939,9 @@ class Log:
         """Go by other settings. A log that is not tiered has no part in the remote store: what a
         checkpoint says of one is of a time before, or older than the segments."""
         was, self.config = self.config.remote_storage_enable, config
-        self.was_tiered = config.remote_storage_enable or (self.was_tiered and self.tiering_known)
+        # A start that the checkpoint has would count again where the log is tiered after a crash.
+        may_have_been = self.tiering_known or self.saved_log_start > 0
+        self.was_tiered = config.remote_storage_enable or (self.was_tiered and may_have_been)
         self.tiering_known = True
         if not config.remote_storage_enable:
             self.leave_remote()
@@ -974,8 +992,9 @@ class Log:
 
     def retention(self, now_ms: int, limit: int | None = None) -> int:
         """Remove segments that are past retention, the oldest `limit` of them; returns how many.
-        Where the remote store must have the last one first, that is closed. Of a tiered log what is
-        above the start on the disk stays until that is the log's own (`log_start_saved`).
+        Where the remote store must have the last one first, that is closed. Of a tiered log, or one
+        that was and may be again, what is above the start on the disk stays until that is the log's
+        own (`log_start_saved`).
 
         Raises LogFailed.
         """
@@ -993,7 +1012,7 @@ class Log:
                 copied_to=self.copied_to,
             )
         )
-        if self.config.remote_storage_enable:
+        if self.was_tiered:
             doomed = self._give_up(segments, doomed)
         if limit is not None:
             doomed = min(doomed, limit)
@@ -1031,6 +1050,7 @@ class Log:
         self.local_log_start_offset = max(self.local_log_start_offset, first)
         if not self.config.copies:
             self.advance_log_start(first)
+        self._removals_unflushed = True
         for segment in doomed:
             self.snapshots.remove_oldest_at(segment.base_offset)
             self.discard(segment.rename_deleted())

@@ -660,13 +660,11 @@ class LogManager:
                 if log.failure is None:
                     pending += log.seal_for_close()
             await self.files.flush(pending)
-            dirty = [
-                log for log in self.logs.values() if log.epochs.unsettled and log.failure is None
-            ]
+            dirty = [log for log in self.logs.values() if log.is_unsettled]
             share = -(-len(dirty) // CLOSING_WORKERS) or 1
             await asyncio.gather(
                 *(
-                    self.files.run(_write_epochs, dirty[at : at + share])
+                    self.files.run(_settle, dirty[at : at + share])
                     for at in range(0, len(dirty), share)
                 )
             )
@@ -675,6 +673,6 @@ class LogManager:
         return True
 
 
-def _write_epochs(logs: Sequence[Log]) -> None:
-    for log in logs:  # in a worker, where no log may be told that it has failed
-        log.epoch_file.write(log.directory)
+def _settle(logs: Sequence[Log]) -> None:
+    for log in logs:
+        log.settle()

@@ -121,9 +121,10 @@ def promises(header: BatchHeader, timestamp_ms: int, start_offset: int) -> bool:
     )
 
 
-def as_header_says(header: BatchHeader) -> TimestampOffset:
-    """The answer where the records are not asked."""
-    return TimestampOffset(header.max_timestamp, header.base_offset, header.leader_epoch)
+def as_header_says(header: BatchHeader, start_offset: int = 0) -> TimestampOffset:
+    """The answer where the records are not asked. A batch may begin before the log does."""
+    offset = max(header.base_offset, start_offset)
+    return TimestampOffset(header.max_timestamp, offset, header.leader_epoch)
 
 
 def look_into_batch(
@@ -141,6 +142,6 @@ def look_into_batch(
             if timestamp >= timestamp_ms and offset >= start_offset:
                 return LookedInto(TimestampOffset(timestamp, offset, header.leader_epoch), records)
     except (ApiError, ProtocolError):
-        if header.max_timestamp >= timestamp_ms and header.base_offset >= start_offset:
-            return LookedInto(as_header_says(header), records)
+        if promises(header, timestamp_ms, start_offset):
+            return LookedInto(as_header_says(header, start_offset), records)
     return LookedInto(None, records)

@@ -8,7 +8,7 @@ offsets and leader epochs it may have. Any that does not fit is an error, never 
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
 from crc32c import crc32c
@@ -16,16 +16,20 @@ from crc32c import crc32c
 from protocol.batch.header import (
     HEADER_BYTES,
     NO_LEADER_EPOCH,
+    BatchHeader,
     CorruptBatch,
     iter_batches,
     iter_checked,
     parse_header,
 )
 from protocol.schema import Buffer
+from storage.tiered.copied_indexes import CopiedIndexes
 from storage.tiered.values import RemoteSegment
 
 MARKED_BYTES: Final = 16 << 10
 """There is a mark behind so many bytes: few beside them, and few batches between two."""
+INDEX_ENTRIES_MAX: Final = 1 << 18
+"""Of one index, which is in memory until it is put: as many as Kafka's defaults have in 1 GiB."""
 
 
 class CorruptSegment(Exception):
@@ -54,13 +58,18 @@ class CheckedBatches(NamedTuple):
 
 
 def check_batches(
-    segment: RemoteSegment, data: Buffer, last_offset: int | None = None
+    segment: RemoteSegment,
+    data: Buffer,
+    last_offset: int | None = None,
+    *,
+    visit: Callable[[BatchHeader, int], None] | None = None,
 ) -> CheckedBatches:
     """Check the batches in `data`, which begins at a batch of the segment; the last may be cut.
 
     Args:
         last_offset: batches that end behind it are left out; what a reader's own lineage does not
             share with the segment must not be read.
+        visit: sees each whole batch that is left in, and where in `data` it begins.
 
     Raises:
         CorruptSegment.
@@ -81,6 +90,8 @@ def check_batches(
                 return CheckedBatches(whole, next_offset, 0, epoch, marks)
             whole, next_offset = at + header.size_bytes, header.next_offset
             epoch = header.leader_epoch
+            if visit is not None:
+                visit(header, at)
             if whole - marked >= MARKED_BYTES:
                 marks.append(Mark(whole, next_offset))
                 marked = whole
@@ -105,11 +116,14 @@ def own_batches(data: Buffer) -> CheckedBatches:
 class LogCheck:
     """A segment's log as it is read from the disk, part by part: all of it must be its batches.
 
-    `crc32c` and `size_bytes` are those of all parts so far.
+    `crc32c`, `size_bytes` and `indexes` are those of all parts so far. `index_interval_bytes` is
+    the topic's `index.interval.bytes`.
     """
 
-    def __init__(self, segment: RemoteSegment) -> None:
+    def __init__(self, segment: RemoteSegment, index_interval_bytes: int) -> None:
         self._segment = segment
+        interval_bytes = max(index_interval_bytes, segment.size_bytes // INDEX_ENTRIES_MAX)
+        self.indexes = CopiedIndexes(segment.start_offset, interval_bytes)
         self._cut = b""
         """What is known of a batch that the next parts end."""
         self._missing_bytes = 0
@@ -133,7 +147,11 @@ class LogCheck:
 
     def _check(self, data: Buffer, behind_bytes: int) -> None:
         """`behind_bytes` of this part come after `data`."""
-        checked = check_batches(self._segment, data)
+        begin = self.size_bytes - behind_bytes - len(data)
+        note = self.indexes.note
+        checked = check_batches(
+            self._segment, data, visit=lambda header, at: note(header, begin + at)
+        )
         self._cut = bytes(data[checked.whole_bytes :])
         known = max(checked.cut_bytes, HEADER_BYTES)
         self._missing_bytes = known - len(self._cut)

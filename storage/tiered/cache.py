@@ -115,7 +115,6 @@ class SegmentCache:
         "changes",
         "deleted_to",
         "deletion",
-        "doomed",
         "next_offset",
         "partition",
     )
@@ -134,9 +133,6 @@ class SegmentCache:
         self._by_epoch: dict[int, _EpochIndex] = {}
         self._highest: dict[int, int] = {}
         self._with_aborted: dict[SegmentId, RemoteSegment] = {}
-        self.doomed: dict[SegmentId, int] = {}
-        """First offsets of unfinished copies that this broker is about to delete: should they be
-        finished before it says so, nobody may count on them."""
 
     # Replaying -------------------------------------------------------------------------------
 
@@ -189,8 +185,6 @@ class SegmentCache:
         if known.state is update.state:
             return REPEATED
         updated = known.updated(update)
-        if update.state is SegmentState.DELETE_STARTED:
-            self.doomed.pop(update.segment_id, None)
         if known.state is SegmentState.COPY_FINISHED:
             self._unindex(known)
             self.deleted_to = max(self.deleted_to, known.end_offset + 1)

@@ -5,9 +5,13 @@ start durable, on the disk, before the first DELETE_STARTED: a crash in between 
 that promises what is gone (KAFKA-15352).
 
 Time and size take the oldest segments of the leader's own lineage, and end with the first that
-stays. What then lies below the log start goes with them, whoever copied it. Copies that another
-leader began and nobody will finish go, as do those of a lineage that lost; neither counts as data,
-so neither makes a good segment expire sooner. What the lineage cannot judge stays.
+stays. What then lies below the log start goes with them, whoever copied it. Copies that were begun
+and not finished go, as do those of a lineage that lost; neither counts as data, so neither makes a
+good segment expire sooner. What the lineage cannot judge stays.
+
+What another leader began goes after a finished copy has its records: the COPY_FINISHED may be on
+the way, and a replica that reads it lets go of its local segments before it reads the
+DELETE_STARTED behind it.
 """
 
 from __future__ import annotations
@@ -69,16 +73,20 @@ def plan_expiry(
     *,
     now_ms: int,
     log_start_offset: int,
+    local_start_offset: int,
     high_watermark: int,
     local_only_bytes: int,
     being_copied: Set[SegmentId] = frozenset(),
+    taken_back: Set[SegmentId] = frozenset(),
 ) -> ExpiryPlan:
     """What the leader is to delete.
 
     Args:
+        local_start_offset: the first offset on the leader's disk.
         now_ms: time by a clock that does not jump (`SteadyTime`).
         local_only_bytes: of local segments that have no copy (`copying.local_only_bytes`).
         being_copied: what this leader is copying at this moment.
+        taken_back: what this leader has given up copying: no COPY_FINISHED will come.
     """
     of_lineage = cache.shared_with(lineage)
     useful = {one.segment.segment_id: one.offsets for one in of_lineage}
@@ -96,9 +104,17 @@ def plan_expiry(
             new_start = max(new_start, one.offsets.last + 1)
     deletions = []
     for segment in cache.segments():
-        reason_of = why.get(segment.segment_id) or _otherwise(
-            segment, lineage, useful.get(segment.segment_id), new_start, being_copied
-        )
+        if segment.state is SegmentState.COPY_STARTED:
+            first = max(new_start, local_start_offset)
+            may_go = segment.segment_id in taken_back or (
+                segment.segment_id not in being_copied
+                and _is_replaced(cache, lineage, segment, first)
+            )
+            reason_of = Reason.UNFINISHED if may_go else None
+        else:
+            reason_of = why.get(segment.segment_id) or _otherwise(
+                segment, lineage, useful.get(segment.segment_id), new_start
+            )
         if reason_of is not None:
             deletions.append(Deletion(segment, reason_of))
     deletions.sort(key=lambda one: (one.segment.start_offset, one.segment.segment_id))
@@ -160,19 +176,23 @@ def _by_size(shared: list[SharedSegment], retention: Retention, local_only_bytes
     return len(shared)
 
 
+def _is_replaced(cache: SegmentCache, lineage: Lineage, segment: RemoteSegment, first: int) -> bool:
+    """Whether finished copies have all that an unfinished one has of this log from `first` on, the
+    first offset that is on the leader's disk: what is below it nobody can copy again."""
+    offsets = lineage.shared(segment)
+    return not offsets or cache.covers(lineage, max(offsets.first, first), offsets.last)
+
+
 def _otherwise(
     segment: RemoteSegment,
     lineage: Lineage,
     useful: OffsetRange | None,
     log_start_offset: int,
-    being_copied: Set[SegmentId],
 ) -> Reason | None:
-    """Why a segment goes that neither time nor size takes. `useful` is what of a finished copy is
-    of the lineage; None: nothing."""
+    """Why a copy goes that was finished, and that neither time nor size takes. `useful` is what of
+    it is of the lineage; None: nothing."""
     if segment.state is SegmentState.DELETE_STARTED:
         return Reason.AGAIN
-    if segment.state is SegmentState.COPY_STARTED:
-        return None if segment.segment_id in being_copied else Reason.UNFINISHED
     if segment.end_offset < log_start_offset:
         return Reason.LOG_START
     if useful is None and lineage.lost(segment):

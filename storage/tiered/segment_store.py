@@ -4,8 +4,9 @@ A copy is tried once: after any failure the segment is copied anew under a new s
 Kafka, and what this try left is deleted when its COPY_STARTED is. So a put that failed and still
 happened can harm nobody. The manifest is written last, when every other object was asked for once
 more and has its length. Nobody has the log once its disks have let it go, so the batches that are
-put are checked on their way: one that is not what its checksum says ends the copy. What has no
-checksums of its own is put as it was summed, though the disk is read twice for it.
+put are checked on their way: one that is not what its checksum says ends the copy. The offset and
+the time index are made from them. What else has no checksums of its own is put as it was summed,
+though the disk is read twice for it.
 
 What is read is compared with what was written: the manifest with the metadata, objects that are
 read whole with their checksums in the manifest, parts of the log with the batches' own checksums.
@@ -16,6 +17,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing
 from dataclasses import dataclass
+from functools import partial
 from typing import Final, TypeAlias
 
 from crc32c import crc32c
@@ -26,6 +28,7 @@ from storage.log.epochs import EpochEntry
 from storage.objects import FileRange, Objects, Source
 from storage.objects.port import size_of, whole
 from storage.tiered.batches import CheckedBatches, CorruptSegment, LogCheck, check_batches
+from storage.tiered.copied_indexes import CopiedIndexes
 from storage.tiered.layout import Kind, keys_to_delete, object_key
 from storage.tiered.manifest import (
     Manifest,
@@ -48,8 +51,8 @@ class SegmentSources:
     """The parts of a closed segment, flushed before they are handed over."""
 
     log: Source
-    offset_index: Source
-    time_index: Source
+    index_interval_bytes: int
+    """Of the log, between two entries of the indexes, which are made as it is put."""
     txn_index: Source | None
     """None where no transaction of the segment was aborted."""
     producer_snapshot: bytes
@@ -57,11 +60,11 @@ class SegmentSources:
     epochs: tuple[EpochEntry, ...]
     """The leader epochs of the log up to the segment's end (`Lineage.up_to`)."""
 
-    def by_kind(self) -> dict[Kind, Source]:
+    def beside_log(self, indexes: CopiedIndexes) -> dict[Kind, Source]:
+        """All objects but the log and the manifest."""
         parts: dict[Kind, Source] = {
-            Kind.LOG: self.log,
-            Kind.OFFSET_INDEX: self.offset_index,
-            Kind.TIME_INDEX: self.time_index,
+            Kind.OFFSET_INDEX: bytes(indexes.offsets),
+            Kind.TIME_INDEX: indexes.times(),
             Kind.PRODUCER_SNAPSHOT: self.producer_snapshot,
             Kind.LEADER_EPOCHS: encode_epochs(self.epochs),
         }
@@ -85,31 +88,31 @@ class SegmentStore:
         back. Raises ObjectError, CorruptSegment when an object is not what was put there or the
         log not what was written, OSError of the local files, ManifestBroken when the segment's
         record does not fit its parts."""
-        sums = {}
-        for kind, part in sources.by_kind().items():
-            key = object_key(segment, kind)
-            put = self._put_log(segment, key, part) if kind is Kind.LOG else self._put(key, part)
-            sums[kind] = await put
+        log = await self._put_log(segment, sources)
+        sums = {Kind.LOG: ObjectSum(log.size_bytes, log.crc32c)}
+        for kind, part in sources.beside_log(log.indexes).items():
+            sums[kind] = await self._put(object_key(segment, kind), part)
         manifest = Manifest(segment, sums)
         await self._put(object_key(segment, Kind.MANIFEST), encode_manifest(manifest))
         return manifest
 
-    async def _put_log(self, segment: RemoteSegment, key: str, source: Source) -> ObjectSum:
-        """Length and checksum of a log that was put, and whose batches were checked."""
+    async def _put_log(self, segment: RemoteSegment, sources: SegmentSources) -> LogCheck:
+        """What was found of a log that was put, and whose batches were checked."""
+        key, source = object_key(segment, Kind.LOG), sources.log
         if not isinstance(source, FileRange):
-            check = LogCheck(segment)
+            check = LogCheck(segment, sources.index_interval_bytes)
             check.add(source)
             await self._put_whole(key, source)
         else:
             checked = _CheckedRange(*source)
-            checked.segment = segment
+            checked.begin = partial(LogCheck, segment, sources.index_interval_bytes)
             await self.objects.put(key, checked)
             if checked.broken is not None:
                 raise checked.broken
             check = checked.check
             await self._look_at(key, source)
         check.end()
-        return ObjectSum(check.size_bytes, check.crc32c)
+        return check
 
     async def _put(self, key: str, source: Source) -> ObjectSum:
         """The same of what has no checksums of its own."""
@@ -203,12 +206,12 @@ class _SummedRange(FileRange):
 class _CheckedRange(FileRange):
     """A log whose batches are checked as they are read, in a worker. One that is broken ends it."""
 
-    segment: RemoteSegment
+    begin: Callable[[], LogCheck]
     check: LogCheck
     broken: CorruptSegment | None
 
     async def parts(self, part_bytes: int) -> AsyncGenerator[bytes, None]:
-        self.check, self.broken = LogCheck(self.segment), None
+        self.check, self.broken = self.begin(), None
         async with aclosing(super().parts(part_bytes)) as parts:
             async for part in parts:
                 try:

@@ -93,8 +93,7 @@ class MemoryTier:
         one.seal()
         sources = SegmentSources(
             log=FileRange(log.files, one.log, 0, one.size_bytes),
-            offset_index=_content(log, one.offset_index.path),
-            time_index=_content(log, one.time_index.path),
+            index_interval_bytes=log.config.index_interval_bytes,
             txn_index=aborted,
             producer_snapshot=_content(log, log.snapshots.path(last + 1)),
             epochs=lineage.up_to(last),

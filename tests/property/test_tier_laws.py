@@ -149,6 +149,7 @@ class World:
             retention,
             now_ms=self.now_ms,
             log_start_offset=self.log_start,
+            local_start_offset=local[0].base_offset if local else self.end,
             high_watermark=self.high_watermark,
             local_only_bytes=local_only_bytes(
                 self.cache, lineage, local, log_start_offset=self.log_start

@@ -113,18 +113,26 @@ def test_a_log_whose_marker_a_crash_took_is_as_it_was(was_at: int) -> None:
 
 
 @pytest.mark.parametrize("log_start", [0, 28])
-def test_the_epoch_before_what_a_leader_has_given_up_is_not_judged(log_start: int) -> None:
+@pytest.mark.parametrize("lacks", [False, True])
+def test_the_epoch_before_what_a_leader_has_given_up_is_not_judged(
+    log_start: int, lacks: bool
+) -> None:
     """S5: a leader whose log start has moved there meanwhile knows no epoch before it (tiered seed
-    204)."""
+    204), nor does one that has yet to read its epochs from the tier (316)."""
     watched = Watched()
     one = watched.add(begins=True)
     one.node_id, one.log.epochs, one.log.log_end_offset = 2, [object()], 0
     truth = SimpleNamespace(end=40, batches={20: (20, 28, 1, 0)})
     watched.world.promises.partitions[TOPIC_ID, 0] = truth
     watched.world.promises.given_up = set()
-    leader: Any = SimpleNamespace(log=SimpleNamespace(log_start_offset=log_start))
+    log = SimpleNamespace(log_start_offset=log_start, lacks_remote_epochs=lacks)
+    leader: Any = SimpleNamespace(log=log)
     wanted: Any = SimpleNamespace(partition=one, leader_epoch=3)
     with mock.patch.object(watched.judge, "_leader_of", lambda _one: leader):
         watched.judge._hear(wanted, LeaderLog(0, 28, epoch_before=0))
-    with nullcontext() if log_start else pytest.raises(Violation, match="^S5: .* asks for epoch 0"):
+    with (
+        nullcontext()
+        if log_start or lacks
+        else pytest.raises(Violation, match="^S5: .* asks for epoch 0")
+    ):
         watched.look()

@@ -8,6 +8,7 @@ import os
 import signal
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
+from pathlib import Path
 from typing import TypeVar
 
 from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
@@ -92,7 +93,7 @@ class NewReplica:
         self.move(*self.old)
         ids = sorted(one.id for one in self.old)
         until(f"an ISR of {ids}", lambda: sorted(self.decided()[1]) == ids)
-        until("its folder is gone", lambda: not list(self.new.data.glob(f"{TOPIC}-0*/*.log")))
+        until("its folder is gone", lambda: not self._paths(self.new, f"{TOPIC}-0*/*.log"))
 
     def revive(self) -> None:
         for broker in self.cluster.brokers:
@@ -255,8 +256,7 @@ class NewReplica:
 
     def bases(self, broker: NodeProcess) -> list[int]:
         """Base offsets of its segments; [0] where it has none."""
-        folder = broker.data / f"{TOPIC}-0"
-        return sorted(int(path.stem) for path in folder.glob("*.log")) or [0]
+        return sorted(int(path.stem) for path in self._paths(broker, f"{TOPIC}-0/*.log")) or [0]
 
     @property
     def has_marker(self) -> bool:
@@ -276,16 +276,22 @@ class NewReplica:
         path = broker.data / f"{TOPIC}-0" / LEADER_EPOCH_CHECKPOINT
         return decode_epochs(path.read_bytes()) if path.exists() else []
 
+    def _paths(self, broker: NodeProcess, pattern: str) -> list[Path]:
+        """What the broker's folder has. One that goes meanwhile is looked for again."""
+        while True:
+            with suppress(FileNotFoundError):
+                return list(broker.data.glob(pattern))
+
     def _batches(self, broker: NodeProcess) -> dict[int, bytes]:
         found: dict[int, bytes] = {}
-        for data in self._files(broker, "*.log").values():
+        for data in self._files(broker, f"{TOPIC}-0/*.log").values():
             found |= {h.base_offset: data[at : at + h.size_bytes] for h, at in iter_batches(data)}
         return found
 
     def _files(self, broker: NodeProcess, pattern: str) -> dict[str, bytes]:
         """Contents by name. Local retention goes on beside: what it takes is left out."""
         found: dict[str, bytes] = {}
-        for path in (broker.data / f"{TOPIC}-0").glob(pattern):
+        for path in self._paths(broker, pattern):
             with suppress(FileNotFoundError):
                 found[path.name] = path.read_bytes()
         return found
@@ -305,7 +311,7 @@ class NewReplica:
 
         until("the same batches and epochs", equal)
         until(f"a log start of {start}", lambda: self.log_start(new) == start)
-        theirs, ours = (self._files(broker, "*.snapshot") for broker in (leader, new))
+        theirs, ours = (self._files(broker, f"{TOPIC}-0/*.snapshot") for broker in (leader, new))
         common = theirs.keys() & ours.keys()
         assert common
         assert {name: theirs[name] for name in common} == {name: ours[name] for name in common}

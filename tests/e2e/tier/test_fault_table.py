@@ -40,8 +40,9 @@ HITS = 3
 """So often a fault hits each operation, at least."""
 FAULT_S = 10 * TASK_MS / 1000
 LONG_S = 60.0
-WARM_SEGMENTS = 3
-"""So many are only in the tier when the fault begins."""
+WARM_RECORDS = (HITS + 1) * SEGMENT_BYTES // VALUE_BYTES
+"""So many are only in the tier when the fault begins: more than `HITS` segments hold, since each
+that is deleted is one request."""
 CLEAN_S = WAIT_S
 """By then the store is clean, on a busy machine too; what it took is printed."""
 GAP_S_MAX = 10.0
@@ -72,7 +73,7 @@ class Cell(LedgeredTopic):
     def is_warm(self) -> bool:
         """Whether enough is only in the tier."""
         local = segments(self.node, self.topic)
-        return len(local) > 0 and local[0] >= WARM_SEGMENTS * SEGMENT_BYTES // (2 * VALUE_BYTES)
+        return len(local) > 0 and local[0] >= WARM_RECORDS
 
     def begin_reading_from_the_start(self) -> None:
         if self.operation is not Operation.DELETE:

@@ -464,6 +464,16 @@ def wanted(c: Cluster) -> list[tuple[frozenset[int], int]]:
 OUT = frozenset({1})
 
 
+async def test_a_proposal_says_nothing_of_a_later_life_than_it_names() -> None:
+    """L1: the follower came back while it waited, perhaps on another disk (tiered seed 497)."""
+    c, _ = await crossing()
+    partition = c[1].partition()
+    report = partition._proposal_of(partition.isr)
+    assert [one.broker_id for one in partition.to_tell(report, 0.0, 101)] == [1, 2]
+    partition.remote[2].broker_epoch += 1
+    assert [one.broker_id for one in partition.to_tell(report, 0.0, 101)] == [1]
+
+
 async def test_a_change_goes_while_a_report_is_under_way_and_keeps_its_epoch() -> None:
     """The report first, at the controller, and its answer first: the change is taken behind it."""
     c, report = await crossing()

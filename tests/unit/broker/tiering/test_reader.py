@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 
 from broker.tiering.reader import (
+    FAILED_MS,
     INDEX_SLACK_BYTES,
     KEPT_BYTES_MAX,
     KEPT_MS,
@@ -22,7 +23,10 @@ from protocol.errors import ApiError, ErrorCode
 from storage.log.errors import BelowLocalStart
 from storage.log.log import Log
 from storage.objects import FaultyObjects, Weather
+from storage.tiered.cache import SegmentCache
 from storage.tiered.layout import Kind, object_key
+from storage.tiered.states import SegmentState
+from storage.tiered.values import SegmentUpdate
 from testkit.memory.broker import batch, settle
 from testkit.memory.tier import READS, TierRoom, done, drop_local, partition_of, tiered
 from tests.unit.broker.tiering.transactions import end, transact
@@ -318,12 +322,18 @@ async def test_a_read_that_nobody_waits_for_goes_on_and_is_found() -> None:
     assert room.reader.kept_bytes == 0
 
 
-async def test_an_error_that_nobody_heard_is_told_once() -> None:
+@pytest.mark.parametrize("late", [False, True])
+async def test_an_error_that_nobody_heard_is_told_once_while_it_is_new(late: bool) -> None:
+    """P26: a store that is well again is asked, whatever it said long before (tiered seed 42)."""
     room = TierRoom()
     await room.fill((b"a",))
     room.tier.store.objects = FaultyObjects(room.tier.bucket, random.Random(1), Weather(down=True))
     first = room.reader.read(room.log, 0, 1, committed=False)
     await settle()
+    room.h.clock.advance(int(FAILED_MS) - (not late))
+    if late:
+        assert room.reader.read(room.log, 0, 1, committed=False) is not first
+        return
     assert room.reader.read(room.log, 0, 1, committed=False) is first
     assert first.error is not None
     assert room.reader.read(room.log, 0, 1, committed=False) is not first
@@ -520,3 +530,43 @@ async def test_every_offset_of_a_random_log_is_found() -> None:
         data = await room.read(offset, rng.randrange(400))
         first, _ = next(iter_batches(data.records))
         assert first.base_offset == offset - offset % 3
+
+
+async def test_s8_a_look_up_by_time_goes_on_behind_what_a_leader_before_has_deleted() -> None:
+    """This log has not heard of that leader's log start (tiered seed 359)."""
+    room = TierRoom()
+    await room.fill((b"a",), (b"b",), (b"c",))
+    (cache,) = room.tier.caches.values()
+    first, second, *_ = sorted(cache.finished(), key=lambda one: one.start_offset)
+    found = await room.reader.find_time(room.log, 0)
+    assert found is not None
+    assert found.offset == 0
+    await room.tier.delete(first)
+    assert room.log.log_start_offset == 0
+    found = await room.reader.find_time(room.log, 0)
+    assert found is not None
+    assert found.offset == second.start_offset
+
+
+async def test_s8_a_look_up_by_time_does_not_pass_over_a_copy_that_is_not_known() -> None:
+    room = TierRoom()
+    await room.fill((b"a",), (b"b",), (b"c",))
+    ((identity, cache),) = room.tier.caches.items()
+    first, *later = sorted(cache.finished(), key=lambda one: one.start_offset)
+    known = room.tier.caches[identity] = SegmentCache(cache.partition)
+    for one in later:
+        known.apply(known.next_offset, replace(one, state=SegmentState.COPY_STARTED))
+        finished = SegmentUpdate(
+            partition=one.partition,
+            segment_id=one.segment_id,
+            broker_id=one.broker_id,
+            event_timestamp_ms=0,
+            state=SegmentState.COPY_FINISHED,
+        )
+        known.apply(known.next_offset, finished)
+    assert known.find(0, later[0].start_offset) is not None
+    assert first.start_offset == 0
+    with pytest.raises(ApiError, match="no segment with offset 0"):
+        await room.reader.find_time(room.log, 0)
+    with pytest.raises(ApiError, match="no segment with offset 0"):
+        await room.reader.find_time(room.log, None)

@@ -168,6 +168,26 @@ def test_a_hole_between_segments_is_not_a_log():
     assert make_log(compacted, cleanup_policy="compact", **SMALL).log_end_offset == 9
 
 
+@pytest.mark.parametrize("settled_before", [False, True])
+def test_removals_are_on_the_disk_when_a_log_has_been_closed(settled_before):
+    """P18: nobody looks for a hole after a clean close, so a power cut behind it leaves none."""
+    backing = MemoryFiles()
+    a_log(backing, batches=30)
+    files = LossyFiles(backing)
+    tiered = {"remote_storage_enable": True, "local_retention_bytes": 1200}
+    log = make_log(files, clean=True, file_delete_delay_ms=0, **tiered, **SMALL)
+    log.update_high_watermark(log.log_end_offset)
+    log.copied_to = log.segments.active.base_offset
+    assert log.retention(T0) > 0
+    if settled_before:
+        log.settle()
+        assert not log.is_unsettled
+    log.close()
+    files.crash()
+    left = [int(name[:20]) for name in backing.listdir(DIRECTORY) if name.endswith(".log")]
+    assert sorted(left) == [segment.base_offset for segment in log.segments]
+
+
 @pytest.mark.parametrize("lost", [{1}, {1, 2}, {1, 3}])
 def test_removals_of_local_retention_that_came_out_of_order_are_finished(lost):
     """P18: the oldest segments of a tiered log come back after a crash, some behind them do not

@@ -215,6 +215,29 @@ def test_s4_a_log_that_leaves_the_store_owes_its_start():
     assert due == [log]
 
 
+@pytest.mark.parametrize("restarted", [False, True])
+def test_s4_a_log_that_was_tiered_deletes_nothing_that_the_checkpoint_promises(restarted):
+    """Tiered again after a crash, it would begin where neither disk nor store have records (tiered
+    seed 316)."""
+    files = MemoryFiles()
+    log = half_local(files)
+    log.advance_log_start(1)
+    log.log_start_saved(1)
+    if restarted:
+        log.close(clean=False)
+        log = tiered(files, log_start_offset=1, recovery_point=10)
+        log.update_high_watermark(10)
+        log.tiering_known = False
+    log.configure(replace(log.config, remote_storage_enable=False, retention_bytes=0))
+    local = log.local_log_start_offset
+    assert log.retention(T0) == 0
+    assert log.owes_log_start
+    assert (log.log_start_offset, log.segments.first_base_offset) == (10, local)
+    log.log_start_saved(10)
+    assert log.retention(T0) > 0
+    assert log.segments.first_base_offset > local
+
+
 def test_a_log_that_begins_anew_below_its_start_does_not_count_on_the_checkpoint():
     log = half_local()
     log.advance_log_start(8)

@@ -133,3 +133,7 @@ def test_a_batch_that_the_disk_has_not_kept_is_taken_as_its_header_says() -> Non
     assert timestamps.look_into_batch(bytes(data), *wanted).found == found
     data[64] ^= 16  # the offset delta of the first record: 8 in place of 0
     assert timestamps.look_into_batch(bytes(data), *wanted).found == found
+    within = TimestampOffset(T0, 3, header.leader_epoch)
+    for start, expected in ((3, within), (4, within._replace(offset=4)), (5, None)):
+        # The log begins within the batch (tiered seed 394).
+        assert timestamps.look_into_batch(bytes(data), header, T0, start).found == expected

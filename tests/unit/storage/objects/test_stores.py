@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import sys
+from pathlib import Path
 
 import pytest
 
@@ -226,3 +229,23 @@ async def test_nobody_listens() -> None:
     objects = open_objects(StoreSettings.of(given))
     with pytest.raises(ObjectRetriable):
         await objects.put("a", b"x")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="threads have no priority of their own")
+async def test_the_librarys_threads_leave_the_processor_to_the_loop() -> None:
+    pytest.importorskip("obstore", reason="obstore is not here (docs/gaps.md)")
+    given = {**object_servers.s3_options("http://127.0.0.1:1"), "retries": "0"}
+    objects = open_objects(StoreSettings.of(given))
+    with pytest.raises(ObjectRetriable):
+        await objects.head("a")
+    own = os.getpriority(os.PRIO_PROCESS, 0)
+    assert {priority - own for priority in priorities_of("tokio")} == {2}
+
+
+def priorities_of(name: str) -> list[int]:
+    """Of this process's threads whose names begin so."""
+    return [
+        os.getpriority(os.PRIO_PROCESS, int(task.name))
+        for task in Path("/proc/self/task").iterdir()
+        if (task / "comm").read_text().startswith(name)
+    ]

@@ -71,6 +71,7 @@ def expiry(
         retention,
         now_ms=now_ms,
         log_start_offset=0,
+        local_start_offset=0,
         high_watermark=mark,
         local_only_bytes=local,
     )
@@ -115,13 +116,54 @@ def test_dangling_copies_go_and_do_not_count() -> None:
     assert plan.log_start_offset == 0
 
 
+@pytest.mark.parametrize(
+    ("finished", "log_start", "local_start", "goes"),
+    [
+        ([(0, 9)], 0, 0, True),
+        ([], 0, 0, False),
+        ([(0, 8)], 0, 0, False),
+        ([(1, 9)], 0, 0, False),
+        ([(0, 4), (5, 12)], 0, 0, True),
+        ([(1, 9)], 1, 0, True),
+        ([(1, 9)], 0, 1, True),  # nobody can copy offset 0 again
+        ([], 10, 0, True),
+        ([], 9, 0, False),
+        ([], 0, 10, True),
+    ],
+)
+def test_an_unfinished_copy_goes_after_its_records_have_another(
+    finished: list[tuple[int, int]], log_start: int, local_start: int, goes: bool
+) -> None:
+    """S2: its COPY_FINISHED may be on the way, and a follower that reads it lets go of its local
+    segments before it reads the DELETE_STARTED behind it (tiered seed 131)."""
+    plan = plan_expiry(
+        cache_of(*finished, unfinished=1),
+        MINE,
+        Retention(),
+        now_ms=0,
+        log_start_offset=log_start,
+        local_start_offset=local_start,
+        high_watermark=50,
+        local_only_bytes=0,
+    )
+    unfinished = [one for one in plan.deletions if one.reason is Reason.UNFINISHED]
+    assert bool(unfinished) == goes
+
+
+def test_an_unfinished_copy_of_another_lineage_goes_at_once() -> None:
+    cache = SegmentCache(PARTITION)
+    cache.apply(0, segment(100, 0, 9, {5: 0}))
+    assert [one.reason for one in expiry(cache, Retention()).deletions] == [Reason.UNFINISHED]
+
+
 def test_what_is_being_copied_stays() -> None:
     plan = plan_expiry(
-        cache_of(unfinished=2),
+        cache_of((0, 9), unfinished=2),
         MINE,
         Retention(),
         now_ms=0,
         log_start_offset=0,
+        local_start_offset=0,
         high_watermark=50,
         local_only_bytes=0,
         being_copied={segment_id(101)},
@@ -199,6 +241,7 @@ def test_lineages_that_lost_go_and_those_that_are_not_known_stay() -> None:
         Retention(),
         now_ms=0,
         log_start_offset=0,
+        local_start_offset=0,
         high_watermark=60,
         local_only_bytes=0,
     )

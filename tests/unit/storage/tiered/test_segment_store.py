@@ -15,6 +15,7 @@ from protocol.batch.header import CRC_POSITION, HEADER_BYTES
 from storage.files import File, MemoryFiles
 from storage.log.checkpoints import decode_epochs
 from storage.log.epochs import EpochEntry
+from storage.log.indexes import OFFSET_ENTRY, TIME_ENTRY
 from storage.objects import (
     FaultyObjects,
     FileRange,
@@ -62,8 +63,7 @@ def sources(
     file.append(log)
     return SegmentSources(
         log=FileRange(files, file, 0, len(log)),
-        offset_index=b"offsets!",
-        time_index=b"",
+        index_interval_bytes=100,
         txn_index=b"aborted" if txn else None,
         producer_snapshot=b"producers",
         epochs=EPOCHS,
@@ -84,8 +84,11 @@ async def test_a_segment_comes_back_as_it_was(objects: Objects, txn: bool) -> No
     assert manifest == copied
     data, checked = await store.read_log(one, 0, 1 << 20)
     assert (data, checked.whole_bytes, checked.next_offset) == (LOG, len(LOG), 12)
-    assert await store.read_whole(manifest, Kind.OFFSET_INDEX) == b"offsets!"
-    assert await store.read_whole(manifest, Kind.TIME_INDEX) == b""
+    offsets = await store.read_whole(manifest, Kind.OFFSET_INDEX)
+    size = len(LOG) // 4
+    assert list(OFFSET_ENTRY.iter_unpack(offsets)) == [(5, size), (8, 2 * size), (11, 3 * size)]
+    times = await store.read_whole(manifest, Kind.TIME_INDEX)
+    assert list(TIME_ENTRY.iter_unpack(times)) == [(some_records(3)[-1].timestamp, 2)]
     assert await store.read_whole(manifest, Kind.PRODUCER_SNAPSHOT) == b"producers"
     assert decode_epochs(await store.read_whole(manifest, Kind.LEADER_EPOCHS)) == list(EPOCHS)
     assert (Kind.TXN_INDEX in manifest.objects) == txn
@@ -373,15 +376,15 @@ async def test_what_reads_a_broken_log_is_closed_at_once_not_when_it_is_collecte
     assert not left
 
 
-async def test_nor_is_one_whose_index_is_read_wrongly_as_it_is_put() -> None:
-    """It was right when it was summed."""
+async def test_nor_is_one_whose_transactions_are_read_wrongly_as_they_are_put() -> None:
+    """They were right when they were summed."""
     bucket = MemoryObjects()
     disk = MisreadDisk(3, begins=1)
-    file = disk.open("/index", create=True)
-    file.append(b"offsets!")
-    index = FileRange(disk, file, 0, 8)
+    file = disk.open("/aborted", create=True)
+    file.append(b"aborted!")
+    aborted = FileRange(disk, file, 0, 8)
     with pytest.raises(CorruptSegment, match="read otherwise"):
-        await SegmentStore(bucket).copy(described(), replace(sources(), offset_index=index))
+        await SegmentStore(bucket).copy(described(txn=True), replace(sources(), txn_index=aborted))
     assert object_key(described(), Kind.MANIFEST) not in bucket.keys
 
 
@@ -393,7 +396,7 @@ async def test_a_log_with_a_cut_batch_is_not_copied() -> None:
 
 @pytest.mark.parametrize("part_bytes", [1, 7, 60, 61, 109, 200, 1 << 20])
 def test_a_log_is_checked_in_parts_of_any_size(part_bytes: int) -> None:
-    check = LogCheck(described())
+    check = LogCheck(described(), 4096)
     for at in range(0, len(LOG), part_bytes):
         check.add(LOG[at : at + part_bytes])
     check.end()
@@ -405,4 +408,4 @@ def test_a_length_that_leads_out_of_the_segment_is_noticed_at_once() -> None:
     long = bytearray(LOG[:HEADER_BYTES])
     long[8:12] = (len(LOG) + 1).to_bytes(4, "big")
     with pytest.raises(CorruptSegment, match="a batch of"):
-        LogCheck(described()).add(bytes(long))
+        LogCheck(described(), 4096).add(bytes(long))
