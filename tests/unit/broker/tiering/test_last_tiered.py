@@ -148,6 +148,16 @@ async def test_case_1_what_the_leader_has_on_its_disk_is_copied_from_there() -> 
     assert (world.own.log_start_offset, world.own.local_log_start_offset) == (0, 0)
 
 
+async def test_an_empty_leader_is_not_asked_what_the_tier_has() -> None:
+    """One that was elected since the refusal, and has nothing: its follower stays at the start."""
+    world = Follower()
+    await world.seed()
+    world.answers = {LATEST: 0}
+    await world.turned_away()
+    assert world.link.asked == [LATEST]
+    assert (world.own.log_start_offset, world.own.log_end_offset) == (0, 0)
+
+
 async def test_a_replica_that_has_something_copies_all_that_the_leader_has() -> None:
     """The rule is for empty ones: its log end tells nobody what it lacks."""
     world = Follower()
