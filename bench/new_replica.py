@@ -7,7 +7,8 @@ One controller and two brokers. Broker 1 leads topics of which ten closed segmen
 these and more are in the tier. Broker 2 is given a replica of each partition, with
 `follower.fetch.last.tiered.offset.enable` off and on in turn: how many bytes it copies, and how
 long it takes from the request until it is in the ISR. Once for one partition with large segments,
-once for 200 with small ones at once. How long as many empty replicas take that are in no tier says
+once for 200 at once, whose segments are small, and once with half of that: what 200 logs take that
+bytes do not change shows there. How long as many empty replicas take that are in no tier says
 what of it has to do with neither. A topic beside them, replicated on both brokers, is looked at all
 the time: its ISRs must stay whole.
 
@@ -73,7 +74,8 @@ class Size(NamedTuple):
 
 FULL = (
     Size("1 partition", 1, 128 << 20, 900_000),
-    Size("200 partitions at once", 200, 640 << 10, 64 << 10),
+    Size("200 partitions at once", 200, 1280 << 10, 64 << 10),
+    Size("200 small partitions at once", 200, 640 << 10, 64 << 10),
 )
 QUICK = (
     Size("1 partition", 1, 1 << 20, 100_000),

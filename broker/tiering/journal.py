@@ -33,7 +33,7 @@ from runtime.clock import Clock
 from runtime.log import RateLimited, get_logger
 from runtime.tasks import Supervisor
 from storage.tiered.cache import Outcome, SegmentCache
-from storage.tiered.metadata import RemoteMetadata, Replayed
+from storage.tiered.metadata import RemoteMetadata
 from storage.tiered.records import METADATA_TOPIC, encode_record, metadata_partition
 from storage.tiered.states import PartitionDeleteState
 from storage.tiered.values import (
@@ -465,9 +465,11 @@ class Journal:
             if record is None:
                 _log.warning("a record that is none", topic=METADATA_TOPIC, partition=number)
                 continue
-            self._answer_writers(one)
             if watch is not None and isinstance(record, PartitionDeletion):
                 watch.saw(record)
+            if one.outcome is None:
+                continue
+            self._answer_writers(record, one.outcome)
             if one.outcome.changed:
                 changed[_of(record)] = None
         if watch is not None:
@@ -477,12 +479,12 @@ class Journal:
             if partition.identity not in fresh and metadata.cache(partition) is not None:
                 self._tell(partition)
 
-    def _answer_writers(self, replayed: Replayed) -> None:
-        if not self._waiting or replayed.record is None:
+    def _answer_writers(self, record: TierRecord, outcome: Outcome) -> None:
+        if not self._waiting:
             return  # to compare records takes time, and a start replays very many
-        for future in self._waiting.pop(replayed.record, ()):
+        for future in self._waiting.pop(record, ()):
             if not future.done():
-                future.set_result(replayed.outcome)
+                future.set_result(outcome)
 
     def _look_ready(self, number: int) -> set[tuple[TopicId, int]]:
         """Tell of partitions whose caches have become ready; returns which."""

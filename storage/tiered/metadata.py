@@ -2,7 +2,9 @@
 
 A broker reads a partition of `__remote_log_metadata` for all of its own partitions that are placed
 there. For one that is taken on, it is read again from its start; caches that were filled before
-pass over what they had. Until the end that was known when the partition was taken on is reached,
+pass over what they had. Those that are taken on while it is being read wait for the next pass, all
+of them for the same one: hundreds that come one after the other would begin it anew each time.
+Until the end that was known when the partition was taken on is reached,
 nobody is given its cache: nothing is copied, expired or read by half of the truth.
 
 Who drives this reads the topic, and asks for its end after `take`, not before.
@@ -31,7 +33,7 @@ _NOT_OURS = Outcome(changed=False)
 
 class _Stream:
     """One partition of the topic as it is read now: all below `position` has been replayed, in
-    this pass from the start or an earlier one."""
+    this pass from the start or an earlier one, for those that do not wait for the next."""
 
     __slots__ = ("position", "taken", "watched")
 
@@ -43,21 +45,32 @@ class _Stream:
     def begin_anew(self) -> None:
         """Read from the start once more; what was reached before stays reached."""
         for taken in self.taken.values():
-            taken.reached = max(taken.reached, self.position)
+            if taken.waits:
+                taken.waits = False
+            else:
+                taken.reached = max(taken.reached, self.position)
         self.position = 0
+
+    def look_over(self) -> None:
+        """Begin the next pass if somebody waits for it, and whoever takes part in this one has all
+        that it was to bring."""
+        waits = {one.waits for one in self.taken.values()}
+        if True in waits and all(one.waits or one.ready for one in self.taken.values()):
+            self.begin_anew()
 
 
 class _Taken:
     """A partition that this broker leads or follows. `target`: the end of the topic's partition
     that must be reached first; None until it is known. `leader_target`: that before which nobody
-    acts as its leader."""
+    acts as its leader. `waits`: for the next pass, of which it is the first."""
 
-    __slots__ = ("cache", "leader_target", "reached", "stream", "target")
+    __slots__ = ("cache", "leader_target", "reached", "stream", "target", "waits")
 
     def __init__(self, cache: SegmentCache, stream: _Stream) -> None:
         self.cache = cache
         self.stream = stream
         self.reached = 0
+        self.waits = True
         self.target: int | None = None
         self.leader_target: int | None = None
 
@@ -70,14 +83,17 @@ class _Taken:
         return self.ready and self._has(self.leader_target)
 
     def _has(self, target: int | None) -> bool:
-        return target is not None and target <= max(self.reached, self.stream.position)
+        if target is None or self.waits:
+            return False
+        return target <= max(self.reached, self.stream.position)
 
 
 class Replayed(NamedTuple):
-    """A record that was read and what it did; no record for bytes that are none."""
+    """A record that was read and what it did; no record for bytes that are none, no outcome for
+    what is read again in the next pass, which its partition waits for."""
 
     record: TierRecord | None
-    outcome: Outcome
+    outcome: Outcome | None
 
 
 class RemoteMetadata:
@@ -96,8 +112,9 @@ class RemoteMetadata:
         number = metadata_partition(partition, self.partitions)
         stream = self._streams.setdefault(number, _Stream())
         if partition.identity not in stream.taken:
-            stream.begin_anew()
-            stream.taken[partition.identity] = _Taken(SegmentCache(partition), stream)
+            taken = stream.taken[partition.identity] = _Taken(SegmentCache(partition), stream)
+            taken.waits = stream.position > 0
+            stream.look_over()
         return number
 
     def lead(self, partition: RemotePartition) -> int:
@@ -113,6 +130,7 @@ class RemoteMetadata:
         stream = self._streams.get(number)
         if stream is not None:
             stream.taken.pop(partition.identity, None)
+            stream.look_over()
             self._drop_unused(number)
 
     def watch(self, number: int) -> None:
@@ -143,11 +161,15 @@ class RemoteMetadata:
         """The topic's partition ended at `end_offset` at a moment after the last `take` and the
         last `lead`."""
         stream = self._streams.get(number)
-        for taken in stream.taken.values() if stream is not None else ():
-            if taken.target is None:
+        if stream is None:
+            return
+        for taken in stream.taken.values():
+            # One that is lower than that before: the topic has lost its end, which does not come.
+            if taken.target is None or end_offset < taken.target:
                 taken.target = end_offset
-            if taken.leader_target is None:
+            if taken.leader_target is None or end_offset < taken.leader_target:
                 taken.leader_target = end_offset
+        stream.look_over()
 
     # Replaying -------------------------------------------------------------------------------
 
@@ -171,6 +193,7 @@ class RemoteMetadata:
             return []
         found = [self._replay_one(stream, offset, value) for offset, value in records]
         stream.position = max(stream.position, next_offset)
+        stream.look_over()
         return found
 
     def _replay_one(self, stream: _Stream, offset: int, value: Buffer | None) -> Replayed:
@@ -181,8 +204,9 @@ class RemoteMetadata:
         if not isinstance(record, RemoteSegment | SegmentUpdate | PartitionDeletion):
             return Replayed(record, Outcome(changed=False, refusal="no snapshots here"))
         taken = stream.taken.get(record.partition.identity)
-        outcome = taken.cache.apply(offset, record) if taken is not None else _NOT_OURS
-        return Replayed(record, outcome)
+        if taken is None:
+            return Replayed(record, _NOT_OURS)
+        return Replayed(record, None if taken.waits else taken.cache.apply(offset, record))
 
     # Asking ----------------------------------------------------------------------------------
 

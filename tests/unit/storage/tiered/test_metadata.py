@@ -103,7 +103,7 @@ def test_what_was_asked_for_before_a_partition_was_taken_on_is_dropped() -> None
     """Else the new one would be ready with a gap before it."""
     metadata = RemoteMetadata(1)
     metadata.take(PARTITION)
-    metadata.end_known(0, 4)
+    metadata.end_known(0, 2)
     read(metadata, 2)
     metadata.take(OTHER)
     metadata.end_known(0, 4)
@@ -116,13 +116,67 @@ def test_what_was_asked_for_before_a_partition_was_taken_on_is_dropped() -> None
         assert cache.find(0, 5) is not None
 
 
+def test_those_taken_while_it_is_read_wait_for_the_next_pass_together() -> None:
+    """Else each of hundreds would have it read from the start again."""
+    metadata = RemoteMetadata(1)
+    metadata.take(PARTITION)
+    metadata.end_known(0, 4)
+    read(metadata, 2)
+    metadata.take(OTHER)
+    metadata.take(NAMESAKE)
+    metadata.end_known(0, 4)
+    assert metadata.wanted() == {0: 2}
+    found = metadata.replay(0, 2, list(enumerate(LOG))[2:], 4)
+    assert [one.outcome is None for one in found] == [False, True]
+    assert metadata.waiting() == [OTHER, NAMESAKE]
+    assert metadata.wanted() == {0: 0}
+    read(metadata, 4)
+    assert metadata.waiting() == []
+    cache = metadata.cache(OTHER)
+    assert cache is not None
+    assert cache.find(0, 5) is not None
+
+
+def test_the_next_pass_begins_when_the_end_of_this_one_is_known_or_nobody_is_left_in_it() -> None:
+    for done in (
+        lambda metadata: metadata.end_known(0, 2),
+        lambda metadata: metadata.give_up(PARTITION),
+    ):
+        metadata = RemoteMetadata(1)
+        metadata.take(PARTITION)
+        read(metadata, 2)
+        metadata.take(OTHER)
+        assert metadata.wanted() == {0: 2}
+        done(metadata)
+        assert metadata.wanted() == {0: 0}
+        metadata.end_known(0, 4)
+        assert metadata.cache(OTHER) is None
+        read(metadata, 4)
+        assert metadata.cache(OTHER) is not None
+
+
+def test_a_topic_that_has_lost_its_end_holds_nobody_up() -> None:
+    metadata = RemoteMetadata(1)
+    metadata.take(PARTITION)
+    metadata.end_known(0, 4)
+    read(metadata, 2)
+    metadata.take(OTHER)
+    metadata.end_known(0, 2)  # after an unclean election
+    assert metadata.leaders_cache(PARTITION) is not None
+    assert metadata.cache(OTHER) is None
+    assert metadata.wanted() == {0: 0}
+    metadata.take(NAMESAKE)
+    read(metadata, 2)
+    assert metadata.cache(OTHER) is not None
+
+
 def test_bytes_that_are_no_record_do_not_stop_the_reader() -> None:
     metadata = RemoteMetadata(1)
     metadata.take(PARTITION)
     metadata.end_known(0, 2)
     replayed = metadata.replay(0, 0, [(0, b"\x01\x63\0"), (1, None)], 2)
     assert [one.record for one in replayed] == [None, None]
-    assert all(one.outcome.refusal for one in replayed)
+    assert all(one.outcome is not None and one.outcome.refusal for one in replayed)
     assert metadata.cache(PARTITION) is not None
 
 
