@@ -8,6 +8,15 @@ from pathlib import Path
 
 TIMEOUT_S = 300
 OURS = ("PYTHONPATH", "CI")
+REPOSITORY = Path(__file__).parents[2]
+
+INTERRUPTIBLE = """
+import signal, sys
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a job of a script ignores it
+from kraftbox.__main__ import main
+sys.exit(main())
+"""
+"""Our command as a program that Ctrl-C reaches, wherever the tests are run."""
 
 
 def ended(*command: str | Path, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:

@@ -9,9 +9,8 @@ from typing import NamedTuple
 
 import pytest
 
-from tests.e2e.commands import run
+from tests.e2e.commands import REPOSITORY, run
 
-REPOSITORY = Path(__file__).parents[2]
 THEIR_PACKAGES = ("storage", "protocol")
 
 

@@ -14,16 +14,11 @@ import pytest
 from kraftbox.launcher.place import ClusterPlace
 from testkit.processes.local_cluster import KraftboxCluster
 from testkit.processes.waiting import until
+from tests.e2e.commands import INTERRUPTIBLE
 
 pytestmark = pytest.mark.e2e
 
 ENDING_S = 120
-PROGRAM = """
-import signal, sys
-signal.signal(signal.SIGINT, signal.default_int_handler)  # a job of a script ignores it
-from kraftbox.__main__ import main
-sys.exit(main())
-"""
 
 
 @pytest.fixture
@@ -39,7 +34,7 @@ def chaos(place: ClusterPlace) -> Iterator[subprocess.Popen[str]]:
     """A run of ten minutes whose clients write."""
     options = ("--dir", str(place.root), "--minutes", "10", "--faults", "pause-leader")
     process = subprocess.Popen(
-        [sys.executable, "-c", PROGRAM, "chaos", *options]
+        [sys.executable, "-c", INTERRUPTIBLE, "chaos", *options]
         + ["--seed", "1", "--history", str(place.root.parent / "run.kbxh")],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
