@@ -220,8 +220,8 @@ def test_what_the_nodes_log(typed: tuple[str], cluster: Terminal) -> None:
     with cluster.running(typed[0]) as log:
         log.says("Transitioning from RECOVERY to RUNNING node_id=1 ")
         cluster.run("kraftbox node stop 1")
-        log.says(r"Stopped node_id=1\b")
         cluster.run("kraftbox node start 1")
+        log.says(r"Stopped node_id=1\b")
         log.says("Transitioning from RECOVERY to RUNNING node_id=1 ")
         assert log.interrupted() == (0, "")
     everyone_is_in_sync(cluster)
