@@ -480,12 +480,12 @@ class Load:
         fail_on(got.error_code)
         data = got.records or b""
         assert not isinstance(data, list)
-        ends = [header.next_offset for header, _ in iter_batches(data)]
         found = {
             record.offset: Keyed(record.key or b"", record.value)
             for record in checked(data)
             if record.offset >= offset
         }
+        ends = [header.next_offset for header, _ in iter_batches(data)]
         require(list(found) == sorted(found), f"H7: {one}: {list(found)} are out of order")
         committed = self.promises.partitions[asked.key].keys.records
         given_up = one.topic in self.promises.given_up

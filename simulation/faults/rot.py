@@ -7,10 +7,11 @@ at the machine from outside sees what was written, so judges ask what the node m
 A bit is one that a checksum or the frame of a batch tells of. A base offset and a leader epoch have
 no checksum in any Kafka.
 
-* Of a topic of clients one broker has lost some of its closed segments. The promises count it as
-  one that may lose what it has not flushed (`may_lose`), since recovery cuts a log there; they
-  survive nothing else that such a broker does not survive either. In the end it gets an empty disk,
-  where others have everything, or its bits are put right.
+* Of a topic of clients one broker has lost some of its closed segments. As long as it runs nothing
+  is lost by that: consumers and followers refuse such a batch. Recovery cuts a log there, so its
+  power goes only where the promises survive that it loses what it has not flushed (`may_lose`), and
+  where others have what was flushed, too. In the end it gets an empty disk, or its bits are put
+  right. The event takes effect if the broker has read some of these bits.
 * Of the metadata log bits flip in committed batches before the last. In the last one that a disk
   has, a length that is wrong looks as what a crash leaves of a write: no log of this form can tell
   these apart. No other promise is given up. A voter goes until it is repaired, a broker goes on or
@@ -34,7 +35,7 @@ from simulation.faults.disk import holds_alone
 from simulation.faults.kind import Args, FaultKind
 from simulation.faults.process import may_be_hit, may_lose
 from simulation.judges.nodes import KEPT_NOT
-from simulation.shape import TIERED
+from simulation.shape import SEGMENT_BYTES_KEY, TIERED
 from simulation.targets import draw_broker, draw_controller
 from simulation.world.cluster import End
 from simulation.world.invariants import require
@@ -56,6 +57,9 @@ RESTARTS = ("none", "power", "stop")
 SPOILT_MS_MIN, SPOILT_MS_MAX = 1_000, 12_000
 STOP_S_MAX = 10.0
 OBSERVER_CHANCE = 0.1
+LEADER_CHANCE = 0.7
+ROLLS_MAX = 8_192
+"""Bytes of a segment that a topic's clients fill within seconds."""
 
 
 def _draw(rng: Random, target: str) -> tuple[str, Args]:
@@ -67,12 +71,16 @@ def _draw(rng: Random, target: str) -> tuple[str, Args]:
 
 
 def _draw_batches(rng: Random, shape: Shape) -> tuple[str, Args]:
-    target, args = _draw(rng, draw_broker(rng, shape))
-    return target, {
-        **args,
-        "topic": rng.choice(shape.topics).name,
-        "replaced": rng.random() < 0.5,
-    }
+    """Of a topic that has closed segments soon, where there is one, and mostly where it is read."""
+    rolls = [
+        one
+        for one in shape.topics
+        if int(one.configs.get(SEGMENT_BYTES_KEY, ROLLS_MAX + 1)) <= ROLLS_MAX
+    ]
+    topic = rng.choice(rolls or shape.topics)
+    leader = f"leader of {topic.name}-{rng.randrange(topic.partitions)}"
+    target, args = _draw(rng, leader if rng.random() < LEADER_CHANCE else draw_broker(rng, shape))
+    return target, {**args, "topic": topic.name, "replaced": rng.random() < 0.5}
 
 
 def _draw_metadata(rng: Random, shape: Shape) -> tuple[str, Args]:
@@ -86,26 +94,31 @@ def _draw_metadata(rng: Random, shape: Shape) -> tuple[str, Args]:
 
 async def _batches_rot(world: RunWorld, machine: Machine, event: Event, rng: Random) -> bool:
     """The node must live on with it; only its own end, by us, ends it."""
-    if not may_lose(world, machine) or not _spoil_batches(world, machine, event, rng):
+    disk = machine.disk
+    if not may_be_hit(world, machine) or not _spoil_batches(world, machine, event, rng):
         return False
-    half_s = event.for_ms / 2000
+    before, half_s = disk.rot_reads, event.for_ms / 2000
     await asyncio.sleep(half_s)
-    if event.args["restart"] == "power" and may_lose(world, machine):
+    if event.args["restart"] == "power" and _may_recover(world, machine):
         world.crash(machine, End.POWER_CUT)
         await world.boot_again(machine)
     elif event.args["restart"] == "stop" and may_be_hit(world, machine):
         await world.stop(machine)
         await world.boot_again(machine)
     await asyncio.sleep(half_s)
-    replaced = event.args["replaced"] and machine not in world.controllers
-    if replaced and may_lose(world, machine) and not holds_alone(world, machine):
+    if event.args["replaced"] and machine not in world.controllers and _may_recover(world, machine):
         world.crash(machine, End.POWER_CUT)
         machine.swap_disk(None)
         world.promises.disk_swapped(machine.node_id)
         await world.boot_again(machine)
     else:
         machine.disk.repair()
-    return True
+    return disk.rot_reads > before
+
+
+def _may_recover(world: RunWorld, machine: Machine) -> bool:
+    """Whether the promises survive that this broker forgets what it has flushed, too."""
+    return may_lose(world, machine) and not holds_alone(world, machine)
 
 
 def _spoil_batches(world: RunWorld, machine: Machine, event: Event, rng: Random) -> int:

@@ -97,6 +97,8 @@ class MemoryFiles:
         self._locked: set[str] = set()
         self.shows_rot: Callable[[], bool] = lambda: True
         """Whether whoever reads now sees bits that have flipped; others see what was written."""
+        self.rot_reads = 0
+        """How many reads brought such bits."""
 
     def spoil(self, path: str, position: int, bit: int) -> None:
         """A bit of what was written flips, for good and unseen: it is no operation."""
@@ -119,6 +121,8 @@ class MemoryFiles:
         for at, bits in inode.rotten.items():
             if position <= at < position + len(data):
                 wrong[at - position] ^= bits
+        if wrong != data:
+            self.rot_reads += 1
         return bytes(wrong)
 
     def open(self, path: str, create: bool = False) -> MemoryFile:

@@ -15,6 +15,7 @@ import pytest
 from simulation.event import Event
 from simulation.faults import ELECTIONS
 from simulation.planted.bugs import BUGS
+from simulation.schedule import draw_schedule
 from simulation.shape import MANAGER, STRATEGY, TIMEOUT, NodeShape
 from simulation.swarm import Outcome, run
 from tests.sim.small_cluster import schedule
@@ -253,3 +254,11 @@ def test_every_kind_is_tried_here() -> None:
     """A new kind needs a schedule of its own in this file."""
     text = inspect.getsource(sys.modules[__name__]).replace("(\n        ", "(")
     assert [name for name in ELECTIONS if f'event("{name}"' not in text] == []
+
+
+@pytest.mark.rest
+def test_a_seed_meets_a_controller_that_hears_that_it_is_behind() -> None:
+    """Of the first 60 seeds that draw nothing else two do, this one and 56."""
+    outcome = run(draw_schedule(43, ["controller behind"]))
+    assert outcome.broken is None, outcome.broken
+    assert outcome.marks.get("controller.recovery-behind"), outcome.marks

@@ -12,7 +12,7 @@ from simulation.event import Event
 from simulation.faults import KINDS
 from simulation.faults.rot import BATCH_ROT, METADATA_ROT
 from simulation.planted.focus import Focus
-from simulation.schedule import Schedule
+from simulation.schedule import Schedule, draw_schedule
 from simulation.shape import NodeShape
 from simulation.swarm import Outcome, run
 from tests.sim.small_cluster import schedule
@@ -51,7 +51,8 @@ def test_a_voter_that_forgets_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize(
-    ("target", "restart", "replaced"), [("leader", "power", False), ("follower", "stop", True)]
+    ("target", "restart", "replaced"),
+    [("leader", "power", False), ("leader", "stop", True), ("follower", "power", True)],
 )
 def test_a_broker_lives_on_with_batches_that_have_rotted(
     target: str, restart: str, replaced: bool
@@ -63,6 +64,23 @@ def test_a_broker_lives_on_with_batches_that_have_rotted(
     assert outcome.broken is None, outcome.broken
     assert outcome.took_effect == {BATCH_ROT: 1}
     assert outcome.counts["boots"] == len(outcome.schedule.shape.nodes) + 1 + replaced
+
+
+@pytest.mark.rest
+def test_who_reads_keys_tells_a_batch_that_has_rotted_from_a_broken_promise() -> None:
+    """F20: the magic of a batch is wrong, which its reader took for a failure of the run."""
+    outcome = run(draw_schedule(29, [BATCH_ROT]))
+    assert outcome.broken is None, outcome.broken
+    assert outcome.took_effect.get(BATCH_ROT), outcome.took_effect
+
+
+@pytest.mark.rest
+def test_seeds_meet_batches_that_have_rotted() -> None:
+    """Their brokers may lose nothing, since one replica is enough to commit or nobody else is
+    there: they are hit all the same, and their rot is read."""
+    outcomes = [run(draw_schedule(seed, [BATCH_ROT])) for seed in (4, 9)]
+    assert [one.broken for one in outcomes] == [None, None]
+    assert all(one.took_effect.get(BATCH_ROT, 0) > 1 for one in outcomes)
 
 
 def test_these_are_all() -> None:
