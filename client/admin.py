@@ -10,12 +10,14 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from enum import IntEnum
+from functools import partial
 from typing import NamedTuple, TypeVar
 
 from client.cluster_client import ClusterClient
 from client.elections import ElectionRequests, ElectionResult, ElectionType
 from client.errors import check
 from client.leaders import TopicPartition
+from client.retries import retrying
 from client.topic_pages import DescribedTopic, TopicPages, from_metadata
 from protocol.errors import ApiError, ErrorCode, ProtocolError
 from protocol.internal import decode_versioned
@@ -298,13 +300,19 @@ class Admin:
     # --- groups --------------------------------------------------------------------------------
 
     async def list_groups(self) -> list[ListGroupsResponse.ListedGroup]:
-        """The groups of every coordinator, by name."""
+        """The groups of every coordinator, by name. One that still loads is asked again."""
         found = []
         for broker in (await self._client.metadata([], self._timeout_ms)).brokers:
-            reply = await self._ask(ListGroupsRequest(), broker.node_id)
-            check(reply.error_code, f"node {broker.node_id}")
-            found += reply.groups
+            found += await retrying(self._timeout_ms, partial(self._groups_of, broker.node_id))
         return sorted(found, key=lambda group: group.group_id)
+
+    async def _groups_of(
+        self, node_id: int, timeout_ms: float
+    ) -> list[ListGroupsResponse.ListedGroup]:
+        await self._client.find_broker(node_id, timeout_ms)
+        reply = await self._client.request_broker(node_id, ListGroupsRequest(), timeout_ms)
+        check(reply.error_code, f"node {node_id}")
+        return reply.groups
 
     async def describe_group(self, group: str) -> DescribeGroupsResponse.DescribedGroup:
         """State and members of a group; the state of an unknown one is Dead."""

@@ -157,6 +157,27 @@ async def test_groups() -> None:
         assert await admin.list_groups() == []
 
 
+async def test_a_coordinator_that_loads_is_asked_again_for_its_groups(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with administered() as (client, admin):
+        await admin.create_topic("t", 1)
+        await commit(client, "g", {("t", 0): 0})
+        ask, codes = client.request_broker, [ErrorCode.COORDINATOR_LOAD_IN_PROGRESS]
+
+        async def loading(node_id: int, message: Any, timeout_ms: float) -> Any:
+            answer = await ask(node_id, message, timeout_ms)
+            if codes:
+                answer.error_code = codes.pop()
+            return answer
+
+        monkeypatch.setattr(client, "request_broker", loading)
+        assert [one.group_id for one in await admin.list_groups()] == ["g"]
+        codes.append(ErrorCode.GROUP_AUTHORIZATION_FAILED)
+        with pytest.raises(Refused, match="GROUP_AUTHORIZATION_FAILED"):
+            await admin.list_groups()
+
+
 async def test_leaders_replicas_and_the_quorum() -> None:
     async with administered() as (_, admin):
         await admin.create_topic("t", 2)
