@@ -44,16 +44,18 @@ class Complaint(NamedTuple):
     partition: int | None = None
     offset: int | None = None
     severity: Severity | None = None
+    timestamp_ms: int | None = None
 
     def finding(
         self, check: str, severity: Severity, offset: int, timestamp_ms: int, *, log: str = ""
     ) -> Finding:
-        """The finding of `check` there. The complaint's own offset and severity, if any, win."""
+        """The finding of `check` there. The complaint's own offset, time and severity, if any,
+        win."""
         return Finding(
             check,
             self.severity or severity,
             offset if self.offset is None else self.offset,
-            timestamp_ms,
+            timestamp_ms if self.timestamp_ms is None else self.timestamp_ms,
             self.message,
             self.before,
             self.after,

@@ -94,8 +94,13 @@ class Merged:
     def _judge(self, totals: Totals) -> None:
         for make in TOTALS_CHECKS:
             check = make()
-            for complaint in list(check.on_totals(totals))[:FINDINGS_PER_CHECK_MAX]:
+            complaints = list(check.on_totals(totals))
+            # Behind a thousand facts a warning must not be lost.
+            complaints.sort(key=lambda c: SEVERITY_ORDER[c.severity or check.severity])
+            for complaint in complaints[:FINDINGS_PER_CHECK_MAX]:
                 self._complain(check.name, check.severity, complaint)
+            if left_out := len(complaints[FINDINGS_PER_CHECK_MAX:]):
+                self.left_out = _added((self.left_out, {check.name: left_out}))
         newest = {
             log.name: max((s.end_offset for s in log.snapshots), default=0) for log in self.logs
         }
@@ -147,7 +152,7 @@ class Merged:
             "start_offset": numbers[0]["start_offset"] if numbers else 0,
             "end_offset": totals.end_offset,
             "first_timestamp_ms": min(first, default=-1),
-            "last_timestamp_ms": max((n["last_timestamp_ms"] for n in numbers), default=-1),
+            "last_timestamp_ms": totals.end_timestamp_ms,
             "cluster_id": next((log.cluster_id for log in self.logs if log.cluster_id), None),
             "topics": end.get("topics", 0),
             "partitions": end.get("partitions", 0),
@@ -251,6 +256,7 @@ def _totals(numbers: Sequence[Mapping[str, Any]], quorum: Iterable[Mapping[str, 
         leaderless=_lasting(numbers, "leaderless"),
         end=end,
         end_offset=max((n["end_offset"] or 0 for n in numbers), default=0),
+        end_timestamp_ms=max((n["last_timestamp_ms"] for n in numbers), default=-1),
         quorum=[LeaderChange(one["leader"], one["epoch"], one["offset"]) for one in quorum],
     )
 

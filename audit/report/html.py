@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from html import escape
-from typing import Any
+from typing import Any, NamedTuple
 
 from audit.findings.finding import Severity
 from audit.report import timeline
@@ -26,6 +26,7 @@ from audit.state.elections import LOSSY
 
 ROWS_MAX = 500
 OPEN_MAX = 12
+FIRST_ROWS = 5
 NUMBERS = {"offset", "leader epoch", "from offset", "to offset", "epoch", "segments", "snapshots"}
 KIND_STYLES = {
     "isr": "kind-isr",
@@ -53,7 +54,7 @@ p { margin: 4px 0; } .soft, .note { color: var(--soft); }
   border: 1px solid var(--edge); border-left: 6px solid var(--good); background: var(--card);
   margin: 14px 0; }
 .verdict.broken { border-left-color: var(--bad); }
-.tiles { display: grid; grid-template-columns: repeat(auto-fit, minmax(200px, 1fr)); gap: 10px; }
+.tiles { display: grid; grid-template-columns: repeat(auto-fit, minmax(240px, 1fr)); gap: 10px; }
 .tile { background: var(--card); border: 1px solid var(--edge); border-radius: 8px;
   padding: 8px 12px; } .tile b { display: block; font-size: 20px; }
 figure { margin: 0; background: var(--card); border: 1px solid var(--edge); border-radius: 8px;
@@ -70,7 +71,7 @@ th, td { text-align: left; padding: 4px 10px 4px 0; border-bottom: 1px solid var
   vertical-align: top; } th { color: var(--soft); font-weight: 500; }
 th.number, td.number { text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap; }
 .error { color: var(--bad); font-weight: 600; } .warning { color: var(--warn); font-weight: 600; }
-td.name { white-space: nowrap; }
+td.name, td.number { white-space: nowrap; width: 1%; }
 details pre { white-space: pre-wrap; word-break: break-word; font-size: 12px; margin: 4px 0; }
 .scroll { overflow-x: auto; }
 .none { fill: var(--bad); } .lossy { fill: var(--bad); stroke: var(--card); stroke-width: 1.5; }
@@ -95,7 +96,8 @@ details pre { white-space: pre-wrap; word-break: break-word; font-size: 12px; ma
 @media (max-width: 560px) { body { padding: 14px; } .tiles { grid-template-columns: 1fr 1fr; } }
 @media print { :root { --paper: #fff; --ink: #000; --soft: #444; --grid: #ccc; --card: #fff;
   --edge: #999; --good: #2d8a4e; --bad: #c62f2f; --warn: #8a5a00; color-scheme: light; }
-  body { max-width: none; padding: 0; font-size: 11px; } figure svg { min-width: 0; }
+  body { max-width: none; padding: 0; font-size: 11px; } table { font-size: 11px; }
+  figure svg { min-width: 0; }
   figure, .tile, tr { break-inside: avoid; } h2 { break-after: avoid; }
   figure, .scroll { overflow: visible; } .tiles { grid-template-columns: repeat(4, 1fr); }
   * { print-color-adjust: exact; -webkit-print-color-adjust: exact; } }
@@ -197,7 +199,8 @@ def _leadership(
     """Faults and findings above the leaders: causes and effects on one axis."""
     title = "Who led which partition"
     led, left_out = timeline.leadership_lanes(result, axis)
-    above = [*timeline.fault_lanes(result, axis), *timeline.finding_lanes(broken[:ROWS_MAX])]
+    drawn = [one for group in _groups(broken).values() for one in group.shown]
+    above = [*timeline.fault_lanes(result, axis), *timeline.finding_lanes(drawn)]
     rows = [*above, *led]
     if not rows:
         return _nothing(title, "The log has no partitions.")
@@ -301,32 +304,58 @@ def _findings(title: str, result: Mapping[str, Any], findings: Sequence[Mapping[
     """By check, each with its count; of those that are drawn each time leads to the picture."""
     if not findings:
         return _nothing(title, "None.")
-    groups: dict[tuple[str, str], list[tuple[int, Mapping[str, Any]]]] = {}
-    for number, one in enumerate(findings):
-        groups.setdefault((one["severity"], one["check"]), []).append((number, one))
+    groups = _groups(findings)
+    last_of = {one["check"]: one["severity"] for one in result["findings"]}
     left_out = result["summary"]["findings_left_out"]
+    columns = ("offset", "time (UTC)", "what", "log")
     out = [f"<h2>{title}</h2>"]
-    room = ROWS_MAX
-    for (severity, check), found in groups.items():
-        shown = found[: max(0, room)]
-        room -= len(shown)
+    for (severity, check), (found, shown) in groups.items():
+        # Facts are what is left out of a check that has warnings, too.
+        unlisted = left_out.get(check, 0) if last_of[check] == severity else 0
         # One group, or a few findings, are read at once; facts are looked up.
         is_open = " open" if severity != Severity.INFO or len(findings) <= OPEN_MAX else ""
         rows = [_finding(number, one) for number, one in shown]
-        more = _left_out(len(found), len(shown))
-        if left_out.get(check):
+        more = _more_rows(columns, rows[FIRST_ROWS:]) + _left_out(found, len(shown))
+        if unlisted:
             more += (
-                f'<p class="note">{left_out[check]:,} more of {escape(check)} were counted, '
+                f'<p class="note">{unlisted:,} more of {escape(check)} were counted, '
                 "not listed.</p>"
             )
-        columns = ("offset", "time (UTC)", "what", "log")
-        count = len(found) + left_out.get(check, 0)
+        count = found + unlisted
         out.append(
             f'<details class="group"{is_open}><summary><span class="{severity}">{severity}</span> '
             f'{escape(check)} <span class="count">{count:,}</span></summary>'
-            f"{_table(columns, rows)}{more}</details>"
+            f"{_table(columns, rows[:FIRST_ROWS])}{more}</details>"
         )
     return "".join(out)
+
+
+class _Group(NamedTuple):
+    """The findings of a check that have one severity: how many, and those in the page, numbered."""
+
+    total: int
+    shown: Sequence[tuple[int, Mapping[str, Any]]]
+
+
+def _groups(findings: Sequence[Mapping[str, Any]]) -> dict[tuple[str, str], _Group]:
+    """By severity and check. The first of each group are in the page, whatever came before."""
+    found: dict[tuple[str, str], list[tuple[int, Mapping[str, Any]]]] = {}
+    for number, one in enumerate(findings):
+        found.setdefault((one["severity"], one["check"]), []).append((number, one))
+    groups = {}
+    room = ROWS_MAX
+    for key, numbered in found.items():
+        shown = numbered[: max(FIRST_ROWS, room)]
+        room -= len(shown)
+        groups[key] = _Group(len(numbered), shown)
+    return groups
+
+
+def _more_rows(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Hundreds of findings are folded: the picture below them must be found."""
+    if not rows:
+        return ""
+    return f"<details><summary>{len(rows):,} more</summary>{_table(columns, rows)}</details>"
 
 
 def _finding(number: int, one: Mapping[str, Any]) -> list[str]:
@@ -336,7 +365,7 @@ def _finding(number: int, one: Mapping[str, Any]) -> list[str]:
         pair = "\n".join(f"{side}: {json.dumps(one[side])}" for side in ("before", "after"))
         records = f"<details><summary>before and after</summary><pre>{escape(pair)}</pre></details>"
     at = moment(one["timestamp_ms"])
-    if one["timestamp_ms"] >= 0 and one["severity"] != Severity.INFO and number < ROWS_MAX:
+    if one["timestamp_ms"] >= 0 and one["severity"] != Severity.INFO:
         at = f'<a href="#{timeline.anchor(number)}">{at}</a>'
     return [
         _cell(where, "number"),

@@ -77,16 +77,18 @@ def _folded(partitions: Sequence[Sequence[Span]]) -> list[Span]:
             continue
         style = "none" if without else "folded"
         title = f"{without} of {led + without} without leader" if without else f"{led} led"
+        text = f"{without} without" if without else ""
         if out and (out[-1].end_ms, out[-1].style, out[-1].title) == (at_ms, style, title):
             out[-1] = out[-1]._replace(end_ms=end_ms)
         else:
-            out.append(Span(at_ms, end_ms, style, title))
+            out.append(Span(at_ms, end_ms, style, title, text))
     return out
 
 
 def fault_lanes(result: Mapping[str, Any], axis: TimeAxis) -> list[Lane]:
-    """One lane, above the leaders: what was done to the cluster, as a client's history says."""
-    spans = []
+    """Above the leaders: what was done to the cluster, as a client's history says. One lane, and
+    another where faults overlap."""
+    rows: list[list[Span]] = []
     for kind, nodes, begin_ms, end_ms, detail in result.get("faults", ()):
         if end_ms < axis.begin_ms or begin_ms > axis.end_ms:
             continue
@@ -94,14 +96,20 @@ def fault_lanes(result: Mapping[str, Any], axis: TimeAxis) -> list[Lane]:
         title = f"{kind} of {whose}: {(end_ms - begin_ms) / 1000:.1f} s"
         begin, end = max(begin_ms, axis.begin_ms), min(end_ms, axis.end_ms)
         text = f"{kind} {','.join(map(str, nodes))}".strip()
-        spans.append(Span(begin, end, "fault", f"{title}, {detail}" if detail else title, text))
-    return [Lane("faults (client history)", spans)] if spans else []
+        span = Span(begin, end, "fault", f"{title}, {detail}" if detail else title, text)
+        free = (row for row in rows if row[-1].end_ms <= begin)
+        row = next(free, None)
+        if row is None:
+            rows.append(row := [])
+        row.append(span)
+    return [Lane("faults (client history)", row) for row in rows]
 
 
-def finding_lanes(findings: Sequence[Mapping[str, Any]]) -> list[Lane]:
-    """One lane for each check, a diamond for each finding that has a time; `anchor` names it."""
+def finding_lanes(findings: Iterable[tuple[int, Mapping[str, Any]]]) -> list[Lane]:
+    """One lane for each check, a diamond for each finding that has a time; `anchor` names it
+    by its number."""
     by_check: dict[str, list[Mark]] = {}
-    for number, one in enumerate(findings):
+    for number, one in findings:
         if one["timestamp_ms"] >= 0:
             style = "lossy" if one["severity"] == Severity.ERROR else "warned"
             mark = Mark(one["timestamp_ms"], style, one["message"], anchor(number))
@@ -123,7 +131,7 @@ def _leaders(moves: list[tuple[int, int, int, str]], axis: TimeAxis) -> list[Spa
             continue
         begin = max(at_ms, axis.begin_ms)
         if leader == NO_LEADER:
-            spans.append(Span(begin, end_ms, "none", f"no leader: {text}"))
+            spans.append(Span(begin, end_ms, "none", f"no leader: {text}", "none"))
         else:
             title = f"broker {leader} leads: {text}"
             spans.append(Span(begin, end_ms, leader_style(leader), title, str(leader)))

@@ -39,6 +39,7 @@ class Totals(NamedTuple):
     leaderless: Sequence[Lasting]
     end: Mapping[str, Any]
     end_offset: int
+    end_timestamp_ms: int = -1
     quorum: Sequence[LeaderChange] = ()
 
 

@@ -25,6 +25,7 @@ class Leaderless(TotalsCheck):
                 "were stopped in good order",
                 after={"leaderless": stopped},
                 offset=totals.end_offset,
+                timestamp_ms=totals.end_timestamp_ms,
             )
         left = totals.end.get("leaderless", 0) - stopped
         if left:
@@ -32,5 +33,6 @@ class Leaderless(TotalsCheck):
                 f"{left} partitions have no leader where the log ends",
                 after={"leaderless": left},
                 offset=totals.end_offset,
+                timestamp_ms=totals.end_timestamp_ms,
                 severity=Severity.WARNING,
             )

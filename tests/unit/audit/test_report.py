@@ -18,14 +18,15 @@ from audit.reading.inputs import read_inputs
 from audit.reading.segments import walk
 from audit.replay.statistics import SERIES_POINTS_MAX, Series
 from audit.report.document import series
-from audit.report.html import as_html
+from audit.report.html import FIRST_ROWS, ROWS_MAX, as_html
 from audit.report.svg import TimeAxis
 from audit.report.text import as_text, moment
-from audit.report.timeline import leadership_lanes, time_axis
+from audit.report.timeline import anchor, fault_lanes, leadership_lanes, time_axis
 from bench.audit_log import Size, write_log
 from kraftbox.documents.others import AuditReport
 from protocol.batch.records import read_batch
-from testkit.records.metadata_logs import LogBuilder, audited
+from protocol.metadata import PartitionChangeRecord, TopicRecord
+from testkit.records.metadata_logs import TOPIC_ID, LogBuilder, audited
 
 
 @pytest.fixture
@@ -149,6 +150,31 @@ def test_findings_that_are_not_listed_are_counted(tmp_path: Path) -> None:
     assert "5 more of record-orphan" in as_html(result)
 
 
+def test_a_warning_is_not_lost_behind_a_thousand_facts(tmp_path: Path) -> None:
+    """That a partition had no leader is a fact; that some have none at the end is the warning."""
+    partitions = FINDINGS_PER_CHECK_MAX + 5
+    builder = LogBuilder().begin()
+    builder.add(
+        TopicRecord(name="t", topic_id=TOPIC_ID),
+        *(builder.partition(partition_id=index) for index in range(partitions)),
+    )
+    gone = [
+        PartitionChangeRecord(topic_id=TOPIC_ID, partition_id=index, isr=[], leader=-1)
+        for index in range(partitions)
+    ]
+    builder.add(*gone)
+    builder.add(builder.change(isr=[1]))
+    result = audited(builder.write(tmp_path))
+    (warning,) = [f for f in result["findings"] if f["severity"] == "warning"]
+    assert warning["message"] == f"{partitions} partitions have no leader where the log ends"
+    assert warning["timestamp_ms"] == result["summary"]["last_timestamp_ms"]
+    assert result["summary"]["findings_left_out"]["leaderless"] == 6
+    page = as_html(result)
+    assert f'<a href="#{anchor(0)}">' in page
+    assert 'leaderless <span class="count">1</span>' in page
+    assert f'leaderless <span class="count">{partitions:,}</span>' in page
+
+
 def test_findings_come_first_with_what_was_before_and_after(tmp_path: Path) -> None:
     builder = LogBuilder().begin()
     builder.topic()
@@ -198,6 +224,39 @@ def test_faults_of_a_client_history_are_the_first_lane(result: dict[str, Any]) -
     assert "kill of 1: 1.5 s, SIGKILL" in page and "cut-off" not in page
     assert page.index("faults (client history)") < page.index("broker 1 leads")
     assert "faults (client history)" not in as_html(result)
+
+
+def test_faults_that_overlap_have_lanes_of_their_own(result: dict[str, Any]) -> None:
+    first = result["summary"]["first_timestamp_ms"]
+    faults = [
+        ["kill", [node], first + begin, first + end, ""]
+        for node, begin, end in ((1, 0, 1000), (2, 500, 2000), (3, 1000, 1500), (4, 1200, 1900))
+    ]
+    rows = fault_lanes({**result, "faults": faults}, time_axis(result))
+    texts = [[span.text for span in lane.spans] for lane in rows]
+    assert texts == [["kill 1", "kill 3"], ["kill 2"], ["kill 4"]]
+
+
+def test_many_findings_are_folded_behind_the_first(result: dict[str, Any]) -> None:
+    """Hundreds of them would stand between the verdict and the picture."""
+    one = next(f for f in result["findings"] if f["severity"] == "warning")
+    result["findings"] = [one] * 40
+    page = as_html(result)
+    group = page[page.index('<details class="group"') : page.index("<figure ")]
+    open_part, summary, folded = group.partition("<summary>35 more</summary>")
+    assert summary and group.count("have no leader where") == 40
+    assert open_part.count("have no leader where") == FIRST_ROWS
+    assert folded.count("have no leader where") == 35
+
+
+def test_the_first_findings_of_each_check_are_shown_and_drawn(result: dict[str, Any]) -> None:
+    """However many another check has found before."""
+    one = next(f for f in result["findings"] if f["severity"] == "warning")
+    result["findings"] = [{**one, "check": "lossy-election"}] * (ROWS_MAX + 9) + [one]
+    page = as_html(result)
+    name = anchor(ROWS_MAX + 9)
+    assert page.count(f'<a href="#{name}">') == page.count(f'id="{name}"') == 1
+    assert "9 more are in the tables" in page
 
 
 def test_findings_are_grouped_with_counts_and_lead_into_the_picture(
