@@ -41,11 +41,12 @@ class KraftboxCluster:
         self.bootstrap = line.strip().partition("=")[2]
         return self
 
-    def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+    def run(self, *arguments: str, stdin: str | None = None) -> subprocess.CompletedProcess[str]:
         """Any command of ours."""
         return subprocess.run(
             [*COMMAND, *arguments],
             capture_output=True,
+            input=stdin,
             text=True,
             timeout=TIMEOUT_S,
             check=False,

@@ -273,6 +273,49 @@ def test_detached(tmp_path: Path) -> None:
     assert cluster.end() == (0, "")
 
 
+def test_a_plain_up_that_is_detached_is_looked_after_and_grows(tmp_path: Path) -> None:
+    """Every command finds it by its directory alone, and three brokers have the records of one."""
+    cluster = KraftboxCluster(tmp_path / "cluster")
+    lines = "".join(f"line {number}\n" for number in range(100))
+
+    def up(*options: str) -> list[str]:
+        """Its addresses."""
+        told = cluster.command("up", "--detach", "--port", "0", *options)
+        return told.splitlines()[0].removeprefix("bootstrap.servers=").split(",")
+
+    (address,) = up()
+    try:
+        assert "nodes: 1 running" in cluster.command("status")
+        (node,) = json.loads(cluster.command("status", "--json"))["nodes"]
+        assert (node["id"], node["roles"], node["state"]) == (1, "broker,controller", "running")
+        assert "node_id=1" in cluster.command("logs", "1", "--lines", "1000")
+        cluster.run("topics", "create", "kept", "-b", address)
+        cluster.run("produce", "kept", "-b", address, stdin=lines)
+        cluster.command("node", "kill", "1")
+        assert cluster.node(1)["state"] == "killed" and not is_alive(node["pid"])
+        cluster.command("node", "start", "1")
+    finally:
+        assert cluster.command("down") == "the cluster is down\n"
+    again = cluster.run("status", "--dir", str(cluster.directory))
+    assert (again.returncode, again.stdout) == (1, "") and "no cluster is running" in again.stderr
+
+    addresses = up("--brokers", "3")
+    try:
+        assert addresses[0] == address
+        nodes = cluster.status()["nodes"]
+        assert [one["state"] for one in nodes] == ["running"] * 3
+        assert [one["roles"] for one in nodes] == ["broker,controller", "broker", "broker"]
+        for broker in addresses:
+            read = cluster.run("consume", "kept", "--exit", "-b", broker)
+            assert read.stdout == lines, read.stderr
+        wide = ("topics", "create", "wide", "--replication-factor", "3", "-b", address)
+        assert cluster.run(*wide).returncode == 0
+        until("all in sync", lambda: cluster.status()["partitions"]["underReplicated"] == 0)
+    finally:
+        assert cluster.command("down") == "the cluster is down\n"
+    assert not any(is_alive(one["pid"]) for one in nodes)
+
+
 @pytest.mark.parametrize(("spawn", "times"), [(False, 10), (True, 2)])
 def test_nodes_start_again_and_again_from_a_process_with_threads(
     tmp_path: Path, spawn: bool, times: int
