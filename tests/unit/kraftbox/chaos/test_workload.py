@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
 import random
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -21,37 +19,13 @@ from kraftbox.chaos.run import Entry, Outcome, Progress, history_clock
 from kraftbox.chaos.workload import Load, Workload
 from protocol.errors import ApiError, ErrorCode
 from protocol.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
+from testkit.memory.chaos_history import RECORDS, clean_history
 from testkit.memory.node import running_node
-
-RECORDS = 300
-
-
-class CountedLedger(Ledger):
-    """Calls `enough` once so many records have been read."""
-
-    enough: Callable[[], None]
-
-    def polled(self, *arguments: object, **options: object) -> None:  # type: ignore[override]
-        super().polled(*arguments, **options)  # type: ignore[arg-type]
-        if self.counts.read >= RECORDS:
-            self.enough()
 
 
 async def test_a_run_without_faults_is_clean() -> None:
-    async with running_node() as node:
-        host, _, port = node.client_addresses()[0].rpartition(":")
-        ledger = CountedLedger(history_clock())
-        enough = asyncio.Event()
-        ledger.enough = enough.set
-        load = Load(partitions=3, replication_factor=1, min_insync_replicas=1, records_per_s=5_000)
-        workload = Workload([(host, int(port))], ledger, load, random.Random(1))
-        await workload.prepare()
-        workload.start()
-        await enough.wait()
-        await workload.stop()
-        await workload.read_all(10_000.0)
-        await workload.close()
-    history = decode(encode(ledger.history))
+    history = await clean_history()
+    assert decode(encode(history)) == history
     assert judge(history) == []
     counts = summary(history)
     assert counts["ok"] == counts["sends"] >= RECORDS / 2
