@@ -14,7 +14,9 @@ from audit.planning import intervals
 from audit.reading.inputs import read_inputs
 from audit.report.html import as_html
 from audit.report.text import as_text
-from testkit.records.metadata_logs import LogBuilder
+from kraftbox.chaos.history import Fault
+from testkit.records.metadata_logs import START_MS, TOPIC_ID, LogBuilder
+from testkit.records.replicas import Brokers, batch, send, value
 
 WIDTH = 2
 """Processors of the fixture's session."""
@@ -77,6 +79,20 @@ def copies_that_differ(folder: Path, story: Path) -> list[Path]:
     return [first.write(folder, 101), other.write(folder, 102)]
 
 
+def clients_and_replicas(folder: Path, story: Path) -> list[Path]:
+    """Broken promises to clients, who lived through two faults."""
+    begun().write(folder)
+    brokers = Brokers(folder, TOPIC_ID)
+    brokers.logs[3][4] = batch(4, 0, value(77))
+    brokers.sends.append(send(5, 5))
+    brokers.faults = [
+        Fault("kill-leader", [node], (START_MS + node * 1000) * 1000, (START_MS + 9000) * 1000)
+        for node in (2, 1)
+    ]
+    brokers.write()
+    return [folder]
+
+
 @pytest.mark.parametrize(
     ("written", "tables"),
     [
@@ -86,6 +102,7 @@ def copies_that_differ(folder: Path, story: Path) -> list[Path]:
         (broken_promises, False),
         (torn_and_flipped, False),
         (copies_that_differ, False),
+        (clients_and_replicas, False),
     ],
 )
 def test_one_document(
@@ -97,9 +114,16 @@ def test_one_document(
     tables: bool,
 ) -> None:
     monkeypatch.setattr(intervals, "SHARD_BYTES_MIN", 64)  # as long logs are cut
-    inputs = read_inputs(written(tmp_path, story))
+    paths = written(tmp_path, story)
+    inputs = read_inputs(paths, history=tmp_path.glob("*.kbxh"))
     by_spark = job.run(inputs, spark, tables=tmp_path / "tables" if tables else None)
     here = job.run_here(inputs, width=WIDTH)
     assert json.dumps(here.data) == json.dumps(by_spark.data)
     assert as_html(here.data) == as_html(by_spark.data)
     assert list(as_text(here.data)) == list(as_text(by_spark.data))
+    if written is clients_and_replicas:
+        assert [nodes for _, nodes, *_ in here.data["faults"]] == [[1], [2]]
+        assert {one["check"] for one in here.data["findings"]} >= {
+            "acknowledged-lost",
+            "replicas-equal",
+        }
