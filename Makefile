@@ -100,9 +100,10 @@ REF ?= HEAD
 bench-compare: $(STAMP)
 	$(BIN)/python -m bench.compare $(REF) $(COMPARE)
 
-# Ten million records; needs a JRE, and Maven for kafka-dump-log. A few minutes.
+# Ten million records; needs a JRE, and Maven for kafka-dump-log. A few minutes, and ten for both engines.
 bench-audit: $(STAMP)
 	$(BIN)/python -m bench.audit $(AUDIT)
+	$(BIN)/python -m bench.audit_engines $(ENGINES)
 
 # A seed repeats a schedule: make chaos SEED=7 MINUTES=30
 SEED ?= 1

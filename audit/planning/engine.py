@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 HERE_BYTES_MAX = 192 << 20
-"""Spark takes some 19 s to start. This process replays this much of a metadata log, some four
-million records, in about that time (docs/audit.md, Cost)."""
+"""Some four million records of a metadata log, which this process replays in about the time that
+Spark takes to start. By rates that were measured one by one Spark has caught up a little later
+(docs/audit.md, Where `auto` changes)."""
 
 
 def is_for_spark(size_bytes: int, *, tables: bool, asked: bool, installed: bool) -> bool:
