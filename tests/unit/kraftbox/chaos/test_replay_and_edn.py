@@ -15,10 +15,12 @@ from kraftbox.chaos.edn import edn_lines
 from kraftbox.chaos.history import Fault, History, Poll, Send, Topic, load, save
 from kraftbox.chaos.history import Outcome as Known
 from kraftbox.chaos.ledger import Ledger
-from kraftbox.chaos.run import Outcome
+from kraftbox.chaos.run import Outcome, Run
 from kraftbox.chaos.schedule import BadSchedule, Step, replayed, steps
+from kraftbox.chaos.workload import Load
 from kraftbox.cli import chaos
 from kraftbox.cli.main import main
+from testkit.memory.chaos_target import Target
 
 KINDS = ["kill-leader", "pause-leader", "restart"]
 
@@ -84,6 +86,46 @@ def test_a_fault_of_another_release_is_named(capsys: Any, tmp_path: Path) -> Non
     save(tmp_path / "h", History(faults=[Fault("melt", [1], 0, 1, draw=1, length_ms=1)]))
     assert main(["chaos", "--replay", str(tmp_path / "h")]) == 2
     assert "'melt' is none of kill-leader" in " ".join(capsys.readouterr().err.split())
+
+
+# --- seed after seed ------------------------------------------------------------------------------
+
+
+def rounds(ends: dict[int, Outcome], *, until_broken: bool) -> tuple[list[Any], Outcome, int]:
+    """Seed, topic and faults of each run, and what `go` returns; `ends` has the unusual runs."""
+    seen = []
+
+    class Noted(Run):
+        async def go(self, steps: Any, *_: Any) -> Outcome:
+            seed = self.ledger.history.about["seed"]
+            assert len(seen) < 3, "it goes on beyond what ends it"
+            seen.append((seed, self.load.topic, [step.draw for step in islice(steps, 3)]))
+            return ends.get(seed, Outcome(History(), [], []))
+
+    faults = chaos._wanted(None, None, None, 1.0)._replace(kinds=KINDS)
+    made = chaos._Rounds(Noted, Target(), faults, Load(), quiet=True)
+    return seen, *made.go(7, until_broken=until_broken)
+
+
+def test_runs_go_on_with_the_next_seeds_until_a_promise_breaks(capsys: Any) -> None:
+    broken = Outcome(History(), [Finding("H3 lost-write", BROKEN, 1, "lost", [])], [])
+    seen, outcome, seed = rounds({9: broken}, until_broken=True)
+    assert (outcome, seed) == (broken, 9)
+    draws = [[step.draw for step in islice(steps(random.Random(n), KINDS), 3)] for n in (7, 8, 9)]
+    assert seen == [(n, f"chaos-{n}", drawn) for n, drawn in zip((7, 8, 9), draws, strict=True)]
+    out, err = capsys.readouterr()
+    assert out == "" and err.count("every promise held; going on with seed") == 2
+
+
+def test_a_run_that_was_ended_early_is_the_last() -> None:
+    early = Outcome(History(), [], [], ended_early=True)
+    seen, outcome, seed = rounds({8: early}, until_broken=True)
+    assert (outcome, seed, len(seen)) == (early, 8, 2)
+
+
+def test_without_the_option_there_is_one_run() -> None:
+    seen, _, seed = rounds({}, until_broken=False)
+    assert (len(seen), seed) == (1, 7)
 
 
 # --- where a history is kept ----------------------------------------------------------------------
