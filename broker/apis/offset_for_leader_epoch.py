@@ -26,7 +26,9 @@ _Result = OffsetForLeaderEpochResponse.EpochEndOffset
 
 
 def register(table: HandlerTable, broker: BrokerContext) -> None:
-    def handle(_context: RequestContext, request: OffsetForLeaderEpochRequest) -> Reply:
+    def handle(context: RequestContext, request: OffsetForLeaderEpochRequest) -> Reply:
+        if request.replica_id < 0:
+            context.connection.asked_epochs_ms = broker.clock.monotonic_ms()
         return end_offsets(broker, request)
 
     table.register(

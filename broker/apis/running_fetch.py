@@ -55,6 +55,11 @@ PARTITION_BYTES: Final = 64
 READ_COMMITTED: Final = 1
 
 COLD_READS_MS: Final = 10_000.0
+MOVED_HERE_MS: Final = 100.0
+MOVED_WAIT_MS: Final = 10.0
+"""So long a consumer's fetches wait, for so long after it has asked where leader epochs end, as it
+does when partitions have moved. It has one fetch under way with a broker: the partitions would wait
+for the end of that one, half a second by default."""
 """How long a fetch waits for a disk before it answers without what has not come. Less than clients
 and followers wait for an answer; the other partitions of the fetch are worth one."""
 
@@ -268,8 +273,15 @@ class RunningFetch:
     # --- waiting ------------------------------------------------------------------------------
 
     def _hold_for_news(self) -> None:
-        """Waits from now on for as long as the request says."""
-        self._deadline_ms = self._broker.clock.monotonic_ms() + self._request.max_wait_ms
+        """Waits from now on for as long as the request says; shorter where the consumer is about to
+        name partitions that have moved here, for which there is no room beside this fetch."""
+        now_ms, wait_ms = self._broker.clock.monotonic_ms(), float(self._request.max_wait_ms)
+        if (
+            self._replica_id < 0
+            and now_ms < self._context.connection.asked_epochs_ms + MOVED_HERE_MS
+        ):
+            wait_ms = min(wait_ms, MOVED_WAIT_MS)
+        self._deadline_ms = now_ms + wait_ms
         self._hold()
 
     def _hold(self) -> None:

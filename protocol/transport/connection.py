@@ -12,6 +12,7 @@ turn of the loop.
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Callable
 from typing import Any, Protocol, cast
 
@@ -75,6 +76,7 @@ class ServerConnection(asyncio.BufferedProtocol):
         "_sending_soon",
         "_transport",
         "_working",
+        "asked_epochs_ms",
         "client_id",
         "closed_by_peer",
         "exchange",
@@ -98,6 +100,7 @@ class ServerConnection(asyncio.BufferedProtocol):
         self.client_id: str | None = None
         self.software_name = ""
         self.software_version = ""
+        self.asked_epochs_ms = -math.inf
         limits = listener.limits
         self.exchange: Exchange[LaterReply] = Exchange(
             listener.space, limits.request_bytes_max, limits.max_inflight

@@ -104,6 +104,8 @@ class Connection(Protocol):
     client_id: str | None
     software_name: str
     software_version: str
+    asked_epochs_ms: float
+    """When a consumer last asked here where leader epochs end, by the steady clock."""
 
     def add_close_callback(self, fn: Callable[[], None]) -> None:
         """Call `fn` once when the connection is gone; at once if it already is."""

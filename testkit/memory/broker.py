@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import random
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from typing import Any, cast
@@ -85,6 +86,7 @@ class Peer:
     client_id: str | None = "test"
     software_name = ""
     software_version = ""
+    asked_epochs_ms = -math.inf
     closed_by_peer = False
     listener = LISTENER
     peer_host = "127.0.0.1"

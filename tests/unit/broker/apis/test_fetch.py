@@ -7,10 +7,12 @@ from typing import Any
 
 import pytest
 
+from broker.apis.running_fetch import MOVED_HERE_MS, MOVED_WAIT_MS
 from protocol.batch.header import iter_batches
 from protocol.compression import Codec
 from protocol.errors import ErrorCode
-from protocol.messages.fetch import FetchRequest
+from protocol.messages.fetch import FetchRequest, FetchResponse
+from protocol.messages.offset_for_leader_epoch import OffsetForLeaderEpochRequest
 from testkit.memory.broker import (
     NODE,
     OTHER,
@@ -278,6 +280,36 @@ async def test_a_wait_ends_when_another_reply_stands_behind_it() -> None:
     answer = future.result().responses[0].partitions[0]
     assert (answer.error_code, answer.records or b"") == (ErrorCode.NONE, b"")
     assert not peer.behind_callbacks and not len(h.waits.purgatory)
+
+
+async def test_a_consumer_whose_partitions_have_moved_here_waits_shortly_and_then_as_ever() -> None:
+    """It asks where epochs end and has one fetch under way: what it learns goes into the next."""
+    h, peer = Harness(), Peer()
+    h.create_topic(replicas=[NODE, OTHER])
+
+    async def later(wait_ms: float) -> None:
+        h.clock.advance(wait_ms)
+        h.waits.purgatory.expire(h.clock.monotonic_ms())
+        await settle()
+
+    h.call(OffsetForLeaderEpochRequest(replica_id=OTHER), 4, peer)
+    after_a_followers = h.fetch(0, max_wait_ms=500, peer=peer)
+    await later(MOVED_WAIT_MS + 5)
+    assert not after_a_followers.done()
+    h.call(OffsetForLeaderEpochRequest(replica_id=-1), 4, peer)
+    here = h.fetch(0, max_wait_ms=500, peer=peer)
+    elsewhere = h.fetch(0, max_wait_ms=500, peer=Peer(2))
+    follower = h.fetch(0, max_wait_ms=500, replica_id=OTHER, peer=peer)
+    impatient = h.fetch(0, max_wait_ms=0, peer=peer)
+    assert isinstance(impatient, FetchResponse.PartitionData)
+    await later(MOVED_WAIT_MS / 2)
+    assert not here.done()
+    await later(MOVED_WAIT_MS / 2 + 5)
+    assert here.done() and not elsewhere.done() and not follower.done()
+    await later(MOVED_HERE_MS)
+    as_ever = h.fetch(0, max_wait_ms=500, peer=peer)
+    await later(MOVED_WAIT_MS + 5)
+    assert not as_ever.done()
 
 
 async def test_a_follower_is_left_to_wait() -> None:

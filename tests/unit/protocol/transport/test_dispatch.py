@@ -459,6 +459,7 @@ class NoConnection:
     software_name = ""
     closed_by_peer = False
     software_version = ""
+    asked_epochs_ms = 0.0
 
     def add_close_callback(self, fn: object) -> None: ...
     def remove_close_callback(self, fn: object) -> None: ...
