@@ -83,9 +83,9 @@ class _Taken:
         return self.ready and self._has(self.leader_target)
 
     def _has(self, target: int | None) -> bool:
-        if target is None or self.waits:
+        if self.waits:
             return False
-        return target <= max(self.reached, self.stream.position)
+        return target is not None and target <= max(self.reached, self.stream.position)
 
 
 class Replayed(NamedTuple):
