@@ -11,6 +11,7 @@ import hashlib
 import random
 import sys
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
@@ -124,6 +125,7 @@ def _librdkafka(bootstrap: str, topic: str, rack: str) -> tuple[dict[int, int], 
 def _kafka_python(bootstrap: str, topic: str, rack: str) -> tuple[dict[int, int], Iterator[Record]]:
     """See `_librdkafka`."""
     from kafka import KafkaConsumer, TopicPartition
+    from kafka.errors import KafkaConnectionError
 
     consumer = KafkaConsumer(
         bootstrap_servers=bootstrap,
@@ -132,7 +134,11 @@ def _kafka_python(bootstrap: str, topic: str, rack: str) -> tuple[dict[int, int]
         auto_offset_reset="none",
         max_poll_records=10_000,
     )
-    numbers = consumer.partitions_for_topic(topic)
+    while True:
+        # It asks a broker of its list once, and raises where that is one that has just died.
+        with suppress(KafkaConnectionError):
+            numbers = consumer.partitions_for_topic(topic)
+            break
     all_of_them = [TopicPartition(topic, number) for number in numbers]
     ends = {one.partition: end for one, end in consumer.end_offsets(all_of_them).items()}
 
