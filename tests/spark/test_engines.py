@@ -15,6 +15,7 @@ from audit.reading.inputs import read_inputs
 from audit.report.html import as_html
 from audit.report.text import as_text
 from kraftbox.chaos.history import Fault
+from testkit.records.incident_logs import write_incident
 from testkit.records.metadata_logs import START_MS, TOPIC_ID, LogBuilder
 from testkit.records.replicas import Brokers, batch, send, value
 
@@ -93,6 +94,28 @@ def clients_and_replicas(folder: Path, story: Path) -> list[Path]:
     return [folder]
 
 
+def a_bad_day(folder: Path, story: Path) -> list[Path]:
+    """Unclean elections, ELR, a new quorum leader, partitions left without a leader."""
+    write_incident(folder, 30)
+    return [folder]
+
+
+def nothing_yet(folder: Path, story: Path) -> list[Path]:
+    """A cluster without a topic."""
+    return [LogBuilder().begin().write(folder)]
+
+
+def cut_at_a_snapshot(folder: Path, story: Path) -> list[Path]:
+    """What was before the snapshot is deleted, as after a week."""
+    builder = begun()
+    builder.snapshot()
+    before, offset = len(builder.batches), builder.offset
+    lives(builder)
+    log = builder.write(folder, batches=builder.batches[before:])
+    (log / f"{0:020d}.log").rename(log / f"{offset:020d}.log")
+    return [log]
+
+
 @pytest.mark.parametrize(
     ("written", "tables"),
     [
@@ -103,6 +126,9 @@ def clients_and_replicas(folder: Path, story: Path) -> list[Path]:
         (torn_and_flipped, False),
         (copies_that_differ, False),
         (clients_and_replicas, False),
+        (a_bad_day, False),
+        (nothing_yet, False),
+        (cut_at_a_snapshot, False),
     ],
 )
 def test_one_document(
@@ -121,6 +147,8 @@ def test_one_document(
     assert json.dumps(here.data) == json.dumps(by_spark.data)
     assert as_html(here.data) == as_html(by_spark.data)
     assert list(as_text(here.data)) == list(as_text(by_spark.data))
+    if written is cut_at_a_snapshot:
+        assert here.data["summary"]["start_offset"] > 0
     if written is clients_and_replicas:
         assert [nodes for _, nodes, *_ in here.data["faults"]] == [[1], [2]]
         assert {one["check"] for one in here.data["findings"]} >= {

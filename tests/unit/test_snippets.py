@@ -1,6 +1,6 @@
 """deploy/snippets: each is read, and the commands, options and keys that it names exist.
 
-Those that are for others' programs were checked with their schemas, too: docs/operations.md.
+Those that are for others' programs are held to their schemas, too (extra `dev`).
 """
 
 import configparser
@@ -19,6 +19,7 @@ yaml = pytest.importorskip("yaml")
 
 ROOT = Path(__file__).parents[2]
 SNIPPETS = ROOT / "deploy/snippets"
+NO_SCHEMAS = "needs the schemas of others (docs/gaps.md)"
 BUNDLED = read_properties(ROOT / "deploy/image/etc/server.properties")
 
 
@@ -131,3 +132,28 @@ def test_kubernetes_runs_three_nodes_that_find_each_other():
     assert environ["KAFKA_LOG_DIRS"].startswith(mount["mountPath"])
     ports = {one["name"]: one["containerPort"] for one in container["ports"]}
     assert ports == {one["name"]: one["port"] for one in service["spec"]["ports"]}
+
+
+@pytest.mark.parametrize(
+    ("schema", "path"),
+    [
+        ("github-workflows", "deploy/snippets/github-actions.yml"),
+        ("gitlab-ci", "deploy/snippets/gitlab-ci.yml"),
+        ("compose-spec", "docker-compose.yml"),
+    ],
+)
+def test_a_schema_of_others_holds(schema, path):
+    checker = pytest.importorskip("check_jsonschema", reason=NO_SCHEMAS)
+    with pytest.raises(SystemExit) as ended:
+        checker.main(["--builtin-schema", f"vendor.{schema}", str(ROOT / path)])
+    assert ended.value.code == 0
+
+
+@pytest.mark.parametrize("path", ["deploy/snippets/kubernetes.yml"])
+def test_kubernetes_takes_each_object(path):
+    """Strictly: a field that it does not know is an error."""
+    validate = pytest.importorskip("kubernetes_validate", reason=NO_SCHEMAS)
+    objects = list(yaml.safe_load_all((ROOT / path).read_text(encoding="utf-8")))
+    assert {"Service", "StatefulSet"} <= {one["kind"] for one in objects}
+    for one in objects:
+        validate.validate(one, validate.latest_version(), strict=True)
