@@ -290,11 +290,10 @@ class KafkaPythonMember(ThreadedMember):
             auto_offset_reset="earliest",
             enable_auto_commit=False,
             session_timeout_ms=10_000,
-            # A leader that assigns before its first metadata have come assigns nothing, and looks
-            # again when these are too old: after five minutes by default.
-            metadata_max_age_ms=1_000,
             heartbeat_interval_ms=200,
         )
+        # One that leads and assigns before its first metadata have come assigns nothing, for good.
+        self._consumer.partitions_for_topic(topic)
 
     def poll(self) -> None:
         polled = self._consumer.poll(timeout_ms=50)
