@@ -164,10 +164,11 @@ def broker_lanes(result: Mapping[str, Any], axis: TimeAxis) -> list[Lane]:
 def quorum_lanes(result: Mapping[str, Any], axis: TimeAxis) -> list[Lane]:
     """One lane per node that led the quorum."""
     leaders: Sequence[Mapping[str, Any]] = result["quorum"]["leaders"]
+    if not leaders:
+        return []  # of a log that is cut at a snapshot
     ends = [*(one["timestamp_ms"] for one in leaders[1:]), axis.end_ms]
     by_node: dict[int, list[Span]] = {}
-    # A log that is cut at a snapshot may have no leader's record, and then one end too many.
-    for one, end_ms in zip(leaders, ends, strict=False):
+    for one, end_ms in zip(leaders, ends, strict=True):
         title = f"node {one['leader']} leads epoch {one['epoch']} from offset {one['offset']}"
         style, text = leader_style(one["leader"]), f"epoch {one['epoch']}"
         span = Span(one["timestamp_ms"], end_ms, style, title, text)

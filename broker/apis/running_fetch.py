@@ -55,13 +55,13 @@ PARTITION_BYTES: Final = 64
 READ_COMMITTED: Final = 1
 
 COLD_READS_MS: Final = 10_000.0
-MOVED_HERE_MS: Final = 100.0
-MOVED_WAIT_MS: Final = 10.0
-"""So long a consumer's fetches wait, for so long after it has asked where leader epochs end, as it
-does when partitions have moved. It has one fetch under way with a broker: the partitions would wait
-for the end of that one, half a second by default."""
 """How long a fetch waits for a disk before it answers without what has not come. Less than clients
 and followers wait for an answer; the other partitions of the fetch are worth one."""
+MOVED_HERE_MS: Final = 100.0
+"""So long after a consumer has asked where leader epochs end, its fetches wait shortly."""
+MOVED_WAIT_MS: Final = 10.0
+"""How long they wait then. It asks when partitions have moved, and has one fetch under way with a
+broker: the partitions would wait for the end of that one, half a second by default."""
 
 PartitionData = FetchResponse.PartitionData
 Wanted = FetchRequest.FetchPartition

@@ -33,11 +33,13 @@ _NOT_OURS = Outcome(changed=False)
 
 class _Stream:
     """One partition of the topic as it is read now: all below `position` has been replayed, in
-    this pass from the start or an earlier one, for those that do not wait for the next."""
+    this pass from the start or an earlier one, for those that do not wait for the next. `late`: how
+    many do; each chunk of a replay asks, and there may be thousands that do not."""
 
-    __slots__ = ("position", "taken", "watched")
+    __slots__ = ("late", "position", "taken", "watched")
 
     def __init__(self) -> None:
+        self.late = 0
         self.position = 0
         self.taken: dict[tuple[TopicId, int], _Taken] = {}
         self.watched = False
@@ -49,13 +51,13 @@ class _Stream:
                 taken.waits = False
             else:
                 taken.reached = max(taken.reached, self.position)
+        self.late = 0
         self.position = 0
 
     def look_over(self) -> None:
         """Begin the next pass if somebody waits for it, and whoever takes part in this one has all
         that it was to bring."""
-        waits = {one.waits for one in self.taken.values()}
-        if True in waits and all(one.waits or one.ready for one in self.taken.values()):
+        if self.late and all(one.waits or one.ready for one in self.taken.values()):
             self.begin_anew()
 
 
@@ -70,7 +72,7 @@ class _Taken:
         self.cache = cache
         self.stream = stream
         self.reached = 0
-        self.waits = True
+        self.waits = stream.position > 0
         self.target: int | None = None
         self.leader_target: int | None = None
 
@@ -113,7 +115,7 @@ class RemoteMetadata:
         stream = self._streams.setdefault(number, _Stream())
         if partition.identity not in stream.taken:
             taken = stream.taken[partition.identity] = _Taken(SegmentCache(partition), stream)
-            taken.waits = stream.position > 0
+            stream.late += taken.waits
             stream.look_over()
         return number
 
@@ -129,7 +131,8 @@ class RemoteMetadata:
         number = metadata_partition(partition, self.partitions)
         stream = self._streams.get(number)
         if stream is not None:
-            stream.taken.pop(partition.identity, None)
+            taken = stream.taken.pop(partition.identity, None)
+            stream.late -= taken is not None and taken.waits
             stream.look_over()
             self._drop_unused(number)
 
