@@ -15,11 +15,11 @@ from multiprocessing import get_context
 
 from simulation.judges import ALL, KINDS
 from simulation.planted.bugs import BUGS
-from simulation.planted.finding import Found, broken_by, find_named
+from simulation.planted.finding import KINDS_OF_RUNS, Found, broken_by, find_named
 from simulation.planted.scenes import SCENE_OF
 
 LIMIT = 500
-Asked = tuple[str, int, int, bool]
+Asked = tuple[str, int, int, Sequence[str]]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -28,7 +28,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--first", type=int, default=1, metavar="SEED")
     parser.add_argument("--limit", type=int, default=LIMIT, metavar="RUNS")
     parser.add_argument("--jobs", type=int, default=1)
-    parser.add_argument("--general", action="store_true", help="only what kraftbox sim draws")
+    parser.add_argument(
+        "--runs-of", nargs="+", choices=KINDS_OF_RUNS, default=KINDS_OF_RUNS, help="default: all"
+    )
     parser.add_argument("--judges", action="store_true", help="switch judges off, in scenes")
     options = parser.parse_args(arguments)
     unknown = [name for name in options.names if name not in BUGS]
@@ -37,7 +39,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     names = options.names or list(BUGS)
     if options.judges:
         return _switch_off(names)
-    asked = [(name, options.first, options.limit, options.general) for name in names]
+    asked = [(name, options.first, options.limit, options.runs_of) for name in names]
     missed = 0
     print(
         "| bug | part | what is wrong | promise | found by | runs |",

@@ -4,7 +4,7 @@ its scene, then the general swarm."""
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
 from simulation.judges import ALL
@@ -16,6 +16,8 @@ from simulation.swarm import Broken, run
 
 FOCUSED = 100
 """So many runs of a small cluster before the general swarm is asked."""
+KINDS_OF_RUNS = ("scene", "focused", "general")
+"""The bug's scene; small clusters under its faults; what `kraftbox sim` draws."""
 
 
 @dataclass(frozen=True)
@@ -30,14 +32,14 @@ class Found:
     judge: str = ""
 
 
-def find(bug: Bug, first: int, limit: int, *, general: bool = False) -> Found:
+def find(bug: Bug, first: int, limit: int, kinds: Sequence[str] = KINDS_OF_RUNS) -> Found:
     """Run with the bug until a promise of the bug's breaks that holds without it.
 
     Args:
-        general: only what `kraftbox sim` draws.
+        kinds: of `KINDS_OF_RUNS`, which runs are tried.
     """
     runs = 0
-    for where, schedule in _candidates(bug, first, limit, general=general):
+    for where, schedule in _candidates(bug, first, limit, kinds):
         runs += 1
         broken = broken_by(bug, schedule)
         if broken is not None and holds(bug, schedule):
@@ -45,23 +47,26 @@ def find(bug: Bug, first: int, limit: int, *, general: bool = False) -> Found:
     return Found(bug.name, "", runs)
 
 
-def find_named(asked: tuple[str, int, int, bool]) -> Found:
-    """`find` for another process: the bug's name, the first seed, how many, whether in general."""
-    name, first, limit, general = asked
-    return find(BUGS[name], first, limit, general=general)
+def find_named(asked: tuple[str, int, int, Sequence[str]]) -> Found:
+    """`find` for another process: the bug's name, the first seed, how many, which runs."""
+    name, first, limit, kinds = asked
+    return find(BUGS[name], first, limit, kinds)
 
 
 def _candidates(
-    bug: Bug, first: int, limit: int, *, general: bool
+    bug: Bug, first: int, limit: int, kinds: Sequence[str]
 ) -> Iterator[tuple[str, Schedule]]:
-    scene = None if general else SCENE_OF.get(bug.name)
-    focused = 0 if scene is None else min(limit, FOCUSED)
-    if scene is not None:
+    scene = SCENE_OF.get(bug.name)
+    if scene is not None and "scene" in kinds:
         yield "its scene", scene.schedule()
-        for seed in range(first, first + focused):
+    if scene is not None and "focused" in kinds:
+        last = first + (min(limit, FOCUSED) if "general" in kinds else limit)
+        for seed in range(first, last):
             yield f"focused seed {seed}", scene.draw(seed)
-    for seed in range(first, first + limit - focused):
-        yield f"seed {seed}", draw_schedule(seed)
+        limit -= last - first
+    if "general" in kinds:
+        for seed in range(first, first + limit):
+            yield f"seed {seed}", draw_schedule(seed)
 
 
 def broken_by(bug: Bug, schedule: Schedule, judges: Collection[str] = ALL) -> Broken | None:

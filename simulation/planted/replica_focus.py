@@ -46,6 +46,10 @@ ALL_GOES_SLOWLY = replace(
     ALL_GOES, settings={**ALL_GOES.settings, "replica.lag.time.max.ms": "6000"}
 )
 """As that, and a follower that is cut off stays in the ISR, with what it has."""
+ALL_OF_SIX_GOES = replace(
+    ALL_GOES_SLOWLY, topics=(replace(ALL_GOES.topics[0], partitions=6),), pause_ms=300.0
+)
+"""As that, with partitions enough that somebody leads who is followed by whoever is cut off."""
 SHORT_SEGMENTS = SlowFocus(
     topics=(replace(KEEPS, configs={**TIERED, **_OPEN, "segment.ms": "1"}),),
     settings={**SETTINGS, LAST_TIERED: "true"},
