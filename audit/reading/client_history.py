@@ -9,10 +9,9 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from crc32c import crc32c
-
 from audit.inputs.replicas import AcknowledgedSend
 from audit.reading.logs import UnreadableInput
+from protocol.checksum import crc32c
 
 MAGIC = b"KBXH"
 VERSION = 1

@@ -21,8 +21,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from crc32c import crc32c
-
+from protocol.checksum import crc32c
 from protocol.ids import uuid_from_text, uuid_to_text
 from runtime.tasks import Supervisor
 from storage.files import Files

@@ -1,8 +1,8 @@
 """Shell: The process that a cluster's nodes are forked from.
 
-It has imported everything a node needs and has neither an event loop nor a thread, so that a fork
-of it is a whole process; whoever asks for nodes may have as many threads as it likes, because it
-never forks itself. Memory that exists before the fork is frozen out of the collector's sight, so
+It has imported everything that the node needs and has neither an event loop nor a thread, so that a
+fork of it is a whole process; whoever asks for nodes may have as many threads as it likes, because
+it never forks itself. Memory that exists before the fork is frozen out of the collector's sight, so
 that the nodes go on sharing it. Where fork is unsafe (`--spawn`) nodes are started from nothing.
 
 Commands come as frames on standard input and events leave on standard output:
@@ -44,15 +44,21 @@ REPORT_FD = 3
 """Where a spawned node finds its end of the socket pair."""
 
 
+def import_controllers() -> None:
+    """All that a controller imports in its life, as far as every one does."""
+    _import("kraftbox.launcher.node_process", "controller.assembly")
+
+
 def import_everything() -> None:
     """All that a node imports in its life, as far as every node does."""
+    import_controllers()
+    _import("broker.assembly")
+
+
+def _import(*names: str) -> None:
     import importlib
 
-    for name in (
-        "kraftbox.launcher.node_process",
-        "broker.assembly",
-        "controller.assembly",
-    ):
+    for name in names:
         importlib.import_module(name)
 
 
@@ -81,8 +87,11 @@ class ForkServer:
         self._wake_r, self._wake_w = os.pipe()
         self._ending_since: float | None = None
         self._end_wanted = False
+        self._lacks_brokers = not spawn
 
     def run(self) -> None:
+        """`import_controllers` is done, unless nodes are spawned: the quorum is elected while what
+        brokers need is imported."""
         for fd in (self._wake_r, self._wake_w):
             os.set_blocking(fd, False)
         signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -93,10 +102,18 @@ class ForkServer:
         self._selector.register(self._commands_fd, selectors.EVENT_READ, self._read_commands)
         self._tell({"event": "hello", "pid": os.getpid()})
         while self._ending_since is None or self._children:
-            for key, _ in self._selector.select(self._timeout_s()):
+            ready = self._selector.select(0 if self._lacks_brokers else self._timeout_s())
+            for key, _ in ready:
                 key.data()
+            if not ready:
+                self._import_brokers()
             if self._end_wanted:
                 self._end()
+
+    def _import_brokers(self) -> None:
+        if self._lacks_brokers:
+            self._lacks_brokers = False
+            import_everything()
 
     def _on_term(self, _number: int, _frame: object) -> None:
         # Nothing more than this between two arbitrary steps of the loop.
@@ -133,6 +150,8 @@ class ForkServer:
 
     def _start(self, command: dict[str, Any]) -> None:
         node_id = command["id"]
+        if "broker" in command["properties"]["process.roles"]:
+            self._import_brokers()
         ours, theirs = socket.socketpair()
         try:
             log_fd = os.open(command["log"], os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
@@ -160,7 +179,8 @@ class ForkServer:
     def _forked(
         self, command: dict[str, Any], log_fd: int, ours: socket.socket, theirs: socket.socket
     ) -> int:
-        gc.collect()
+        # Not collected before: imports leave some hundred objects in cycles, and looking for them
+        # takes longer than a fork.
         gc.freeze()
         pid = os.fork()
         if pid:
@@ -310,10 +330,10 @@ def main(arguments: list[str]) -> int:
     if "--lock" in arguments:
         _lock_fd = int(arguments[arguments.index("--lock") + 1])
         os.set_inheritable(_lock_fd, False)
-    # Collected once, by hand, before each fork.
+    # What is there is frozen before each fork.
     gc.disable()
     if not spawn:
-        import_everything()
+        import_controllers()
     events_fd = os.dup(1)
     # Nothing that prints may get between the frames.
     os.dup2(2, 1)

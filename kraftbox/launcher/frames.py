@@ -11,7 +11,8 @@ from collections.abc import Mapping
 from typing import Any, TypeAlias
 
 import msgpack
-from crc32c import crc32c
+
+from protocol.checksum import crc32c
 
 Message: TypeAlias = Mapping[str, Any]
 

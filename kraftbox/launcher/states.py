@@ -109,8 +109,9 @@ class NodeProcesses:
     # --- requests -----------------------------------------------------------------------------
 
     def start_all(self) -> list[Effect]:
+        """Controllers first: brokers have nobody to register with before one leads."""
         effects: list[Effect] = []
-        for node in self.nodes.values():
+        for node in sorted(self.nodes.values(), key=lambda one: one.is_broker):
             effects += self._launch(node)
         return effects
 

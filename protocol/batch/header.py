@@ -19,8 +19,7 @@ from collections.abc import Iterator
 from enum import IntEnum
 from typing import TypeAlias
 
-from crc32c import crc32c
-
+from protocol.checksum import crc32c
 from protocol.compression import Codec, codec_of
 from protocol.errors import ProtocolError
 

@@ -24,8 +24,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from enum import Enum
 from typing import Final, NamedTuple
 
-from crc32c import crc32c
-
 from protocol.batch.control import ControlType, read_control_type, read_end_txn_marker
 from protocol.batch.header import (
     CONTROL_BIT,
@@ -36,6 +34,7 @@ from protocol.batch.header import (
     Buffer,
 )
 from protocol.batch.records import read_batch
+from protocol.checksum import crc32c
 from protocol.errors import ApiError, ErrorCode, ProtocolError
 from runtime.marks import mark
 from storage.log.errors import CorruptLog

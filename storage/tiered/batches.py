@@ -11,8 +11,6 @@ from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
-from crc32c import crc32c
-
 from protocol.batch.header import (
     HEADER_BYTES,
     NO_LEADER_EPOCH,
@@ -22,6 +20,7 @@ from protocol.batch.header import (
     iter_checked,
     parse_header,
 )
+from protocol.checksum import crc32c
 from protocol.schema import Buffer
 from storage.tiered.copied_indexes import CopiedIndexes
 from storage.tiered.values import RemoteSegment

@@ -20,8 +20,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final, TypeAlias
 
-from crc32c import crc32c
-
+from protocol.checksum import crc32c
 from protocol.schema import Buffer
 from storage.log.checkpoints import encode_epochs
 from storage.log.epochs import EpochEntry

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from crc32c import crc32c
-
+from protocol.checksum import crc32c
 from storage.objects import ObjectCorrupt, ObjectInfo, ObjectNotFound, Objects
 from storage.objects.port import listed, whole
 from storage.tiered.layout import object_key

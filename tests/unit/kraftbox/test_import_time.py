@@ -4,6 +4,8 @@ import json
 import subprocess
 import sys
 
+import pytest
+
 # Modules, not milliseconds: a shared machine's clock says little, the number of modules is stable.
 MODULES_MAX = 650
 
@@ -86,3 +88,20 @@ def test_a_node_imports_no_terminal_library():
     }
     assert packages & (heavy | {"client"}) == set()
     assert len(modules) < MODULES_MAX
+
+
+CONTROLLERS = FORK_SERVER.replace("import_everything", "import_controllers")
+
+
+def test_controllers_are_forked_before_anything_of_brokers_is_imported():
+    modules = modules_of(CONTROLLERS)
+    assert {"kraftbox.launcher.node_process", "controller.assembly"} <= set(modules)
+    assert [name for name in modules if name.partition(".")[0] == "broker"] == []
+
+
+@pytest.mark.parametrize("code", [FORK_SERVER, SUPERVISOR])
+def test_nobody_looks_up_versions_of_what_is_installed(code):
+    """`crc32c` does when it is imported as it wants to be: forty modules and 40 ms."""
+    modules = modules_of(code)
+    modules = modules[-1] if isinstance(modules[-1], list) else modules
+    assert not {"importlib.metadata", "email", "zipfile"} & set(modules)

@@ -31,7 +31,7 @@ def cluster():
             NodeProcess(101, is_broker=False, is_controller=True),
         ]
     )
-    assert made.start_all() == [Launch(1), Launch(2), Launch(101)]
+    assert made.start_all() == [Launch(101), Launch(1), Launch(2)]
     for node_id in made.nodes:
         made.started(node_id, 1000 + node_id)
     assert made.ready(1, {}) == made.ready(2, {}) == []

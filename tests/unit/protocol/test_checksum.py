@@ -1,0 +1,43 @@
+"""CRC-32C without the start of the package that it comes from."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from importlib.machinery import ModuleSpec, PathFinder
+
+import crc32c as package
+import pytest
+
+from protocol import checksum
+
+CHECK = 0xE3069283
+"""Of b"123456789": RFC 3720 and every table of CRCs."""
+
+
+def test_it_is_what_the_package_has() -> None:
+    assert checksum.crc32c(b"123456789") == CHECK == package.crc32c(b"123456789")
+    assert checksum.crc32c(memoryview(b"6789"), checksum.crc32c(b"12345")) == CHECK
+
+
+@pytest.mark.parametrize("gone", [None, ModuleSpec("crc32c._crc32c", None)])
+def test_where_the_extension_lies_elsewhere_there_is_none(
+    monkeypatch: pytest.MonkeyPatch, gone: ModuleSpec | None
+) -> None:
+    monkeypatch.setattr(PathFinder, "find_spec", lambda *_: gone)
+    assert checksum._extension() is None
+
+
+def test_where_it_lies_elsewhere_the_package_is_imported() -> None:
+    code = (
+        "import sys, importlib.machinery as m; found = m.PathFinder.find_spec\n"
+        "m.PathFinder.find_spec = lambda name, *more: "
+        "None if name == 'crc32c._crc32c' and 'crc32c' not in sys.modules else found(name, *more)\n"
+        "from protocol.checksum import crc32c\n"
+        "assert 'crc32c' in sys.modules\n"
+        "print(crc32c(b'123456789'))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60
+    )
+    assert int(done.stdout) == CHECK
