@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from audit.findings.sink import ELECTION, Event, Sink
+from audit.findings.sink import ELECTION, Event
 from audit.inputs.metadata_log import MetadataLog
 from audit.planning.copies import choose_primary, plan_comparisons
 from audit.planning.intervals import Interval, plan_intervals, with_shards
@@ -19,7 +19,8 @@ from audit.planning.partitions import plan_partitions
 from audit.reading.inputs import Inputs
 from audit.reading.segments import log_end
 from audit.report.document import Merged
-from audit.tasks.work import Progress, Work, WorkOptions, perform
+from audit.tasks.processes import on_processes
+from audit.tasks.work import Progress, Work, WorkOptions
 
 DEFAULT_ELECTIONS_MAX = 100_000
 
@@ -80,25 +81,20 @@ def run_here(
     *,
     progress: Progress | None = None,
     width: int = 1,
+    processes: int = 1,
     min_isr: int = 1,
     elections_max: int = DEFAULT_ELECTIONS_MAX,
 ) -> Result:
-    """The same audit in this process, without Spark and without tables: for tests that end with
-    one, and for logs that are read before Spark has started.
+    """The same audit without Spark and without tables: for tests that end with one, and for logs
+    that are read before Spark has started.
 
     width: the processors of the session that gives the same document. It says into how many pieces
-    long intervals are cut, and so at which points the sizes over time are taken. Raises
-    UnreadableInput.
+    long intervals are cut, and so at which points the sizes over time are taken. processes: how
+    many work, 1 is this one alone; the document is the same. Raises UnreadableInput.
     """
 
     def execute(plan: Sequence[Work], options: WorkOptions) -> Iterator[Event]:
-        for number, work in enumerate(plan, start=1):
-            sink = Sink(options.elections_max)
-            for _ in perform(work, options, sink):
-                pass
-            if progress is not None:
-                progress(number, len(plan))
-            yield from sink.rows()
+        return on_processes(plan, options, processes, progress)
 
     options = WorkOptions(min_isr=min_isr, elections_max=elections_max)
     return _audit(inputs, execute, width, options)

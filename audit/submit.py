@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from pathlib import Path
 
 from audit import job
 from audit.report.html import as_html
+from audit.report.json_text import as_json
 from audit.report.text import as_text, verdict
 
 
@@ -49,7 +49,7 @@ def submitted(options: argparse.Namespace) -> int:
     finally:
         spark.stop()
     options.out.mkdir(parents=True, exist_ok=True)
-    (options.out / "audit.json").write_text(json.dumps(result.data, indent=1) + "\n")
+    (options.out / "audit.json").write_text(as_json(result.data))
     (options.out / "audit.txt").write_text("\n".join(as_text(result.data)) + "\n")
     (options.out / "audit.html").write_text(as_html(result.data))
     sys.stdout.write(verdict(result.data["summary"]) + "\n")

@@ -1,4 +1,4 @@
-"""From how many records on the audit by Spark is quicker than the one in the command's own process.
+"""From how many records on the audit by Spark is quicker than the one by the command alone.
 
     python -m bench.audit_engines [--records 1000,100000,1000000,10000000] [--rounds 3]
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 from contextlib import contextmanager
@@ -54,7 +53,7 @@ EngineOption = Annotated[
     Engine,
     typer.Option(
         "--engine",
-        help="here: in this process, no tables. spark: needs kraftbox[audit]. "
+        help="here: by this command alone, no tables. spark: needs kraftbox[audit]. "
         "auto: Spark for tables, --master, --conf, and from 192 MiB on.",
     ),
 ]
@@ -255,10 +254,12 @@ def _by_spark(
 
 def _here(inputs: Inputs, bounds: dict[str, int]) -> dict[str, Any]:
     from audit import job
+    from audit.tasks.processes import ALONE_BYTES_MAX
 
     width = os.cpu_count() or 1
+    processes = width if inputs.size_bytes > ALONE_BYTES_MAX else 1
     with _shown("reading") as show:
-        return job.run_here(inputs, progress=show, width=width, **bounds).data
+        return job.run_here(inputs, progress=show, width=width, processes=processes, **bounds).data
 
 
 @contextmanager
@@ -281,9 +282,10 @@ def _shown(first: str) -> Iterator[Callable[[int, int], None]]:
 
 def _write(result: dict[str, Any], out: Path) -> None:
     from audit.report.html import as_html
+    from audit.report.json_text import as_json
     from audit.report.text import as_text
 
-    (out / JSON_NAME).write_text(json.dumps(result, indent=1) + "\n")
+    (out / JSON_NAME).write_text(as_json(result))
     (out / TEXT_NAME).write_text("\n".join(as_text(result)) + "\n")
     (out / HTML_NAME).write_text(as_html(result))
 

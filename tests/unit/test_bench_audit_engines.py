@@ -22,5 +22,5 @@ def test_the_table_names_the_line_of_auto_beside_it():
     *_, last = as_table([SHORT, MIDDLE, LONG]).splitlines()
     assert last == (
         "The two cross at some 3,666,667 records; "
-        "`--engine auto` changes at some 4,000,000 of such records."
+        "`--engine auto` changes at some 21,333,333 of such records."
     )
