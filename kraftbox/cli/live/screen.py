@@ -11,7 +11,7 @@ import time
 from collections.abc import Iterator
 from datetime import datetime
 
-from rich.console import Console, Group
+from rich.console import Console, ConsoleDimensions, Group
 from rich.live import Live
 
 from kraftbox.cli.live.asking import Asking
@@ -45,9 +45,10 @@ async def _show(place: ClusterPlace) -> None:
             while not ending.is_set():
                 now = datetime.now().astimezone()
                 seen = board.look(now_ms())
-                # Asked anew each time: the window may have been given another size.
-                width, height = console.size
-                drawn = lines(seen, str(place.root), now, width, height)
+                # Asked anew each time, and of the terminal: the window may have been given another
+                # size since somebody exported COLUMNS.
+                size = console.size = ConsoleDimensions(*os.get_terminal_size(sys.stdout.fileno()))
+                drawn = lines(seen, str(place.root), now, size.width, size.height)
                 live.update(Group(*drawn), refresh=True)
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(DRAW_MS / 1000):

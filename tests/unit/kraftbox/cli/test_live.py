@@ -525,7 +525,8 @@ def test_on_a_terminal_it_takes_the_screen_and_gives_it_back(tmp_path, ending):
         stdin=follower,
         stdout=follower,
         stderr=subprocess.PIPE,
-        env={**os.environ, "TERM": "xterm"},
+        # As of a shell that exported them before its window got another size.
+        env={**os.environ, "TERM": "xterm", "COLUMNS": "20", "LINES": "5"},
     )
     try:
         shown = read_until(leader, [b"paused (1)", b"node 2 failed: disk", b"no broker answers"])
