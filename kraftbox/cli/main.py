@@ -7,7 +7,7 @@ quarter of a second, and so do completions.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from importlib import import_module, metadata
+from importlib import import_module
 from typing import Annotated, Any, NamedTuple
 
 import typer
@@ -133,6 +133,8 @@ def _show_version(asked: bool) -> None:
     """Print the version of the installed distribution and end."""
     if not asked:
         return
+    from importlib import metadata  # half of the standard library's mail package, for one command
+
     try:
         version = metadata.version("kraftbox")
     except metadata.PackageNotFoundError as error:

@@ -105,3 +105,17 @@ def test_nobody_looks_up_versions_of_what_is_installed(code):
     modules = modules_of(code)
     modules = modules[-1] if isinstance(modules[-1], list) else modules
     assert not {"importlib.metadata", "email", "zipfile"} & set(modules)
+
+
+def test_a_command_reads_its_arguments_without_pydantic_and_the_mail_package():
+    """0.1 s each, for every command: typer from 0.29 on reads with pydantic."""
+    code = (
+        "import json, sys\n"
+        "from kraftbox.__main__ import main\n"
+        "code = main(['status', '--dir', '/nowhere'])\n"
+        "assert code == 1, code\n"
+        "print(json.dumps(sorted(sys.modules)))"
+    )
+    packages = {name.partition(".")[0] for name in modules_of(code)}
+    assert {"typer", "client"} <= packages
+    assert not {"pydantic", "email", "yaml", "pyspark"} & packages
