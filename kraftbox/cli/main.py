@@ -6,6 +6,8 @@ quarter of a second, and so do completions.
 
 from __future__ import annotations
 
+import math
+import re
 from collections.abc import Sequence
 from importlib import import_module
 from typing import Annotated, Any, NamedTuple
@@ -61,21 +63,56 @@ SETTINGS = {"help_option_names": ["-h", "--help"]}
 VALUE_CHARS_MAX = 60
 
 
+_NO_NUMBER = re.compile(r"(?P<value>.*) is not a valid (?P<kind>int|float)(?: range)?\.", re.DOTALL)
+_OUT_OF_RANGE = re.compile(r"(?P<value>\S+) is not in the range (?P<range>\S+)\.")
+_KINDS = {"int": "integer", "float": "number"}
+_SIGNS = {
+    "<": "less than",
+    "<=": "less than or equal to",
+    ">": "greater than",
+    ">=": "greater than or equal to",
+}
+
+
 def name_the_value(error: typer.BadParameter) -> None:
-    """What the parser says of an argument names the option and what is allowed; this adds what was
-    given, where it is not said."""
-    errors = getattr(error.__cause__, "errors", None)
-    if errors is None:
+    """What the parser says of an argument names the option; this says what was given, shortened,
+    and what is allowed, in words."""
+    if found := _NO_NUMBER.fullmatch(error.message):
+        value, allowed = found["value"], f"a valid {_KINDS[found['kind']]}"
+    elif found := _OUT_OF_RANGE.fullmatch(error.message):
+        value, allowed = repr(found["value"]), range_in_words(found["range"])
+    else:
         return
-    first = errors()[0]
-    told = error.message.removeprefix("Value error, ")
-    # Of pydantic's sentence the first half is what is allowed, the second how it looked.
-    told = told.partition(", unable to")[0]
-    value = repr(first["input"])
-    if value not in told:
-        shown = value if len(value) <= VALUE_CHARS_MAX else value[:VALUE_CHARS_MAX] + "..."
-        told = f"{shown}: {told[:1].lower()}{told[1:]}"
-    error.message = told
+    shown = value if len(value) <= VALUE_CHARS_MAX else value[:VALUE_CHARS_MAX] + "..."
+    error.message = f"{shown}: input should be {allowed}"
+
+
+def range_in_words(text: str) -> str:
+    """Of `0.1<=x<=300`, as the parser writes a range."""
+    low, _, high = text.partition("x")
+    told = []
+    if low:
+        bound = low.rstrip("<=")
+        told.append(f"{_SIGNS[low.removeprefix(bound).replace('<', '>')]} {bound}")
+    if high:
+        bound = high.lstrip("<>=")
+        told.append(f"{_SIGNS[high.removesuffix(bound)]} {bound}")
+    return " and ".join(told)
+
+
+def refuse_nan(command: Any) -> None:
+    """Of every option that is a number: it is neither below nor above a bound."""
+    for sub in getattr(command, "commands", {}).values():
+        refuse_nan(sub)
+    for param in command.params:
+        if param.type.name.startswith("float") and param.callback is None:
+            param.callback = _no_nan
+
+
+def _no_nan(_context: object, _param: object, value: Any) -> Any:
+    if isinstance(value, float) and math.isnan(value):
+        raise typer.BadParameter("'nan' is not a valid float.")
+    return value
 
 
 class Commands(TyperGroup):
@@ -113,6 +150,7 @@ def imported(name: str) -> Any:
         alone.command(name)(found)
         found = alone
     command = typer.main.get_command(found)
+    refuse_nan(command)
     add_examples(command, name)
     raise_interrupts()
     return command

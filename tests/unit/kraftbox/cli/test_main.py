@@ -399,6 +399,12 @@ def test_random_uuids_differ(run):
         (["up", "--set", "a"], "--set: 'a' is not KEY=VALUE"),
         (["server", "--override", "=1"], "--override: '=1' is not KEY=VALUE"),
         (["sim", "--seed", "x" * 90], "'" + "x" * 59 + "...: "),
+        (["link", "slow", "1", "2", "--delay", "-3"], "input should be greater than or equal to 0"),
+        (["status", "--timeout", "nan"], "'nan': input should be a valid number"),
+        (
+            ["elect", "--explain", "a-0", "--timeout", "1e9"],
+            "should be greater than or equal to 0.1 and less than or equal to 3600",
+        ),
     ],
 )
 def test_a_usage_error_names_the_option_the_value_and_what_is_allowed(run, arguments, said):
