@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import signal
 import sys
 import time
 from collections.abc import Iterable, Iterator, Sequence
@@ -26,7 +27,7 @@ from simulation.swarm import Broken, Outcome, Stopped, SwarmWorld, run
 from simulation.views import Moment, Until
 from simulation.world.cluster import NodeLife
 
-HELD, BROKEN, MISUSE = 0, 1, 2
+HELD, BROKEN, MISUSE, INTERRUPTED = 0, 1, 2, 130
 LINES_TOLD = 40
 SEED_BITS = 31
 
@@ -359,11 +360,15 @@ def _many(first: int, options: Options, kinds: Kinds) -> int:
     tiered = options.tiered
     asked = ((seed, kinds, faults, tiered) for seed in _seeds(first, runs, ends_s))
     documents: list[dict[str, Any]] = []
+    interrupted = False
     with _results(asked, options.jobs) as results:
-        for document, lines in results:
-            documents.append(document)
-            if lines and not as_json:
-                print("\n".join([f"seed {document['seed']}", *lines, ""]), flush=True)
+        try:
+            for document, lines in results:
+                documents.append(document)
+                if lines and not as_json:
+                    print("\n".join([f"seed {document['seed']}", *lines, ""]), flush=True)
+        except KeyboardInterrupt:  # what was run until then is told
+            interrupted = True
     real_s = time.perf_counter() - began_s
     held = sum(one["broken"] is None for one in documents)
     if as_json:
@@ -372,7 +377,9 @@ def _many(first: int, options: Options, kinds: Kinds) -> int:
         if options.marks:
             print("\n".join(coverage_lines(documents)))
         print("\n".join(_summary(documents, held, real_s)))
-    return HELD if held == len(documents) else BROKEN
+    if held < len(documents):
+        return BROKEN
+    return INTERRUPTED if interrupted else HELD
 
 
 def _seeds(first: int, runs: int | None, ends_s: float | None) -> Iterator[int]:
@@ -390,8 +397,12 @@ def _results(asked: Iterable[Any], jobs: int) -> Iterator[Iterator[Any]]:
     if jobs == 1:
         yield map(_task, asked)
         return
-    with get_context("spawn").Pool(jobs) as pool:
+    with get_context("spawn").Pool(jobs, _leave_ctrl_c_to_the_parent) as pool:
         yield _ahead(pool, iter(asked), 2 * jobs)
+
+
+def _leave_ctrl_c_to_the_parent() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 def _ahead(pool: Any, asked: Iterator[Any], most: int) -> Iterator[Any]:

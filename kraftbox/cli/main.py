@@ -80,7 +80,8 @@ def name_the_value(error: typer.BadParameter) -> None:
     if found := _NO_NUMBER.fullmatch(error.message):
         value, allowed = found["value"], f"a valid {_KINDS[found['kind']]}"
     elif found := _OUT_OF_RANGE.fullmatch(error.message):
-        value, allowed = repr(found["value"]), range_in_words(found["range"])
+        # The parser tells 0 as 0.0 where an option may be a fraction.
+        value, allowed = repr(found["value"].removesuffix(".0")), range_in_words(found["range"])
     else:
         return
     shown = value if len(value) <= VALUE_CHARS_MAX else value[:VALUE_CHARS_MAX] + "..."
@@ -93,10 +94,11 @@ def range_in_words(text: str) -> str:
     told = []
     if low:
         bound = low.rstrip("<=")
-        told.append(f"{_SIGNS[low.removeprefix(bound).replace('<', '>')]} {bound}")
+        sign = low.removeprefix(bound).replace("<", ">")
+        told.append(f"{_SIGNS[sign]} {bound.removesuffix('.0')}")
     if high:
         bound = high.lstrip("<>=")
-        told.append(f"{_SIGNS[high.removesuffix(bound)]} {bound}")
+        told.append(f"{_SIGNS[high.removesuffix(bound)]} {bound.removesuffix('.0')}")
     return " and ".join(told)
 
 

@@ -23,8 +23,21 @@ PRODUCED, FETCHED, WORK = "producer_byte_rate", "consumer_byte_rate", "request_p
 Parts = list[tuple[str, str | None]]
 
 
+NEARLY = 1.000_001
+
+
 def alter(target: Target, parts: Parts, key: str, value: float | None) -> None:
-    """Set a quota and wait until the broker has it."""
+    """Set a quota and wait until the broker goes by it.
+
+    Kafka shows a change before it takes it to its quotas, one change after the other: when it shows
+    the second one, the first is in force.
+    """
+    if value is not None:
+        _alter(target, parts, key, value * NEARLY)
+    _alter(target, parts, key, value)
+
+
+def _alter(target: Target, parts: Parts, key: str, value: float | None) -> None:
     request = AlterClientQuotasRequest(
         entries=[
             AlterClientQuotasRequest.EntryData(

@@ -183,3 +183,22 @@ def test_clients_make_room_for_a_follower_that_is_far_behind() -> None:
     assert narrow.is_narrow and not replace(narrow, settings={}).is_narrow
     with mock.patch.object(swarm, "WHOLE_S", 15.0):
         assert run(replace(drawn, shape=narrow)).broken is None
+
+
+@pytest.mark.parametrize(("broken", "code"), [(None, command.INTERRUPTED), ({}, command.BROKEN)])
+def test_ctrl_c_tells_of_the_seeds_until_then(
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    broken: dict[str, str] | None,
+    code: int,
+) -> None:
+    def task(asked: tuple[Any, ...]) -> tuple[dict[str, Any], list[str]]:
+        if asked[0] == 7:
+            raise KeyboardInterrupt
+        document = {"seed": asked[0], "broken": broken if asked[0] == 6 else None}
+        return {**document, "virtual_s": 10.0, "drawn": {}, "took_effect": {}}, []
+
+    monkeypatch.setattr(command, "_task", task)
+    assert command.main(Options(seed=4, runs=100)) == code
+    *_, last = capsys.readouterr().out.splitlines()
+    assert last == f"{3 if broken is None else 2} of 3 seeds held"
