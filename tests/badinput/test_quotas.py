@@ -23,9 +23,6 @@ PRODUCED, FETCHED, WORK = "producer_byte_rate", "consumer_byte_rate", "request_p
 Parts = list[tuple[str, str | None]]
 
 
-NEARLY = 1.000_001
-
-
 def alter(target: Target, parts: Parts, key: str, value: float | None) -> None:
     """Set a quota and wait until the broker goes by it.
 
@@ -33,7 +30,7 @@ def alter(target: Target, parts: Parts, key: str, value: float | None) -> None:
     the second one, the first is in force.
     """
     if value is not None:
-        _alter(target, parts, key, value * NEARLY)
+        _alter(target, parts, key, value + 1.0)
     _alter(target, parts, key, value)
 
 
