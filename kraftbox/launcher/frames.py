@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 
 import msgpack
 
-from protocol.checksum import crc32c
+from kraftbox.launcher.checksum import crc32c
 
 Message: TypeAlias = Mapping[str, Any]
 
