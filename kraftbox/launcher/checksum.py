@@ -1,4 +1,4 @@
-"""CRC-32C for processes of users, where `protocol` may be a package of theirs: as `protocol.checksum`.
+"""CRC-32C as `protocol.checksum` has it, for users' processes: `protocol` may be theirs there.
 
 The package's own start looks its version up among all that is installed: forty modules, and a tenth
 of what a node's start takes. So the extension is loaded alone, if it is where it always was.
