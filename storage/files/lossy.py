@@ -591,6 +591,9 @@ class LossyFiles:
             await self.before_work()
         return file.pread(size_bytes, position)
 
+    def is_cached(self, file: File, size_bytes: int, position: int) -> bool:
+        return False
+
     def lock(self, path: str) -> Callable[[], None]:
         self.alive()
         release = self.backing.lock(path)

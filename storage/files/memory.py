@@ -261,6 +261,9 @@ class MemoryFiles:
     async def pread(self, file: File, size_bytes: int, position: int) -> bytes:
         return file.pread(size_bytes, position)
 
+    def is_cached(self, file: File, size_bytes: int, position: int) -> bool:
+        return False
+
     def lock(self, path: str) -> Callable[[], None]:
         path = normal_path(path)
         if path in self._locked:

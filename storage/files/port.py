@@ -135,6 +135,11 @@ class Files(Protocol):
         """`file.pread` off the loop: for reads that may have to wait for the disk."""
         ...
 
+    def is_cached(self, file: File, size_bytes: int, position: int) -> bool:
+        """Whether `file.pread` will probably wait for no disk; False where nobody knows. If so,
+        what follows is brought into the page cache meanwhile, for whoever reads on."""
+        ...
+
     def lock(self, path: str) -> Callable[[], None]:
         """Lock the file at `path` for this node; returns the release. Raises DirectoryLocked."""
         ...

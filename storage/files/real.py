@@ -45,6 +45,10 @@ _locked_paths: set[str] = set()
 
 
 READ_AHEAD_BYTES = 4 << 20
+PROBE_STEP_BYTES = 128 << 10
+"""Pages come into the cache in runs that are longer; so far apart it is asked for them."""
+_can_probe = hasattr(os, "preadv") and hasattr(os, "RWF_NOWAIT")
+_probe = bytearray(1)
 
 
 class RealFile:
@@ -248,10 +252,25 @@ class _FlushBatch:
 def _read_ahead(fd: int, size_bytes: int, position: int) -> bytes:
     """`os.pread` by one who reads on: the disk fetches what follows while this is being sent."""
     data = os.pread(fd, size_bytes, position)
-    if len(data) == size_bytes and hasattr(os, "posix_fadvise"):
-        end = position + size_bytes
-        os.posix_fadvise(fd, end, READ_AHEAD_BYTES, os.POSIX_FADV_WILLNEED)
+    if len(data) == size_bytes:
+        _will_need(fd, position + size_bytes)
     return data
+
+
+def _will_need(fd: int, position: int) -> None:
+    """Have the disk fetch what a reader who has come so far asks for next."""
+    if hasattr(os, "posix_fadvise"):
+        os.posix_fadvise(fd, position, READ_AHEAD_BYTES, os.POSIX_FADV_WILLNEED)
+
+
+def _has_page(fd: int, position: int) -> bool:
+    """Whether the page cache has this byte of the file (Linux; elsewhere nobody knows). Raises
+    OSError where the file system does not tell."""
+    try:
+        os.preadv(fd, [_probe], position, os.RWF_NOWAIT)
+    except BlockingIOError:
+        return False
+    return True
 
 
 class _NamesBatch:
@@ -555,9 +574,13 @@ class RealFiles:
     # Workers ---------------------------------------------------------------------------------
 
     async def run(self, function: Callable[..., T], *args: object) -> T:
+        workers = self._file_workers()
+        return await asyncio.get_running_loop().run_in_executor(workers, function, *args)
+
+    def _file_workers(self) -> ThreadPoolExecutor:
         if self._workers is None:
             self._workers = ThreadPoolExecutor(WORKERS, "kraftbox-files")
-        return await asyncio.get_running_loop().run_in_executor(self._workers, function, *args)
+        return self._workers
 
     async def pread(self, file: File, size_bytes: int, position: int) -> bytes:
         assert isinstance(file, RealFile)
@@ -566,6 +589,39 @@ class RealFiles:
             return await self.run(_read_ahead, fd, size_bytes, position)
         finally:
             file.unpin()
+
+    def is_cached(self, file: File, size_bytes: int, position: int) -> bool:
+        assert isinstance(file, RealFile)
+        if not _can_probe or size_bytes <= 0:
+            return False
+        end, fd = position + size_bytes, file.descriptor()
+        try:
+            if not _has_page(fd, end - 1):
+                return False
+            for at in range(position, end, PROBE_STEP_BYTES):
+                if not _has_page(fd, at):
+                    return False
+            ahead = min(end + READ_AHEAD_BYTES // 2, file.size() - 1)
+            if ahead >= end and not _has_page(fd, ahead):
+                self._fetch_ahead(file, end)
+        except OSError as error:
+            if error.errno not in (errno.EOPNOTSUPP, errno.EINVAL):
+                raise
+            return False
+        return True
+
+    def _fetch_ahead(self, file: RealFile, position: int) -> None:
+        """`_will_need` in a worker, since it waits where the disk has much to do; nobody waits."""
+        workers = self._file_workers()
+        fd = file.pin()
+        job = asyncio.get_running_loop().run_in_executor(workers, _will_need, fd, position)
+
+        def over(done: asyncio.Future[None]) -> None:
+            file.unpin()
+            if not done.cancelled():
+                done.exception()  # advice: nothing depends on it
+
+        job.add_done_callback(over)
 
     # Locks and space -------------------------------------------------------------------------
 

@@ -97,6 +97,9 @@ class SlowFiles:
         await asyncio.sleep(self._read_s)
         return await self.backing.pread(file, size_bytes, position)
 
+    def is_cached(self, file: File, size_bytes: int, position: int) -> bool:
+        return False
+
     async def run(self, function: Callable[..., T], *args: object) -> T:
         if getattr(function, "__self__", None) is not self:
             return await self.backing.run(function, *args)

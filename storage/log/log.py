@@ -593,6 +593,21 @@ class Log:
             if generation == self.segments.generation:
                 return data
 
+    def cached_bytes(self, offset: int, max_bytes: int, most_bytes: int) -> int | None:
+        """How much a read of a limit would return from `offset` on; None where it would probably
+        wait for the disk, or return more than `most_bytes`. Raises as `read` does."""
+        where = self._locate(offset, max_bytes, self.log_end_offset)
+        if where is None:
+            return 0
+        size, position = where.size_bytes, where.position
+        if size > most_bytes:
+            return None
+        try:
+            cached = self.files.is_cached(where.segment.log, size, position)
+        except OSError as error:
+            raise LogFailed(self.directory, error) from error
+        return size if cached else None
+
     def visible_bytes(self, offset: int, max_offset: int) -> int:
         """How much a read from `offset` up to `max_offset` could return without a limit. Raises as
         `read` does."""

@@ -42,9 +42,9 @@ class Segment:
     """The batches from `base_offset` up to the next segment's base offset."""
 
     __slots__ = (
-        "_beyond_indexes", "_config", "_files", "_first_timestamp_ms", "_indexes_ready", "_log",
-        "_max_timestamp", "_since_index_bytes", "_size", "_suffix", "base_offset", "created_ms",
-        "index_full", "offset_index", "prefix", "time_index", "txn_index",
+        "_beyond_indexes", "_config", "_files", "_first_timestamp_ms", "_found", "_indexes_ready",
+        "_log", "_max_timestamp", "_since_index_bytes", "_size", "_suffix", "base_offset",
+        "created_ms", "index_full", "offset_index", "prefix", "time_index", "txn_index",
     )  # fmt: skip
 
     def __init__(
@@ -69,6 +69,8 @@ class Segment:
         self._max_timestamp: tuple[int, int] | None = None
         self._first_timestamp_ms: int | None = None
         self._indexes_ready = False
+        # A fetch of older data asks for its offset several times in a row.
+        self._found: tuple[BatchHeader, int] | None = None
         # Indexes made anew read as badly as before: the .log is damaged.
         self._beyond_indexes = False
         self.index_full = False
@@ -267,6 +269,9 @@ class Segment:
 
         Raises CorruptLog when the file stops making sense before that.
         """
+        last = self._found
+        if last is not None and last[0].base_offset <= offset <= last[0].last_offset:
+            return last
         self.ensure_indexes()
         found, problem = self._search(offset)
         if problem is not None and self._indexes_mislead(offset):
@@ -274,6 +279,7 @@ class Segment:
             self._beyond_indexes = problem is not None
         if problem is not None:
             raise CorruptLog(f"{self.prefix}{LOG_SUFFIX} {problem}")
+        self._found = found
         return found
 
     def _search(self, offset: int) -> tuple[tuple[BatchHeader, int] | None, str | None]:
@@ -385,6 +391,7 @@ class Segment:
         self._look_for_room()
         self.log.truncate(position)
         self._size = position
+        self._found = None
         self._since_index_bytes = 0
         self._max_timestamp = None
         if position == 0:
@@ -433,5 +440,6 @@ class Segment:
 
     def cut_at(self, position: int) -> None:
         """Drop the bytes from `position` on; the indexes must not point there."""
+        self._found = None
         self.log.truncate(position)
         self._size = position

@@ -21,6 +21,8 @@ class GatedFiles(MemoryFiles):
     def __init__(self) -> None:
         super().__init__()
         self.under_way: dict[str, asyncio.Future[None]] = {}
+        self.cached: set[str] = set()
+        self.asked: list[int] = []
 
     async def pread(self, file: File, size_bytes: int, position: int) -> bytes:
         folder = file.path.split("/")[-2]
@@ -30,6 +32,10 @@ class GatedFiles(MemoryFiles):
         finally:
             del self.under_way[folder]
         return file.pread(size_bytes, position)
+
+    def is_cached(self, file: File, size_bytes: int, position: int) -> bool:
+        self.asked.append(size_bytes)
+        return file.path.split("/")[-2] in self.cached
 
     async def let_go(self, *folders: str) -> None:
         for folder in folders or list(self.under_way):
@@ -76,6 +82,52 @@ async def test_partitions_are_read_at_once_and_answered_in_order() -> None:
     await files.let_go("t-1")
     assert [values(one) for one in datas(waiting.result())] == [[b"v0"], [b"v1"], [b"v2"]]
     assert (len(h.waits.purgatory), len(h.supervisor)) == (0, 0)
+
+
+async def test_what_the_page_cache_has_needs_no_worker() -> None:
+    h, files = filled(2)
+    files.cached = {"t-0", "t-1"}
+    assert [values(one) for one in datas(ask(h, 2))] == [[b"v0"], [b"v1"]]
+    assert not files.under_way
+
+
+async def test_one_partition_that_needs_the_disk_has_all_read_in_workers() -> None:
+    h, files = filled(2)
+    files.cached = {"t-0"}
+    waiting = ask(h, 2)
+    await settle()
+    assert sorted(files.under_way) == ["t-0", "t-1"]
+    await files.let_go()
+    assert [values(one) for one in datas(waiting.result())] == [[b"v0"], [b"v1"]]
+
+
+async def test_the_loop_reads_so_much_of_older_data_and_no_more(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    h, files = filled(3)
+    files.cached = {"t-0", "t-1", "t-2"}
+    size = h.partition().log.segments.active.size_bytes
+    monkeypatch.setattr("broker.apis.running_fetch.CACHED_BYTES_MAX", 3 * size)
+    assert len(datas(ask(h, 3))) == 3
+    monkeypatch.setattr("broker.apis.running_fetch.CACHED_BYTES_MAX", 3 * size - 1)
+    files.asked.clear()
+    waiting = ask(h, 3)
+    await settle()
+    assert len(files.under_way) == 3
+    assert files.asked == [size, size]  # the third is too much, whatever the cache has
+    await files.let_go()
+    assert len(datas(waiting.result())) == 3
+
+
+@pytest.mark.parametrize("limit", [0, -1, 1, 2**31 - 1])
+async def test_any_limit_of_a_partition_is_answered(limit: int) -> None:
+    h, files = filled()
+    files.cached = {"t-0"}
+    request = fetch_request(0)
+    request.topics[0].partitions = [
+        FetchRequest.FetchPartition(partition=0, partition_max_bytes=limit)
+    ]
+    assert values(datas(h.call(request, 12))[0]) == [b"v0"]
 
 
 async def test_a_thousand_partitions() -> None:

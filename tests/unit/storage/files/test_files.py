@@ -144,6 +144,83 @@ async def test_flush_run_and_pread(disk):
     assert await files.pread(one, 3, 1) == b"234"
 
 
+async def test_what_the_page_cache_has_is_known(real, tmp_path, monkeypatch):
+    """An answer of no is right for any file system; a yes must come from all of it."""
+    monkeypatch.setattr(real_module, "PROBE_STEP_BYTES", 4096)
+    missing: set[int] = set()
+
+    def preadv(fd, buffers, position, flags):
+        assert flags == os.RWF_NOWAIT
+        if position // 4096 in missing:
+            raise BlockingIOError
+        return 1
+
+    ahead, over, unpin = [], asyncio.Event(), real_module.RealFile.unpin
+
+    def unpinned(file):
+        unpin(file)
+        over.set()
+
+    monkeypatch.setattr(os, "preadv", preadv)
+    monkeypatch.setattr(real_module, "_will_need", lambda fd, position: ahead.append(position))
+    monkeypatch.setattr(real_module.RealFile, "unpin", unpinned)
+    file = real.open(str(tmp_path / "log"), create=True)
+    file.append(bytes(8 << 20))
+    assert real.is_cached(file, 10 * 4096, 4096)
+    for page in (1, 5, 10):
+        missing = {page}
+        assert not real.is_cached(file, 10 * 4096, 4096), page
+    missing = {0, 11}
+    assert real.is_cached(file, 10 * 4096, 4096)
+    assert not real.is_cached(file, 0, 4096)
+    assert ahead == []
+    # What follows is not there: it is asked for, and the descriptor stays open meanwhile.
+    missing = set(range(11 + 512, 2048))
+    assert real.is_cached(file, 10 * 4096, 4096)
+    assert file.pinned
+    await asyncio.wait_for(over.wait(), 60)
+    assert not file.pinned
+    assert ahead == [11 * 4096]
+    # At the end of the file nothing follows.
+    missing = set()
+    assert real.is_cached(file, 4096, (8 << 20) - 4096)
+    assert len(ahead) == 1
+
+
+@pytest.mark.parametrize("code", [errno.EOPNOTSUPP, errno.EINVAL])
+def test_a_file_system_that_does_not_tell_has_nothing_cached(real, tmp_path, monkeypatch, code):
+    def preadv(fd, buffers, position, flags):
+        raise OSError(code, "no")
+
+    monkeypatch.setattr(os, "preadv", preadv)
+    file = real.open(str(tmp_path / "log"), create=True)
+    file.append(b"12345")
+    assert not real.is_cached(file, 5, 0)
+    assert not MemoryFiles().is_cached(file, 5, 0)
+
+
+def test_a_disk_that_fails_is_no_file_system_that_does_not_tell(real, tmp_path, monkeypatch):
+    def preadv(fd, buffers, position, flags):
+        raise OSError(errno.EIO, "broken")
+
+    monkeypatch.setattr(os, "preadv", preadv)
+    file = real.open(str(tmp_path / "log"), create=True)
+    file.append(b"12345")
+    with pytest.raises(OSError, match="broken"):
+        real.is_cached(file, 5, 0)
+
+
+def test_what_was_just_written_is_cached(real, tmp_path):
+    """By the kernel itself, where the file system tells."""
+    file = real.open(str(tmp_path / "log"), create=True)
+    file.append(bytes(300_000))
+    try:
+        os.preadv(file.descriptor(), [bytearray(1)], 0, os.RWF_NOWAIT)
+    except OSError:
+        return
+    assert real.is_cached(file, 300_000, 0)
+
+
 def test_one_lock_per_path(disk):
     files, d = disk
     release = files.lock(f"{d}/.lock")

@@ -788,6 +788,50 @@ async def test_cold_reads_are_the_same_bytes():
     assert not log.is_recent(0)
 
 
+@pytest.mark.parametrize("size", [5, 300], ids=["smaller batches", "larger batches"])
+def test_a_batch_that_was_found_is_forgotten_when_it_is_cut(size):
+    """A segment remembers the batch it found last."""
+    log = make_log()
+    fill(log, 6, size=50)
+    segment = log.segments.active
+    found = segment.find(4)
+    assert segment.find(4) is found
+    log.truncate_to(3)
+    assert segment.find(3) is None
+    assert segment.find(4) is None
+    append(log, batch(tag="new", size=size))
+    append(log, batch(tag="new", size=size))
+    assert [r.value[:3] for r in read_records(log.read(4, 9999, max_offset=5))] == [b"new"]
+    segment.cut_at(found[1] - 1)
+    assert segment._found is None
+
+
+def test_what_is_read_from_the_page_cache_is_known_before(monkeypatch):
+    log = make_log(segment_bytes=400)
+    fill(log, 20, size=50)
+    asked = []
+
+    def is_cached(file, size_bytes, position):
+        asked.append((file.path, size_bytes, position))
+        return len(asked) == 1
+
+    monkeypatch.setattr(log.files, "is_cached", is_cached)
+    data = log.read(3, 150, max_offset=20)
+    assert log.cached_bytes(3, 150, 150) == len(data)
+    assert asked[0][1] == len(data)
+    assert log.cached_bytes(3, 150, 150) is None, "the disk would be waited for"
+    assert log.cached_bytes(3, 150, 149) is None, "more than may be"
+    assert log.cached_bytes(20, 150, 0) == 0
+    assert len(asked) == 2
+
+    def broken(file, size_bytes, position):
+        raise OSError(errno.EIO, "broken")
+
+    monkeypatch.setattr(log.files, "is_cached", broken)
+    with pytest.raises(LogFailed):
+        log.cached_bytes(3, 150, 150)
+
+
 async def test_a_cold_read_notices_a_truncation():
     class Slow(MemoryFiles):
         hook = None
