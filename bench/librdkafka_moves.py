@@ -41,6 +41,8 @@ def main() -> None:
     value = b"x" * int(options["size"])
     start = time.monotonic()
     for at in range(warm + rate * int(options["seconds"])):
+        if at == warm // 2:
+            print("sending", flush=True)
         if at == warm:
             print("warm", flush=True)
         while (left_s := start + at / rate - time.monotonic()) > 0:

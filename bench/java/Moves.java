@@ -93,6 +93,9 @@ public final class Moves {
                 new KafkaProducer<>(properties, new ByteArraySerializer(), new ByteArraySerializer())) {
             long begun = System.nanoTime();
             for (long at = 0; at < all; at++) {
+                if (at == warm / 2) {
+                    System.out.println("sending");
+                }
                 if (at == warm) {
                     counting = true;
                     System.out.println("warm");

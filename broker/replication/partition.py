@@ -404,8 +404,9 @@ class Partition(Audience):
             return NOTHING
         effects = NOTHING
         target = log.log_end_offset
-        if target > log.epoch_file.limit:
-            # Nobody is shown a record whose epoch is in no file (see `epoch_saver`).
+        if target > log.high_watermark and target >= log.epoch_file.limit:
+            # Nobody is shown a record whose epoch is in no file (see `epoch_saver`). A partition
+            # that is being written to when its epoch begins has it there before its first record.
             effects = self._epochs_unsaved()
             target = min(target, log.epoch_file.limit)
         if target - log.recovery_point >= log.config.flush_messages:

@@ -177,7 +177,7 @@ _REPLICATION = [
         "records are shown though their epoch is not in leader-epoch-checkpoint",
         (
             f"{PARTITION}.maybe_advance_high_watermark",
-            "if target > log.epoch_file.limit:",
+            "if target > log.high_watermark and target >= log.epoch_file.limit:",
             "if False:",
         ),
     ),

@@ -70,6 +70,25 @@ async def test_a_leader_shows_its_first_record_when_the_file_tells_of_its_epoch(
     assert (cluster[1].high_watermark, workers.calls) == (3, [1]), "once per epoch"
 
 
+async def test_who_leads_what_is_being_written_to_saves_its_epoch_at_once() -> None:
+    """So the first record of the new leader does not wait for the disk."""
+    cluster = Cluster(2)
+    cluster.create(1, 2)
+    cluster[1].append(b"a")
+    cluster.fetch(2, 1)
+    await turns()
+    workers = save_in_workers(cluster[2])
+    workers.go.set()
+    assert (cluster[2].high_watermark, cluster[2].log.log_end_offset) == (0, 1)
+    cluster.change(leader=2)
+    await turns()
+    assert workers.calls == [1]
+    assert workers.read(PATH) == b"0\n2\n0 0\n1 1\n"
+    cluster[2].append(b"b")
+    await turns()
+    assert workers.calls == [1], "it is in the file already"
+
+
 async def test_a_follower_shows_it_when_its_own_file_does() -> None:
     cluster = Cluster(2)
     cluster.create(1, 2)
