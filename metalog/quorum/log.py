@@ -350,8 +350,14 @@ class MetadataLog:
         return appended is not None and self._note_control(data)
 
     def truncate_to(self, end_offset: int) -> bool:
-        """Cut the tail; True if that took a voter set back."""
-        self._log.truncate_to(end_offset)
+        """Cut the tail; True if that took a voter set back.
+
+        Raises LogFailed, CorruptLog for what the disk has not kept before the cut.
+        """
+        try:
+            self._log.truncate_to(end_offset)
+        except CorruptLog as error:
+            raise self._rotten(end_offset, error) from error
         before = len(self._voters)
         self._voters = [entry for entry in self._voters if entry[0] < end_offset]
         self._kraft_versions = [e for e in self._kraft_versions if e[0] < end_offset]

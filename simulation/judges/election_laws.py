@@ -39,7 +39,8 @@ class Answer(NamedTuple):
 
 
 class Election(NamedTuple):
-    """A record that names another leader; `image` is from before it."""
+    """A record that names another leader; `image` is from before it. `now_s`: when it is seen to be
+    committed, `written_ms` what its controller's wall clock said."""
 
     where: str
     topic: str
@@ -49,6 +50,7 @@ class Election(NamedTuple):
     new: PartitionImage
     record: PartitionChangeRecord | PartitionRecord
     now_s: float
+    written_ms: int = 0
 
     @property
     def kind(self) -> ElectedAs:
@@ -165,9 +167,7 @@ class ElectionLaws:
         assert won is not None
         by_operator = getattr(one.record, "election_cause", "") == BY_OPERATOR
         if strategy == AGGRESSIVE or by_operator:
-            since_s = self._truth.of[one.key].leaderless_s
-            timeout_s = self._truth.timeout_ms(one.image) / 1000
-            if by_operator or since_s is None or one.now_s - since_s >= timeout_s:
+            if by_operator or self._has_waited(one):
                 return
             alive = [b for b in one.old.replicas if not one.fenced(b)]
             self._nobody_has_more(one, won, alive, may_be_silent=True)
@@ -178,6 +178,18 @@ class ElectionLaws:
             f"{one.old}",
         )
         self._nobody_has_more(one, won, self._may_have_everything(one), may_be_silent=False)
+
+    def _has_waited(self, one: Election) -> bool:
+        """Whether those whose answers had not come had their time. The controller counts from its
+        decision, which may take longer to be committed than the election: so its own clock may say
+        so, too, in whole milliseconds."""
+        mine = self._truth.of[one.key]
+        timeout_ms = self._truth.timeout_ms(one.image)
+        return (
+            mine.leaderless_s is None
+            or (one.now_s - mine.leaderless_s) * 1000 >= timeout_ms
+            or one.written_ms - mine.leaderless_ms >= timeout_ms - 1
+        )
 
     def _may_have_everything(self, one: Election) -> tuple[int, ...]:
         known = {*one.old.isr, *one.old.elr, *one.old.last_known_elr}

@@ -36,12 +36,13 @@ def least_isr(image: MetadataImage, topic: str, one: PartitionImage) -> int:
 class PartitionElections:
     """One partition. `floor` is the smallest min ISR since the ISR had it: fewer losses are
     survived. `known` were in ISR or ELR since then, `whole` says that the manager was on all the
-    time; `leaderless_s`: since when nobody leads."""
+    time; `leaderless_s`: since when nobody leads, `leaderless_ms` as its controller says."""
 
     floor: int = 0
     known: set[int] = field(default_factory=set)
     whole: bool = False
     leaderless_s: float | None = None
+    leaderless_ms: int = 0
 
 
 class ElectionTruth:
@@ -80,7 +81,12 @@ class ElectionTruth:
     # --- records ------------------------------------------------------------------------------
 
     def changed(
-        self, key: Key, old: PartitionImage | None, new: PartitionImage, now_s: float
+        self,
+        key: Key,
+        old: PartitionImage | None,
+        new: PartitionImage,
+        now_s: float,
+        written_ms: int,
     ) -> None:
         """A record has changed a partition. Raises Violation (P21) for one that says nothing of one
         without leader: who waits for answers writes nothing."""
@@ -93,7 +99,7 @@ class ElectionTruth:
         if new.leader >= 0:
             mine.leaderless_s = None
         elif old is None or old.leader >= 0:
-            mine.leaderless_s = now_s
+            mine.leaderless_s, mine.leaderless_ms = now_s, written_ms
         self._changed.add(key)
 
     def after_batch(self, image: MetadataImage, where: str) -> None:

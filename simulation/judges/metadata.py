@@ -143,12 +143,13 @@ class MetadataTruth:
                 topic = self.image.topics.by_id[key[0]].name
                 self._judge_change(where, old, new)
                 self._judge_move(where, (topic, key[1]), old, new)
-                change = Election(where, topic, key, before, old, new, record, self._now_s())
+                now_s, written_ms = self._now_s(), self._written_ms
+                change = Election(where, topic, key, before, old, new, record, now_s, written_ms)
                 if new.leader not in (old.leader, -1):
                     self.elections.judge(change)
                 for tell in self.heard:
                     tell(change, self._written_ms)
-            self.eligible.changed(key, old, new, self._now_s())
+            self.eligible.changed(key, old, new, self._now_s(), self._written_ms)
             for broker_id in set(new.isr) - set(old.isr if old else new.isr):
                 self._judge_join(where, broker_id)
                 self._joined(key, broker_id)

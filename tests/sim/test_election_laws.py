@@ -10,6 +10,7 @@ import pytest
 from metalog.image.values import ElectedAs, LeaderRecoveryState, PartitionImage
 from protocol.ids import DIRECTORY_UNASSIGNED
 from simulation.judges.election_laws import Election, ElectionLaws
+from simulation.judges.election_truth import PartitionElections
 from simulation.shape import NOBODY
 from simulation.world.invariants import Violation
 
@@ -65,3 +66,22 @@ def test_a_member_that_has_its_disk_is_elected_cleanly(was: bytes) -> None:
     assert elected(ElectedAs.ISR, was, NEW_DISK).committed == {ElectedAs.ISR: 1}
     with pytest.raises(Violation, match="^P22: .* the record says UNCLEAN"):
         elected(ElectedAs.UNCLEAN, was, NEW_DISK)
+
+
+@pytest.mark.parametrize(
+    ("committed_ms", "written_ms", "holds"),
+    [(300, 0, True), (299, 298, False), (297, 299, True), (0, 300, True)],
+)
+def test_who_has_not_answered_in_time_is_not_waited_for(
+    committed_ms: int, written_ms: int, holds: bool
+) -> None:
+    """P21: the time counts from the controller's decision, committed late perhaps (seed 181)."""
+    mine = PartitionElections(leaderless_s=1.0, leaderless_ms=5_000)
+    key = (b"t", 0)
+    truth: Any = SimpleNamespace(of={key: mine}, timeout_ms=lambda image: 300)
+    nothing: Any = None
+    one = Election(
+        "record 2, t-0", "t", key, nothing, nothing, nothing, nothing,
+        1.0 + committed_ms / 1000, 5_000 + written_ms,
+    )  # fmt: skip
+    assert ElectionLaws(truth, ())._has_waited(one) is holds

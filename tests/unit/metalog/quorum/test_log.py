@@ -439,3 +439,14 @@ def test_what_has_rotted_since_is_read_for_nobody(byte: int) -> None:
     for read in (log.read, log.read_committed):
         with pytest.raises(CorruptLog, match=f"{path}, at offset {base + 1}: "):
             read(base + 1, 4096)
+
+
+def test_a_cut_that_meets_what_the_disk_has_not_kept_names_file_and_offset() -> None:
+    """Seed 157: a voter that is to cut its log finds the place by the batches before it."""
+    files = MemoryFiles()
+    log = open_log(files)
+    fill(log, 40)
+    base = log._log.segments[1].base_offset
+    path = rot(files, base, second_batch(files, base) + 16)
+    with pytest.raises(CorruptLog, match=f"{path}, at offset {base + 3}: .*did not keep"):
+        log.truncate_to(base + 3)
