@@ -21,7 +21,8 @@ thirty milliseconds for the first time. What happens afterwards, several times:
 
 Three in turn, in each round: Kraftbox naming the new leader in a refusal (KIP-951), Kraftbox
 without it, which is the same running cluster with `kraftbox.leader.discovery.enable` switched off,
-and with `--kafka` Apache Kafka, which names leaders, too. The cases but the first are run with
+and with `--kafka` Apache Kafka, which names leaders, too. Before that each cluster serves a run
+that is not kept, and cases that restart brokers come last. The cases but the first are run with
 hints alone. Of ours the brokers count refused produces and Metadata requests. Kafka's producer asks
 for metadata after a refusal also where it does not wait for the answer. A send that did wait has
 taken its `retry.backoff.ms` first, 80 ms at least: those are counted, and bound the number of
@@ -416,10 +417,14 @@ class Comparison:
         try:
             for cluster in self._clusters:
                 cluster.start()
-            for number in range(1, self._options.rounds + 1):
-                for case in self._options.cases:
-                    names = [HINTS, *([NO_HINTS] if case == MOVES else [])]
-                    names += [KAFKA] if self._kafka else []
+            both = [HINTS, *([KAFKA] if self._kafka else [])]
+            for name in () if self._options.quick else both:
+                say(f"warming {name}")
+                self._one(MOVES, name, 0)
+            # All rounds of a case before the next: brokers that have restarted are cold again.
+            for case in sorted(self._options.cases, key=CASES.index):
+                for number in range(1, self._options.rounds + 1):
+                    names = [HINTS, *([NO_HINTS] if case == MOVES else []), *both[1:]]
                     # Nobody is always the one that follows another's load.
                     for name in names[number % len(names) :] + names[: number % len(names)]:
                         self.rows.append(self._one(case, name, number))

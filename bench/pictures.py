@@ -15,7 +15,19 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-COLOURS: Final = ("#1b7f79", "#b0b0b0", "#c8553d")
+COLOURS: Final = {
+    "Kraftbox": "#1b7f79",
+    "Kraftbox without KIP-951": "#b0b0b0",
+    "Kafka 4.3.1": "#c8553d",
+}
+TITLES: Final = {
+    "moves": "All leaderships of 100 partitions move, several times",
+    "consumer": "The same, with a consumer beside the producer",
+    "librdkafka": "The same, librdkafka as the producer",
+    "killed": "A broker is killed and started again",
+    "rolled": "All brokers are stopped and started, one after the other",
+}
+"""A panel for each case that was measured."""
 BINS: Final = tuple(0.1 * 10 ** (step / 10) for step in range(51))
 """Upper bounds in milliseconds: ten in each power of ten, from 0.1 ms to 10 s."""
 
@@ -43,23 +55,27 @@ def histograms_of(rows: Sequence[Mapping[str, Any]], case: str = "moves") -> lis
 
 
 def draw_leader_moves(rows: Sequence[Mapping[str, Any]], out: Path) -> None:
-    """How many sends took how long, both on a scale of powers of ten."""
+    """How many sends took how long in each case, both on a scale of powers of ten."""
     import matplotlib
 
     matplotlib.use("Agg")
     from matplotlib import pyplot
 
-    figure, axes = pyplot.subplots(figsize=(8, 4.5), dpi=120)
-    for one, colour in zip(histograms_of(rows), COLOURS, strict=False):
-        edges = [BINS[0] / 10 ** (1 / 10), *BINS]
-        axes.stairs(one.counts, edges, label=one.name, color=colour, linewidth=1.6)
-    axes.set_xscale("log")
-    axes.set_yscale("log")
-    axes.set_ylim(bottom=0.7)
-    axes.set_xlabel("time of a send, ms")
-    axes.set_ylabel("sends")
-    axes.set_title("All leaderships of 100 partitions move, several times", fontsize=10)
-    axes.legend(fontsize=8)
+    cases = [case for case in TITLES if any(row["case"] == case for row in rows)]
+    size = (8, 1 + 3 * len(cases))
+    figure, panels = pyplot.subplots(len(cases), figsize=size, dpi=120, squeeze=False)
+    for case, (axes,) in zip(cases, panels, strict=True):
+        for one in histograms_of(rows, case):
+            edges = [BINS[0] / 10 ** (1 / 10), *BINS]
+            colour = COLOURS[one.name]
+            axes.stairs(one.counts, edges, label=one.name, color=colour, linewidth=1.6)
+        axes.set_xscale("log")
+        axes.set_yscale("log")
+        axes.set_ylim(bottom=0.7)
+        axes.set_ylabel("sends")
+        axes.set_title(TITLES[case], fontsize=10)
+        axes.legend(fontsize=8)
+    panels[-1][0].set_xlabel("time of a send, ms")
     figure.tight_layout()
     # Without a date in it, the same figures make the same file.
     figure.savefig(out, metadata={"Software": None})

@@ -48,6 +48,10 @@ def run(command: dict[str, Any], report: socket.socket) -> int:
         log.get_logger("kraftbox").error("The node does not start", reason=str(error))
         log.flush()
         return 1
+    except Exception as error:
+        # A fault of ours: whoever started it is told, and where it lies is in the log.
+        failed(f"{error!r}; the node's log says where")
+        raise
 
 
 def tell(report: socket.socket, message: frames.Message) -> None:

@@ -1,0 +1,41 @@
+"""A node as a process: what its supervisor is told of it."""
+
+from __future__ import annotations
+
+import socket
+from pathlib import Path
+
+import pytest
+
+from kraftbox.launcher import frames, node_process
+from kraftbox.process import lifetime
+
+
+def test_an_error_that_nobody_foresaw_is_told_to_who_started_the_node(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(config: object, tied: object) -> int:
+        raise AttributeError("no such thing")
+
+    monkeypatch.setattr(lifetime, "run", broken)
+    monkeypatch.setattr(lifetime, "configure_log", lambda config, sink: None)
+    monkeypatch.setattr(node_process, "name_process", lambda node_id: None)
+    ours, theirs = socket.socketpair()
+    properties = {
+        "node.id": "1",
+        "process.roles": "broker,controller",
+        "listeners": "PLAINTEXT://127.0.0.1:0,CONTROLLER://127.0.0.1:0",
+        "controller.listener.names": "CONTROLLER",
+        "controller.quorum.voters": "1@127.0.0.1:1",
+        "log.dirs": str(tmp_path / "data"),
+    }
+    with ours, theirs:
+        with pytest.raises(AttributeError, match="no such thing"):
+            node_process.run(
+                {"id": 1, "properties": properties, "cluster_id": "kraftbox-kraftbox-0001"}, theirs
+            )
+        (told,) = frames.Decoder().feed(ours.recv(1 << 16))
+    assert told == {
+        "event": "refused",
+        "error": "AttributeError('no such thing'); the node's log says where",
+    }
