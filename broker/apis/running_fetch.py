@@ -47,6 +47,7 @@ if TYPE_CHECKING:
 
 ZSTD_SINCE: Final = 10
 RACKS_SINCE: Final = 11
+DIVERGENCE_SINCE: Final = 12
 LEADERS_SINCE: Final = 16
 
 PARTITION_BYTES: Final = 64
@@ -440,7 +441,8 @@ class RunningFetch:
             data = self._facts(partition, b"", NO_DIVERGENCE)
             data.preferred_read_replica = nearer
             return data
-        if wanted.last_fetched_epoch >= 0:
+        # A session may know the epoch from an earlier request in a newer version.
+        if wanted.last_fetched_epoch >= 0 and self._context.api_version >= DIVERGENCE_SINCE:
             diverging = _divergence(partition, wanted)
             if diverging is not None:
                 return self._facts(partition, b"", diverging)

@@ -503,6 +503,23 @@ async def test_a_wait_in_which_nothing_happens_is_not_read_again() -> None:
     assert h.partition().counters.fetches == fetches
 
 
+async def test_a_session_may_go_on_in_a_version_that_knows_no_divergence() -> None:
+    """B31: the answer has no field for what the session knows from its first request."""
+    h = Harness()
+    h.create_topic(replicas=[NODE, OTHER])
+    h.produce(batch(b"a", b"b"), acks=1)
+    h.change(leader=OTHER)
+    h.change(leader=NODE)
+    h.produce(batch(b"c"), acks=1)
+    request = fetch_request(5, last_fetched_epoch=1, session_epoch=0, session_id=0)
+    first = h.call(request, 12)
+    (data,) = first.responses[0].partitions
+    assert (data.diverging_epoch.epoch, data.diverging_epoch.end_offset) == (0, 2)
+    later = FetchRequest(session_id=first.session_id, session_epoch=1)
+    found = [one for topic in h.call(later, 11).responses for one in topic.partitions]
+    assert [one.diverging_epoch.epoch for one in found] == [-1]
+
+
 async def test_session_errors_stand_at_the_top() -> None:
     h = Harness()
     response = h.call(FetchRequest(session_id=5, session_epoch=1), 12)
