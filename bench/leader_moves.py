@@ -363,9 +363,9 @@ async def run(
     )
     assert process.stdout is not None
     try:
-        await _say(process.stdout, b"sending")
+        await _heard(process.stdout, b"sending")
         await events.warm()
-        await _say(process.stdout, b"warm")
+        await _heard(process.stdout, b"warm")
         for _ in range(times):
             await asyncio.sleep(REST_S)
             begun_ms.append(int(time.time() * 1000))
@@ -381,7 +381,7 @@ async def run(
     return answer, moved, begun_ms
 
 
-async def _say(output: asyncio.StreamReader, word: bytes) -> None:
+async def _heard(output: asyncio.StreamReader, word: bytes) -> None:
     """Until the client says this word. RuntimeError if it says another."""
     line = await asyncio.wait_for(output.readline(), PATIENCE_S)
     if line.strip() != word:

@@ -602,10 +602,7 @@ class Log:
         size, position = where.size_bytes, where.position
         if size > most_bytes:
             return None
-        try:
-            cached = self.files.is_cached(where.segment.log, size, position)
-        except OSError as error:
-            raise LogFailed(self.directory, error) from error
+        cached = self._look(lambda: self.files.is_cached(where.segment.log, size, position))
         return size if cached else None
 
     def visible_bytes(self, offset: int, max_offset: int) -> int:

@@ -118,13 +118,19 @@ async def test_the_new_leader_is_told_from_version_16_on_and_never_an_older_one(
         assert response.node_endpoints == []
 
 
-async def test_a_diverged_reader_is_told_where() -> None:
+def led_again() -> Harness:
+    """Two records of leader epoch 0, nothing of another broker's epoch 1, one of epoch 2."""
     h = Harness()
     h.create_topic(replicas=[NODE, OTHER])
     h.produce(batch(b"a", b"b"), acks=1)
     h.change(leader=OTHER)
     h.change(leader=NODE)
     h.produce(batch(b"c"), acks=1)
+    return h
+
+
+async def test_a_diverged_reader_is_told_where() -> None:
+    h = led_again()
     data = h.fetch(5, last_fetched_epoch=1, version=12)
     assert (data.diverging_epoch.epoch, data.diverging_epoch.end_offset) == (0, 2)
     assert h.fetch(2, last_fetched_epoch=0).error_code == 0
@@ -505,12 +511,7 @@ async def test_a_wait_in_which_nothing_happens_is_not_read_again() -> None:
 
 async def test_a_session_may_go_on_in_a_version_that_knows_no_divergence() -> None:
     """B31: the answer has no field for what the session knows from its first request."""
-    h = Harness()
-    h.create_topic(replicas=[NODE, OTHER])
-    h.produce(batch(b"a", b"b"), acks=1)
-    h.change(leader=OTHER)
-    h.change(leader=NODE)
-    h.produce(batch(b"c"), acks=1)
+    h = led_again()
     request = fetch_request(5, last_fetched_epoch=1, session_epoch=0, session_id=0)
     first = h.call(request, 12)
     (data,) = first.responses[0].partitions
