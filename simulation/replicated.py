@@ -218,7 +218,7 @@ class Replicated:
         await asyncio.sleep(QUIET_S)
         require(load.acked > before + 5, f"P26: only {load.acked - before} writes in {QUIET_S} s")
         await load.stop()
-        await self.until(lambda: self.promises.whole())
+        await self.until(lambda: self.promises.convergence.whole())
         load.judge()
         images = {
             machine.host: machine.life.node.loader.image.topics

@@ -13,6 +13,7 @@ import math
 import random
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from contextlib import AbstractContextManager, ExitStack
+from contextvars import Context
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from typing import Any, Protocol
@@ -527,6 +528,9 @@ class SwarmWorld:
         """End the life of a machine at this instant; see `Machine.end`."""
         life = machine.life
         assert life is not None
+        for name, judge in self.judges.items():
+            # From outside of the life: what it would read wrong is not read wrong here.
+            Context().run(self._ask, name, partial(judge.ending, life))
         machine.end(life, end, torn=torn, dark=dark)
         for name, judge in self.judges.items():
             self._ask(name, partial(judge.over, life, lossy=end is End.POWER_CUT))

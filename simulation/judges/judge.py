@@ -38,6 +38,10 @@ class Judge:
         """Something ran in this life; called thousands of times a second unless it is not due, so
         look for what has changed first."""
 
+    def ending(self, life: NodeLife) -> None:
+        """The life is about to end, maybe in the middle of a callback; its files are as they are.
+        What it did before may have been seen by others, and `after` is not called for it."""
+
     def over(self, life: NodeLife, *, lossy: bool) -> None:
         """The life has ended; `lossy`: what was not flushed may be gone."""
 

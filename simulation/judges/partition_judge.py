@@ -59,6 +59,10 @@ class PartitionJudge(Judge):
         require(not self._broken, self._broken[0] if self._broken else "")
         self._promises.after(life)
 
+    def ending(self, life: NodeLife) -> None:
+        """What leaders have shown until now counts as committed."""
+        self._promises.ending(life)
+
     def over(self, life: NodeLife, *, lossy: bool) -> None:
         """What may be lost now is told to the laws."""
         self._promises.over(life, lossy=lossy)
@@ -66,12 +70,12 @@ class PartitionJudge(Judge):
     def unsettled(self) -> str | None:
         """P26: every partition has a leader, all its replicas are in the ISR, and they have what
         was to be replicated."""
-        what = self._promises.out_of_sync() or self._promises.backlog()
+        what = self._promises.convergence.out_of_sync() or self._promises.convergence.backlog()
         return None if what is None else f"P26: {what}"
 
     def missing(self) -> str | None:
         """P26: every replica has everything."""
-        what = self._promises.whole()
+        what = self._promises.convergence.whole()
         return None if what is None else f"P26: {what}"
 
     def at_end(self) -> None:

@@ -40,6 +40,7 @@ from protocol.batch.records import read_records
 from simulation.judges.changes import Changes
 from simulation.judges.committed import PartitionTruth, Passed, batches_of, keyed_records
 from simulation.judges.compacted import Keyed, problem_between
+from simulation.judges.convergence import Convergence
 from simulation.judges.election_truth import min_isr
 from simulation.judges.leader_hints import Views
 from simulation.judges.metadata import MetadataTruth
@@ -120,6 +121,7 @@ class Promises:
         self.lowering = 0
         """Requests under way after which fewer losses may be allowed than now."""
         self.views = Views()
+        self.convergence = Convergence(self.metadata, self.partitions, self.given_up, self.replica)
         self.checks = 0
         self.starts = 0
         """How often a log's start has moved."""
@@ -131,7 +133,6 @@ class Promises:
         self._marks: dict[NodeLife, int] = {}
         self._seen: dict[Partition, State] = {}
         self._told: dict[Partition, int] = {}
-        self._backlog: dict[Key, int] = {}
         self._open: dict[int, dict[Key, Partition]] = {}
         self._failed: dict[int, set[Key]] = {}  # whose broker is about to end uncleanly
 
@@ -165,6 +166,15 @@ class Promises:
             if state != old:
                 seen[one] = state
                 self._look(life, one, old, state)
+
+    def ending(self, life: NodeLife) -> None:
+        """The life ends at a file call in the middle of a callback. What its leaders showed before
+        that call may have been acknowledged, and nobody looks at this life again."""
+        node = life.node
+        if node is None or node.broker is None:
+            return
+        for one in node.broker.replicas:
+            self._look_at_last(life, one, self._seen.get(one))
 
     def over(self, life: NodeLife, *, lossy: bool) -> None:
         """The life has ended; `lossy`: what was not flushed may be gone."""
@@ -279,8 +289,12 @@ class Promises:
 
     def leader_epoch_at(self, broker_id: int, key: Key) -> int:
         """The newest leader epoch that a broker's own replica has taken over; -1 without one."""
-        one = self._open.get(broker_id, {}).get(key)
+        one = self.replica(broker_id, key)
         return -1 if one is None else one.leader_epoch
+
+    def replica(self, broker_id: int, key: Key) -> Partition | None:
+        """A broker's own replica as it was looked at last; None without an open one."""
+        return self._open.get(broker_id, {}).get(key)
 
     # --- one partition on one broker ----------------------------------------------------------
 
@@ -293,9 +307,10 @@ class Promises:
         if truth is None:
             truth = self.partitions[key] = PartitionTruth(f"{one.topic}-{one.index}")
         if one.role not in (ReplicaRole.LEADER, ReplicaRole.FOLLOWER):
-            self._open.get(node_id, {}).pop(key, None)
             if one.role is ReplicaRole.OFFLINE:
+                self._look_at_last(life, one, old)
                 self._failed.setdefault(node_id, set()).add(key)
+            self._open.get(node_id, {}).pop(key, None)
             return
         where = f"{life}, {truth.name}"
         self._history.append((self._now_s, life, truth.name, one.leader_id, state))
@@ -331,6 +346,15 @@ class Promises:
         if old is not None and not shown <= {self._told.get(one, -1)}:
             self._look_at_epochs(where, one, shown)
         self._look_at_members(key, truth)
+
+    def _look_at_last(self, life: NodeLife, one: Partition, old: State | None) -> None:
+        """What a leader showed in the turn in which its log or its process failed."""
+        key = (one.topic_id, one.index)
+        led = old is not None and old[0] is ReplicaRole.LEADER
+        if led and self.replica(one.node_id, key) is one and one.topic not in self.given_up:
+            truth, end = self.partitions[key], one.log.log_end_offset
+            truth.had[one.node_id] = max(truth.had.get(one.node_id, 0), end)
+            self._look_at_committed(f"{life}, {truth.name}", one, truth, old)
 
     def _look_at_log(
         self, where: str, one: Partition, truth: PartitionTruth, old: State | None
@@ -407,7 +431,7 @@ class Promises:
         """P13, at the moment of the proposal: from then on the high watermark waits for them."""
         least = max(truth.end, one.leader_epoch_start)
         for member in members:
-            other = self._open.get(member, {}).get((one.topic_id, one.index))
+            other = self.replica(member, (one.topic_id, one.index))
             end = -1 if other is None else other.log.log_end_offset
             require(
                 other is None or end >= least,
@@ -541,7 +565,7 @@ class Promises:
                 if self.with_elr:
                     self._look_at_lossy(key, truth, member)
                 continue
-            one = self._open.get(member, {}).get(key)
+            one = self.replica(member, key)
             if one is None or one.log.log_end_offset >= truth.end:
                 continue
             where = "ISR" if member in image.isr else "ELR"
@@ -550,7 +574,7 @@ class Promises:
                 f"P2: {truth.name}: {member} is in the {where} and ends at "
                 f"{one.log.log_end_offset}, {truth.end} is committed",
             )
-        leader = self._open.get(image.leader, {}).get(key)
+        leader = self.replica(image.leader, key)
         if leader is None or not leader.is_leader or leader.leader_epoch != image.leader_epoch:
             return
         if not leader.maximal_isr.issuperset(image.isr):
@@ -578,7 +602,7 @@ class Promises:
     # --- records ------------------------------------------------------------------------------
 
     def _joined(self, key: Key, broker_id: int) -> None:
-        truth, one = self.partitions.get(key), self._open.get(broker_id, {}).get(key)
+        truth, one = self.partitions.get(key), self.replica(broker_id, key)
         image = self.metadata.image
         ended_in, awaited = self.unclean.get(broker_id, (0, set()))
         if awaited and image.cluster.brokers[broker_id].epoch > ended_in:
@@ -590,7 +614,7 @@ class Promises:
             return
         partition = image.topics.partition(*key)
         assert partition is not None
-        leader = self._open.get(partition.leader, {}).get(key)
+        leader = self.replica(partition.leader, key)
         least = truth.end
         if leader is not None and leader.leader_epoch == partition.leader_epoch:
             least = max(least, leader.leader_epoch_start)
@@ -641,60 +665,6 @@ class Promises:
         self._look_at_members(key, truth)
 
     # --- the end ------------------------------------------------------------------------------
-
-    def out_of_sync(self) -> str | None:
-        """A partition that has no leader or not all replicas in the ISR, None if there is none."""
-        for topic in self.metadata.image.topics.by_id.values():
-            for index, image in topic.partitions.items():
-                moving = bool(image.adding or image.removing)
-                if sorted(image.isr) != sorted(image.replicas) or image.leader < 0 or moving:
-                    return (
-                        f"{topic.name}-{index}: leader {image.leader}, ISR {image.isr}, replicas "
-                        f"{image.replicas}{', moving' if moving else ''}"
-                    )
-        return None
-
-    def backlog(self) -> str | None:
-        """A partition that has not committed all yet that its leader had when this was asked first,
-        None if there is none. Members of an ISR may be far behind where a high watermark stood
-        still for long: who writes waits until they have all of that."""
-        behind: list[str] = []
-        for topic in self.metadata.image.topics.by_id.values():
-            for index, image in topic.partitions.items():
-                leader = self._open.get(image.leader, {}).get((topic.id, index))
-                if leader is None:
-                    continue
-                log = leader.log
-                end = self._backlog.setdefault((topic.id, index), log.log_end_offset)
-                if log.high_watermark < min(end, log.log_end_offset):
-                    behind.append(
-                        f"{topic.name}-{index}: committed is {log.high_watermark} of {end}"
-                    )
-        return min(behind, default=None)
-
-    def whole(self) -> str | None:
-        """What is still missing after the faults, None if every replica has everything."""
-        apart = self.out_of_sync()
-        if apart is not None:
-            return apart
-        for key, truth in self.partitions.items():
-            image = self.metadata.image.topics.partition(*key)
-            if image is None:
-                continue  # its topic is deleted
-            for node_id in image.replicas:
-                one = self._open.get(node_id, {}).get(key)
-                if one is None or one.leader_epoch != image.leader_epoch:
-                    return f"{truth.name}: {node_id} has not heard of epoch {image.leader_epoch}"
-                end = truth.end
-                if one.topic in self.given_up:
-                    leader = self._open.get(image.leader, {}).get(key)
-                    end = -1 if leader is None else leader.log.log_end_offset
-                ends = (one.log.log_end_offset, one.log.high_watermark)
-                if ends != (end, end):
-                    return f"{truth.name}: {node_id} is at {ends}, committed is {end}"
-                if one.isr != one.maximal_isr or one.isr != frozenset(image.isr):
-                    return f"{truth.name}: {node_id} knows the ISR {one.isr}, {one.maximal_isr}"
-        return None if self.partitions else "there is no partition"
 
     def compare_replicas(self) -> None:
         """P4: in the end every replica has byte by byte what was committed; of a compacted

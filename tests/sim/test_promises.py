@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from errno import ENOSPC
 from types import SimpleNamespace
 from typing import Any
 
@@ -33,7 +34,7 @@ class Watched:
             (ConfigResourceType.TOPIC, "t"), Map({"min.insync.replicas": str(min_isr)})
         )
         self.promises.metadata.image = EMPTY_IMAGE._replace(configs=configs)
-        self._seen: dict[int, Any] = {}
+        self.seen: dict[int, Any] = {}
         self.look()
         for value in values:
             self.append(value)
@@ -53,9 +54,9 @@ class Watched:
         for node_id in (1, 2):
             one = self.cluster[node_id].partition()
             state = replica_state(one)
-            old = self._seen.get(node_id)
+            old = self.seen.get(node_id)
             if state != old:
-                self._seen[node_id] = state
+                self.seen[node_id] = state
                 self.promises._look(life_of(node_id), one, old, state)
 
 
@@ -149,19 +150,55 @@ async def test_a_leader_that_shows_what_no_such_isr_had_is_found() -> None:
         w.look()
 
 
+async def shown_in_the_last_turn() -> Watched:
+    """A record whose high watermark the judge has not looked at, and that nobody else shows."""
+    w = Watched(b"a")
+    w.append(b"b")
+    w.fetch()
+    w.cluster.fetch(2)  # tells the leader that the follower has it
+    assert w.cluster[1].partition().log.high_watermark == 2
+    (truth,) = w.promises.partitions.values()
+    assert truth.end == 1
+    return w
+
+
+async def test_what_a_leader_shows_in_the_turn_in_which_its_log_fails_is_committed() -> None:
+    """Seed 336: a producer has its acknowledgement, and the next append met a full disk."""
+    w = await shown_in_the_last_turn()
+    leader = w.cluster[1].partition()
+    (truth,) = w.promises.partitions.values()
+    truth.elected[leader.leader_epoch] = 1
+    leader.log.fail(OSError(ENOSPC, "no space left"))
+    assert leader.become_offline()
+    w.look()
+    assert (truth.end, truth.values[1]) == (2, b"b")
+
+
+async def test_what_a_leader_shows_in_the_turn_in_which_its_process_ends_is_committed() -> None:
+    """Seed 333: the process ends at a file call behind the acknowledgement."""
+    w = await shown_in_the_last_turn()
+    leader = w.cluster[1].partition()
+    life = life_of(1)
+    life.node = SimpleNamespace(broker=SimpleNamespace(replicas=[leader]))
+    w.promises._seen[leader] = w.seen[1]
+    w.promises.ending(life)
+    (truth,) = w.promises.partitions.values()
+    assert (truth.end, truth.values[1], truth.had[1]) == (2, b"b", 2)
+
+
 async def test_a_cluster_with_a_backlog_is_not_settled() -> None:
     """P26: a write waits for members of the ISR that are far behind, as long as they need."""
     w = Watched(b"a")
     w.append(b"b")
     w.append(b"c")
     w.promises.metadata.image = w.cluster[1].replayer.image
-    assert w.promises.out_of_sync() is None
-    assert w.promises.backlog() == "t-0: committed is 1 of 3"
+    assert w.promises.convergence.out_of_sync() is None
+    assert w.promises.convergence.backlog() == "t-0: committed is 1 of 3"
     w.append(b"written since then")
     w.fetch()
     w.fetch()
     w.append(b"the last")
-    assert w.promises.backlog() is None
+    assert w.promises.convergence.backlog() is None
 
 
 async def test_a_backlog_is_that_of_all_partitions_when_it_is_asked_for_first() -> None:
@@ -174,9 +211,9 @@ async def test_a_backlog_is_that_of_all_partitions_when_it_is_asked_for_first() 
     }
     logs = {key: SimpleNamespace(high_watermark=1, log_end_offset=3) for key in topics}
     promises._open[1] = {(key, 0): SimpleNamespace(log=log) for key, log in logs.items()}
-    promises.metadata = SimpleNamespace(image=SimpleNamespace(topics=SimpleNamespace(by_id=topics)))
-    assert promises.backlog() == "a-0: committed is 1 of 3"
+    promises.metadata.image = SimpleNamespace(topics=SimpleNamespace(by_id=topics))
+    assert promises.convergence.backlog() == "a-0: committed is 1 of 3"
     logs[b"a"].high_watermark, logs[b"b"].log_end_offset = 3, 9
-    assert promises.backlog() == "b-0: committed is 1 of 3"
+    assert promises.convergence.backlog() == "b-0: committed is 1 of 3"
     logs[b"b"].high_watermark = 3
-    assert promises.backlog() is None
+    assert promises.convergence.backlog() is None

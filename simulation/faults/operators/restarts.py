@@ -49,7 +49,7 @@ async def _roll(world: RunWorld, event: Event, _rng: Random) -> bool:
         world.busy.discard(node_id)
         done = True
         with contextlib.suppress(TimeoutError):
-            whole = world.until(lambda: world.promises.out_of_sync() is None)
+            whole = world.until(lambda: world.promises.convergence.out_of_sync() is None)
             await asyncio.wait_for(whole, WHOLE_S)
     return done
 
