@@ -42,6 +42,7 @@ MARKS: Final[dict[str, str]] = {
     "replication.epoch-fenced": "a request with an old leader epoch is refused (KIP-320)",
     "replication.epoch-unknown": "a request with a newer leader epoch is refused (KIP-320)",
     "replication.fetch-of-earlier-life": "a fetch from before a follower's restart (KIP-903)",
+    "replication.append-ahead": "a batch waited at a new leader for those before it",
     "replication.early-append": "a batch waited for the image that makes this broker the leader",
     "replication.stale-answer": "an answer from before a partition changed is dropped",
     "replication.isr-shrinks": "a leader proposes to leave followers out",

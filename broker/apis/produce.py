@@ -6,6 +6,7 @@ and (any acks but 0) until a flush that `flush.messages` asks for is done. acks=
 answered: an error can only be told by closing the connection. A big batch whose records must be
 walked is judged off the loop; batches of the same partition wait behind it. A batch for a partition
 that this broker follows waits a moment: it may be here before the image that makes it the leader.
+So does one that is at a leader that has just begun before those that its producer sent before it.
 
 Versions: 7 allows zstd; 8 adds record errors; 10 tells the new leader (KIP-951); 13 names topics
 by id. Versions 0-2 are offered to clients that insist on seeing them and served to none.
@@ -148,6 +149,8 @@ class ProduceApi:
             info = self.replicas.append(partition, records, header, self.clock.now_ms())
         except ApiError:
             return None
+        if self.early_appends.ahead:
+            self.early_appends.look_behind(partition)
         partition.counters.produces += 1
         log = partition.log
         done = (
@@ -246,10 +249,7 @@ class _Produce:
             assert not isinstance(records, list)
             if not partition.is_leader and self._is_early(partition, records):
                 assert records is not None
-                version = self._context.api_version
-                done = api.early_appends.submit(partition, records, version, acks)
-                self._wait_for(done, partition, result, len(records))
-                return result
+                return self._wait_early(partition, result, records)
             header = api.replicas.check(
                 partition,
                 records,
@@ -262,10 +262,19 @@ class _Produce:
                 done = api.late_appends.submit(partition, records, header, acks)
                 self._wait_for(done, partition, result, len(records))
                 return result
-            info = api.replicas.append(partition, records, header, api.clock.now_ms())
+            try:
+                info = api.replicas.append(partition, records, header, api.clock.now_ms())
+            except ApiError as error:
+                if error.code is not ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER or (
+                    not api.early_appends.expects_predecessors(partition, header, len(records))
+                ):
+                    raise
+                return self._wait_early(partition, result, records)
         except ApiError:
             _count_failure(partition, len(records) if records is not None else 0)
             raise
+        if api.early_appends.ahead:
+            api.early_appends.look_behind(partition)
         self._appended(partition, result, info)
         return result
 
@@ -276,6 +285,12 @@ class _Produce:
             and self._request.transactional_id is None
             and self._api.early_appends.expects(partition, len(records))
         )
+
+    def _wait_early(self, partition: Partition, result: _Result, records: Buffer) -> _Result:
+        version, acks = self._context.api_version, self._request.acks
+        done = self._api.early_appends.submit(partition, records, version, acks)
+        self._wait_for(done, partition, result, len(records))
+        return result
 
     def _wait_for(
         self,

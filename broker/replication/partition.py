@@ -97,6 +97,7 @@ class Partition(Audience):
         "leader_epoch_start",
         "leader_id",
         "leader_throttled",
+        "leads_since_ms",
         "led_until_ms",
         "local_logs",
         "log",
@@ -157,6 +158,8 @@ class Partition(Audience):
         self.counters = PartitionCounters()
         self.led_until_ms = NEVER_MS
         """When this replica led, if it did before the leader that it follows now; monotonic."""
+        self.leads_since_ms = NEVER_MS
+        """When this replica began to lead in its newest epoch as a leader; monotonic."""
         self.leader_throttled = False
         self.follower_throttled = False
         self.local_logs: LocalLogs | None = None
@@ -225,11 +228,8 @@ class Partition(Audience):
     @property
     def low_watermark(self) -> int:
         """The smallest log start among this leader and the followers heard of."""
-        starts = [self.log.log_start_offset]
-        starts += [
-            remote.log_start for replica_id, remote in self.remote.items() if replica_id in self.isr
-        ]
-        return min(starts)
+        heard = (one.log_start for member, one in self.remote.items() if member in self.isr)
+        return min((self.log.log_start_offset, *heard))
 
     def check_epoch(self, client_epoch: int) -> None:
         """Fences a client by its view of the leader epoch; -1 is no view (KIP-320).
@@ -312,6 +312,7 @@ class Partition(Audience):
         if new_epoch:
             self.log.note_leader_epoch(leader_epoch)
             self._unshown = 0
+            self.leads_since_ms = now_ms
             self.leader_epoch_start = self.log.log_end_offset
             self._uncommitted.clear()
             self.remote = {}  # nothing a follower told an earlier leader counts

@@ -249,6 +249,15 @@ class ProducerStates:
             and not header.attributes & CONTROL_BIT
         )
 
+    def lacks_predecessors(self, header: BatchHeader) -> bool:
+        """Whether this producer has batches here, and this one leaves some out behind them."""
+        state = self._producers.get(header.producer_id)
+        if state is None or header.producer_epoch != state.epoch or not state.batches:
+            return False
+        expected = (state.last_sequence + 1) & _SEQUENCE_MASK
+        ahead = (header.base_sequence - expected) & _SEQUENCE_MASK
+        return 0 < ahead < _HALF_OF_SEQUENCES
+
     def _check_one(self, state: ProducerState, header: BatchHeader, origin: Origin) -> None:
         if header.producer_epoch < state.epoch:
             mark("producer.fenced")

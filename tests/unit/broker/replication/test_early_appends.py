@@ -8,7 +8,12 @@ from typing import Any
 import pytest
 
 from broker.replication import early_appends
-from broker.replication.early_appends import DEPOSED_MS, HOLD_MAX_MS
+from broker.replication.early_appends import (
+    DEPOSED_MS,
+    HOLD_MAX_MS,
+    PREDECESSORS_MS,
+    YOUNG_MS,
+)
 from broker.replication.walk_limits import RECORDS_MAX
 from protocol.batch.records import Producer, Record, build_batch
 from protocol.errors import ErrorCode
@@ -150,3 +155,102 @@ async def test_a_node_that_stops_lets_nobody_wait() -> None:
     waiting = h.produce(batch(b"a"))
     h.context.early_appends.close()
     assert result_of(await waiting).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
+def numbered(sequence: int) -> bytes:
+    return batch(b"v", producer=Producer(5, 0, sequence))
+
+
+def sent(h: Harness, sequence: int) -> Any:
+    """What comes of it at once: the result, or a future of the response."""
+    return h.produce(numbered(sequence), acks=1)
+
+
+def young_leader(*, known: int = 1, **fields: Any) -> Harness:
+    """It has led for a moment, and has `known` batches of the producer from before."""
+    h = Harness()
+    h.create_topic(replicas=[NODE, OTHER], **fields)
+    for sequence in range(known):
+        assert sent(h, sequence).error_code == ErrorCode.NONE
+    h.change(leader=OTHER)
+    h.change(leader=NODE)
+    return h
+
+
+async def test_a_batch_waits_at_a_new_leader_for_those_before_it() -> None:
+    """The Java client sends 1 and 5 while 2 to 4 are still to be refused by the old leader."""
+    h = young_leader()
+    assert sent(h, 1).base_offset == 1
+    with counted() as marks:
+        ahead = [sent(h, sequence) for sequence in (5, 6)]
+    assert marks["replication.append-ahead"] == 2
+    results = [sent(h, sequence) for sequence in (2, 3, 4)]
+    results += [result_of(await one) for one in ahead]
+    assert [(r.error_code, r.base_offset) for r in results] == [(0, at) for at in range(2, 7)]
+    assert h.context.early_appends.held_bytes == 0
+    assert not h.context.early_appends.ahead
+
+
+async def test_what_waits_may_be_what_another_waits_for() -> None:
+    h = young_leader()
+    ahead = [sent(h, sequence) for sequence in (4, 3, 2)]
+    assert sent(h, 1).base_offset == 1
+    assert [result_of(await one).base_offset for one in ahead] == [4, 3, 2]
+
+
+async def test_a_batch_that_came_before_the_image_waits_on_for_those_before_it() -> None:
+    h = young_leader()
+    h.change(leader=OTHER)
+    h.clock.advance(DEPOSED_MS + 1)
+    ahead = sent(h, 2)
+    h.change(leader=NODE)
+    await settle()
+    assert not ahead.done()
+    assert sent(h, 1).base_offset == 1
+    assert result_of(await ahead).base_offset == 2
+
+
+async def test_nobody_waits_long_for_what_does_not_come() -> None:
+    h = young_leader()
+    ahead = sent(h, 2)
+    assert h.produce(batch(b"of another producer"), acks=1).base_offset == 1
+    h.clock.advance(PREDECESSORS_MS)
+    result = result_of(await ahead)
+    assert result.error_code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert h.partition().counters.failed_produces == 1
+    assert sent(h, 1).base_offset == 2
+
+
+@pytest.mark.parametrize("why", ["it has led for long", "nobody has led before", "no room"])
+async def test_who_has_nobody_before_to_wait_for_refuses_at_once(
+    why: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if why == "nobody has led before":
+        h = Harness()
+        h.create_topic(replicas=[NODE, OTHER])
+        sent(h, 0)
+    else:
+        h = young_leader()
+    if why == "it has led for long":
+        h.clock.advance(YOUNG_MS + 1)
+    if why == "no room":
+        monkeypatch.setattr(early_appends, "HELD_MAX", 1)
+        assert isinstance(sent(h, 2), asyncio.Future)
+    refused = sent(h, 3)
+    assert refused.error_code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+
+
+@pytest.mark.parametrize("sequence", [2**31 - 1, 3])
+async def test_a_sequence_that_is_behind_is_not_waited_for(sequence: int) -> None:
+    """The largest is the one before 0: batches of before are repeated, not ahead."""
+    h = young_leader(known=5)
+    assert sent(h, sequence).error_code != ErrorCode.UNKNOWN_SERVER_ERROR
+    assert not h.context.early_appends.ahead
+
+
+async def test_a_leader_that_is_deposed_while_a_batch_waits_refuses_it() -> None:
+    h = young_leader()
+    ahead = sent(h, 2)
+    h.change(leader=OTHER)
+    h.clock.advance(PREDECESSORS_MS)
+    assert result_of(await ahead).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
