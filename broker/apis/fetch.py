@@ -23,7 +23,6 @@ broker's current epoch moves its state (B32).
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Final
 
 from broker.apis.follower_fetch import FollowerFetch
@@ -78,7 +77,7 @@ class FetchApi:
                 session_id=request.session_id,
                 session_epoch=request.session_epoch,
                 wanted=_wanted(request, by_id),
-                forgotten=lambda: _forgotten(request, by_id),
+                forgotten=_forgotten(request, by_id) if request.forgotten_topics_data else (),
                 privileged=replica_id >= 0,
                 uses_topic_ids=by_id,
                 now_ms=self._broker.clock.monotonic_ms(),
@@ -103,16 +102,21 @@ def _replica(context: RequestContext, request: FetchRequest) -> tuple[int, int]:
 
 
 def _wanted(request: FetchRequest, by_id: bool) -> list[tuple[PartitionKey, Wanted]]:
+    topics = request.topics
+    if len(topics) == 1 and len(topics[0].partitions) == 1:
+        topic, partition = topics[0], topics[0].partitions[0]
+        return [((topic.topic_id if by_id else topic.topic, partition.partition), partition)]
     wanted: dict[PartitionKey, Wanted] = {}
-    for topic in request.topics:
+    for topic in topics:
         name: str | bytes = topic.topic_id if by_id else topic.topic
         for partition in topic.partitions:
             wanted[(name, partition.partition)] = partition
     return list(wanted.items())
 
 
-def _forgotten(request: FetchRequest, by_id: bool) -> Iterable[PartitionKey]:
-    for topic in request.forgotten_topics_data:
-        name: str | bytes = topic.topic_id if by_id else topic.topic
-        for index in topic.partitions:
-            yield name, index
+def _forgotten(request: FetchRequest, by_id: bool) -> list[PartitionKey]:
+    return [
+        (topic.topic_id if by_id else topic.topic, index)
+        for topic in request.forgotten_topics_data
+        for index in topic.partitions
+    ]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import TYPE_CHECKING, Final
 
@@ -24,6 +24,7 @@ from broker.apis.fetch_plan import (
 )
 from broker.apis.fetch_reads import Arrived, FetchReads
 from broker.apis.leader_hints import LeaderHints
+from broker.apis.recent_read import RecentRead
 from broker.context import BrokerContext
 from broker.quota.enforcer import quota_user
 from broker.quota.quotas import QuotaKind
@@ -88,6 +89,7 @@ class FetchShared:
     response_bytes_max: int
     rack_aware: bool
     local_log_aware: bool = False
+    recent: RecentRead = field(default_factory=RecentRead)
 
 
 class RunningFetch:
@@ -113,6 +115,7 @@ class RunningFetch:
         "_reads",
         "_replica_id",
         "_request",
+        "_rested",
         "_shared",
     )
 
@@ -144,6 +147,8 @@ class RunningFetch:
         self._reads: list[Read] = []
         self._bytes = 0
         self._must_answer = False
+        self._rested = False
+        """Whether nothing was read before it waited."""
         self._nearby: Callable[[Partition, Wanted], int | None] | None = None
         if shared.rack_aware and replica_id < 0 and request.rack_id:
             self._nearby = self._nearest
@@ -161,14 +166,41 @@ class RunningFetch:
     def start(self) -> Reply:
         """Reads once; answers or begins to wait."""
         self._due = self._first_due()
-        if self._is_elsewhere():
-            return self._read_elsewhere()
-        self._read_all()
-        if self._is_answered():
-            return self._response()
+        if not self._rests():
+            if self._is_elsewhere():
+                return self._read_elsewhere()
+            self._read_all()
+            if self._is_answered():
+                return self._response()
         self._future = self._broker.waits.new_future()
         self._hold_for_news()
         return self._future
+
+    def _rests(self) -> bool:
+        """The short way of what nearly every fetch at the end of its logs is: there is nothing to
+        read, to refuse or to tell, so no answer is made before it waits. False for everything else,
+        with nothing done."""
+        if self._nearby is not None or self._is_answered():
+            return False
+        resting: list[tuple[PartitionKey, Wanted, Partition]] = []
+        for key, wanted in self._due:
+            partition = self._local(key)
+            if partition is None:
+                return False
+            log, epoch = partition.log, wanted.last_fetched_epoch
+            if wanted.fetch_offset != log.log_end_offset or -1 != epoch != log.latest_epoch:
+                return False
+            try:
+                self._log_for(partition, wanted)
+            except ApiError:
+                return False
+            resting.append((key, wanted, partition))
+        for key, wanted, partition in resting:
+            partition.counters.fetches += 1
+            if self._replica_id >= 0:
+                self._follower_fetched(key, partition, wanted)
+        self._rested = True
+        return True
 
     def _is_answered(self) -> bool:
         """Whether what was read when the request came is answered at once."""
@@ -347,7 +379,7 @@ class RunningFetch:
             self._reads = []
             future.set_result(self._response())
             return
-        if wait.timed_out and not wait.touched and not self._bytes:
+        if wait.timed_out and not (wait.touched or self._bytes or self._rested):
             # What was read when it came still holds.
             future.set_result(self._response())
             return
@@ -484,7 +516,9 @@ class RunningFetch:
 
     def _read_here(self, log: Log, offset: int, end: int, limit: int, min_one_batch: bool) -> bytes:
         try:
-            return log.read(offset, limit, max_offset=end, min_one_batch=min_one_batch)
+            return self._shared.recent.read(
+                log, offset, limit, max_offset=end, min_one_batch=min_one_batch
+            )
         except BelowLocalStart:
             if self._reader() is None:
                 raise
@@ -666,6 +700,8 @@ def _is_turned_away(data: PartitionData) -> bool:
 def _divergence(partition: Partition, wanted: Wanted) -> FetchResponse.EpochEndOffset | None:
     """Where the reader's log left the leader's, None if it did not (KIP-595)."""
     log = partition.log
+    if wanted.last_fetched_epoch == log.latest_epoch and wanted.fetch_offset <= log.log_end_offset:
+        return None
     epoch, end_offset = log.end_offset_for_epoch(wanted.last_fetched_epoch)
     if epoch < 0 or end_offset < 0:
         raise ApiError(ErrorCode.OFFSET_OUT_OF_RANGE, None)

@@ -24,7 +24,7 @@ Nothing here does I/O or reads a clock; ids come from the caller's random source
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from typing import Final, Generic, NamedTuple, TypeVar
 
 from broker.replication.follower_watch import FollowerWatch
@@ -100,20 +100,21 @@ class FetchSession(Generic[Request]):
         self.last_used_ms = now_ms
 
     def update(
-        self, wanted: Iterable[tuple[PartitionKey, Request]], forgotten: Iterable[PartitionKey]
+        self, wanted: Iterable[tuple[PartitionKey, Request]], forgotten: Collection[PartitionKey]
     ) -> None:
         """Applies what an incremental request adds, changes and forgets."""
         partitions = self.partitions
-        named, gone = dict(wanted), list(forgotten)
-        for key, request in named.items():
+        named: dict[PartitionKey, None] = {}
+        for key, request in wanted:
+            named[key] = None
             cached = partitions.get(key)
             if cached is None:
                 partitions[key] = CachedPartition(request)
             else:
                 cached.request = request
-        for key in gone:
+        for key in forgotten:
             partitions.pop(key, None)
-        self.watch.requested(named, gone)
+        self.watch.requested(named, forgotten)
         self.size = len(partitions)
 
     def news(self, key: PartitionKey, facts: tuple[object, ...], *, force: bool) -> bool:
@@ -181,7 +182,7 @@ class FetchSessionCache(Generic[Request]):
         session_id: int,
         session_epoch: int,
         wanted: list[tuple[PartitionKey, Request]],
-        forgotten: Callable[[], Iterable[PartitionKey]],
+        forgotten: Collection[PartitionKey],
         privileged: bool,
         uses_topic_ids: bool,
         now_ms: float,
@@ -200,7 +201,7 @@ class FetchSessionCache(Generic[Request]):
                 session = self._create(wanted, privileged, uses_topic_ids, now_ms)
             return FetchPlan(session, False, wanted)
         session = self._find(session_id, session_epoch, uses_topic_ids)
-        session.update(wanted, forgotten())
+        session.update(wanted, forgotten)
         if not session.partitions:
             # Nothing is left to fetch: the session ends, and this fetch reads nothing.
             self.forget(session_id)

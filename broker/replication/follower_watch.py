@@ -21,7 +21,7 @@ from broker.replication.remote_replica import NEVER_MS
 from broker.replication.session_watch import SessionWatch
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Collection, Iterable
 
     from broker.replication.audience import WatchKey
 
@@ -52,9 +52,13 @@ class FollowerWatch(SessionWatch):
     def is_of_earlier_life(self, replica_id: int, broker_epoch: int) -> bool:
         return self.replica_id == replica_id and self.broker_epoch < broker_epoch
 
-    def requested(self, named: Iterable[WatchKey], forgotten: Iterable[WatchKey]) -> None:
+    def requested(self, named: Iterable[WatchKey], forgotten: Collection[WatchKey]) -> None:
         """The session's next request has come, which names these."""
         self._named = dict.fromkeys(named)
+        if not self._seen and not forgotten:
+            self.due.update(self._named)
+            self._left = 0
+            return
         self._due_again(self._named)
         for key in forgotten:
             self.forget(key)
@@ -68,6 +72,8 @@ class FollowerWatch(SessionWatch):
         """Whom to look at now; there is `more` where that is not everybody."""
         due, named = self.due, self._named
         first = [key for key in named if key in due]
+        if len(first) == len(due):
+            return first
         others = (key for key in due if key not in named)
         return first + list(islice(others, LOOKED_AT_MAX))
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Collection, Iterable
 
     from broker.replication.audience import WatchKey
     from broker.replication.partition import Partition
@@ -49,7 +49,7 @@ class SessionWatch:
             self._covered[key] = partition
             partition.watch(self, key)
 
-    def requested(self, named: Iterable[WatchKey], forgotten: Iterable[WatchKey]) -> None:
+    def requested(self, named: Iterable[WatchKey], forgotten: Collection[WatchKey]) -> None:
         """The session's next request has come, which names these."""
         for key in named:
             self.due[key] = None

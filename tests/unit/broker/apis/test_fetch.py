@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import random
 from typing import Any
+from unittest import mock
 
 import pytest
 
-from broker.apis.running_fetch import MOVED_HERE_MS, MOVED_WAIT_MS
+from broker.apis.running_fetch import MOVED_HERE_MS, MOVED_WAIT_MS, RunningFetch
 from protocol.batch.header import iter_batches
 from protocol.compression import Codec
 from protocol.errors import ErrorCode
@@ -498,15 +499,33 @@ async def test_a_session_and_a_client_that_asks_for_all_know_the_same(seed: int)
 
 async def test_a_wait_in_which_nothing_happens_is_not_read_again() -> None:
     h = Harness()
+    h.create_topic(replicas=[NODE, OTHER])
+    h.produce(batch(b"not committed"), acks=1)
+    waiting = h.fetch(0, max_wait_ms=500)
+    fetches = h.partition().counters.fetches
+    data = await answer_when_over(h, waiting)
+    assert (data.error_code, data.high_watermark, data.records) == (0, 0, b"")
+    assert h.partition().counters.fetches == fetches
+
+
+async def test_a_fetch_at_the_end_reads_nothing_before_it_waits() -> None:
+    """What its answer tells is what is true when its time is over."""
+    h = Harness()
     h.create_topic()
     fill(h, batch(b"a"))
-    waiting = h.fetch(1, max_wait_ms=500)
-    fetches = h.partition().counters.fetches
+    with mock.patch.object(RunningFetch, "_read_all", autospec=True) as read:
+        waiting = h.fetch(1, max_wait_ms=500)
+        assert not read.called
+    h.partition().log.advance_log_start(1)
+    data = await answer_when_over(h, waiting)
+    assert (data.error_code, data.high_watermark, data.log_start_offset) == (0, 1, 1)
+
+
+async def answer_when_over(h: Harness, waiting: Any) -> Any:
+    """The partition's, of a fetch that waits 500 ms."""
     h.clock.advance(505)
     h.waits.purgatory.expire(h.clock.monotonic_ms())
-    data = (await waiting).responses[0].partitions[0]
-    assert (data.error_code, data.high_watermark, data.records) == (0, 1, b"")
-    assert h.partition().counters.fetches == fetches
+    return (await waiting).responses[0].partitions[0]
 
 
 async def test_a_session_may_go_on_in_a_version_that_knows_no_divergence() -> None:
