@@ -25,7 +25,7 @@ Kind: TypeAlias = Literal["counter", "gauge", "summary", "histogram", "untyped"]
 class Family(NamedTuple):
     """One metric with all its series. A sample's label `__name__` overrides the series name,
     which a summary needs for its `_count`. Behind the samples come `texts`, each of whole lines as
-    `series_text` writes them: for thousands of series that rarely change."""
+    `series_lines` makes them: for thousands of series that rarely change."""
 
     name: str
     help: str
@@ -190,11 +190,9 @@ def rendered(labels: Labels) -> str:
     return f"{{{inner}}}" if inner else ""
 
 
-def series_text(name: str, labels: Sequence[str], values: Sequence[int]) -> bytes:
-    """The lines of series whose labels are `rendered`; truths are written as numbers."""
-    return "".join(
-        [f"{name}{label} {int(value)}\n" for label, value in zip(labels, values, strict=True)]
-    ).encode()
+def series_lines(name: str, labels: Sequence[str], values: Sequence[int]) -> list[str]:
+    """One line for each series whose labels are `rendered`; truths are written as numbers."""
+    return [f"{name}{label} {int(value)}\n" for label, value in zip(labels, values, strict=True)]
 
 
 def single(name: str, text: str, value: float, kind: Kind = "gauge") -> Family:

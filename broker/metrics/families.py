@@ -9,7 +9,7 @@ pauses, and their own series are kept as text (`partition_series.py`).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Final
 
@@ -65,22 +65,28 @@ class _Totals:
         self.offline = 0
         self.by_topic: dict[str, PartitionCounters] = {}
 
-    def add(self, partition: Partition) -> None:
-        self.partitions += 1
-        self.offline += partition.role is ReplicaRole.OFFLINE
-        if partition.is_leader:
-            self.leaders += 1
-            in_sync = len(partition.isr)
-            self.under_replicated += in_sync < len(partition.replicas)
-            if in_sync <= partition.min_isr:
-                least = partition.effective_min_isr
-                self.under_min_isr += in_sync < least
-                self.at_min_isr += in_sync == least
-            self.reassigning += partition.reassigning
-        counters = self.by_topic.get(partition.topic)
-        if counters is None:
-            counters = self.by_topic[partition.topic] = PartitionCounters()
-        counters.add(partition.counters)
+    def add(self, partitions: Sequence[Partition]) -> None:
+        # Of every partition at every scrape, so nothing is asked that costs a call.
+        self.partitions += len(partitions)
+        by_topic = self.by_topic
+        for partition in partitions:
+            role = partition.role
+            if role is ReplicaRole.LEADER:
+                self.leaders += 1
+                in_sync = len(partition.isr)
+                self.under_replicated += in_sync < len(partition.replicas)
+                if in_sync <= partition.min_isr:
+                    least = partition.effective_min_isr
+                    self.under_min_isr += in_sync < least
+                    self.at_min_isr += in_sync == least
+                if partition.adding or partition.removing:
+                    self.reassigning += 1
+            elif role is ReplicaRole.OFFLINE:
+                self.offline += 1
+            counters = by_topic.get(partition.topic)
+            if counters is None:
+                counters = by_topic[partition.topic] = PartitionCounters()
+            counters.add(partition.counters)
 
 
 class BrokerMetrics:
@@ -114,8 +120,7 @@ class BrokerMetrics:
         totals = _Totals(self._broker.replicas.deleted_counters)
         left = iter(partitions)
         while slice_ := list(islice(left, PARTITIONS_PER_TURN)):
-            for partition in slice_:
-                totals.add(partition)
+            totals.add(slice_)
             yield None
         topics = iter(totals.by_topic.values())
         while of_topics := list(islice(topics, PARTITIONS_PER_TURN)):

@@ -1,18 +1,20 @@
 """The metric series that every partition has, kept as text between two scrapes.
 
 Of thousands of partitions few change from one scrape to the next. They stand in groups, and a
-group's lines of a metric are written anew only if one of its values is another than last time: to
-read and compare the values costs a fifth of writing them. Between two groups whoever scrapes may
+group's lines of a metric are put together anew only if one of its values is another than last time:
+to read and compare the values costs a fifth of writing them. Metrics of a partition's state are
+worked out only where a fact that they come from is another. Between two groups whoever scrapes may
 let others work.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Final, NamedTuple, TypeAlias
+from operator import attrgetter
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from broker.replication.partition import Partition
-from runtime.metrics import Family, Labels, rendered, series_text
+from runtime.metrics import Family, Labels, rendered, series_lines
 
 GROUP: Final = 250
 """Partitions whose lines are written together: a quarter of a millisecond's worth."""
@@ -24,8 +26,11 @@ class _Gauge(NamedTuple):
     name: str
     help: str
     values: Values
+    of_state: bool = False
+    """Whether the values come from `_STATE` alone."""
 
 
+_STATE: Final = attrgetter("role", "isr", "replicas", "min_isr", "elr")
 _GAUGES: Final = (
     _Gauge("kafka_log_log_size", "Bytes of the log", lambda ps: [p.log.size_bytes for p in ps]),
     _Gauge(
@@ -48,6 +53,7 @@ _GAUGES: Final = (
         "kraftbox_partition_electable_replicas",
         "Replicas that can be elected without loss, ISR and ELR",
         lambda ps: [p.electable_count for p in ps],
+        of_state=True,
     ),
 )
 
@@ -57,26 +63,31 @@ _LEADER_GAUGES: Final = (
         f"{_CLUSTER}underreplicated",
         "1 if in-sync replicas are missing",
         lambda ps: [p.under_replicated for p in ps],
+        of_state=True,
     ),
     _Gauge(
         f"{_CLUSTER}underminisr",
         "1 if there are fewer in-sync replicas than the minimum",
         lambda ps: [p.under_min_isr for p in ps],
+        of_state=True,
     ),
     _Gauge(
         f"{_CLUSTER}atminisr",
         "1 if one more loss falls below the minimum",
         lambda ps: [p.at_min_isr for p in ps],
+        of_state=True,
     ),
     _Gauge(
         f"{_CLUSTER}replicascount",
         "Replicas of the partition",
         lambda ps: [len(p.replicas) for p in ps],
+        of_state=True,
     ),
     _Gauge(
         f"{_CLUSTER}insyncreplicascount",
         "In-sync replicas of the partition",
         lambda ps: [len(p.isr) for p in ps],
+        of_state=True,
     ),
     _Gauge(
         f"{_CLUSTER}laststableoffsetlag",
@@ -89,21 +100,45 @@ _LEADER_GAUGES: Final = (
 class _Group:
     """Some partitions and what the last scrape wrote about them; the partitions never change."""
 
-    __slots__ = ("_labels", "_written", "partitions")
+    __slots__ = ("_labels", "_of_state", "_state", "_written", "partitions")
 
     def __init__(self, partitions: list[Partition]) -> None:
         self.partitions = partitions
         self._labels = [rendered(_labels(partition)) for partition in partitions]
-        self._written: dict[str, tuple[list[int], bytes]] = {}
+        self._written: dict[str, tuple[list[int], list[str], bytes]] = {}
+        self._state: list[Any] = []
+        self._of_state: dict[str, bytes] = {}
+
+    def look(self) -> None:
+        """Once in a scrape: forgets what was written of a state that is another now."""
+        state = list(map(_STATE, self.partitions))
+        if state != self._state:
+            self._state = state
+            self._of_state.clear()
 
     def text(self, gauge: _Gauge) -> bytes:
         """The lines of one metric."""
+        if gauge.of_state:
+            text = self._of_state.get(gauge.name)
+            if text is None:
+                values = gauge.values(self.partitions)
+                text = "".join(series_lines(gauge.name, self._labels, values)).encode()
+                self._of_state[gauge.name] = text
+            return text
         values = gauge.values(self.partitions)
         written = self._written.get(gauge.name)
-        if written is not None and written[0] == values:
-            return written[1]
-        text = series_text(gauge.name, self._labels, values)
-        self._written[gauge.name] = values, text
+        if written is None:
+            lines = series_lines(gauge.name, self._labels, values)
+        else:
+            before, lines, text = written
+            if before == values:
+                return text
+            new = [at for at, value in enumerate(values) if value != before[at]]
+            labels, changed = [self._labels[at] for at in new], [values[at] for at in new]
+            for at, line in zip(new, series_lines(gauge.name, labels, changed), strict=True):
+                lines[at] = line
+        text = "".join(lines).encode()
+        self._written[gauge.name] = values, lines, text
         return text
 
 
@@ -123,12 +158,14 @@ class PartitionSeries:
         for at in range(0, len(partitions), GROUP):
             some = partitions[at : at + GROUP]
             group = _same_or_new(before, len(groups), some)
+            group.look()
             groups.append(group)
             led = [partition for partition in some if partition.is_leader]
             if led == some:
                 led_groups.append(group)
             else:
                 led_groups.append(_same_or_new(led_before, len(led_groups), led))
+                led_groups[-1].look()
             yield None
         self._groups, self._led = groups, led_groups
         for gauge in _GAUGES:

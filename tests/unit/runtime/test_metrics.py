@@ -1,7 +1,7 @@
 import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
-from runtime.metrics import Family, Metrics, rendered, series_text, single, wants_open_metrics
+from runtime.metrics import Family, Metrics, rendered, series_lines, single, wants_open_metrics
 
 
 def text(metrics: Metrics, **kwargs) -> str:
@@ -81,7 +81,13 @@ def test_open_metrics_has_the_same_series_under_types_that_fit():
         lambda: [
             Family("a_total", 'say "x"\n', "counter", [({"topic": 'x"\n'}, 3)]),
             Family("b_count", "b", "counter", [({}, 4)]),
-            Family("c", "c", "gauge", [('{p="1"}', 5)], [series_text("c", ['{p="2"}'], [6])]),
+            Family(
+                "c",
+                "c",
+                "gauge",
+                [('{p="1"}', 5)],
+                ["".join(series_lines("c", ['{p="2"}'], [6])).encode()],
+            ),
             Family(
                 "d",
                 "d",

@@ -30,13 +30,13 @@ def small_groups(monkeypatch: pytest.MonkeyPatch) -> None:
 def written(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Names of the metrics whose lines are written from now on, one for each group."""
     names: list[str] = []
-    write = partition_series.series_text
+    write = partition_series.series_lines
 
-    def noting(name: str, *arguments: Any) -> bytes:
+    def noting(name: str, *arguments: Any) -> list[str]:
         names.append(name)
         return write(name, *arguments)
 
-    monkeypatch.setattr(partition_series, "series_text", noting)
+    monkeypatch.setattr(partition_series, "series_lines", noting)
     return names
 
 
@@ -55,6 +55,25 @@ async def test_a_scrape_writes_only_what_has_changed(monkeypatch: pytest.MonkeyP
         'logstartoffset{topic="t",partition="3"} 0', 'logstartoffset{topic="t",partition="3"} 7'
     )
     assert names == ["kafka_log_log_logstartoffset"]
+
+
+@pytest.mark.parametrize(
+    ("fact", "value"),
+    [
+        ("isr", frozenset({1, 2})),
+        ("replicas", (1, 2, 3)),
+        ("min_isr", 0),
+        ("elr", (3,)),
+        ("role", ReplicaRole.FOLLOWER),
+    ],
+)
+async def test_each_fact_of_a_state_is_seen(fact: str, value: Any) -> None:
+    harness = Harness()
+    harness.create_topic(partitions=5)
+    partitions, series = partitions_of(harness), PartitionSeries()
+    before = scraped(series, partitions)
+    setattr(partitions[3], fact, value)
+    assert scraped(series, partitions) == scraped(PartitionSeries(), partitions) != before
 
 
 async def test_partitions_that_go_take_their_series_with_them() -> None:
