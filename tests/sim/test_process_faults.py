@@ -6,13 +6,15 @@ import asyncio
 import contextvars
 import random
 from typing import Any
+from unittest import mock
 
 import pytest
 
 from simulation.event import Event
 from simulation.faults import KINDS
+from simulation.judges.partition_judge import PartitionJudge
 from simulation.swarm import run
-from simulation.world.cluster import MachineClock
+from simulation.world.cluster import MachineClock, NodeLife
 from simulation.world.life import CURRENT_LIFE, Life
 from simulation.world.loop import VirtualLoop
 from simulation.world.network import Network
@@ -40,8 +42,16 @@ def test_each_fault_takes_effect_and_every_promise_holds() -> None:
         Event(kind, 100 + 3_500 * number, kind, "node 2", {"for_ms": 500, **args})
         for number, (kind, args) in enumerate(ARGS.items())
     )
-    outcome = run(schedule(*events, quiet_from_ms=30_000))
+    ends: list[tuple[str, Any]] = []
+
+    def ending(_judge: PartitionJudge, life: NodeLife) -> None:
+        """Asked while the life and its files are there, from outside of it."""
+        ends.append((str(life), (life.alive, life.machine.files is None, CURRENT_LIFE.get())))
+
+    with mock.patch.object(PartitionJudge, "ending", ending):
+        outcome = run(schedule(*events, quiet_from_ms=30_000))
     assert outcome.broken is None, outcome.broken
+    assert [how for _, how in ends] == [(True, False, None)] * len(ENDING)
     assert outcome.took_effect == dict.fromkeys(ARGS, 1)
     assert outcome.counts["boots"] == len(outcome.schedule.shape.nodes) + len(ENDING)
     assert outcome.marks["controller.duplicate-broker"]
