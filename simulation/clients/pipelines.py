@@ -5,7 +5,8 @@ The idempotent one sends what failed again, in order, with the same sequences (T
 knows nothing of a producer takes any sequence from it, in Kafka, too: where its very first batches
 are refused and the next one, on its way already, is taken, the first are out of order for ever.
 Then they are given up, and what is left goes in a new epoch, as the Java client does when they
-expire. The plain one may write a record twice when it tries again, as everybody does; so each of
+expire; or in the same one where some of it may be there already, since a new one would write that
+twice. The plain one may write a record twice when it tries again, as everybody does; so each of
 its attempts has values of its own, and each must be there at most once. What went over one
 connection to one leader stands in the order in which it was sent (P25), though some of it may be
 missing.
@@ -132,7 +133,7 @@ class Pipeline:
                 self.hopeless |= hopeless
             else:
                 self._fail(failure)
-            if begins and any(other is None or isinstance(other, Unknown) for other in failures):
+            if begins and any(map(_may_be_there, failures)):
                 self._overtaken.add(wagon.batch)
             before = True
 
@@ -146,6 +147,13 @@ OUT_OF_ORDER = ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
 
 def _is_there(failure: Failure) -> bool:
     return isinstance(failure, ApiError) and failure.code is ErrorCode.DUPLICATE_SEQUENCE_NUMBER
+
+
+def _may_be_there(failure: Failure | None) -> bool:
+    """Whether the batch may have been appended: also where it was not replicated in time."""
+    return not _is_refused(failure) and not (
+        isinstance(failure, ApiError) and failure.code is OUT_OF_ORDER
+    )
 
 
 def _is_refused_first(wagon: Wagon, failure: Failure | None) -> bool:
@@ -173,9 +181,10 @@ class Idempotent(Pipeline):
         while train and counts(self._load, one):
             train = await self.run(one, train)
             left = [w for w in train if w.batch not in self.hopeless]
-            if len(left) < len(train):
+            if len(left) < len(train) and not any(w.batch.uncertain for w in left):
                 self._numbered.begin_anew()
-                train = [Wagon(w.batch, self._numbered.place(one, w.batch)) for w in left]
+                left = [Wagon(w.batch, self._numbered.place(one, w.batch)) for w in left]
+            train = left
             if train:
                 await asyncio.sleep(rng.uniform(0.05, 0.4))
 

@@ -64,9 +64,12 @@ class Election(NamedTuple):
     @property
     def begins_anew(self) -> bool:
         """Whether the leader's directory on record is gone with all it had, and another is taken
-        for it: then it was a member by name alone."""
+        for it: then it was a member by name alone. Who was none, and joins the ISR as a move ends,
+        has caught up in that other directory (seed 623)."""
         was = self.old.directory_of(self.new.leader)
         broker = self.image.cluster.brokers.get(self.new.leader)
+        if self.new.leader not in (*self.old.isr, *self.old.elr):
+            return False
         if was is None or broker is None or was in RESERVED_UUIDS:
             return False
         return was not in broker.directories and was != self.new.directory_of(self.new.leader)

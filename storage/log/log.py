@@ -178,6 +178,10 @@ class Log:
             # The checkpoint may be from before a truncation: what was appended again below it is
             # then in the page cache alone, since the last segment was not rolled after that.
             log.recovery_point = min(recovery_point, log.segments.active.base_offset)
+            if log.recovery_report.recovered_from is not None:
+                # The process may have cut the log, and have written anew behind that, before it was
+                # killed: a power cut would still bring back what was there before (seed 600).
+                log._cut_unflushed, log._cut_at = True, log.recovery_point
         log.checkpointed_recovery_point = recovery_point
         log.topic_id, must_write = load_topic_id(files, directory, topic_id)
         if must_write and topic_id is not None:
@@ -301,6 +305,11 @@ class Log:
         return (
             min(self.high_watermark, self._cut_at) if self._cut_unflushed else self.high_watermark
         )
+
+    @property
+    def cut_unflushed(self) -> bool:
+        """Whether a power cut may undo a truncation; the next flush ends that."""
+        return self._cut_unflushed
 
     def update_high_watermark(self, offset: int) -> int:
         """Move the high watermark, kept between local log start and log end; returns where it is.

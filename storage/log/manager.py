@@ -167,7 +167,7 @@ class LogManager:
             discard=self._discard,
             roll_jitter_ms=lambda limit_ms: rng.randrange(limit_ms),
         )
-        self._rolled: dict[Log, None] = {}
+        self._to_flush: dict[Log, None] = {}
         self._discarded: list[tuple[float, int, str]] = []
         self._discard_count = 0
         self._epochs_due = True
@@ -226,6 +226,8 @@ class LogManager:
 
     def _note_loaded(self, log: Log) -> None:
         self.report.loaded += 1
+        if log.cut_unflushed:
+            self._to_flush[log] = None
         if not log.recovery_report.clean:
             self.report.recovered += 1
             # It was closed in good order and is not as it was then: it may lack what others count
@@ -363,7 +365,7 @@ class LogManager:
         log = self.logs.pop((topic, partition), None)
         if log is None:
             return None
-        self._rolled.pop(log, None)
+        self._to_flush.pop(log, None)
         if self.watcher is not None:
             self.watcher.removed(log)
         log.close(clean=False)
@@ -377,13 +379,14 @@ class LogManager:
     # What logs report ------------------------------------------------------------------------
 
     def _note_rolled(self, log: Log) -> None:
-        self._rolled[log] = None
+        self._to_flush[log] = None
 
     def _failed(self, log: Log, error: BaseException) -> None:
         self._on_failure(log, error)
 
     def _truncated(self, log: Log) -> None:
         self._recovery_points_due = True
+        self._to_flush[log] = None
         if self.watcher is not None:
             self.watcher.truncated(log)
 
@@ -510,11 +513,11 @@ class LogManager:
             yield from log.producers.expiry_steps(self._clock.now_ms())
 
     async def flush_due(self) -> None:
-        """Flush logs that rolled since the last call and those that flush.ms asks for."""
+        """Flush logs that rolled or were cut since the last call, or by a process that was killed,
+        and those that flush.ms asks for."""
         now_ms = self._clock.now_ms()
-        rolled, self._rolled = self._rolled, {}
+        wanted, self._to_flush = self._to_flush, {}
         slices = Slices(self._clock)
-        wanted = dict(rolled)
         for at, log in enumerate(list(self.logs.values())):
             if log.flush_due(now_ms):
                 wanted[log] = None

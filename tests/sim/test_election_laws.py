@@ -19,8 +19,11 @@ pytestmark = pytest.mark.sim
 OLD_DISK, NEW_DISK = b"o" * 16, b"n" * 16
 
 
-def elected(kind: ElectedAs, was: bytes, now: bytes, *, asked: bool = True) -> ElectionLaws:
-    """The only replica of a partition is elected; its broker has registered with a new disk."""
+def elected(
+    kind: ElectedAs, was: bytes, now: bytes, *, asked: bool = True, joins: bool = False
+) -> ElectionLaws:
+    """The only replica of a partition is elected; its broker has registered with a new disk. Or it
+    `joins` the ISR as the move from replica 4 to it ends."""
     broker = SimpleNamespace(directories=(NEW_DISK,), fenced=False)
     image: Any = SimpleNamespace(cluster=SimpleNamespace(brokers={5: broker}))
     recovers = kind is ElectedAs.UNCLEAN
@@ -36,8 +39,12 @@ def elected(kind: ElectedAs, was: bytes, now: bytes, *, asked: bool = True) -> E
         leader_epoch=1,
         partition_epoch=1,
     )
+    if joins:
+        old = old._replace(replicas=(5, 4), directories=(was, OLD_DISK), isr=(4,), leader=4)
     new = old._replace(
+        replicas=(5,),
         directories=(now,),
+        isr=(5,),
         leader=5,
         recovery_state=LeaderRecoveryState.RECOVERING if recovers else old.recovery_state,
     )
@@ -66,6 +73,13 @@ def test_a_member_that_has_its_disk_is_elected_cleanly(was: bytes) -> None:
     assert elected(ElectedAs.ISR, was, NEW_DISK).committed == {ElectedAs.ISR: 1}
     with pytest.raises(Violation, match="^P22: .* the record says UNCLEAN"):
         elected(ElectedAs.UNCLEAN, was, NEW_DISK)
+
+
+def test_who_has_caught_up_on_a_new_disk_is_elected_cleanly_as_its_move_ends() -> None:
+    """P22, seed 623: it was in no ISR with the old one."""
+    assert elected(ElectedAs.ISR, OLD_DISK, NEW_DISK, joins=True).committed == {ElectedAs.ISR: 1}
+    with pytest.raises(Violation, match="^P22: .* the record says UNCLEAN"):
+        elected(ElectedAs.UNCLEAN, OLD_DISK, NEW_DISK, joins=True)
 
 
 @pytest.mark.parametrize(

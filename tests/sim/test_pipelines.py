@@ -3,6 +3,7 @@ place, what they are told is judged."""
 
 from __future__ import annotations
 
+import random
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
@@ -15,8 +16,9 @@ from broker.replication.replica_manager import ReplicaManager
 from protocol.batch.header import BatchHeader
 from protocol.batch.records import Producer
 from protocol.errors import ApiError, ErrorCode
+from simulation.clients import pipelines
 from simulation.clients.client import Unknown
-from simulation.clients.pipelines import OUT_OF_ORDER, Pipeline, Wagon
+from simulation.clients.pipelines import OUT_OF_ORDER, Idempotent, Pipeline, Wagon
 from simulation.event import Event
 from simulation.judges.ledger import PartitionLedger
 from simulation.schedule import Schedule
@@ -111,9 +113,12 @@ def test_a_first_batch_that_nothing_has_overtaken_is_never_out_of_order() -> Non
     assert broken.code == "T1"
 
 
-@pytest.mark.parametrize("later", [None, Unknown("the connection broke")])
+@pytest.mark.parametrize(
+    "later", [None, Unknown("the connection broke"), ApiError(ErrorCode.REQUEST_TIMED_OUT)]
+)
 def test_a_first_batch_may_have_been_overtaken_by_one_that_nobody_answered(later: Any) -> None:
-    """T1: the later one may be in the log, which then takes the first no more (tiered seed 403)."""
+    """T1: the later one may be in the log, which then takes the first no more (tiered seed 403,
+    seed 636)."""
     told: list[Any] = []
     load: Any = SimpleNamespace(new_client=lambda: None, failed=lambda *about: told.append(about))
     ledger = PartitionLedger("t", 0, True, b"t")
@@ -130,6 +135,40 @@ def test_a_first_batch_may_have_been_overtaken_by_one_that_nobody_answered(later
     other._judge(ledger, train, [refused, refused])
     with pytest.raises(Violation, match="^T1"):
         other._judge(ledger, train, [late, None])
+
+
+@pytest.mark.parametrize("uncertain", [False, True])
+async def test_what_may_be_there_is_not_sent_in_a_new_epoch(uncertain: bool) -> None:
+    """It would be there twice (seed 636)."""
+    load: Any = SimpleNamespace(new_client=lambda: None, calm=True)
+    ledger = PartitionLedger("t", 0, True, b"t")
+    batches = [ledger.sending("p", number, (b"%d" % number,)) for number in (0, 1)]
+    batches[1].uncertain = uncertain
+    places = iter([(batch, Producer(1000, 0, batch.number)) for batch in batches])
+    one = Idempotent(load, "p", 5)
+    anew: list[int] = []
+    numbered: Any = SimpleNamespace(
+        choose=mock.AsyncMock(return_value=ledger),
+        next=lambda *_: next(places),
+        begin_anew=lambda: anew.append(1),
+        place=lambda *_: Producer(1000, 1, 0),
+    )
+    trains: list[list[Wagon]] = []
+
+    async def ran(_ledger: PartitionLedger, train: list[Wagon]) -> list[Wagon]:
+        trains.append(train)
+        one.hopeless.add(batches[0])
+        return train if len(trains) == 1 else []
+
+    with (
+        mock.patch.object(one, "_numbered", numbered),
+        mock.patch.object(one, "run", ran),
+        mock.patch.object(pipelines, "counts", return_value=True),
+    ):
+        await one.step(random.Random(1))
+    assert [wagon.batch for wagon in trains[1]] == batches[1:]
+    assert [wagon.producer.epoch for wagon in trains[1]] == [int(not uncertain)]
+    assert bool(anew) is not uncertain
 
 
 READERS = tuple(ClientShape("session reader", f"s{n}", 20.0) for n in range(3))

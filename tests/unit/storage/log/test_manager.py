@@ -377,10 +377,10 @@ async def test_ten_thousand_rolled_logs_are_found_without_a_search_for_each():
 
     logs = [Rolled() for _ in range(10_000)]
     manager.logs = dict(enumerate(logs))
-    manager._rolled = dict.fromkeys(logs)
+    manager._to_flush = dict.fromkeys(logs)
     await manager.flush_due()
     assert compared < 100
-    assert manager._rolled == {}
+    assert manager._to_flush == {}
 
 
 async def test_logs_that_are_due_are_flushed_together():
@@ -625,6 +625,38 @@ async def test_a_power_cut_that_undoes_a_truncation_shows_nothing_that_was_cut(f
     log = world.start().logs[("topic", 0)]
     assert (log.log_end_offset, log.high_watermark) == (9, 9 if flushed else 6)
     assert log.epoch_at(6) == (1 if flushed else 0)
+
+
+@pytest.mark.parametrize("flushed", [False, True])
+async def test_what_a_killed_process_has_cut_may_come_back(flushed):
+    """P4, seed 600: nothing on the disk tells the next process of the cut."""
+    world = World(LossyFiles(MemoryFiles()))
+    log = create(world.start())
+    fill(log, 9)
+    await log.flush()
+    log.truncate_to(6)
+    fill(log, 3, epoch=1)
+    manager = world.start()  # the page cache has all of it
+    log = manager.logs[("topic", 0)]
+    assert (log.log_end_offset, log.epoch_at(6)) == (9, 1)
+    log.update_high_watermark(9)
+    if flushed:
+        await manager.flush_due()
+    await manager.checkpoint_high_watermarks()
+    world.files.crash()
+    world.files = LossyFiles(world.files.backing)
+    log = world.start().logs[("topic", 0)]
+    assert log.log_end_offset == 9
+    assert (log.epoch_at(6), log.high_watermark) == ((1, 9) if flushed else (0, 0))
+
+
+async def test_a_cut_is_on_the_disk_with_the_next_round_of_flushes(world):
+    manager = world.start()
+    log = create(manager)
+    fill(log, 9)
+    log.truncate_to(6)
+    await manager.flush_due()
+    assert not log.cut_unflushed
 
 
 async def test_a_new_log_does_not_inherit_the_checkpoints_of_its_namesake():
