@@ -67,6 +67,7 @@ from runtime.tasks import Supervisor
 from serving.listener_settings import connection_limits, server_limits
 from serving.listeners import SECURITY_PROTOCOL_IDS, Listeners
 from storage.files import Files
+from storage.files.reserve import OUT_OF_DESCRIPTORS
 from storage.log.cleaning.cleaner import CleanerSettings, LogCleaner
 from storage.log.cleaning.workers import worker_for
 from storage.log.config import LogConfig
@@ -558,8 +559,12 @@ class BrokerServer:
             await asyncio.sleep(MAINTENANCE_MS / 1000.0)
             try:
                 await chore()
-            except (ApiError, OSError):
-                raise  # the disk's
+            except OSError as error:
+                if error.errno not in OUT_OF_DESCRIPTORS:
+                    raise  # the disk's
+                _log.warning("log maintenance is tried again", error=str(error))
+            except ApiError:
+                raise
             except Exception as error:  # noqa: BLE001 - headers are what producers wrote
                 self._supervisor.survive("log maintenance", error)
 

@@ -27,11 +27,14 @@ from typing import TypeAlias, TypeVar
 from runtime.descriptors import files_share
 from storage.files.open_paths import OpenPaths
 from storage.files.port import Buffer, DirectoryLocked, File
+from storage.files.reserve import OUT_OF_DESCRIPTORS, Reserve
 
 T = TypeVar("T")
 _SyncJob: TypeAlias = "asyncio.Future[list[OSError | None]]"
 
 FD_BUDGET_MIN = 16
+EVICTED_TOGETHER = 8
+"""Files that give their descriptors where the process has none left: a new segment needs four."""
 WORKERS = 8
 FLUSH_THREADS = 16
 FLUSHES_PER_THREAD = 8
@@ -81,13 +84,13 @@ class RealFile:
             return fd
         if self._closing:
             raise OSError(errno.EBADF, "the file is closed", self.path)
-        flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0)
+        flags = os.O_RDWR | (os.O_CREAT if create else 0)
         try:
-            fd = os.open(self.path, flags, 0o644)
+            fd = self._files.open_to_keep(self.path, flags)
         except OSError as error:
             if error.errno not in (errno.EACCES, errno.EROFS):
                 raise
-            fd = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
+            fd = self._files.open_to_keep(self.path, os.O_RDONLY)
         self._fd = fd
         self._files.opened(self)
         return fd
@@ -307,6 +310,7 @@ class RealFiles:
         self._flushing_names = False
         self._flusher: ThreadPoolExecutor | None = None
         self._workers: ThreadPoolExecutor | None = None
+        self._reserve = Reserve()
 
     # Descriptors -----------------------------------------------------------------------------
 
@@ -317,10 +321,21 @@ class RealFiles:
     def opened(self, file: RealFile) -> None:
         self._open[file] = None
         if len(self._open) > self._budget:
-            self._evict()
+            self._evict(len(self._open) - self._budget)
 
-    def _evict(self) -> None:
-        excess = len(self._open) - self._budget
+    def open_to_keep(self, path: str, flags: int) -> int:
+        """As `os.open`. Where the process has no descriptor left, files that were used least lately
+        give theirs (F36)."""
+        try:
+            return os.open(path, flags | os.O_CLOEXEC, 0o644)
+        except OSError as error:
+            if error.errno not in OUT_OF_DESCRIPTORS:
+                raise
+        if self._open:
+            self._evict(EVICTED_TOGETHER)
+        return self._reserve.open(path, flags)
+
+    def _evict(self, excess: int) -> None:
         newest = next(reversed(self._open))
         victims = []
         for file in self._open:
@@ -387,28 +402,32 @@ class RealFiles:
         return os.stat(path).st_mtime_ns // 1_000_000
 
     def read(self, path: str) -> bytes:
-        with open(path, "rb") as file:
-            return file.read()
+        fd = self._reserve.open(path, os.O_RDONLY)
+        try:
+            with open(fd, "rb", closefd=False) as file:
+                return file.read()
+        finally:
+            self._reserve.close(fd)
 
     def write_atomic(self, path: str, data: bytes) -> None:
         temporary = path + ".tmp"
         self.write_new(temporary, data)
         os.replace(temporary, path)
         for directory in self._directories_of(path):
-            _sync_dir(directory)
+            _sync_dir(self._reserve, directory)
 
     def write_new(self, path: str, data: bytes) -> None:
-        fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
+        fd = self._reserve.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
         try:
             written = 0
             while written < len(data):
                 written += os.write(fd, memoryview(data)[written:])
             _fdatasync(fd)
         finally:
-            os.close(fd)
+            self._reserve.close(fd)
 
     def touch(self, path: str) -> None:
-        os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644))
+        self._reserve.close(self._reserve.open(path, os.O_WRONLY | os.O_CREAT))
 
     # Durability ------------------------------------------------------------------------------
 
@@ -418,14 +437,15 @@ class RealFiles:
         if not file.dirty and not file.pinned:
             return
         fresh = file.sync_begins()
-        error = _sync_one(file.descriptor(), self._directories_of(file.path) if fresh else ())
+        directories = self._directories_of(file.path) if fresh else ()
+        error = _sync_one(self._reserve, file.descriptor(), directories)
         if error is not None:
             file.poison(error)
             raise error
 
     def fsync_dir(self, path: str) -> None:
         for directory in self._directories_down_to(path):
-            _sync_dir(directory)
+            _sync_dir(self._reserve, directory)
 
     def _directories_down_to(self, path: str) -> list[str]:
         return self._and_fresh_parents(os.path.abspath(path))
@@ -522,7 +542,8 @@ class RealFiles:
                 self._portion_done(batch, [] if job.cancelled() else left)
 
         for mine in shares:
-            job = loop.run_in_executor(flusher, _sync_all, [(fd, dir) for _, fd, dir in mine])
+            todo = [(fd, directories) for _, fd, directories in mine]
+            job = loop.run_in_executor(flusher, _sync_all, self._reserve, todo)
             job.add_done_callback(partial(share_done, mine))
 
     def _flush_threads(self) -> ThreadPoolExecutor:
@@ -560,7 +581,8 @@ class RealFiles:
         loop, flusher = asyncio.get_running_loop(), self._flush_threads()
         paths, share = list(batch.directories), FLUSHES_PER_THREAD
         shares = [paths[at : at + share] for at in range(0, len(paths), share)]
-        jobs = asyncio.gather(*(loop.run_in_executor(flusher, _sync_dirs, mine) for mine in shares))
+        sync = partial(_sync_dirs, self._reserve)
+        jobs = asyncio.gather(*(loop.run_in_executor(flusher, sync, mine) for mine in shares))
 
         def flushed(done: asyncio.Future[list[dict[str, OSError]]]) -> None:
             if done.cancelled():
@@ -659,6 +681,7 @@ class RealFiles:
         for file in list(self._open):
             file.release()
         self._open.clear()
+        self._reserve.release()
 
 
 def _settle(work: list[tuple[RealFile, int, Sequence[str]]], job: _SyncJob) -> None:
@@ -670,39 +693,39 @@ def _settle(work: list[tuple[RealFile, int, Sequence[str]]], job: _SyncJob) -> N
         file.unpin()
 
 
-def _sync_dir(path: str) -> None:
-    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+def _sync_dir(reserve: Reserve, path: str) -> None:
+    fd = reserve.open(path, os.O_RDONLY)
     try:
         os.fsync(fd)
     finally:
-        os.close(fd)
+        reserve.close(fd)
 
 
-def _sync_dirs(paths: Sequence[str]) -> dict[str, OSError]:
+def _sync_dirs(reserve: Reserve, paths: Sequence[str]) -> dict[str, OSError]:
     """In a flush thread: what the first of them writes the others need not."""
     failed: dict[str, OSError] = {}
     for path in paths:
         try:
-            _sync_dir(path)
+            _sync_dir(reserve, path)
         except OSError as error:
             failed[path] = error
     return failed
 
 
-def _sync_one(fd: int, directories: Sequence[str]) -> OSError | None:
+def _sync_one(reserve: Reserve, fd: int, directories: Sequence[str]) -> OSError | None:
     try:
         _fdatasync(fd)
         for path in directories:
-            _sync_dir(path)
+            _sync_dir(reserve, path)
     except OSError as error:
         return error
     return None
 
 
-def _sync_all(work: list[tuple[int, Sequence[str]]]) -> list[OSError | None]:
+def _sync_all(reserve: Reserve, work: list[tuple[int, Sequence[str]]]) -> list[OSError | None]:
     """In the flush thread: each descriptor, and each directory of new files once."""
-    results = [_sync_one(fd, ()) for fd, _ in work]
-    failed = _sync_dirs(list({path for _, paths in work for path in paths}))
+    results = [_sync_one(reserve, fd, ()) for fd, _ in work]
+    failed = _sync_dirs(reserve, list({path for _, paths in work for path in paths}))
     return [
         result or next((failed[path] for path in paths if path in failed), None)
         for result, (_, paths) in zip(results, work, strict=True)

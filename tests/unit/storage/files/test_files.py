@@ -351,7 +351,7 @@ async def test_names_asked_for_meanwhile_are_flushed_together(real, tmp_path, mo
     share what the file system writes."""
     synced, gate, calls = [], threading.Event(), 0
 
-    def sync_dirs(paths):
+    def sync_dirs(_reserve, paths):
         nonlocal calls
         calls += 1
         assert gate.wait(30)
