@@ -177,30 +177,8 @@ class RunningFetch:
         return self._future
 
     def _rests(self) -> bool:
-        """The short way of what nearly every fetch at the end of its logs is: there is nothing to
-        read, to refuse or to tell, so no answer is made before it waits. False for everything else,
-        with nothing done."""
-        if self._nearby is not None or self._is_answered():
-            return False
-        resting: list[tuple[PartitionKey, Wanted, Partition]] = []
-        for key, wanted in self._due:
-            partition = self._local(key)
-            if partition is None:
-                return False
-            log, epoch = partition.log, wanted.last_fetched_epoch
-            if wanted.fetch_offset != log.log_end_offset or -1 != epoch != log.latest_epoch:
-                return False
-            try:
-                self._log_for(partition, wanted)
-            except ApiError:
-                return False
-            resting.append((key, wanted, partition))
-        for key, wanted, partition in resting:
-            partition.counters.fetches += 1
-            if self._replica_id >= 0:
-                self._follower_fetched(key, partition, wanted)
-        self._rested = True
-        return True
+        """Whether nothing is to be read, refused or told before it waits."""
+        return False
 
     def _is_answered(self) -> bool:
         """Whether what was read when the request came is answered at once."""
