@@ -77,7 +77,7 @@ class FetchApi:
                 session_id=request.session_id,
                 session_epoch=request.session_epoch,
                 wanted=_wanted(request, by_id),
-                forgotten=_forgotten(request, by_id) if request.forgotten_topics_data else (),
+                forgotten=_forgotten(request, by_id),
                 privileged=replica_id >= 0,
                 uses_topic_ids=by_id,
                 now_ms=self._broker.clock.monotonic_ms(),
@@ -102,12 +102,8 @@ def _replica(context: RequestContext, request: FetchRequest) -> tuple[int, int]:
 
 
 def _wanted(request: FetchRequest, by_id: bool) -> list[tuple[PartitionKey, Wanted]]:
-    topics = request.topics
-    if len(topics) == 1 and len(topics[0].partitions) == 1:
-        topic, partition = topics[0], topics[0].partitions[0]
-        return [((topic.topic_id if by_id else topic.topic, partition.partition), partition)]
     wanted: dict[PartitionKey, Wanted] = {}
-    for topic in topics:
+    for topic in request.topics:
         name: str | bytes = topic.topic_id if by_id else topic.topic
         for partition in topic.partitions:
             wanted[(name, partition.partition)] = partition
