@@ -45,6 +45,7 @@ CHATTER = re.compile(r"%\d\|")
 lines that say FAIL and mean nothing."""
 DURATION = re.compile(r"(\d+\.\d+)s (call|setup|teardown) +(\S.*)")
 COUNTED = re.compile(r"(\d+) (passed|failed|skipped|errors?|xfailed|xpassed)\b")
+BROKEN = re.compile(r"(FAILED|ERROR) tests/")
 CLOSING = re.compile(r"\d+ [a-z]+.* in \d+\.\d+s")
 REPEATED_LINES = 150
 """So much of a failed group's report is printed again at the end, where it is looked for."""
@@ -67,7 +68,7 @@ class Job:
 
     @property
     def command(self) -> list[str]:
-        options = ["-q", "-rs", "-m", self.marks, f"--durations={SLOWEST}", "--durations-min=1"]
+        options = ["-q", "-rsfE", "-m", self.marks, f"--durations={SLOWEST}", "--durations-min=1"]
         if self.group in IN_ORDER:
             options += ["-p", "no:randomly"]
         if self.parts > 1:
@@ -84,6 +85,7 @@ class Result:
     seconds: float = 0.0
     counts: Counter[str] = field(default_factory=Counter)
     skipped: list[str] = field(default_factory=list)
+    broken: list[str] = field(default_factory=list)
     slowest: list[tuple[float, str]] = field(default_factory=list)
     report: list[str] = field(default_factory=list)
 
@@ -91,6 +93,8 @@ class Result:
         """Take in one line of pytest's output."""
         if line.startswith("SKIPPED"):
             self.skipped.append(line.strip())
+        elif BROKEN.match(line):
+            self.broken.append(line.strip())
         elif match := DURATION.match(line):
             self.slowest.append((float(match[1]), f"{match[3].strip()} ({match[2]})"))
         elif CLOSING.match(line):
@@ -254,7 +258,7 @@ def tell(results: Sequence[Result]) -> None:
         print(f"{verdict} {job.name:12} {result.seconds:7.1f} s")
         if nothing:
             print(f"         no test of tests/{job.group} is selected by {job.marks!r}")
-        for line in result.skipped:
+        for line in (*result.skipped, *result.broken):
             print(f"         {line}")
 
 

@@ -26,6 +26,7 @@ CLUSTER_ID = "5L6g3nShT-eMCtK--X86sw"
 HOST = "127.0.0.1"
 ELECTION_MS = 500
 FETCH_MS = 1000
+TOLD_LINES = 20
 
 
 class NodeProcess:
@@ -127,6 +128,12 @@ class NodeProcess:
             process.kill()
             return process.wait()
 
+    def tell(self) -> None:
+        """Print the end of the node's log: pytest shows it below a test that failed."""
+        if (self.directory / "node.log").exists():
+            print(f"== the last that node {self.id} said")
+            print("".join(self.log_text.splitlines(keepends=True)[-TOLD_LINES:]))
+
     @property
     def log_text(self) -> str:
         return (self.directory / "node.log").read_text()
@@ -164,9 +171,11 @@ class ProcessCluster:
             self.nodes[node_id] = NodeProcess(self, node_id, is_controller=node_id <= controllers)
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, failure: type[BaseException] | None, *_: object) -> None:
         for node in self.nodes.values():
             node.kill()
+            if failure is not None:
+                node.tell()
         self.links.__exit__()
 
     @property

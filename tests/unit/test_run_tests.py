@@ -126,12 +126,17 @@ def test_a_whole_run(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
 def test_a_failure_ends_the_run_before_the_next_suite(
     root: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    (root / "tests/unit/test_unit.py").write_text("def test_one():\n    assert False, 'why'\n")
+    (root / "tests/unit/test_unit.py").write_text(
+        "def test_one():\n    assert False, 'why'\n\ndef test_two(missing):\n    pass\n"
+    )
     assert run_tests.main([]) == 1
     said = capsys.readouterr().out
     assert "== what failed in unit\n" in said and "AssertionError: why" in said
     assert "== not run, because core failed: rest" in said
-    assert said.endswith("\n1 passed, 1 failed, 0 skipped\n")
+    summary = said.partition("== summary\n")[2]
+    assert "         FAILED tests/unit/test_unit.py::test_one - AssertionError: why" in summary
+    assert "         ERROR tests/unit/test_unit.py::test_two" in summary
+    assert said.endswith("\n1 passed, 2 failed, 0 skipped\n")
 
 
 @pytest.mark.slow
