@@ -43,6 +43,8 @@ from testkit.records.metadata_records import valid_records
 
 pytestmark = pytest.mark.interop
 
+HOST = "127.0.0.1"
+WAIT_S = 60
 CLUSTER_ID = "5L6g3nShT-eMCtK--X86sw"
 DUMP = "org.apache.kafka.tools.DumpLogSegments"
 ALL_FEATURES = {f.name: VersionRange(0, f.max_level) for f in FEATURES} | {
@@ -150,13 +152,15 @@ def combined(directory: Path, **more: str) -> ApacheKafkaNode:
     settings = {
         "node.id": "1",
         "process.roles": "broker,controller",
-        "listeners": f"PLAINTEXT://localhost:{client},CONTROLLER://localhost:{controller}",
-        "advertised.listeners": f"PLAINTEXT://localhost:{client}",
+        "listeners": f"PLAINTEXT://{HOST}:{client},CONTROLLER://{HOST}:{controller}",
+        "advertised.listeners": f"PLAINTEXT://{HOST}:{client}",
         "controller.listener.names": "CONTROLLER",
-        "controller.quorum.bootstrap.servers": f"localhost:{controller}",
+        "controller.quorum.bootstrap.servers": f"{HOST}:{controller}",
         "log.dirs": str(directory / "data"),
         "offsets.topic.replication.factor": "1",
         "group.initial.rebalance.delay.ms": "0",
+        # A virtual machine that stands still for seconds must not be fenced by itself.
+        "broker.session.timeout.ms": "60000",
         "metadata.log.max.record.bytes.between.snapshots": "2000",
         **more,
     }
@@ -173,15 +177,15 @@ def use_cluster(node: ApacheKafkaNode) -> None:
     client = admin(node)
     for future in client.create_topics(
         [NewTopic(f"topic-{n}", num_partitions=n + 1, replication_factor=1) for n in range(8)],
-        operation_timeout=20,
+        operation_timeout=WAIT_S,
     ).values():
-        future.result(20)
+        future.result(WAIT_S)
     entry = ConfigEntry("retention.ms", "1234", incremental_operation=AlterConfigOpType.SET)
     resource = ConfigResource(ResourceType.TOPIC, "topic-3", incremental_configs=[entry])
     for future in client.incremental_alter_configs([resource]).values():
-        future.result(20)
-    for future in client.delete_topics(["topic-1", "topic-2"], operation_timeout=20).values():
-        future.result(20)
+        future.result(WAIT_S)
+    for future in client.delete_topics(["topic-1", "topic-2"], operation_timeout=WAIT_S).values():
+        future.result(WAIT_S)
 
 
 @pytest.fixture(scope="module")
@@ -282,7 +286,7 @@ async def test_we_go_on_where_kafka_stopped_and_kafka_goes_on_after_us(
         assert await q.node.create_snapshot(q.loader.image) is not None
     node.start()
     try:
-        listed = admin(node).list_topics(timeout=20).topics
+        listed = admin(node).list_topics(timeout=WAIT_S).topics
         assert {"ours", "topic-7"} <= set(listed)
         assert listed["ours"].partitions[0].leader == 1
     finally:
@@ -318,7 +322,7 @@ def without_chance(text: str, node: ApacheKafkaNode) -> str:
     """A dump without what differs from run to run."""
     text = text.replace(str(node.directory), "")
     text = re.sub(r"crc: \d+|CreateTime: \d+|lastContainedLogTimestamp\":\d+", "", text)
-    return re.sub(r"voterDirectoryId\":\"[^\"]+\"|localhost|port\":\d+", "", text)
+    return re.sub(rf"voterDirectoryId\":\"[^\"]+\"|{re.escape(HOST)}|port\":\d+", "", text)
 
 
 @pytest.mark.parametrize("release", ["4.3", "3.9"])
@@ -350,7 +354,7 @@ def test_kafka_starts_on_a_directory_that_we_formatted(tmp_path: Path) -> None:
     node.start()
     try:
         use_cluster(node)
-        assert "topic-7" in admin(node).list_topics(timeout=20).topics
+        assert "topic-7" in admin(node).list_topics(timeout=WAIT_S).topics
     finally:
         node.stop()
 
