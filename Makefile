@@ -7,7 +7,7 @@ STAMP := $(VENV)/.installed
 EXTRAS ?= dev,audit
 CONSTRAINTS ?= --constraint constraints.txt
 
-.PHONY: release demo quick test test-rest test-all check lint bench bench-single bench-partitions bench-replicated bench-moves bench-start bench-elections bench-tier bench-new-replica bench-local-logs bench-aims bench-compare bench-audit soak chaos venv format clean test-pythons test-lowest tests-of constraints
+.PHONY: release demo quick test test-rest test-all check lint bench bench-single bench-partitions bench-replicated bench-moves bench-start bench-elections bench-tier bench-new-replica bench-local-logs bench-aims bench-compare bench-audit soak soak-seeds chaos venv format clean test-pythons test-lowest tests-of constraints
 
 venv: $(STAMP)
 
@@ -113,6 +113,14 @@ chaos: $(STAMP)
 
 soak: $(STAMP) test-lowest
 	$(BIN)/python scripts/run_tests.py --suite soak
+	$(MAKE) --no-print-directory soak-seeds
+
+# Some hours of all processors. What was played of this code already is not played again, so it may
+# be ended and begun as often as you like.
+SEEDS ?= 10000
+JOBS ?= $(shell nproc)
+soak-seeds: $(STAMP) | $(FIGURES)
+	$(BIN)/kraftbox sim --seed 0 --runs $(SEEDS) --jobs $(JOBS) --marks --ledger $(FIGURES)/seeds.jsonl
 
 # The quick tests under each Python that is promised, without Spark: it belongs to the audit alone.
 PYTHONS ?= 3.11 3.12 3.13

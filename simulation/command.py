@@ -17,6 +17,7 @@ from typing import Any
 from simulation.coverage import coverage_lines
 from simulation.faults import KINDS
 from simulation.find import Find, schedule_of
+from simulation.ledger import Ledger, code_id
 from simulation.narrator import Narrator
 from simulation.page import page
 from simulation.schedule import Schedule, draw_schedule
@@ -51,6 +52,7 @@ class Options:
     partition: str | None = None
     marks: bool = False
     out: Path | None = None
+    ledger: Path | None = None
     as_json: bool = False
     show_kinds: bool = False
 
@@ -97,6 +99,8 @@ def _check(options: Options) -> None:
     _check_alone(alone, options)
     if options.marks and options.runs is None and options.minutes is None:
         raise BadShape("--marks is a table over many runs: it needs --runs or --minutes")
+    if options.ledger is not None and options.runs is None and options.minutes is None:
+        raise BadShape("--ledger is of many runs: it needs --runs or --minutes")
     if options.out is not None and not (options.shrink or options.show):
         raise BadShape("--out says where --shrink or --show writes")
     if options.out is not None and not options.out.parent.is_dir():
@@ -354,29 +358,41 @@ def _task(asked: tuple[int, Kinds, str | None, bool]) -> tuple[dict[str, Any], l
 
 
 def _many(first: int, options: Options, kinds: Kinds) -> int:
-    runs, minutes, faults, as_json = options.runs, options.minutes, options.faults, options.as_json
+    minutes, faults, tiered = options.minutes, options.faults, options.tiered
+    ledger = None if options.ledger is None else Ledger(options.ledger, code_id())
+    known = {} if ledger is None else dict(ledger.runs)
     began_s = time.perf_counter()
     ends_s = None if minutes is None else began_s + minutes * 60
-    tiered = options.tiered
-    asked = ((seed, kinds, faults, tiered) for seed in _seeds(first, runs, ends_s))
-    documents: list[dict[str, Any]] = []
+    asked = (
+        (seed, kinds, faults, tiered)
+        for seed in _seeds(first, options.runs, ends_s)
+        if _replay(seed, faults, tiered=tiered) not in known
+    )
+    played: list[dict[str, Any]] = []
     interrupted = False
     with _results(asked, options.jobs) as results:
         try:
             for document, lines in results:
-                documents.append(document)
-                if lines and not as_json:
+                played.append(document)
+                if ledger is not None:
+                    ledger.add(_replay(document["seed"], faults, tiered=tiered), document)
+                if lines and not options.as_json:
                     print("\n".join([f"seed {document['seed']}", *lines, ""]), flush=True)
         except KeyboardInterrupt:  # what was run until then is told
             interrupted = True
     real_s = time.perf_counter() - began_s
+    documents = [*known.values(), *played]
     held = sum(one["broken"] is None for one in documents)
-    if as_json:
+    if options.as_json:
         print(json.dumps({"held": held, "runs": documents, "real_s": real_s}))
     else:
         if options.marks:
             print("\n".join(coverage_lines(documents)))
-        print("\n".join(_summary(documents, held, real_s)))
+        print("\n".join(_summary(documents, held)))
+        print(_pace(played, real_s))
+        if ledger is not None:
+            print(_kept(ledger, len(known)))
+        print(f"{held} of {len(documents)} seeds held")
     if held < len(documents):
         return BROKEN
     return INTERRUPTED if interrupted else HELD
@@ -416,7 +432,7 @@ def _ahead(pool: Any, asked: Iterator[Any], most: int) -> Iterator[Any]:
         yield each.get()
 
 
-def _summary(documents: list[dict[str, Any]], held: int, real_s: float) -> Iterator[str]:
+def _summary(documents: list[dict[str, Any]], held: int) -> Iterator[str]:
     drawn: dict[str, int] = {}
     effects: dict[str, int] = {}
     for one in documents:
@@ -425,12 +441,24 @@ def _summary(documents: list[dict[str, Any]], held: int, real_s: float) -> Itera
             effects[kind] = effects.get(kind, 0) + one["took_effect"].get(kind, 0)
     for kind, count in sorted(drawn.items()):
         yield f"  {kind}: {effects[kind]} of {count} took effect"
-    virtual_s = sum(one["virtual_s"] for one in documents)
-    yield (
+    if held < len(documents):
+        broken = sorted(one["seed"] for one in documents if one["broken"] is not None)
+        yield f"broken: {', '.join(map(str, broken))}"
+
+
+def _pace(played: list[dict[str, Any]], real_s: float) -> str:
+    virtual_s = sum(one["virtual_s"] for one in played)
+    return (
         f"{virtual_s / 3600:.2f} virtual hours in {real_s:.0f} s, "
         f"{virtual_s / real_s:.1f} times as fast as the clock"
     )
-    broken = [one["seed"] for one in documents if one["broken"] is not None]
-    if broken:
-        yield f"broken: {', '.join(str(seed) for seed in broken)}"
-    yield f"{held} of {len(documents)} seeds held"
+
+
+def _kept(ledger: Ledger, known: int) -> str:
+    """What of all that is counted came from the file."""
+    hours = sum(one["virtual_s"] for one in ledger.runs.values()) / 3600
+    others = f"; {ledger.of_other_code} runs of other code count for nothing"
+    return (
+        f"{known} of the runs were played earlier, {hours:.2f} virtual hours with them"
+        f"{others if ledger.of_other_code else ''}"
+    )

@@ -13,6 +13,20 @@ Tiered = Annotated[
     bool, typer.Option("--tiered", help="Every cluster has tiered storage; else one in five.")
 ]
 
+LedgerFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--ledger",
+        help="Write down each run here, play none again that is there, and count them all.",
+    ),
+]
+UntilMoment = Annotated[
+    str | None,
+    typer.Option(
+        "--until", help="Stop and show what every node knows: 12.5s, 48211, e3 or broken."
+    ),
+]
+
 
 def sim(
     seed: Annotated[
@@ -44,12 +58,7 @@ def sim(
     show: Annotated[
         bool, typer.Option("--show", help="Tell all that happened, and write a page with lanes.")
     ] = False,
-    until: Annotated[
-        str | None,
-        typer.Option(
-            "--until", help="Stop and show what every node knows: 12.5s, 48211, e3 or broken."
-        ),
-    ] = None,
+    until: UntilMoment = None,
     partition: Annotated[
         str | None, typer.Option("--partition", help="Of this partition only, for instance t0-1.")
     ] = None,
@@ -60,6 +69,7 @@ def sim(
         Path | None,
         typer.Option("--out", "-o", help="Where to write; default: sim-SEED.json or .html."),
     ] = None,
+    ledger: LedgerFile = None,
     as_document: JsonFlag = False,
     show_kinds: Annotated[bool, typer.Option("--list", help="Show the kinds of faults.")] = False,
 ) -> None:
@@ -84,6 +94,7 @@ def sim(
         partition=partition,
         marks=marks,
         out=out,
+        ledger=ledger,
         as_json=as_document,
         show_kinds=show_kinds,
     )

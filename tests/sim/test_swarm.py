@@ -71,13 +71,6 @@ def test_promises_are_kept_with_eligible_leader_replicas(seed: int, fault: str) 
     assert outcome.took_effect.get(fault, 0) > 0
 
 
-@pytest.mark.soak
-@pytest.mark.parametrize("seed", range(20, 2000))
-def test_promises_are_kept_for_long(seed: int) -> None:
-    """Three of four have eligible leader replicas."""
-    held(seed)
-
-
 def test_the_hash_covers_messages_writes_and_events() -> None:
     def digest(*, sent: bytes = b"a", written: bytes = b"b", at: int = 0, event: str = "c") -> str:
         trace = FullTrace(lambda: 1.5)
