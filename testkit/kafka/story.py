@@ -34,6 +34,7 @@ from confluent_kafka.admin import AdminClient
 from protocol.ids import uuid_to_text
 from testkit.kafka.nodes import ApacheKafkaNode, kafka_class_path, run_kafka_tool
 from testkit.processes import waiting
+from testkit.processes.listing import listed
 from testkit.processes.ports import free_port
 
 CLUSTER_ID = "5L6g3nShT-eMCtK--X86sw"
@@ -173,9 +174,7 @@ class Story:
 
     def leaders(self) -> dict[str, int]:
         """Leader by partition, as clients are told."""
-        found = AdminClient({"bootstrap.servers": self.servers, "log_level": 0}).list_topics(
-            timeout=30
-        )
+        found = listed(AdminClient({"bootstrap.servers": self.servers, "log_level": 0}))
         return {
             f"{topic.topic}-{index}": p.leader
             for topic in found.topics.values()
@@ -185,9 +184,7 @@ class Story:
 
     def isr(self, name: str) -> set[int]:
         topic, _, index = name.rpartition("-")
-        found = AdminClient({"bootstrap.servers": self.servers, "log_level": 0}).list_topics(
-            timeout=30
-        )
+        found = listed(AdminClient({"bootstrap.servers": self.servers, "log_level": 0}))
         return set(found.topics[topic].partitions[int(index)].isrs)
 
     def expect(self, kind: str | None, **leaders: int) -> None:

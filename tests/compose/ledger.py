@@ -11,6 +11,8 @@ from typing import Any, Self
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
+from testkit.processes.listing import listed
+
 RATE_PER_S = 200.0
 DELIVERY_MS = 60_000
 CONSUME_S = 60.0
@@ -90,7 +92,7 @@ class Ledger:
     def _read_all(self) -> dict[tuple[int, int], int]:
         conf = {"bootstrap.servers": self._bootstrap, "group.id": "ledger", "log_level": 0}
         admin = AdminClient({"bootstrap.servers": self._bootstrap, "log_level": 0})
-        partitions = admin.list_topics(self._topic, timeout=30).topics[self._topic].partitions
+        partitions = listed(admin, self._topic).topics[self._topic].partitions
         consumer = Consumer({**conf, "enable.auto.commit": False, "auto.offset.reset": "earliest"})
         try:
             left = {}

@@ -12,6 +12,7 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 
 from testkit.audits import elections_of
+from testkit.processes.listing import listed
 from testkit.processes.local_cluster import KraftboxCluster
 from testkit.processes.waiting import until
 
@@ -43,7 +44,7 @@ def cluster(tmp_path: Path, settings: dict[str, str]) -> Iterator[KraftboxCluste
 
 def led(admin: AdminClient) -> list[int]:
     """The leaders of topic t's partitions, -1 where a client is told of none."""
-    topic = admin.list_topics("t", timeout=WAIT_S).topics["t"]
+    topic = listed(admin, "t").topics["t"]
     return [partition.leader for partition in topic.partitions.values()]
 
 
@@ -107,6 +108,6 @@ def test_librdkafka_is_not_sent_to_a_leader_that_its_followers_found_dead(
     until("nobody is sent to broker 3", lambda: led(admin)[orphan] == -1, SESSION_S)
     log = (cluster.directory / "node-101" / "node.log").read_text()
     assert "not heard of" not in log, "the metadata has decided already"
-    assert {b.id for b in admin.list_topics(timeout=WAIT_S).brokers.values()} == {1, 2, 3}
+    assert {b.id for b in listed(admin).brokers.values()} == {1, 2, 3}
     until("the next one leads", lambda: led(admin)[orphan] in (1, 2), SESSION_S)
     assert producer.flush(WAIT_S) == 0 and delivered == [None, None]

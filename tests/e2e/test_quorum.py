@@ -16,6 +16,7 @@ from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from kraftbox.testing import KafkaCluster
+from testkit.processes.listing import listed
 from testkit.processes.quorum_cluster import (
     NodeProcess,
     ProcessCluster,
@@ -89,7 +90,7 @@ class Creations:
         assert there <= wanted | set(self.unknown)
 
     def topics(self) -> set[str]:
-        return set(self._observer.list_topics(timeout=TIMEOUT_S).topics)
+        return set(listed(self._observer).topics)
 
 
 @pytest.fixture(params=[False, True], ids=["static", "dynamic"])

@@ -17,6 +17,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from audit.job import run_here
 from audit.reading.inputs import read_inputs
+from testkit.processes.listing import listed
 from testkit.processes.local_cluster import KraftboxCluster
 from testkit.processes.quorum_cluster import ProcessCluster
 from testkit.processes.waiting import until
@@ -117,7 +118,7 @@ def test_a_killed_leader_costs_no_acknowledged_record(
         created.result(WAIT_S)
 
     def partitions() -> dict[int, tuple[int, list[int]]]:
-        topic = admin.list_topics("t", timeout=WAIT_S).topics["t"]
+        topic = listed(admin, "t").topics["t"]
         return {index: (p.leader, sorted(p.isrs)) for index, p in topic.partitions.items()}
 
     producer = Producer(
@@ -177,7 +178,7 @@ def test_an_empty_disk_is_not_taken_for_the_one_before(tmp_path: Path) -> None:
             created.result(WAIT_S)
 
         def state(topic: str) -> tuple[int, list[int]]:
-            found = admin.list_topics(topic, timeout=WAIT_S).topics[topic].partitions[0]
+            found = listed(admin, topic).topics[topic].partitions[0]
             return found.leader, sorted(found.isrs)
 
         def end(topic: str) -> int:

@@ -21,6 +21,7 @@ from client.elections import ElectionType
 from kraftbox.cli.explanation import document
 from protocol.errors import ApiError, ErrorCode
 from testkit.audits import elections_of
+from testkit.processes.listing import listed
 from testkit.processes.quorum_cluster import NodeProcess, ProcessCluster
 from testkit.processes.waiting import until
 
@@ -77,7 +78,7 @@ def test_all_brokers_are_killed_and_the_shortest_log_is_back_first(tmp_path: Pat
             # A broker that has just started may not know the topic yet.
             found = until(
                 "a broker that knows the topic",
-                lambda: admin.list_topics(topic, timeout=WAIT_S).topics[topic].partitions,
+                lambda: listed(admin, topic).topics[topic].partitions,
             )
             return found[0].leader, sorted(found[0].isrs)
 
@@ -109,7 +110,7 @@ def test_all_brokers_are_killed_and_the_shortest_log_is_back_first(tmp_path: Pat
             ErrorCode.REQUEST_TIMED_OUT
         )
         others[0].start()
-        until("two brokers", lambda: len(admin.list_topics(timeout=WAIT_S).brokers) == 2)
+        until("two brokers", lambda: len(listed(admin).brokers) == 2)
         assert state("balanced")[0] == -1
         others[1].start()
         until("the longest log leads", lambda: state("balanced")[0] in ids[1:])
@@ -197,7 +198,7 @@ def test_controllers_end_and_a_broker_that_has_answered_dies(tmp_path: Path) -> 
         def leader_of_all() -> int | None:
             """While not all are in sync, or whoever is asked does not know the topic yet: None."""
             told = AdminClient({"bootstrap.servers": servers, "log_level": 0})
-            partitions = told.list_topics("t", timeout=WAIT_S).topics["t"].partitions
+            partitions = listed(told, "t").topics["t"].partitions
             full = bool(partitions) and sorted(partitions[0].isrs) == ids
             return partitions[0].leader if full else None
 

@@ -18,6 +18,7 @@ from protocol.batch.header import iter_batches
 from protocol.messages.alter_partition_reassignments import AlterPartitionReassignmentsRequest
 from testkit.audits import Elected, elections_of
 from testkit.kafka.in_place import KafkaInPlace
+from testkit.processes.listing import listed
 from testkit.processes.quorum_cluster import NodeProcess, ProcessCluster
 from testkit.processes.waiting import until
 
@@ -125,7 +126,7 @@ class Mixed:
 
     def described(self) -> list[tuple[int, list[int]]]:
         """Leader and sorted ISR of each partition."""
-        found = self.admin.list_topics(TOPIC, timeout=WAIT_S).topics[TOPIC].partitions
+        found = listed(self.admin, TOPIC).topics[TOPIC].partitions
         return [(found[i].leader, sorted(found[i].isrs)) for i in sorted(found)]
 
     def wait_for_leaders(self, *leaders: int) -> None:

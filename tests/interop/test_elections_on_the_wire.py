@@ -32,6 +32,7 @@ from protocol.transport.own_names import (
 from testkit.kafka.in_place import KafkaInPlace
 from testkit.kafka.jars import kafka_libs
 from testkit.kafka.tools import KafkaTools
+from testkit.processes.listing import listed
 from testkit.processes.ports import free_port
 from testkit.processes.quorum_cluster import HOST, ProcessCluster
 from testkit.processes.waiting import until
@@ -160,7 +161,7 @@ class Librdkafka:
             assert message.error() is None
         finally:
             consumer.close()
-        self._admin.list_topics(timeout=WAIT_S)
+        listed(self._admin)
 
     def elect(self, *, unclean: bool, partitions: list[tuple[str, int]]) -> set[int]:
         """The codes of the answers."""
@@ -289,7 +290,7 @@ def create(place: Place) -> AdminClient:
 
 def leader(admin: AdminClient, topic: str) -> int:
     """-1 where nobody leads, or who is asked does not know the topic yet."""
-    partitions = admin.list_topics(topic, timeout=WAIT_S).topics[topic].partitions
+    partitions = listed(admin, topic).topics[topic].partitions
     return partitions[0].leader if partitions else -1
 
 

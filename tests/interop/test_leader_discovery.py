@@ -27,6 +27,7 @@ from protocol.messages.alter_partition_reassignments import AlterPartitionReassi
 from protocol.messages.elect_leaders import ElectLeadersRequest
 from testkit.kafka.jars import kafka_libs
 from testkit.kafka.tools import KafkaTools
+from testkit.processes.listing import listed
 from testkit.processes.local_cluster import KraftboxCluster
 from testkit.processes.waiting import until
 
@@ -67,7 +68,7 @@ class Logged:
         self.move(topic)
 
     def leader(self, topic: str) -> int:
-        partitions = self.admin.list_topics(topic, timeout=WAIT_S).topics[topic].partitions
+        partitions = listed(self.admin, topic).topics[topic].partitions
         return partitions[0].leader if partitions else -1
 
     def move(self, topic: str) -> int:

@@ -21,6 +21,7 @@ from confluent_kafka.admin import AdminClient
 from client.cluster_client import ClusterClient
 from protocol.messages.alter_partition_reassignments import AlterPartitionReassignmentsRequest
 from testkit.kafka.tools import KafkaTools
+from testkit.processes.listing import listed
 from testkit.processes.local_cluster import KraftboxCluster
 from testkit.processes.waiting import until
 
@@ -88,7 +89,7 @@ class Replicated:
 
     def partition(self, topic: str, index: int = 0) -> tuple[int, list[int], list[int]]:
         """Leader, replicas, ISR (in order of ids) as clients are told."""
-        found = self.admin.list_topics(topic, timeout=WAIT_S).topics[topic].partitions[index]
+        found = listed(self.admin, topic).topics[topic].partitions[index]
         return found.leader, list(found.replicas), sorted(found.isrs)
 
     def described(self, topic: str, *which: str) -> list[dict[str, str]]:
