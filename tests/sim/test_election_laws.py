@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
@@ -20,10 +21,16 @@ OLD_DISK, NEW_DISK = b"o" * 16, b"n" * 16
 
 
 def elected(
-    kind: ElectedAs, was: bytes, now: bytes, *, asked: bool = True, joins: bool = False
+    kind: ElectedAs,
+    was: bytes,
+    now: bytes,
+    *,
+    asked: bool = True,
+    joins: bool = False,
+    begins: bool = False,
 ) -> ElectionLaws:
     """The only replica of a partition is elected; its broker has registered with a new disk. Or it
-    `joins` the ISR as the move from replica 4 to it ends."""
+    `joins` the ISR as the move from replica 4 to it ends; or the move `begins` when 4 is dead."""
     broker = SimpleNamespace(directories=(NEW_DISK,), fenced=False)
     image: Any = SimpleNamespace(cluster=SimpleNamespace(brokers={5: broker}))
     recovers = kind is ElectedAs.UNCLEAN
@@ -41,6 +48,8 @@ def elected(
     )
     if joins:
         old = old._replace(replicas=(5, 4), directories=(was, OLD_DISK), isr=(4,), leader=4)
+    if begins:
+        old = old._replace(replicas=(4,), directories=(OLD_DISK,), isr=(), elr=(4,))
     new = old._replace(
         replicas=(5,),
         directories=(now,),
@@ -48,6 +57,10 @@ def elected(
         leader=5,
         recovery_state=LeaderRecoveryState.RECOVERING if recovers else old.recovery_state,
     )
+    if begins:
+        new = new._replace(
+            replicas=(5, 4), directories=(now, OLD_DISK), adding=(5,), removing=(4,), elr=()
+        )
     truth: Any = SimpleNamespace(strategy=lambda *_: NOBODY)
     laws = ElectionLaws(truth, ())
     if asked:
@@ -80,6 +93,19 @@ def test_who_has_caught_up_on_a_new_disk_is_elected_cleanly_as_its_move_ends() -
     assert elected(ElectedAs.ISR, OLD_DISK, NEW_DISK, joins=True).committed == {ElectedAs.ISR: 1}
     with pytest.raises(Violation, match="^P22: .* the record says UNCLEAN"):
         elected(ElectedAs.UNCLEAN, OLD_DISK, NEW_DISK, joins=True)
+
+
+@pytest.mark.parametrize("kind", [ElectedAs.ISR, ElectedAs.UNCLEAN])
+def test_who_is_only_being_added_is_elected_uncleanly_as_its_move_begins(kind: ElectedAs) -> None:
+    """P21, P22, seed 818: nobody leads, and the record that adds a replica elects it, too."""
+    begins = partial(elected, kind, NEW_DISK, NEW_DISK, begins=True)
+    if kind is ElectedAs.UNCLEAN:
+        assert begins().committed == {ElectedAs.UNCLEAN: 1}
+        with pytest.raises(Violation, match="^P21: .* by the strategy"):
+            begins(asked=False)
+    else:
+        with pytest.raises(Violation, match="^P21: .* is elected as ISR and was in neither ISR"):
+            begins()
 
 
 @pytest.mark.parametrize(
