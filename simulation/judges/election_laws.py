@@ -102,8 +102,8 @@ class ElectionLaws:
         old, new = one.old, one.new
         # The last to catch up joins the ISR, ends the move and may lead, all in one record; what
         # it has is judged as it joins (P13). A record that begins a move where nobody leads may
-        # elect who is only being added, and has nothing (seeds 818, 904 and 1031).
-        ends = set(new.replicas) != set(old.replicas) and new.leader not in new.adding
+        # elect anybody: who is only being added, or is to go (seeds 818, 904 and 1031).
+        ends = set(new.replicas) != set(old.replicas) and not (*new.adding, *new.removing)
         moved = ends and new.leader in new.isr
         if one.begins_anew:
             self.committed[ElectedAs.UNCLEAN] += 1

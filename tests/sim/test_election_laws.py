@@ -27,10 +27,11 @@ def elected(
     *,
     asked: bool = True,
     joins: bool = False,
-    begins: bool = False,
+    begins: str = "",
 ) -> ElectionLaws:
     """The only replica of a partition is elected; its broker has registered with a new disk. Or it
-    `joins` the ISR as the move from replica 4 to it ends; or the move `begins` when 4 is dead."""
+    `joins` the ISR as the move from replica 4 to it ends; or a move `begins` when 4 is dead, and 5
+    is added, or removed by it."""
     broker = SimpleNamespace(directories=(NEW_DISK,), fenced=False)
     image: Any = SimpleNamespace(cluster=SimpleNamespace(brokers={5: broker}))
     recovers = kind is ElectedAs.UNCLEAN
@@ -48,8 +49,10 @@ def elected(
     )
     if joins:
         old = old._replace(replicas=(5, 4), directories=(was, OLD_DISK), isr=(4,), leader=4)
-    if begins:
+    if begins == "added":
         old = old._replace(replicas=(4,), directories=(OLD_DISK,), isr=(), elr=(4,))
+    if begins == "removed":
+        old = old._replace(replicas=(4, 5), directories=(OLD_DISK, was), isr=(), elr=(4,))
     new = old._replace(
         replicas=(5,),
         directories=(now,),
@@ -57,9 +60,17 @@ def elected(
         leader=5,
         recovery_state=LeaderRecoveryState.RECOVERING if recovers else old.recovery_state,
     )
-    if begins:
+    if begins == "added":
         new = new._replace(
             replicas=(5, 4), directories=(now, OLD_DISK), adding=(5,), removing=(4,), elr=()
+        )
+    if begins == "removed":
+        new = new._replace(
+            replicas=(6, 4, 5),
+            directories=(OLD_DISK, OLD_DISK, now),
+            adding=(6,),
+            removing=(5,),
+            elr=(),
         )
     truth: Any = SimpleNamespace(strategy=lambda *_: NOBODY)
     laws = ElectionLaws(truth, ())
@@ -96,16 +107,18 @@ def test_who_has_caught_up_on_a_new_disk_is_elected_cleanly_as_its_move_ends() -
 
 
 @pytest.mark.parametrize("kind", [ElectedAs.ISR, ElectedAs.UNCLEAN])
-def test_who_is_only_being_added_is_elected_uncleanly_as_its_move_begins(kind: ElectedAs) -> None:
-    """P21, P22, seed 818: nobody leads, and the record that adds a replica elects it, too."""
-    begins = partial(elected, kind, NEW_DISK, NEW_DISK, begins=True)
+@pytest.mark.parametrize("begins", ["added", "removed"])
+def test_who_is_elected_as_a_move_begins_has_not_caught_up(kind: ElectedAs, begins: str) -> None:
+    """P21, P22, seeds 818 and 1031: nobody leads, and the record that begins the move elects who is
+    only being added, or who is to go."""
+    begun = partial(elected, kind, NEW_DISK, NEW_DISK, begins=begins)
     if kind is ElectedAs.UNCLEAN:
-        assert begins().committed == {ElectedAs.UNCLEAN: 1}
+        assert begun().committed == {ElectedAs.UNCLEAN: 1}
         with pytest.raises(Violation, match="^P21: .* by the strategy"):
-            begins(asked=False)
+            begun(asked=False)
     else:
         with pytest.raises(Violation, match="^P21: .* is elected as ISR and was in neither ISR"):
-            begins()
+            begun()
 
 
 @pytest.mark.parametrize(
