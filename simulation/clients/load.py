@@ -152,6 +152,10 @@ class Load:
         """The quiet phase has begun: members stay where they are."""
         self.eased = False
         """Clients rest `EASED` times as long: who is far behind over a slow link catches up."""
+        self.namesakes: set[str] = set()
+        """Names that another topic had before. Where the new one is asked by name, a broker that
+        has not heard of the end of the old one answers for that."""
+        self._first_ids: dict[str, bytes] = {}
         self._ended: set[bytes] = set()
         self._clients: list[SimClient] = []
 
@@ -165,6 +169,8 @@ class Load:
         gone."""
         if topic_id in self._ended:
             return
+        if self._first_ids.setdefault(topic, topic_id) != topic_id:
+            self.namesakes.add(topic)
         if topic in self.promises.compacted:
             at = len([one for one in self.keyed if one.topic_id == topic_id])
             self.keyed += [CompactedLedger(topic, n, True, topic_id) for n in range(at, count)]

@@ -63,9 +63,9 @@ class TierLister:
                 return
             raise
         self._in_vain = 0
-        if load.promises.exists(one.topic_id):
+        # Else a namesake may have given some of the answers: the questions are asked by name.
+        if load.promises.exists(one.topic_id) and one.topic not in load.namesakes:
             load.listed.append(listed)
-        # Else a namesake may have given the last answers: the questions are asked by name.
 
     async def _ask(self, one: PartitionLedger, leader: Leader, timestamp: int) -> Told:
         got = await ask_offset(self._load, one, leader, timestamp, REQUEST_MS // 2)
