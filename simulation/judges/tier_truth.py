@@ -161,12 +161,18 @@ class TierTruth:
 
 def hole(copies: Iterable[Copy], epochs: Epochs, first: int, end: int) -> int | None:
     """The first offset of [first, end) that none of these has as `epochs` have it."""
-    some, at = list(copies), first
+    # Of thousands of copies few have an offset: those that begin later are not looked at yet.
+    later = sorted(copies, key=lambda one: one.begins, reverse=True)
+    here: list[Copy] = []
+    at = first
     while at < end:
         epoch = epoch_at(epochs, at)
+        while later and later[-1].begins <= at:
+            here.append(later.pop())
+        here = [one for one in here if one.last >= at]
         reach = at
-        for one in some:
-            if one.begins <= at <= one.last and epoch >= 0 and epoch_at(one.epochs, at) == epoch:
+        for one in here:
+            if epoch >= 0 and epoch_at(one.epochs, at) == epoch:
                 until = min(one.last + 1, boundary_after(one.epochs, at, end))
                 reach = max(reach, min(until, boundary_after(epochs, at, end)))
         if reach == at:

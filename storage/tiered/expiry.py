@@ -7,7 +7,9 @@ that promises what is gone (KAFKA-15352).
 Time and size take the oldest segments of the leader's own lineage, and end with the first that
 stays. What then lies below the log start goes with them, whoever copied it. Copies that were begun
 and not finished go, as do those of a lineage that lost; neither counts as data, so neither makes a
-good segment expire sooner. What the lineage cannot judge stays.
+good segment expire sooner. What the lineage cannot judge stays. Of a segment that was copied twice
+both copies go at once, and only if what then stays is not below the limit; Kafka takes one, moves
+the log start over the other, and keeps less than `retention.bytes`.
 
 What another leader began goes after a finished copy has its records: the COPY_FINISHED may be on
 the way, and a replica that reads it lets go of its local segments before it reads the
@@ -166,13 +168,17 @@ def _written_ms(segment: RemoteSegment) -> int:
 
 
 def _by_size(shared: list[SharedSegment], retention: Retention, local_only_bytes: int) -> int:
+    """How many of these go, so that what stays is not below the limit. With one go all that end no
+    later, for the log start passes them: the second copy of the same segment, for instance."""
     if retention.bytes < 0:
         return 0
-    excess = local_only_bytes - retention.bytes + sum(one.segment.size_bytes for one in shared)
+    stays = local_only_bytes + sum(one.segment.size_bytes for one in shared)
+    by_end = sorted(shared, key=lambda one: one.offsets.last, reverse=True)
     for at, one in enumerate(shared):
-        if excess < one.segment.size_bytes or excess <= 0:
+        while by_end and by_end[-1].offsets.last <= one.offsets.last:
+            stays -= by_end.pop().segment.size_bytes
+        if stays < retention.bytes:
             return at
-        excess -= one.segment.size_bytes
     return len(shared)
 
 

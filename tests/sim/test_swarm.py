@@ -30,9 +30,14 @@ pytestmark = pytest.mark.sim
 
 QUICK = 7
 """A seed whose run is short."""
-HELD = (range(12, 18), range(19, 29), range(43, 51), range(56, 60), range(62, 66), range(68, 72))
-OTHERS = (30, 32, 33, 34, 36, 37, 38, 40, 41, 53, 54, 67, 74, 75)
-WITH_ELR = [*(seed for part in HELD for seed in part), *OTHERS]
+CHOSEN = Path(__file__).with_name("ci_seeds.txt")
+"""Written by scripts/choose_seeds.py."""
+IN_CI = [
+    int(seed)
+    for line in CHOSEN.read_text(encoding="utf-8").splitlines()
+    if not line.startswith("#")
+    for seed in line.split()
+]
 
 
 def calm(seed: int) -> Schedule:
@@ -54,11 +59,20 @@ def test_promises_are_kept(seed: int) -> None:
 
 
 @pytest.mark.rest
-@pytest.mark.parametrize("seed", WITH_ELR)
-def test_promises_are_kept_in_elections(seed: int) -> None:
-    """P7, P8, P21, P22: seeds with eligible leader replicas."""
-    assert draw_schedule(seed).shape.elr
-    held(seed, tiered=False)
+@pytest.mark.parametrize("seed", IN_CI)
+def test_promises_are_kept_in_three_hundred_worlds(seed: int) -> None:
+    held(seed)
+
+
+def test_the_seeds_of_ci_have_everything() -> None:
+    """Every size, every fault, and elections by P7, P8, P21 and P22 in many."""
+    drawn = [draw_schedule(seed) for seed in IN_CI]
+    assert len(set(IN_CI)) == len(IN_CI) == 300
+    assert sum(one.shape.elr for one in drawn) >= 50
+    assert {(len(one.shape.controllers), len(one.shape.brokers)) for one in drawn} >= {
+        (controllers, brokers) for controllers in range(1, 6) for brokers in range(1, 6)
+    }
+    assert {event.kind for one in drawn for event in one.events} == set(FAULTS)
 
 
 @pytest.mark.parametrize(("seed", "fault"), [(QUICK, "kill"), (23, "power cut")])

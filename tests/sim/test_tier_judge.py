@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import random
 from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from simulation.judges.tier_truth import COPY_FINISHED, Copy, boundary_after, epoch_at, hole
 from simulation.judges.tiering import TierJudge
 from simulation.shape import TIERED
 from simulation.world.invariants import Violation
@@ -91,3 +93,70 @@ def test_a_follower_that_is_elected_gives_up_what_is_below_its_log_start() -> No
     watched.look(0)
     watched.look(0, leads=True)
     watched.look(1)
+
+
+@pytest.mark.parametrize(("leads", "empty"), [(False, True), (False, False), (True, True)])
+def test_a_follower_that_begins_anew_takes_its_leaders_log_start(leads: bool, empty: bool) -> None:
+    """S4, seed 1338: its own was later, and all that it had is gone from its disk."""
+    watched = Watched(10)
+    watched.look(0, leads=leads)
+    log = watched.replicas[0].log
+    log.log_start_offset, log.local_log_start_offset = 8, 15 if not empty else log.log_end_offset
+    wanted = "S2" if empty and not leads else "S4"
+    with pytest.raises(Violation, match=f"^{wanted}"):
+        watched.look(0, leads=leads)
+
+
+def slow_hole(
+    copies: list[Copy], epochs: list[tuple[int, int]], first: int, end: int
+) -> int | None:
+    """Offset by offset."""
+    for at in range(first, end):
+        if not any(
+            one.begins <= at <= one.last and epoch_at(one.epochs, at) == epoch_at(epochs, at) >= 0
+            for one in copies
+        ):
+            return at
+    return None
+
+
+def test_a_hole_in_the_tier_is_found() -> None:
+    """As one would that looks for each offset, whatever copies overlap, or are of other epochs."""
+    rng = random.Random(1)
+    found = set()
+    for _ in range(2000):
+        epochs = [(0, rng.randrange(3)), (rng.randrange(1, 3), rng.randrange(4, 12))]
+        copies = []
+        for number in range(rng.randrange(9)):
+            first = rng.randrange(14)
+            last = first + rng.randrange(8)
+            mine = [(epoch_at(epochs, first) if rng.random() < 0.9 else 7, first)]
+            border = boundary_after(epochs, first, 99)
+            if border <= last:
+                mine.append((epoch_at(epochs, border), border))
+            copies.append(
+                Copy(bytes([number]), (b"", 0), first, last, tuple(mine), 1, False, 1, number)
+            )
+        asked = copies, epochs, rng.randrange(6), rng.randrange(6, 16)
+        assert hole(*asked) == slow_hole(*asked)
+        found.add(hole(*asked))
+    assert None in found and len(found) > 10
+
+
+def test_thousands_of_copies_are_looked_at_once_each() -> None:
+    """Seed 1399 stood still over them."""
+    looks = 0
+
+    class Counted(Copy):
+        @property
+        def begins(self) -> int:
+            nonlocal looks
+            looks += 1
+            return self.first
+
+    copies = [
+        Counted(b"", (b"", 0), at, at, ((0, at),), 1, False, 1, at, COPY_FINISHED)
+        for at in range(5000)
+    ]
+    assert hole(copies, [(0, 0)], 0, 5000) is None
+    assert looks <= 4 * len(copies)

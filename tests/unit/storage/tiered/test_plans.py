@@ -105,6 +105,27 @@ def test_what_expires(retention: Retention, local: int, expected: int) -> None:
     assert plan.log_start_offset == 10 * expected
 
 
+@pytest.mark.parametrize(
+    ("limit", "log_start", "deleted"),
+    [(401, 0, []), (300, 10, [1]), (101, 10, [1]), (100, 20, [1, 2, 3]), (0, 30, [1, 2, 3, 4])],
+)
+def test_a_segment_that_was_copied_twice_goes_at_once(
+    limit: int, log_start: int, deleted: list[int]
+) -> None:
+    """S3: what stays is not below `retention.bytes` (seed 1345)."""
+    cache = cache_of((0, 9), (10, 19), (10, 19), (20, 29))
+    plan = expiry(cache, Retention(bytes=limit))
+    assert plan.log_start_offset == log_start
+    assert [one.segment.segment_id for one in plan.deletions] == [*map(segment_id, deleted)]
+
+
+def test_a_copy_within_another_goes_with_it() -> None:
+    """S3: the copies of two leaders overlap, and the log start passes both."""
+    cache = cache_of((0, 29), (10, 19), (25, 39))
+    for limit, log_start in ((101, 0), (100, 30)):
+        assert expiry(cache, Retention(bytes=limit)).log_start_offset == log_start
+
+
 def test_dangling_copies_go_and_do_not_count() -> None:
     """KAFKA-17062: two copies that nobody finished, each larger than the limit."""
     cache = cache_of((0, 9), (10, 19), unfinished=2)
@@ -187,13 +208,13 @@ def test_the_log_start_does_not_pass_the_high_watermark() -> None:
 def test_overlapping_copies_expire_with_a_log_start_that_holds() -> None:
     """S4, KAFKA-16890: the longer copy goes only when all of it is below the log start."""
     cache = cache_of((0, 9), (5, 24), (10, 19))
-    plan = expiry(cache, Retention(bytes=200))
-    assert plan.log_start_offset == 10
-    assert [one.segment.segment_id for one in plan.deletions] == [segment_id(1)]
-    plan = expiry(cache, Retention(bytes=100))
+    for limit in (200, 100):
+        plan = expiry(cache, Retention(bytes=limit))
+        assert plan.log_start_offset == 10
+        assert [one.segment.segment_id for one in plan.deletions] == [segment_id(1)]
+    plan = expiry(cache, Retention(bytes=0))
     assert plan.log_start_offset == 25
-    assert len(plan.deletions) == 3
-    assert plan.deletions[-1].reason is Reason.LOG_START
+    assert [one.reason for one in plan.deletions] == [Reason.SIZE] * 3
 
 
 def deleted_of(cache: SegmentCache, *numbers: int, ended: bool = True) -> SegmentCache:
