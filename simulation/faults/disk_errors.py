@@ -130,7 +130,9 @@ async def _flips(world: RunWorld, machine: Machine, event: Event, rng: Random) -
     for log in node.broker.logs.logs.values():
         if log.topic == event.args["topic"]:
             for segment in list(log.segments)[:-1]:
-                trouble.flips[segment.log.path] = _checked_bit(segment, rng, first)
+                # The cleaner may have left nothing in it (seed 1701).
+                if segment.size_bytes:
+                    trouble.flips[segment.log.path] = _checked_bit(segment, rng, first)
     machine.disk_troubles.append(trouble)
     await asyncio.sleep(event.for_ms / 1000)
     machine.disk_troubles.remove(trouble)

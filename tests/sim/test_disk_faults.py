@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import random
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -10,7 +12,7 @@ import pytest
 from protocol.batch.records import Record, build_batch
 from simulation.clients.client import Unknown, checked
 from simulation.event import Event
-from simulation.faults import KINDS
+from simulation.faults import KINDS, disk_errors
 from simulation.faults.disk_errors import ANY, ROT
 from simulation.planted.focus import TOPICS, Focus
 from simulation.planted.scenes import SCENES
@@ -148,3 +150,19 @@ def test_what_was_moved_to_a_swapped_disk_alone_goes_elsewhere_before_the_old_di
     )
     assert outcome.took_effect == {"swapped disk": 1, "reassign": 1}
     assert outcome.counts["boots"] >= len(outcome.schedule.shape.nodes) + 2
+
+
+async def test_a_segment_that_the_cleaner_has_emptied_has_no_bits(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Seed 1701."""
+    monkeypatch.setattr(disk_errors, "may_be_hit", lambda _world, _machine: True)
+    empty = SimpleNamespace(size_bytes=0, log=SimpleNamespace(path="0.log", pread=lambda *_: b""))
+    log = SimpleNamespace(topic="k0", segments=[empty, empty])
+    broker = SimpleNamespace(logs=SimpleNamespace(logs={("k0", 0): log}))
+    life = SimpleNamespace(node=SimpleNamespace(broker=broker))
+    machine: Any = SimpleNamespace(life=life, disk_troubles=[])
+    world: Any = SimpleNamespace(promises=SimpleNamespace(configs=lambda _topic: {}))
+    event = Event("b0", 0, FLIPS, "broker 1", {"topic": "k0"})
+    assert not await disk_errors._flips(world, machine, event, random.Random(1))
+    assert machine.disk_troubles == []

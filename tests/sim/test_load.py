@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from types import SimpleNamespace
 from typing import Any
 from unittest import mock
@@ -9,10 +10,14 @@ from unittest import mock
 import pytest
 
 from client.leaders import Leader
+from protocol.batch.records import Producer
 from protocol.errors import ApiError, ErrorCode
+from protocol.messages.produce import ProduceResponse
+from runtime.clock import ManualClock
 from simulation.clients.load import Access, Load
-from simulation.judges.ledger import PartitionLedger
+from simulation.judges.ledger import Batch, Known, PartitionLedger
 from simulation.swarm import Outcome, run
+from simulation.world.invariants import Violation
 from tests.sim.small_cluster import schedule
 
 pytestmark = pytest.mark.sim
@@ -77,3 +82,26 @@ def test_the_last_reader_asks_again_where_a_leader_has_just_moved() -> None:
 
 def test_the_last_reader_is_refused_for_nothing_else() -> None:
     assert refused_once(ErrorCode.NOT_ENOUGH_REPLICAS).broken is not None
+
+
+@pytest.mark.parametrize("deleted", [False, True])
+async def test_what_is_acknowledged_is_committed_unless_its_topic_is_deleted(deleted: bool) -> None:
+    """H3; a leader may acknowledge and delete in one turn (seed 1565)."""
+    promises: Any = SimpleNamespace(
+        given_up=frozenset(),
+        exists=lambda _topic_id: not deleted,
+        partitions={(NEW, 0): SimpleNamespace(end=17)},
+        leader_epoch_at=lambda *_: 0,
+    )
+    trace: Any = SimpleNamespace(add=lambda _line: None)
+    load = Load(mock.Mock(), promises, trace, seed=1, clock=ManualClock())
+    got = ProduceResponse.PartitionProduceResponse(index=0, error_code=0, base_offset=59)
+    topic = ProduceResponse.TopicProduceResponse(name="t", partition_responses=[got])
+
+    async def ask(_request: object) -> ProduceResponse:
+        return ProduceResponse(responses=[topic])
+
+    one, batch = PartitionLedger("t", 0, True, NEW), Batch("p", 0, (b"x",))
+    with nullcontext() if deleted else pytest.raises(Violation, match="^H3: .* committed is 17"):
+        await load.send(one, batch, -1, Producer(), 1, ask)
+    assert batch.known is Known.ACKED
