@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import sys
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 from unittest import mock
 
 import pytest
 
+from client.admin import ResourceType
 from metalog.image.values import PartitionImage
 from simulation.event import Event
 from simulation.faults import ELECTIONS, REPLICAS, TIER
-from simulation.faults.operators import KINDS
+from simulation.faults.operators import KINDS, configs
 from simulation.judges import KINDS as JUDGES
 from simulation.judges.judge import Judge, JudgeKind
 from simulation.judges.world import JudgedWorld
@@ -208,3 +211,34 @@ def test_every_kind_is_tried_here() -> None:
     assert [
         name for name in kinds if f'event("{name}"' not in text.replace("(\n        ", "(")
     ] == []
+
+
+@pytest.mark.parametrize(
+    ("flag", "anybody", "place", "wanted"),
+    [
+        ("true", False, "t", "Balanced"),
+        ("false", False, "t", None),
+        (None, False, "t", None),
+        (None, True, "t", "Balanced"),
+        ("true", True, "", None),
+    ],
+)
+async def test_a_strategy_that_goes_lets_no_topic_elect_anybody(
+    flag: str | None, anybody: bool, place: str, wanted: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Seed 1737: a strategy of its own hid that the topic allows unclean elections."""
+    found: list[Any] = []
+
+    async def set_config(_world: Any, resource: Any, key: str, value: str | None) -> bool:
+        found.append((resource, key, value))
+        return True
+
+    monkeypatch.setattr(configs, "set_config", set_config)
+    own = {} if flag is None else {"unclean.leader.election.enable": flag}
+    world: Any = SimpleNamespace(
+        operator=SimpleNamespace(rules=asyncio.Lock(), anybody=anybody),
+        promises=SimpleNamespace(configs=lambda name: own if name == "t" else {}),
+    )
+    resource = (ResourceType.TOPIC, place) if place else configs.CLUSTER
+    assert await configs.set_strategy(world, resource, None)
+    assert found == [(resource, "unclean.recovery.strategy", wanted)]

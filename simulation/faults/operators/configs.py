@@ -88,8 +88,11 @@ async def set_for_a_while(world: RunWorld, event: Event, resource: Resource, key
 async def set_strategy(world: RunWorld, resource: Resource, value: str | None) -> bool:
     """None: its own goes, unless the topic would then elect anybody."""
     async with world.operator.rules:
-        if value is None and world.operator.anybody and resource != CLUSTER:
-            value = BALANCED
+        if value is None and resource != CLUSTER:
+            # The older name of Aggressive, which a strategy of the topic's own comes before.
+            flag = world.promises.configs(resource[1]).get(UNCLEAN)
+            if world.operator.anybody or flag == "true":
+                value = BALANCED
         return await set_config(world, resource, STRATEGY, value)
 
 
