@@ -1,7 +1,8 @@
 """Choose the seeds of the swarm that CI plays: `choose_seeds.py LEDGER > tests/sim/ci_seeds.txt`.
 
-Of each shape of cluster the same share of its seeds, those that cost least: the cost of a run goes
-with the messages that are delivered in it. The ledger is that of `make soak-seeds`, by this code.
+Of each fault the seed that costs least, and of each shape of cluster the same share of its seeds,
+again the cheapest: the cost of a run goes with the messages that are delivered in it. The ledger is
+that of `make soak-seeds`, by this code.
 """
 
 from __future__ import annotations
@@ -29,16 +30,21 @@ Outcome = Mapping[str, Any]
 def choose(outcomes: Iterable[Outcome], wanted: int = CHOSEN) -> list[int]:
     """Seeds in order, `wanted` of them; all there are if there are fewer."""
     by_shape: dict[tuple[str, str], list[tuple[int, int]]] = defaultdict(list)
+    by_fault: dict[str, list[tuple[int, int]]] = defaultdict(list)
     for one in outcomes:
         if one["broken"] is None and one["counts"]["acked"] >= ACKED_MIN:
             shape = one["shape"]["controllers"], one["shape"]["brokers"]
-            by_shape[shape].append((one["counts"]["messages"], one["seed"]))
+            cost = one["counts"]["messages"], one["seed"]
+            by_shape[shape].append(cost)
+            for fault in one["drawn"]:
+                by_fault[fault].append(cost)
+    of_faults = {min(costs)[1] for costs in by_fault.values()}
     ranked = [
-        ((place + 1) / len(costs), seed)
+        (seed not in of_faults, (place + 1) / len(costs), seed)
         for costs in by_shape.values()
         for place, (_, seed) in enumerate(sorted(costs))
     ]
-    return sorted(seed for _, seed in sorted(ranked)[:wanted])
+    return sorted(seed for *_, seed in sorted(ranked)[:wanted])
 
 
 def main() -> None:

@@ -17,6 +17,7 @@ def outcome(seed: int, messages: int, brokers: int = 3, **other: Any) -> dict[st
         "broken": None,
         "counts": {"messages": messages, "acked": other.pop("acked", 50)},
         "shape": {"controllers": "1", "brokers": str(brokers)},
+        "drawn": {},
         **other,
     }
 
@@ -26,6 +27,11 @@ def test_each_shape_gives_the_same_share() -> None:
     large = [outcome(100 - seed, 9_000 + seed, brokers=5) for seed in range(4)]
     assert choose([*large, *small], 6) == [0, 1, 2, 3, 99, 100]
     assert choose([*large, *small], 100) == [*range(8), 97, 98, 99, 100]
+
+
+def test_each_fault_has_a_seed() -> None:
+    costly = [outcome(1, 900, drawn={"kill": 2}), outcome(2, 800, drawn={"kill": 1, "cut": 1})]
+    assert choose([*costly, *(outcome(seed, 5) for seed in range(10, 20))], 3) == [2, 10, 11]
 
 
 def test_what_broke_or_asked_little_is_not_chosen() -> None:
