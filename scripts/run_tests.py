@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import random
 import re
 import subprocess
 import sys
@@ -38,6 +39,13 @@ LANES = 2
 NICE = ("nice", "-n", "5")
 """For groups that compute beside others: a quarter of a processor is left to them where both want
 it, so that neither misses what it waits for."""
+SEED = random.SystemRandom().randrange(2**31)
+"""Of the order of tests in this run. Printed first: with it a group runs in that order again."""
+TEST_S = 600
+"""A test that takes longer hangs: it fails, and pytest shows where. Those of the soak may take so
+long."""
+PLUGINS = True
+"""Whether pytest has the plug-ins that know of both."""
 PORTS = (20_000, 30_000)
 """Given out to the lanes in equal parts (KRAFTBOX_PORTS)."""
 CHATTER = re.compile(r"%\d\|")
@@ -71,6 +79,10 @@ class Job:
         options = ["-q", "-rsfE", "-m", self.marks, f"--durations={SLOWEST}", "--durations-min=1"]
         if self.group in IN_ORDER:
             options += ["-p", "no:randomly"]
+        elif PLUGINS:
+            options.append(f"--randomly-seed={SEED}")
+        if PLUGINS and self.marks != "soak":
+            options.append(f"--timeout={TEST_S}")
         if self.parts > 1:
             options += ["--shard", f"{self.part}/{self.parts}"]
         return [sys.executable, "-m", "pytest", *options, f"tests/{self.group}"]
@@ -291,7 +303,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     runner = Runner()
     failed = False
     for number, (name, selected) in enumerate(stages):
-        print(f"== {name}: {', '.join(selected) or 'nothing'}", flush=True)
+        print(f"== {name}, seed {SEED}: {', '.join(selected) or 'nothing'}", flush=True)
         computing, waiting = jobs(selected)
         results = runner.run(computing, waiting)
         missing = len(computing) + len(waiting) - len(results)

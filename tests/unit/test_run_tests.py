@@ -62,6 +62,14 @@ def test_a_group_that_nobody_ordered_is_run() -> None:
     assert [job.group for job in waiting] == ["news", "e2e"]
 
 
+def test_a_test_that_hangs_fails_and_an_order_can_be_had_again() -> None:
+    seeded, limited = f"--randomly-seed={run_tests.SEED}", f"--timeout={run_tests.TEST_S}"
+    assert {seeded, limited} <= set(Job("unit", "not soak").command)
+    assert limited in Job("e2e", "not soak").command
+    assert seeded not in Job("e2e", "not soak").command
+    assert limited not in Job("unit", "soak").command
+
+
 def heard(*lines: str, code: int = 0, group: str = "unit", marks: str = "m") -> Result:
     result = Result(Job(group, marks), code)
     for line in lines:
@@ -97,6 +105,7 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A project with tests of its own."""
     monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
     monkeypatch.setattr(run_tests, "IN_ORDER", ())
+    monkeypatch.setattr(run_tests, "PLUGINS", False)
     monkeypatch.setattr(run_tests, "ROOT", tmp_path)
     monkeypatch.setattr(run_tests, "COMPUTING", {"unit": 1})
     (tmp_path / "pytest.ini").write_text(
