@@ -1,4 +1,4 @@
-"""Choose the seeds of the swarm that CI plays: `choose_seeds.py LEDGER > tests/sim/ci_seeds.txt`.
+"""Choose the seeds that CI plays: `python -m scripts.choose_seeds LEDGER > tests/sim/ci_seeds.txt`.
 
 Of each fault the seed that costs least, and of each shape of cluster the same share of its seeds,
 again the cheapest: the cost of a run goes with the messages that are delivered in it. The ledger is
@@ -8,16 +8,12 @@ that of `make soak-seeds`, by this code.
 from __future__ import annotations
 
 import argparse
-import sys
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT))
-
-from simulation.ledger import Ledger, code_id  # noqa: E402 - the path above
+from simulation.ledger import Ledger, code_id
 
 CHOSEN = 300
 ACKED_MIN = 4
