@@ -125,7 +125,7 @@ class Log:
             loaded.epochs.durable = -1  # a process that was killed may have left a name that is not
         self._behind_hole = loaded.behind_hole
         self._cut_unflushed = loaded.report.truncated_bytes > 0
-        self._removals_unflushed = False
+        self._removals = self._durable_removals = 0
         self._cut_at = loaded.log_end_offset
         """The lowest end that a cut left since the last flush, while `_cut_unflushed`."""
         self._truncations = 0
@@ -672,7 +672,7 @@ class Log:
 
         Concurrent calls share the work. Raises LogFailed; the log is then closed for appends.
         """
-        target, truncations = self.log_end_offset, self._truncations
+        target, truncations, removals = self.log_end_offset, self._truncations, self._removals
         if self._failure is not None:
             raise LogFailed(self.directory, self._failure)
         if target <= self.recovery_point and not (self.epochs.unsettled or self._cut_unflushed):
@@ -687,6 +687,9 @@ class Log:
             self._flushed(taken)
             if self.epochs.unsettled:
                 await self.epoch_file.settle(self.directory, self.topic_id, lambda: self._closed)
+            if removals > self._durable_removals and await self._settle_folder():
+                # One that a power cut undid would bring a segment back below the recovery point.
+                self._durable_removals = max(self._durable_removals, removals)
         except OSError as error:
             if self._closed:
                 return self.recovery_point  # the log was deleted meanwhile
@@ -702,7 +705,7 @@ class Log:
         """`flush` for start and stop."""
         target = self.log_end_offset
         self._guard(self._flush_files)
-        self.write_epochs()
+        self._guard(self.settle)
         self.recovery_point = max(self.recovery_point, target)
         self._cut_unflushed = False
 
@@ -766,19 +769,20 @@ class Log:
     @property
     def is_unsettled(self) -> bool:
         """Whether a clean close waits for `settle`."""
-        return self._failure is None and (self.epochs.unsettled or self._removals_unflushed)
+        owed = self.epochs.unsettled or self._removals > self._durable_removals
+        return self._failure is None and owed
 
     def settle(self) -> None:
         """Have what is no data of segments on the disk: epochs, and removals, as nobody looks for
         those that came out of order after a clean close (P18). For a worker: a failure is not told
         to the log. Raises OSError."""
+        removals = self._removals
         self.epoch_file.write(self.directory)
-        if self._removals_unflushed:
+        if removals > self._durable_removals:
             self.files.fsync_dir(self.directory)
-            self._removals_unflushed = False
+            self._durable_removals = removals
 
     def _finish(self) -> None:
-        self.settle()
         self.segments.active.seal()
         self._take_snapshot(self.log_end_offset)
         self.flush_blocking()
@@ -1071,7 +1075,7 @@ class Log:
         self.local_log_start_offset = max(self.local_log_start_offset, first)
         if not self.config.copies:
             self.advance_log_start(first)
-        self._removals_unflushed = True
+        self._removals += 1
         for segment in doomed:
             self.snapshots.remove_oldest_at(segment.base_offset)
             self.discard(segment.rename_deleted())

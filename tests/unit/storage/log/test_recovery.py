@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import struct
 from dataclasses import replace
 
@@ -186,6 +187,59 @@ def test_removals_are_on_the_disk_when_a_log_has_been_closed(settled_before):
     files.crash()
     left = [int(name[:20]) for name in backing.listdir(DIRECTORY) if name.endswith(".log")]
     assert sorted(left) == [segment.base_offset for segment in log.segments]
+
+
+@pytest.mark.parametrize("blocking", [False, True])
+async def test_a_segment_that_went_before_its_end_was_flushed_does_not_come_back(blocking):
+    """P18: local retention takes a segment whose end is in the page cache alone, and the next flush
+    moves the recovery point past it. A power cut that undid the removal would leave it torn where
+    recovery does not look (tiered seed 12)."""
+    for seed in range(20):
+        backing = MemoryFiles()
+        files = LossyFiles(backing)
+        log = make_log(files, remote_storage_enable=True, file_delete_delay_ms=0)
+        fill(log, 5)
+        await log.flush()
+        fill(log, 5)
+        log.roll()
+        fill(log, 5)
+        log.update_high_watermark(log.log_end_offset)
+        log.copied_to = log.segments.active.base_offset
+        log.configure(replace(log.config, local_retention_bytes=1))
+        assert log.retention(T0, limit=1) == 1
+        if blocking:
+            log.flush_blocking()
+        else:
+            await log.flush()
+        assert not log.is_unsettled
+        files.crash(random.Random(seed))
+        again = make_log(backing, remote_storage_enable=True, recovery_point=log.recovery_point)
+        assert [offset for offset, _ in contents(again)] == [10, 11, 12, 13, 14]
+
+
+async def test_what_goes_while_a_flush_waits_is_owed_to_the_next():
+    """P18: the flush that was under way may have been done with the folder."""
+    disk = LossyFiles(MemoryFiles())
+    log = make_log(disk, remote_storage_enable=True, file_delete_delay_ms=0, **SMALL)
+    fill(log, 30)
+    await log.flush()
+    log.update_high_watermark(log.log_end_offset)
+    log.copied_to = log.segments.active.base_offset
+    log.configure(replace(log.config, local_retention_bytes=1))
+    assert log.retention(T0, limit=1) == 1
+    fill(log, 1)
+    taken: list[int] = []
+
+    def second(kind: str, path: str) -> None:
+        if kind == "fsync_dir" and not taken:
+            taken.append(log.retention(T0, limit=1))
+
+    disk.on_op = second
+    await log.flush()
+    assert taken == [1] and log.is_unsettled
+    fill(log, 1)
+    await log.flush()
+    assert not log.is_unsettled
 
 
 @pytest.mark.parametrize("lost", [{1}, {1, 2}, {1, 3}])
