@@ -65,6 +65,9 @@ class LogHooks:
     failed: Callable[[Log, BaseException], None] = lambda log, error: None
     flushed: Callable[[float], None] = lambda took_ms: None
     truncated: Callable[[Log], None] = lambda log: None
+    start_lowered: Callable[[Log], None] = lambda log: None
+    """It begins below where it did: a checkpoint that still says otherwise would empty it after a
+    crash. Has that undone before it returns; raises OSError."""
     start_owed: Callable[[Log], None] = lambda log: None
     """Its start is to be on the disk soon: it is tiered from now on, or no longer."""
     log_start_moved: Callable[[Log], None] = lambda log: None
@@ -844,6 +847,7 @@ class Log:
         self.hooks.truncated(self)
 
     def _start_at(self, offset: int, log_start_offset: int) -> None:
+        lowered = log_start_offset < self.log_start_offset
         self._drop_all()
         self.files.fsync_dir(self.directory)
         self._begin_empty(offset, log_start_offset)
@@ -853,6 +857,8 @@ class Log:
         else:
             self.epochs.clear()
         self.write_epochs()
+        if lowered:
+            self.hooks.start_lowered(self)
 
     def _drop_all(self) -> None:
         self._truncations += 1

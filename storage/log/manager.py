@@ -162,6 +162,7 @@ class LogManager:
             failed=self._failed,
             flushed=self._flush_times.add,
             truncated=self._truncated,
+            start_lowered=self._start_lowered,
             start_owed=self._start_owed,
             log_start_moved=lambda log: self.log_start_moved(log),
             discard=self._discard,
@@ -390,6 +391,11 @@ class LogManager:
         if self.watcher is not None:
             self.watcher.truncated(log)
 
+    def _start_lowered(self, log: Log) -> None:
+        key = (log.topic, log.partition)
+        start = log.log_start_offset if _has_start_line(log) else None
+        self._checkpoint(LOG_START_CHECKPOINT).correct(key, start, self.logs)
+
     def _start_owed(self, log: Log) -> None:
         self._log_starts_due = True
 
@@ -609,12 +615,8 @@ class LogManager:
         return {key: log.recovery_point for key, log in self.logs.items()}
 
     def log_starts(self) -> dict[TopicPartition, int]:
-        """Only the starts that the first segment's name does not tell already."""
-        return {
-            key: log.log_start_offset
-            for key, log in self.logs.items()
-            if log.was_tiered or log.log_start_offset > log.segments.first_base_offset
-        }
+        """See `_has_start_line`."""
+        return {key: log.log_start_offset for key, log in self.logs.items() if _has_start_line(log)}
 
     def high_watermarks(self) -> dict[TopicPartition, int]:
         """What a restart may begin with: see `Log.durable_high_watermark`."""
@@ -674,6 +676,11 @@ class LogManager:
         except (OSError, LogFailed):
             return False
         return True
+
+
+def _has_start_line(log: Log) -> bool:
+    """Whether its start is not told by the first segment's name already."""
+    return log.was_tiered or log.log_start_offset > log.segments.first_base_offset
 
 
 def _settle(logs: Sequence[Log]) -> None:

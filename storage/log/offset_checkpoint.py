@@ -63,15 +63,25 @@ class OffsetCheckpoint:
         return True
 
     def forget(self, key: TopicPartition, live: Container[TopicPartition]) -> None:
-        """Remove the line of `key`, which is not live, from what any crash could leave.
+        """Remove the line of `key`, which is not live, from what any crash could leave. See
+        `correct`."""
+        self.correct(key, None, live)
 
-        Blocking if there may be one, which is rare: the usual writes leave out what is no more.
-        Raises OSError.
+    def correct(
+        self, key: TopicPartition, offset: int | None, live: Container[TopicPartition]
+    ) -> None:
+        """Where a crash could leave a line of `key`, leave only that of `offset`; None: no line.
+
+        Blocking if there may be one, which is rare: the usual writes say what is, and leave out
+        what is no more. Raises OSError.
         """
         if key not in self._keys:
             return
         self._version += 1
-        offsets = {each: offset for each, offset in self._offsets.items() if each in live}
+        offsets = {each: known for each, known in self._offsets.items() if each in live}
+        offsets.pop(key, None)
+        if offset is not None:
+            offsets[key] = offset
         self._write(self._path, offsets)
         self._written, self._offsets, self._keys = True, offsets, set(offsets)
 

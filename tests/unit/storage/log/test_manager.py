@@ -735,6 +735,40 @@ async def test_s4_log_starts_are_durable_when_they_are_said_to_be():
     assert world.start().logs[("topic", 0)].log_start_offset == 5
 
 
+@pytest.mark.parametrize("tiered", [False, True])
+@pytest.mark.parametrize("under_way", [False, True])
+async def test_a_log_that_begins_lower_than_before_is_not_emptied_by_the_old_start(
+    tiered, under_way
+):
+    """P1, F20: an unclean election has a follower begin its log anew, below its start on the disk.
+    After a crash that start was above the log's end, and all that came meanwhile was dropped
+    (seed 1399)."""
+    world, gate, waiting = held_world()
+    manager = world.start()
+    log = create(manager)
+    world.config = replace(log.config, remote_storage_enable=tiered)
+    log.configure(world.config)
+    fill(log, 9, size=50)
+    log.flush_blocking()
+    log.update_high_watermark(9)
+    log.advance_log_start(7)
+    saving = asyncio.ensure_future(manager.checkpoint_log_starts())
+    await waiting.wait()
+    if not under_way:
+        gate.set()
+        await saving
+    log.truncate_fully_and_start_at(2)
+    fill(log, 3, size=50)
+    log.flush_blocking()
+    if under_way:
+        gate.set()
+        await saving
+    world.files.crash()
+    world.files = LossyFiles(world.files.backing)
+    again = world.start().logs[("topic", 0)]
+    assert (again.log_start_offset, again.log_end_offset) == (2, 5)
+
+
 async def test_s4_who_asks_for_log_starts_while_they_are_written_shares_the_next_write():
     world, gate, waiting = held_world()
     manager = world.start()
