@@ -578,7 +578,9 @@ class Fetcher:
         try:
             if data.diverging_epoch.epoch >= 0:
                 diverging = data.diverging_epoch
-                truncate_to_common(partition, diverging.epoch, diverging.end_offset)
+                truncate_to_common(
+                    partition, diverging.epoch, diverging.end_offset, data.log_start_offset
+                )
                 self._name(key, followed)
                 return None
             records = data.records

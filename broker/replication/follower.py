@@ -85,15 +85,23 @@ def _begin_with_whole_batch(log: Log, records: Buffer) -> int:
     return begin
 
 
-def truncate_to_common(partition: Partition, epoch: int, end_offset: int) -> bool:
+def truncate_to_common(
+    partition: Partition, epoch: int, end_offset: int, leader_log_start: int
+) -> bool:
     """Cuts the log where it leaves the leader's, which has `epoch` end at `end_offset`.
 
-    True if records went. Raises LogFailed.
+    Where that is below the own log start, nothing here is the leader's, and the log begins anew
+    where the leader's does; if it does not say where that is (-1), where they part.
+
+    True if anything went. Raises LogFailed.
     """
     log = partition.log
     own_epoch, own_end = log.end_offset_for_epoch(epoch)
     target = end_offset if own_epoch < 0 else min(own_end, end_offset)
-    return truncate(partition, max(target, log.log_start_offset))
+    if target < log.log_start_offset:
+        start_at(partition, leader_log_start if leader_log_start >= 0 else target)
+        return True
+    return truncate(partition, target)
 
 
 def truncate(partition: Partition, offset: int) -> bool:

@@ -195,7 +195,9 @@ def _needs_no_minimum(_self: Partition) -> int:
     return 1
 
 
-def _cuts_too_much(partition: Partition, epoch: int, end_offset: int) -> bool:
+def _cuts_too_much(
+    partition: Partition, epoch: int, end_offset: int, _leader_log_start: int
+) -> bool:
     """And says nothing about it."""
     own_epoch, own_end = partition.log.end_offset_for_epoch(epoch)
     target = end_offset if own_epoch < 0 else min(own_end, end_offset)

@@ -5,6 +5,8 @@ Each known bug of Apache Kafka that these rules guard against is named (reliabil
 
 from __future__ import annotations
 
+import pytest
+
 from broker.replication.follower import reset_to, truncate_to_common
 from protocol.errors import ErrorCode
 from runtime.marks import counted
@@ -182,5 +184,29 @@ async def test_a_truncation_that_finds_nothing_to_cut_is_none() -> None:
     c[1].append(b"a")
     c.fetch(2, times=2)
     with counted() as hit:
-        assert not truncate_to_common(c[2].partition(), 0, 5)
+        assert not truncate_to_common(c[2].partition(), 0, 5, 0)
     assert (hit["replication.truncation"], c[2].values) == (0, [b"a"])
+
+
+@pytest.mark.parametrize("told", [True, False])
+async def test_a_log_that_parts_from_the_leaders_below_its_start_begins_anew(told: bool) -> None:
+    """P26: it would ask for the same offset again for ever (seed 1399). After a crash a log that
+    has lost its end may be empty at its log start, behind the last epoch that is known."""
+    c = Cluster(2)
+    c.create(1, 2)
+    c[1].append(b"a", b"b")
+    c.change(leader=1)
+    c[1].append(b"c", b"d", b"e", b"f")
+    log = c[2].log
+    log.truncate_fully_and_start_at(5)
+    log.epochs.assign(0, 4)
+    response = c.send(2, 1)
+    assert response is not None
+    data = response.responses[0].partitions[0]
+    assert data.diverging_epoch.end_offset == 2
+    if not told:
+        data.log_start_offset = -1
+    c.take(2, 1, response)
+    assert (log.log_start_offset, log.log_end_offset) == ((0, 0) if told else (2, 2))
+    c.fetch(2, times=2)
+    assert c[2].values == [b"a", b"b", b"c", b"d", b"e", b"f"][log.log_start_offset :]
