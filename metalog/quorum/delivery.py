@@ -145,7 +145,9 @@ class Delivery:
         batch = next(self._read_ahead, None) if offset == self._read_ahead_at else None
         if batch is None:
             self._read_ahead = self._log.read_committed(offset, _READ_BYTES)
-            batch = next(self._read_ahead)
+            batch = next(self._read_ahead, None)
+        if batch is None:
+            raise InvariantViolated(f"offset {offset} is committed, and no batch is there")
         if batch.base_offset != offset:
             raise InvariantViolated(f"the batch at offset {offset} begins at {batch.base_offset}")
         self._read_ahead_at = batch.last_offset + 1

@@ -11,7 +11,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Final
 
-from protocol.batch.header import HEADER_BYTES, NO_TIMESTAMP, BatchHeader, parse_header
+from protocol.batch.header import (
+    HEADER_BYTES,
+    NO_TIMESTAMP,
+    BatchHeader,
+    crc_ok,
+    parse_header,
+)
 from storage.files import File, Files
 from storage.log.config import LogConfig
 from storage.log.errors import CorruptLog
@@ -281,6 +287,24 @@ class Segment:
             raise CorruptLog(f"{self.prefix}{LOG_SUFFIX} {problem}")
         self._found = found
         return found
+
+    def reach(self, position: int, offset: int) -> int:
+        """Where the first batch begins that reaches `offset`, from a batch boundary on.
+
+        For a limit that `find` puts before that boundary: a batch on the way there may say that it
+        reaches further than it does, where the disk did not keep it. Raises CorruptLog if the one
+        at `position` does.
+        """
+        scan = BatchScan(self.log, position, self.size_bytes)
+        for header, at in scan:
+            if header.last_offset >= offset:
+                if at == position and not crc_ok(scan.batch(header), 0, header.size_bytes):
+                    scan.problem = f"wrong CRC of the batch at offset {header.base_offset}"
+                    break
+                return at
+        if scan.problem is not None:
+            raise CorruptLog(f"{self.prefix}{LOG_SUFFIX} at {scan.position}: {scan.problem}")
+        return self.size_bytes
 
     def _search(self, offset: int) -> tuple[tuple[BatchHeader, int] | None, str | None]:
         """What `find` returns, and why that may be wrong.

@@ -243,6 +243,8 @@ class Segments:
         if limit is None:
             found = segment.find(max_offset)
             limit = segment.size_bytes if found is None else found[1]
+            if limit <= position and offset < max_offset:
+                limit = segment.reach(position, max_offset)
         return position, limit
 
     def aborted_transactions(self, start_offset: int, end_offset: int) -> list[AbortedTxn]:

@@ -6,7 +6,10 @@ import pytest
 
 from protocol.batch import Record, build_batch
 from protocol.batch.header import CRC_POSITION
+from storage.files import MemoryFiles
+from storage.log.errors import LogFailed
 from storage.log.rot import PAGE_BYTES, has_rotted
+from testkit.memory.logs import DIRECTORY, append, fill, make_log
 from testkit.records.batches import some_records
 
 
@@ -57,3 +60,29 @@ def test_old_bytes_that_look_like_a_batch_are_no_proof() -> None:
     assert not has_rotted(rubbish + batch(5), 10)
     assert has_rotted(rubbish + FIRST, 10)
     assert not has_rotted(b"", 10)
+
+
+def test_a_batch_that_says_it_reaches_further_hides_nothing_behind_it() -> None:
+    """P18, M: the bit of a last offset flips below what is read. The search for the end of a read
+    stopped at that batch, and nothing more was there up to any later offset (seed 1918)."""
+    files = MemoryFiles()
+    log = make_log(files)
+    fill(log, 6)
+    path = f"{DIRECTORY}/{0:020d}.log"
+    _, at = log.segments.active.find(2) or (None, 0)
+    log.segments.active.find(0)
+    lied = files.open(path)
+    lied.pwrite(b"\x10", at + CRC_POSITION + 6)
+    assert [log.read(one, 1, max_offset=one + 1)[7] for one in (3, 4, 5)] == [3, 4, 5]
+    assert log.read(4, 4096, max_offset=4) == b""
+    log.roll()  # positions are not remembered of what is closed
+    with pytest.raises(LogFailed, match="wrong CRC of the batch at offset 2"):
+        log.read(2, 1, max_offset=5)
+
+
+def test_a_limit_inside_a_batch_ends_before_it() -> None:
+    log = make_log(MemoryFiles())
+    append(log, batch(0))
+    append(log, batch(0))
+    assert log.read(3, 4096, max_offset=5) == b""
+    assert len(log.read(0, 4096, max_offset=5)) == len(batch(0))
