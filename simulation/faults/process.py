@@ -59,7 +59,9 @@ def may_be_hit(world: RunWorld, machine: Machine) -> bool:
     promises = world.promises
     if promises.with_elr and machine in world.brokers and (promises.lossy or world.swapped):
         return promises.tolerates(machine.node_id, lossy=False, away=world.swapped)
-    return machine not in world.brokers or not promises.lossy or promises.spares(machine.node_id)
+    if machine not in world.brokers or not promises.lossy:
+        return True
+    return promises.spares(machine.node_id, world.busy)
 
 
 def may_lose(world: RunWorld, machine: Machine) -> bool:

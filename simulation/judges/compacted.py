@@ -48,6 +48,11 @@ class KeyTable:
         deletions = {offset for offset, record in found.items() if record.value is None}
         self.held.setdefault(broker_id, set()).update(deletions)
 
+    def see(self, found: Mapping[int, Keyed]) -> None:
+        """A log had these records, of which nobody knows whether they were committed: what they
+        delete may be anywhere again, or nowhere."""
+        self.undead.update(one.key for one in found.values() if one.value is None)
+
     def ends(self, broker_id: int, end: int) -> None:
         """A broker's log was opened or cut, and ends there."""
         self.held[broker_id] = {one for one in self.held.get(broker_id, ()) if one < end}
@@ -66,7 +71,7 @@ class KeyTable:
             was = self.records.get(offset)
             if was is None or offset in found or self.newest[was.key] > offset:
                 continue
-            if was.value is not None:
+            if was.value is not None and was.key not in self.undead:
                 return f"{was} at {offset}, the newest of its key, is gone"
         return None
 
@@ -84,14 +89,17 @@ class KeyTable:
         return None
 
 
-def problem_between(logs: Iterable[Mapping[int, Keyed]], begin: int, end: int) -> str | None:
+def problem_between(
+    logs: Iterable[Mapping[int, Keyed]], begin: int, end: int, undead: Iterable[bytes] = ()
+) -> str | None:
     """What is wrong with replicas if nobody knows what was committed, None if nothing: each is
-    asked for what any of them has. Each was cleaned at moments of its own."""
+    asked for what any of them has, but for keys that are `undead` (see `KeyTable`). Each was
+    cleaned at moments of its own."""
     replicas = list(logs)
     anywhere: dict[int, Keyed] = {}
     for found in replicas:
         anywhere.update(found)
-    table = KeyTable()
+    table = KeyTable(undead=set(undead))
     for offset, record in sorted(anywhere.items()):
         table.add(offset, record)
     problems = (table.problem(one, begin, end) or table.revived(one) for one in replicas)

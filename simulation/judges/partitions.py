@@ -209,10 +209,10 @@ class Promises:
         if self.with_elr and awaited:
             self.lossy[broker_id], self._awaited[broker_id] = epoch, set(awaited)
 
-    def spares(self, broker_id: int) -> bool:
+    def spares(self, broker_id: int, away: Iterable[int] = ()) -> bool:
         """Whether every partition keeps a member of its ISR that has lost nothing if this broker
-        is out of action for a while."""
-        gone = {broker_id, *self.lossy}
+        is out of action for a while, as those are that are `away`."""
+        gone = {broker_id, *self.lossy, *away}
         return all(
             set(one.isr) - gone
             or broker_id not in one.replicas
@@ -360,8 +360,12 @@ class Promises:
         self, where: str, one: Partition, truth: PartitionTruth, old: State | None
     ) -> None:
         """What no choice of an operator gives up."""
-        if old is None or one.log.log_end_offset < old[3]:
+        cut = old is None or one.log.log_end_offset < old[3]
+        if cut:
             self._scan(where, one.log)
+        if one.topic in self.compacted:
+            begin = 0 if cut or old is None else old[3]
+            truth.keys.see(_keyed(one.log, max(begin, one.log.local_log_start_offset)))
         if one.is_leader:
             first = truth.leaders.setdefault(one.leader_epoch, one.node_id)
             require(first == one.node_id, f"P1: {where}: {first} led epoch {one.leader_epoch}, too")
@@ -674,20 +678,21 @@ class Promises:
             logs = [] if image is None else [self._open[one][key].log for one in image.replicas]
             where = f"{truth.name} of {image.replicas if image else ()} in the end"
             if truth.name.rpartition("-")[0] in self.given_up:
-                self._compare_with_each_other(where, logs)
+                self._compare_with_each_other(where, logs, truth)
                 continue
             for broker_id, log in zip(image.replicas if image else (), logs, strict=True):
                 begin = log.local_log_start_offset
                 self._compare(where, "P4", broker_id, log, truth, begin, truth.end)
 
-    def _compare_with_each_other(self, where: str, logs: Sequence[Log]) -> None:
+    def _compare_with_each_other(
+        self, where: str, logs: Sequence[Log], truth: PartitionTruth
+    ) -> None:
         """P4, where nobody knows what was committed."""
         if any(log.topic in self.compacted for log in logs):
             begin = max(log.local_log_start_offset for log in logs)
             end = max(log.log_end_offset for log in logs)
-            ends = ((log, log.log_end_offset) for log in logs)
-            found = [keyed_records(batches_of(log, begin, own), begin, own) for log, own in ends]
-            problem = problem_between(found, begin, end)
+            found = [_keyed(log, begin) for log in logs]
+            problem = problem_between(found, begin, end, truth.keys.undead)
             require(problem is None, f"P4: {where}: {problem}")
             return
         for log in logs[1:]:
@@ -696,6 +701,12 @@ class Promises:
                 [b for b, _ in batches_of(o, begin, o.log_end_offset)] for o in (log, logs[0])
             )
             require(mine == first, f"P4: {where}: {mine} and {first}")
+
+
+def _keyed(log: Log, begin: int) -> dict[int, Keyed]:
+    """The records of a compacted log from `begin` on."""
+    end = log.log_end_offset
+    return keyed_records(batches_of(log, begin, end), begin, end)
 
 
 def _told(at_s: float, life: NodeLife, name: str, leader_id: int, state: State) -> str:

@@ -98,6 +98,15 @@ def test_a_replica_that_has_what_another_knows_to_be_deleted_is_found() -> None:
     assert problem_between([{0: A, 1: B}, {1: B, 2: DELETED}], 0, 3) is not None
 
 
+def test_what_a_deletion_took_that_is_gone_itself_may_be_in_one_replica_alone() -> None:
+    """Seed 1947: a broker that was away for longer than deletions are kept."""
+    away, cleaned = {0: A, 1: B, 3: NEWER}, {1: B, 3: NEWER}
+    table = KeyTable()
+    table.see({2: DELETED, 3: NEWER})
+    assert problem_between([away, cleaned], 0, 4, table.undead) is None
+    assert problem_between([{0: A, 1: B}, {0: A}], 0, 4, table.undead) is not None
+
+
 def acked(ledger: CompactedLedger, *records: Keyed) -> CompactedLedger:
     ledger.putting(records)
     for offset, put in enumerate(ledger.puts):
