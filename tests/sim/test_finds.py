@@ -15,12 +15,22 @@ from broker.tiering.roles import Roles
 from simulation import find
 from simulation.command import Options, main
 from simulation.swarm import run
+from storage.log.log import Log
 
 ROOT = Path(__file__).resolve().parents[2]
 pytestmark = pytest.mark.sim
 
+_delete_oldest = Log._delete_oldest
+
+
+def _owes_no_removal(self: Log, count: int) -> None:
+    _delete_oldest(self, count)
+    self._durable_removals = self._removals
+
+
 PLANTED: dict[str, tuple[Any, str, Any]] = {
     "joins-unread": (RemoteReplica, "may_join", lambda *_arguments: True),
+    "removal-undone": (Log, "_delete_oldest", _owes_no_removal),
     "tier-off-then-deleted": (Roles, "keeps_folder", lambda *_arguments: False),
 }
 """Bugs of finds, as patches: owner, name, what stands there instead."""
