@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from multiprocessing import get_context
 from pathlib import Path
+from queue import SimpleQueue
 from typing import Any
 
 from simulation.coverage import coverage_lines
@@ -370,7 +371,7 @@ def _many(first: int, options: Options, kinds: Kinds) -> int:
     )
     played: list[dict[str, Any]] = []
     interrupted = False
-    with _results(asked, options.jobs) as results:
+    with _results(asked, options.jobs, in_order=ledger is None) as results:
         try:
             for document, lines in results:
                 played.append(document)
@@ -408,13 +409,14 @@ def _seeds(first: int, runs: int | None, ends_s: float | None) -> Iterator[int]:
 
 
 @contextmanager
-def _results(asked: Iterable[Any], jobs: int) -> Iterator[Iterator[Any]]:
-    """In the order of the seeds, whatever the number of processes."""
+def _results(asked: Iterable[Any], jobs: int, *, in_order: bool) -> Iterator[Iterator[Any]]:
+    """In the order of the seeds, whatever the number of processes; or as they end, so that nobody
+    waits for a slow one, and all that has ended is known when somebody interrupts."""
     if jobs == 1:
         yield map(_task, asked)
         return
     with get_context("spawn").Pool(jobs, _leave_ctrl_c_to_the_parent) as pool:
-        yield _ahead(pool, iter(asked), 2 * jobs)
+        yield (_ahead if in_order else _as_they_end)(pool, iter(asked), 2 * jobs)
 
 
 def _leave_ctrl_c_to_the_parent() -> None:
@@ -430,6 +432,26 @@ def _ahead(pool: Any, asked: Iterator[Any], most: int) -> Iterator[Any]:
             yield waiting.pop(0).get()
     for each in waiting:
         yield each.get()
+
+
+def _as_they_end(pool: Any, asked: Iterator[Any], most: int) -> Iterator[Any]:
+    """As `_ahead`, whichever ends first."""
+    ended: SimpleQueue[Any] = SimpleQueue()
+    running = 0
+    for one in asked:
+        pool.apply_async(_task, (one,), callback=ended.put, error_callback=ended.put)
+        running += 1
+        if running >= most:
+            running -= 1
+            yield _returned(ended.get())
+    for _ in range(running):
+        yield _returned(ended.get())
+
+
+def _returned(result: Any) -> Any:
+    if isinstance(result, BaseException):
+        raise result
+    return result
 
 
 def _summary(documents: list[dict[str, Any]], held: int) -> Iterator[str]:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import threading
+from multiprocessing.pool import ThreadPool
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -59,6 +62,34 @@ def test_what_is_in_the_ledger_is_not_played_again_and_counts(
     # A broken promise stays broken as long as the code is the same.
     assert command.main(Options(seed=1, runs=1, ledger=path)) == command.BROKEN
     assert played == [1, 2, 3, 4]
+
+
+@pytest.mark.parametrize("has_ledger", [False, True])
+def test_a_slow_seed_holds_up_the_others_only_where_they_are_told_in_order(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, has_ledger: bool
+) -> None:
+    others_are_over = threading.Event()
+    ended: list[int] = []
+
+    def task(asked: tuple[int, Any, Any, bool]) -> tuple[dict[str, Any], list[str]]:
+        seed = asked[0]
+        if seed == 1:
+            assert others_are_over.wait(30)
+        ended.append(seed)
+        if len(ended) == (9 if has_ledger else 3):
+            others_are_over.set()
+        return {**OUTCOME, "seed": seed}, []
+
+    monkeypatch.setattr(command, "_task", task)
+    threads = SimpleNamespace(Pool=lambda jobs, _begin: ThreadPool(jobs))
+    monkeypatch.setattr(command, "get_context", lambda _way: threads)
+    path = tmp_path / "seeds.jsonl" if has_ledger else None
+    assert command.main(Options(seed=1, runs=10, jobs=2, ledger=path)) == command.HELD
+    assert sorted(ended) == [*range(1, 11)]
+    if path is not None:
+        lines = path.read_text().splitlines()
+        written = [json.loads(line)["outcome"]["seed"] for line in lines]
+        assert written[-1] == 1 and sorted(written) == [*range(1, 11)]
 
 
 def test_other_faults_and_other_code_are_other_runs(
