@@ -58,7 +58,11 @@ REFUSED = frozenset(
 MOVED = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH})
 NOT_SEEN = frozenset({ErrorCode.LEADER_NOT_AVAILABLE})
 """A client asked for a partition last when nobody led it, and has not asked again."""
+NOT_SETTLED = frozenset({ErrorCode.OFFSET_NOT_AVAILABLE})
+"""A leader does not say where its log ends before it has committed something of its epoch."""
 COORDINATOR_MOVED = frozenset({ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS})
+OF_MOVES = MOVED | COORDINATOR_MOVED | NOT_SEEN | NOT_SETTLED
+"""What a client is told while leaders move, as preferred ones do when all is quiet, too."""
 
 
 class Asked(NamedTuple):
@@ -275,7 +279,7 @@ class Load:
         """Raises Violation if that must not happen."""
         name = error.code.name if isinstance(error, ApiError) else "no answer"
         self.errors[name] = self.errors.get(name, 0) + 1
-        if isinstance(error, ApiError) and error.code in MOVED | COORDINATOR_MOVED | NOT_SEEN:
+        if isinstance(error, ApiError) and error.code in OF_MOVES:
             return
         grave = self.strict or (isinstance(error, ApiError) and not _is_life(error.code))
         if grave and self.judging:
@@ -553,7 +557,7 @@ class Load:
             try:
                 return await ask()
             except ApiError as error:
-                if error.code not in MOVED | COORDINATOR_MOVED | NOT_SEEN:
+                if error.code not in OF_MOVES:
                     raise
             self.doubt()
             await asyncio.sleep(LAST_PAUSE_S)
