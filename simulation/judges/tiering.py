@@ -331,7 +331,11 @@ class TierJudge(Judge):
         return self._read.get(seen[0], 0) if seen else 0
 
     def _look_at_cover(self, where: str, one: Partition) -> None:
-        """S1, S2: what is below the local start is in the tier, on this replica's lineage."""
+        """S1, S2: what is below the local start is in the tier, on this replica's lineage. One that
+        has not heard of the newest leader has not heard either that the tier was given up."""
+        image = self._promises.metadata.image.topics.partition(one.topic_id, one.index)
+        if image is not None and one.leader_epoch < image.leader_epoch:
+            return
         start = max(one.log.log_start_offset, self._floor.get((one.topic_id, one.index), 0))
         local = one.log.local_log_start_offset
         missing = None if one.log.lacks_remote_epochs else self._hole(one, start, local)
