@@ -33,10 +33,14 @@ class Replica:
 
 
 class Watched:
-    """Two replicas of a tiered partition without copies, whose disks begin at 10."""
+    """Two replicas of a tiered partition without copies, whose disks begin at 10. `decided` is the
+    leader epoch that the controllers have committed."""
 
-    def __init__(self, *log_starts: int) -> None:
-        topics = SimpleNamespace(by_id={TOPIC_ID: SimpleNamespace(name="t")})
+    def __init__(self, *log_starts: int, decided: int = 0) -> None:
+        decision = SimpleNamespace(leader_epoch=decided)
+        topics = SimpleNamespace(
+            by_id={TOPIC_ID: SimpleNamespace(name="t")}, partition=lambda *_key: decision
+        )
         promises = SimpleNamespace(
             given_up=(),
             let_go=("t",),
@@ -78,6 +82,13 @@ def _replica(start: int) -> Replica:
 def test_what_neither_disk_nor_tier_has_is_found() -> None:
     with pytest.raises(Violation, match=r"S2: .* no finished copy has 0"):
         Watched(0).look(0)
+
+
+def test_who_does_not_know_the_newest_leader_may_believe_in_what_is_gone() -> None:
+    """Seed 2216: the newest leader may have given the tier up."""
+    Watched(0, decided=2).look(0, leads=True)
+    with pytest.raises(Violation, match="S2"):
+        Watched(0, decided=1).look(0, leads=True)
 
 
 def test_a_follower_that_began_later_gives_nothing_up() -> None:
