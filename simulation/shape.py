@@ -162,7 +162,7 @@ SMALL_FETCH = 1000
 SEGMENT_BYTES_KEY = "internal.segment.bytes"
 SMALL_SEGMENT = 2048
 """A fetch reads of one segment at most."""
-SLOW_MS = 50.0
+SLOW_MS = 45.0
 
 
 @dataclass(frozen=True)

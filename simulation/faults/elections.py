@@ -144,6 +144,31 @@ def _recovering(world: RunWorld) -> Machine | None:
     return None
 
 
+class _LateAnswers:
+    """What one broker tells the controllers comes late, and not at all from `hold` on, until
+    `end`. It ends by itself when its time is over: without these links there may be no controller,
+    and whoever is struck is not ready before there is one."""
+
+    def __init__(
+        self, world: RunWorld, slow: Machine, controllers: Sequence[Machine], trouble: Trouble
+    ) -> None:
+        self._network, self._trouble = world.loop.network, trouble
+        self._links = [self._network.link(slow.host, one.host) for one in controllers]
+        self._network.lay(trouble, self._links)
+        self._held, self._over = 0, False
+
+    def hold(self) -> None:
+        if not self._held and not self._over:
+            self._held = 1
+            cut(self._links, 1)
+
+    def end(self) -> None:
+        if not self._over:
+            self._over = True
+            cut(self._links, -self._held)
+            self._network.lift(self._trouble, self._links)
+
+
 async def _strike(world: RunWorld, event: Event, rng: Random) -> bool:
     """One of those whose answers are needed answers late, so that there is a recovery to strike;
     that one is struck, or another one that has answered: then the late answer comes when that one
@@ -154,23 +179,22 @@ async def _strike(world: RunWorld, event: Event, rng: Random) -> bool:
             return False
         await asyncio.sleep(LOOK_S)
     slow = needed[event.args["which"] % len(needed)]
-    trouble = Trouble(rng, late_ms=event.args["late_ms"])
     others = [one for one in world.controllers if one is not slow]
-    links = [world.loop.network.link(slow.host, one.host) for one in others]
-    world.loop.network.lay(trouble, links)
+    late = _LateAnswers(world, slow, others, Trouble(rng, late_ms=event.args["late_ms"]))
+    ending = world.loop.call_at(ends_s, late.end)
     blow = event.args["blow"]
     other = blow == "restart other" or (blow == "restart" and event.args["other"])
     waits = other and len(needed) > 1
-    done, held = False, 0
+    done = False
     while not done and world.loop.time() < ends_s:
         controller = _recovering(world)
         if controller is not None:
-            if waits and not held:
-                held = 1
-                cut(links, 1)
+            if waits:
+                late.hold()
             if blow == "cut off controller":
-                world.loop.network.lift(trouble, links)
-                return await _cut_off(world, controller, slow, event, ends_s)
+                late.end()
+                done = await _cut_off(world, controller, slow, event, ends_s)
+                break
             struck = controller if blow == "controller" else slow
             if waits:
                 struck = next(
@@ -178,8 +202,8 @@ async def _strike(world: RunWorld, event: Event, rng: Random) -> bool:
                 )
             done = struck is not None and await _hit(world, struck, event, ends_s)
         await asyncio.sleep(LOOK_S)
-    cut(links, -held)
-    world.loop.network.lift(trouble, links)
+    ending.cancel()
+    late.end()
     return done
 
 
