@@ -78,7 +78,9 @@ class _SparseIndex:
         self._window = b""
 
     def load(self) -> None:
-        """Take over the file. Raises FileNotFoundError, CorruptIndex."""
+        """Take over the file. Raises FileNotFoundError, CorruptIndex, OSError."""
+        self.close_file()  # where the disk refused to be read the last time
+        self._pending.clear()
         file = self._files.open(self.path)
         size = file.size()
         if size % self.entry_bytes:

@@ -137,7 +137,8 @@ class Segment:
         return [file for file in files if file is not None]
 
     def ensure_indexes(self) -> None:
-        """Open the indexes, rebuilding what is missing or impossible."""
+        """Open the indexes, rebuilding what is missing or impossible. Raises OSError: then none is
+        open."""
         if self._indexes_ready:
             return
         try:
@@ -149,6 +150,15 @@ class Segment:
             self._look_for_room()
         except (FileNotFoundError, CorruptIndex):
             self.rebuild(check_crc=False)
+        except OSError:
+            self._close_indexes()
+            raise
+
+    def _close_indexes(self) -> None:
+        """Without writing anything."""
+        self.offset_index.close_file()
+        self.time_index.close_file()
+        self._indexes_ready = self._beyond_indexes = self.index_full = False
 
     def close(self) -> None:
         """Write the indexes out and close all files; the next use opens them again."""
@@ -163,13 +173,11 @@ class Segment:
 
     def discard_handles(self) -> None:
         """Close all files without writing anything: the segment is about to go."""
-        self.offset_index.close_file()
-        self.time_index.close_file()
+        self._close_indexes()
         self.txn_index.close()
         if self._log is not None:
             self._log.close()
             self._log = None
-        self._indexes_ready = self._beyond_indexes = self.index_full = False
 
     def paths(self) -> list[str]:
         """The segment's files that exist, the .log last: without it the rest are orphans."""
@@ -432,10 +440,24 @@ class Segment:
         """Read the segment and write its indexes anew; returns the finished walk.
 
         `check_crc` is recovery: the caller cuts the .log where the walk ended. `end_offset` is
-        where the next segment begins; `visit` sees each batch that the walk accepts.
+        where the next segment begins; `visit` sees each batch that the walk accepts. Raises OSError:
+        half of them, and the end and the highest timestamp of half the batches, are nobody's to go
+        by.
         """
-        self.offset_index.close_file()
-        self.time_index.close_file()
+        try:
+            return self._rebuild(check_crc, end_offset, visit)
+        except OSError:
+            self._close_indexes()
+            self._size, self._max_timestamp = -1, None
+            raise
+
+    def _rebuild(
+        self,
+        check_crc: bool,
+        end_offset: int | None,
+        visit: Callable[[BatchHeader], None] | None,
+    ) -> BatchScan:
+        self._close_indexes()
         self.offset_index.create()
         self.time_index.create()
         self._indexes_ready = True

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
-from storage.files import MemoryFiles
+import errno
+
+import pytest
+
+from storage.files import LossyFiles, MemoryFiles
 from storage.log import segments
 from storage.log.config import LogConfig
+from storage.log.segment import INDEX_SUFFIX
+from testkit.memory.logs import T0, append, batch, fill, make_log
 
 
 def test_a_log_knows_which_offsets_are_recent(monkeypatch):
@@ -23,3 +29,70 @@ def test_a_log_knows_which_offsets_are_recent(monkeypatch):
     assert held.is_recent(482)
     held.note_boundary(300, 200_000)
     assert held.is_recent(300), "a position that is remembered was near the end a moment ago"
+
+
+def refusing(kinds: set[str]) -> tuple[LossyFiles, set[str]]:
+    """A disk whose files with one of these suffixes cannot be read."""
+
+    def on_read(path: str) -> None:
+        if any(path.endswith(kind) for kind in kinds):
+            raise OSError(errno.EIO, "broken", path)
+
+    files = LossyFiles(MemoryFiles())
+    files.on_read = on_read
+    return files, kinds
+
+
+@pytest.mark.parametrize("kind", [".index", ".timeindex"])
+def test_indexes_that_cannot_be_read_are_not_left_open(kind):
+    """P26: each try opened both anew, and what was open before was forgotten (seed 2991)."""
+    files, kinds = refusing(set())
+    log = make_log(files, index_interval_bytes=100)
+    fill(log, 20, size=50)
+    log.roll()
+    log.flush_blocking()
+    first = log.segments[0]
+    first.close()
+    first._max_timestamp = None
+    before = len(files.opened)
+    kinds.add(kind)
+    for _ in range(3):
+        with pytest.raises(OSError):
+            first.max_timestamp()
+    assert len(files.opened) == before
+    kinds.clear()
+    assert first.max_timestamp() == (T0, 0)
+    first.close()
+    assert len(files.opened) == before
+
+
+def test_indexes_that_are_made_anew_from_half_a_segment_count_for_nothing():
+    """Whatever lay behind was not served any more, and the highest timestamp of half the batches
+    would have had the rest expire too early."""
+    files, kinds = refusing(set())
+    log = make_log(files, index_interval_bytes=100)
+    for at in range(600):
+        append(log, batch(timestamp=T0 + at, size=50))
+    log.roll()
+    log.flush_blocking()
+    first = log.segments[0]
+    first.close()
+    first._max_timestamp = None
+    files.unlink(first.prefix + INDEX_SUFFIX)
+    reads = []
+
+    def on_read(path: str) -> None:
+        reads.append(path)
+        if len(reads) == 2:
+            raise OSError(errno.EIO, "broken", path)
+
+    files.on_read = on_read
+    before = len(files.opened)
+    with pytest.raises(OSError):
+        first.max_timestamp()
+    assert len(reads) == 2
+    assert first.size_bytes == first.log.size()
+    assert first.max_timestamp() == (T0 + 599, 599)
+    assert first.find(300)[0].base_offset == 300
+    first.close()
+    assert len(files.opened) <= before
