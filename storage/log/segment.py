@@ -440,9 +440,9 @@ class Segment:
         """Read the segment and write its indexes anew; returns the finished walk.
 
         `check_crc` is recovery: the caller cuts the .log where the walk ended. `end_offset` is
-        where the next segment begins; `visit` sees each batch that the walk accepts. Raises OSError:
-        half of them, and the end and the highest timestamp of half the batches, are nobody's to go
-        by.
+        where the next segment begins; `visit` sees each batch that the walk accepts. Where it ends
+        with an OSError, half of them, and the end and the highest timestamp of half the batches,
+        are nobody's to go by.
         """
         try:
             return self._rebuild(check_crc, end_offset, visit)
