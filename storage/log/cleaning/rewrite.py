@@ -3,8 +3,10 @@
 Offsets never change. A batch that loses records keeps base offset, last offset delta, epoch and
 producer fields, and its records keep their bytes; length, count, highest timestamp and CRC follow.
 An empty frame stays where the batch is the last one of an active producer, whose sequence must
-survive a rebuild of the producer state, or where the round ends, so that the last offset is still
-told by a batch.
+survive a rebuild of the producer state; where the round ends, so that the last offset is still
+told by a batch; and where a leader epoch begins. A follower knows that place by the first batch of
+the epoch that it gets. If it came later, the follower, as the next leader, would call records
+its own that another replica has of a leader that lost. Kafka drops it.
 
 Tombstones and idle transaction markers get a delete horizon in the first round that keeps them
 (now plus `delete.retention.ms`, stored in the place of the base timestamp, KIP-534) and go in the
@@ -58,6 +60,8 @@ class Rewriter:
     now_ms: int
     delete_retention_ms: int
     stats: RewriteStats = field(default_factory=RewriteStats)
+    leader_epoch: int = 0
+    """Of the batch before. Where the first epoch begins is of no use: there is none before it."""
 
     def remains(self, batch: bytes, header: BatchHeader) -> bytes | None:
         """What is written in place of `batch`; `batch` itself if nothing changes.
@@ -67,7 +71,8 @@ class Rewriter:
         """
         self.stats.records_read += header.record_count
         kept = self._control(batch, header) if header.is_control else self._data(batch, header)
-        if kept is None and self._frame_stays(header):
+        begins, self.leader_epoch = header.leader_epoch > self.leader_epoch, header.leader_epoch
+        if kept is None and (begins or self._frame_stays(header)):
             return _frame(header)
         return kept
 

@@ -54,6 +54,7 @@ def rewriter(newest: KeyOffsets, **options: object) -> Rewriter:
         "end_offset": 1_000,
         "now_ms": NOW,
         "delete_retention_ms": RETENTION_MS,
+        "leader_epoch": 3,
     }
     return Rewriter(newest=newest, **(values | options))  # type: ignore[arg-type]
 
@@ -66,6 +67,22 @@ def contents(batch: bytes) -> list[tuple[int, int, bytes | None, bytes | None]]:
     header = parse_header(batch)
     assert crc_ok(batch, 0, len(batch)) and header.size_bytes == len(batch)
     return [(r.offset, r.timestamp, r.key, r.value) for r in read_batch(batch, 0, header)]
+
+
+def test_a_frame_stays_where_an_epoch_begins():
+    """P18: followers know that place by the first batch of the epoch that they get (seed 2961)."""
+    batches = [
+        at_offset(build_batch(records((b"a", b"%d" % at)), 0), at, epoch)
+        for at, epoch in enumerate((0, 0, 2, 2, 5, 5))
+    ]
+    newest = map_of(*batches)
+    for _ in range(2):
+        one = rewriter(newest, leader_epoch=0)
+        left = [remains(one, batch) for batch in batches]
+        batches = [batch for batch in left if batch is not None]
+        told = [(parse_header(b).base_offset, parse_header(b).leader_epoch) for b in batches]
+        assert told == [(2, 2), (4, 5), (5, 5)]
+        assert [parse_header(batch).record_count for batch in batches] == [0, 0, 1]
 
 
 # Walking -------------------------------------------------------------------------------------
