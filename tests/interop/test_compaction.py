@@ -6,7 +6,7 @@ import random
 import re
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from pathlib import Path
 
 import pytest
@@ -134,12 +134,25 @@ class Author:
                     log.roll()
 
 
-def shape(log: Log) -> list[object]:
-    """All that two cleaned logs must have in common: segments, batches, records, aborted."""
+def begins_of_epochs(log: Log) -> set[int]:
+    """Base offsets of the empty batches that stand where a leader epoch begins."""
+    found, epoch = set(), 0
+    for header, records in batches_of(log):
+        if header.leader_epoch > epoch and not records:
+            found.add(header.base_offset)
+        epoch = header.leader_epoch
+    return found
+
+
+def shape(log: Log, but: Container[int] = ()) -> list[object]:
+    """All that two cleaned logs must have in common: segments, batches, records, aborted; but for
+    the batches with these base offsets."""
     found: list[object] = []
     for segment in log.segments:
         found.append((segment.base_offset, "aborted", segment.txn_index.entries()))
     for header, records in batches_of(log):
+        if header.base_offset in but:
+            continue
         found.append(
             (
                 header.base_offset,
@@ -183,7 +196,9 @@ async def test_kafkas_cleaner_leaves_what_ours_leaves(
             first_dirty = ours.cleaner.checkpoints[("topic", 0)]
             assert first_dirty == their_end
         theirs = Cleaning(RealFiles(), clock=clock, directory=str(tmp_path / "theirs"))
-        assert shape(ours.log) == shape(theirs.log)
+        # Kafka keeps such a batch only where it is the last of its producer, or of the round.
+        begins = begins_of_epochs(ours.log) - begins_of_epochs(theirs.log)
+        assert shape(ours.log, begins) == shape(theirs.log)
         for each in (ours, theirs):
             await each.manager.close()
         clock.advance(author.rng.choice([1_000, HORIZON_MS, 3 * HORIZON_MS]))

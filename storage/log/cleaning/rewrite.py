@@ -20,7 +20,16 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from protocol.batch.control import ControlType, read_control_type
-from protocol.batch.header import DELETE_HORIZON_BIT, NO_TIMESTAMP, BatchHeader
+from protocol.batch.header import (
+    CONTROL_BIT,
+    DELETE_HORIZON_BIT,
+    NO_PRODUCER_EPOCH,
+    NO_PRODUCER_ID,
+    NO_SEQUENCE,
+    NO_TIMESTAMP,
+    TRANSACTIONAL_BIT,
+    BatchHeader,
+)
 from protocol.batch.records import assemble, read_batch, rebuild_batch, records_payload
 from protocol.compression import Codec
 from storage.log.cleaning.key_offsets import KeyOffsets
@@ -72,9 +81,11 @@ class Rewriter:
         self.stats.records_read += header.record_count
         kept = self._control(batch, header) if header.is_control else self._data(batch, header)
         begins, self.leader_epoch = header.leader_epoch > self.leader_epoch, header.leader_epoch
-        if kept is None and (begins or self._frame_stays(header)):
+        if kept is not None:
+            return kept
+        if self._frame_stays(header):
             return _frame(header)
-        return kept
+        return _anonymous_frame(header) if begins else None
 
     def _frame_stays(self, header: BatchHeader) -> bool:
         if header.next_offset == self.end_offset:
@@ -145,6 +156,15 @@ def _frame(header: BatchHeader) -> bytes:
     fields.base_timestamp = NO_TIMESTAMP
     fields.attributes &= ~DELETE_HORIZON_BIT
     return assemble(fields, b"", Codec.NONE)
+
+
+def _anonymous_frame(header: BatchHeader) -> bytes:
+    """The batch without a record and without its producer, of whose state it says nothing."""
+    fields = BatchHeader(*header.fields())
+    fields.attributes &= ~(TRANSACTIONAL_BIT | CONTROL_BIT)
+    fields.producer_id, fields.producer_epoch = NO_PRODUCER_ID, NO_PRODUCER_EPOCH
+    fields.base_sequence = NO_SEQUENCE
+    return _frame(fields)
 
 
 def collect(

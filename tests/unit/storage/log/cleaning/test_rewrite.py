@@ -69,10 +69,12 @@ def contents(batch: bytes) -> list[tuple[int, int, bytes | None, bytes | None]]:
     return [(r.offset, r.timestamp, r.key, r.value) for r in read_batch(batch, 0, header)]
 
 
-def test_a_frame_stays_where_an_epoch_begins():
-    """P18: followers know that place by the first batch of the epoch that they get (seed 2961)."""
+@pytest.mark.parametrize("producer", [Producer(), Producer(9, 0, 0, transactional=True)])
+def test_a_frame_stays_where_an_epoch_begins(producer):
+    """P18: followers know that place by the first batch of the epoch that they get (seed 2961).
+    It says nothing of the producer or a transaction."""
     batches = [
-        at_offset(build_batch(records((b"a", b"%d" % at)), 0), at, epoch)
+        at_offset(build_batch(records((b"a", b"%d" % at)), 0, producer=producer), at, epoch)
         for at, epoch in enumerate((0, 0, 2, 2, 5, 5))
     ]
     newest = map_of(*batches)
@@ -83,6 +85,8 @@ def test_a_frame_stays_where_an_epoch_begins():
         told = [(parse_header(b).base_offset, parse_header(b).leader_epoch) for b in batches]
         assert told == [(2, 2), (4, 5), (5, 5)]
         assert [parse_header(batch).record_count for batch in batches] == [0, 0, 1]
+        frame = parse_header(batches[0])
+        assert not frame.has_producer_id and not frame.is_transactional
 
 
 # Walking -------------------------------------------------------------------------------------
