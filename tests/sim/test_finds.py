@@ -15,6 +15,7 @@ from broker.tiering.roles import Roles
 from simulation import find
 from simulation.command import Options, main
 from simulation.swarm import run
+from storage.log.cleaning import rewrite
 from storage.log.log import Log
 from storage.log.segment import Segment
 
@@ -31,6 +32,7 @@ def _owes_no_removal(self: Log, count: int) -> None:
 
 PLANTED: dict[str, tuple[Any, str, Any]] = {
     "joins-unread": (RemoteReplica, "may_join", lambda *_arguments: True),
+    "epoch-begin-cleaned": (rewrite, "_anonymous_frame", lambda _header: None),
     "removal-undone": (Log, "_delete_oldest", _owes_no_removal),
     "rotten-last-offset": (Segment, "reach", lambda *_arguments: 0),
     "tier-off-then-deleted": (Roles, "keeps_folder", lambda *_arguments: False),
