@@ -118,8 +118,9 @@ class Log:
         """False while `config` only supposes that it is tiered, as at a start."""
         self.bootstrapping = False
         """`begin_at` is under way or has failed: nobody may read, append, or count on this log."""
-        self.checkpointed_recovery_point = 0
-        """The value in the checkpoint on disk; set by the manager, which writes it."""
+        self.checkpointed_recovery_point = self.saved_recovery_point = 0
+        """What the checkpoint on the disk says at most, and at least: while it is being written,
+        and where that failed, either is possible. Set by the manager, which writes it."""
         self.snapshots = loaded.snapshots
         self._clock = clock
         self._failure: BaseException | None = None
@@ -185,7 +186,7 @@ class Log:
                 # The process may have cut the log, and have written anew behind that, before it was
                 # killed: a power cut would still bring back what was there before (seed 600).
                 log._cut_unflushed, log._cut_at = True, log.recovery_point
-        log.checkpointed_recovery_point = recovery_point
+        log.checkpointed_recovery_point = log.saved_recovery_point = recovery_point
         log.topic_id, must_write = load_topic_id(files, directory, topic_id)
         if must_write and topic_id is not None:
             log.assign_topic_id(topic_id)

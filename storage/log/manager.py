@@ -578,10 +578,13 @@ class LogManager:
             # Either value may be on the disk until the write is done.
             log = self.logs[key]
             log.checkpointed_recovery_point = max(log.checkpointed_recovery_point, point)
-        await self.write_checkpoint(RECOVERY_POINT_CHECKPOINT, points)
+            log.saved_recovery_point = min(log.saved_recovery_point, point)
+        if not await self.write_checkpoint(RECOVERY_POINT_CHECKPOINT, points):
+            return
         for key, point in points.items():
             if key in self.logs:
-                self.logs[key].checkpointed_recovery_point = point
+                log = self.logs[key]
+                log.checkpointed_recovery_point = log.saved_recovery_point = point
 
     async def checkpoint_log_starts(self) -> None:
         """Make the starts of all logs durable as they are when this is called, or later: no crash

@@ -269,18 +269,19 @@ class LogCleaner:
             _remove_unfinished(log)
 
     async def _prepare(self, chosen: _Candidate) -> CleaningJob:
-        """Make durable what will be cleaned, and describe it.
+        """Make durable what will be cleaned, and describe it. After a crash nobody knows yet that a
+        log is compacted, and takes a gap above the recovery point for records that were lost.
 
         Raises Stopped, LogFailed, OSError.
         """
         key, log = chosen.key, chosen.log
-        if log.checkpointed_recovery_point < chosen.dirty.end:
+        if log.saved_recovery_point < chosen.dirty.end:
             await log.flush()
             await self._manager.checkpoint_recovery_points()
         if self._aborted or log.closed:
             raise Stopped
         now_ms, segments, settings = self._clock.now_ms(), list(log.segments), self._settings()
-        dirty = self._dirty_range(key, log, segments, now_ms, log.checkpointed_recovery_point)
+        dirty = self._dirty_range(key, log, segments, now_ms, log.saved_recovery_point)
         sources = [
             Source(
                 segment.base_offset,

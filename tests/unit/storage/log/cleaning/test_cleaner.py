@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import random
 import struct
 
 import pytest
@@ -13,13 +14,15 @@ from protocol.batch.records import Producer, Record, build_batch, read_batch, va
 from protocol.errors import ApiError
 from runtime.clock import ManualClock, SystemClock
 from storage.files import LossyFiles, MemoryFiles, RealFiles
-from storage.log.checkpoints import CLEANER_CHECKPOINT
+from storage.log.checkpoints import CLEANER_CHECKPOINT, RECOVERY_POINT_CHECKPOINT
 from storage.log.cleaning import cleaner, job
 from storage.log.cleaning.cleaner import CleanerSettings, LogCleaner
 from storage.log.cleaning.key_offsets import ENTRY_BYTES
 from storage.log.cleaning.workers import LoopWorker, ProcessWorker, worker_for
+from storage.log.config import LogConfig
 from storage.log.errors import LogFailed
 from storage.log.log import Log
+from storage.log.manager import LogManager
 from storage.log.producers import Origin
 from testkit.memory.cleaning import DAY_MS, TOPIC_ID, Cleaning, pairs
 from testkit.memory.logs import T0, facts, newest_record, record_from
@@ -583,3 +586,33 @@ def test_the_worker_suits_the_files(tmp_path):
     assert isinstance(worker_for(RealFiles(), clock), ProcessWorker)
     assert isinstance(worker_for(MemoryFiles(), clock), LoopWorker)
     assert isinstance(worker_for(LossyFiles(RealFiles()), clock), LoopWorker)
+
+
+async def test_nothing_is_cleaned_above_a_recovery_point_that_could_not_be_written():
+    """P1, F20: after a crash nobody knows that a log is compacted. A gap above the recovery point
+    that the disk has counts as lost records there, and all behind it goes (seed 3498)."""
+    disk = LossyFiles(MemoryFiles())
+    one = Cleaning(disk)
+    refused = []
+
+    def refuse(kind: str, path: str) -> None:
+        if RECOVERY_POINT_CHECKPOINT in path and len(refused) < 2:
+            refused.append(kind)
+            raise OSError(errno.EIO, "broken", path)
+
+    disk.on_op = refuse
+    for at in range(4):
+        one.append(*pairs(f"a={at}", "b=1"))
+        one.roll()
+    for _ in range(2):
+        await one.clean()
+        assert len(one.records()) == 8
+        one.cleaner._put_off.clear()  # as with its next look
+    assert len(refused) == 2
+    assert await one.clean()
+    assert len(one.records()) == 2
+    again = LogManager(
+        disk, "/data", clock=one.clock, rng=random.Random(1), config_for=lambda _topic: LogConfig()
+    )
+    again.load()
+    assert again.logs["topic", 0].log_end_offset == 8
