@@ -78,9 +78,8 @@ class _SparseIndex:
         self._window = b""
 
     def load(self) -> None:
-        """Take over the file. Raises FileNotFoundError, CorruptIndex, OSError."""
-        self.close_file()  # where the disk refused to be read the last time
-        self._pending.clear()
+        """Take over the file. Raises FileNotFoundError, CorruptIndex, and OSError, after which the
+        caller closes the file."""
         file = self._files.open(self.path)
         size = file.size()
         if size % self.entry_bytes:
@@ -207,7 +206,8 @@ class _SparseIndex:
         self.close_file()
 
     def close_file(self) -> None:
-        """Drop the file without writing."""
+        """Drop the file, and what is not written to it."""
+        self._pending.clear()
         self._window = b""
         self._stale = False
         if self._file is not None:

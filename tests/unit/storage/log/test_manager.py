@@ -697,6 +697,14 @@ def held_world() -> tuple[World, asyncio.Event, asyncio.Event]:
     return World(LossyFiles(MemoryFiles(), before_work=hold)), gate, waiting
 
 
+def fill_and_begin_at(log: Log, offset: int) -> None:
+    """Nine batches on the disk, of which those below `offset` count no more."""
+    fill(log, 9, size=50)
+    log.flush_blocking()
+    log.update_high_watermark(9)
+    log.advance_log_start(offset)
+
+
 async def test_a_checkpoint_under_way_does_not_bring_a_namesake_back():
     world, gate, waiting = held_world()
     manager = world.start()
@@ -720,10 +728,7 @@ async def test_s4_log_starts_are_durable_when_they_are_said_to_be():
     world, gate, waiting = held_world()
     manager = world.start()
     for each in (create(manager), create(manager, "other")):
-        fill(each, 9, size=50)
-        each.flush_blocking()
-        each.update_high_watermark(9)
-        each.advance_log_start(5)
+        fill_and_begin_at(each, 5)
     saving = asyncio.ensure_future(manager.checkpoint_log_starts())
     await waiting.wait()
     manager.delete("other", 0)
@@ -748,10 +753,7 @@ async def test_a_log_that_begins_lower_than_before_is_not_emptied_by_the_old_sta
     log = create(manager)
     world.config = replace(log.config, remote_storage_enable=tiered)
     log.configure(world.config)
-    fill(log, 9, size=50)
-    log.flush_blocking()
-    log.update_high_watermark(9)
-    log.advance_log_start(7)
+    fill_and_begin_at(log, 7)
     saving = asyncio.ensure_future(manager.checkpoint_log_starts())
     await waiting.wait()
     if not under_way:
@@ -773,10 +775,7 @@ async def test_s4_who_asks_for_log_starts_while_they_are_written_shares_the_next
     world, gate, waiting = held_world()
     manager = world.start()
     log = create(manager)
-    fill(log, 9, size=50)
-    log.flush_blocking()
-    log.update_high_watermark(9)
-    log.advance_log_start(4)
+    fill_and_begin_at(log, 4)
     written: list[int] = []
     write = manager.write_checkpoint
 

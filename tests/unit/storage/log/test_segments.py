@@ -66,7 +66,8 @@ def test_indexes_that_cannot_be_read_are_not_left_open(kind):
     assert len(files.opened) == before
 
 
-def test_indexes_that_are_made_anew_from_half_a_segment_count_for_nothing():
+@pytest.mark.parametrize("is_missing", [True, False])
+def test_indexes_that_are_made_anew_from_half_a_segment_count_for_nothing(is_missing):
     """Whatever lay behind was not served any more, and the highest timestamp of half the batches
     would have had the rest expire too early."""
     files, kinds = refusing(set())
@@ -76,9 +77,11 @@ def test_indexes_that_are_made_anew_from_half_a_segment_count_for_nothing():
     log.roll()
     log.flush_blocking()
     first = log.segments[0]
+    entries = first.offset_index.entries()
     first.close()
     first._max_timestamp = None
-    files.unlink(first.prefix + INDEX_SUFFIX)
+    if is_missing:
+        files.unlink(first.prefix + INDEX_SUFFIX)
     reads = []
 
     def on_read(path: str) -> None:
@@ -89,10 +92,14 @@ def test_indexes_that_are_made_anew_from_half_a_segment_count_for_nothing():
     files.on_read = on_read
     before = len(files.opened)
     with pytest.raises(OSError):
-        first.max_timestamp()
+        if is_missing:
+            first.max_timestamp()
+        else:
+            first.rebuild(check_crc=False)
     assert len(reads) == 2
     assert first.size_bytes == first.log.size()
     assert first.max_timestamp() == (T0 + 599, 599)
     assert first.find(300)[0].base_offset == 300
+    assert first.offset_index.entries() == entries
     first.close()
     assert len(files.opened) <= before
