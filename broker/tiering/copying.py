@@ -24,6 +24,7 @@ from runtime.clock import Clock
 from runtime.log import get_logger
 from storage.log.segment import Segment
 from storage.objects import ObjectError
+from storage.tiered.batches import WrongTimes
 from storage.tiered.cache import SegmentCache
 from storage.tiered.copying import Copyable, CopyPlan, plan_copy
 from storage.tiered.segment_store import SegmentSources, SegmentStore
@@ -120,6 +121,9 @@ class Copier:
             led.being_copied.add(begun.segment_id)
             try:
                 await self._carry_out(led, begun, sources)
+            except WrongTimes:
+                segment.doubt_times()
+                raise
             finally:
                 led.being_copied.discard(begun.segment_id)
 

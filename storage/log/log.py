@@ -284,6 +284,12 @@ class Log:
         return True
 
     @property
+    def is_unidentified(self) -> bool:
+        """It is not empty, and its partition.metadata was lost: a power cut may keep the batches of
+        a log that was never flushed, and not that file. It may be of a deleted namesake."""
+        return self.topic_id is None and self.log_end_offset > 0
+
+    @property
     def closed(self) -> bool:
         return self._closed
 

@@ -229,8 +229,8 @@ class LogManager:
         self.report.loaded += 1
         if log.cut_unflushed:
             self._to_flush[log] = None
-        if not log.recovery_report.clean:
-            self.report.recovered += 1
+        if not log.recovery_report.clean or log.is_unidentified:
+            self.report.recovered += not log.recovery_report.clean
             # It was closed in good order and is not as it was then: it may lack what others count
             # on, so this broker has not stopped cleanly (P11).
             self.previous_broker_epoch = NO_BROKER_EPOCH
@@ -300,7 +300,8 @@ class LogManager:
     ) -> Log:
         """The partition's log, made if there is none.
 
-        A log of another topic id is that of a deleted namesake and makes room.
+        A log of another topic id is that of a deleted namesake and makes room; one that may be is
+        set aside. An empty one without an id was made just before a crash.
         Raises ValueError for an illegal name, CorruptLog, OSError.
         """
         key = (topic, partition)
@@ -308,6 +309,9 @@ class LogManager:
         log = self.logs.get(key)
         if log is not None and log.topic_id is not None and log.topic_id != wanted:
             self.delete(topic, partition)
+            log = None
+        elif log is not None and log.is_unidentified:
+            self.set_aside(topic, partition)
             log = None
         if log is not None:
             log.configure(config)
@@ -355,11 +359,12 @@ class LogManager:
         self._discard_path(path, 0)
 
     def find_strays(self, belongs: Callable[[str, int, TopicId | None], bool]) -> list[Log]:
-        """Logs for which `belongs(topic, partition, topic id)` is false."""
+        """Logs for which `belongs(topic, partition, topic id)` is false, and those of which nobody
+        can tell: as in Kafka, they are no topic's."""
         return [
             log
             for (topic, partition), log in self.logs.items()
-            if not belongs(topic, partition, log.topic_id)
+            if log.is_unidentified or not belongs(topic, partition, log.topic_id)
         ]
 
     def _rename_away(self, topic: str, partition: int, suffix: str) -> Log | None:

@@ -48,9 +48,10 @@ class Segment:
     """The batches from `base_offset` up to the next segment's base offset."""
 
     __slots__ = (
-        "_beyond_indexes", "_config", "_files", "_first_timestamp_ms", "_found", "_indexes_ready",
-        "_log", "_max_timestamp", "_since_index_bytes", "_size", "_suffix", "base_offset",
-        "created_ms", "index_full", "offset_index", "prefix", "time_index", "txn_index",
+        "_beyond_indexes", "_config", "_doubts_times", "_files", "_first_timestamp_ms", "_found",
+        "_indexes_ready", "_log", "_max_timestamp", "_since_index_bytes", "_size", "_suffix",
+        "base_offset", "created_ms", "index_full", "offset_index", "prefix", "time_index",
+        "txn_index",
     )  # fmt: skip
 
     def __init__(
@@ -74,6 +75,7 @@ class Segment:
         self._since_index_bytes = 0
         self._max_timestamp: tuple[int, int] | None = None
         self._first_timestamp_ms: int | None = None
+        self._doubts_times = False
         self._indexes_ready = False
         # A fetch of older data asks for its offset several times in a row.
         self._found: tuple[BatchHeader, int] | None = None
@@ -204,7 +206,7 @@ class Segment:
     def prepare(self) -> None:
         """Load what `note` needs, so that it touches no file after the batch is written."""
         if self._max_timestamp is None:
-            self.max_timestamp()
+            self._max_timestamp = self.max_timestamp()
         if not self._indexes_ready:
             self.ensure_indexes()
 
@@ -245,15 +247,30 @@ class Segment:
     # Timestamps ------------------------------------------------------------------------------
 
     def max_timestamp(self) -> tuple[int, int]:
-        """(highest timestamp, last offset of the first batch that has it); (-1, base) if none."""
+        """(highest timestamp, last offset of the first batch that has it); (-1, base) if none.
+
+        Where batches cannot be read it is that of those before, and asked for anew the next time:
+        a disk may read them well then.
+        """
         if self._max_timestamp is None:
-            best, position = self._time_entry(self.time_index.last)
-            for header, _ in BatchScan(self.log, position, self.size_bytes):
+            best, position = (NO_TIMESTAMP, self.base_offset), 0
+            if not self._doubts_times:
+                best, position = self._time_entry(self.time_index.last)
+            scan = BatchScan(self.log, position, self.size_bytes)
+            for header, _ in scan:
                 # An offset that no index can hold belongs to damage that nobody has read yet.
                 if header.max_timestamp > best[0] and self.fits_relative(header.last_offset):
                     best = (header.max_timestamp, header.last_offset)
+            if scan.problem is not None:
+                return best
             self._max_timestamp = best
         return self._max_timestamp
+
+    def doubt_times(self) -> None:
+        """Its highest time is not what it said, of what it once read: the next time all batches
+        are asked, not those behind the last entry of an index alone."""
+        self._max_timestamp = None
+        self._doubts_times = True
 
     def first_timestamp_ms(self) -> int:
         """Highest timestamp of the first batch, -1 if there is none: what rolling by time asks."""

@@ -35,6 +35,11 @@ class CorruptSegment(Exception):
     """Bytes, or objects, that are not those of the segment whose they should be."""
 
 
+class WrongTimes(CorruptSegment):
+    """The highest timestamp that a segment's metadata tell is not that of its batches, which are
+    whole."""
+
+
 class Mark(NamedTuple):
     """A place between two batches."""
 
@@ -159,6 +164,10 @@ class LogCheck:
             raise CorruptSegment(f"{self._segment}: a batch of {checked.cut_bytes} of {left} bytes")
 
     def end(self) -> None:
-        """There are no more parts. Raises CorruptSegment."""
+        """There are no more parts. Raises CorruptSegment, WrongTimes."""
         if self._cut:
             raise CorruptSegment(f"{self._segment}: its last batch is cut")
+        said_ms, highest_ms = self._segment.max_timestamp_ms, self.indexes.highest_ms
+        if said_ms != highest_ms:
+            # Said before the batches were read, and gone by for as long as the copy lives.
+            raise WrongTimes(f"{self._segment}: its highest time is {highest_ms}, not {said_ms}")

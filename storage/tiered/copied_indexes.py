@@ -38,6 +38,11 @@ class CopiedIndexes:
             self._since_bytes = 0
         self._since_bytes += header.size_bytes
 
+    @property
+    def highest_ms(self) -> int:
+        """The highest timestamp of all that was noted (epoch milliseconds), -1 if there is none."""
+        return self._highest[0]
+
     def times(self) -> bytes:
         """The time index. Its last entry has the highest timestamp of all that was noted."""
         self._note_time()

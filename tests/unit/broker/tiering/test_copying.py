@@ -10,12 +10,13 @@ import pytest
 from broker.tiering import copying
 from broker.tiering.journal import TierUnavailable
 from broker.tiering.settings import QuotaSettings
+from protocol.batch.header import MAX_TIMESTAMP_POSITION
 from protocol.batch.records import Producer
 from storage.files import File
 from storage.log.checkpoints import decode_epochs
 from storage.log.producers import CorruptSnapshot
 from storage.objects import ObjectRetriable, Weather
-from storage.tiered.batches import CorruptSegment
+from storage.tiered.batches import CorruptSegment, WrongTimes
 from storage.tiered.layout import Kind
 from storage.tiered.segment_store import SegmentStore
 from storage.tiered.states import SegmentState
@@ -453,6 +454,30 @@ async def test_what_the_disk_reads_wrongly_is_copied_when_it_is_read_right_again
     assert (leader.finished(), world.bucket.keys) == ([], [])
     await leader.copy_all()
     assert leader.finished()[0][0] == 0
+    await leader.expire()
+    await world.check(leader)
+
+
+async def test_s8_a_time_that_was_read_wrongly_once_is_not_that_of_the_copy(
+    world: TierWorld,
+) -> None:
+    """A copy says what its batches have, and the next try finds it."""
+    leader = await world.leader_with()
+    segment = leader.log.segments[0]
+    highest_ms, _ = segment.max_timestamp()
+    file = leader.log.files.open(segment.log.path)
+    right = file.pread(1, MAX_TIMESTAMP_POSITION)
+    file.pwrite(b"\x01", MAX_TIMESTAMP_POSITION)
+    segment.doubt_times()
+    assert segment.max_timestamp()[0] > highest_ms
+    file.pwrite(right, MAX_TIMESTAMP_POSITION)
+    file.close()
+    with pytest.raises(WrongTimes):
+        await leader.copier.copy_once(leader.led)
+    assert (leader.finished(), world.bucket.keys) == ([], [])
+    await leader.copy_all()
+    copied = next(iter(leader.known.finished()))
+    assert (copied.start_offset, copied.max_timestamp_ms) == (0, highest_ms)
     await leader.expire()
     await world.check(leader)
 

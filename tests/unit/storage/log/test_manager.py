@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import posixpath
 import random
 from collections.abc import Mapping
 from dataclasses import replace
@@ -317,6 +318,33 @@ async def test_strays_are_set_aside_and_stay(world):
     again = world.start()
     assert list(again.logs) == [("mine", 0)]
     assert again.strays == [path]
+
+
+@pytest.mark.parametrize("left", [None, b"", b"\0" * 40])
+async def test_p4_a_log_that_lost_its_topic_id_is_nobodys(world, left):
+    """A power cut may keep the batches of a log that was never flushed, and not the file beside
+    them: taken for the log of a topic that was made anew, they were its first records on that
+    replica (seed 4298). An empty one has nothing that could be another topic's."""
+    manager = world.start()
+    fill(create(manager), 3)
+    create(manager, "empty")
+    await manager.close(broker_epoch=42)
+    for topic in ("topic", "empty"):
+        path = f"/data/{topic}-0/partition.metadata"
+        world.files.unlink(path)
+        if left is not None:
+            world.files.open(path, create=True).append(left)
+
+    again = world.start()
+    assert again.previous_broker_epoch == -1, "it may lack what others count on (P11)"
+    strays = again.find_strays(lambda topic, partition, topic_id: True)
+    assert [(log.topic, log.partition) for log in strays] == [("topic", 0)]
+    log = create(again, topic_id=OTHER_ID)
+    assert (log.log_end_offset, log.topic_id) == (0, OTHER_ID)
+    assert len(world.names("-stray")) == 1, "whoever wants its records finds them"
+    empty = create(again, "empty", topic_id=OTHER_ID)
+    assert empty is again.get("empty", 0) and empty.topic_id == OTHER_ID
+    assert world.names("-stray") == [posixpath.basename(path) for path in again.strays]
 
 
 # Foreign content -----------------------------------------------------------------------------

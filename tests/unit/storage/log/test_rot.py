@@ -12,6 +12,9 @@ from storage.log.rot import PAGE_BYTES, has_rotted
 from testkit.memory.logs import DIRECTORY, append, fill, make_log
 from testkit.records.batches import some_records
 
+LENGTH_LAST = 11
+"""The byte of a batch with the lowest bits of its length."""
+
 
 def batch(offset: int) -> bytes:
     return build_batch(some_records(3), offset)
@@ -78,6 +81,26 @@ def test_a_batch_that_says_it_reaches_further_hides_nothing_behind_it() -> None:
     log.roll()  # positions are not remembered of what is closed
     with pytest.raises(LogFailed, match="wrong CRC of the batch at offset 2"):
         log.read(2, 1, max_offset=5)
+
+
+def test_the_highest_time_of_what_was_read_wrongly_is_not_remembered() -> None:
+    """S8, F20: the disk read a wrong length once, and for good the times of the batches behind it
+    were not there for searches, retention and the copy of that segment (seed 4386)."""
+    files = MemoryFiles()
+    log = make_log(files)
+    for number in range(4):
+        append(log, build_batch([Record(timestamp=number, value=b"v")], 0))
+    log.roll()
+    segment = log.segments[0]
+    segment.doubt_times()
+    _, second = segment.find(1) or (None, 0)
+    path, at = segment.log.path, second + LENGTH_LAST
+    right = files.read(path)[at : at + 1]
+    rotten = files.open(path)
+    rotten.pwrite(bytes([right[0] ^ 0x80]), at)
+    assert segment.max_timestamp() < (3, 3)
+    rotten.pwrite(right, at)
+    assert segment.max_timestamp() == (3, 3)
 
 
 def test_a_limit_inside_a_batch_ends_before_it() -> None:

@@ -26,7 +26,7 @@ from storage.objects import (
     Weather,
 )
 from storage.objects.port import listed
-from storage.tiered.batches import CorruptSegment, LogCheck
+from storage.tiered.batches import CorruptSegment, LogCheck, WrongTimes
 from storage.tiered.layout import Kind, keys_to_delete, object_key, parse_key
 from storage.tiered.manifest import (
     Manifest,
@@ -48,10 +48,11 @@ LOG = b"".join(
     for base in range(0, 12, 3)
 )
 EPOCHS = (EpochEntry(1, 0), EpochEntry(4, 6))
+HIGHEST_MS = some_records(3)[-1].timestamp
 
 
 def described(number: int = 1, *, txn: bool = False) -> RemoteSegment:
-    made = segment(number, 0, 11, dict(EPOCHS), size_bytes=len(LOG))
+    made = segment(number, 0, 11, dict(EPOCHS), size_bytes=len(LOG), max_timestamp_ms=HIGHEST_MS)
     return replace(made, txn_index_empty=not txn)
 
 
@@ -88,7 +89,7 @@ async def test_a_segment_comes_back_as_it_was(objects: Objects, txn: bool) -> No
     size = len(LOG) // 4
     assert list(OFFSET_ENTRY.iter_unpack(offsets)) == [(5, size), (8, 2 * size), (11, 3 * size)]
     times = await store.read_whole(manifest, Kind.TIME_INDEX)
-    assert list(TIME_ENTRY.iter_unpack(times)) == [(some_records(3)[-1].timestamp, 2)]
+    assert list(TIME_ENTRY.iter_unpack(times)) == [(HIGHEST_MS, 2)]
     assert await store.read_whole(manifest, Kind.PRODUCER_SNAPSHOT) == b"producers"
     assert decode_epochs(await store.read_whole(manifest, Kind.LEADER_EPOCHS)) == list(EPOCHS)
     assert (Kind.TXN_INDEX in manifest.objects) == txn
@@ -99,6 +100,17 @@ async def test_a_segment_comes_back_as_it_was(objects: Objects, txn: bool) -> No
         await store.manifest(one)
     with pytest.raises(ObjectNotFound):
         await store.read_log(one, 0, 100)
+
+
+@pytest.mark.parametrize("said_ms", [-1, HIGHEST_MS - 1, HIGHEST_MS + 1])
+async def test_s8_a_copy_says_no_other_time_than_its_batches_have(said_ms: int) -> None:
+    """For as long as it lives nobody would find the records above that time (seed 4386)."""
+    bucket = MemoryObjects()
+    one = replace(described(), max_timestamp_ms=said_ms)
+    with pytest.raises(WrongTimes, match=f"its highest time is {HIGHEST_MS}, not {said_ms}"):
+        await SegmentStore(bucket).copy(one, sources())
+    with pytest.raises(ObjectNotFound):
+        await SegmentStore(bucket).manifest(one)
 
 
 async def test_a_range_says_where_it_was_cut_and_ends_with_the_lineage() -> None:
