@@ -35,6 +35,7 @@ PLANTED: dict[str, tuple[Any, str, Any]] = {
     "epoch-begin-cleaned": (rewrite, "_anonymous_frame", lambda _header: None),
     "removal-undone": (Log, "_delete_oldest", _owes_no_removal),
     "rotten-last-offset": (Segment, "reach", lambda *_arguments: 0),
+    "topic-id-lost": (Log, "is_unidentified", False),
     "tier-off-then-deleted": (Roles, "keeps_folder", lambda *_arguments: False),
 }
 """Bugs of finds, as patches: owner, name, what stands there instead."""
