@@ -18,7 +18,14 @@ from storage.log.config import LogConfig
 from storage.objects import ObjectError
 from storage.tiered.cache import SegmentCache
 from storage.tiered.copying import local_only_bytes
-from storage.tiered.expiry import Deletion, ExpiryPlan, Retention, plan_expiry, readable_from
+from storage.tiered.expiry import (
+    Deletion,
+    ExpiryPlan,
+    Retention,
+    another_leads,
+    plan_expiry,
+    readable_from,
+)
 from storage.tiered.segment_store import SegmentStore
 from storage.tiered.states import SegmentState
 from storage.tiered.steady_time import SteadyTime
@@ -64,6 +71,8 @@ class Expirer:
         before, now_ms = log.log_start_offset, self._now_ms()
         seen = seen_by(log, cache, led.being_copied)
         if led.idle.get(EXPIRY) == seen and now_ms < led.idle_until_ms:
+            return False
+        if another_leads(cache, led.epoch):
             return False
         readable = readable_from(
             cache,

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from typing import Final
 
 from protocol.batch.header import (
+    HEADER,
     HEADER_BYTES,
     NO_TIMESTAMP,
     BatchHeader,
@@ -301,7 +302,11 @@ class Segment:
         Raises CorruptLog when the file stops making sense before that.
         """
         last = self._found
-        if last is not None and last[0].base_offset <= offset <= last[0].last_offset:
+        if (
+            last is not None
+            and last[0].base_offset <= offset <= last[0].last_offset
+            and self._reads_as(*last)
+        ):
             return last
         self.ensure_indexes()
         found, problem = self._search(offset)
@@ -312,6 +317,12 @@ class Segment:
             raise CorruptLog(f"{self.prefix}{LOG_SUFFIX} {problem}")
         self._found = found
         return found
+
+    def _reads_as(self, header: BatchHeader, position: int) -> bool:
+        """Whether that is the header there. Read wrongly once, it would lead whoever asks for an
+        offset that it does not have to the same batch for ever."""
+        data = self.log.pread(HEADER_BYTES, position)
+        return len(data) == HEADER_BYTES and HEADER.unpack(data) == header.fields()
 
     def reach(self, position: int, offset: int) -> int:
         """Where the first batch begins that reaches `offset`, from a batch boundary on.

@@ -126,6 +126,16 @@ def plan_expiry(
     return ExpiryPlan(new_start, tuple(deletions), stands_until_ms)
 
 
+def another_leads(cache: SegmentCache, leader_epoch: int) -> bool:
+    """Whether there is a copy of a later leader epoch.
+
+    Who finds one leads no more, and is to delete nothing: by the settings of the time when it was
+    cut off, and by a log that has lost, it would take what that leader has on no disk any more
+    (S2, S6).
+    """
+    return any(one.epochs[-1].epoch > leader_epoch for one in cache.segments())
+
+
 def readable_from(
     cache: SegmentCache, lineage: Lineage, *, log_start_offset: int, local_start_offset: int
 ) -> int:

@@ -71,6 +71,29 @@ async def test_by_time(world: TierWorld) -> None:
     await world.check(leader)
 
 
+async def test_s2_who_was_cut_off_deletes_nothing_of_a_later_leader(world: TierWorld) -> None:
+    """By a retention that was taken back since: it shares but the first records of the other's
+    copy, whose disk may have none of them any more (seed 4540)."""
+    old = await world.leader_with(4)
+    new = await world.follower_of(old)
+    new.lead(1)
+    fill(new.log, 9, epoch=1, size=50)
+    new.commit()
+    await new.copy_all()
+    assert [[at.epoch for at in one.epochs] for one in new.known.finished()][1] == [0, 1]
+    fill(old.log, 9, size=50)
+    old.commit()
+    old.log.configure(replace(old.log.config, retention_ms=1))
+    world.clock.advance(1000)
+    before = new.finished()
+    await old.sees_all()
+    await old.expire()
+    await new.sees_all()
+    assert new.finished() == before
+    assert old.log.log_start_offset == 0
+    await world.check(new)
+
+
 async def test_what_was_looked_at_is_not_looked_at_again(
     world: TierWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:

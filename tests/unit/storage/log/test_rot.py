@@ -14,6 +14,8 @@ from testkit.records.batches import some_records
 
 LENGTH_LAST = 11
 """The byte of a batch with the lowest bits of its length."""
+LAST_OFFSET_DELTA_LAST = CRC_POSITION + 9
+"""The same of its last offset."""
 
 
 def batch(offset: int) -> bytes:
@@ -81,6 +83,26 @@ def test_a_batch_that_says_it_reaches_further_hides_nothing_behind_it() -> None:
     log.roll()  # positions are not remembered of what is closed
     with pytest.raises(LogFailed, match="wrong CRC of the batch at offset 2"):
         log.read(2, 1, max_offset=5)
+
+
+def test_a_batch_that_was_read_wrongly_once_is_found_where_it_is_the_next_time() -> None:
+    """P26, F20: a follower asked for the offset behind it again and again, and was sent that batch,
+    which it had, for ever (seed 4560)."""
+    files = MemoryFiles()
+    log = make_log(files)
+    fill(log, 4)
+    log.roll()  # positions are not remembered of what is closed
+    segment = log.segments[0]
+    path, at = segment.log.path, LAST_OFFSET_DELTA_LAST
+    right = files.read(path)[at : at + 1]
+    rotten = files.open(path)
+    rotten.pwrite(bytes([right[0] | 2]), at)
+    wrong = segment.find(2)
+    assert wrong is not None and wrong[0].base_offset == 0
+    rotten.pwrite(right, at)
+    found = segment.find(2)
+    assert found is not None and found[0].base_offset == 2
+    assert segment.find(2) is found, "it is remembered while it reads as it did"
 
 
 def test_the_highest_time_of_what_was_read_wrongly_is_not_remembered() -> None:
