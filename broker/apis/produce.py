@@ -43,6 +43,7 @@ from protocol.transport.dispatch import (
 if TYPE_CHECKING:
     import asyncio
 
+    from broker.replication.late_appends import LateAppend
     from storage.log.append import AppendInfo
 
 MIN_VERSION: Final = 3
@@ -63,6 +64,8 @@ class _Unfinished(NamedTuple):
     result: ProduceResponse.PartitionProduceResponse
     end_offset: int
     unflushed: bool
+    leader_epoch: int
+    """In which it was appended."""
 
 
 class _Late(NamedTuple):
@@ -71,7 +74,7 @@ class _Late(NamedTuple):
     partition: Partition
     result: ProduceResponse.PartitionProduceResponse
     size_bytes: int
-    done: asyncio.Future[AppendInfo]
+    done: asyncio.Future[LateAppend]
 
 
 class _Flush:
@@ -203,7 +206,7 @@ class _Produce:
         self._response.responses.append(
             _TopicResult(name=topic.name, topic_id=topic.topic_id, partition_responses=[result])
         )
-        self._appended(partition, result, info)
+        self._appended(partition, result, info, partition.leader_epoch)
         return self._answer()
 
     def _answer(self) -> Reply:
@@ -275,7 +278,7 @@ class _Produce:
             raise
         if api.early_appends.ahead:
             api.early_appends.look_behind(partition)
-        self._appended(partition, result, info)
+        self._appended(partition, result, info, partition.leader_epoch)
         return result
 
     def _is_early(self, partition: Partition, records: Buffer | None) -> bool:
@@ -294,7 +297,7 @@ class _Produce:
 
     def _wait_for(
         self,
-        done: asyncio.Future[AppendInfo],
+        done: asyncio.Future[LateAppend],
         partition: Partition,
         result: _Result,
         size_bytes: int,
@@ -303,23 +306,29 @@ class _Produce:
         self._context.connection.keep(size_bytes, done)
         self._late.append(_Late(partition, result, size_bytes, done))
 
-    def _appended(self, partition: Partition, result: _Result, info: AppendInfo) -> None:
+    def _appended(
+        self, partition: Partition, result: _Result, info: AppendInfo, leader_epoch: int
+    ) -> None:
         log = partition.log
         result.base_offset = info.first_offset
         result.log_append_time_ms = info.log_append_time_ms
         result.log_start_offset = log.log_start_offset
         end_offset = info.last_offset + 1
         all_replicas = self._request.acks == ALL_REPLICAS
-        uncommitted = all_replicas and log.high_watermark < end_offset
+        uncommitted = all_replicas and (
+            log.high_watermark < end_offset or not partition.leads_in(leader_epoch)
+        )
         # What is committed has been flushed, where the topic asks for that.
         unflushed = not all_replicas and partition.flush_due
         if uncommitted or unflushed:
-            self._unfinished.append(_Unfinished(partition, result, end_offset, unflushed))
+            self._unfinished.append(
+                _Unfinished(partition, result, end_offset, unflushed, leader_epoch)
+            )
 
     async def _finish_late(self) -> Body:
         for partition, result, size_bytes, done in self._late:
             try:
-                self._appended(partition, result, await done)
+                self._appended(partition, result, *await done)
             except ApiError as error:
                 _count_failure(partition, size_bytes)
                 self._failed = True
@@ -345,8 +354,11 @@ class _Produce:
 
         wait = ProduceWait(self._fail, answer, future.cancel)
         all_replicas = request.acks == ALL_REPLICAS
-        for partition, result, end_offset, unflushed in self._unfinished:
-            if all_replicas and partition.wait_for_commit(end_offset, wait, result):
+        for partition, result, end_offset, unflushed, leader_epoch in self._unfinished:
+            if all_replicas and not partition.leads_in(leader_epoch):
+                # Who leads next, even this broker, may have another batch at that offset.
+                self._fail(result, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+            elif all_replicas and partition.wait_for_commit(end_offset, wait, result):
                 wait.pending.append(result)
             if unflushed:
                 slot = _Flush(result)

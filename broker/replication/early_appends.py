@@ -22,9 +22,9 @@ that it knows wait for what goes before it, `PREDECESSORS_MS` at most. Replies b
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
-from broker.replication.late_appends import LateAppends
+from broker.replication.late_appends import LateAppend, LateAppends
 from broker.replication.partition import Partition
 from broker.replication.replica_manager import ReplicaManager
 from broker.replication.replica_role import ReplicaRole
@@ -33,9 +33,6 @@ from protocol.errors import ApiError, ErrorCode
 from protocol.schema import Buffer
 from runtime.clock import Clock
 from runtime.marks import mark
-
-if TYPE_CHECKING:
-    from storage.log.append import AppendInfo
 
 HOLD_MAX_MS: Final = 100.0
 """As long as the refusal would cost the client; replies behind this one wait, too."""
@@ -58,7 +55,7 @@ class _Held(NamedTuple):
     api_version: int
     required_acks: int
     until_ms: float
-    done: asyncio.Future[AppendInfo]
+    done: asyncio.Future[LateAppend]
 
 
 class EarlyAppends:
@@ -101,7 +98,7 @@ class EarlyAppends:
 
     def submit(
         self, partition: Partition, records: Buffer, api_version: int, required_acks: int
-    ) -> asyncio.Future[AppendInfo]:
+    ) -> asyncio.Future[LateAppend]:
         """Takes a copy of a batch of no transaction that `expects` or `expects_predecessors` lets
         wait.
 
@@ -113,7 +110,7 @@ class EarlyAppends:
         if partition.is_leader:
             mark("replication.append-ahead")
             hold_ms = PREDECESSORS_MS
-        done: asyncio.Future[AppendInfo] = asyncio.get_running_loop().create_future()
+        done: asyncio.Future[LateAppend] = asyncio.get_running_loop().create_future()
         held = _Held(
             partition,
             bytes(records),
@@ -199,10 +196,10 @@ class EarlyAppends:
         except ApiError as error:
             done.set_exception(error)
         else:
-            done.set_result(info)
+            done.set_result(LateAppend(info, partition.leader_epoch))
 
 
-def _pass_on(appended: asyncio.Future[AppendInfo], done: asyncio.Future[AppendInfo]) -> None:
+def _pass_on(appended: asyncio.Future[LateAppend], done: asyncio.Future[LateAppend]) -> None:
     if done.done():
         return
     error = ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, None)

@@ -31,11 +31,19 @@ LATE_BYTES_MAX: Final = 256 * 1024 * 1024
 leaves them behind when it goes: a client that reconnects for each batch is bounded by this."""
 
 
+class LateAppend(NamedTuple):
+    """A batch that was appended late, and the leader epoch in which it was. Whoever awaits that
+    hears of it a turn later: another may lead by then, and have cut it off."""
+
+    info: AppendInfo
+    leader_epoch: int
+
+
 class _Job(NamedTuple):
     records: bytes
     header: BatchHeader
     required_acks: int
-    done: asyncio.Future[AppendInfo]
+    done: asyncio.Future[LateAppend]
 
 
 class LateAppends:
@@ -61,7 +69,7 @@ class LateAppends:
 
     def submit(
         self, partition: Partition, records: Buffer, header: BatchHeader, required_acks: int
-    ) -> asyncio.Future[AppendInfo]:
+    ) -> asyncio.Future[LateAppend]:
         """Takes a copy of a batch that `check_batch` has passed.
 
         The future is done when the batch is appended, or fails with the ApiError that
@@ -75,7 +83,7 @@ class LateAppends:
                 f"{LATE_BYTES_MAX} may: try again",
             )
         self.waiting_bytes += len(records)
-        done: asyncio.Future[AppendInfo] = asyncio.get_running_loop().create_future()
+        done: asyncio.Future[LateAppend] = asyncio.get_running_loop().create_future()
         job = _Job(bytes(records), header, required_acks, done)
         queue = self._queues.get(partition)
         if queue is not None:
@@ -105,7 +113,7 @@ class LateAppends:
                     job.done.set_exception(refused)
             else:
                 if not job.done.done():
-                    job.done.set_result(appended)
+                    job.done.set_result(LateAppend(appended, partition.leader_epoch))
             queue.popleft()
             self.waiting_bytes -= len(job.records)
         del self._queues[partition]

@@ -254,3 +254,18 @@ async def test_a_leader_that_is_deposed_while_a_batch_waits_refuses_it() -> None
     h.change(leader=OTHER)
     h.clock.advance(PREDECESSORS_MS)
     assert result_of(await ahead).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
+async def test_h3_who_leads_no_more_when_the_append_is_heard_of_does_not_acknowledge_it() -> None:
+    """The images in which this broker leads and does not any more came in one turn. The batch was
+    cut off, and this broker led once more: when others had the next batch at its offset, it was
+    acknowledged, and was nowhere (seed 5131)."""
+    h = follower()
+    waiting = h.produce(batch(b"lost"), acks=-1)
+    h.change(leader=NODE)
+    assert h.partition().log.log_end_offset == 1
+    h.change(leader=OTHER)
+    await settle()
+    assert waiting.done()
+    result = result_of(waiting.result())
+    assert (result.error_code, result.base_offset) == (ErrorCode.NOT_LEADER_OR_FOLLOWER, -1)
