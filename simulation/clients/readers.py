@@ -112,8 +112,10 @@ class Consumer:
         if one.topic in promises.given_up:
             return 0
         start, end = await self._load.client.bounds(one.topic, one.index)
+        truth = promises.partitions.get((one.topic_id, one.index))
+        gone = start if truth is None else max(start, truth.highest_start)
         require(
-            one.ended or (one.topic in promises.may_shrink and self._at < start),
+            one.ended or (one.topic in promises.may_shrink and self._at < gone),
             f"P6: {one}: {self._at} is out of range, {start} to {end} is there",
         )
         return start

@@ -44,6 +44,8 @@ class PartitionTruth:
     had: dict[int, int] = field(default_factory=dict)
     starts: dict[int, int] = field(default_factory=dict)
     """Where each broker's log begins."""
+    highest_start: int = 0
+    """Where one ever began. After a crash, or under the next leader, it may begin lower."""
     had_before: dict[int, int] = field(default_factory=dict)
     sequences: Sequences = field(default_factory=Sequences)
 

@@ -248,8 +248,9 @@ def _look_at_places(one: Election, asked: object) -> None:
     same = (old.adding, old.removing) == (new.adding, new.removing)
     if same and old.replicas != new.replicas:
         assert isinstance(asked, (set, tuple))
+        # Those that go come after those that were asked for.
         require(
-            frozenset(new.replicas) in asked,
+            frozenset(new.replicas).difference(new.removing) in asked,
             f"L3: {one.where}: replicas {new.replicas} after {old.replicas}",
         )
 

@@ -59,7 +59,7 @@ LATELY = 1000
 """Records that may have been committed while an answer was on its way."""
 TAKEOVER_S = 0.05
 """How long a broker may be in the middle of taking over a change of metadata."""
-State = tuple[ReplicaRole, int, int, int, frozenset[int], frozenset[int], int]
+State = tuple[ReplicaRole, int, int, int, frozenset[int], frozenset[int], int, int]
 
 
 def replica_state(one: Partition) -> State:
@@ -73,6 +73,7 @@ def replica_state(one: Partition) -> State:
         one.isr,
         one.maximal_isr,
         one.partition_epoch,
+        log.log_start_offset,
     )
 
 
@@ -396,6 +397,7 @@ class Promises:
         if log.log_start_offset == known:
             return
         truth.starts[one.node_id] = log.log_start_offset
+        truth.highest_start = max(truth.highest_start, log.log_start_offset)
         self.starts += 1
         begins = f"{where} begins at {log.log_start_offset}"
         require(one.topic in self.may_shrink, f"P6: {begins}, nothing may be deleted")
@@ -710,7 +712,7 @@ def _keyed(log: Log, begin: int) -> dict[int, Keyed]:
 
 
 def _told(at_s: float, life: NodeLife, name: str, leader_id: int, state: State) -> str:
-    role, leader_epoch, mark, end, isr, maximal, partition_epoch = state
+    role, leader_epoch, mark, end, isr, maximal, partition_epoch, _ = state
     return (
         f"{at_s:12.6f} {life} {name}: {role.name} of {leader_id} in "
         f"{leader_epoch}/{partition_epoch}, ISR {sorted(isr)} + {sorted(maximal - isr)}, "
