@@ -101,7 +101,7 @@ class ReplicatedCoordinatorLog:
         offset = log.log_start_offset
         while offset < log.log_end_offset:
             data = await log.read_cold(offset, READ_BYTES, max_offset=log.log_end_offset)
-            if not replica.leads_in(epoch):
+            if not replica.is_leader or replica.leader_epoch != epoch:
                 raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER, None)
             following = offset
             for header, pos in iter_checked(data):
@@ -113,7 +113,7 @@ class ReplicatedCoordinatorLog:
             if following <= offset:
                 return  # nothing whole is left; the end has been cut since
             offset = following
-        if not replica.leads_in(epoch):
+        if not replica.is_leader or replica.leader_epoch != epoch:
             raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER, None)
         committed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         if replica.wait_for_commit(offset, _COMMIT, committed):

@@ -389,10 +389,6 @@ class Partition(Audience):
                 remote.wake()
         return (Readable(size_bytes),) + self.maybe_advance_high_watermark()
 
-    def leads_in(self, leader_epoch: int) -> bool:
-        """Whether this replica still leads in the epoch in which it led before."""
-        return self.is_leader and self.leader_epoch == leader_epoch
-
     def wait_for_commit(self, end_offset: int, waiter: CommitWaiter, slot: Any) -> bool:
         """Registers for the high watermark to reach `end_offset`; False if it has already."""
         if self.log.high_watermark >= end_offset:

@@ -50,7 +50,7 @@ from storage.log.rolling import must_roll
 from storage.log.segment import MAX_RELATIVE, Segment
 from storage.log.segments import Segments, SegmentSlice, complete_first
 from storage.log.timestamps import Search
-from storage.log.topic_id_file import load_topic_id, write_topic_id
+from storage.log.topic_id_file import take_topic_id, write_topic_id
 
 T = TypeVar("T")
 
@@ -187,9 +187,9 @@ class Log:
                 # killed: a power cut would still bring back what was there before (seed 600).
                 log._cut_unflushed, log._cut_at = True, log.recovery_point
         log.checkpointed_recovery_point = log.saved_recovery_point = recovery_point
-        log.topic_id, must_write = load_topic_id(files, directory, topic_id)
-        if must_write and topic_id is not None:
-            log.assign_topic_id(topic_id)
+        log.topic_id, log._metadata_file = take_topic_id(
+            files, directory, topic_id, clean=log.recovery_report.clean
+        )
         if not log.recovery_report.clean and len(log.epochs) and log.epochs.dirty:
             # Before any of it is shown: the checkpoint's high watermark may stand above it.
             log.epoch_file.write(directory)
@@ -282,12 +282,6 @@ class Log:
         self._guard(lambda: self.snapshots.take(self.local_log_start_offset, older))
         self.producers.put_before(older)
         return True
-
-    @property
-    def is_unidentified(self) -> bool:
-        """It is not empty, and its partition.metadata was lost: a power cut may keep the batches of
-        a log that was never flushed, and not that file. It may be of a deleted namesake."""
-        return self.topic_id is None and self.log_end_offset > 0
 
     @property
     def closed(self) -> bool:

@@ -122,6 +122,12 @@ class LogWatcher(Protocol):
         ...
 
 
+def is_unidentified(log: Log) -> bool:
+    """Whether it is not empty, and its partition.metadata was lost: a power cut may keep batches
+    that were never flushed, and not that file. It may be of a deleted namesake."""
+    return log.topic_id is None and log.log_end_offset > 0
+
+
 class LogManager:
     """The logs of one log directory.
 
@@ -229,7 +235,7 @@ class LogManager:
         self.report.loaded += 1
         if log.cut_unflushed:
             self._to_flush[log] = None
-        if not log.recovery_report.clean or log.is_unidentified:
+        if not log.recovery_report.clean or is_unidentified(log):
             self.report.recovered += not log.recovery_report.clean
             # It was closed in good order and is not as it was then: it may lack what others count
             # on, so this broker has not stopped cleanly (P11).
@@ -310,7 +316,7 @@ class LogManager:
         if log is not None and log.topic_id is not None and log.topic_id != wanted:
             self.delete(topic, partition)
             log = None
-        elif log is not None and log.is_unidentified:
+        elif log is not None and is_unidentified(log):
             self.set_aside(topic, partition)
             log = None
         if log is not None:
@@ -364,7 +370,7 @@ class LogManager:
         return [
             log
             for (topic, partition), log in self.logs.items()
-            if log.is_unidentified or not belongs(topic, partition, log.topic_id)
+            if is_unidentified(log) or not belongs(topic, partition, log.topic_id)
         ]
 
     def _rename_away(self, topic: str, partition: int, suffix: str) -> Log | None:

@@ -40,6 +40,22 @@ def load_topic_id(
     return topic_id, False
 
 
+def take_topic_id(
+    files: Files, directory: str, expected: TopicId | None, *, clean: bool
+) -> tuple[TopicId | None, File | None]:
+    """The topic id of the log in `directory`, written if it is missing, and the file if that is to
+    be flushed with the log: what a process wrote that was killed may be in the page cache alone.
+
+    Raises CorruptLog as `load_topic_id`, and OSError.
+    """
+    topic_id, must_write = load_topic_id(files, directory, expected)
+    if must_write and expected is not None:
+        return expected, write_topic_id(files, directory, expected)
+    if clean or topic_id is None:
+        return topic_id, None
+    return topic_id, files.open(posixpath.join(directory, PARTITION_METADATA))
+
+
 def write_topic_id(files: Files, directory: str, topic_id: TopicId) -> File:
     """Write the file; returns it open, to be flushed."""
     file = files.open(posixpath.join(directory, PARTITION_METADATA), create=True)

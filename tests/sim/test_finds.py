@@ -15,6 +15,7 @@ from broker.tiering.roles import Roles
 from simulation import find
 from simulation.command import Options, main
 from simulation.swarm import run
+from storage.log import manager
 from storage.log.cleaning import rewrite
 from storage.log.log import Log
 from storage.log.segment import Segment
@@ -35,7 +36,7 @@ PLANTED: dict[str, tuple[Any, str, Any]] = {
     "epoch-begin-cleaned": (rewrite, "_anonymous_frame", lambda _header: None),
     "removal-undone": (Log, "_delete_oldest", _owes_no_removal),
     "rotten-last-offset": (Segment, "reach", lambda *_arguments: 0),
-    "topic-id-lost": (Log, "is_unidentified", False),
+    "topic-id-lost": (manager, "is_unidentified", lambda _log: False),
     "tier-off-then-deleted": (Roles, "keeps_folder", lambda *_arguments: False),
 }
 """Bugs of finds, as patches: owner, name, what stands there instead."""
