@@ -678,6 +678,21 @@ async def test_what_a_killed_process_has_cut_may_come_back(flushed):
     assert (log.epoch_at(6), log.high_watermark) == ((1, 9) if flushed else (0, 0))
 
 
+async def test_the_topic_id_that_a_killed_process_has_written_is_flushed_with_the_log():
+    """P18: without it nobody may count on the records, whatever the flush has said of them."""
+    world = World(LossyFiles(MemoryFiles()))
+    fill(create(world.start()), 3)
+    log = world.start().logs[("topic", 0)]  # the page cache has all of it
+    assert log.topic_id == ID
+    assert await log.flush() == 3
+    world.files.crash()
+    world.files = LossyFiles(world.files.backing)
+    again = world.start()
+    log = again.logs[("topic", 0)]
+    assert (log.topic_id, log.log_end_offset) == (ID, 3)
+    assert again.find_strays(lambda topic, partition, topic_id: True) == []
+
+
 async def test_a_cut_is_on_the_disk_with_the_next_round_of_flushes(world):
     manager = world.start()
     log = create(manager)
