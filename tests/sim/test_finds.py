@@ -3,6 +3,7 @@ planted again."""
 
 from __future__ import annotations
 
+import contextlib
 import re
 from pathlib import Path
 from typing import Any
@@ -15,10 +16,11 @@ from broker.tiering.roles import Roles
 from simulation import find
 from simulation.command import Options, main
 from simulation.swarm import run
-from storage.log import manager
+from storage.log import log, manager
 from storage.log.cleaning import rewrite
 from storage.log.log import Log
 from storage.log.segment import Segment
+from storage.log.topic_id_file import take_topic_id
 
 ROOT = Path(__file__).resolve().parents[2]
 pytestmark = pytest.mark.sim
@@ -31,15 +33,23 @@ def _owes_no_removal(self: Log, count: int) -> None:
     self._durable_removals = self._removals
 
 
-PLANTED: dict[str, tuple[Any, str, Any]] = {
-    "joins-unread": (RemoteReplica, "may_join", lambda *_arguments: True),
-    "epoch-begin-cleaned": (rewrite, "_anonymous_frame", lambda _header: None),
-    "removal-undone": (Log, "_delete_oldest", _owes_no_removal),
-    "rotten-last-offset": (Segment, "reach", lambda *_arguments: 0),
-    "topic-id-lost": (manager, "is_unidentified", lambda _log: False),
-    "tier-off-then-deleted": (Roles, "keeps_folder", lambda *_arguments: False),
+def _never_flushed(*given: Any, clean: bool) -> Any:
+    return take_topic_id(*given, clean=True)
+
+
+PLANTED: dict[str, tuple[tuple[Any, str, Any], ...]] = {
+    "joins-unread": ((RemoteReplica, "may_join", lambda *_arguments: True),),
+    "epoch-begin-cleaned": ((rewrite, "_anonymous_frame", lambda _header: None),),
+    "removal-undone": ((Log, "_delete_oldest", _owes_no_removal),),
+    "rotten-last-offset": ((Segment, "reach", lambda *_arguments: 0),),
+    "topic-id-lost": (
+        (manager, "is_unidentified", lambda _log: False),
+        (log, "take_topic_id", _never_flushed),
+    ),
+    "tier-off-then-deleted": ((Roles, "keeps_folder", lambda *_arguments: False),),
 }
-"""Bugs of finds, as patches: owner, name, what stands there instead."""
+"""Bugs of finds, as patches: owner, name, what stands there instead. Where there is a second guard
+there are two."""
 
 
 @pytest.mark.parametrize("name", find.names())
@@ -51,7 +61,9 @@ def test_a_find_holds(name: str) -> None:
 @pytest.mark.parametrize("name", PLANTED)
 def test_a_find_sees_its_bug(name: str) -> None:
     one = find.named(name)
-    with mock.patch.object(*PLANTED[name]):
+    with contextlib.ExitStack() as planted:
+        for patch in PLANTED[name]:
+            planted.enter_context(mock.patch.object(*patch))
         broken = run(one.schedule, keep=0).broken
     assert broken is not None and broken.code == one.promise
 
