@@ -220,6 +220,13 @@ _REPLICATION = [
         (f"{PARTITION}.high_watermark_settled", "return ", "return True or "),
     ),
 ]
+NOBODYS_LOG = (
+    "storage.log.manager:is_unidentified",
+    "return log.topic_id is None and log.log_end_offset > 0",
+    "return False",
+)
+"""The second guard of what recovery gets wrong: power that goes soon takes the topic id of a log,
+too, which is set aside then, whatever is in it."""
 _LOG = [
     _bug(
         "recovery point above the end",
@@ -277,6 +284,7 @@ _LOG = [
         "P|F",
         "recovery keeps segments behind a hole",
         ("storage.log.recovery:_is_hole", "not request.config.compacted", "False"),
+        NOBODYS_LOG,
     ),
     _bug(
         "flush lies",
@@ -298,6 +306,7 @@ _LOG = [
         "P|H|F",
         "recovery is skipped after a power cut",
         ("storage.log.manager:LogManager._take_clean_marker", "return False", "return True"),
+        NOBODYS_LOG,
     ),
     _bug(
         "duplicates written",
@@ -316,6 +325,7 @@ _LOG = [
         "P|F",
         "recovery does not check batches",
         ("storage.log.recovery:_read_anew", "check_crc=True", "check_crc=False"),
+        NOBODYS_LOG,
     ),
 ]
 REGISTERS_AT_ONCE = (
