@@ -101,8 +101,7 @@ class ReplicatedCoordinatorLog:
         offset = log.log_start_offset
         while offset < log.log_end_offset:
             data = await log.read_cold(offset, READ_BYTES, max_offset=log.log_end_offset)
-            if not replica.is_leader or replica.leader_epoch != epoch:
-                raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER, None)
+            _require_led(replica, epoch)
             following = offset
             for header, pos in iter_checked(data):
                 payload = await _unpacked(log.files, data, pos, header)
@@ -113,8 +112,7 @@ class ReplicatedCoordinatorLog:
             if following <= offset:
                 return  # nothing whole is left; the end has been cut since
             offset = following
-        if not replica.is_leader or replica.leader_epoch != epoch:
-            raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER, None)
+        _require_led(replica, epoch)
         committed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         if replica.wait_for_commit(offset, _COMMIT, committed):
             await committed
@@ -126,6 +124,12 @@ class ReplicatedCoordinatorLog:
         partition = self._replicas.find(self._topic, index)
         partition.require_leader()
         return partition
+
+
+def _require_led(replica: Partition, epoch: int) -> None:
+    """Raises ApiError unless this broker leads it, and in that leader epoch."""
+    if not replica.is_leader or replica.leader_epoch != epoch:
+        raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER, None)
 
 
 async def _unpacked(files: Files, data: bytes, pos: int, header: BatchHeader) -> bytes:

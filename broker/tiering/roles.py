@@ -201,7 +201,7 @@ class Roles:
         for folder in folders:
             try:
                 named = parse_folder(posixpath.basename(folder))
-                topic_id, _ = load_topic_id(self._logs.files, folder, None)
+                topic_id = load_topic_id(self._logs.files, folder)
             except (ValueError, CorruptLog):
                 continue
             self.folder_kept(named.topic, named.partition, topic_id, folder)

@@ -235,8 +235,10 @@ class LogManager:
         self.report.loaded += 1
         if log.cut_unflushed:
             self._to_flush[log] = None
-        if not log.recovery_report.clean or is_unidentified(log):
-            self.report.recovered += not log.recovery_report.clean
+        recovered = not log.recovery_report.clean
+        if recovered:
+            self.report.recovered += 1
+        if recovered or is_unidentified(log):
             # It was closed in good order and is not as it was then: it may lack what others count
             # on, so this broker has not stopped cleanly (P11).
             self.previous_broker_epoch = NO_BROKER_EPOCH

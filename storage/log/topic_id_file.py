@@ -16,28 +16,23 @@ from storage.log.checkpoints import (
 from storage.log.errors import CorruptLog
 
 
-def load_topic_id(
-    files: Files, directory: str, expected: TopicId | None
-) -> tuple[TopicId | None, bool]:
-    """The topic id of the log in `directory`, and whether `expected` is to be written there.
+def load_topic_id(files: Files, directory: str) -> TopicId | None:
+    """The topic id of the log in `directory`, None if it is missing.
 
-    Raises CorruptLog for a file that says something else, or nothing that makes sense.
+    Raises CorruptLog for a file that makes no sense, and OSError.
     """
     path = posixpath.join(directory, PARTITION_METADATA)
     try:
         content = files.read(path)
     except FileNotFoundError:
-        content = b""
+        return None
     # Shorter than any topic id, or zeros: a crash came before the file's first flush.
     if len(content) < PARTITION_METADATA_BYTES_MIN or not content.strip(b"\0"):
-        return expected, expected is not None
+        return None
     try:
-        topic_id = decode_partition_metadata(content)
+        return decode_partition_metadata(content)
     except CorruptCheckpoint as error:
         raise CorruptLog(f"{path}: {error}") from None
-    if expected is not None and topic_id != expected:
-        raise CorruptLog(f"{path} belongs to another topic id than its topic has")
-    return topic_id, False
 
 
 def take_topic_id(
@@ -46,14 +41,15 @@ def take_topic_id(
     """The topic id of the log in `directory`, written if it is missing, and the file if that is to
     be flushed with the log: what a process wrote that was killed may be in the page cache alone.
 
-    Raises CorruptLog as `load_topic_id`, and OSError.
+    Raises CorruptLog as `load_topic_id`, and for another id than is expected; OSError.
     """
-    topic_id, must_write = load_topic_id(files, directory, expected)
-    if must_write and expected is not None:
-        return expected, write_topic_id(files, directory, expected)
-    if clean or topic_id is None:
-        return topic_id, None
-    return topic_id, files.open(posixpath.join(directory, PARTITION_METADATA))
+    path = posixpath.join(directory, PARTITION_METADATA)
+    topic_id = load_topic_id(files, directory)
+    if topic_id is None:
+        return expected, None if expected is None else write_topic_id(files, directory, expected)
+    if expected is not None and topic_id != expected:
+        raise CorruptLog(f"{path} belongs to another topic id than its topic has")
+    return topic_id, None if clean else files.open(path)
 
 
 def write_topic_id(files: Files, directory: str, topic_id: TopicId) -> File:
