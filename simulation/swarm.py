@@ -68,6 +68,8 @@ BACKLOG_S = 480.0
 """So much longer while the tier gets or loses segments that were there before."""
 STRICT_S = 4.0
 """How long clients then must get no error but for a leader that has just moved."""
+STORE_TOLD_S = 5.0
+"""What a read of the remote store ended with is told to the next fetch for so long (FAILED_MS)."""
 DUPLICATE = ErrorCode.DUPLICATE_BROKER_REGISTRATION.name
 RESTART_S = 1.0
 """How long a process that ended at its start is left off."""
@@ -443,6 +445,8 @@ class SwarmWorld:
         await self._until_whole(lambda: self._first(lambda judge: judge.unsettled()))
         self.operator.look()  # a late request may have deleted a topic that was made again
         await self.until(lambda: self.loop.time() >= self.store.hangs_until_s)
+        if self.shape.has_tier:
+            load.store_told_until_s = self.loop.time() + STORE_TOLD_S
         await asyncio.sleep(REQUEST_MS / 1000)  # what was asked before has been answered
         load.strict = True
         await asyncio.sleep(STRICT_S)

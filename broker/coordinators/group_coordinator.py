@@ -49,6 +49,9 @@ WORK_PER_SLICE: Final = 100
 """Records replayed, or members brought to life, before other work gets its turn: below 5 ms."""
 BYTES_PER_RECORD: Final = 50
 """A bigger record counts as several: the record of a group holds all of its members."""
+LOAD_PAUSE_S: Final = 1.0
+"""Before records that the disk refused are read again; twice as long after each further time."""
+LOAD_PAUSE_MAX_S: Final = 60.0
 DUE_PER_WAKE: Final = 50
 """Timers and late appends that are served before other work gets its turn."""
 
@@ -244,6 +247,17 @@ class GroupCoordinator:
         self._supervisor.spawn(f"load groups of partition {partition}", self._load(slot))
 
     async def _load(self, slot: _Slot) -> None:
+        """Until the shard is there, the records turn out to be wrong, or the slot is given up."""
+        pause_s = LOAD_PAUSE_S
+        while not await self._is_loaded(slot):
+            await asyncio.sleep(pause_s)
+            if self._slots.get(slot.partition) is not slot:
+                return
+            pause_s = min(2 * pause_s, LOAD_PAUSE_MAX_S)
+
+    async def _is_loaded(self, slot: _Slot) -> bool:
+        """Reads the records once. False if the disk refuses them, which may pass: the slot stays,
+        and clients hear that it is being loaded."""
         shard = GroupShard(self.config, self._new_uuid)
         began_ms = self._clock.monotonic_ms()
         count = work = 0
@@ -257,22 +271,30 @@ class GroupCoordinator:
             await self._revive(shard)
         except (ApiError, ProtocolError, InvariantViolated) as error:
             # Whatever the log says, which others wrote, only this partition's groups suffer.
-            if self._slots.get(slot.partition) is slot:
+            if self._slots.get(slot.partition) is not slot:
+                return True
+            again = isinstance(error, ApiError)
+            if not again:
                 del self._slots[slot.partition]
-                _log.error(
-                    "cannot load groups",
-                    partition=slot.partition,
-                    after_records=count,
-                    error=str(error),
-                )
-            return
+            _log.error(
+                "cannot load groups",
+                partition=slot.partition,
+                after_records=count,
+                error=str(error),
+                tries_again=again,
+            )
+            return not again
         except Exception as error:  # noqa: BLE001 - one partition's records must not stop the others
             self._supervisor.survive("group records", error, partition=slot.partition, after=count)
             if self._slots.get(slot.partition) is slot:
                 del self._slots[slot.partition]
-            return
-        if self._slots.get(slot.partition) is not slot:
-            return
+            return True
+        if self._slots.get(slot.partition) is slot:
+            self._take(slot, shard, count, began_ms)
+        return True
+
+    def _take(self, slot: _Slot, shard: GroupShard, count: int, began_ms: float) -> None:
+        """The slot serves these groups from now on."""
         slot.shard = shard
         self._set_wake(slot)
         if slot.topics_deleted:

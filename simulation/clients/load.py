@@ -137,6 +137,8 @@ class Load:
         self.acked = 0
         self.hints = 0
         self.strict = False
+        self.store_told_until_s = 0.0
+        """Until then a fetch may hear what an earlier one met in the remote store."""
         self._loop = asyncio.get_running_loop()
         self.trouble: asyncio.Future[None] = self._loop.create_future()
         """Fails when a client finds a promise broken."""
@@ -280,6 +282,8 @@ class Load:
         name = error.code.name if isinstance(error, ApiError) else "no answer"
         self.errors[name] = self.errors.get(name, 0) + 1
         if isinstance(error, ApiError) and error.code in OF_MOVES:
+            return
+        if name == "KAFKA_STORAGE_ERROR" and self.now_s() < self.store_told_until_s:
             return
         grave = self.strict or (isinstance(error, ApiError) and not _is_life(error.code))
         if grave and self.judging:

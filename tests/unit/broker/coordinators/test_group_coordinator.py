@@ -201,6 +201,35 @@ async def test_records_that_cannot_be_read_end_the_loading(key: bytes) -> None:
     await driver.stop()
 
 
+async def test_a_disk_that_refuses_reads_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Seed 4972: until another broker led, the group had no coordinator."""
+    monkeypatch.setattr("broker.coordinators.group_coordinator.LOAD_PAUSE_S", 0.0)
+    driver = Driver()
+    at = TopicPartition("a", 0)
+    driver.log.records[HOME] = [
+        encode_record(OffsetRecord(GROUP, at, CommittedOffset(3, -1, "", 0, topic_id=A_ID)))
+    ]
+    driver.log.broken_read = ApiError(ErrorCode.KAFKA_STORAGE_ERROR, "Input/output error")
+    await driver.start()
+    assert driver.coordinator.view(GROUP) is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    driver.log.broken_read = None
+    await settle()
+    assert driver.fetch() == 3
+    await driver.stop()
+
+
+async def test_who_leads_no_longer_does_not_read_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("broker.coordinators.group_coordinator.LOAD_PAUSE_S", 0.0)
+    driver = Driver()
+    driver.log.broken_read = ApiError(ErrorCode.KAFKA_STORAGE_ERROR, "Input/output error")
+    await driver.start()
+    driver.coordinator.resigned(HOME, 2)
+    driver.log.broken_read = None
+    await settle()
+    assert driver.coordinator.view(GROUP) is ErrorCode.NOT_COORDINATOR
+    await driver.stop()
+
+
 async def test_a_group_that_cannot_be_ends_the_loading() -> None:
     driver = Driver()
     member = PersistedMember("m", None, "c", "/h", 0, 10_000, b"", b"")
