@@ -96,14 +96,16 @@ class PartitionLedger:
 
     def acked(self, batch: Batch, offset: int, life: int) -> None:
         """The cluster said that the batch is at `offset`."""
-        require(offset >= 0, f"{self}: {batch.values[0]!r} was acknowledged without an offset")
+        require(offset >= 0, f"H1: {self}: {batch.values[0]!r} was acknowledged without an offset")
         if batch.known is Known.ACKED:
-            require(offset == batch.offset, f"{self}: {batch} was acknowledged at {offset} too")
+            require(offset == batch.offset, f"H1: {self}: {batch} was acknowledged at {offset} too")
         batch.known, batch.offset, batch.acked_in = Known.ACKED, offset, life
 
     def written(self, batch: Batch) -> None:
         """The cluster said that an earlier attempt had succeeded."""
-        require(batch.uncertain, f"{self}: {batch.values[0]!r} was sent once and is a duplicate")
+        require(
+            batch.uncertain, f"H4: {self}: {batch.values[0]!r} was sent once and is a duplicate"
+        )
         if batch.known is not Known.ACKED:
             batch.known = Known.WRITTEN
 
@@ -116,7 +118,8 @@ class PartitionLedger:
         """A consumer read the batch, whose first record was, or would have been, at `offset`."""
         require(
             batch.known is not Known.ACKED or batch.offset == offset,
-            f"{self}: {batch.values[0]!r} was acknowledged at {batch.offset} and read at {offset}",
+            f"H1: {self}: {batch.values[0]!r} was acknowledged at {batch.offset} and read at "
+            f"{offset}",
         )
         self.read_ends[life] = max(self.read_ends.get(life, 0), offset + len(batch.values))
 
@@ -133,13 +136,13 @@ class PartitionLedger:
         earlier = [self.read_ends.pop(one) for one in list(self.read_ends) if one < life]
         require(
             not self.flushed or offset >= max(earlier, default=0),
-            f"{self}: consumers had read up to {max(earlier, default=0)} of what is flushed before "
-            f"it is shown, and the log ends at {offset}",
+            f"H3: {self}: consumers had read up to {max(earlier, default=0)} of what is flushed "
+            f"before it is shown, and the log ends at {offset}",
         )
         for batch in self.batches:
             if batch.known is not Known.ACKED or batch.acked_in >= life or batch.end <= offset:
                 continue
-            what = f"{self}: {batch.values[0]!r}, acknowledged at {batch.offset},"
+            what = f"H3: {self}: {batch.values[0]!r}, acknowledged at {batch.offset},"
             require(power_cut, f"{what} is missing without a power cut: the log ends at {offset}")
             require(not self.flushed, f"{what} was flushed and is missing: the end is {offset}")
             # An empty log begins where the deletion of records had got to, inside a batch or not.
@@ -154,9 +157,11 @@ class PartitionLedger:
         offsets = [offset for offset, _ in records]
         require(
             offsets == list(range(start, end)),
-            f"{self}: offsets {offsets[:5]}.. are not {start} to {end}",
+            f"H5: {self}: offsets {offsets[:5]}.. are not {start} to {end}",
         )
-        require(start <= self.start_asked, f"{self}: begins at {start}, asked {self.start_asked}")
+        require(
+            start <= self.start_asked, f"H3: {self}: begins at {start}, asked {self.start_asked}"
+        )
         found: dict[Batch, int] = {}
         last: dict[str, int] = {}
         at = 0
@@ -164,27 +169,36 @@ class PartitionLedger:
             offset, value = records[at]
             batch = self.by_value.get(value)
             if batch is None:
-                raise Violation(f"{self}: nobody sent {value!r}, which is at {offset}")
+                raise Violation(f"H2: {self}: nobody sent {value!r}, which is at {offset}")
             skipped = batch.values.index(value)
-            require(skipped == 0 or at == 0, f"{self}: {value!r} at {offset} begins in the middle")
-            whole = [value for _, value in records[at : at + len(batch.values) - skipped]]
-            require(whole == list(batch.values[skipped:]), f"{self}: the batch at {offset} is torn")
-            require(batch not in found, f"{self}: {value!r} is there twice")
-            require(batch.known is not Known.REFUSED, f"{self}: {value!r} was refused and is there")
-            require(batch.known is not Known.LOST, f"{self}: {value!r} was lost and is back")
             require(
-                last.get(batch.producer, -1) < batch.number, f"{self}: {value!r} is out of order"
+                skipped == 0 or at == 0, f"H1: {self}: {value!r} at {offset} begins in the middle"
+            )
+            whole = [value for _, value in records[at : at + len(batch.values) - skipped]]
+            require(
+                whole == list(batch.values[skipped:]), f"H1: {self}: the batch at {offset} is torn"
+            )
+            require(batch not in found, f"H4: {self}: {value!r} is there twice")
+            require(
+                batch.known is not Known.REFUSED, f"H2: {self}: {value!r} was refused and is there"
+            )
+            require(batch.known is not Known.LOST, f"H1: {self}: {value!r} was lost and is back")
+            require(
+                last.get(batch.producer, -1) < batch.number,
+                f"H8: {self}: {value!r} is out of order",
             )
             last[batch.producer] = batch.number
             found[batch] = offset - skipped
             at += len(whole)
         for batch in self.batches:
             if batch.known is Known.WRITTEN and self.flushed and not start:
-                require(batch in found, f"{self}: {batch.values[0]!r} was a duplicate, and is not")
+                require(
+                    batch in found, f"H3: {self}: {batch.values[0]!r} was a duplicate, and is not"
+                )
             if batch.known is Known.ACKED and start < batch.end:
                 require(
                     found.get(batch) == batch.offset,
-                    f"{self}: {batch.values[0]!r}, acknowledged at {batch.offset} in life "
+                    f"H3: {self}: {batch.values[0]!r}, acknowledged at {batch.offset} in life "
                     f"{batch.acked_in}, is at {found.get(batch)} in life {life}",
                 )
 
