@@ -316,7 +316,7 @@ class _Produce:
         end_offset = info.last_offset + 1
         all_replicas = self._request.acks == ALL_REPLICAS
         uncommitted = all_replicas and (
-            log.high_watermark < end_offset or not _leads_in(partition, leader_epoch)
+            log.high_watermark < end_offset or not partition.leads_in(leader_epoch)
         )
         # What is committed has been flushed, where the topic asks for that.
         unflushed = not all_replicas and partition.flush_due
@@ -355,7 +355,7 @@ class _Produce:
         wait = ProduceWait(self._fail, answer, future.cancel)
         all_replicas = request.acks == ALL_REPLICAS
         for partition, result, end_offset, unflushed, leader_epoch in self._unfinished:
-            if all_replicas and not _leads_in(partition, leader_epoch):
+            if all_replicas and not partition.leads_in(leader_epoch):
                 # Who leads next, even this broker, may have another batch at that offset.
                 self._fail(result, ErrorCode.NOT_LEADER_OR_FOLLOWER)
             elif all_replicas and partition.wait_for_commit(end_offset, wait, result):
@@ -383,11 +383,6 @@ class _Produce:
         if self._failed and self._context.api_version >= LEADERS_SINCE:
             self._api.hints.add_to_produce(self._context, self._response)
         return self._response
-
-
-def _leads_in(partition: Partition, leader_epoch: int) -> bool:
-    """Whether this broker still leads it in the epoch in which it appended."""
-    return partition.is_leader and partition.leader_epoch == leader_epoch
 
 
 def _new_result(index: int) -> _Result:

@@ -128,7 +128,7 @@ class ReplicatedCoordinatorLog:
 
 def _require_led(replica: Partition, epoch: int) -> None:
     """Raises ApiError unless this broker leads it, and in that leader epoch."""
-    if not replica.is_leader or replica.leader_epoch != epoch:
+    if not replica.leads_in(epoch):
         raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER, None)
 
 

@@ -14,8 +14,9 @@ from weakref import WeakKeyDictionary
 
 from broker.replication.follower import reset_to
 from broker.replication.leader_questions import FoundOffset, LeaderQuestions
-from broker.replication.partition import NO_EPOCH, Partition
+from broker.replication.partition import Partition
 from broker.replication.replica_role import ReplicaRole
+from broker.replication.replica_state import NO_EPOCH
 from metalog.image.features import PENDING_UPLOAD_LEVEL
 from protocol.errors import ApiError, ErrorCode
 from runtime.marks import mark

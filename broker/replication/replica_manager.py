@@ -25,9 +25,10 @@ from broker.replication.counters import PartitionCounters
 from broker.replication.effect_table import EffectTable, FetcherPort, LeadershipListener
 from broker.replication.isr import IsrProposal
 from broker.replication.local_logs import LocalLogs
-from broker.replication.partition import NO_EPOCH, Partition
+from broker.replication.partition import Partition
 from broker.replication.remote_replica import NEVER_MS
 from broker.replication.replica_role import ReplicaRole
+from broker.replication.replica_state import NO_EPOCH
 from broker.replication.throttle import throttles
 from broker.replication.tier_listener import TierListener
 from metalog.image.delta import Change, MetadataDelta

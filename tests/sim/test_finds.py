@@ -11,7 +11,7 @@ from unittest import mock
 
 import pytest
 
-from broker.apis import produce
+from broker.replication.partition import Partition
 from broker.replication.remote_replica import RemoteReplica
 from broker.tiering.roles import Roles
 from simulation import find
@@ -39,7 +39,7 @@ def _never_flushed(*given: Any, clean: bool) -> Any:
 
 
 PLANTED: dict[str, tuple[tuple[Any, str, Any], ...]] = {
-    "acked-in-a-later-epoch": ((produce, "_leads_in", lambda *_arguments: True),),
+    "acked-in-a-later-epoch": ((Partition, "leads_in", lambda *_arguments: True),),
     "joins-unread": ((RemoteReplica, "may_join", lambda *_arguments: True),),
     "epoch-begin-cleaned": ((rewrite, "_anonymous_frame", lambda _header: None),),
     "removal-undone": ((Log, "_delete_oldest", _owes_no_removal),),
