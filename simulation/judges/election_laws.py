@@ -15,6 +15,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable
 from typing import NamedTuple
 
+from metalog.image.features import ELR_VERSION
 from metalog.image.values import (
     LOSSY_ELECTIONS,
     ElectedAs,
@@ -57,6 +58,12 @@ class Election(NamedTuple):
         return ElectedAs(getattr(self.record, "election_kind", 0))
 
     @property
+    def elr(self) -> tuple[int, ...]:
+        """Who counts as eligible beside the ISR: what is left of an ELR from before the feature was
+        turned off says nothing (seed 5490)."""
+        return self.old.elr if self.image.features.get(ELR_VERSION, 0) else ()
+
+    @property
     def alone(self) -> bool:
         """Whether the leader is the only member of ISR and ELR."""
         return self.new.isr == (self.new.leader,) and self.new.leader not in self.new.elr
@@ -68,7 +75,7 @@ class Election(NamedTuple):
         has caught up in that other directory (seed 623)."""
         was = self.old.directory_of(self.new.leader)
         broker = self.image.cluster.brokers.get(self.new.leader)
-        if self.new.leader not in (*self.old.isr, *self.old.elr):
+        if self.new.leader not in (*self.old.isr, *self.elr):
             return False
         if was is None or broker is None or was in RESERVED_UUIDS:
             return False
@@ -111,7 +118,7 @@ class ElectionLaws:
         elif new.leader in old.isr or moved:
             self.committed[ElectedAs.ISR] += 1
             self._clean(one, (ElectedAs.ISR, ElectedAs.PREFERRED))
-        elif new.leader in old.elr:
+        elif new.leader in one.elr:
             self.committed[ElectedAs.ELR] += 1
             require(one.alone, f"P22: {one.where}: elected from the ELR of {old}: {new}")
             self._clean(one, (ElectedAs.ELR,))
@@ -132,7 +139,7 @@ class ElectionLaws:
         require(
             kind in LOSSY_ELECTIONS,
             f"P21: {one.where}: {new.leader} is elected as {kind.name} and was in neither ISR "
-            f"{old.isr} nor ELR {old.elr}",
+            f"{old.isr} nor ELR {one.elr}",
         )
         recovers = new.recovery_state == LeaderRecoveryState.RECOVERING
         require(

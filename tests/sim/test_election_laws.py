@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from metalog.image.features import ELR_VERSION
 from metalog.image.values import ElectedAs, LeaderRecoveryState, PartitionImage
 from protocol.ids import DIRECTORY_UNASSIGNED
 from simulation.judges.election_laws import Election, ElectionLaws
@@ -28,12 +29,15 @@ def elected(
     asked: bool = True,
     joins: bool = False,
     begins: str = "",
+    elr_level: int | None = None,
 ) -> ElectionLaws:
     """The only replica of a partition is elected; its broker has registered with a new disk. Or it
     `joins` the ISR as the move from replica 4 to it ends; or a move `begins` when 4 is dead, and 5
-    is added, or removed by it."""
+    is added, or removed by it. Or it is in the ELR, with the feature at `elr_level`."""
     broker = SimpleNamespace(directories=(NEW_DISK,), fenced=False)
-    image: Any = SimpleNamespace(cluster=SimpleNamespace(brokers={5: broker}))
+    image: Any = SimpleNamespace(
+        cluster=SimpleNamespace(brokers={5: broker}), features={ELR_VERSION: elr_level or 0}
+    )
     recovers = kind is ElectedAs.UNCLEAN
     old = PartitionImage(
         replicas=(5,),
@@ -53,8 +57,11 @@ def elected(
         old = old._replace(replicas=(4,), directories=(OLD_DISK,), isr=(), elr=(4,))
     if begins == "removed":
         old = old._replace(replicas=(4, 5), directories=(OLD_DISK, was), isr=(), elr=(4,))
+    if elr_level is not None:
+        old = old._replace(isr=(), elr=(5,))
     new = old._replace(
         replicas=(5,),
+        elr=(),
         directories=(now,),
         isr=(5,),
         leader=5,
@@ -104,6 +111,17 @@ def test_who_has_caught_up_on_a_new_disk_is_elected_cleanly_as_its_move_ends() -
     assert elected(ElectedAs.ISR, OLD_DISK, NEW_DISK, joins=True).committed == {ElectedAs.ISR: 1}
     with pytest.raises(Violation, match="^P22: .* the record says UNCLEAN"):
         elected(ElectedAs.UNCLEAN, OLD_DISK, NEW_DISK, joins=True)
+
+
+def test_an_elr_counts_while_the_feature_is_on() -> None:
+    """P21, P22, seed 5490: what is left of one is not what has everything."""
+    chosen = partial(elected, was=NEW_DISK, now=NEW_DISK)
+    assert chosen(ElectedAs.ELR, elr_level=1).committed == {ElectedAs.ELR: 1}
+    with pytest.raises(Violation, match="^P22"):
+        chosen(ElectedAs.UNCLEAN, elr_level=1)
+    assert chosen(ElectedAs.UNCLEAN, elr_level=0).committed == {ElectedAs.UNCLEAN: 1}
+    with pytest.raises(Violation, match="^P21"):
+        chosen(ElectedAs.ELR, elr_level=0)
 
 
 @pytest.mark.parametrize("kind", [ElectedAs.ISR, ElectedAs.UNCLEAN])
