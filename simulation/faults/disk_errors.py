@@ -93,6 +93,7 @@ async def _stops(
     await asyncio.wait(ends, timeout=left_s, return_when=asyncio.FIRST_COMPLETED)
     if not node.failed.done():
         return False
+    cut = cut and may_lose(world, machine)  # others may have lost something meanwhile (seed 5829)
     if not cut:
         stopping = asyncio.ensure_future(world.stop(machine))
         await asyncio.wait([stopping], timeout=STOP_S_MAX)

@@ -273,7 +273,7 @@ class Log(ReadableLog):
         for at, batch in enumerate(headers):
             full = size + batch.size_bytes > self.config.segment_bytes
             # The indexes of one segment can express no further offset.
-            far = batch.last_offset - headers[first].base_offset > MAX_RELATIVE
+            far = batch.last_offset - self.log_end_offset > MAX_RELATIVE
             if size and (full or far):
                 part = [view[start : start + size]]
                 stamp = self._write(headers[first:at], part, size, now_ms)
@@ -324,7 +324,10 @@ class Log(ReadableLog):
         if must_roll(
             segment, self.config, self._jitter_ms, size, max_timestamp, last_offset, now_ms
         ):
-            segment = self.roll(base_offset)
+            # At the log end: what the leader's cleaner took away before the first batch would leave
+            # a gap between segments, which after a crash counts as records that were lost.
+            far = last_offset - self.log_end_offset > MAX_RELATIVE
+            segment = self.roll(base_offset if far else None)
         segment.prepare()
         return segment
 

@@ -369,9 +369,11 @@ def _require_torn(segment: Segment, scan: BatchScan) -> None:
 
 
 def _is_hole(request: LoadRequest, segment: Segment, end: int) -> bool:
+    """Whether records are lost before `segment`. What no segment could have had is none: a follower
+    got nothing for so many offsets, and began another one (`Log.append_as_follower`)."""
     return (
         not request.config.compacted
-        and end < segment.base_offset
+        and end < segment.base_offset <= end + names.MAX_RELATIVE
         and segment.base_offset > request.recovery_point
     )
 

@@ -172,12 +172,14 @@ def test_jitter_makes_segments_roll_earlier():
     assert drawn == [500, 500]
 
 
-def test_rolls_when_offsets_do_not_fit_the_index():
+@pytest.mark.parametrize(("offset", "base"), [(2**31, 1), (2**31 + 1, 2**31 + 1)])
+def test_rolls_when_offsets_do_not_fit_the_index(offset, base):
+    """Where nothing was, the next segment still begins at the log end, if it can reach so far."""
     log = make_log()
     append(log, batch())
-    far = batch(base_offset=2**31, epoch=0)
+    far = batch(base_offset=offset, epoch=0)
     log.append_as_follower(far)
-    assert [segment.base_offset for segment in log.segments] == [0, 2**31]
+    assert [segment.base_offset for segment in log.segments] == [0, base]
     assert log.read(5, 999, max_offset=2**62) == far
 
 

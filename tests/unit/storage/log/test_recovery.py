@@ -169,6 +169,21 @@ def test_a_hole_between_segments_is_not_a_log():
     assert make_log(compacted, cleanup_policy="compact", **SMALL).log_end_offset == 9
 
 
+@pytest.mark.parametrize("gap", [6, 2**31])
+def test_what_the_leaders_cleaner_took_is_no_hole_of_its_follower(gap):
+    """P2, seed 5680: at a start nobody knows that a log is compacted. A follower that rolled where
+    its leader had nothing for some offsets was cut there after a kill, and led without the rest."""
+    files = MemoryFiles()
+    log = make_log(files, **SMALL)
+    for at in range(12):
+        log.append_as_follower(batch(base_offset=at * gap, size=40, tag=f"{at}-"))
+    assert len(log.segments) > 3
+    again = make_log(files, **SMALL)
+    assert again.recovery_report.problems == []
+    assert again.log_end_offset == log.log_end_offset == 11 * gap + 1
+    assert contents(again) == contents(log)
+
+
 @pytest.mark.parametrize("settled_before", [False, True])
 def test_removals_are_on_the_disk_when_a_log_has_been_closed(settled_before):
     """P18: nobody looks for a hole after a clean close, so a power cut behind it leaves none."""
