@@ -290,6 +290,10 @@ class SimClient:
         answer = await self._any(FindCoordinatorRequest(key_type=0, coordinator_keys=[group]))
         found = answer.coordinators[0]
         fail_on(found.error_code, found.error_message)
+        try:
+            await self.cluster.find_broker(found.node_id, REQUEST_MS)
+        except OSError as error:
+            raise Unknown(str(error)) from error
         self._coordinators[group] = found.node_id
         return found.node_id
 

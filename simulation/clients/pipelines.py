@@ -25,7 +25,7 @@ from protocol.messages.produce import ProduceRequest, ProduceResponse
 from protocol.transport.client import Connection
 from simulation.clients.client import Unknown
 from simulation.clients.kind import ClientKind
-from simulation.clients.load import REFUSED, REQUEST_MS, Access, Load
+from simulation.clients.load import MOVED, REFUSED, REQUEST_MS, Access, Load
 from simulation.clients.producers import Numbered, counts
 from simulation.judges.ledger import Batch, PartitionLedger
 from simulation.shape import ClientShape, TopicShape
@@ -123,7 +123,7 @@ class Pipeline:
         the first of all that later ones have overtaken."""
         before, begins = False, _is_refused_first(train[0], failures[0])
         for wagon, failure in zip(train, failures, strict=False):
-            begins = begins and _is_refused(failure)
+            begins = begins and _may_be_refused(failure)
             if failure is None or _is_there(failure):
                 continue
             if isinstance(failure, ApiError) and failure.code is OUT_OF_ORDER:
@@ -157,13 +157,18 @@ def _may_be_there(failure: Failure | None) -> bool:
 
 
 def _is_refused_first(wagon: Wagon, failure: Failure | None) -> bool:
-    """Whether nothing was appended of what would have been a producer's first batch."""
-    return wagon.producer.id >= 0 and not wagon.producer.sequence and _is_refused(failure)
+    """Whether perhaps nothing was appended of what would have been a producer's first batch."""
+    return wagon.producer.id >= 0 and not wagon.producer.sequence and _may_be_refused(failure)
 
 
 def _is_refused(failure: Failure | None) -> bool:
     """Whether nothing was appended."""
     return isinstance(failure, ApiError) and failure.code in REFUSED
+
+
+def _may_be_refused(failure: Failure | None) -> bool:
+    """As above, or its broker did not lead when it came, and did for the next (seed 5978)."""
+    return _is_refused(failure) or (isinstance(failure, ApiError) and failure.code in MOVED)
 
 
 class Idempotent(Pipeline):
