@@ -26,7 +26,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from simulation.faults.kind import Args, FaultKind
-from simulation.targets import draw_broker, draw_node
+from simulation.targets import draw_broker, draw_node, is_active
 from simulation.world.cluster import End, Machine
 from simulation.world.disks import CHANGES, DiskTrouble
 from simulation.world.life import PowerCut
@@ -268,9 +268,12 @@ async def _second(world: RunWorld, machine: Machine, event: Event, _rng: Random)
 
 
 def _is_undisturbed(world: RunWorld, machine: Machine) -> bool:
-    """Whether this broker is unfenced, and no other node has trouble."""
+    """Whether this broker is unfenced, no other node has trouble, and a controller is active: one
+    that is about to be may have written before that this broker is fenced (seed 6326)."""
     broker = world.promises.metadata.image.cluster.brokers.get(machine.node_id)
-    return broker is not None and not broker.fenced and world.busy <= {machine.node_id}
+    if broker is None or broker.fenced or not world.busy <= {machine.node_id}:
+        return False
+    return any(is_active(one) for one in world.controllers)
 
 
 KINDS = {

@@ -71,6 +71,23 @@ async def test_a_follower_that_cuts_below_what_it_has_shown_is_found() -> None:
         w.look()
 
 
+@pytest.mark.parametrize("empty", [True, False])
+async def test_an_empty_log_has_shown_nothing_whatever_its_high_watermark_is(empty: bool) -> None:
+    """P17, seed 6260: it was to begin inside a batch, whose bytes came rotten."""
+    w = Watched(b"a", b"b", b"c")
+    w.promises.may_shrink.add("t")
+    follower = w.cluster[2].partition()
+    if empty:
+        follower.log.truncate_fully_and_start_at(3)
+        w.look()
+    follower.log.truncate_fully_and_start_at(2)
+    if empty:
+        w.look()
+    else:
+        with pytest.raises(Violation, match="P17"):
+            w.look()
+
+
 async def test_a_follower_may_cut_what_it_has_not_shown() -> None:
     w = Watched(b"a", b"b", b"c")
     w.append(b"d")
