@@ -163,6 +163,8 @@ SEGMENT_BYTES_KEY = "internal.segment.bytes"
 SMALL_SEGMENT = 2048
 """A fetch reads of one segment at most."""
 SLOW_MS = 45.0
+SLOW_FOR_SMALL_MS = 10.0
+"""With small fetches, of which each may have one batch of a few records (seed 7819)."""
 
 
 @dataclass(frozen=True)
@@ -213,13 +215,12 @@ class Shape:
         """Whether followers get so little in each round over a slow link that clients, as often as
         they write, may fill it."""
         links = (self.link, *(one.link for one in self.nodes if one.link is not None))
-        slow = any(link.delay_ms_max >= SLOW_MS for link in links)
-        return slow and (
-            any(int(self.settings.get(key, SMALL_FETCH + 1)) <= SMALL_FETCH for key in FETCH_SIZES)
-            or any(
-                int(one.configs.get(SEGMENT_BYTES_KEY, SMALL_SEGMENT + 1)) <= SMALL_SEGMENT
-                for one in self.topics
-            )
+        slowest_ms = max(link.delay_ms_max for link in links)
+        if any(int(self.settings.get(key, SMALL_FETCH + 1)) <= SMALL_FETCH for key in FETCH_SIZES):
+            return slowest_ms >= SLOW_FOR_SMALL_MS
+        return slowest_ms >= SLOW_MS and any(
+            int(one.configs.get(SEGMENT_BYTES_KEY, SMALL_SEGMENT + 1)) <= SMALL_SEGMENT
+            for one in self.topics
         )
 
     @property

@@ -42,7 +42,8 @@ class DiskTrouble:
         flush_ms: so much longer a flush takes, with a worker thread to wait in.
         hangs: flushes come back when this is no longer set.
         then: is called in place of the refusal.
-        flips: by path, where a byte is read wrongly, and the bit of it.
+        flips: by path, where a byte is read wrongly, and the bit of it; until the file is cut, or
+            gets another name.
     """
 
     kinds: frozenset[str] = frozenset()
@@ -59,6 +60,8 @@ class DiskTrouble:
 
     def strike(self, kind: str, path: str) -> None:
         """Raises DiskFault for an operation that is refused."""
+        if kind in ("rename", "truncate"):
+            self.flips.pop(path, None)  # what stands there next is another file (seed 7780)
         if kind not in self.kinds or self.path_has not in path:
             return
         if self.after > 0:

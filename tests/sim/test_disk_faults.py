@@ -19,7 +19,7 @@ from simulation.planted.scenes import SCENES
 from simulation.schedule import Schedule
 from simulation.shape import TopicShape
 from simulation.swarm import Outcome, run
-from simulation.world.disks import SYNCS, WRITES
+from simulation.world.disks import SYNCS, WRITES, DiskTrouble
 from tests.sim.small_cluster import schedule
 
 pytestmark = pytest.mark.sim
@@ -166,3 +166,11 @@ async def test_a_segment_that_the_cleaner_has_emptied_has_no_bits(
     event = Event("b0", 0, FLIPS, "broker 1", {"topic": "k0"})
     assert not await disk_errors._flips(world, machine, event, random.Random(1))
     assert machine.disk_troubles == []
+
+
+@pytest.mark.parametrize("kind", ["rename", "truncate", "append"])
+def test_a_bit_that_flips_is_one_of_the_file_that_is_there(kind: str) -> None:
+    """Seed 7780: the cleaner put another one in its place, where that bit was one of an offset."""
+    trouble = DiskTrouble(flips={"0.log": (1, 4)})
+    trouble.strike(kind, "0.log")
+    assert trouble.read("0.log", 0, b"abc") == (b"abc" if kind != "append" else b"afc")

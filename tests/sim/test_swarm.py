@@ -188,6 +188,9 @@ def test_clients_make_room_for_a_follower_that_is_far_behind() -> None:
     topics = (first, replace(second, replicas=((4, 3),)))
     narrow = replace(drawn.shape, nodes=tuple(nodes), clients=clients, topics=topics)
     assert narrow.is_narrow and not replace(narrow, settings={}).is_narrow
+    for delay_ms, is_narrow in ((9.0, False), (12.0, True)):  # seed 7819
+        brisk = [replace(one, link=LinkShape(4.0, delay_ms)) for one in nodes]
+        assert replace(narrow, nodes=tuple(brisk)).is_narrow is is_narrow
     with mock.patch.object(swarm, "WHOLE_S", 15.0):
         assert run(replace(drawn, shape=narrow)).broken is None
 
