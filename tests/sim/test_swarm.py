@@ -193,6 +193,12 @@ def test_clients_make_room_for_a_follower_that_is_far_behind() -> None:
         assert replace(narrow, nodes=tuple(brisk)).is_narrow is is_narrow
     with mock.patch.object(swarm, "WHOLE_S", 15.0):
         assert run(replace(drawn, shape=narrow)).broken is None
+    # It is waited for longer, as long as it comes nearer (seed 8142).
+    with mock.patch.object(swarm, "WHOLE_S", 8.0):
+        assert run(replace(drawn, shape=narrow)).broken is None
+        with mock.patch.object(swarm, "NEARER", 0.0):
+            broken = run(replace(drawn, shape=narrow)).broken
+    assert broken is not None and broken.code == "P26"
 
 
 @pytest.mark.parametrize(("broken", "code"), [(None, command.INTERRUPTED), ({}, command.BROKEN)])
