@@ -56,7 +56,7 @@ REFUSED = frozenset(
 )
 """Errors that promise that nothing was appended."""
 MOVED = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH})
-NOT_SEEN = frozenset({ErrorCode.LEADER_NOT_AVAILABLE})
+NOT_SEEN = frozenset({ErrorCode.LEADER_NOT_AVAILABLE, ErrorCode.UNKNOWN_LEADER_EPOCH})
 """A client asked for a partition last when nobody led it, and has not asked again."""
 NOT_SETTLED = frozenset({ErrorCode.OFFSET_NOT_AVAILABLE})
 """A leader does not say where its log ends before it has committed something of its epoch."""

@@ -52,6 +52,7 @@ from storage.tiered.values import RemotePartition
 
 if TYPE_CHECKING:
     from broker.replication.partition import Partition
+    from broker.tiering.tier import Tier
     from simulation.judges.committed import PartitionTruth
     from simulation.judges.world import JudgedWorld
     from simulation.world.cluster import Machine, NodeLife
@@ -214,6 +215,8 @@ class TierJudge(Judge):
                 )
         led = self._leads.get((change.broker_id, copy.key))
         if led is None or led.life.machine.life is not led.life:
+            return
+        if not _is_being_copied(led.life, copy):
             return
         known = []
         for one in self.truth.finished(copy.key):
@@ -426,15 +429,20 @@ class TierJudge(Judge):
 
     def _is_wanted(self, copy: Copy) -> bool:
         """Whether one that nobody will finish still stays: until a finished copy has what it has of
-        the leader's log, and that is in a segment which is not closed (seed 3006)."""
+        the leader's log, and that is in a segment which is not closed (seed 3006), or copying is
+        off (seed 8915)."""
         image = self._promises.metadata.image.topics.partition(*copy.key)
         for machine, one in self._replicas(copy.key):
             if image is not None and machine.node_id == image.leader:
                 epochs, log = _epochs(one.log), one.log
-                first = max(copy.begins, log.segments.active.base_offset)
+                closed = log.segments.active.base_offset if self._copies(one.topic) else 0
+                first = max(copy.begins, log.local_log_start_offset, closed)
                 offsets = range(first, min(copy.last + 1, log.log_end_offset))
                 return any(epoch_at(copy.epochs, at) == epoch_at(epochs, at) for at in offsets)
         return False
+
+    def _copies(self, topic: str) -> bool:
+        return self._promises.configs(topic).get(COPY_DISABLED) != "true"
 
     def _behind(self) -> Iterator[str]:
         """S9: closed segments without a copy; S6: brokers that know of other copies."""
@@ -449,17 +457,15 @@ class TierJudge(Judge):
                         active = one.log.segments.active.base_offset
                         start = max(one.log.log_start_offset, self._floor.get(key, 0))
                         at = self.truth.uncovered(key, _epochs(one.log), start, active)
-                        copies = self._promises.configs(topic.name).get(COPY_DISABLED) != "true"
-                        if at is not None and copies:
+                        if at is not None and self._copies(topic.name):
                             yield f"S9: {where}: no copy has {at}, closed is all below {active}"
                     yield from self._strangers(where, machine, key, topic.name)
 
     def _strangers(self, where: str, machine: Machine, key: Key, topic: str) -> Iterator[str]:
-        node = None if machine.life is None else machine.life.node
-        context = None if node is None or node.broker is None else node.broker.context
-        if context is None or context.tier is None:
+        tier = None if machine.life is None else _tier_of(machine.life)
+        if tier is None:
             return
-        known = context.tier.journal.cache(RemotePartition(TopicId(key[0]), key[1], topic))
+        known = tier.journal.cache(RemotePartition(TopicId(key[0]), key[1], topic))
         if known is None:
             yield f"S6: {where} does not know its copies"
             return
@@ -494,6 +500,20 @@ class TierJudge(Judge):
         if truth is None or truth.name.rpartition("-")[0] in self._promises.given_up:
             return None
         return truth
+
+
+def _tier_of(life: NodeLife) -> Tier | None:
+    node = life.node
+    context = None if node is None or node.broker is None else node.broker.context
+    return None if context is None else context.tier
+
+
+def _is_being_copied(life: NodeLife, copy: Copy) -> bool:
+    """Whether its broker is at it. A record that it gave up may come late, over a connection that
+    it gave up, too (seed 8948)."""
+    tier = _tier_of(life)
+    leading = () if tier is None else tier.tasks.leading.values()
+    return any(copy.segment_id in led.being_copied for led in leading)
 
 
 def _epochs(log: Log) -> Epochs:

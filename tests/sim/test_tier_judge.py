@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from simulation.judges import tiering
 from simulation.judges.tier_truth import COPY_FINISHED, Copy, boundary_after, epoch_at, hole
 from simulation.judges.tiering import TierJudge
 from simulation.shape import TIERED
@@ -171,3 +172,32 @@ def test_thousands_of_copies_are_looked_at_once_each() -> None:
     ]
     assert hole(copies, [(0, 0)], 0, 5000) is None
     assert looks <= 4 * len(copies)
+
+
+@pytest.mark.parametrize("copying", [True, False])
+def test_a_record_of_a_copy_that_was_given_up_may_come_late(copying: bool) -> None:
+    """S6, seed 8948: over a connection that was given up, too."""
+    copy: Any = SimpleNamespace(segment_id=b"s" * 16)
+    led = SimpleNamespace(being_copied={copy.segment_id} if copying else set())
+    tier = SimpleNamespace(tasks=SimpleNamespace(leading={"t-0": led}))
+    broker = SimpleNamespace(context=SimpleNamespace(tier=tier))
+    life: Any = SimpleNamespace(node=SimpleNamespace(broker=broker))
+    assert tiering._is_being_copied(life, copy) is copying
+
+
+@pytest.mark.parametrize(
+    ("disabled", "active", "stays"), [("false", 13, True), ("false", 15, False), ("true", 15, True)]
+)
+def test_a_copy_that_nobody_finishes_stays_until_a_finished_one_has_its_records(
+    monkeypatch: pytest.MonkeyPatch, disabled: str, active: int, stays: bool
+) -> None:
+    """S3, seeds 3006 and 8915: of a closed segment only while copying is off."""
+    watched = Watched(0)
+    watched.replicas[0].log.segments = SimpleNamespace(active=SimpleNamespace(base_offset=active))
+    promises: Any = watched.judge._promises
+    promises.metadata.image.topics.partition().leader = 1
+    promises.configs = lambda _topic: {"remote.log.copy.disable": disabled}
+    machine = SimpleNamespace(node_id=1)
+    monkeypatch.setattr(watched.judge, "_replicas", lambda _: [(machine, watched.replicas[0])])
+    copy: Any = SimpleNamespace(key=(TOPIC_ID, 0), begins=11, last=14, epochs=((0, 11),))
+    assert watched.judge._is_wanted(copy) is stays
