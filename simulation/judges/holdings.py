@@ -57,11 +57,12 @@ def _replicas(server: BrokerServer, node_id: int, promises: Promises) -> Iterato
 
 def _sessions(broker: BrokerContext) -> Iterator[str]:
     """Those of one life of each follower. A fetcher that has nothing to fetch here any more leaves
-    its session behind, as in Kafka: it goes when another one needs its place."""
+    its session behind, as in Kafka: it goes when another one needs its place. Who has not
+    registered yet does not say which life it is in (seed 9700)."""
     followers: dict[int, set[int]] = {}
     for session in broker.sessions:
         watch = session.watch
-        if isinstance(watch, FollowerWatch):
+        if isinstance(watch, FollowerWatch) and watch.broker_epoch >= 0:
             followers.setdefault(watch.replica_id, set()).add(watch.broker_epoch)
     for replica_id, lives in followers.items():
         if len(lives) > 1:

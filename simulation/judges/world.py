@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from simulation.judges.changes import Changes
     from simulation.judges.client_history import Saw
     from simulation.judges.groups import GroupTruth
+    from simulation.judges.ledger import PartitionLedger
     from simulation.judges.partitions import Promises
     from simulation.judges.tier_offsets import Listed
     from simulation.shape import Shape
@@ -23,6 +24,10 @@ class JudgedLoad(Protocol):
     @property
     def acked(self) -> int:
         """How many writes were acknowledged."""
+
+    @property
+    def partitions(self) -> Sequence[PartitionLedger]:
+        """Those that clients use."""
 
     @property
     def history(self) -> Sequence[Saw]: ...

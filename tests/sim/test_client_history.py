@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 from unittest import mock
 
@@ -18,6 +19,17 @@ pytestmark = pytest.mark.sim
 
 KEY = (b"0123456789abcdef", 0)
 QUICK = 7
+
+
+@pytest.mark.parametrize(
+    ("acked", "exists", "holds"), [(3, True, True), (2, True, False), (0, False, True)]
+)
+def test_writes_succeed_while_there_is_a_topic(acked: int, exists: bool, holds: bool) -> None:
+    """P26, seed 9486."""
+    load = SimpleNamespace(acked=10 + acked, partitions=[SimpleNamespace(topic_id=KEY[0])])
+    promises = SimpleNamespace(exists=lambda _topic_id: exists)
+    world: Any = SimpleNamespace(load=load, promises=promises, acked_before_quiet=10)
+    assert (histories.HistoryJudge(world).unsettled() is None) is holds
 
 
 def send(value: bytes, offset: int, at_s: float, answer: str = "ok", **more: Any) -> Saw:

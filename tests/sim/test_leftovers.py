@@ -106,7 +106,7 @@ def an_unknown_producer(machine: Machine) -> None:
 def sessions_of_two_lives(machine: Machine) -> None:
     context = _broker(machine).context
     assert context is not None
-    for epoch in (1, 2):
+    for epoch in (-1, 1, 2):  # a broker that has not registered yet says -1 (seed 9700)
         session = FetchSession[Any](epoch, privileged=True, uses_topic_ids=True, now_ms=0.0)
         assert isinstance(session.watch, FollowerWatch)
         session.watch.replica_id, session.watch.broker_epoch = NOBODY, epoch
