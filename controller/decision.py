@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Generic, TypeAlias, TypeVar
 from controller.heartbeats import HeartbeatView
 from controller.report_epochs import ReportEpochs
 from controller.settings import ControllerSettings
-from metalog.image.features import ELR_VERSION, MINIMUM_METADATA_VERSION
+from metalog.image.features import MINIMUM_METADATA_VERSION
 from metalog.image.values import MetadataImage
 from protocol.errors import ApiError, ErrorCode
 from protocol.schema import MetadataRecord
@@ -78,7 +78,7 @@ class ControllerView:
 
     @property
     def elr_enabled(self) -> bool:
-        return self.image.features.get(ELR_VERSION, 0) > 0
+        return self.image.elr_enabled
 
     def expired_brokers(self) -> frozenset[int]:
         """Unfenced brokers that have not been heard of for too long."""

@@ -249,15 +249,15 @@ class GroupCoordinator:
     async def _load(self, slot: _Slot) -> None:
         """Until the shard is there, the records turn out to be wrong, or the slot is given up."""
         pause_s = LOAD_PAUSE_S
-        while not await self._is_loaded(slot):
+        while not await self._load_once(slot):
             await asyncio.sleep(pause_s)
             if self._slots.get(slot.partition) is not slot:
                 return
             pause_s = min(2 * pause_s, LOAD_PAUSE_MAX_S)
 
-    async def _is_loaded(self, slot: _Slot) -> bool:
-        """Reads the records once. False if the disk refuses them, which may pass: the slot stays,
-        and clients hear that it is being loaded."""
+    async def _load_once(self, slot: _Slot) -> bool:
+        """Returns whether that was all. It was not if the disk refuses the records, which may pass:
+        the slot stays, and clients hear that it is being loaded."""
         shard = GroupShard(self.config, self._new_uuid)
         began_ms = self._clock.monotonic_ms()
         count = work = 0

@@ -26,7 +26,7 @@ def first_records(
     `own_min_isr` is the static value of the controller that writes it.
     """
     image = replay_all(EMPTY_IMAGE, bootstrap)
-    if not image.features.get(ELR_VERSION, 0):
+    if not image.elr_enabled:
         return tuple(bootstrap)
     return (*bootstrap, *one_min_isr(image, own_min_isr))
 

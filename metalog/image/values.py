@@ -243,6 +243,12 @@ class MetadataImage(NamedTuple):
         """The finalised `metadata.version` level, None before the first one is written."""
         return self.features.get("metadata.version")
 
+    @property
+    def elr_enabled(self) -> bool:
+        """Whether eligible leader replicas are on (KIP-966); what is left of an ELR from before
+        they were turned off says nothing."""
+        return self.features.get("eligible.leader.replicas.version", 0) > 0
+
     def at(self, provenance: Provenance) -> MetadataImage:
         """The same cluster, known to end at another place of the log."""
         return self if provenance == self.provenance else self._replace(provenance=provenance)

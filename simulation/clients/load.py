@@ -57,7 +57,8 @@ REFUSED = frozenset(
 """Errors that promise that nothing was appended."""
 MOVED = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH})
 NOT_SEEN = frozenset({ErrorCode.LEADER_NOT_AVAILABLE, ErrorCode.UNKNOWN_LEADER_EPOCH})
-"""A client asked for a partition last when nobody led it, and has not asked again."""
+"""A client asked for a partition last when nobody led it, and has not asked again; or it has heard
+of a leader before that one has (seed 8991)."""
 NOT_SETTLED = frozenset({ErrorCode.OFFSET_NOT_AVAILABLE})
 """A leader does not say where its log ends before it has committed something of its epoch."""
 COORDINATOR_MOVED = frozenset({ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS})
@@ -281,10 +282,10 @@ class Load:
         """Raises Violation if that must not happen."""
         name = error.code.name if isinstance(error, ApiError) else "no answer"
         self.errors[name] = self.errors.get(name, 0) + 1
-        if isinstance(error, ApiError) and error.code in OF_MOVES:
-            return
-        if name == "KAFKA_STORAGE_ERROR" and self.now_s() < self.store_told_until_s:
-            return
+        if isinstance(error, ApiError):
+            told = error.code is ErrorCode.KAFKA_STORAGE_ERROR
+            if error.code in OF_MOVES or (told and self.now_s() < self.store_told_until_s):
+                return
         grave = self.strict or (isinstance(error, ApiError) and not _is_life(error.code))
         if grave and self.judging:
             raise Violation(f"{'P26' if self.strict else 'H'}: {what}: {error!r}") from error

@@ -15,7 +15,6 @@ from collections import Counter
 from collections.abc import Collection, Iterable
 from typing import NamedTuple
 
-from metalog.image.features import ELR_VERSION
 from metalog.image.values import (
     LOSSY_ELECTIONS,
     ElectedAs,
@@ -61,7 +60,7 @@ class Election(NamedTuple):
     def elr(self) -> tuple[int, ...]:
         """Who counts as eligible beside the ISR: what is left of an ELR from before the feature was
         turned off says nothing (seed 5490)."""
-        return self.old.elr if self.image.features.get(ELR_VERSION, 0) else ()
+        return self.old.elr if self.image.elr_enabled else ()
 
     @property
     def alone(self) -> bool:

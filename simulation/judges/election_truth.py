@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from metalog.image.features import ELR_VERSION
 from metalog.image.values import ConfigResourceType, MetadataImage, PartitionImage
 from simulation.shape import AGGRESSIVE, BALANCED, MANAGER, STRATEGY, TIMEOUT, UNCLEAN
 from simulation.world.invariants import Key, require
@@ -114,7 +113,7 @@ class ElectionTruth:
         )
         if settled:
             return
-        managed = self.managed(image) and image.features.get(ELR_VERSION, 0) > 0
+        managed = self.managed(image) and image.elr_enabled
         for topic in image.topics.by_id.values():
             for index, one in topic.partitions.items():
                 key = (topic.id, index)

@@ -11,7 +11,6 @@ import zlib
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
-from metalog.image.features import ELR_VERSION
 from metalog.image.replay import replay
 from metalog.image.values import (
     EMPTY_IMAGE,
@@ -230,7 +229,7 @@ class MetadataTruth:
         self, when: str, topic: TopicImage, index: int, one: PartitionImage
     ) -> None:
         brokers = self.image.cluster.brokers
-        with_elr = self.image.features.get(ELR_VERSION, 0) > 0
+        with_elr = self.image.elr_enabled
         isr, elr, replicas = set(one.isr), set(one.elr), set(one.replicas)
         sets = (one.elr or one.last_known_elr) and with_elr
         what = f"ISR {one.isr}, ELR {one.elr}, LastKnownELR {one.last_known_elr}"

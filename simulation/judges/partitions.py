@@ -29,7 +29,6 @@ from typing import TYPE_CHECKING
 
 from broker.replication.partition import Partition
 from broker.replication.replica_role import ReplicaRole
-from metalog.image.features import ELR_VERSION
 from metalog.image.values import (
     ConfigResourceType,
     PartitionImage,
@@ -229,7 +228,7 @@ class Promises:
     @property
     def with_elr(self) -> bool:
         """Whether the cluster has eligible leader replicas on."""
-        return self.metadata.image.features.get(ELR_VERSION, 0) > 0
+        return self.metadata.image.elr_enabled
 
     def tolerates(self, broker_id: int, *, lossy: bool, away: Iterable[int] = ()) -> bool:
         """Whether KIP-966 lets every partition survive one more unclean, or `lossy`, end (P7).

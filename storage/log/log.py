@@ -17,7 +17,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from typing import Final, TypeVar
+from typing import Final
 
 from protocol.batch.header import (
     LENGTH_OVERHEAD_BYTES,
@@ -44,8 +44,6 @@ from storage.log.retention import closes_last, expired
 from storage.log.rolling import must_roll
 from storage.log.segment import MAX_RELATIVE, Segment
 from storage.log.topic_id_file import take_topic_id, write_topic_id
-
-T = TypeVar("T")
 
 PRODUCER_ID_EXPIRATION_MS: Final = 24 * 3_600_000
 

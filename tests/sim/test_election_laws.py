@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from metalog.image.features import ELR_VERSION
 from metalog.image.values import ElectedAs, LeaderRecoveryState, PartitionImage
 from protocol.ids import DIRECTORY_UNASSIGNED
 from simulation.judges.election_laws import Election, ElectionLaws
@@ -36,7 +35,7 @@ def elected(
     is added, or removed by it. Or it is in the ELR, with the feature at `elr_level`."""
     broker = SimpleNamespace(directories=(NEW_DISK,), fenced=False)
     image: Any = SimpleNamespace(
-        cluster=SimpleNamespace(brokers={5: broker}), features={ELR_VERSION: elr_level or 0}
+        cluster=SimpleNamespace(brokers={5: broker}), elr_enabled=bool(elr_level)
     )
     recovers = kind is ElectedAs.UNCLEAN
     old = PartitionImage(
