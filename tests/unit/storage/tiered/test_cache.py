@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from itertools import combinations_with_replacement
+
 import pytest
 
 from storage.log.epochs import EpochEntry
@@ -9,6 +12,7 @@ from storage.tiered.cache import NO_REMOTE_END, RemoteEnd, SegmentCache
 from storage.tiered.lineage import Lineage
 from storage.tiered.states import PartitionDeleteState, SegmentState
 from storage.tiered.values import PartitionDeletion, RemoteSegment, SegmentSnapshot
+from testkit.records.lineages import SmallCopy, SmallLog, copies, logs, match
 from testkit.records.tier import PARTITION, segment, update
 
 
@@ -164,3 +168,80 @@ def test_the_epochs_of_a_segment_to_copy() -> None:
     assert mine.epochs_of(4, 44) == (), "what wrote offset 4 is not known"
     assert mine.epochs_of(10, 50) == (), "it is not written yet"
     assert mine.up_to(19) == ((0, 5), (1, 12))
+
+
+def logs_with_two_copies() -> Iterator[tuple[SmallLog, tuple[SmallCopy, SmallCopy]]]:
+    """Yield all small logs with any two copies that replicas of their partition may have made."""
+    plain = [one for one in copies(3) if one.known_from == one.start and not one.empty_epoch]
+    for log in logs(3):
+        if log.led_from_end:
+            continue
+        fitting = [one for one in plain if match(log, one)]
+        for two in combinations_with_replacement(fitting, 2):
+            yield log, two
+
+
+def finished(two: tuple[SmallCopy, SmallCopy]) -> SegmentCache:
+    return cache_of(*(one.segment(number) for number, one in enumerate(two, start=1)))
+
+
+def of_log(log: SmallLog, copy: SmallCopy, offset: int) -> bool:
+    """Return whether the copy has the log's record at `offset`, as far as the log knows."""
+    return log.known(offset) == copy.known(offset) != -1
+
+
+@pytest.mark.slow
+def test_finished_copies_are_found_at_every_offset_that_they_have_of_a_log() -> None:
+    """S1, S2: copies of several epochs, shared whole or in part, against offsets one by one."""
+    for log, two in logs_with_two_copies():
+        lineage, cache = log.lineage, finished(two)
+        having = [{at for at in range(5) if of_log(log, one, at)} for one in two]
+        for at in range(5):
+            found = cache.find_on(lineage, at)
+            if found is None:
+                assert at not in having[0] | having[1], (log, two, at)
+                continue
+            offsets = set(range(found.offsets.first, found.offsets.last + 1))
+            number = int.from_bytes(found.segment.segment_id, "big")
+            assert at in offsets == having[number - 1], (log, two, at)
+        expected = sorted((min(one), max(one), n) for n, one in enumerate(having) if one)
+        for shared in (cache.shared_with(lineage), cache.with_aborted(lineage, 0)):
+            found_ranges = [
+                (*one.offsets, int.from_bytes(one.segment.segment_id, "big") - 1) for one in shared
+            ]
+            assert found_ranges == expected, (log, two)
+
+
+@pytest.mark.slow
+def test_cover_of_a_log_ends_at_the_first_offset_that_no_copy_has() -> None:
+    """S2: also where the log ends just where a copy does."""
+    for log, two in logs_with_two_copies():
+        lineage, cache = log.lineage, finished(two)
+        for first in range(log.end + 1):
+            last = log.end - 1
+            lacking = [
+                at for at in range(first, log.end) if not any(of_log(log, one, at) for one in two)
+            ]
+            assert cache.covered_to(lineage, first, last) == min([*lacking, max(first, log.end)])
+            assert cache.covers(lineage, first, last) == (not lacking)
+
+
+def test_remote_end_is_the_highest_offset_that_was_ever_copied_of_the_log() -> None:
+    """S8: copies that have expired count; copies of records that the log does not have do not.
+
+    A leader copies in the order of offsets (S2), so a later copy by the same epoch proves an
+    earlier one.
+    """
+    for log, two in logs_with_two_copies():
+        cache = finished(two)
+        cache.apply(cache.next_offset, update(1, SegmentState.DELETE_STARTED))
+        cache.apply(cache.next_offset, update(1, SegmentState.DELETE_FINISHED))
+        known = set(log.history[log.known_from :])
+        copied = [
+            (at, epoch)
+            for one in two
+            for at, epoch in enumerate(log.history)
+            if epoch in known and epoch in [one.known(later) for later in range(at, 4)]
+        ]
+        expected = RemoteEnd(*max(copied)) if copied else NO_REMOTE_END
+        assert cache.remote_end(log.lineage) == expected, (log, two)

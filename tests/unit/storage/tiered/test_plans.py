@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
 
 from storage.log.epochs import EpochEntry
 from storage.tiered.cache import SegmentCache
 from storage.tiered.copying import LocalSegment, local_only_bytes, plan_copy
-from storage.tiered.expiry import ExpiryPlan, Reason, Retention, plan_expiry, readable_from
+from storage.tiered.expiry import (
+    ExpiryPlan,
+    Reason,
+    Retention,
+    another_leads,
+    plan_expiry,
+    readable_from,
+)
 from storage.tiered.lineage import Lineage
 from storage.tiered.states import SegmentState
+from testkit.records.lineages import SmallCopy, SmallLog, copies, entries_of, logs, match
 from testkit.records.tier import PARTITION, segment, segment_id, update
 
 MINE = Lineage([EpochEntry(0, 0)], 50)
@@ -303,3 +313,119 @@ def test_what_another_leader_has_deleted_is_not_only_local() -> None:
     for state in (SegmentState.DELETE_STARTED, SegmentState.DELETE_FINISHED):
         cache.apply(cache.next_offset, update(1, state))
         assert local_only_bytes(cache, MINE, local, log_start_offset=0) == before
+
+
+def logs_with_a_copy() -> Iterator[tuple[SmallLog, SmallCopy]]:
+    """Yield all small logs, each with any copy that a replica of its partition may have made."""
+    every = list(copies(3))
+    for log in logs(3):
+        for copy in every:
+            if match(log, copy):
+                yield log, copy
+
+
+def cache_with(copy: SmallCopy, state: SegmentState) -> SegmentCache:
+    """A cache that has seen this copy begin and reach `state`."""
+    cache = SegmentCache(PARTITION)
+    cache.apply(0, copy.segment(1))
+    if state is not SegmentState.COPY_STARTED:
+        cache.apply(1, update(1, state))
+    return cache
+
+
+def shared_offsets(log: SmallLog, copy: SmallCopy) -> set[int]:
+    return {at for at in range(log.end) if log.known(at) == copy.known(at) != -1}
+
+
+def test_copy_plan_has_every_closed_segment_whose_records_no_copy_has() -> None:
+    """S2: a copy of several epochs that the log shares in part leaves the rest to be copied."""
+    copied = 0
+    for log, copy in logs_with_a_copy():
+        cache, lineage = cache_with(copy, SegmentState.COPY_FINISHED), log.lineage
+        having = shared_offsets(log, copy)
+        for cut in range(1, log.end):
+            closed = [LocalSegment(0, cut, 10), LocalSegment(cut, log.end, 10)]
+            for log_start in {log.known_from, 0}:
+                plan = plan_copy(
+                    cache,
+                    lineage,
+                    closed,
+                    log_start_offset=log_start,
+                    last_stable_offset=log.end,
+                )
+                expected = []
+                blocked = False
+                for base, end in ((0, cut), (cut, log.end)):
+                    offsets = range(max(base, log_start), end)
+                    if not offsets or having >= set(offsets):
+                        continue
+                    if offsets[0] < log.known_from:
+                        blocked = True
+                        break
+                    epochs = entries_of(log.history, offsets[0], end - 1)
+                    expected.append((base, epochs))
+                found = [(one.segment.base_offset, one.epochs) for one in plan.segments]
+                assert (found, bool(plan.blocked)) == (expected, blocked), (log, copy, cut)
+                copied += len(found)
+    assert copied > 1000
+
+
+def plan_without_retention(
+    log: SmallLog, cache: SegmentCache, log_start: int, local_start: int
+) -> ExpiryPlan:
+    return plan_expiry(
+        cache,
+        log.lineage,
+        Retention(),
+        now_ms=0,
+        log_start_offset=log_start,
+        local_start_offset=local_start,
+        high_watermark=log.end,
+        local_only_bytes=0,
+    )
+
+
+def test_expiry_without_retention_takes_what_is_below_the_log_start_or_surely_lost() -> None:
+    """S2, S4: a finished copy that the log shares in part stays until the log start passes that
+    part; the rest of it is lost once the log has gone on with other records."""
+    reasons: dict[Reason | None, int] = {}
+    for log, copy in logs_with_a_copy():
+        cache, segment_of_it = cache_with(copy, SegmentState.COPY_FINISHED), copy.segment(1)
+        useful = shared_offsets(log, copy)
+        settled = log.lineage.settled(segment_of_it)
+        judged = log.latest_epoch != -1 and copy.end >= log.lineage.start_offset
+        for log_start in range(log.end + 1):
+            plan = plan_without_retention(log, cache, log_start, log_start)
+            assert plan.log_start_offset == log_start
+            reason = None
+            if copy.end < log_start:
+                reason = Reason.LOG_START
+            elif settled and (useful or judged) and all(at < log_start for at in useful):
+                reason = Reason.LOST
+            found = plan.deletions[0].reason if plan.deletions else None
+            assert found is reason, (log, copy, log_start)
+            reasons[reason] = reasons.get(reason, 0) + 1
+    assert all(reasons.get(one, 0) > 100 for one in (None, Reason.LOG_START, Reason.LOST))
+
+
+def test_expiry_keeps_an_unfinished_copy_as_long_as_its_records_are_on_the_disk_alone() -> None:
+    """S2, S6: its COPY_FINISHED may be on the way, also where the log shares a part of it."""
+    for log, copy in logs_with_a_copy():
+        cache = cache_with(copy, SegmentState.COPY_STARTED)
+        for first in range(log.end + 1):
+            needed = {at for at in shared_offsets(log, copy) if at >= first}
+            for plan in (
+                plan_without_retention(log, cache, 0, first),
+                plan_without_retention(log, cache, first, 0),
+            ):
+                assert bool(plan.deletions) == (not needed), (log, copy, first)
+
+
+def test_another_leads_once_any_record_of_a_copy_is_of_a_later_epoch() -> None:
+    """S2, S6: a copy that begins in this leader's epoch, or before, may end in a later one."""
+    for copy in copies(3):
+        for state in (SegmentState.COPY_STARTED, SegmentState.COPY_FINISHED):
+            cache = cache_with(copy, state)
+            for epoch in range(5):
+                later = any(one > epoch for one in copy.history[copy.start :])
+                assert another_leads(cache, epoch) == later, (copy, epoch)
