@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from itertools import product
+
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from controller.elections.eligibility import PartitionReplicas
-from controller.elections.local_logs import LocalLogOrder
+from controller.elections.local_logs import LocalLogOrder, kept, with_report
 from metalog.image.local_log import (
+    LocalLogStats,
     LocalLogTable,
     LocalLogThresholds,
     judge,
@@ -62,3 +66,46 @@ def test_it_is_the_rule(
         *(r for r in assigned if not enough[r]),
     )
     assert replicas == tuple(assigned)
+
+
+HERE, THERE = b"h" * 16, b"t" * 16
+
+
+def test_kept_row_stays_as_long_as_replica_directory_and_log_are_the_same() -> None:
+    """KIP-1303: each way in which the row of one replica goes or stays, beside one that stays."""
+    other = ((1, 7), 5, 100, 0)
+    for before, after, doubted in product((None, HERE, THERE), (None, HERE, THERE), (0, 1)):
+        row = ((2, 9), 6, 200, 1)
+        table = LocalLogTable.of([other, row])
+        found = kept(
+            table,
+            {1: HERE} | ({2: before} if before else {}),
+            {1: HERE} | ({2: after} if after else {}),
+            frozenset({2} if doubted else ()),
+        )
+        stays = after is not None and before in (None, after) and not doubted
+        expected = [other, row] if stays else [other]
+        assert found == LocalLogTable.of(expected), (before, after, doubted)
+
+
+@pytest.mark.parametrize("earlier_life", [False, True])
+def test_report_replaces_what_is_known_and_leaves_what_it_does_not_know(
+    earlier_life: bool,
+) -> None:
+    """KIP-1303: an unknown value leaves the known one, but never one of another broker epoch."""
+    epoch = 8 if earlier_life else 9
+    table = LocalLogTable.of([((1, 7), 1, 10, 0), ((2, epoch), 2, 20, 0)])
+    for start_ms, size in product((-1, 0, 5), (-1, 0, 50)):
+        told = [(2, 9, LocalLogStats(start_ms, size))]
+        found = with_report(table, told, now_ms=3)
+        if start_ms == size == -1:
+            assert found == table
+            continue
+        known_start, known_size = (-1, -1) if earlier_life else (2, 20)
+        expected = (
+            (2, 9),
+            known_start if start_ms == -1 else start_ms,
+            known_size if size == -1 else size,
+            3,
+        )
+        assert list(found.rows) == [((1, 7), 1, 10, 0), expected], (start_ms, size)

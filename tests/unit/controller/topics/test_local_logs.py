@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from controller.brokers.directories import decide_assign_directories
 from controller.configs.topic_settings import LOCAL_LOG_MS
 from controller.elections.cause import Cause
 from controller.elections.context import BrokerChange, ElectionContext
@@ -17,8 +18,9 @@ from protocol.codec import encode
 from protocol.errors import ErrorCode
 from protocol.messages.alter_partition import AlterPartitionRequest
 from protocol.messages.alter_partition_reassignments import AlterPartitionReassignmentsRequest
+from protocol.messages.assign_replicas_to_dirs import AssignReplicasToDirsRequest
 from protocol.metadata import ConfigRecord, PartitionChangeRecord
-from testkit.memory.controller import SESSION_TIMEOUT_MS, Cluster
+from testkit.memory.controller import SESSION_TIMEOUT_MS, Cluster, directory
 
 MINUTE_MS = 60_000
 Table = dict[int, tuple[int, int]]
@@ -267,6 +269,41 @@ def test_who_is_no_replica_any_more_is_forgotten(world: World) -> None:
     world.tell({4: (9, 400)}, 1, 2, 3, 4)
     assert world.partition("t").replicas == (1, 2, 4)
     assert world.known == {1: (5, 100), 2: (6, 200), 4: (9, 400)}
+
+
+OTHER = b"o" * 16
+
+
+def assign_directory(world: World, broker_id: int, place: bytes) -> None:
+    """The broker reports, in the life that it has, that its replica of t-0 is in `place`."""
+    topic_id = world.image.topics.by_name["t"].id
+    data = AssignReplicasToDirsRequest
+    partition = data.PartitionData(partition_index=0)
+    topic = data.TopicData(topic_id=topic_id, partitions=[partition])
+    request = AssignReplicasToDirsRequest(
+        broker_id=broker_id,
+        broker_epoch=world.image.cluster.brokers[broker_id].epoch,
+        directories=[data.DirectoryData(id=place, topics=[topic])],
+    )
+    (outcome,) = world.run(lambda view: decide_assign_directories(view, request))
+    assert outcome.error is ErrorCode.NONE
+
+
+@pytest.mark.parametrize("moved", [1, 2])
+def test_known_local_log_goes_when_its_replica_moves_within_one_broker_epoch(moved: int) -> None:
+    """KIP-1303: the log in another directory is another one, of the leader's as of a follower's;
+    the directory that is on record already changes nothing."""
+    world = World()
+    world.register(moved, log_dirs=[directory(moved), OTHER])
+    world.heartbeat(moved)
+    world.tell(ALL)
+    assert world.known == ALL
+    assign_directory(world, moved, directory(moved))
+    assert world.known == ALL
+    assign_directory(world, moved, OTHER)
+    assert world.known == {b: stats for b, stats in ALL.items() if b != moved}
+    world.tell({moved: (9, 900)})
+    assert world.known == ALL | {moved: (9, 900)}
 
 
 def reassign(world: World, *replicas: int) -> None:
