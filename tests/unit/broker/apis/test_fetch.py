@@ -9,6 +9,7 @@ from unittest import mock
 import pytest
 
 from broker.apis.running_fetch import MOVED_HERE_MS, MOVED_WAIT_MS, RunningFetch
+from broker.replication.purgatory import TICK_MS
 from protocol.batch.header import iter_batches
 from protocol.compression import Codec
 from protocol.errors import ErrorCode
@@ -317,6 +318,19 @@ async def test_a_consumer_whose_partitions_have_moved_here_waits_shortly_and_the
     as_ever = h.fetch(0, max_wait_ms=500, peer=peer)
     await later(MOVED_WAIT_MS + 5)
     assert not as_ever.done()
+
+
+@pytest.mark.parametrize("max_wait_ms", [1, MOVED_WAIT_MS / 2, MOVED_WAIT_MS, 500])
+async def test_fetch_of_a_consumer_whose_partitions_have_moved_waits_no_longer_than_it_says(
+    max_wait_ms: float,
+) -> None:
+    """A bound shortens a wait and lengthens none."""
+    h, peer = Harness(), Peer()
+    h.create_topic(replicas=[NODE, OTHER])
+    h.call(OffsetForLeaderEpochRequest(replica_id=-1), 4, peer)
+    h.fetch(0, max_wait_ms=int(max_wait_ms), peer=peer)
+    expected = h.clock.monotonic_ms() + min(int(max_wait_ms), MOVED_WAIT_MS)
+    assert h.waits.purgatory.next_deadline_ms() == pytest.approx(expected, abs=TICK_MS)
 
 
 async def test_a_follower_is_left_to_wait() -> None:

@@ -149,3 +149,54 @@ async def test_nobody_is_kept_waiting_by_a_loss_that_was_forgotten_meanwhile() -
     assert world.seen(SESSION_MS) == NOTHING
     world.publish()
     assert told == [1]
+
+
+def registered_anew(epoch: int) -> RegisterBrokerRecord:
+    return RegisterBrokerRecord(
+        broker_id=OTHER,
+        broker_epoch=epoch,
+        incarnation_id=epoch.to_bytes(16, "big"),
+        fenced=False,
+    )
+
+
+async def test_loss_of_the_next_incarnation_counts_from_its_own_time() -> None:
+    """The image has the new registration already, and nothing was made of it yet: what is known
+    of the incarnation before says nothing about this one."""
+    world = World().killed()
+    world.now_ms += 40
+    world.h.replay(registered_anew(500))
+    world.lost.lost(OTHER, world.now_ms)
+    assert world.seen(40) == (set(), set(), HOLD_MAX_MS), "doubted, not yet unreachable"
+    world.lost.unreachable(OTHER)
+    world.lost.published(world.now_ms)
+    assert world.seen(40 + SESSION_MS - 1) == ({OTHER}, set(), 0.0)
+    assert world.seen(40 + SESSION_MS) == NOTHING
+
+
+async def test_second_loss_of_one_incarnation_does_not_count_anew() -> None:
+    world = World().killed()
+    world.lost.lost(OTHER, world.begun_ms + SESSION_MS - 1)
+    assert world.seen(SESSION_MS - 1) == ({OTHER}, set(), 0.0)
+    assert world.seen(SESSION_MS) == NOTHING
+
+
+async def test_loss_after_the_decision_about_the_incarnation_before_is_a_loss() -> None:
+    """2 is fenced, comes back in the next image, and is lost again while it is still listed."""
+    world = World().killed()
+    world.fence()
+    assert world.seen() == (set(), {OTHER}, 0.0)
+    world.publish(registered_anew(500))
+    assert world.seen() == NOTHING
+    world.killed()
+    assert world.seen() == ({OTHER}, set(), HOLD_MAX_MS)
+    world.publish(FenceBrokerRecord(id=OTHER, epoch=500))
+    assert world.seen(LISTED_MS - 1) == (set(), {OTHER}, 0.0)
+    assert world.seen(LISTED_MS) == NOTHING
+
+
+async def test_answer_about_two_lost_leaders_waits_for_the_later_one() -> None:
+    world = World().killed()
+    world.lost.lost(NODE, world.begun_ms + 100)
+    assert world.seen(100)[2] == HOLD_MAX_MS
+    assert world.lost.hold_ms([OTHER], world.begun_ms + 100) == HOLD_MAX_MS - 100

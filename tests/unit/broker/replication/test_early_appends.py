@@ -269,3 +269,89 @@ async def test_h3_who_leads_no_more_when_the_append_is_heard_of_does_not_acknowl
     assert waiting.done()
     result = result_of(waiting.result())
     assert (result.error_code, result.base_offset) == (ErrorCode.NOT_LEADER_OR_FOLLOWER, -1)
+
+
+class Timers:
+    """The loop's `call_later` in the clock of a harness: `advance` fires what is due."""
+
+    def __init__(self, h: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.h = h
+        self.handles: list[Handle] = []
+        monkeypatch.setattr(asyncio.get_running_loop(), "call_later", self.call_later)
+
+    def call_later(self, delay_s: float, fn: Any, *args: Any) -> Any:
+        handle = Handle(self.h.clock.monotonic_ms() + delay_s * 1000.0, fn, args)
+        self.handles.append(handle)
+        return handle
+
+    @property
+    def due_ms(self) -> list[float]:
+        """The times of all timers that are armed, from now."""
+        now_ms = self.h.clock.monotonic_ms()
+        return [round(one.when_ms - now_ms, 3) for one in self.handles if not one.is_over]
+
+    async def advance(self, by_ms: float) -> None:
+        self.h.clock.advance(by_ms)
+        for one in self.handles:
+            if not one.is_over and one.when_ms <= self.h.clock.monotonic_ms() + 1e-6:
+                one.is_over = True
+                one.fn(*one.args)
+        await settle()
+
+
+class Handle:
+    def __init__(self, when_ms: float, fn: Any, args: tuple[Any, ...]) -> None:
+        self.when_ms, self.fn, self.args, self.is_over = when_ms, fn, args, False
+
+    def cancel(self) -> None:
+        self.is_over = True
+
+
+async def test_held_batches_end_each_at_its_own_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One timer serves batches that came with different waits, in whatever order they are due:
+    one that came later and waits shorter, and one that came last and waits longest."""
+    h = young_leader()
+    h.create_topic("followed", number=2, replicas=[NODE, OTHER], leader=OTHER)
+    timers = Timers(h, monkeypatch)
+    followed = h.produce(batch(b"a"), acks=1, topic="followed")
+    await timers.advance(20)
+    ahead = sent(h, 2)
+    assert timers.due_ms == [PREDECESSORS_MS]
+    await timers.advance(PREDECESSORS_MS - 10)
+    last = h.produce(batch(b"b"), acks=1, topic="followed")
+    assert timers.due_ms == [10]
+    await timers.advance(9)
+    assert not ahead.done()
+    await timers.advance(1)
+    assert ahead.done() and not followed.done() and not last.done()
+    assert result_of(await ahead).error_code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert timers.due_ms == [HOLD_MAX_MS - 20 - PREDECESSORS_MS]
+    await timers.advance(timers.due_ms[0])
+    assert followed.done() and not last.done()
+    assert timers.due_ms == [20 + PREDECESSORS_MS - 10]
+    await timers.advance(timers.due_ms[0])
+    assert result_of(await last).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert timers.due_ms == [] and not h.context.early_appends.held_bytes
+
+
+async def test_held_batches_arm_no_timer_once_the_image_has_made_this_broker_the_leader(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    h = follower()
+    timers = Timers(h, monkeypatch)
+    waiting = [h.produce(batch(b"a"), acks=1) for _ in range(3)]
+    assert timers.due_ms == [HOLD_MAX_MS]
+    h.change(leader=NODE)
+    assert [result_of(await one).base_offset for one in waiting] == [0, 1, 2]
+    assert timers.due_ms == []
+
+
+async def test_early_batch_of_a_leader_is_not_expected_by_its_image() -> None:
+    """Only a follower waits for the image that makes it the leader: a leader's own refusal, as of
+    too few in-sync replicas, comes at once."""
+    h = Harness()
+    h.create_topic(replicas=[NODE, OTHER])
+    assert not h.context.early_appends.expects(h.partition(), 10)
+    h.change(leader=OTHER)
+    h.clock.advance(DEPOSED_MS + 1)
+    assert h.context.early_appends.expects(h.partition(), 10)
