@@ -88,10 +88,10 @@ def decide_register_broker(
 
     The last record is the registration, and its offset the epoch. What the broker leaves stands
     before it, in steps, the next from `since` on: a controller that is lost in between
-    leaves a broker that has yet to register, and the next one goes on. A broker that comes back as
-    a new process leaves the ISRs it was in; the same process that registers again (its endpoints
-    changed) keeps epoch, fencing and ISRs (KAFKA-16952), but for replicas in a log directory that
-    it does not name any more.
+    leaves a broker that has yet to register, and the next one goes on. A new process leaves the
+    ISRs that its broker id is in, also where no registration is known (UnregisterBroker removed
+    it). The same process that registers again (its endpoints changed) keeps epoch, fencing and ISRs
+    (KAFKA-16952), but for replicas in a log directory that it does not name any more.
 
     Raises INCONSISTENT_CLUSTER_ID, DUPLICATE_BROKER_REGISTRATION, INVALID_REGISTRATION,
     UNSUPPORTED_VERSION.
@@ -141,29 +141,42 @@ def decide_register_broker(
         lost = frozenset(existing.directories) - frozenset(record.log_dirs)
         changes = _leave_directories(view, existing, lost) if record.log_dirs else []
     else:
-        if existing is not None:
-            part = _leave_behind(view, existing, request.previous_broker_epoch, since)
-            if part.since is not None:
-                go_on = partial(decide_register_broker, request=request, since=part.since)
-                return Step(part.records, go_on)
-            changes = [*part.records]
+        part = _leave_behind(view, request, existing, since)
+        if part.since is not None:
+            go_on = partial(decide_register_broker, request=request, since=part.since)
+            return Step(part.records, go_on)
+        changes = [*part.records]
         record.broker_epoch = view.next_offset + len(changes)
     return Decision((*changes, record), record.broker_epoch)
 
 
 def _leave_behind(
-    view: ControllerView, existing: BrokerImage, previous_epoch: int, since: Place
+    view: ControllerView,
+    request: BrokerRegistrationRequest,
+    existing: BrokerImage | None,
+    since: Place,
 ) -> Part:
-    """A new process under an old id: it holds what its disk holds.
+    """Take a new process out of what its broker id is in: it holds what its disk holds.
+
+    The epoch that it last ran with proves a clean shutdown if it is that of the registration before
+    (KIP-966). Where no registration is known there is nothing that the epoch could equal, so the
+    shutdown counts as unclean.
+    """
+    clean = existing is not None and request.previous_broker_epoch == existing.epoch
+    change = _departure(view, request.broker_id, clean=clean)
+    return part_of_changes(view, change, Cause.BROKER_REGISTERED, since)
+
+
+def _departure(view: ControllerView, broker_id: int, *, clean: bool) -> BrokerChange:
+    """Return what a broker leaves whose process has ended, or counts as ended.
 
     Without ELR it leaves every ISR that has another member, as a fenced broker does. With ELR it
-    also leaves every ELR, unless it proves by the epoch it last ran with that it shut down
-    cleanly (KIP-966).
+    leaves every ISR, and after an unclean shutdown every ELR.
     """
-    here = frozenset({existing.id})
-    clean = previous_epoch == existing.epoch or not view.elr_enabled
-    change = BrokerChange(leaving=here) if clean else BrokerChange(leaving=here, unclean=here)
-    return part_of_changes(view, change, Cause.BROKER_REGISTERED, since)
+    here = frozenset({broker_id})
+    if clean or not view.elr_enabled:
+        return BrokerChange(leaving=here)
+    return BrokerChange(leaving=here, unclean=here)
 
 
 def _check_identity(
@@ -544,13 +557,19 @@ def silence(view: ControllerView, broker_id: int) -> Cause:
 def decide_unregister_broker(
     view: ControllerView, broker_id: int, since: Place = BEGIN
 ) -> Decision[None] | Step[None]:
-    """Forget a broker, once it has left everything. Raises BROKER_ID_NOT_REGISTERED."""
+    """Forget a broker, once it has left every ISR and ELR.
+
+    The removal forgets the epoch too, so no later registration can prove a clean shutdown: the
+    broker leaves as after an unclean one (P11).
+
+    Raises: ApiError BROKER_ID_NOT_REGISTERED.
+    """
     broker = view.image.cluster.brokers.get(broker_id)
     if broker is None:
         raise ApiError(
             ErrorCode.BROKER_ID_NOT_REGISTERED, f"no broker is registered with id {broker_id}"
         )
-    change = BrokerChange(leaving=frozenset({broker_id}))
+    change = _departure(view, broker_id, clean=False)
     part = part_of_changes(view, change, Cause.BROKER_UNREGISTERED, since)
     if part.since is not None:
         go_on = partial(decide_unregister_broker, broker_id=broker_id, since=part.since)

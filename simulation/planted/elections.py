@@ -34,7 +34,7 @@ ELECTIONS: tuple[Bug, ...] = (
         "an unclean shutdown counts as a clean one",
         (
             "controller.brokers.registration:_leave_behind",
-            "clean = previous_epoch == existing.epoch or not view.elr_enabled",
+            "clean = existing is not None and request.previous_broker_epoch == existing.epoch",
             "clean = True",
         ),
     ),

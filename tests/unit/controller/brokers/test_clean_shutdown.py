@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
+from controller.brokers.registration import decide_unregister_broker
+from protocol.metadata import UnregisterBrokerRecord
 from testkit.memory.controller import Cluster, directory, incarnation
 
 
@@ -62,3 +66,94 @@ def test_nor_is_one_with_a_copied_marker() -> None:
     cluster.fence(1)
     cluster.heartbeat(2)
     assert cluster.partition("t").leader == -1
+
+
+# --- no registration is known --------------------------------------------------------------------
+
+
+def unregister(cluster: Cluster, broker_id: int) -> None:
+    cluster.run(lambda view: decide_unregister_broker(view, broker_id))
+
+
+def forget(cluster: Cluster, broker_id: int) -> None:
+    """Another controller (Apache Kafka's, or an older one of ours) removes the registration, and
+    leaves the ELR as it is."""
+    epoch = cluster.image.cluster.brokers[broker_id].epoch
+    cluster.apply([UnregisterBrokerRecord(broker_id=broker_id, broker_epoch=epoch)])
+
+
+def test_unregistered_broker_leaves_the_elr() -> None:
+    """P11: the epoch that could prove a clean shutdown is forgotten with the registration."""
+    cluster, _ = below_minimum()
+    unregister(cluster, 2)
+    assert (cluster.partition("t").isr, cluster.partition("t").elr) == ((1,), ())
+
+
+def test_unregistered_running_broker_leaves_isr_and_elr() -> None:
+    """P11: its process has yet to end, and may lose what it has not flushed."""
+    cluster = Cluster(elr=True, min_insync_replicas="2")
+    cluster.start(1, 2)
+    cluster.create_topic("t", [2, 1])
+    unregister(cluster, 2)
+    partition = cluster.partition("t")
+    assert (partition.leader, partition.isr, partition.elr) == (1, (1,), ())
+
+
+def test_unregistered_last_member_is_the_last_known_leader() -> None:
+    """KIP-966: ISR and ELR are empty, and the operator sees who led last."""
+    cluster = Cluster(elr=True, min_insync_replicas="1")
+    cluster.start(1, 2)
+    cluster.create_topic("t", [2])
+    unregister(cluster, 2)
+    partition = cluster.partition("t")
+    assert (partition.leader, partition.isr, partition.elr) == (-1, (), ())
+    assert partition.last_known_elr == (2,)
+
+
+@pytest.mark.parametrize("previous", ["none", "its own", "zero"])
+@pytest.mark.parametrize("removal", [unregister, forget])
+def test_registration_without_a_known_one_is_unclean(removal: Any, previous: str) -> None:
+    """P11: whatever epoch it names, the broker is not elected as if it had everything."""
+    cluster, epoch = below_minimum()
+    removal(cluster, 2)
+    named = {"none": -1, "its own": epoch, "zero": 0}[previous]
+    cluster.register(2, life=2, previous_broker_epoch=named)
+    assert cluster.partition("t").elr == ()
+    cluster.fence(1)
+    cluster.heartbeat(2)
+    partition = cluster.partition("t")
+    assert (partition.leader, partition.elr) == (-1, (1,))
+    cluster.register(1, life=2, previous_broker_epoch=cluster.image.cluster.brokers[1].epoch)
+    cluster.heartbeat(1)
+    assert (cluster.partition("t").leader, cluster.partition("t").isr) == (1, (1,))
+
+
+def test_registration_of_the_same_process_after_its_removal_is_unclean() -> None:
+    """P11: nothing known says that it is the same process; what it leads others may lead by now."""
+    cluster, _ = below_minimum()
+    forget(cluster, 2)
+    cluster.register(2)
+    assert cluster.partition("t").elr == ()
+
+
+def test_registration_without_a_known_one_keeps_the_last_member_without_elr() -> None:
+    """P10: without ELR the last member stays in the ISR, as after any other end of a broker."""
+    cluster = Cluster()
+    cluster.start(1, 2)
+    cluster.create_topic("t", [1, 2])
+    cluster.fence(1)
+    unregister(cluster, 2)
+    assert cluster.state("t")[:2] == (-1, (2,))
+    cluster.register(2, life=2)
+    cluster.heartbeat(2)
+    assert cluster.state("t")[:2] == (2, (2,))
+
+
+def test_first_registration_of_a_new_broker_writes_nothing_else() -> None:
+    """A broker that is in no ISR and no ELR leaves nothing."""
+    cluster = Cluster(elr=True)
+    cluster.start(1, 2)
+    cluster.create_topic("t", *[[1, 2]] * 300)
+    before = cluster.next_offset
+    assert cluster.register(3) == before
+    assert cluster.next_offset == before + 1

@@ -22,7 +22,7 @@ from controller.elections.triggers import CHANGES_PER_STEP
 from controller.writer.activities import Vacancies
 from metalog.image.values import NO_LEADER, PartitionImage
 from protocol.messages.broker_heartbeat import BrokerHeartbeatRequest
-from protocol.metadata import PartitionChangeRecord
+from protocol.metadata import PartitionChangeRecord, UnregisterBrokerRecord
 from testkit.memory.controller import SESSION_TIMEOUT_MS, Cluster, registration
 
 TOPICS = ("a", "b")
@@ -57,6 +57,20 @@ def into_isr(cluster: Cluster, *isr: int) -> None:
     """A leader's proposal for the first partition comes in between."""
     topic = cluster.image.topics.by_name[TOPICS[0]]
     cluster.apply([PartitionChangeRecord(topic_id=topic.id, partition_id=0, isr=list(isr))])
+
+
+def into_elrs(cluster: Cluster, broker: int) -> None:
+    """Every partition falls below its minimum, and keeps this broker in its ELR."""
+    for name in TOPICS:
+        topic = cluster.image.topics.by_name[name]
+        for index, one in topic.partitions.items():
+            change = PartitionChangeRecord(
+                topic_id=topic.id,
+                partition_id=index,
+                isr=[one.leader],
+                eligible_leader_replicas=[broker],
+            )
+            cluster.apply([change])
 
 
 def stepped(cluster: Cluster, decide: Decide[R]) -> Iterator[R | None]:
@@ -120,6 +134,21 @@ class TestRegistration:
         assert (holding(cluster, 1), cluster.image.cluster.brokers[1].fenced) == (250, False)
         assert cluster.register(1, life=3) == cluster.next_offset - 1
         assert holding(cluster, 1) == 0
+
+    def test_broker_without_a_known_registration_leaves_in_steps(self, cluster: Cluster) -> None:
+        """P11, where another controller has removed the registration and left the ELRs."""
+        expire(cluster, 1)
+        cluster.fence_expired()
+        into_elrs(cluster, 1)
+        epoch = cluster.image.cluster.brokers[1].epoch
+        cluster.apply([UnregisterBrokerRecord(broker_id=1, broker_epoch=epoch)])
+        assert holding(cluster, 1) == 500
+        request = registration(1, life=2, previous_broker_epoch=epoch)
+        held, known = [], []
+        for _ in stepped(cluster, partial(decide_register_broker, request=request)):
+            held.append(holding(cluster, 1))
+            known.append(1 in cluster.image.cluster.brokers)
+        assert (held, known) == ([250, 0, 0], [False, False, True])
 
 
 class TestShutdown:
