@@ -364,7 +364,11 @@ def common_length(one: list[Entry], other: list[Entry]) -> int:
 
 
 class QuorumWorld:
-    """`run` until a time; `invariants` hold after every event or `Broken` is raised."""
+    """`run` until a time; `invariants` hold after every event or `Broken` is raised.
+
+    With `static` voters nobody knows their directories, as with `controller.quorum.voters`: a voter
+    that comes back on an empty disk is a voter still.
+    """
 
     def __init__(
         self,
@@ -372,6 +376,7 @@ class QuorumWorld:
         *,
         voters: int,
         observers: int = 0,
+        static: bool = False,
         make_core: Callable[..., QuorumCore] = QuorumCore,
         timing: Timing | None = None,
     ) -> None:
@@ -392,7 +397,8 @@ class QuorumWorld:
         self.order = itertools.count()
         self.tokens = itertools.count(1)
         keys = [ReplicaKey(i, bytes([10 * i]) * 16) for i in range(1, voters + observers + 1)]
-        self.voters = VoterSet(Voter(key, endpoints_of(key.id)) for key in keys[:voters])
+        known = [ReplicaKey(key.id) if static else key for key in keys[:voters]]
+        self.voters = VoterSet(Voter(key, endpoints_of(key.id)) for key in known)
         self.nodes = {key.id: Node(self, key) for key in keys}
         self.leaders: dict[int, int] = {}
         self.votes: dict[tuple[int, ReplicaKey], ReplicaKey] = {}

@@ -149,6 +149,42 @@ def survives_one_wiped_node(world: QuorumWorld) -> None:
     world.settle()
 
 
+def counts_a_wiped_voter_with_what_it_has(world: QuorumWorld) -> None:
+    """Of static voters one alone has followed the leader when it loses its disk. Nothing of that
+    was committed, so the others have all that is; but the leader knew how far it had come."""
+    advance(world, 5)
+    leader = leader_of(world)
+    others = [world.nodes[voter_id] for voter_id in world.voters.ids if voter_id != leader.key.id]
+    wiped = world.rng.choice(others)
+    others.remove(wiped)
+
+    def everywhere() -> bool:
+        committed = max(world.log, world.stored, key=len)
+        return all(node.log.durable[: len(committed)] == committed for node in others)
+
+    world.cut = {frozenset((one.key.id, leader.key.id)) for one in others}
+    world.run(world.rng.uniform(150, 250))
+    wiped.stop()
+    # Its last messages have arrived by then.
+    world.run(40)
+    if world.leader() is not leader or not everywhere():
+        return  # a message was lost, and another leader may have come: not this story
+    wiped.wipe()
+    wiped.start()
+
+    def is_known() -> bool:
+        """The leader can tell from the first fetch on; without one it resigns."""
+        core = leader.core
+        return core is None or not core.is_leader or wiped.key in core.replicas
+
+    world.run(5_000, is_known)
+    world.cut = {frozenset((wiped.key.id, leader.key.id))}
+    world.run(600)
+    world.cut.clear()
+    advance(world, 10)
+    world.settle()
+
+
 PROPERTIES: list[tuple[Property, int]] = [
     (elects_initial_leader, 5),
     (elects_after_graceful_loss, 3),
@@ -158,13 +194,23 @@ PROPERTIES: list[tuple[Property, int]] = [
     (goes_on_with_a_majority, 5),
     (survives_back_to_back_failures, 5),
     (survives_one_wiped_node, 3),
+    (counts_a_wiped_voter_with_what_it_has, 5),
 ]
+STATIC = frozenset({counts_a_wiped_voter_with_what_it_has})
+"""Stories of voters whose directories nobody knows."""
 
 
 def tell(
     story: Property, voters: int, seed: int, make_core: Callable[..., QuorumCore] = QuorumCore
 ) -> QuorumWorld:
-    world = QuorumWorld(seed, voters=voters, observers=seed % 2, make_core=make_core, timing=TIMING)
+    world = QuorumWorld(
+        seed,
+        voters=voters,
+        observers=seed % 2,
+        static=story in STATIC,
+        make_core=make_core,
+        timing=TIMING,
+    )
     world.disk_ms_max = (1, 5, 40)[seed % 3]
     world.loss = (0.0, 0.0, 0.02)[seed % 3]
     world.start()
@@ -258,6 +304,16 @@ class CommitsThoughStale(Leading):
         return self._replica.flushed_end if known >= 0 else known
 
 
+class CountsReplacedDisks(Leading):
+    """A voter has what any disk of its id had in this epoch."""
+
+    def _replace_directory(self, state: LeaderState, key: ReplicaKey) -> None:
+        return None
+
+    def _replica_end(self, state: LeaderState, key: ReplicaKey) -> int:
+        return max((p.end_offset for k, p in state.replicas.items() if k.matches(key)), default=-1)
+
+
 # The bug, what makes a core that has it, within how many seeds, each told all the stories, it
 # shows, and which promises it breaks.
 PLANTED: list[tuple[str, Callable[..., QuorumCore], int, str]] = [
@@ -266,6 +322,7 @@ PLANTED: list[tuple[str, Callable[..., QuorumCore], int, str]] = [
     ("TruncatesTooFar", with_part(TruncatesTooFar), 1, "M10"),
     ("ChecksNoEpoch", ChecksNoEpoch, 5, "M1"),
     ("CommitsThoughStale", with_part(CommitsThoughStale), 1, "M8"),
+    ("CountsReplacedDisks", with_part(CountsReplacedDisks), 20, "M8"),
 ]
 
 

@@ -142,7 +142,8 @@ class Leading:
             replica.commit_below(committed)
 
     def _replica_end(self, state: LeaderState, key: ReplicaKey) -> int:
-        return max((p.end_offset for k, p in state.replicas.items() if k.matches(key)), default=-1)
+        """Return the log end of the voter's directory that fetches; -1: none has in this epoch."""
+        return min((p.end_offset for k, p in state.replicas.items() if k.matches(key)), default=-1)
 
     # --- fetches ------------------------------------------------------------------------------
 
@@ -160,7 +161,9 @@ class Leading:
         else:
             diverging, snapshot = self._check_position(event)
             self._voter_fetched(state, event.replica)
-            if diverging is None and snapshot is None and event.replica.id >= 0:
+            if diverging is not None or snapshot is not None:
+                self._voter_lost_end(state, event.replica)
+            elif event.replica.id >= 0:
                 self._replica_fetched(state, event)
         replica.effects.append(
             ReplyFetch(
@@ -196,12 +199,40 @@ class Leading:
     def _replica_fetched(self, state: LeaderState, event: FetchAsked) -> None:
         replica = self._replica
         progress = state.replicas.get(event.replica)
+        earlier_end = None
         if progress is None:
             self._forget_observers(state)
+            earlier_end = self._replace_directory(state, event.replica)
             progress = state.replicas[event.replica] = Progress()
         progress.fetched(event.fetch_offset, replica.log.end_offset, replica.now_ms)
+        if earlier_end is not None:
+            # A late fetch of the directory that was replaced must not count for the new one. The
+            # directory that is there fetches again, and counts in full from then on.
+            progress.end_offset = min(progress.end_offset, earlier_end)
         if replica.voters.is_voter(event.replica):
             self.advance_high_watermark(state)
+
+    def _voter_lost_end(self, state: LeaderState, key: ReplicaKey) -> None:
+        """Count a voter with nothing once it fetches from a position that this log does not have:
+        its disk was wiped or its log cut, and its next valid fetch says how far it has come (M8).
+        """
+        voter = self._replica.voters.get(key.id)
+        if voter is not None and voter.key.matches(key):
+            for known, progress in state.replicas.items():
+                if known.matches(voter.key):
+                    progress.end_offset = -1
+
+    def _replace_directory(self, state: LeaderState, key: ReplicaKey) -> int | None:
+        """Forget the other directories of the voter that `key` is: it has one at a time (M8).
+
+        With static voters any directory of the id is the voter, also one on an empty disk.
+        Returns: the end of the log in the directory that is replaced, None without one.
+        """
+        voter = self._replica.voters.get(key.id)
+        if voter is None or not voter.key.matches(key):
+            return None
+        earlier = [known for known in state.replicas if known.matches(voter.key)]
+        return min((state.replicas.pop(known).end_offset for known in earlier), default=None)
 
     def _forget_observers(self, state: LeaderState) -> None:
         """Drop non-voters that fetch no more, so that their number stays bounded."""

@@ -5,12 +5,14 @@ from __future__ import annotations
 import pytest
 
 from metalog.quorum.core import messages as m
+from metalog.quorum.core.discovery import Addresses
 from metalog.quorum.core.leading import CHECK_QUORUM_FACTOR, OBSERVER_FORGOTTEN_MS
 from metalog.quorum.core.messages import OffsetAndEpoch, QuorumState
+from metalog.quorum.core.quorum import QuorumCore
 from metalog.quorum.core.roles import Role
-from metalog.quorum.core.voters import ReplicaKey
+from metalog.quorum.core.voters import ReplicaKey, Voter, VoterSet
 from protocol.errors import ErrorCode
-from simulation.quorum_world import Entry, ModelLog
+from simulation.quorum_world import Entry, ModelLog, endpoints_of
 from tests.unit.metalog.quorum.core.cores import (
     KEYS,
     TIMING,
@@ -187,3 +189,104 @@ def test_an_observer_that_fetches_no_more_is_forgotten_and_a_voter_is_not() -> N
     for now_ms, key in ((1001, KEYS[4]), (1001, KEYS[3]), (OBSERVER_FORGOTTEN_MS + 2000, KEYS[0])):
         core.step(m.FetchAsked(7, key, core.epoch, 0, 0), now_ms)
     assert set(core.replicas) == {KEYS[3], KEYS[0]}
+
+
+def static_leader(log: ModelLog) -> QuorumCore:
+    """The leader of five static voters, whose directories are not known, with what `log` has."""
+    ids = range(1, 6)
+    core = QuorumCore(
+        node=ReplicaKey(1, b"1" * 16),
+        log=log,
+        state=QuorumState(),
+        voters=VoterSet(Voter(ReplicaKey(i), endpoints_of(i)) for i in ids),
+        voters_in_log=True,
+        timing=TIMING,
+        jitter=lambda bound: 0,
+        addresses=Addresses(),
+    )
+    core.step(m.Start(), 0)
+    core.step(m.Tick(), 1000)
+    for pre_vote in (True, False):
+        for other in (2, 3):
+            core.step(m.VoteAnswered(other, core.epoch, None, True, pre_vote=pre_vote), 1000)
+    assert core.role is Role.LEADER
+    return core
+
+
+def fetch_of(core: QuorumCore, node_id: int, directory: bytes, offset: int) -> m.ReplyFetch:
+    key = ReplicaKey(node_id, directory * 16)
+    epoch = core.epoch if offset else 0
+    reply = core.step(m.FetchAsked(7, key, core.epoch, offset, epoch), 1001)[-1]
+    assert isinstance(reply, m.ReplyFetch)
+    return reply
+
+
+def static_leader_of_ten() -> tuple[QuorumCore, ModelLog]:
+    log = ModelLog()
+    core = static_leader(log)
+    log.entries += [Entry(1, number) for number in range(10)]
+    core.step(m.Flushed(10), 1001)
+    return core, log
+
+
+@pytest.mark.parametrize("offset", [0, 4], ids=["empty", "fetching again"])
+def test_a_static_voter_on_another_disk_counts_with_that_disk(offset: int) -> None:
+    """M8: ten entries on the disks of the leader and of one more are not on three of five."""
+    core, _ = static_leader_of_ten()
+    fetch_of(core, 2, b"a", 10)
+    fetch_of(core, 3, b"c", 5)
+    assert core.high_watermark == 5
+    fetch_of(core, 2, b"b", 0)
+    fetch_of(core, 2, b"b", offset)
+    fetch_of(core, 3, b"c", 10)
+    assert core.high_watermark == 5
+    assert {key.directory_id[:1] for key in core.replicas if key.id == 2} == {b"b"}
+    fetch_of(core, 2, b"b", 8)
+    assert core.high_watermark == 8
+
+
+def test_a_late_fetch_of_a_replaced_disk_does_not_count_for_the_disk_that_is_there() -> None:
+    """M8: the request of the process before may arrive after the new one's."""
+    core, _ = static_leader_of_ten()
+    fetch_of(core, 2, b"a", 9)
+    fetch_of(core, 2, b"b", 0)
+    fetch_of(core, 2, b"a", 10)
+    fetch_of(core, 3, b"c", 10)
+    assert core.high_watermark is None
+    fetch_of(core, 2, b"b", 3)
+    fetch_of(core, 2, b"b", 3)
+    assert core.high_watermark == 3
+
+
+@pytest.mark.parametrize("directory", [b"a", b"b"], ids=["the same directory", "another one"])
+@pytest.mark.parametrize("cleaned", [False, True], ids=["diverging", "snapshot"])
+def test_a_voter_whose_position_is_not_in_the_log_counts_with_nothing(
+    directory: bytes, cleaned: bool
+) -> None:
+    """M8: an answer that sends it to a snapshot or to an earlier offset says that what it had is
+    gone."""
+    core, log = static_leader_of_ten()
+    fetch_of(core, 2, b"a", 10)
+    fetch_of(core, 3, b"c", 5)
+    if cleaned:
+        log.snapshot(5)
+        log.clean()
+    offset = 0 if cleaned else 11
+    reply = fetch_of(core, 2, directory, offset)
+    assert (reply.snapshot is not None, reply.diverging is not None) == (cleaned, not cleaned)
+    fetch_of(core, 3, b"c", 10)
+    assert core.high_watermark == 5
+    for _ in range(2):
+        fetch_of(core, 2, directory, 7)
+    assert core.high_watermark == 7
+
+
+def test_a_node_with_a_voters_id_and_another_directory_leaves_the_voter_alone() -> None:
+    """M15: where the voters' directories are known it is not that voter, wiped or forged."""
+    core = make(1, (1, 2, 3), log=log_of())
+    core.step(m.Start(), 0)
+    elect(core)
+    core.step(m.FetchAsked(7, KEYS[2], 1, 0, 0), 1001)
+    for offset in (0, 9):
+        core.step(m.FetchAsked(7, ReplicaKey(2, b"?" * 16), 1, offset, 0), 1001)
+    assert core.replicas[KEYS[2]].end_offset == 0
