@@ -8,8 +8,13 @@ bounded number of partitions at each turn.
 Nothing is written before the election, so a new active controller starts over, with new timeouts.
 What brokers have answered is in `LogFacts`. An answer counts for the life of the broker that gave
 it, and if the broker knew the leader epoch that the partition has now: with an older one its log
-may still move, and it is asked again. A newer one says that another controller has written since:
-then everything here is dropped, because it is about a past that is over.
+may still move, and it is asked again. A newer one says that another controller may have written
+since: all that was answered about that partition is dropped and requested again, once for each
+newer epoch.
+
+An answer changes nothing but what is known of partitions that the request named, of which its
+broker is a replica. It never stops or restarts a timeout, so that a broker with absurd answers
+holds up no decision without it.
 
 A partition may be waited for more than once: by the topic's strategy, while the manager is on, and
 by operators' requests, whatever is configured. The first that can decide does.
@@ -83,7 +88,6 @@ SCANNED_PER_TURN: Final = 2_000
 TOGETHER_MS: Final = 500.0
 """So long partitions that could be decided wait for answers about others, while these come. New
 leaders and followers have much to do: a broker that has begun answers many times slower."""
-BEHIND_PAUSE_MS: Final = 1_000.0
 NOTHING: Final[Mapping[RecoveryStrategy, Verdict]] = {}
 NO_ANSWERS: Final[Mapping[int, LogFact]] = {}
 LED: Final = Outcome(ErrorCode.NONE)
@@ -144,7 +148,7 @@ class _Leaderless:
     """One partition without leader."""
 
     __slots__ = (
-        *("asked", "asked_for", "began", "name", "replicas", "requests"),
+        *("asked", "asked_for", "began", "name", "newer_epoch", "replicas", "requests"),
         *("since_ms", "verdict"),
     )
 
@@ -159,6 +163,8 @@ class _Leaderless:
         # How it stands by the strategies that operators have asked for.
         self.asked_for: Mapping[RecoveryStrategy, Verdict] = NOTHING
         self.replicas: tuple[int, ...] = ()
+        self.newer_epoch = -1
+        """The newest leader epoch beyond the controller's that a replica has reported."""
 
 
 class _Rules(NamedTuple):
@@ -203,7 +209,8 @@ class UncleanRecovery:
 
     def end(self) -> None:
         """It is active no longer. Who waits is told by whoever keeps the requests."""
-        self._stop_all()
+        for key, state in self._open.items():
+            self._counts.given_up += self._stop_running(key, state)
         self._counts.waiting.clear()
         self._facts.clear()
         self._questions.clear()
@@ -300,35 +307,50 @@ class UncleanRecovery:
         if broker is None or broker.epoch != response.broker_epoch:
             mark("controller.recovery-other-life")
         else:
+            named = set(question.partitions)
             for told in response.topic_partition_log_info_list:
                 topic = view.image.topics.by_id.get(told.topic_id)
                 for info in () if topic is None else told.partition_log_info:
                     assert topic is not None
+                    key = topic.id, info.partition
                     partition = topic.partitions.get(info.partition)
-                    if info.error_code or partition is None:
+                    if info.error_code or partition is None or key not in named:
                         continue
-                    leader_epoch = info.current_leader_epoch
-                    if leader_epoch > partition.leader_epoch:
-                        self._fall_behind(topic, info, question, partition, now_ms)
-                        return
-                    if leader_epoch < partition.leader_epoch:
-                        mark("controller.recovery-answer-too-old")
-                    elif self._learn(topic.id, broker, info, now_ms):
-                        useful = True
+                    useful |= self._take(key, topic, partition, broker, info, now_ms)
         self._questions.settle(question, now_ms, useful=useful)
 
-    def _learn(
+    def _take(
         self,
-        topic_id: bytes,
+        key: PartitionKey,
+        topic: TopicImage,
+        partition: PartitionImage,
         broker: BrokerImage,
         info: GetReplicaLogInfoResponse.PartitionLogInfo,
         now_ms: float,
     ) -> bool:
-        """Whether that was asked."""
-        key = topic_id, info.partition
+        """Take over what a replica has answered. Returns: True if it counts."""
         state = self._open.get(key)
-        if state is None or broker.id not in state.asked:
+        if state is None or broker.id not in state.asked or broker.id not in partition.replicas:
             return False
+        if info.current_leader_epoch < partition.leader_epoch:
+            mark("controller.recovery-answer-too-old")
+            return False
+        if info.current_leader_epoch > partition.leader_epoch:
+            self._fall_behind(key, state, topic, partition, broker, info)
+            return False
+        if info.last_written_leader_epoch > partition.leader_epoch or info.log_end_offset < 0:
+            return False  # no log can be like that
+        self._learn(key, state, broker, info, now_ms)
+        return True
+
+    def _learn(
+        self,
+        key: PartitionKey,
+        state: _Leaderless,
+        broker: BrokerImage,
+        info: GetReplicaLogInfoResponse.PartitionLogInfo,
+        now_ms: float,
+    ) -> None:
         fact = LogFact(
             info.last_written_leader_epoch, info.log_end_offset, info.current_leader_epoch, now_ms
         )
@@ -342,37 +364,33 @@ class UncleanRecovery:
             if not self._answered:
                 self._together_until_ms = now_ms + TOGETHER_MS
             self._answered[key] = None
-        return True
 
     def _fall_behind(
         self,
+        key: PartitionKey,
+        state: _Leaderless,
         topic: TopicImage,
-        info: GetReplicaLogInfoResponse.PartitionLogInfo,
-        question: Question,
         partition: PartitionImage,
-        now_ms: float,
+        broker: BrokerImage,
+        info: GetReplicaLogInfoResponse.PartitionLogInfo,
     ) -> None:
-        """A broker knows more than this controller, which may be active no longer."""
+        """A replica knows a newer leader epoch than this controller, which may be active no longer:
+        what others have answered about the partition may be of the past."""
+        if info.current_leader_epoch <= state.newer_epoch:
+            return
+        state.newer_epoch = info.current_leader_epoch
         mark("controller.recovery-behind")
         _log.error(
-            "A broker knows a newer leader epoch than this controller: "
-            "everything that brokers have answered is dropped",
-            broker=question.broker_id,
+            "a broker reports a newer leader epoch than this controller has; "
+            "earlier answers about the partition are dropped",
+            broker=broker.id,
             topic=topic.name,
             partition=info.partition,
             leader_epoch=partition.leader_epoch,
             broker_leader_epoch=info.current_leader_epoch,
         )
-        self._facts.clear()
-        self._stop_all()
-        self._questions.settle(question, now_ms, useful=False)
-        self._questions.drop_all(now_ms + BEHIND_PAUSE_MS)
-        self._to_look.update(dict.fromkeys(self._open))
-
-    def _stop_all(self) -> None:
-        for key, state in self._open.items():
-            self._counts.given_up += self._stop_running(key, state)
-            state.asked = frozenset()
+        self._facts.forget_partition(*key)
+        self._to_look[key] = None
 
     # --- turns --------------------------------------------------------------------------------
 

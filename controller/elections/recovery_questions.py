@@ -41,10 +41,9 @@ class _Asked:
 class Questions:
     """What is still to be answered, by broker."""
 
-    __slots__ = ("_brokers", "_held_until_ms")
+    __slots__ = ("_brokers",)
 
     def __init__(self) -> None:
-        self._held_until_ms = 0.0
         self._brokers: dict[int, _Asked] = {}
 
     def want(self, broker_id: int, partition: PartitionKey) -> None:
@@ -60,8 +59,6 @@ class Questions:
     def take(self, now_ms: float) -> list[Question]:
         """What is to be sent now; each is under way until it is `settle`d."""
         questions: list[Question] = []
-        if now_ms < self._held_until_ms:
-            return questions
         for broker_id, asked in self._brokers.items():
             if asked.wanted and asked.under_way is None and asked.not_before_ms <= now_ms:
                 partitions = tuple(islice(asked.wanted, PARTITIONS_PER_REQUEST_MAX))
@@ -99,7 +96,7 @@ class Questions:
         """When `take` will give something next; None: not before something changes."""
         return min(
             (
-                max(asked.not_before_ms, self._held_until_ms)
+                asked.not_before_ms
                 for asked in self._brokers.values()
                 if asked.wanted and asked.under_way is None
             ),
@@ -118,17 +115,9 @@ class Questions:
         asked = self._brokers.get(broker_id)
         return asked is not None and bool(asked.wanted)
 
-    def drop_all(self, held_until_ms: float) -> None:
-        """Nothing is wanted now, and nobody is asked before that time."""
-        self._held_until_ms = held_until_ms
-        for broker_id, asked in list(self._brokers.items()):
-            asked.wanted.clear()
-            self._forget(broker_id, asked)
-
     def clear(self) -> None:
         """Start over: the connections are closed, so nothing is under way either."""
         self._brokers.clear()
-        self._held_until_ms = 0.0
 
     def _forget(self, broker_id: int, asked: _Asked) -> None:
         if not asked.wanted and asked.under_way is None:

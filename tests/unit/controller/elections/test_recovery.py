@@ -15,13 +15,12 @@ from controller.elections.context import ElectionContext
 from controller.elections.explanation import UNHEARD, explain_partition
 from controller.elections.log_facts import LogFacts
 from controller.elections.recovery import (
-    BEHIND_PAUSE_MS,
     LOOKS_PER_TURN,
     TOGETHER_MS,
     RecoveryCounts,
     UncleanRecovery,
 )
-from controller.elections.recovery_questions import PartitionKey, Question
+from controller.elections.recovery_questions import PAUSE_MAX_MS, PartitionKey, Question
 from controller.elections.recovery_requests import Outcome, RecoveryRequest
 from controller.elections.recovery_rules import WaitsFor
 from metalog.image.values import NO_LEADER, ElectedAs, LeaderRecoveryState
@@ -157,7 +156,7 @@ class World(Cluster):
                             partition=index,
                             last_written_leader_epoch=epoch,
                             log_end_offset=end,
-                            current_leader_epoch=self.partition("t", index).leader_epoch,
+                            current_leader_epoch=self.leader_epoch_of(topic_id, index),
                         ).replace(**fields)
                         for index in indexes
                     ],
@@ -165,6 +164,10 @@ class World(Cluster):
                 for topic_id, indexes in topics.items()
             ],
         )
+
+    def leader_epoch_of(self, topic_id: bytes, index: int) -> int:
+        partition = self.image.topics.partition(topic_id, index)
+        return -1 if partition is None else partition.leader_epoch
 
     # --- what is seen -----------------------------------------------------------------------------
 
@@ -438,7 +441,7 @@ def test_no_answer_is_asked_for_again_and_again_but_not_all_the_time() -> None:
     assert 5 < len([q for q in w.asked if q.broker_id == 2]) < 15
 
 
-def test_a_newer_leader_epoch_drops_everything() -> None:
+def test_a_newer_leader_epoch_drops_what_was_answered_about_that_partition() -> None:
     w, questions = asking()
     w.answer(questions[1])
     w.answer(questions[3])
@@ -447,9 +450,122 @@ def test_a_newer_leader_epoch_drops_everything() -> None:
     w.silent = set()
     w.turns()
     assert w.leader == NO_LEADER
-    w.wait(BEHIND_PAUSE_MS)
+    w.wait(PAUSE_MAX_MS)
     assert w.leader == 2
     assert {q.broker_id for q in w.asked[3:]} == {1, 2, 3}
+
+
+EPOCH_MAX, END_MAX = 2**31 - 1, 2**63 - 1
+
+
+class TwoTopics(World):
+    """Topic u at brokers 1 and 2 beside t, so that broker 3 has no part in it."""
+
+    def __init__(self, **properties: str) -> None:
+        super().__init__(**properties)
+        self.create_topic("u", [1, 2])
+        self.turns()
+
+    @property
+    def leader_of_u(self) -> int:
+        return self.partition("u").leader
+
+
+ABSURD: list[dict[str, int]] = [
+    {"current_leader_epoch": EPOCH_MAX},
+    {"last_written_leader_epoch": EPOCH_MAX, "log_end_offset": END_MAX},
+    {"current_leader_epoch": EPOCH_MAX, "log_end_offset": END_MAX},
+    {"current_leader_epoch": -(2**31), "last_written_leader_epoch": -(2**31)},
+    {"log_end_offset": -1},
+]
+
+
+def absurd(w: World, question: Question, fields: dict[str, int], name: str = "u") -> None:
+    """An answer that names every partition, whatever was requested."""
+    response = w.response(question, **fields)
+    for one in response.topic_partition_log_info_list:
+        for info in list(one.partition_log_info):
+            one.partition_log_info.append(info.replace(partition=7))
+    topic = w.image.topics.by_name[name]
+    response.topic_partition_log_info_list.append(
+        GetReplicaLogInfoResponse.TopicPartitionLogInfo(
+            topic_id=topic.id,
+            partition_log_info=[
+                GetReplicaLogInfoResponse.PartitionLogInfo(
+                    partition=0,
+                    last_written_leader_epoch=5,
+                    log_end_offset=7,
+                    current_leader_epoch=w.partition(name).leader_epoch,
+                ).replace(**fields)
+            ],
+        )
+    )
+    w.recovery.answered(question, response, w.view(), w.monotonic_ms)
+
+
+@pytest.mark.parametrize("fields", ABSURD)
+@pytest.mark.parametrize("strategy", ["Aggressive", "Balanced"])
+def test_an_absurd_answer_holds_up_no_partition_without_that_broker(
+    fields: dict[str, int], strategy: str
+) -> None:
+    """P21: broker 3 answers absurdly again and again; u is elected when brokers 1 and 2 have
+    answered, or once the timeout is over, which no answer restarts."""
+    w = power_cut(TwoTopics(unclean_recovery_strategy=strategy))
+    w.silent = {1, 2, 3}
+    for broker_id in (1, 2, 3):
+        w.unfence(broker_id)
+    questions = {question.broker_id: question for question in w.asked}
+    began_ms = w.monotonic_ms
+    w.answer(questions[1])
+    w.pending.clear()
+    while w.monotonic_ms < began_ms + TIMEOUT_MS / 2:
+        absurd(w, questions[3], fields)
+        w.advance(2_000)
+        w.turns()
+        w.pending.clear()
+        questions[3] = [question for question in w.asked if question.broker_id == 3][-1]
+        assert w.leader_of_u == NO_LEADER
+    if strategy == "Balanced":
+        w.answer(questions[2])
+    else:
+        w.advance(TIMEOUT_MS - (w.monotonic_ms - began_ms))
+    w.turns()
+    w.advance(TOGETHER_MS)
+    w.turns()
+    assert w.leader_of_u == (2 if strategy == "Balanced" else 1)
+
+
+@pytest.mark.parametrize("fields", ABSURD)
+def test_an_absurd_answer_of_one_replica_does_not_stop_the_timeout_of_the_others(
+    fields: dict[str, int],
+) -> None:
+    """P21: it counts as no answer, as silence does; what the others have said is requested again
+    at most."""
+    w = power_cut(World(unclean_recovery_strategy="Aggressive"))
+    w.silent = {3}
+    for broker_id in (3, 1, 2):
+        w.unfence(broker_id)
+    began_ms = w.monotonic_ms
+    while w.monotonic_ms < began_ms + TIMEOUT_MS:
+        assert w.leader == NO_LEADER
+        for question in w.pending:
+            w.answer(question, **fields)
+        w.pending.clear()
+        w.advance(1_000)
+        w.turns()
+    assert w.leader == 2
+    asked = [question for question in w.asked if question.broker_id == 3]
+    assert len(asked) < 2 * TIMEOUT_MS / 1_000
+    assert len(w.asked) - len(asked) <= 4, "each of the others twice at most"
+
+
+def test_an_answer_about_what_was_not_requested_counts_for_nothing() -> None:
+    """Broker 3 has a part in both, and is asked about t alone."""
+    w, questions = asking()
+    others = [Question(question.broker_id, ()) for question in questions.values()]
+    for question in others:
+        absurd(w, question, {}, "t")
+    assert len(w.facts) == 0
 
 
 def test_a_new_controller_starts_over() -> None:

@@ -85,19 +85,6 @@ def test_who_is_wanted() -> None:
     assert questions.take(0.0) == [Question(1, keys(1))]
 
 
-def test_dropping_everything_holds_all_questions_back_and_one_stays_under_way() -> None:
-    questions = wanting(2, 0)
-    first, _ = questions.take(0.0)
-    questions.drop_all(100.0)
-    for broker_id in (1, 2, 3):
-        questions.want(broker_id, (TOPIC, 0))
-    assert questions.take(99.0) == []
-    assert questions.due_ms() == 100.0
-    assert [q.broker_id for q in questions.take(100.0)] == [3]
-    questions.settle(first, 100.0, useful=True)
-    assert [q.broker_id for q in questions.take(100.0)] == [1]
-
-
 def test_an_answer_of_before_starting_over_is_nobodys() -> None:
     questions = wanting(1, 0)
     (old,) = questions.take(0.0)
