@@ -24,6 +24,8 @@ CHECK_QUORUM_FACTOR = 1.5
 """How many fetch timeouts a leader waits for a majority to fetch before it resigns."""
 OBSERVER_FORGOTTEN_MS = 300_000.0
 """A non-voter that has not fetched for so long is not listed any more."""
+OBSERVERS_MAX = 1_000
+"""Non-voters that are listed at most: whatever ids requests name, memory stays bounded."""
 
 
 class Leading:
@@ -235,9 +237,16 @@ class Leading:
         return min((state.replicas.pop(known).end_offset for known in earlier), default=None)
 
     def _forget_observers(self, state: LeaderState) -> None:
-        """Drop non-voters that fetch no more, so that their number stays bounded."""
+        """Drop the non-voters that fetch no more, or else the one that fetched longest ago, so that
+        their number stays bounded."""
         horizon_ms = self._replica.now_ms - OBSERVER_FORGOTTEN_MS
-        for key, progress in list(state.replicas.items()):
-            gone = progress.fetch_ms is None or progress.fetch_ms < horizon_ms
-            if gone and not self._replica.voters.is_voter(key):
-                del state.replicas[key]
+        observers = {
+            key: progress.fetch_ms or 0.0
+            for key, progress in state.replicas.items()
+            if not self._replica.voters.is_voter(key)
+        }
+        gone = [key for key, fetch_ms in observers.items() if fetch_ms < horizon_ms]
+        if not gone and len(observers) >= OBSERVERS_MAX:
+            gone = [min(observers, key=observers.__getitem__)]
+        for key in gone:
+            del state.replicas[key]

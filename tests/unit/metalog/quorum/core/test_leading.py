@@ -6,7 +6,11 @@ import pytest
 
 from metalog.quorum.core import messages as m
 from metalog.quorum.core.discovery import Addresses
-from metalog.quorum.core.leading import CHECK_QUORUM_FACTOR, OBSERVER_FORGOTTEN_MS
+from metalog.quorum.core.leading import (
+    CHECK_QUORUM_FACTOR,
+    OBSERVER_FORGOTTEN_MS,
+    OBSERVERS_MAX,
+)
 from metalog.quorum.core.messages import OffsetAndEpoch, QuorumState
 from metalog.quorum.core.quorum import QuorumCore
 from metalog.quorum.core.roles import Role
@@ -189,6 +193,19 @@ def test_an_observer_that_fetches_no_more_is_forgotten_and_a_voter_is_not() -> N
     for now_ms, key in ((1001, KEYS[4]), (1001, KEYS[3]), (OBSERVER_FORGOTTEN_MS + 2000, KEYS[0])):
         core.step(m.FetchAsked(7, key, core.epoch, 0, 0), now_ms)
     assert set(core.replicas) == {KEYS[3], KEYS[0]}
+
+
+def test_observers_beyond_the_limit_take_the_place_of_those_that_fetched_before_them() -> None:
+    """Any id can be named in a fetch; a voter is never dropped for one."""
+    core = make(1, (1, 2, 3))
+    core.step(m.Start(), 0)
+    elect(core)
+    core.step(m.FetchAsked(7, KEYS[3], core.epoch, 0, 0), 1001)
+    for number in range(OBSERVERS_MAX + 5):
+        key = ReplicaKey(100 + number, b"o" * 16)
+        core.step(m.FetchAsked(7, key, core.epoch, 0, 0), 1002 + number)
+    observers = {key.id for key in core.replicas} - {3}
+    assert observers == set(range(105, 105 + OBSERVERS_MAX)) and KEYS[3] in core.replicas
 
 
 def static_leader(log: ModelLog) -> QuorumCore:
