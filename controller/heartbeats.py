@@ -194,8 +194,12 @@ class Heartbeats:
         contact.lost_ms = monotonic_ms
         return True
 
-    def begin_shutdown(self, broker_id: int, offset: int) -> None:
-        """The broker's controlled shutdown begins at `offset`; a repeated call moves it on."""
+    def begin_shutdown(self, broker_id: int, offset: int, *, epoch: int | None = None) -> None:
+        """The broker's controlled shutdown begins at `offset`; a repeated call moves it on.
+
+        Args:
+            epoch: of the registration that shuts down; one that has come since is left alone.
+        """
         contact = self._contacts.get(broker_id)
-        if contact is not None:
+        if contact is not None and epoch in (None, contact.epoch):
             contact.shutdown_offset = max(offset, contact.shutdown_offset or offset)

@@ -29,7 +29,7 @@ from broker.apis.follower_fetch import FollowerFetch
 from broker.apis.leader_hints import LeaderHints
 from broker.apis.running_fetch import FetchShared, RunningFetch, Wanted
 from broker.context import BrokerContext
-from broker.replication.fetch_session import PartitionKey
+from broker.replication.fetch_session import NO_REPLICA, PartitionKey
 from protocol.api_keys import ApiKey
 from protocol.errors import ApiError
 from protocol.messages.fetch import FetchRequest, FetchResponse
@@ -81,6 +81,7 @@ class FetchApi:
                 privileged=replica_id >= 0,
                 uses_topic_ids=by_id,
                 now_ms=self._broker.clock.monotonic_ms(),
+                replica_id=max(replica_id, NO_REPLICA),
             )
         except ApiError as error:
             return FetchResponse(error_code=error.code)

@@ -63,6 +63,10 @@ class FollowerFetch(RunningFetch):
             # A follower may fetch before its registration is answered: its session hears of its
             # epoch later.
             watch.replica_id, watch.broker_epoch = self._replica_id, self._broker_epoch
+            watch.is_current = False
+        if not watch.is_current and self._is_current():
+            # Not before the metadata has this epoch: anybody can name a replica and an epoch.
+            watch.is_current = True
             self._broker.sessions.forget_earlier_lives(self._replica_id, self._broker_epoch)
         reply = super().start()
         if self._is_current():

@@ -32,6 +32,8 @@ from broker.replication.session_watch import SessionWatch
 from protocol.errors import ApiError, ErrorCode
 from runtime.marks import mark
 
+NO_REPLICA: Final = -1
+"""The replica id of a consumer."""
 NO_SESSION_ID: Final = 0
 INITIAL_EPOCH: Final = 0
 FINAL_EPOCH: Final = -1
@@ -57,7 +59,10 @@ class CachedPartition(Generic[Request]):
 
 
 class FetchSession(Generic[Request]):
-    """The memory of one client's fetches. `epoch` is the one the next request must carry."""
+    """The memory of one client's fetches. `epoch` is the one the next request must carry.
+
+    `replica_id` is the broker that began it, -1 for a consumer: its requests alone belong to it.
+    """
 
     __slots__ = (
         "created_ms",
@@ -65,6 +70,7 @@ class FetchSession(Generic[Request]):
         "last_used_ms",
         "partitions",
         "privileged",
+        "replica_id",
         "session_id",
         "size",
         "uses_topic_ids",
@@ -72,9 +78,16 @@ class FetchSession(Generic[Request]):
     )
 
     def __init__(
-        self, session_id: int, *, privileged: bool, uses_topic_ids: bool, now_ms: float
+        self,
+        session_id: int,
+        *,
+        privileged: bool,
+        uses_topic_ids: bool,
+        now_ms: float,
+        replica_id: int = NO_REPLICA,
     ) -> None:
         self.session_id = session_id
+        self.replica_id = replica_id
         self.privileged = privileged
         self.uses_topic_ids = uses_topic_ids
         self.created_ms = now_ms
@@ -186,21 +199,25 @@ class FetchSessionCache(Generic[Request]):
         privileged: bool,
         uses_topic_ids: bool,
         now_ms: float,
+        replica_id: int = NO_REPLICA,
     ) -> FetchPlan[Request]:
         """Says what a request reads and steps its session.
+
+        Nothing of another replica's session changes.
 
         Raises:
             ApiError: FETCH_SESSION_ID_NOT_FOUND, INVALID_FETCH_SESSION_EPOCH or
                 FETCH_SESSION_TOPIC_ID_ERROR, to be answered at the top level.
         """
         if session_epoch in (INITIAL_EPOCH, FINAL_EPOCH):
-            if session_id != NO_SESSION_ID:
+            earlier = self._sessions.get(session_id)
+            if earlier is not None and earlier.replica_id == replica_id:
                 self.forget(session_id)
             session = None
             if session_epoch == INITIAL_EPOCH:
-                session = self._create(wanted, privileged, uses_topic_ids, now_ms)
+                session = self._create(wanted, privileged, uses_topic_ids, now_ms, replica_id)
             return FetchPlan(session, False, wanted)
-        session = self._find(session_id, session_epoch, uses_topic_ids)
+        session = self._find(session_id, session_epoch, uses_topic_ids, replica_id)
         session.update(wanted, forgotten)
         if not session.partitions:
             # Nothing is left to fetch: the session ends, and this fetch reads nothing.
@@ -227,10 +244,10 @@ class FetchSessionCache(Generic[Request]):
                 self.forget(session.session_id)
 
     def _find(
-        self, session_id: int, session_epoch: int, uses_topic_ids: bool
+        self, session_id: int, session_epoch: int, uses_topic_ids: bool, replica_id: int
     ) -> FetchSession[Request]:
         session = self._sessions.get(session_id)
-        if session is None:
+        if session is None or session.replica_id != replica_id:
             mark("session.unknown")
             raise ApiError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND, None)
         if session.epoch != session_epoch:
@@ -246,6 +263,7 @@ class FetchSessionCache(Generic[Request]):
         privileged: bool,
         uses_topic_ids: bool,
         now_ms: float,
+        replica_id: int,
     ) -> FetchSession[Request] | None:
         if len(self._sessions) >= self._slots_max and not self._evict(
             len(wanted), privileged, now_ms
@@ -253,7 +271,11 @@ class FetchSessionCache(Generic[Request]):
             mark("session.refused")
             return None
         session: FetchSession[Request] = FetchSession(
-            self._new_id(), privileged=privileged, uses_topic_ids=uses_topic_ids, now_ms=now_ms
+            self._new_id(),
+            privileged=privileged,
+            uses_topic_ids=uses_topic_ids,
+            now_ms=now_ms,
+            replica_id=replica_id,
         )
         session.update(wanted, ())
         self._sessions[session.session_id] = session

@@ -36,7 +36,7 @@ class FollowerWatch(SessionWatch):
     """One per fetch session of a follower. Its partitions tell it all that happens: how long a
     follower rests is its session's time, so it covers them until it is over."""
 
-    __slots__ = ("_left", "_named", "_seen", "broker_epoch", "fetch_ms", "replica_id")
+    __slots__ = ("_left", "_named", "_seen", "broker_epoch", "fetch_ms", "is_current", "replica_id")
 
     def __init__(self) -> None:
         super().__init__(replica=True)
@@ -48,6 +48,8 @@ class FollowerWatch(SessionWatch):
         self.fetch_ms = NEVER_MS
         self.replica_id = -1
         self.broker_epoch = -1
+        self.is_current = False
+        """Whether the metadata has had this epoch since the session named it."""
 
     def is_of_earlier_life(self, replica_id: int, broker_epoch: int) -> bool:
         return self.replica_id == replica_id and self.broker_epoch < broker_epoch

@@ -35,7 +35,7 @@ def register(table: HandlerTable, controller: Controller) -> None:
         )
 
         def respond(reply: HeartbeatReply) -> BrokerHeartbeatResponse:
-            _note_shutdown(controller, request.broker_id, reply)
+            _note_shutdown(controller, request, reply)
             return BrokerHeartbeatResponse(
                 is_caught_up=reply.is_caught_up,
                 is_fenced=reply.is_fenced,
@@ -49,9 +49,11 @@ def register(table: HandlerTable, controller: Controller) -> None:
     )
 
 
-def _note_shutdown(controller: Controller, broker_id: int, reply: HeartbeatReply) -> None:
+def _note_shutdown(
+    controller: Controller, request: BrokerHeartbeatRequest, reply: HeartbeatReply
+) -> None:
     """A controlled shutdown counts from where its last record stands in the log, at the latest."""
     if reply.state is not BrokerState.CONTROLLED_SHUTDOWN:
         return
-    if reply.moved_leaders or controller.heartbeats.shutdown_offset(broker_id) is None:
-        controller.begin_shutdown(broker_id)
+    if reply.moved_leaders or controller.heartbeats.shutdown_offset(request.broker_id) is None:
+        controller.begin_shutdown(request.broker_id, request.broker_epoch)

@@ -172,7 +172,7 @@ class Controller:
         self._pending: deque[_Append] = deque()
         self._early: list[_Early] = []
         # What was seen between the election and the end of catching up.
-        self._early_contacts: dict[int, Callable[[], None]] = {}
+        self._early_contacts: dict[tuple[int, bool], Callable[[], None]] = {}
         self._gone: set[int] = set()
         self.recovery = Recovery(
             settings,
@@ -369,8 +369,11 @@ class Controller:
         """A broker's sign of life: soft state, kept by the active controller only, and by one that
         is about to be."""
         if not self.is_active:
-            if self.is_leading and broker_id in self.committed_image.cluster.brokers:
-                self._early_contacts[broker_id] = partial(
+            broker = self.committed_image.cluster.brokers.get(broker_id)
+            if self.is_leading and broker is not None:
+                # An epoch that is not committed here may be of a newer registration, or of nobody:
+                # it takes no place from the heartbeat that is known to be the broker's.
+                self._early_contacts[broker_id, broker.epoch == epoch] = partial(
                     self.touch,
                     broker_id,
                     epoch=epoch,
@@ -381,7 +384,8 @@ class Controller:
         is_new = self.heartbeats.touch(
             broker_id,
             epoch=epoch,
-            metadata_offset=metadata_offset,
+            # Others' shutdowns wait for the broker that is furthest behind: no broker has more.
+            metadata_offset=min(metadata_offset, self._quorum.log_end_offset),
             monotonic_ms=self._clock.monotonic_ms(),
             connection=connection,
         )
@@ -404,9 +408,10 @@ class Controller:
         elif self.heartbeats.process_gone(node_id, self._clock.monotonic_ms()):
             self._look_again()
 
-    def begin_shutdown(self, broker_id: int) -> None:
-        """The broker may leave once the others know everything that is in the log now."""
-        self.heartbeats.begin_shutdown(broker_id, self._quorum.log_end_offset - 1)
+    def begin_shutdown(self, broker_id: int, epoch: int) -> None:
+        """The broker, registered with `epoch`, may leave once the others know everything that is in
+        the log now."""
+        self.heartbeats.begin_shutdown(broker_id, self._quorum.log_end_offset - 1, epoch=epoch)
 
     def _append(self, records: Sequence[MetadataRecord]) -> _Append | None:
         """Replay and append; the append to wait for, None when there is nothing.

@@ -90,6 +90,16 @@ def test_shutdown_begins_where_its_last_record_stands() -> None:
     assert heartbeats.shutdown_offset(9) is None
 
 
+def test_a_shutdown_of_an_earlier_registration_leaves_the_present_one_alone() -> None:
+    """P16: its last heartbeat is answered when it is committed, maybe behind a registration."""
+    heartbeats = Heartbeats()
+    heartbeats.reset([broker(1)], 0.0)
+    heartbeats.begin_shutdown(1, 5, epoch=0)
+    assert heartbeats.shutdown_offset(1) is None
+    heartbeats.begin_shutdown(1, 5, epoch=1)
+    assert heartbeats.shutdown_offset(1) == 5
+
+
 def contact_over(heartbeats: Heartbeats, connection: object, monotonic_ms: float) -> bool:
     return heartbeats.touch(
         1, epoch=1, metadata_offset=0, monotonic_ms=monotonic_ms, connection=connection

@@ -7,7 +7,7 @@ import pytest
 from broker.replication import follower_watch
 from broker.replication.fetcher import Reset
 from protocol.errors import ErrorCode
-from testkit.memory.broker import fetch_request, settle
+from testkit.memory.broker import fetch_request, registration, settle
 from testkit.memory.replicas import Cluster, answer
 
 
@@ -149,6 +149,10 @@ async def test_a_session_may_begin_before_its_follower_knows_its_epoch() -> None
     assert len(c[1].context.sessions) == 2, "nobody knows which life is the later one"
     c.epochs[2] = epoch
     c.fetch(2)
+    assert earlier in c[1].context.sessions, "the leader does not know that epoch yet"
+    c.records.append(registration(2)[0].replace(broker_epoch=epoch))
+    c.catch_up(1)
+    c.fetch(2)
     assert earlier not in c[1].context.sessions
     assert len(c[1].context.sessions) == 1
 
@@ -172,3 +176,59 @@ async def test_who_waits_for_the_end_of_a_proposal_is_looked_at_once(error: Erro
     assert partition.counters.fetches == looks + 1
     _, proposal = c[1].proposals[-1]
     assert proposal.broker_ids == ({1, 3} if error else {1, 2, 3})
+
+
+@pytest.mark.parametrize("epoch", [2**63 - 1, -1, 0])
+async def test_a_fetch_with_an_epoch_that_is_not_the_replicas_changes_nothing_of_its_session(
+    epoch: int,
+) -> None:
+    """B32: anybody can name a replica, and any epoch: the real one's session and its fetch that
+    waits stay until the metadata has that epoch."""
+    c = Cluster(2)
+    c.create(1, 2)
+    c.fetch(2)
+    (session,) = c[1].context.sessions
+    request = c.request(2, 1)
+    assert request is not None
+    request.max_wait_ms = 500
+    waiting = c[1].call(request)
+    remote = c[1].partition().remote[2]
+    before = (remote.log_end, remote.broker_epoch, remote.fetch_ms, remote.caught_up_ms)
+    forged = fetch_request(0)
+    forged.replica_state.replica_id, forged.replica_state.replica_epoch = 2, epoch
+    for session_epoch in (0, -1):
+        forged.session_epoch = session_epoch
+        c[1].call(forged)
+    await settle()
+    assert session in c[1].context.sessions and not waiting.done()
+    assert (remote.log_end, remote.broker_epoch, remote.fetch_ms, remote.caught_up_ms) == before
+
+
+@pytest.mark.parametrize("session_epoch", ["next", 0, -1])
+@pytest.mark.parametrize("replica_id", [-1, 1, 3])
+async def test_a_fetch_of_another_replica_changes_nothing_of_a_session(
+    replica_id: int, session_epoch: int | str
+) -> None:
+    """B31: who knows a session's number and epoch is not who began it."""
+    c = Cluster(2)
+    c.create(1, 2)
+    c.fetch(2)
+    (session,) = c[1].context.sessions
+    partitions, epoch = set(session.partitions), session.epoch
+    request = c.request(2, 1)
+    assert request is not None
+    request.max_wait_ms = 500
+    waiting = c[1].call(request)
+    forged = fetch_request(0)
+    forged.replica_state.replica_id, forged.replica_state.replica_epoch = replica_id, 1
+    forged.session_id = session.session_id
+    forged.session_epoch = session.epoch if isinstance(session_epoch, str) else session_epoch
+    forged.forgotten_topics_data = [
+        type(forged).ForgottenTopic(topic_id=key[0], partitions=[key[1]]) for key in partitions
+    ]
+    response = c[1].call(forged)
+    if session_epoch == "next":
+        assert response.error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+    await settle()
+    assert session in c[1].context.sessions and not waiting.done()
+    assert set(session.partitions) == partitions and session.epoch == epoch + 1

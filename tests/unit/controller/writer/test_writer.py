@@ -866,6 +866,44 @@ class TestATakeover:
 
         run_in_virtual_time(main)
 
+    def test_an_early_heartbeat_of_another_epoch_takes_no_place_of_the_brokers_own(self) -> None:
+        """P16: a request in a broker's name counts for nothing before its epoch is compared."""
+
+        async def main() -> None:
+            world = await self.world()
+            epochs = {broker.id: broker.epoch for broker in self.committed(world)}
+            world.quorum._leader = (100, 3)
+            for broker_id, epoch in epochs.items():
+                for claimed in (epoch, epoch + 7, 2**63 - 1, -1):
+                    world.controller.touch(
+                        broker_id,
+                        epoch=claimed,
+                        metadata_offset=0,
+                        connection=FakeConnection(),  # type: ignore[arg-type]
+                    )
+            world.lead(3)
+            await asyncio.sleep(2)
+            assert self.fenced(world) == []
+            world.controller.stop()
+
+        run_in_virtual_time(main)
+
+    def test_no_heartbeat_says_more_than_the_log_has(self) -> None:
+        """Others' shutdowns wait until a broker has seen the new leaders: one that says that it has
+        everything there will ever be has not."""
+
+        async def main() -> None:
+            world = await self.world()
+            world.lead(3)
+            for broker in self.committed(world):
+                world.controller.touch(broker.id, epoch=broker.epoch, metadata_offset=2**63 - 1)
+            brokers = self.committed(world)
+            lowest = world.controller.heartbeats.lowest_active_metadata_offset(brokers)
+            assert lowest is not None and lowest <= world.quorum.log_end_offset
+            world.controller.stop()
+
+        run_in_virtual_time(main)
+
     def committed(self, world: World) -> list[Any]:
         return list(world.controller.committed_image.cluster.brokers.values())
 
