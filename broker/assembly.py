@@ -278,7 +278,7 @@ class BrokerServer:
                 await self.context.tier.close()
         if self._heartbeats is not None:
             await self._heartbeats.close()
-        if self._logs_open:
+        if self._logs_open or self.logs.loading:
             clean = await self.logs.close(self.lifecycle.broker_epoch)
             _log.info("broker stopped", clean=clean)
 

@@ -3,7 +3,9 @@
 Start: `load` opens every folder, trusting it after a clean shutdown (which left a marker),
 recovering it from its recovery point otherwise. Stop: `close` flushes and closes every log, writes
 the checkpoints, and the marker last. The marker is removed before the first log is opened, so that
-a crash in the middle of loading is a crash.
+a crash in the middle of loading is a crash. A start that comes to nothing and ends in good order (a
+log that cannot be opened, a taken port, a signal) gives the marker back, and so the next start
+judges the last shutdown as this one did.
 
 Everything periodic is a chore that looks at the clock itself. Whoever owns the manager calls each
 of `chores` about every second, from a task of its own: a slow disk that keeps one of them busy for
@@ -188,6 +190,9 @@ class LogManager:
         self._high_watermarks: dict[TopicPartition, int] = {}
         self._due_ms: dict[str, float] = {}
         self._closed = False
+        self.loading = False
+        """Whether `load` has begun and is not over: some logs may be open, others are not."""
+        self._marker_taken = False
         self.watcher: LogWatcher | None = None
         self.trimmed: Callable[[Log], None] = lambda log: None
         """Told of each log that has lost segments, to retention or to cleaning."""
@@ -209,6 +214,7 @@ class LogManager:
             if self.files.isdir(posixpath.join(self.directory, name))
         ]
         live = self._sort_out(names)
+        self.loading = True
         self.report.clean = self._take_clean_marker()
         recovery_points = self.read_checkpoint(RECOVERY_POINT_CHECKPOINT)
         log_starts = self.read_checkpoint(LOG_START_CHECKPOINT)
@@ -230,6 +236,7 @@ class LogManager:
             self.logs[key] = log
             self._note_loaded(log)
             yield log
+        self.loading = False
 
     def _note_loaded(self, log: Log) -> None:
         self.report.loaded += 1
@@ -276,6 +283,7 @@ class LogManager:
             self.previous_broker_epoch = decode_clean_shutdown(self.files.read(path))
         except FileNotFoundError:
             return False
+        self._marker_taken = True
         self.files.unlink(path)
         self.files.fsync_dir(self.directory)
         return True
@@ -644,20 +652,29 @@ class LogManager:
         """Flush and close every log; returns whether the shutdown was clean.
 
         It is not if a log had failed or the disk refuses something now: then there is no marker,
-        and the next start recovers. Either way all is closed.
+        and the next start recovers. Either way all is closed. If `load` did not come to its end,
+        the shutdown is as clean as the last one was.
+
+        Args:
+            broker_epoch: of this process; -1: it was never registered, and the marker contains the
+                epoch that it found. To the controllers that is the broker's last shutdown.
         """
         if self._closed:
             return False
         self._closed = True
-        clean = await self._flush_all()
+        whole = not self.loading
+        clean = (whole or self._marker_taken) and await self._flush_all()
         for log in self.logs.values():
             try:
-                log.close(clean=log.failure is None)
+                log.close(clean=log.failure is None and (whole or clean))
             except (OSError, LogFailed):
                 clean = False
             clean = clean and log.failure is None
+        if broker_epoch == NO_BROKER_EPOCH:
+            broker_epoch = self.previous_broker_epoch
         try:
-            await self._checkpoint_all()
+            if whole:  # else the checkpoints are right, and these logs are not all
+                await self._checkpoint_all()
             if clean:
                 path = posixpath.join(self.directory, CLEAN_SHUTDOWN)
                 self.files.write_atomic(path, encode_clean_shutdown(broker_epoch))

@@ -10,6 +10,7 @@ from typing import Any, cast
 
 import pytest
 
+from broker import assembly
 from broker.assembly import BrokerServer
 from broker.controller_link.lifecycle import BrokerState
 from metalog.loader import MetadataLoader
@@ -332,6 +333,69 @@ async def test_a_shutdown_that_is_not_granted_ends_in_time(world: World) -> None
     epoch = broker.lifecycle.broker_epoch
     assert epoch >= 0
     assert clean_shutdown(world) == b'{"version":0,"brokerEpoch":%d}' % epoch
+
+
+@pytest.mark.parametrize("before", ["clean", "unclean"])
+async def test_a_start_on_a_taken_port_leaves_the_last_shutdown_as_it_was(
+    world: World, before: str
+) -> None:
+    """P11, KIP-966: the start after it registers with the epoch of the last shutdown."""
+    first = world.broker()
+    await first.start()
+    connection = await world.connect(first)
+    await connection.request(create("t"))
+    await connection.close()
+    if before == "clean":
+        await first.stop()
+    epoch = first.lifecycle.broker_epoch if before == "clean" else -1
+    taken = await asyncio.start_server(lambda *_: None, "127.0.0.1", 0)
+    port = taken.sockets[0].getsockname()[1]
+    for _ in range(2):
+        second = world.broker(listeners=f"PLAINTEXT://127.0.0.1:{port}")
+        with pytest.raises(OSError, match="in use"):
+            await second.start()
+        await second.stop()
+        assert clean_shutdown(world) == b'{"version":0,"brokerEpoch":%d}' % epoch
+    taken.close()
+    await taken.wait_closed()
+    third = world.broker()
+    await third.start()
+    assert world.controller.registrations[-1].previous_broker_epoch == epoch
+    await third.stop()
+    await first.stop()
+
+
+async def test_a_start_that_is_cancelled_while_it_loads_leaves_the_last_shutdown_as_it_was(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """P11: as a signal ends it."""
+    first = world.broker()
+    await first.start()
+    connection = await world.connect(first)
+    await connection.request(create("t", "u"))
+    await connection.close()
+    await first.stop()
+    loaded = asyncio.Event()
+
+    async def half(steps: Any, _clock: Any) -> None:
+        next(steps)
+        loaded.set()
+        await asyncio.Event().wait()
+
+    with monkeypatch.context() as patch:
+        patch.setattr(assembly, "in_slices", half)
+        second = world.broker()
+        starting = asyncio.create_task(second.start())
+        await loaded.wait()
+        starting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await starting
+        await second.stop()
+    third = world.broker()
+    await third.start()
+    assert third.logs.report.clean
+    assert world.controller.registrations[-1].previous_broker_epoch == 0
+    await third.stop()
 
 
 async def test_a_process_that_ends_while_it_loads_was_not_shut_down_cleanly(world: World) -> None:

@@ -109,6 +109,108 @@ async def test_the_marker_is_gone_before_the_first_log_is_opened(world):
     assert third.previous_broker_epoch == -1
 
 
+def loading(world) -> LogManager:
+    return LogManager(
+        world.files, "/data", clock=world.clock, rng=random.Random(1), config_for=lambda t: CONFIG
+    )
+
+
+@pytest.mark.parametrize("epoch", [42, -1])
+async def test_a_manager_of_no_registered_broker_gives_its_marker_back(world, epoch):
+    """P11: the next start judges the last shutdown as it was, clean or not for the controllers."""
+    manager = world.start()
+    fill(create(manager), 3, size=50)
+    await manager.close(epoch)
+    for _ in range(2):
+        manager = world.start()
+        assert manager.report.clean and manager.previous_broker_epoch == epoch
+        assert await manager.close()
+
+
+@pytest.mark.parametrize("opened", [0, 1, 2, 3])
+@pytest.mark.parametrize("clean", [True, False])
+async def test_a_start_that_ends_while_it_loads_leaves_the_last_shutdown_as_it_was(
+    world, clean, opened
+):
+    """P11: logs that it has opened and those that it has not are judged as before, and all
+    checkpoints stay."""
+    manager = world.start()
+    logs = {topic: create(manager, topic) for topic in ("a", "b", "c")}
+    for log in logs.values():
+        fill(log, 6, size=50)
+        log.update_high_watermark(4)
+        await log.flush()
+    logs["c"].advance_log_start(2)
+    before = {topic: facts(log) for topic, log in logs.items()}
+    await manager.checkpoint_recovery_points()
+    await manager.checkpoint_high_watermarks()
+    await manager.checkpoint_log_starts()
+    if clean:
+        assert await manager.close(42)
+    names = [name for name in world.names() if name.endswith("checkpoint")]
+    checkpoints = {name: world.files.read(f"/data/{name}") for name in names}
+
+    half = loading(world)
+    steps = half.load_steps()
+    for _ in range(opened):
+        next(steps)
+    assert half.loading == (opened > 0)
+    if opened:
+        assert await half.close() == clean
+    assert {name: world.files.read(f"/data/{name}") for name in names} == checkpoints
+
+    again = world.start()
+    assert (again.report.clean, again.previous_broker_epoch) == (
+        (True, 42) if clean else (False, -1)
+    )
+    assert again.report.recovered == (0 if clean else 3)
+    assert {topic: facts(log) for (topic, _), log in again.logs.items()} == before
+
+
+async def test_a_log_that_cannot_be_opened_does_not_make_the_last_shutdown_unclean():
+    """P11: a disk that refuses a file ends the start; when it gives the file, all is as it was."""
+    refused = []
+
+    class Refusing(MemoryFiles):
+        def listdir(self, path):
+            if refused and path.endswith("b-0"):
+                raise OSError(errno.EIO, "broken")
+            return super().listdir(path)
+
+    world = World(Refusing())
+    manager = world.start()
+    for topic in ("a", "b", "c"):
+        fill(create(manager, topic), 3, size=50)
+    assert await manager.close(42)
+    refused.append(True)
+    half = loading(world)
+    with pytest.raises(OSError, match="broken"):
+        half.load()
+    assert set(half.logs) == {("a", 0)}
+    assert await half.close()
+    refused.clear()
+    again = world.start()
+    assert (again.report.clean, again.report.recovered) == (True, 0)
+    assert again.previous_broker_epoch == 42
+
+
+async def test_a_log_that_lost_its_end_is_not_forgotten_when_the_start_ends_early(world):
+    """P11: what the marker promised is not there, and stays so."""
+    manager = world.start()
+    for topic in ("a", "b"):
+        fill(create(manager, topic), 10, size=50)
+    path = manager.logs["a", 0].segments.active.log.path
+    assert await manager.close(42)
+    last = next(reversed(list(iter_batches(world.files.read(path)))))[1]
+    world.files.open(path).pwrite(b"\x00", last + MAGIC_POSITION)
+    half = loading(world)
+    next(half.load_steps())
+    await half.close()
+    again = world.start()
+    assert again.previous_broker_epoch == -1
+    assert again.logs["a", 0].log_end_offset < again.logs["b", 0].log_end_offset == 10
+
+
 async def test_an_unclean_restart_uses_the_recovery_points(world):
     manager = world.start()
     log = create(manager)
