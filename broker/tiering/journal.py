@@ -7,6 +7,11 @@ it stands first. The topic is made when the first partition is taken on.
 
 Until the topic's end that was known when a partition was taken on has been reached, its cache is
 given to nobody (see `storage/tiered/metadata.py`).
+
+A partition of the topic may lose its end, and the topic may be deleted. Then the caches contain
+records that no broker has any more. The journal drops these caches, notifies its subscribers in the
+same turn so that no local segment goes by such a record, fails the writers, and reads what there is
+from its start.
 """
 
 from __future__ import annotations
@@ -26,6 +31,7 @@ from broker.tiering.topic_link import (
     MetadataLink,
     MetadataRead,
     MetadataTopic,
+    ReadFrom,
 )
 from protocol.errors import ApiError, ErrorCode
 from protocol.ids import TopicId
@@ -290,13 +296,15 @@ class Journal:
                 self._grumble("cannot write", error)
             await self._pause(pauses)
 
-    def _fail_writers(self, concerned: Callable[[TierRecord], bool]) -> None:
+    def _fail_writers(self, concerned: Callable[[TierRecord], bool], why: str = "") -> None:
         for record, futures in list(self._waiting.items()):
             if concerned(record):
                 for future in futures:
                     if not future.done():
-                        future.set_exception(TierUnavailable(f"{_of(record)} was given up"))
-                        future.exception()  # whoever waits raises it; nobody may
+                        text = why or f"{_of(record)} was given up"
+                        future.set_exception(TierUnavailable(text))
+                        # Mark it as retrieved: its writer may be gone.
+                        future.exception()
 
     # The topic -------------------------------------------------------------------------------
 
@@ -306,11 +314,50 @@ class Journal:
         news.set()
         self._link.published()
         topic = self._link.topic()
-        if self._metadata is not None and topic is not None:
-            if topic.topic_id != self._topic_id:
-                _log.warning("the topic was made anew, and is read anew", topic=METADATA_TOPIC)
-                self._open(topic)
-            self._kick()
+        if self._metadata is None:
+            return
+        if topic is None or topic.topic_id != self._topic_id:
+            _log.warning("the topic was deleted, all it contained is dropped", topic=METADATA_TOPIC)
+            self._topic_gone(topic)
+        self._kick()
+
+    def _topic_gone(self, following: MetadataTopic | None) -> None:
+        """The topic was deleted; `following` has its name now, or it is to be made again."""
+        self._metadata = None
+        self._unready.clear()
+        for number, watch in self._watches.items():
+            self._watches[number] = _Watch(watch.changed)
+        self._fail_writers(lambda record: True, f"{METADATA_TOPIC} was deleted")
+        if following is not None:
+            self._open(following)
+        elif self._taken or self._watches:
+            self._run("topic", self._find_topic)
+        for partition in list(self._taken.values()):
+            self._tell(partition)
+
+    def _lost_end(self, metadata: RemoteMetadata, number: int, life: int) -> None:
+        """One of the topic's partitions has lost its end: see the module. Nothing comes of it where
+        that was found before."""
+        if metadata is not self._metadata or metadata.life(number) != life:
+            return
+        _log.warning(
+            "the topic has lost its end, reading it again",
+            topic=METADATA_TOPIC,
+            partition=number,
+            read_to=metadata.seen_to(number),
+        )
+        gone = metadata.lost_end(number)
+        self._unready[number] = {partition.identity: partition for partition in gone}
+        watch = self._watches.get(number)
+        if watch is not None:
+            self._watches[number] = _Watch(watch.changed)
+        self._fail_writers(
+            lambda record: metadata_partition(_of(record), metadata.partitions) == number,
+            f"{METADATA_TOPIC}-{number} has lost its end",
+        )
+        self._want_end(number)
+        for partition in gone:
+            self._tell(partition)
 
     async def _find_topic(self) -> None:
         pauses = Pauses(self._rng)
@@ -354,11 +401,17 @@ class Journal:
         """The end of one of the topic's partitions at a moment after the last `take`."""
         pauses = Pauses(self._rng)
         while True:
-            wanted = self._ends_wanted[number]
+            wanted, metadata = self._ends_wanted[number], self._metadata
+            life = 0 if metadata is None else metadata.life(number)
+            seen_to = 0 if metadata is None else metadata.seen_to(number)
             try:
                 end = await self._link.bound(number, LATEST)
             except FAILURES as error:
                 self._grumble("cannot ask for its end", error)
+                await self._pause(pauses)
+                continue
+            if metadata is not None and end < seen_to:
+                self._lost_end(metadata, number, life)
                 await self._pause(pauses)
                 continue
             if wanted == self._ends_wanted[number]:
@@ -387,13 +440,19 @@ class Journal:
                         name = f"{'catch up with' if catching_up else 'read'} {leader}"
                         self._run(name, partial(self._read_from, leader, catching_up))
 
-    def _to_read(self, leader: int, catching_up: bool) -> dict[int, int]:
-        """Numbers and offsets. Whoever waits for news asks for what is ready; the rest, and what
-        that read has not been told of yet, is asked for beside it."""
-        if self._metadata is None:
+    def _to_read(self, leader: int, catching_up: bool) -> dict[int, ReadFrom]:
+        """Return the topic's partitions that the next read requests, and where each begins.
+
+        The read that waits for news requests what is ready; another one requests the rest, and what
+        the first was not told of yet."""
+        metadata = self._metadata
+        if metadata is None:
             return {}
-        wanted = self._metadata.wanted().items()
-        offsets = {number: at for number, at in wanted if self._link.leader(number) == leader}
+        offsets = {
+            number: ReadFrom(at, metadata.epoch_before(number, at))
+            for number, at in metadata.wanted().items()
+            if self._link.leader(number) == leader
+        }
         if not catching_up:
             return {one: at for one, at in offsets.items() if not self._unready.get(one)}
         awaited = self._awaited.get(leader, frozenset())
@@ -410,9 +469,10 @@ class Journal:
                 self._awaited[leader] = frozenset(offsets)
             if metadata is None or not offsets:
                 return
+            lives = {number: metadata.life(number) for number in offsets}
             try:
                 reads = await self._link.read(leader, offsets, catching_up=catching_up)
-                good = [await self._take_over(metadata, read) for read in reads]
+                good = [await self._take_over(metadata, one, lives[one.number]) for one in reads]
             except FAILURES as error:
                 self._grumble("cannot read", error)
                 await self._pause(pauses)
@@ -426,36 +486,49 @@ class Journal:
             elif not any(read.records for read in reads):
                 await self._pause(pauses)
 
-    async def _take_over(self, metadata: RemoteMetadata, read: MetadataRead) -> bool:
-        """Returns whether there was nothing wrong with it."""
+    async def _take_over(self, metadata: RemoteMetadata, read: MetadataRead, life: int) -> bool:
+        """Take over a read that was requested in this life of the topic's partition.
+
+        Returns:
+            Whether there was nothing wrong with it.
+        """
         number, at = read.number, read.asked_offset
         if read.error is ErrorCode.OFFSET_OUT_OF_RANGE:
-            # Retention has deleted what stood there; what begins behind it is all there is.
             start = await self._link.bound(number, EARLIEST)
-            self._replay(metadata, number, at, [], start)
-            return start > at
+            if start <= at:
+                self._lost_end(metadata, number, life)
+                return False
+            # Retention has deleted what stood there; what begins behind it is all there is.
+            if metadata.life(number) == life:
+                metadata.begins_at(number, start)
+            self._replay(metadata, number, life, at, [], start)
+            return True
         if read.error is not ErrorCode.NONE:
             self._grumble("cannot read", ApiError(read.error, None))
+            return False
+        if read.diverges or not metadata.note_epochs(number, at, read.epochs, life):
+            self._lost_end(metadata, number, life)
             return False
         records = read.records
         for first in range(0, len(records), REPLAYED_AT_ONCE):
             chunk = records[first : first + REPLAYED_AT_ONCE]
             following = chunk[-1][0] + 1
-            self._replay(metadata, number, at, chunk, following)
+            self._replay(metadata, number, life, at, chunk, following)
             at = following
             await asyncio.sleep(0)
-        self._replay(metadata, number, at, [], read.next_offset)
+        self._replay(metadata, number, life, at, [], read.next_offset)
         return True
 
     def _replay(
         self,
         metadata: RemoteMetadata,
         number: int,
+        life: int,
         at: int,
         records: Sequence[tuple[int, bytes | None]],
         following: int,
     ) -> None:
-        if metadata is not self._metadata or number not in metadata.wanted():
+        if metadata is not self._metadata or metadata.life(number) != life:
             return
         replayed = metadata.replay(number, at, records, following)
         watch = self._watches.get(number)

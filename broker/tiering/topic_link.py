@@ -8,7 +8,7 @@ wait for records while a write must not.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple, Protocol
 
 from broker.metadata.cache import MetadataCache
@@ -20,6 +20,7 @@ from protocol.ids import TopicId
 from protocol.messages.fetch import FetchRequest, FetchResponse
 from protocol.messages.list_offsets import ListOffsetsRequest
 from protocol.messages.produce import ProduceRequest
+from storage.log.epochs import NO_EPOCH, EpochEntry
 from storage.tiered.records import METADATA_TOPIC
 
 ANSWER_TIMEOUT_MS: Final = 10_000.0
@@ -45,6 +46,16 @@ class MetadataTopic(NamedTuple):
     partitions: int
 
 
+class ReadFrom(NamedTuple):
+    """Where to read one of the topic's partitions.
+
+    `epoch` is the leader epoch of the record before; with it the leader finds out that it does not
+    have what was read before. -1 if that is not known."""
+
+    offset: int
+    epoch: int = NO_EPOCH
+
+
 class MetadataRead(NamedTuple):
     """What a read of one of the topic's partitions brought."""
 
@@ -55,6 +66,10 @@ class MetadataRead(NamedTuple):
     next_offset: int
     """Behind all that was read, records or not."""
     error: ErrorCode = ErrorCode.NONE
+    epochs: Sequence[EpochEntry] = ()
+    """The leader epochs of the batches, each with the first offset that it has in this read."""
+    diverges: bool = False
+    """The leader does not have what was read before: its log has lost its end."""
 
 
 class MetadataLink(Protocol):
@@ -70,7 +85,7 @@ class MetadataLink(Protocol):
         """Write a record, with acks=all. Returns its offset; after a failure it may be written."""
 
     async def read(
-        self, leader: int, offsets: Mapping[int, int], *, catching_up: bool = False
+        self, leader: int, offsets: Mapping[int, ReadFrom], *, catching_up: bool = False
     ) -> list[MetadataRead]:
         """What stands from these offsets on in partitions of one leader; waits for the first.
 
@@ -119,17 +134,18 @@ class TopicLink:
         return result.base_offset
 
     async def read(
-        self, leader: int, offsets: Mapping[int, int], *, catching_up: bool = False
+        self, leader: int, offsets: Mapping[int, ReadFrom], *, catching_up: bool = False
     ) -> list[MetadataRead]:
         wait_ms = CATCH_UP_WAIT_MS if catching_up else READ_WAIT_MS
         partitions = [
             FetchRequest.FetchPartition(
                 partition=number,
                 current_leader_epoch=self._leader_epoch(number),
-                fetch_offset=offset,
+                fetch_offset=begin.offset,
+                last_fetched_epoch=begin.epoch,
                 partition_max_bytes=PARTITION_READ_BYTES,
             )
-            for number, offset in offsets.items()
+            for number, begin in offsets.items()
         ]
         topic = FetchRequest.FetchTopic(
             topic=METADATA_TOPIC, topic_id=self._topic_id(), partitions=partitions
@@ -141,7 +157,7 @@ class TopicLink:
         answer = await peer.request(request, wait_ms + ANSWER_TIMEOUT_MS)
         _check(answer.error_code, None)
         return [
-            _read_of(data, offsets[data.partition_index])
+            _read_of(data, offsets[data.partition_index].offset)
             for topic_data in answer.responses
             for data in topic_data.partitions
             if data.partition_index in offsets
@@ -212,13 +228,18 @@ def _read_of(data: FetchResponse.PartitionData, asked_offset: int) -> MetadataRe
     if data.error_code:
         error = ErrorCode(data.error_code)
         return MetadataRead(number, asked_offset, [], asked_offset, error)
+    if data.diverging_epoch.epoch >= 0:
+        return MetadataRead(number, asked_offset, [], asked_offset, diverges=True)
     records: list[tuple[int, bytes | None]] = []
+    epochs: list[EpochEntry] = []
     next_offset = asked_offset
     assert not isinstance(data.records, list), "that is for answers that are sent"
     content = data.records or b""
     for header, at in iter_checked(content):
         next_offset = max(next_offset, header.next_offset)
+        if not epochs or epochs[-1].epoch != header.leader_epoch:
+            epochs.append(EpochEntry(header.leader_epoch, max(header.base_offset, asked_offset)))
         if not header.is_control:
             found = read_batch(content, at, header)
             records += ((one.offset, one.value) for one in found if one.offset >= asked_offset)
-    return MetadataRead(number, asked_offset, records, next_offset)
+    return MetadataRead(number, asked_offset, records, next_offset, epochs=epochs)

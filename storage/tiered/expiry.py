@@ -107,7 +107,7 @@ def plan_expiry(
     deletions = []
     for segment in cache.segments():
         if segment.state is SegmentState.COPY_STARTED:
-            first = max(new_start, local_start_offset)
+            first = max(new_start, min(local_start_offset, cache.deleted_to))
             may_go = segment.segment_id in taken_back or (
                 segment.segment_id not in being_copied
                 and _is_replaced(cache, lineage, segment, first)
@@ -193,8 +193,9 @@ def _by_size(shared: list[SharedSegment], retention: Retention, local_only_bytes
 
 
 def _is_replaced(cache: SegmentCache, lineage: Lineage, segment: RemoteSegment, first: int) -> bool:
-    """Whether finished copies have all that an unfinished one has of this log from `first` on, the
-    first offset that is on the leader's disk: what is below it nobody can copy again."""
+    """Return whether finished copies have all that an unfinished one has of this log from `first`
+    on. Below it is what was deleted from the tier. What is neither on the leader's disk nor in a
+    finished copy may be in this one alone: the metadata topic has lost its COPY_FINISHED."""
     offsets = lineage.shared(segment)
     return not offsets or cache.covers(lineage, max(offsets.first, first), offsets.last)
 

@@ -7,17 +7,22 @@ of them for the same one: hundreds that come one after the other would begin it 
 Until the end that was known when the partition was taken on is reached,
 nobody is given its cache: nothing is copied, expired or read by half of the truth.
 
+A partition of the topic may lose its end, by an unclean election or a power cut. Then its caches
+contain records that no broker has any more. The leader epochs of what was read are kept, and show
+it: `lost_end` drops these caches, and the topic's partition is read from its start.
+
 Who drives this reads the topic, and asks for its end after `take`, not before.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from protocol.errors import ProtocolError
 from protocol.ids import TopicId
 from protocol.schema import Buffer
+from storage.log.epochs import NO_EPOCH, EpochCache, EpochEntry
 from storage.tiered.cache import Outcome, SegmentCache
 from storage.tiered.records import decode_record, metadata_partition
 from storage.tiered.values import (
@@ -34,11 +39,16 @@ _NOT_OURS = Outcome(changed=False)
 class _Stream:
     """One partition of the topic as it is read now: all below `position` has been replayed, in
     this pass from the start or an earlier one, for those that do not wait for the next. `late`: how
-    many do; each chunk of a replay asks, and there may be thousands that do not."""
+    many do; each chunk of a replay asks, and there may be thousands that do not. `life` is another
+    one after each loss of the end. `epochs` are the leader epochs of what was read below `seen_to`,
+    the highest position of all passes."""
 
-    __slots__ = ("late", "position", "taken", "watched")
+    __slots__ = ("epochs", "late", "life", "position", "seen_to", "taken", "watched")
 
-    def __init__(self) -> None:
+    def __init__(self, life: int) -> None:
+        self.life = life
+        self.epochs = EpochCache()
+        self.seen_to = 0
         self.late = 0
         self.position = 0
         self.taken: dict[tuple[TopicId, int], _Taken] = {}
@@ -105,6 +115,7 @@ class RemoteMetadata:
     def __init__(self, partitions: int) -> None:
         self.partitions = partitions
         self._streams: dict[int, _Stream] = {}
+        self._lives = 0
 
     # Taking on and giving up -----------------------------------------------------------------
 
@@ -112,7 +123,7 @@ class RemoteMetadata:
         """Take a partition on; returns the topic's partition, to be read from its start and asked
         for its end. One that was taken on already stays as it is."""
         number = metadata_partition(partition, self.partitions)
-        stream = self._streams.setdefault(number, _Stream())
+        stream = self._stream(number)
         if partition.identity not in stream.taken:
             taken = stream.taken[partition.identity] = _Taken(SegmentCache(partition), stream)
             stream.late += taken.waits
@@ -139,7 +150,7 @@ class RemoteMetadata:
     def watch(self, number: int) -> None:
         """Read a partition of the topic from its start, whether one is taken on or not: somebody
         looks at what `replay` returns."""
-        stream = self._streams.setdefault(number, _Stream())
+        stream = self._stream(number)
         if not stream.watched:
             stream.begin_anew()
             stream.watched = True
@@ -150,6 +161,13 @@ class RemoteMetadata:
         if stream is not None:
             stream.watched = False
             self._drop_unused(number)
+
+    def _stream(self, number: int) -> _Stream:
+        stream = self._streams.get(number)
+        if stream is None:
+            self._lives += 1
+            stream = self._streams[number] = _Stream(self._lives)
+        return stream
 
     def _drop_unused(self, number: int) -> None:
         stream = self._streams[number]
@@ -174,6 +192,71 @@ class RemoteMetadata:
                 taken.leader_target = end_offset
         stream.look_over()
 
+    # A lost end ------------------------------------------------------------------------------
+
+    def life(self, number: int) -> int:
+        """Return which life of the topic's partition is being read; 0 if it is not wanted.
+
+        What was requested in another life must not be replayed: it may be of a lost end."""
+        stream = self._streams.get(number)
+        return 0 if stream is None else stream.life
+
+    def seen_to(self, number: int) -> int:
+        """Return the offset below which all was read, in this pass or an earlier one."""
+        stream = self._streams.get(number)
+        return 0 if stream is None else stream.seen_to
+
+    def epoch_before(self, number: int, offset: int) -> int:
+        """Return the leader epoch of the record before `offset`; -1 if that was not read."""
+        stream = self._streams.get(number)
+        if stream is None or not 0 < offset <= stream.seen_to:
+            return NO_EPOCH
+        return stream.epochs.epoch_at(offset - 1)
+
+    def note_epochs(
+        self, number: int, asked_offset: int, epochs: Sequence[EpochEntry], life: int
+    ) -> bool:
+        """Take over the leader epochs of batches that a read brought, before their records.
+
+        Returns:
+            False if they contradict what was read before: the topic's partition has lost its end
+            and has grown again. Nothing was taken over then.
+        """
+        stream = self._streams.get(number)
+        if stream is None or stream.life != life or asked_offset > stream.position:
+            return True
+        for epoch, offset in epochs:
+            seen = offset < stream.seen_to
+            known = stream.epochs.epoch_at(offset) if seen else stream.epochs.latest_epoch
+            if known != NO_EPOCH and (epoch < known or (seen and epoch != known)):
+                return False
+        for epoch, offset in epochs:
+            if offset >= stream.seen_to:
+                stream.epochs.assign(epoch, offset)
+        return True
+
+    def begins_at(self, number: int, start_offset: int) -> None:
+        """Pass over what retention has deleted from the topic's partition."""
+        stream = self._streams.get(number)
+        if stream is not None and start_offset > stream.seen_to:
+            stream.epochs.clear()  # which epoch wrote the record before it was not read
+
+    def lost_end(self, number: int) -> list[RemotePartition]:
+        """Drop what was read of a topic's partition that has lost its end.
+
+        Returns:
+            The partitions whose caches begin from scratch. Ask for the end of the topic's partition
+            again.
+        """
+        old = self._streams.pop(number, None)
+        if old is None:
+            return []
+        stream = self._stream(number)
+        stream.watched = old.watched
+        for identity, taken in old.taken.items():
+            stream.taken[identity] = _Taken(SegmentCache(taken.cache.partition), stream)
+        return [taken.cache.partition for taken in stream.taken.values()]
+
     # Replaying -------------------------------------------------------------------------------
 
     def replay(
@@ -196,6 +279,7 @@ class RemoteMetadata:
             return []
         found = [self._replay_one(stream, offset, value) for offset, value in records]
         stream.position = max(stream.position, next_offset)
+        stream.seen_to = max(stream.seen_to, stream.position)
         stream.look_over()
         return found
 

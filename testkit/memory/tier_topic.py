@@ -8,11 +8,12 @@ import random
 from collections.abc import Mapping
 
 from broker.tiering.journal import Journal
-from broker.tiering.topic_link import LATEST, MetadataRead, MetadataTopic
+from broker.tiering.topic_link import LATEST, MetadataRead, MetadataTopic, ReadFrom
 from protocol.errors import ApiError, ErrorCode
 from protocol.ids import TopicId
 from runtime.clock import Clock, SystemClock
 from runtime.tasks import Supervisor
+from storage.log.epochs import EpochEntry
 
 LEADER = 1
 READ_WAIT_S = 0.01
@@ -25,6 +26,9 @@ class MemoryTopic:
     def __init__(self, partitions: int = 1, *, exists: bool = True) -> None:
         self.topic_id = TopicId(bytes(15) + b"\1")
         self.logs: list[list[bytes]] = [[] for _ in range(partitions)]
+        self.epochs: list[list[int]] = [[] for _ in range(partitions)]
+        """The leader epoch of each record."""
+        self.epoch = 0
         self.starts = [0] * partitions
         self.leaders = [LEADER] * partitions
         self.exists = exists
@@ -34,6 +38,7 @@ class MemoryTopic:
     def add(self, number: int, value: bytes) -> int:
         """A record, however it came there; returns its offset."""
         self.logs[number].append(value)
+        self.epochs[number].append(self.epoch)
         self.wake()
         return len(self.logs[number]) - 1
 
@@ -45,10 +50,19 @@ class MemoryTopic:
     async def grown(self) -> None:
         await self._grown.wait()
 
+    def lose_end(self, number: int, end_offset: int) -> list[bytes]:
+        """A power cut took what was not flushed, and there is another leader; returns it."""
+        lost = self.logs[number][end_offset:]
+        del self.logs[number][end_offset:], self.epochs[number][end_offset:]
+        self.epoch += 1
+        self.wake()
+        return lost
+
     def made_anew(self) -> None:
         """Deleted, and created again."""
         self.topic_id = TopicId(bytes(15) + bytes([self.topic_id[15] + 1]))
         self.logs = [[] for _ in self.logs]
+        self.epochs = [[] for _ in self.logs]
         self.wake()
 
     async def create(self) -> None:
@@ -70,6 +84,8 @@ class MemoryLink:
         self.visible: int | None = None
         """Reads see only so many records of each partition."""
         self.reads = 0
+        self.compares_epochs = True
+        """Whether leaders compare the epoch that a read names with their own log."""
 
     def topic(self) -> MetadataTopic | None:
         if not self.shared.exists:
@@ -91,25 +107,30 @@ class MemoryLink:
         return offset
 
     async def read(
-        self, leader: int, offsets: Mapping[int, int], *, catching_up: bool = False
+        self, leader: int, offsets: Mapping[int, ReadFrom], *, catching_up: bool = False
     ) -> list[MetadataRead]:
         self._check()
-        found = [self._look(number, offset) for number, offset in offsets.items()]
-        if not any(one.records or one.error for one in found):
+        found = [self._look(number, begin) for number, begin in offsets.items()]
+        if not any(one.records or one.error or one.diverges for one in found):
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(CATCH_UP_WAIT_S if catching_up else READ_WAIT_S):
                     await self.shared.grown()
-            found = [self._look(number, offset) for number, offset in offsets.items()]
+            found = [self._look(number, begin) for number, begin in offsets.items()]
         self.reads += 1
         await asyncio.sleep(0)
         return found
 
-    def _look(self, number: int, offset: int) -> MetadataRead:
-        if offset < self.shared.starts[number]:
+    def _look(self, number: int, begin: ReadFrom) -> MetadataRead:
+        offset, epoch = begin
+        epochs = self.shared.epochs[number]
+        if self.compares_epochs and epoch >= 0 and epochs[offset - 1 : offset] != [epoch]:
+            return MetadataRead(number, offset, [], offset, diverges=True)
+        if not self.shared.starts[number] <= offset <= len(epochs):
             return MetadataRead(number, offset, [], offset, ErrorCode.OFFSET_OUT_OF_RANGE)
         log: list[bytes | None] = [*self.shared.logs[number][: self.visible]]
         records = list(enumerate(log))[offset:]
-        return MetadataRead(number, offset, records, max(offset, len(log)))
+        said = [EpochEntry(epochs[at], at) for at, _ in records]
+        return MetadataRead(number, offset, records, max(offset, len(log)), epochs=said)
 
     async def bound(self, number: int, timestamp: int) -> int:
         self._check()

@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from broker.tiering.journal import Journal, TierUnavailable
+from broker.tiering.topic_link import ReadFrom
 from protocol.errors import ErrorCode
 from protocol.ids import TopicId
 from runtime.tasks import Supervisor
@@ -275,3 +276,155 @@ async def test_whoever_watches_hears_of_removals_that_are_not_finished(world: Wo
     assert journal.removals() == []
     journal.unwatch(0)
     assert journal.removals() == []
+
+
+COPIES = (
+    segment(1, 0, 9),
+    update(1, SegmentState.COPY_FINISHED),
+    segment(2, 10, 19),
+    update(2, SegmentState.COPY_FINISHED),
+)
+
+
+async def with_copies(world: World, *, compares_epochs: bool = True) -> tuple[Journal, MemoryLink]:
+    """A journal that has read two finished copies."""
+    link = world.link()
+    link.compares_epochs = compares_epochs
+    journal = world.broker(link=link)
+    journal.take(PARTITION)
+    for record in COPIES:
+        await journal.write(record)
+    return journal, link
+
+
+async def knows(journal: Journal, *numbers: int) -> None:
+    """Until the finished copies that a journal knows are these."""
+    expected = {((number - 1) * 10, number * 10 - 1) for number in numbers}
+
+    def same() -> bool:
+        cache = journal.leaders_cache(PARTITION)
+        if cache is None:
+            return False
+        return {(one.start_offset, one.end_offset) for one in cache.finished()} == expected
+
+    async with asyncio.timeout(5):
+        await until(same)
+
+
+@pytest.mark.parametrize("compares_epochs", [True, False])
+async def test_journal_beyond_the_topics_end_reads_it_again(
+    world: World, compares_epochs: bool
+) -> None:
+    """S2, S6: a copy that no broker has a record of lets no local segment go."""
+    journal, link = await with_copies(world, compares_epochs=compares_epochs)
+    told: list[SegmentCache | None] = []
+    journal.subscribe(lambda partition: told.append(journal.cache(partition)))
+    world.topic.lose_end(0, 2)
+    await knows(journal, 1)
+    assert told[0] is None, "subscribers are notified before anything is read again"
+    assert told[-1] is journal.cache(PARTITION)
+    assert await journal.write(COPIES[2]) == APPLIED
+    assert await journal.write(COPIES[3]) == APPLIED
+    await knows(journal, 1, 2)
+
+
+async def test_journal_notices_a_lost_end_that_has_grown_again(world: World) -> None:
+    """S6: other brokers may have written more than was lost before this one reads."""
+    journal, link = await with_copies(world)
+    world.topic.lose_end(0, 1)
+    for record in (segment(3, 20, 29), *COPIES[1:], update(3, SegmentState.COPY_FINISHED)):
+        world.topic.add(0, encode_record(record))
+    async with asyncio.timeout(5):
+        await until(lambda: journal.cache(PARTITION) is None)
+        await until(lambda: journal.cache(PARTITION) is not None)
+    cache = await ready(journal)
+    assert sorted(one.start_offset for one in cache.finished()) == [0, 10, 20]
+
+
+async def test_journal_notices_a_lost_end_when_it_reads_from_the_start(world: World) -> None:
+    """S6: another partition is taken on meanwhile, so nothing is read beyond the new end."""
+    journal, link = await with_copies(world, compares_epochs=False)
+    world.topic.lose_end(0, 2)
+    journal.take(OTHER)
+    assert journal.cache(PARTITION) is not None
+    await knows(journal, 1)
+    await ready(journal, OTHER)
+
+
+async def test_journal_notices_other_epochs_when_it_reads_from_the_start(world: World) -> None:
+    """S6: the topic has grown again beyond all that was read."""
+    journal, link = await with_copies(world, compares_epochs=False)
+    world.topic.lose_end(0, 2)
+    for record in (segment(3, 20, 29), segment(4, 30, 39), segment(5, 40, 49)):
+        world.topic.add(0, encode_record(record))
+    journal.take(OTHER)
+    await knows(journal, 1)
+    assert len(await ready(journal)) == 4
+
+
+async def test_reads_requested_before_the_end_was_lost_are_dropped(world: World) -> None:
+    """S6: they contain what no broker has any more."""
+    journal, link = await with_copies(world)
+    old = await link.read(1, {0: ReadFrom(0)})
+    metadata = journal._metadata
+    assert metadata is not None
+    life = metadata.life(0)
+    world.topic.lose_end(0, 2)
+    await until(lambda: journal.cache(PARTITION) is None)
+    await journal._take_over(metadata, old[0], life)
+    assert metadata.seen_to(0) == 0
+    await knows(journal, 1)
+
+
+async def test_writer_of_a_lost_record_fails_at_once(world: World) -> None:
+    """S6: its record does not come back; the limit is a minute here."""
+    journal, link = await with_copies(world)
+    link.visible = 4
+    writing = asyncio.ensure_future(journal.write(segment(3, 20, 29)))
+    await until(lambda: len(world.topic.logs[0]) == 5)
+    world.topic.lose_end(0, 2)
+    with pytest.raises(TierUnavailable, match="has lost its end"):
+        await asyncio.wait_for(writing, 5)
+
+
+async def test_watcher_reads_removals_again_after_a_lost_end(world: World) -> None:
+    """S10: a removal whose end is lost is done again."""
+    journal = world.broker()
+    journal.watch(0, lambda: None)
+    journal.take(PARTITION)
+    for state in PartitionDeleteState:
+        await journal.write(removal(state))
+    await until(lambda: journal.removals() == [])
+    journal.give_up(PARTITION)
+    world.topic.lose_end(0, 2)
+    async with asyncio.timeout(5):
+        await until(lambda: journal.removals() == [PARTITION])
+
+
+async def test_deleted_topic_is_forgotten_and_made_again(world: World) -> None:
+    """S2, S6: nothing goes by the records of a topic that was deleted."""
+    journal, link = await with_copies(world)
+    told: list[SegmentCache | None] = []
+    journal.subscribe(lambda partition: told.append(journal.cache(partition)))
+    created = world.topic.created
+    world.topic.made_anew()
+    world.topic.exists = False
+    journal.published()
+    assert told == [None]
+    assert len(await ready(journal)) == 0
+    assert world.topic.created == created + 1
+
+
+async def test_recreated_topic_lets_no_local_segment_go_by_the_old_one(world: World) -> None:
+    """S2, S6: subscribers are notified in the turn in which the journal learns of it."""
+    journal, link = await with_copies(world)
+    told: list[SegmentCache | None] = []
+    journal.subscribe(lambda partition: told.append(journal.cache(partition)))
+    link.visible = 4
+    writing = asyncio.ensure_future(journal.write(segment(3, 20, 29)))
+    await until(lambda: len(world.topic.logs[0]) == 5)
+    world.topic.made_anew()
+    journal.published()
+    assert told == [None]
+    with pytest.raises(TierUnavailable, match="was deleted"):
+        await asyncio.wait_for(writing, 5)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import pytest
+
 from protocol.ids import TopicId
+from storage.log.epochs import EpochEntry
 from storage.tiered.metadata import RemoteMetadata
 from storage.tiered.records import encode_record, metadata_partition
 from storage.tiered.states import SegmentState
@@ -194,3 +197,75 @@ def test_who_becomes_leader_acts_when_the_end_known_then_is_reached() -> None:
     assert metadata.cache(PARTITION) is not None, "enough for those who read"
     read(metadata, 3)
     assert metadata.leaders_cache(PARTITION) is metadata.cache(PARTITION) is not None
+
+
+def epochs(*pairs: tuple[int, int]) -> list[EpochEntry]:
+    return [EpochEntry(*pair) for pair in pairs]
+
+
+def read_four() -> RemoteMetadata:
+    """All of the log was read: two records of epoch 1, then two of epoch 3."""
+    metadata = RemoteMetadata(1)
+    metadata.take(PARTITION)
+    metadata.end_known(0, 4)
+    assert metadata.note_epochs(0, 0, epochs((1, 0), (3, 2)), metadata.life(0))
+    read(metadata, 4)
+    return metadata
+
+
+def test_epoch_before_an_offset_is_known_where_it_was_read() -> None:
+    """S6: the leader compares it with its own log."""
+    metadata = read_four()
+    assert [metadata.epoch_before(0, at) for at in range(6)] == [-1, 1, 1, 3, 3, -1]
+    assert metadata.epoch_before(1, 1) == -1
+    metadata.begins_at(0, 3)
+    assert metadata.epoch_before(0, 4) == 3, "it was read before retention deleted the start"
+    metadata.begins_at(0, 9)
+    metadata.replay(0, 4, [], 9)
+    assert metadata.epoch_before(0, 9) == -1, "the record before it was not read"
+
+
+@pytest.mark.parametrize(
+    ("asked", "found", "follows"),
+    [
+        (4, epochs((3, 4)), True),
+        (4, epochs((3, 4), (5, 6)), True),
+        (4, epochs((2, 4)), False),  # the log goes back
+        (0, epochs((1, 0), (3, 2)), True),
+        (0, epochs((1, 0), (3, 1)), False),
+        (0, epochs((1, 0), (4, 2)), False),
+        (1, epochs((1, 1)), True),
+        (3, epochs((1, 3)), False),
+        (9, epochs((0, 9)), True),  # it was requested before the topic was read again: dropped
+    ],
+)
+def test_epochs_that_contradict_what_was_read_show_a_lost_end(
+    asked: int, found: list[EpochEntry], follows: bool
+) -> None:
+    """S6."""
+    metadata = read_four()
+    assert metadata.note_epochs(0, asked, found, metadata.life(0)) is follows
+    assert metadata.epoch_before(0, 4) == 3
+    assert metadata.note_epochs(0, asked, found, metadata.life(0) - 1), "of an earlier life"
+
+
+def test_lost_end_begins_all_caches_of_the_stream_from_scratch() -> None:
+    """S6: whoever leads waits for the new end, too."""
+    metadata = read_four()
+    metadata.watch(0)
+    before, life = metadata.cache(PARTITION), metadata.life(0)
+    assert metadata.lost_end(0) == [PARTITION]
+    assert metadata.cache(PARTITION) is None
+    assert metadata.waiting() == [PARTITION]
+    assert metadata.wanted() == {0: 0}
+    assert metadata.life(0) > life
+    assert metadata.seen_to(0) == 0
+    metadata.end_known(0, 1)
+    read(metadata, 1)
+    after = metadata.leaders_cache(PARTITION)
+    assert after is not None
+    assert after is not before
+    assert len(after) == 1
+    metadata.give_up(PARTITION)
+    assert metadata.wanted() == {0: 1}, "it is watched still"
+    assert metadata.lost_end(1) == []

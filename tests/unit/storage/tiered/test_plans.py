@@ -156,10 +156,10 @@ def test_dangling_copies_go_and_do_not_count() -> None:
         ([(1, 9)], 0, 0, False),
         ([(0, 4), (5, 12)], 0, 0, True),
         ([(1, 9)], 1, 0, True),
-        ([(1, 9)], 0, 1, True),  # nobody can copy offset 0 again
+        ([(1, 9)], 0, 1, False),  # the metadata topic has lost its COPY_FINISHED
         ([], 10, 0, True),
         ([], 9, 0, False),
-        ([], 0, 10, True),
+        ([], 0, 10, False),
     ],
 )
 def test_an_unfinished_copy_goes_after_its_records_have_another(
@@ -179,6 +179,26 @@ def test_an_unfinished_copy_goes_after_its_records_have_another(
     )
     unfinished = [one for one in plan.deletions if one.reason is Reason.UNFINISHED]
     assert bool(unfinished) == goes
+
+
+@pytest.mark.parametrize(("deleted", "goes"), [((0, 9), True), ((0, 8), False), ((0, 19), True)])
+def test_unfinished_copy_of_what_was_deleted_goes(deleted: tuple[int, int], goes: bool) -> None:
+    """S3: a leader before has deleted these offsets, and this log's start is still below them. S2:
+    where no record tells of that, the copy may be all that there is of them."""
+    cache = cache_of(deleted, unfinished=1)
+    for state in (SegmentState.DELETE_STARTED, SegmentState.DELETE_FINISHED):
+        cache.apply(cache.next_offset, update(1, state))
+    plan = plan_expiry(
+        cache,
+        MINE,
+        Retention(),
+        now_ms=0,
+        log_start_offset=0,
+        local_start_offset=10,
+        high_watermark=50,
+        local_only_bytes=0,
+    )
+    assert [one.reason for one in plan.deletions] == [Reason.UNFINISHED] * goes
 
 
 def test_an_unfinished_copy_of_another_lineage_goes_at_once() -> None:
