@@ -319,10 +319,18 @@ class ShardWorld:
         return self.last_ticket
 
     def delete_group(self, group: str = GROUP) -> ErrorCode:
+        response: Any = self.answers[self.delete_group_later(group)]
+        return ErrorCode(response.results[0].error_code)
+
+    def delete_group_later(self, group: str = GROUP) -> int:
+        """Delete a group while appends are not committed; returns the ticket."""
         self.last_ticket += 1
         self.run(self.shard.decide_delete_group(group), self.last_ticket)
-        response: Any = self.answers[self.last_ticket]
-        return ErrorCode(response.results[0].error_code)
+        return self.last_ticket
+
+    def leave_codes(self, ticket: int) -> list[ErrorCode]:
+        response: Any = self.answers[ticket]
+        return [ErrorCode(member.error_code) for member in response.members]
 
     def expire(self) -> None:
         for decision in self.shard.decide_expired(self.shard.expirable_groups(), self.now):

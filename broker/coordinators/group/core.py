@@ -13,11 +13,14 @@ from broker.coordinators.group.config import GroupConfig
 from broker.coordinators.group.decision import Now
 from broker.coordinators.group.hard_state import EMPTY_STATE, HardState
 from broker.coordinators.group.live_group import LiveGroup, LiveMember
-from broker.coordinators.group.timers import TimerKey, TimerKind, Timers
+from broker.coordinators.group.states import GroupEvent
+from broker.coordinators.group.timers import TIMER_STATES, TimerKey, TimerKind, Timers
 from protocol.errors import ErrorCode
 
 MEMBER_ID_BYTES_MAX: Final = 32_767
 """What a string of the protocol can hold."""
+GROUP_TIMERS: Final = (TimerKind.JOIN, TimerKind.SYNC)
+"""Timers of which a group has one each."""
 
 
 class GroupCounters:
@@ -41,7 +44,16 @@ class Core:
     """`appended` is the hard state after the last appended record: what decisions look at.
     `committed` is the hard state after the last committed one: what clients are shown."""
 
-    __slots__ = ("appended", "committed", "config", "counters", "groups", "new_uuid", "timers")
+    __slots__ = (
+        "_incarnations",
+        "appended",
+        "committed",
+        "config",
+        "counters",
+        "groups",
+        "new_uuid",
+        "timers",
+    )
 
     def __init__(self, config: GroupConfig, new_uuid: Callable[[], str]) -> None:
         self.config = config
@@ -51,6 +63,7 @@ class Core:
         self.committed: HardState = EMPTY_STATE
         self.groups: dict[str, LiveGroup] = {}
         self.timers = Timers()
+        self._incarnations = 0
 
     def new_member_id(self, client_id: str, group_instance_id: str | None) -> str:
         """`<group.instance.id or client.id>-<uuid>`; a name too long for that is cut."""
@@ -60,26 +73,71 @@ class Core:
             prefix = prefix.encode()[:room].decode(errors="ignore")
         return prefix + suffix
 
+    # -- groups come, change their state, and go
+
+    def adopt(self, group: LiveGroup) -> None:
+        """Make `group` the live group of its name."""
+        self._incarnations += 1
+        group.incarnation = self._incarnations
+        self.groups[group.group_id] = group
+
+    def transition(self, group: LiveGroup, event: GroupEvent, now: Now) -> None:
+        """Change the group's state and cancel its timers that have no place in the new one."""
+        group.transition(event, now.wall_ms)
+        for kind in GROUP_TIMERS:
+            if group.state not in TIMER_STATES[kind]:
+                self.cancel_group_timer(kind, group)
+
+    def drop(self, group: LiveGroup) -> None:
+        """Forget a live group with all of its timers."""
+        if self.groups.get(group.group_id) is group:
+            del self.groups[group.group_id]
+        for kind in GROUP_TIMERS:
+            self.cancel_group_timer(kind, group)
+        for member_id in group.members:
+            self.cancel_session(group, member_id)
+        for member_id in group.pending:
+            self.timers.cancel(_key(TimerKind.PENDING_MEMBER, group, member_id))
+
+    def forget_if_idle(self, group: LiveGroup) -> None:
+        """Drop a live group that holds nothing: no record, no member, no pending member id."""
+        if not group.members and not group.pending and group.group_id not in self.appended.groups:
+            self.drop(group)
+
     # -- timers of a group
 
     def touch(self, group: LiveGroup, member: LiveMember, now: Now) -> None:
         """The member gave a sign of life: its session begins anew."""
-        key = TimerKey(TimerKind.SESSION, group.group_id, member.member_id)
-        self.timers.set(key, now.monotonic_ms + member.session_timeout_ms)
+        self.set_session(group, member.member_id, now, member.session_timeout_ms)
 
-    def set_group_timer(self, kind: TimerKind, group: LiveGroup, now: Now, delay_ms: int) -> None:
-        self.timers.set(TimerKey(kind, group.group_id, ""), now.monotonic_ms + delay_ms)
-
-    def cancel_group_timer(self, kind: TimerKind, group: LiveGroup) -> None:
-        self.timers.cancel(TimerKey(kind, group.group_id, ""))
+    def set_session(self, group: LiveGroup, member_id: str, now: Now, timeout_ms: int) -> None:
+        """Let the member's session end after `timeout_ms`."""
+        key = TimerKey(TimerKind.SESSION, group.group_id, group.incarnation, member_id)
+        self.timers.set(key, now.monotonic_ms + timeout_ms)
 
     def cancel_session(self, group: LiveGroup, member_id: str) -> None:
-        self.timers.cancel(TimerKey(TimerKind.SESSION, group.group_id, member_id))
+        self.timers.cancel(_key(TimerKind.SESSION, group, member_id))
 
-    def forget_if_idle(self, group: LiveGroup) -> None:
-        """Drops a live group that holds nothing: no record, no member, nobody about to join."""
-        if not group.members and not group.pending and group.group_id not in self.appended.groups:
-            self.groups.pop(group.group_id, None)
+    def set_group_timer(self, kind: TimerKind, group: LiveGroup, now: Now, delay_ms: int) -> None:
+        self.timers.set(_key(kind, group), now.monotonic_ms + delay_ms)
+
+    def cancel_group_timer(self, kind: TimerKind, group: LiveGroup) -> None:
+        self.timers.cancel(_key(kind, group))
+
+    def add_pending(self, group: LiveGroup, member_id: str, now: Now, timeout_ms: int) -> None:
+        """Reserve `member_id`, which was given out with MEMBER_ID_REQUIRED, for `timeout_ms`."""
+        group.pending.add(member_id)
+        key = _key(TimerKind.PENDING_MEMBER, group, member_id)
+        self.timers.set(key, now.monotonic_ms + timeout_ms)
+
+    def remove_pending(self, group: LiveGroup, member_id: str) -> None:
+        """End the reservation of `member_id`, if there is one."""
+        group.pending.discard(member_id)
+        self.timers.cancel(_key(TimerKind.PENDING_MEMBER, group, member_id))
+
+
+def _key(kind: TimerKind, group: LiveGroup, member_id: str = "") -> TimerKey:
+    return TimerKey(kind, group.group_id, group.incarnation, member_id)
 
 
 def membership_error(

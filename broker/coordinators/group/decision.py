@@ -36,9 +36,11 @@ class Answer(NamedTuple):
 
 
 class AssignmentStored(NamedTuple):
-    """The leader's SyncGroup of this generation was appended."""
+    """The leader's SyncGroup of this generation was appended. `incarnation` is that of the group
+    object: one of the same name that is made later has generations of its own."""
 
     group_id: str
+    incarnation: int
     generation: int
     assignments: dict[str, bytes]
 

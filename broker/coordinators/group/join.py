@@ -19,7 +19,6 @@ from broker.coordinators.group.decision import Decision, Now, StaticMemberReplac
 from broker.coordinators.group.live_group import Caller, LiveGroup, LiveMember, Protocols
 from broker.coordinators.group.records import GroupRecord
 from broker.coordinators.group.states import GroupState
-from broker.coordinators.group.timers import TimerKey, TimerKind
 from protocol.errors import ErrorCode
 from protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
 
@@ -37,7 +36,7 @@ def decide_join(core: Core, caller: Caller, request: JoinGroupRequest, now: Now)
         if request.member_id:
             return _refused(ErrorCode.UNKNOWN_MEMBER_ID, request.member_id, caller)
         group = LiveGroup(request.group_id, now.wall_ms)
-        core.groups[request.group_id] = group
+        core.adopt(group)
     decision = Decision()
     if not _has_room(core, group, request.member_id):
         _forget_pending(core, group, request.member_id)
@@ -82,9 +81,7 @@ def _has_room(core: Core, group: LiveGroup, member_id: str) -> bool:
 
 
 def _forget_pending(core: Core, group: LiveGroup, member_id: str) -> None:
-    if member_id in group.pending:
-        group.pending.remove(member_id)
-        core.timers.cancel(TimerKey(TimerKind.PENDING_MEMBER, group.group_id, member_id))
+    core.remove_pending(group, member_id)
 
 
 # -- members without an id
@@ -111,9 +108,7 @@ def _join_without_id(
         old = group.members[holder_id]
         _replace_static(core, group, old, member_id, caller, request, decision, now)
     elif instance_id is None and caller.version >= _MEMBER_ID_REQUIRED_FROM:
-        group.pending.add(member_id)
-        key = TimerKey(TimerKind.PENDING_MEMBER, group.group_id, member_id)
-        core.timers.set(key, now.monotonic_ms + request.session_timeout_ms)
+        core.add_pending(group, member_id, now, request.session_timeout_ms)
         decision.reply = rebalance.join_error(
             ErrorCode.MEMBER_ID_REQUIRED, member_id, caller.version
         )

@@ -99,13 +99,17 @@ class LiveMember:
 
 class LiveGroup:
     """One group. `pending` holds member ids given out with MEMBER_ID_REQUIRED and not used yet;
-    `unsynced` the members that joined this generation and did not send SyncGroup yet."""
+    `unsynced` the members that joined this generation and did not send SyncGroup yet. `incarnation`
+    distinguishes group objects of one name, `Core.adopt` sets it. `assignment_under_way`: the
+    leader's assignment of this generation is appended and not committed yet."""
 
     __slots__ = (
         "_protocol_counts",
         "_subscribed",
+        "assignment_under_way",
         "generation",
         "group_id",
+        "incarnation",
         "initial_delay_left_ms",
         "joining_count",
         "leader",
@@ -123,6 +127,8 @@ class LiveGroup:
 
     def __init__(self, group_id: str, wall_ms: int) -> None:
         self.group_id = group_id
+        self.incarnation = 0
+        self.assignment_under_way = False
         self.state = GroupState.EMPTY
         self.previous_state = GroupState.EMPTY
         self.state_timestamp_ms = wall_ms
@@ -292,6 +298,7 @@ class LiveGroup:
         self.protocol = self.select_protocol() if self.members else None
         if not self.members:
             self.leader = None
+        self.assignment_under_way = False
         self.unsynced.clear()
         self.refresh_subscriptions()
 

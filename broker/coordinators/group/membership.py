@@ -10,7 +10,6 @@ from broker.coordinators.group.decision import Answer, AssignmentStored, Decisio
 from broker.coordinators.group.live_group import Caller, LiveGroup
 from broker.coordinators.group.records import GroupRecord
 from broker.coordinators.group.states import GroupState
-from broker.coordinators.group.timers import TimerKey, TimerKind
 from protocol.errors import ErrorCode
 from protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse
@@ -100,7 +99,10 @@ def decide_sync(core: Core, caller: Caller, request: SyncGroupRequest, now: Now)
     if group.leader == member.member_id:
         assignments = {each.member_id: each.assignment for each in request.assignments}
         decision.records.append(GroupRecord(group.group_id, group.persisted(assignments)))
-        decision.event = AssignmentStored(group.group_id, group.generation, assignments)
+        decision.event = AssignmentStored(
+            group.group_id, group.incarnation, group.generation, assignments
+        )
+        group.assignment_under_way = True
     return decision
 
 
@@ -140,6 +142,7 @@ def assignment_lost(core: Core, event: AssignmentStored, code: ErrorCode, now: N
 def _awaits(group: LiveGroup | None, event: AssignmentStored) -> bool:
     return (
         group is not None
+        and group.incarnation == event.incarnation
         and group.state is GroupState.COMPLETING_REBALANCE
         and group.generation == event.generation
     )
@@ -197,9 +200,8 @@ def _leave(
     member_id, instance_id = leaving.member_id, leaving.group_instance_id
     if not member_id and instance_id is not None:
         member_id = group.static_members.get(instance_id, "")
-    if member_id in group.pending:
-        group.pending.remove(member_id)
-        core.timers.cancel(TimerKey(TimerKind.PENDING_MEMBER, group.group_id, member_id))
+    if member_id in group.pending and instance_id is None:
+        core.remove_pending(group, member_id)
         return ErrorCode.NONE
     code = membership_error(group, member_id, instance_id)
     if code is not None:

@@ -29,7 +29,7 @@ from broker.coordinators.group.live_group import (
 )
 from broker.coordinators.group.records import GroupRecord
 from broker.coordinators.group.states import GroupEvent, GroupState
-from broker.coordinators.group.timers import TimerKey, TimerKind
+from broker.coordinators.group.timers import TimerKind
 from protocol.errors import ErrorCode
 from protocol.messages.join_group import JoinGroupResponse
 from protocol.messages.sync_group import SyncGroupResponse
@@ -116,7 +116,7 @@ def add_and_rebalance(
     now: Now,
 ) -> None:
     """Takes a new member in; it waits for the rebalance that it causes."""
-    core.timers.cancel(TimerKey(TimerKind.PENDING_MEMBER, group.group_id, member.member_id))
+    core.remove_pending(group, member.member_id)
     member.is_new = True
     if group.is_initial_rebalance:
         group.new_member_joined = True
@@ -124,10 +124,7 @@ def add_and_rebalance(
     group.set_joining(member, caller)
     # A new member may go away unnoticed while its JoinGroup waits, and join again under another
     # id; this deadline bounds how many such ghosts one client can leave behind.
-    core.timers.set(
-        TimerKey(TimerKind.SESSION, group.group_id, member.member_id),
-        now.monotonic_ms + core.config.new_member_join_timeout_ms,
-    )
+    core.set_session(group, member.member_id, now, core.config.new_member_join_timeout_ms)
     rebalance_or_complete(core, group, decision, now)
 
 
@@ -187,9 +184,9 @@ def start_rebalance(core: Core, group: LiveGroup, decision: Decision, now: Now) 
     """Begins the join phase."""
     if group.state is GroupState.COMPLETING_REBALANCE:
         fail_syncs(core, group, ErrorCode.REBALANCE_IN_PROGRESS, decision, now)
-    core.cancel_group_timer(TimerKind.SYNC, group)
+    group.assignment_under_way = False
     group.unsynced.clear()
-    group.transition(GroupEvent.REBALANCE_STARTED, now.wall_ms)
+    core.transition(group, GroupEvent.REBALANCE_STARTED, now)
     if group.is_initial_rebalance:
         delay_ms = core.config.initial_rebalance_delay_ms
         group.new_member_joined = False
@@ -222,12 +219,11 @@ def on_join_timer(core: Core, group: LiveGroup, decision: Decision, now: Now) ->
 
 def complete_join(core: Core, group: LiveGroup, decision: Decision, now: Now) -> None:
     """Ends the join phase: a new generation of those that joined and of the static members."""
-    core.cancel_group_timer(TimerKind.JOIN, group)
     for member in list(group.members.values()):
         if member.joining is None and member.group_instance_id is None:
             remove(core, group, member, decision)
     if not group.members:
-        _become_empty(group, decision, now)
+        _become_empty(core, group, decision, now)
     elif group.elect_joined_leader():
         _begin_sync_phase(core, group, decision, now)
     else:
@@ -237,15 +233,15 @@ def complete_join(core: Core, group: LiveGroup, decision: Decision, now: Now) ->
         core.set_group_timer(TimerKind.JOIN, group, now, delay_ms)
 
 
-def _become_empty(group: LiveGroup, decision: Decision, now: Now) -> None:
+def _become_empty(core: Core, group: LiveGroup, decision: Decision, now: Now) -> None:
     group.begin_generation()
-    group.transition(GroupEvent.ALL_LEFT, now.wall_ms)
+    core.transition(group, GroupEvent.ALL_LEFT, now)
     decision.records.append(GroupRecord(group.group_id, group.persisted()))
 
 
 def _begin_sync_phase(core: Core, group: LiveGroup, decision: Decision, now: Now) -> None:
     group.begin_generation()
-    group.transition(GroupEvent.JOINED, now.wall_ms)
+    core.transition(group, GroupEvent.JOINED, now)
     core.counters.completed_rebalances += 1
     for member in group.members.values():
         caller = group.take_joining(member)
@@ -264,7 +260,8 @@ def assign(
     core: Core, group: LiveGroup, assignments: dict[str, bytes], decision: Decision, now: Now
 ) -> None:
     """The leader's assignment is committed: everybody who waits for it gets it."""
-    group.transition(GroupEvent.ASSIGNED, now.wall_ms)
+    core.transition(group, GroupEvent.ASSIGNED, now)
+    group.assignment_under_way = False
     for member in group.members.values():
         member.assignment = assignments.get(member.member_id, NO_ASSIGNMENT)
         syncing, member.syncing = member.syncing, None
@@ -300,7 +297,9 @@ def on_session_timer(
     core: Core, group: LiveGroup, member_id: str, decision: Decision, now: Now
 ) -> None:
     """A member was silent for too long, unless one of its requests waits with us."""
-    member = group.members[member_id]
+    member = group.members.get(member_id)
+    if member is None:
+        return
     waits = member.joining is not None or member.syncing is not None
     if waits and not member.is_new:
         return

@@ -34,7 +34,7 @@ from broker.coordinators.group.records import (
     parse_record,
 )
 from broker.coordinators.group.states import GroupEvent, GroupState
-from broker.coordinators.group.timers import TimerKey, TimerKind
+from broker.coordinators.group.timers import TIMER_STATES, TimerKey, TimerKind
 from protocol.batch.header import NO_PRODUCER_ID
 from protocol.errors import ErrorCode
 from protocol.messages.describe_groups import DescribeGroupsResponse
@@ -94,7 +94,7 @@ class GroupShard:
         if group_id in self.core.appended.foreign:
             return 0
         group = LiveGroup.from_persisted(group_id, self.core.appended.groups[group_id])
-        self.core.groups[group_id] = group
+        self.core.adopt(group)
         for member in group.members.values():
             self.core.touch(group, member, now)
         return len(group.members)
@@ -111,8 +111,9 @@ class GroupShard:
         for record in records:
             self.core.appended = replay(self.core.appended, record)
             if isinstance(record, GroupRecord) and record.value is None:
-                group = self.core.groups.pop(record.group_id)
-                group.transition(GroupEvent.REMOVED, now.wall_ms)
+                group = self.core.groups[record.group_id]
+                self.core.transition(group, GroupEvent.REMOVED, now)
+                self.core.drop(group)
         return self.core.appended
 
     def committed(self, state: HardState, decision: Decision, now: Now) -> Decision:
@@ -131,6 +132,11 @@ class GroupShard:
             return membership.assignment_lost(self.core, event, code, now)
         if event is not None:
             join.undo_static_replacement(self.core, event, now)
+        # A group that became empty and was never stored exists nowhere else.
+        for record in decision.records:
+            group = self.core.groups.get(record.group_id)
+            if group is not None and isinstance(record, GroupRecord):
+                self.core.forget_if_idle(group)
         return Decision()
 
     def timed_out(self, decision: Decision, code: ErrorCode, now: Now) -> Decision:
@@ -163,7 +169,8 @@ class GroupShard:
             return None
         decision = Decision()
         group = self.core.groups.get(key.group_id)
-        if group is not None:
+        mine = group is not None and group.incarnation == key.incarnation
+        if group is not None and mine and group.state in TIMER_STATES[key.kind]:
             with self.core.timers.serving(now.monotonic_ms):
                 self._serve(key, group, decision, now)
         return decision

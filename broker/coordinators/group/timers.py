@@ -14,6 +14,8 @@ from contextlib import contextmanager
 from enum import IntEnum
 from typing import Final, NamedTuple
 
+from broker.coordinators.group.states import GroupState
+
 AGAIN_MS_MIN: Final = 1
 """The shortest timer that may be set while another one is served."""
 
@@ -31,9 +33,24 @@ class TimerKind(IntEnum):
     """Members that joined had time enough to send SyncGroup."""
 
 
+TIMER_STATES: Final[dict[TimerKind, frozenset[GroupState]]] = {
+    TimerKind.SESSION: frozenset(GroupState) - {GroupState.EMPTY, GroupState.DEAD},
+    TimerKind.PENDING_MEMBER: frozenset(GroupState) - {GroupState.DEAD},
+    TimerKind.JOIN: frozenset({GroupState.PREPARING_REBALANCE}),
+    # Members may be late with SyncGroup after the leader's assignment, too.
+    TimerKind.SYNC: frozenset({GroupState.COMPLETING_REBALANCE, GroupState.STABLE}),
+}
+"""The states of its group in which a timer may fire. A group that enters another state cancels the
+timer: it would end a phase that did not set it."""
+
+
 class TimerKey(NamedTuple):
+    """`incarnation` is that of the group object that set the timer: a dropped group and a later one
+    of the same name share no timer."""
+
     kind: TimerKind
     group_id: str
+    incarnation: int
     member_id: str
 
 
@@ -50,6 +67,9 @@ class Timers:
 
     def __len__(self) -> int:
         return len(self._deadlines_ms)
+
+    def __contains__(self, key: TimerKey) -> bool:
+        return key in self._deadlines_ms
 
     def set(self, key: TimerKey, deadline_ms: float) -> None:
         """Starts or moves the timer of `key`."""

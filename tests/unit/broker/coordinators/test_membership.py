@@ -40,6 +40,72 @@ def test_an_id_of_a_group_that_was_deleted_means_nothing_to_the_one_made_again()
         assert not again or world.group().pending == {later}
 
 
+def completing(world: ShardWorld) -> tuple[str, str]:
+    """Leader and follower of a group in its sync phase."""
+    ids = [world.new_id(), world.new_id()]
+    for member_id in ids:
+        world.join(member_id)
+    world.advance(0)
+    if world.state() is GroupState.PREPARING_REBALANCE:
+        world.advance(1)
+    assert world.state() is GroupState.COMPLETING_REBALANCE
+    leader = world.group().leader
+    assert leader is not None
+    ids.remove(leader)
+    return leader, ids[0]
+
+
+def test_assignment_that_was_refused_or_late_does_not_block_the_next_generation() -> None:
+    for refused in (True, False):
+        world = ShardWorld()
+        leader, other = completing(world)
+        world.hold_commits = True
+        if refused:
+            world.refuse_appends = ErrorCode.COORDINATOR_NOT_AVAILABLE
+        world.sync(leader, 1, {leader: b"P0", other: b"P1"})
+        world.refuse_appends = None
+        if not refused:
+            decision, _, _ = world.in_flight[0]
+            code = ErrorCode.COORDINATOR_NOT_AVAILABLE
+            world.run(world.shard.timed_out(decision, code, world.now))
+        for member_id in (leader, other):
+            world.join(member_id)
+        assert world.state() is GroupState.COMPLETING_REBALANCE
+        assert world.group().generation == 2
+        second = world.sync(leader, 2, {leader: b"P1", other: b"P0"})
+        while world.in_flight:
+            world.commit_next()
+        assert world.synced(second).assignment == b"P1"
+
+
+def test_assignment_of_a_deleted_group_is_not_that_of_its_namesake() -> None:
+    """G8: an event belongs to the group object that it was decided for."""
+    world = ShardWorld()
+    leader, other = completing(world)
+    world.hold_commits = True
+    world.sync(leader, 1, {leader: b"P0", other: b"P1"})
+    world.leave((leader, None), (other, None))
+    assert world.state() is GroupState.EMPTY
+    world.delete_group_later()
+    leader, other = completing(world)
+    assert world.group().generation == 1
+    world.commit_next()
+    assert world.state() is GroupState.COMPLETING_REBALANCE
+    synced = world.sync(leader, 1, {leader: b"P0", other: b"P1"})
+    while world.in_flight:
+        world.commit_next()
+    assert world.synced(synced).assignment == b"P0"
+
+
+def test_empty_group_that_could_not_be_stored_is_forgotten() -> None:
+    world = ShardWorld()
+    leader, other = completing(world)
+    world.refuse_appends = ErrorCode.COORDINATOR_NOT_AVAILABLE
+    world.leave((leader, None), (other, None))
+    assert not world.shard.core.groups
+    assert len(world.shard.core.timers) == 0
+
+
 def test_nobody_waits_for_the_assignment_of_a_generation_that_is_over() -> None:
     """Neither when it is committed after all, nor when that takes too long."""
     world = ShardWorld()
