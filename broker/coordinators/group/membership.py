@@ -76,7 +76,11 @@ def decide_heartbeat(core: Core, request: HeartbeatRequest, now: Now) -> Heartbe
 
 
 def decide_sync(core: Core, caller: Caller, request: SyncGroupRequest, now: Now) -> Decision:
-    """A follower waits for the assignment; the leader brings it, and waits until it is stored."""
+    """A follower waits for the assignment; the leader brings it, and waits until it is stored.
+
+    A generation has one assignment. A leader that repeats its SyncGroup before the first one is
+    committed waits for the first: members get what the log has.
+    """
     if not request.group_id:
         return Decision(reply=sync_error(ErrorCode.INVALID_GROUP_ID))
     unsaid = request.protocol_type is None or request.protocol_name is None
@@ -96,7 +100,7 @@ def decide_sync(core: Core, caller: Caller, request: SyncGroupRequest, now: Now)
         response = sync_error(ErrorCode.REBALANCE_IN_PROGRESS)
         decision.answers.append(Answer(member.syncing.ticket, response))
     member.syncing = caller
-    if group.leader == member.member_id:
+    if group.leader == member.member_id and not group.assignment_under_way:
         assignments = {each.member_id: each.assignment for each in request.assignments}
         decision.records.append(GroupRecord(group.group_id, group.persisted(assignments)))
         decision.event = AssignmentStored(

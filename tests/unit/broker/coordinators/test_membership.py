@@ -55,6 +55,28 @@ def completing(world: ShardWorld) -> tuple[str, str]:
     return leader, ids[0]
 
 
+def test_repeated_assignment_of_a_generation_is_not_appended() -> None:
+    """G8, G10: the leader's second SyncGroup before the first is committed was appended, so that
+    memory had the first and the log the second."""
+    world = ShardWorld()
+    leader, other = completing(world)
+    world.hold_commits = True
+    size = len(world.log)
+    first = world.sync(leader, 1, {leader: b"P0", other: b"P1"})
+    waiting = world.sync(other, 1)
+    second = world.sync(leader, 1, {leader: b"P1", other: b"P0"})
+    assert len(world.log) == size + 1
+    assert world.code(first) is ErrorCode.REBALANCE_IN_PROGRESS
+    world.commit_next()
+    assert world.synced(second).assignment == b"P0"
+    assert world.synced(waiting).assignment == b"P1"
+    members = world.restarted().group().members
+    assert {one.member_id: one.assignment for one in members.values()} == {
+        leader: b"P0",
+        other: b"P1",
+    }
+
+
 def test_assignment_that_was_refused_or_late_does_not_block_the_next_generation() -> None:
     for refused in (True, False):
         world = ShardWorld()
