@@ -335,10 +335,12 @@ class GroupCoordinator:
         """Sends the answers, appends the records. Returns the reply, or what it will come from."""
         shard = slot.loaded()
         self._send(decision.answers)
-        if not decision.records:
-            self._set_wake(slot)
-            return decision.reply
         now = self._now()
+        if not decision.records:
+            if decision.on_failure is None or not slot.in_flight:
+                self._set_wake(slot)
+                return decision.reply
+            return self._enqueue(slot, decision, slot.in_flight[-1].appended, now)
         try:
             appended = self._store.append(
                 slot.partition, [encode_record(each) for each in decision.records], now.wall_ms
@@ -348,7 +350,14 @@ class GroupCoordinator:
         except EncodeError as error:
             _log.error("a record cannot be written", partition=slot.partition, error=str(error))
             return self._refused(slot, shard, decision, ErrorCode.UNKNOWN_SERVER_ERROR)
-        state = shard.apply(decision.records, now)
+        shard.apply(decision.records, now)
+        return self._enqueue(slot, decision, appended, now)
+
+    def _enqueue(
+        self, slot: _Slot, decision: Decision, appended: asyncio.Future[None], now: Now
+    ) -> Response | asyncio.Future[Response] | None:
+        """Let the reply wait for `appended`, after everything that was appended before."""
+        state = slot.loaded().appended
         deadline_ms = now.monotonic_ms + self.config.offsets_commit_timeout_ms
         entry = _InFlight(decision, appended, state, deadline_ms)
         slot.in_flight.append(entry)

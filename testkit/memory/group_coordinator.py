@@ -9,7 +9,9 @@ from types import SimpleNamespace
 from typing import Any
 
 from broker.coordinators.coordinator_log import CoordinatorListener, LogEntry, LogRecord
+from broker.coordinators.group.admin import delete_result
 from broker.coordinators.group.config import GroupConfig
+from broker.coordinators.group.offsets import offset_delete_error
 from broker.coordinators.group.records import Record
 from broker.coordinators.group_coordinator import GroupCoordinator
 from broker.coordinators.partitioner import partition_for
@@ -17,6 +19,7 @@ from protocol.errors import ApiError, ErrorCode
 from protocol.messages.heartbeat import HeartbeatRequest
 from protocol.messages.join_group import JoinGroupRequest
 from protocol.messages.offset_commit import OffsetCommitRequest
+from protocol.messages.offset_delete import OffsetDeleteRequest
 from protocol.messages.sync_group import SyncGroupRequest
 from runtime.clock import ManualClock
 from runtime.tasks import Supervisor
@@ -154,6 +157,24 @@ class Driver:
             GROUP,
             lambda shard, now: shard.decide_offset_commit(caller, request, TOPICS, now),  # type: ignore[arg-type]
             lambda code: code,
+        )
+
+    def delete_group(self) -> Any:
+        return self.coordinator.ask(
+            GROUP,
+            lambda shard, now: shard.decide_delete_group(GROUP),
+            lambda code: delete_result(GROUP, code),
+        )
+
+    def delete_offset(self) -> Any:
+        topic = OffsetDeleteRequest.OffsetDeleteRequestTopic(
+            name="a", partitions=[OffsetDeleteRequest.OffsetDeleteRequestPartition()]
+        )
+        request = OffsetDeleteRequest(group_id=GROUP, topics=[topic])
+        return self.coordinator.ask(
+            GROUP,
+            lambda shard, now: shard.decide_offset_delete(request, TOPICS),
+            offset_delete_error,
         )
 
     def heartbeat(self, member_id: str, generation: int) -> ErrorCode:

@@ -127,6 +127,8 @@ def decide_delete_group(core: Core, group_id: str) -> Decision:
     """Removes a group without members and all its offsets. The reply has one result."""
     code = _delete_refusal(core, group_id)
     decision = Decision(reply=delete_result(group_id, code or ErrorCode.NONE))
+    if code is not ErrorCode.NON_EMPTY_GROUP:
+        decision.on_failure = lambda code: delete_result(group_id, code)
     if code is not None:
         return decision
     # A tombstone forgets what is pending, too.
@@ -136,7 +138,6 @@ def decide_delete_group(core: Core, group_id: str) -> Decision:
     if group_id in core.appended.groups:
         records.append(GroupRecord(group_id, None))
     decision.records = records
-    decision.on_failure = lambda code: delete_result(group_id, code)
     return decision
 
 

@@ -63,7 +63,8 @@ FailedReply: TypeAlias = Callable[[ErrorCode], Response]
 class Decision:
     """reply is None when the caller has to wait for an Answer (or when there is no caller, as with
     timers). on_failure makes the reply for an append that failed; the code it gets is already
-    translated for clients of a coordinator."""
+    translated for clients of a coordinator. A decision that has it but no records relies on what
+    was appended before: its reply waits until that is committed."""
 
     reply: Response | None = None
     records: list[ParsedRecord] = field(default_factory=list)

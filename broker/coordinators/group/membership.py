@@ -182,7 +182,8 @@ def decide_leave(core: Core, caller: Caller, request: LeaveGroupRequest, now: No
     if group is not None and any(result.error_code == ErrorCode.NONE for result in results):
         rebalance.after_removal(core, group, decision, now)
     decision.reply = _left(caller, results)
-    decision.on_failure = leave_error
+    if decision.records:
+        decision.on_failure = leave_error
     return decision
 
 

@@ -112,7 +112,8 @@ def decide_offset_commit(
         _refuse(accepted, code)
         return response
 
-    decision.on_failure = failed
+    if accepted:
+        decision.on_failure = failed
     return decision
 
 
@@ -294,7 +295,9 @@ def decide_offset_delete(core: Core, request: OffsetDeleteRequest, topics: Topic
     group = core.groups.get(group_id)
     code = _delete_refusal(core, group_id, group)
     if code is not None:
-        return Decision(reply=offset_delete_error(code))
+        # The group may be gone by a deletion that is not committed yet.
+        on_failure = offset_delete_error if code is ErrorCode.GROUP_ID_NOT_FOUND else None
+        return Decision(reply=offset_delete_error(code), on_failure=on_failure)
     offsets, pending = core.appended.offsets_of(group_id), core.appended.pending_of(group_id)
     response = OffsetDeleteResponse()
     decision = Decision(reply=response)

@@ -89,6 +89,27 @@ async def test_a_refused_assignment_makes_members_join_again(driver: Driver) -> 
     assert driver.heartbeat(member_id, 1) is ErrorCode.REBALANCE_IN_PROGRESS
 
 
+async def test_repeated_deletion_waits_for_the_first(driver: Driver) -> None:
+    """A reply may not rely on what is not committed: the tombstone may still be lost."""
+    driver.commit(1)
+    for delete in (driver.delete_offset, driver.delete_group):
+        driver.log.hold = True
+        first, second = delete(), delete()
+        await settle()
+        assert not first.done()
+        assert not second.done()
+        driver.log.pending[-1].set_result(None)
+        await first
+        await second
+        driver.log.hold = False
+        driver.commit(2)
+    driver.log.hold = True
+    first, second = driver.delete_offset(), driver.delete_offset()
+    lost = ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER, None)
+    driver.log.pending[-1].set_exception(lost)
+    assert [(await each).error_code for each in (first, second)] == [ErrorCode.NOT_COORDINATOR] * 2
+
+
 async def test_a_lost_append_reloads_the_groups(driver: Driver) -> None:
     driver.commit(1)
     driver.log.hold = True
