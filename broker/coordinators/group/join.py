@@ -39,7 +39,7 @@ def decide_join(core: Core, caller: Caller, request: JoinGroupRequest, now: Now)
         core.adopt(group)
     decision = Decision()
     if not _has_room(core, group, request.member_id):
-        _forget_pending(core, group, request.member_id)
+        _turn_away(core, group, request, decision)
         decision.reply = rebalance.join_error(ErrorCode.GROUP_MAX_SIZE_REACHED, "", caller.version)
     elif not request.member_id:
         _join_without_id(core, group, caller, request, decision, now)
@@ -80,8 +80,14 @@ def _has_room(core: Core, group: LiveGroup, member_id: str) -> bool:
     return member is not None or len(group.members) < max_size
 
 
-def _forget_pending(core: Core, group: LiveGroup, member_id: str) -> None:
-    core.remove_pending(group, member_id)
+def _turn_away(core: Core, group: LiveGroup, request: JoinGroupRequest, decision: Decision) -> None:
+    """The group is full: remove the caller, so that the join phase does not wait for it."""
+    member_id, instance_id = request.member_id, request.group_instance_id
+    if member_id in group.pending:
+        if instance_id is None:
+            core.remove_pending(group, member_id)
+    elif membership_error(group, member_id, instance_id) is None:
+        rebalance.remove(core, group, group.members[member_id], decision)
 
 
 # -- members without an id

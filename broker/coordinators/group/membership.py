@@ -167,6 +167,7 @@ def decide_leave(core: Core, caller: Caller, request: LeaveGroupRequest, now: No
         return Decision(reply=leave_error(ErrorCode.INVALID_GROUP_ID))
     decision = Decision()
     group = core.groups.get(request.group_id)
+    size, pending = (0, 0) if group is None else (len(group.members), len(group.pending))
     results: list[LeaveGroupResponse.MemberResponse] = []
     for leaving in _leaving(caller, request):
         code = ErrorCode.UNKNOWN_MEMBER_ID
@@ -179,8 +180,10 @@ def decide_leave(core: Core, caller: Caller, request: LeaveGroupRequest, now: No
                 error_code=code,
             )
         )
-    if group is not None and any(result.error_code == ErrorCode.NONE for result in results):
+    if group is not None and len(group.members) < size:
         rebalance.after_removal(core, group, decision, now)
+    elif group is not None and len(group.pending) < pending:
+        rebalance.after_pending_gone(core, group, decision, now)
     decision.reply = _left(caller, results)
     if decision.records:
         decision.on_failure = leave_error

@@ -97,6 +97,9 @@ class GroupShard:
         self.core.adopt(group)
         for member in group.members.values():
             self.core.touch(group, member, now)
+        if len(group.members) > self.core.config.max_size:
+            # group.max.size was lowered. As in Kafka, members may commit before they join again.
+            rebalance.start_rebalance(self.core, group, Decision(), now)
         return len(group.members)
 
     # -- what became of a decision

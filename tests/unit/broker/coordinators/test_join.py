@@ -264,6 +264,44 @@ class TestLimits:
         assert world.joined(stay).leader == ids[1]
         assert set(world.group().members) == {ids[1]}
 
+    def test_group_max_size_does_not_keep_the_join_phase_waiting(self) -> None:
+        """A member that is turned away is out at once, as in Kafka: the others need not wait."""
+        world = ShardWorld()
+        ids = world.stable_group(3)
+        world.shard.core.config = GroupConfig(initial_rebalance_delay_ms=0, max_size=1)
+        stay = world.join(ids[1], protocols=(("range", subscription("b")),))
+        for gone in (ids[0], ids[2]):
+            assert world.code(world.join(gone)) is ErrorCode.GROUP_MAX_SIZE_REACHED
+        assert world.joined(stay).leader == ids[1]
+        assert set(world.group().members) == {ids[1]}
+
+    def test_group_max_size_turns_nobody_away_in_the_name_of_another(self) -> None:
+        """G8: member id and instance id have to belong together before anything is removed."""
+        world = ShardWorld()
+        ids = world.stable_group(2)
+        pending = world.new_id()
+        world.shard.core.config = GroupConfig(initial_rebalance_delay_ms=0, max_size=1)
+        world.join(ids[1], protocols=(("range", subscription("b")),))
+        for member_id in (ids[0], pending):
+            ticket = world.join(member_id, instance="another")
+            assert world.code(ticket) is ErrorCode.GROUP_MAX_SIZE_REACHED
+        assert set(world.group().members) == set(ids)
+        assert world.group().pending == {pending}
+
+    def test_group_that_loads_above_max_size_rebalances(self) -> None:
+        """KAFKA-9844: Kafka begins a rebalance as soon as it has loaded the group."""
+        world = ShardWorld()
+        ids = world.stable_group(2)
+        world.config = GroupConfig(initial_rebalance_delay_ms=0, max_size=2)
+        assert world.restarted().state() is GroupState.STABLE
+        world.config = GroupConfig(initial_rebalance_delay_ms=0, max_size=1)
+        loaded = world.restarted()
+        assert loaded.state() is GroupState.PREPARING_REBALANCE
+        assert loaded.heartbeat(ids[0], 1) is ErrorCode.REBALANCE_IN_PROGRESS
+        stay, gone = loaded.join(ids[0]), loaded.join(ids[1])
+        assert loaded.code(gone) is ErrorCode.GROUP_MAX_SIZE_REACHED
+        assert loaded.joined(stay).generation_id == 2
+
     def test_version_0_uses_the_session_timeout_for_rebalances(self) -> None:
         world = ShardWorld()
         world.join(version=0, rebalance_ms=-1)

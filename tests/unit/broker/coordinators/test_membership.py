@@ -40,6 +40,24 @@ def test_an_id_of_a_group_that_was_deleted_means_nothing_to_the_one_made_again()
         assert not again or world.group().pending == {later}
 
 
+def test_pending_id_with_an_instance_id_may_not_leave() -> None:
+    """A request changes nothing until it is sure that its member id and instance id belong
+    together."""
+    world = ShardWorld()
+    pending = world.new_id()
+    left = world.leave((pending, "i1"))
+    assert world.leave_codes(left) == [ErrorCode.UNKNOWN_MEMBER_ID]
+    assert world.group().pending == {pending}
+
+
+def test_pending_id_that_leaves_a_stable_group_does_not_rebalance_it() -> None:
+    world = ShardWorld()
+    (member,) = world.stable_group()
+    assert world.leave_codes(world.leave((world.new_id(), None))) == [NONE]
+    assert world.state() is GroupState.STABLE
+    assert world.heartbeat(member, 1) is NONE
+
+
 def completing(world: ShardWorld) -> tuple[str, str]:
     """Leader and follower of a group in its sync phase."""
     ids = [world.new_id(), world.new_id()]
