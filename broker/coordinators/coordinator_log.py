@@ -38,7 +38,9 @@ class CoordinatorListener(Protocol):
     """Told when this broker begins or ends to lead a partition of the coordinator's topic."""
 
     def elected(self, partition: int, leader_epoch: int) -> None:
-        """This broker leads `partition` from now on; its records may be loaded."""
+        """This broker leads `partition` from now on; its records may be loaded. A leader that goes
+        on in a newer epoch is elected again without `resigned`: nothing but its own appends has
+        changed its log."""
 
     def resigned(self, partition: int, leader_epoch: int | None) -> None:
         """This broker leads `partition` no longer; `leader_epoch` is new (None: deleted)."""

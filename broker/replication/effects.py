@@ -79,7 +79,7 @@ class LocalLogsMoved:
 
 @dataclass(frozen=True, slots=True)
 class Elected:
-    """This broker leads under a new epoch."""
+    """This broker leads under a new epoch; it may have led under the epoch before, too."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -90,7 +90,6 @@ class Partition(ReplicaState):
         effects: Effects = NOTHING
         new_epoch = leader_epoch != self.leader_epoch or self.role is not ReplicaRole.LEADER
         self._check_epochs(leader_epoch, partition_epoch)
-        led = self.is_leader
         self._enter(ReplicaRole.LEADER)
         self._unread_isr = False
         wanted: IsrProposal | None = None
@@ -125,8 +124,8 @@ class Partition(ReplicaState):
             if replica_id != self.node_id
         }
         if new_epoch:
-            effects += INTERRUPTED
-            effects += (Resigned(leader_epoch), Elected()) if led else (Elected(),)
+            # As in Kafka, coordinators keep what they have loaded: the log stays this broker's own.
+            effects += (*INTERRUPTED, Elected())
         elif self._followers:
             effects += ISR_CHANGED
         if wanted is not None:

@@ -66,6 +66,7 @@ class Remover:
 
     def elected(self, partition: int, leader_epoch: int) -> None:
         """See `LeadershipListener`: this broker leads that partition of the metadata topic."""
+        self._journal.unwatch(partition)  # it may go on in a newer epoch
         self._journal.watch(partition, self._look)
 
     def resigned(self, partition: int, leader_epoch: int | None) -> None:

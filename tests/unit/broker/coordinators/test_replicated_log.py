@@ -104,6 +104,35 @@ async def test_coordinator_appends_wait_for_the_isr_and_fail_with_leadership() -
     assert refused.value.code is ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
+async def test_coordinator_goes_on_when_its_leader_gets_a_new_epoch() -> None:
+    """G10: as in Kafka, nothing is loaded again, and what is under way is committed in the new
+    epoch: the log has nothing but this broker's own appends."""
+    h = Harness()
+    h.create_topic(replicas=[NODE, OTHER])
+    log = coordinator_log(h)
+    roles: list[tuple[str, int | None]] = []
+
+    class Listener:
+        def elected(self, partition: int, leader_epoch: int) -> None:
+            roles.append(("elected", leader_epoch))
+
+        def resigned(self, partition: int, leader_epoch: int | None) -> None:
+            roles.append(("resigned", leader_epoch))
+
+    log.add_listener(Listener())
+    under_way = log.append(0, [(b"a", b"1")], 5)
+    h.change(leader=NODE, isr=[NODE, OTHER])
+    epoch = h.partition().leader_epoch
+    assert epoch > 0
+    assert roles == [("elected", 0), ("elected", epoch)]
+    assert not under_way.done()
+    effects = h.partition().follower_fetched(OTHER, offset=1, log_start=0, broker_epoch=1, now_ms=0)
+    h.replicas.carry_out(h.partition(), effects)
+    await under_way
+    h.change(leader=OTHER)
+    assert roles[2:] == [("resigned", h.partition().leader_epoch)]
+
+
 async def test_coordinator_appends_that_are_refused() -> None:
     h = Harness()
     h.create_topic(configs={"max.message.bytes": "100"})
