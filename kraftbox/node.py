@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 import random
 import sys
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from collections.abc import AsyncGenerator, Callable, Iterable, Iterator
 from importlib import import_module
 from typing import TYPE_CHECKING
 
@@ -320,7 +320,7 @@ class Node:
         content_type = OPEN_CONTENT_TYPE if open_metrics else CONTENT_TYPE
         return Response(200, content_type, self._metrics_pieces(open_metrics))
 
-    async def _metrics_pieces(self, open_metrics: bool) -> AsyncIterator[bytes]:
+    async def _metrics_pieces(self, open_metrics: bool) -> AsyncGenerator[bytes, None]:
         if PROMETHEUS not in sys.modules:
             # Some tens of milliseconds at the first scrape, in which requests would wait.
             await asyncio.to_thread(import_module, PROMETHEUS)

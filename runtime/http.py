@@ -1,34 +1,52 @@
 """Shell: A small HTTP server for health and metrics: GET and HEAD on fixed paths.
 
-HTTP is h11's business; this file moves bytes and owns the limits. One response at a time per
-connection, keep-alive allowed, idle connections closed, everything else answered 404 or 405. A
-handler returns the whole body or an async iterator of pieces, so that a large scrape is written in
-slices between which the loop does other work; a slow reader is waited for, not buffered for.
+h11 parses and frames HTTP; this module moves bytes and owns the limits. A connection has one
+response at a time, and while it is written the socket is not read: a client that pipelines and does
+not read fills its own buffers. A handler returns the whole body or an async generator of pieces, so
+that the loop does other work between the pieces of a large scrape.
+
+Any client may open connections, so none may keep a health check out:
+
+* a request must be complete `request_ms` after its first byte, the first one after the connect;
+* an answer must be read within `answer_ms`;
+* a new connection takes the place of the one that is longest without progress;
+* answers in pieces have `scrapes_max` of the places, so that the rest is left to health checks.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
+from contextlib import aclosing
 from typing import NamedTuple, TypeAlias, cast
 
 import h11
 
 from runtime.listening import cannot_listen
-from runtime.log import get_logger
 from runtime.tasks import Supervisor
 
-log = get_logger(__name__)
-
 REQUEST_BYTES_MAX = 16 * 1024
-IDLE_MS_MAX = 60_000
-CONNECTIONS_MAX = 64
+
+
+class HttpLimits(NamedTuple):
+    """Times and places that the clients of one listener share."""
+
+    request_ms: int = 10_000
+    answer_ms: int = 60_000
+    idle_ms: int = 60_000
+    """Between the requests of one connection."""
+    connections_max: int = 64
+    scrapes_max: int = 48
+    """Connections that may be sent an answer in pieces at one time."""
+
+
+LIMITS = HttpLimits()
 
 
 class Response(NamedTuple):
     status: int
     content_type: str
-    body: bytes | AsyncIterator[bytes]
+    body: bytes | AsyncGenerator[bytes, None]
 
 
 class Question(NamedTuple):
@@ -45,16 +63,25 @@ def text_response(status: int, text: str) -> Response:
 
 
 class HttpServer:
-    """Serves `routes` (path -> handler). Raises OSError from `start` when it cannot bind."""
+    """Serve `routes` (path -> handler) on one address."""
 
-    def __init__(self, routes: Mapping[str, Handler], supervisor: Supervisor) -> None:
+    def __init__(
+        self,
+        routes: Mapping[str, Handler],
+        supervisor: Supervisor,
+        limits: HttpLimits = LIMITS,
+    ) -> None:
         self.routes = dict(routes)
         self.supervisor = supervisor
-        self.connections: dict[_HttpConnection, None] = {}
+        self.limits = limits
+        self.scrapes = 0
+        """Answers in pieces that are being sent."""
+        self._connections: dict[_HttpConnection, None] = {}
+        """In the order in which their present state began."""
         self._server: asyncio.Server | None = None
 
     async def start(self, host: str, port: int) -> tuple[str, int]:
-        """Listen; returns the address bound."""
+        """Listen and return the bound address. Raises OSError."""
         loop = asyncio.get_running_loop()
         try:
             self._server = await loop.create_server(
@@ -69,10 +96,30 @@ class HttpServer:
         if self._server is None:
             return
         self._server.close()
-        for connection in list(self.connections):
+        for connection in list(self._connections):
             connection.abort()
         await self._server.wait_closed()
         self._server = None
+
+    def admit(self, connection: _HttpConnection) -> None:
+        """Take a connection on; if all places are taken, another one loses its place."""
+        if len(self._connections) >= self.limits.connections_max:
+            # Short answers count as waiting: one that is not read must not keep a check out.
+            lost = next((one for one in self._connections if not one.scraping), connection)
+            self.forget(lost)
+            lost.abort()
+            if lost is connection:
+                return
+        self._connections[connection] = None
+
+    def moved_on(self, connection: _HttpConnection) -> None:
+        """Put a connection whose state has changed behind all others."""
+        if connection in self._connections:
+            self._connections[connection] = self._connections.pop(connection)
+
+    def forget(self, connection: _HttpConnection) -> None:
+        """Give the place of a connection back."""
+        self._connections.pop(connection, None)
 
 
 class _HttpConnection(asyncio.Protocol):
@@ -82,24 +129,25 @@ class _HttpConnection(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._writable = asyncio.Event()
         self._writable.set()
-        self._answering = False
-        self._idle: asyncio.TimerHandle | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._request: h11.Request | None = None
+        self._mid_request = True
+        """A request has begun; a new connection counts as one."""
+        self.answering = False
+        self.scraping = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         # Not an isinstance check: uvloop's transports are no subclasses.
         self._transport = cast(asyncio.Transport, transport)
-        if len(self._server.connections) >= CONNECTIONS_MAX:
-            self._transport.abort()
-            return
-        self._server.connections[self] = None
-        self._arm_idle()
+        self._enter(self._server.limits.request_ms)
+        self._server.admit(self)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._server.connections.pop(self, None)
+        self._server.forget(self)
         self._transport = None
         self._writable.set()
-        if self._idle is not None:
-            self._idle.cancel()
+        if self._timer is not None:
+            self._timer.cancel()
 
     def pause_writing(self) -> None:
         self._writable.clear()
@@ -108,49 +156,63 @@ class _HttpConnection(asyncio.Protocol):
         self._writable.set()
 
     def data_received(self, data: bytes) -> None:
-        self._arm_idle()
+        if not self._mid_request and not self.answering:
+            self._mid_request = True
+            self._enter(self._server.limits.request_ms)
         try:
             self._h11.receive_data(data)
             self._advance()
         except h11.RemoteProtocolError as error:
-            self._refuse(error)
+            self._refuse(error.error_status_hint)
 
     def eof_received(self) -> bool:
         try:
             self._h11.receive_data(b"")
         except h11.RemoteProtocolError:
             return False
-        return self._answering
+        return self.answering
 
     def abort(self) -> None:
         if self._transport is not None:
             self._transport.abort()
 
-    def _arm_idle(self) -> None:
-        if self._idle is not None:
-            self._idle.cancel()
-        self._idle = asyncio.get_running_loop().call_later(IDLE_MS_MAX / 1000.0, self.abort)
+    def _enter(self, limit_ms: int) -> None:
+        """Begin a state that may last for `limit_ms`."""
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = asyncio.get_running_loop().call_later(limit_ms / 1000.0, self.abort)
+        self._server.moved_on(self)
 
     def _advance(self) -> None:
-        """Take events until a request is whole, then answer it; one at a time."""
-        while not self._answering:
+        """Take events until a request is complete, then answer it."""
+        while not self.answering:
             event = self._h11.next_event()
             if isinstance(event, h11.Request):
                 self._request = event
+            elif isinstance(event, h11.Data):
+                # No path takes a body, and reading one could go on for as long as it is sent.
+                self._refuse(413)
+                return
             elif isinstance(event, h11.EndOfMessage):
-                self._answering = True
-                self._server.supervisor.spawn("http", self._answer(self._request), fatal=False)
+                self._begin_answer()
             elif isinstance(event, h11.ConnectionClosed):
                 self.abort()
                 return
             elif event in (h11.NEED_DATA, h11.PAUSED):
                 return
 
-    def _refuse(self, error: h11.RemoteProtocolError) -> None:
+    def _begin_answer(self) -> None:
+        assert self._transport is not None and self._request is not None
+        self.answering = True
+        self._transport.pause_reading()
+        self._enter(self._server.limits.answer_ms)
+        self._server.supervisor.spawn("http", self._answer(self._request), fatal=False)
+
+    def _refuse(self, status: int) -> None:
         if self._transport is not None and self._h11.our_state in (h11.IDLE, h11.SEND_RESPONSE):
             reply = self._h11.send(
                 h11.Response(
-                    status_code=error.error_status_hint,
+                    status_code=status,
                     headers=[("Content-Length", "0"), ("Connection", "close")],
                 )
             )
@@ -160,26 +222,35 @@ class _HttpConnection(asyncio.Protocol):
 
     async def _answer(self, request: h11.Request) -> None:
         try:
-            response = self._respond(request)
-            await self._send(request.method == b"HEAD", response)
+            # A client that has not read its last answer waits for the next one.
+            await self._writable.wait()
+            await self._send(request.method == b"HEAD", self._respond(request))
         except h11.LocalProtocolError:
             self.abort()
-            return
-        finally:
-            self._answering = False
-        self._next_request()
+        except Exception as error:  # noqa: BLE001 - ends this connection only
+            self._server.supervisor.survive("HTTP request", error)
+            self.abort()
+        else:
+            self.answering = False
+            self._next_request()
 
     def _next_request(self) -> None:
-        if self._transport is None:
+        if self._transport is None or self._transport.is_closing():
             return
         if self._h11.our_state is not h11.DONE or self._h11.their_state is not h11.DONE:
             self._transport.close()
             return
         self._h11.start_next_cycle()
+        pipelined, _ = self._h11.trailing_data
+        self._mid_request = bool(pipelined)
+        limits = self._server.limits
+        self._enter(limits.request_ms if self._mid_request else limits.idle_ms)
         try:
             self._advance()
         except h11.RemoteProtocolError as error:
-            self._refuse(error)
+            self._refuse(error.error_status_hint)
+        if not self.answering and not self._transport.is_closing():
+            self._transport.resume_reading()
 
     def _respond(self, request: h11.Request) -> Response:
         path = request.target.split(b"?", 1)[0].decode("ascii", "replace")
@@ -191,10 +262,14 @@ class _HttpConnection(asyncio.Protocol):
         try:
             # h11 gives names in small letters; several lines of one name are one list.
             accept = b",".join(value for name, value in request.headers if name == b"accept")
-            return handler(Question(accept.decode("ascii", "replace")))
-        except Exception as error:
-            log.exception("HTTP handler failed", path=path, error=str(error))
+            response = handler(Question(accept.decode("ascii", "replace")))
+        except Exception as error:  # noqa: BLE001 - ends this request only
+            self._server.supervisor.survive("HTTP request", error, path=path)
             return text_response(500, "internal error\n")
+        limits = self._server.limits
+        if not isinstance(response.body, bytes) and self._server.scrapes >= limits.scrapes_max:
+            return text_response(503, f"{limits.scrapes_max} clients are being answered: retry\n")
+        return response
 
     async def _send(self, head_only: bool, response: Response) -> None:
         headers = [("Content-Type", response.content_type)]
@@ -207,18 +282,24 @@ class _HttpConnection(asyncio.Protocol):
             if not head_only:
                 self._write(self._h11.send(h11.Data(data=response.body)))
         else:
-            await self._send_pieces(head_only, response.body)
+            self.scraping = True
+            self._server.scrapes += 1
+            try:
+                await self._send_pieces(head_only, response.body)
+            finally:
+                self.scraping = False
+                self._server.scrapes -= 1
         self._write(self._h11.send(h11.EndOfMessage()))
 
-    async def _send_pieces(self, head_only: bool, pieces: AsyncIterator[bytes]) -> None:
-        async for piece in pieces:
-            if self._transport is None:
-                return
-            if not head_only:
-                self._write(self._h11.send(h11.Data(data=piece)))
-            self._arm_idle()
-            await asyncio.sleep(0)
-            await self._writable.wait()
+    async def _send_pieces(self, head_only: bool, pieces: AsyncGenerator[bytes, None]) -> None:
+        async with aclosing(pieces):
+            async for piece in pieces:
+                if self._transport is None:
+                    return
+                if not head_only:
+                    self._write(self._h11.send(h11.Data(data=piece)))
+                await asyncio.sleep(0)
+                await self._writable.wait()
 
     def _write(self, data: bytes | None) -> None:
         if self._transport is not None and data:

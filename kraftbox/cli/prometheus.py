@@ -20,6 +20,8 @@ from runtime.errors import StartupRefused
 
 JOBS = ("kafka-broker", "kafka-controller")
 INTERVAL_S = 15
+REQUEST_S_MAX = 10.0
+"""How long a client of --serve may be silent in the middle of a request or an answer."""
 
 Target = Mapping[str, Any]
 """`{"targets": [ADDRESS], "labels": {...}}`, as Prometheus' service discovery has it."""
@@ -77,6 +79,8 @@ def _server(place: ClusterPlace, name: str, port: int) -> ThreadingHTTPServer:
     """Answers every path with the targets of that moment. Raises CommandFailed."""
 
     class Handler(BaseHTTPRequestHandler):
+        timeout = REQUEST_S_MAX
+
         def do_GET(self) -> None:
             try:
                 status, body = 200, json.dumps(_targets(place, name)).encode()
