@@ -62,6 +62,24 @@ def _import(*names: str) -> None:
         importlib.import_module(name)
 
 
+def checked_report(message: dict[str, Any]) -> frames.Message | None:
+    """What the supervisor may be told of a node's message, None for one that is invalid."""
+    event = message.get("event")
+    if event == "ready":
+        addresses, http = message.get("addresses"), message.get("http")
+        texts = addresses if isinstance(addresses, list) else [None]
+        if all(isinstance(one, str) for one in texts) and isinstance(http, str | None):
+            return {"event": event, "addresses": texts, "http": http}
+    error = message.get("error")
+    if event == "refused" and isinstance(error, str):
+        return {"event": event, "error": frames.clipped(error)}
+    cut_off = message.get("cut_off")
+    if event == "network" and isinstance(cut_off, bool) and isinstance(error, str | None):
+        shown = None if error is None else frames.clipped(error)
+        return {"event": event, "cut_off": cut_off, "error": shown}
+    return None
+
+
 @dataclass
 class Child:
     """A node's process. `report` is our end of the pair."""
@@ -128,12 +146,20 @@ class ForkServer:
             self._end_wanted = True
             return
         for command in self._decoder.feed(data):
-            if command["do"] == "start":
-                self._start(command)
-            elif command["do"] == "tell":
-                self._pass_on(command["id"], command["action"])
-            else:
-                self._signal(command["id"], command["number"])
+            try:
+                self._carry_out(command)
+            except Exception as error:  # noqa: BLE001 - a command fails alone: other nodes run on
+                traceback.print_exc()
+                if command.get("do") == "start":
+                    self._not_started(command.get("id"), repr(error))
+
+    def _carry_out(self, command: dict[str, Any]) -> None:
+        if command["do"] == "start":
+            self._start(command)
+        elif command["do"] == "tell":
+            self._pass_on(command["id"], command["action"])
+        else:
+            self._signal(command["id"], command["number"])
 
     def _signal(self, node_id: int, number: int) -> None:
         # A child that has not been waited for keeps its process id, so this reaches no stranger.
@@ -144,9 +170,16 @@ class ForkServer:
     def _pass_on(self, node_id: int, action: str) -> None:
         child = self._children.get(node_id)
         # One that has just ended is reported as such.
-        if child is not None:
-            with contextlib.suppress(OSError):
-                child.report.sendall(frames.encode({"do": action}))
+        if child is None:
+            return
+        try:
+            child.report.send(frames.encode({"do": action}))
+        except BlockingIOError:
+            error = "the node has not read its last commands"
+            cut_off = action == "cut-off"
+            self._tell({"event": "network", "id": node_id, "cut_off": cut_off, "error": error})
+        except OSError:
+            pass  # it is ending
 
     def _start(self, command: dict[str, Any]) -> None:
         node_id = command["id"]
@@ -165,8 +198,7 @@ class ForkServer:
                 os.close(log_fd)
         except OSError as error:
             ours.close()
-            self._tell({"event": "refused", "id": node_id, "error": str(error)})
-            self._tell({"event": "exited", "id": node_id, "code": 1})
+            self._not_started(node_id, str(error))
             return
         finally:
             theirs.close()
@@ -175,6 +207,10 @@ class ForkServer:
         self._children[node_id] = child
         self._selector.register(ours, selectors.EVENT_READ, lambda: self._read_report(child))
         self._tell({"event": "started", "id": node_id, "pid": pid})
+
+    def _not_started(self, node_id: Any, error: str) -> None:
+        self._tell({"event": "refused", "id": node_id, "error": frames.clipped(error)})
+        self._tell({"event": "exited", "id": node_id, "code": 1})
 
     def _forked(
         self, command: dict[str, Any], log_fd: int, ours: socket.socket, theirs: socket.socket
@@ -241,7 +277,11 @@ class ForkServer:
             self._selector.unregister(child.report)
             return
         for message in messages:
-            self._tell({**message, "id": child.node_id})
+            report = checked_report(message)
+            if report is not None:
+                self._tell({**report, "id": child.node_id})
+            else:
+                sys.stderr.write(f"node {child.node_id}: unknown report {message!r:.200}\n")
 
     def _reap(self) -> None:
         with contextlib.suppress(BlockingIOError):
@@ -268,6 +308,8 @@ class ForkServer:
                 data = data[os.write(self._events_fd, data) :]
         except BrokenPipeError:
             self._end_wanted = True
+        except frames.FrameError:
+            traceback.print_exc()
 
     # --- the end ------------------------------------------------------------------------------
 

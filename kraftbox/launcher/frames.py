@@ -19,6 +19,8 @@ Message: TypeAlias = Mapping[str, Any]
 MAGIC = b"KBXC"
 VERSION = 1
 BODY_BYTES_MAX = 1 << 20
+TEXT_CHARS_MAX = 4_000
+"""Of an error in a message: whole errors of a node, but nothing that outgrows a frame."""
 _HEADER = struct.Struct(">4sBI")
 _CRC = struct.Struct(">I")
 
@@ -35,6 +37,13 @@ def encode(message: Message) -> bytes:
     framed: bytes = _HEADER.pack(MAGIC, VERSION, len(body)) + body
     checksum: bytes = _CRC.pack(crc32c(framed))
     return framed + checksum
+
+
+def clipped(text: str) -> str:
+    """A text that fits into a message, cut where it is longer than TEXT_CHARS_MAX."""
+    if len(text) <= TEXT_CHARS_MAX:
+        return text
+    return f"{text[:TEXT_CHARS_MAX]}... ({len(text)} characters)"
 
 
 class Decoder:
@@ -80,8 +89,8 @@ def _checked_size(buffer: bytes, at: int) -> int:
 def _unpack(body: bytes) -> dict[str, Any]:
     try:
         message = msgpack.unpackb(body)
-    except (ValueError, msgpack.UnpackException) as error:
+    except Exception as error:  # noqa: BLE001 - msgpack lists no errors; the bytes are wrong
         raise FrameError(f"not msgpack: {error!r}") from None
     if not isinstance(message, dict):
-        raise FrameError("a message is a map")
+        raise FrameError(f"frame body must be a msgpack map, got {type(message).__name__}")
     return message

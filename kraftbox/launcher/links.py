@@ -7,12 +7,20 @@ link that nobody spoke of is whole: its packets arrive at once.
 from __future__ import annotations
 
 import heapq
+import math
 import random
 from collections.abc import Iterable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 QUEUE_MS_MAX = 1_000.0
 """A link with a rate holds so much; what would wait longer is dropped, as by a full router."""
+
+
+UNDERWAY_BYTES_MAX = 256 << 20
+"""Of all packets that are held back; the next ones are dropped."""
+END_MAX = 255
+TIME_MS_MAX = 3_600_000.0
+RATE_MAX = 1 << 40
 
 
 class Link(NamedTuple):
@@ -39,6 +47,37 @@ class LinkRule(NamedTuple):
 
 
 WHOLE = Link()
+
+
+class RuleInvalid(ValueError):
+    """A rule has a value that no link can have; the message says which."""
+
+
+def rules_of(packed: object) -> list[LinkRule]:
+    """The rules of a message: [source, target, [fields of Link]] each. Raises RuleInvalid."""
+    if not isinstance(packed, list):
+        raise RuleInvalid(f"rules: expected an array, got {type(packed).__name__}")
+    return [_rule_of(one) for one in packed]
+
+
+def _rule_of(packed: Any) -> LinkRule:
+    match packed:
+        case [source, target, list(fields)] if len(fields) == len(Link._fields):
+            pass
+        case _:
+            raise RuleInvalid(
+                f"rule {packed!r:.80}: expected [source, target, [{', '.join(Link._fields)}]]"
+            )
+    for name, end in (("source", source), ("target", target)):
+        if type(end) is not int or not 0 <= end <= END_MAX:
+            raise RuleInvalid(f"{name} {end!r:.80}: expected an integer from 0 to {END_MAX}")
+    highest = Link(1.0, TIME_MS_MAX, TIME_MS_MAX, RATE_MAX, 1.0, 1.0)
+    for name, value, most in zip(Link._fields, fields, highest, strict=True):
+        # True is an int, NaN fails every comparison.
+        is_number = type(value) is int or (type(value) is float and math.isfinite(value))
+        if not is_number or not 0 <= value <= most:
+            raise RuleInvalid(f"{name} {value!r:.80}: expected a number from 0 to {most:g}")
+    return LinkRule(source, target, Link(*fields))
 
 
 class Links:
@@ -100,8 +139,13 @@ class Underway:
     def __init__(self) -> None:
         self._heap: list[tuple[float, int, int, bytes]] = []
         self._count = 0
+        self._bytes = 0
 
     def add(self, at_ms: float, target: int, packet: bytes) -> None:
+        """Hold a packet back, or drop it where too many are."""
+        if self._bytes + len(packet) > UNDERWAY_BYTES_MAX:
+            return
+        self._bytes += len(packet)
         self._count += 1
         heapq.heappush(self._heap, (at_ms, self._count, target, packet))
 
@@ -110,6 +154,7 @@ class Underway:
         found = []
         while self._heap and self._heap[0][0] <= now_ms:
             _, _, target, packet = heapq.heappop(self._heap)
+            self._bytes -= len(packet)
             found.append((target, packet))
         return found
 

@@ -25,16 +25,17 @@ def run(command: dict[str, Any], report: socket.socket) -> int:
     ready, and when it refuses to start or fails; when its other end closes, the node stops.
     """
     name_process(command["id"])
+    commands = frames.Decoder()
 
     def ready(node: Node) -> None:
         found = node.client_addresses() if node.config.is_broker else []
         tell(report, {"event": "ready", "addresses": found, "http": node.http_address})
 
     def failed(reason: str) -> None:
-        tell(report, {"event": "refused", "error": reason})
+        tell(report, {"event": "refused", "error": frames.clipped(reason)})
 
     tied = lifetime.Lifeline(
-        report.fileno(), lambda loop, data: obey(report, loop, data), ready, failed
+        report.fileno(), lambda loop, data: obey(report, commands, loop, data), ready, failed
     )
     try:
         if command.get("namespace") is not None:
@@ -60,19 +61,24 @@ def tell(report: socket.socket, message: frames.Message) -> None:
         report.sendall(frames.encode(message))
 
 
-def obey(report: socket.socket, loop: CuttableLoop, data: bytes) -> None:
-    """Carry out what the supervisor asks of a running node: that it be cut off, or not."""
-    for command in frames.Decoder().feed(data):
-        cut_off = command["do"] == "cut-off"
+def obey(report: socket.socket, commands: frames.Decoder, loop: CuttableLoop, data: bytes) -> None:
+    """Carry out what the supervisor asks of a running node: that it be cut off, or not.
+
+    `commands` has the part of a command that came before. Raises FrameError.
+    """
+    for command in commands.feed(data):
+        action = command.get("do")
         error = None
         try:
-            if cut_off:
+            if action == "cut-off":
                 loop.cut_off()
-            else:
+            elif action == "reconnect":
                 loop.reconnect()
+            else:
+                error = f"unknown command {action!r:.80}"
         except OSError as failure:
             error = str(failure)
-        tell(report, {"event": "network", "cut_off": cut_off, "error": error})
+        tell(report, {"event": "network", "cut_off": action == "cut-off", "error": error})
 
 
 def name_process(node_id: int) -> None:

@@ -21,12 +21,15 @@ import struct
 import subprocess
 import sys
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
+from functools import partial
+from typing import Any
 
 from kraftbox.launcher import frames
 from kraftbox.launcher.addresses import HOST_OCTET, NAMESPACES, Network
+from kraftbox.launcher.callers import Caller, Callers, RequestRefused
 from kraftbox.launcher.interpreter import own_command
-from kraftbox.launcher.links import Link, LinkRule, Links, Underway
+from kraftbox.launcher.links import LinkRule, Links, RuleInvalid, Underway, rules_of
 from kraftbox.launcher.place import ClusterPlace
 from runtime.errors import StartupRefused
 
@@ -35,6 +38,9 @@ MTU = 65_000
 REQUEST_MS_MAX = 5_000
 END_MS_MAX = 5_000
 READS_MAX = 64
+RULES_MAX = 4_000
+"""In one message: a frame holds them."""
+IPV4_HEADER_BYTES = 20
 _TUNSETIFF = 0x400454CA
 _IFF_TUN_NO_PI = 0x1001
 _IFREQ = struct.Struct("16sH22x")
@@ -105,18 +111,29 @@ class NetworkControl:
 
     def set_links(self, rules: Sequence[LinkRule]) -> None:
         """These links from now on, and all others whole."""
-        self._ask({"rules": _packed(rules)})
+        self._ask({"rules": _packed(rules[:RULES_MAX])})
+        if len(rules) > RULES_MAX:
+            self.change_links(rules[RULES_MAX:])
 
     def change_links(self, rules: Sequence[LinkRule]) -> None:
         """These links from now on; all others stay as they are."""
-        self._ask({"change": _packed(rules)})
+        for at in range(0, len(rules), RULES_MAX):
+            self._ask({"change": _packed(rules[at : at + RULES_MAX])})
 
     def links(self) -> list[LinkRule]:
         """Every link that is not whole."""
-        return _unpacked(self._ask({})["rules"])
+        found: list[LinkRule] = []
+        while True:
+            page = self._ask({"from": len(found)})
+            try:
+                found += rules_of(page["rules"])
+                if not page["rules"] or len(found) >= page["count"]:
+                    return found
+            except (KeyError, TypeError, RuleInvalid) as error:
+                raise NetworkError(f"the cluster's network: invalid answer: {error}") from None
 
-    def _ask(self, message: frames.Message) -> frames.Message:
-        """The answer: every link that is not whole after the change."""
+    def _ask(self, message: frames.Message) -> dict[str, Any]:
+        """The answer: links that are not whole after the change, RULES_MAX of them at most."""
         decoder = frames.Decoder()
         try:
             with socket.socket(socket.AF_UNIX) as connection:
@@ -126,6 +143,8 @@ class NetworkControl:
                 connection.sendall(frames.encode(message))
                 while data := connection.recv(1 << 16):
                     for answer in decoder.feed(data):
+                        if "error" in answer:
+                            raise NetworkError(f"the cluster's network: {answer['error']}")
                         return answer
         except (OSError, frames.FrameError) as error:
             raise NetworkError(f"the cluster's network does not answer: {error}") from None
@@ -134,10 +153,6 @@ class NetworkControl:
 
 def _packed(rules: Sequence[LinkRule]) -> list[list[object]]:
     return [[one.source, one.target, list(one.link)] for one in rules]
-
-
-def _unpacked(rules: Iterable[tuple[int, int, Sequence[float]]]) -> list[LinkRule]:
-    return [LinkRule(source, target, Link(*link)) for source, target, link in rules]  # type: ignore[arg-type]
 
 
 @contextlib.contextmanager
@@ -240,7 +255,7 @@ class _Carrier:
             except OSError:
                 return
             # IPv4 only: the kernel's own IPv6 chatter has nowhere to go.
-            if packet[0] >> 4 != 4:
+            if len(packet) < IPV4_HEADER_BYTES or packet[0] >> 4 != 4:
                 continue
             last = packet[19]
             target = 0 if last == HOST_OCTET else last
@@ -288,37 +303,38 @@ def main(arguments: Sequence[str]) -> int:
     listener.listen(8)
     selector = selectors.DefaultSelector()
     for end, fd in devices.fds.items():
-        selector.register(fd, selectors.EVENT_READ, (carrier.read, end))
-    selector.register(listener, selectors.EVENT_READ, (_take_rules, (listener, links)))
+        selector.register(fd, selectors.EVENT_READ, partial(carrier.read, end))
+    callers = Callers(selector, listener, partial(answer, links))
     selector.register(0, selectors.EVENT_READ, None)
     os.write(1, b"ready\n")
     os.close(1)
     try:
         while True:
             for key, _ in selector.select(carrier.timeout_s()):
-                if key.data is None:
-                    if not os.read(0, 4096):
-                        return 0
-                    continue
-                work, argument = key.data
-                work(argument)
+                if key.data is not None:
+                    key.data()
+                elif not os.read(0, 4096):
+                    return 0
             carrier.deliver()
     finally:
+        callers.close()
         listener.close()
         os.unlink(path)
         devices.close()
 
 
-def _take_rules(to: tuple[socket.socket, Links]) -> None:
-    listener, links = to
-    connection, _ = listener.accept()
-    decoder = frames.Decoder()
-    with connection, contextlib.suppress(OSError, frames.FrameError):
-        connection.settimeout(REQUEST_MS_MAX / 1000)
-        while data := connection.recv(1 << 16):
-            for message in decoder.feed(data):
-                if "rules" in message:
-                    links.set(_unpacked(message["rules"]))
-                links.change(_unpacked(message.get("change", ())))
-                connection.sendall(frames.encode({"rules": _packed(links.rules)}))
-                return
+def answer(links: Links, _: Caller, request: dict[str, Any]) -> frames.Message:
+    """Change the links as a request says and return a page of them. Raises RequestRefused."""
+    first = request.get("from", 0)
+    if type(first) is not int or first < 0:
+        raise RequestRefused(f"from {first!r:.80}: expected a number of links")
+    try:
+        whole = rules_of(request["rules"]) if "rules" in request else None
+        changed = rules_of(request.get("change", []))
+    except RuleInvalid as error:
+        raise RequestRefused(str(error)) from None
+    if whole is not None:
+        links.set(whole)
+    links.change(changed)
+    rules = links.rules
+    return {"rules": _packed(rules[first : first + RULES_MAX]), "count": len(rules)}

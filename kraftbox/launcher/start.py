@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import random
@@ -190,14 +191,17 @@ class Testbed:
             start_new_session=True,
         )
         assert self._faults.stdin is not None
-        self._faults.stdin.write(self._document())
-        self._faults.stdin.flush()
+        # A process that has ended already has logged why; the cluster runs on.
+        with contextlib.suppress(BrokenPipeError):
+            self._faults.stdin.write(self._document())
+            self._faults.stdin.flush()
 
     def end(self) -> None:
         if self._faults is None:
             return
         assert self._faults.stdin is not None
-        self._faults.stdin.close()
+        with contextlib.suppress(BrokenPipeError):
+            self._faults.stdin.close()
         try:
             self._faults.wait(FAULTS_END_S_MAX)
         except subprocess.TimeoutExpired:

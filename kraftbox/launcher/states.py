@@ -13,6 +13,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, NamedTuple, TypeAlias
 
+from kraftbox.launcher.frames import clipped
+
 
 class State(StrEnum):
     """`killed` and `stopped` were asked for; `failed` was not."""
@@ -115,14 +117,18 @@ class NodeProcesses:
             effects += self._launch(node)
         return effects
 
-    def request(self, action: str, node_id: int, token: int) -> list[Effect]:
-        """Carry out one of ACTIONS; `token` is answered when it is done. Raises Refused."""
-        node = self.nodes.get(node_id)
+    def request(self, action: object, node_id: object, token: int) -> list[Effect]:
+        """Carry out one of ACTIONS; `token` is answered when it is done. Raises Refused.
+
+        Both come from a socket and may be anything.
+        """
+        # True and 1.0 would find node 1.
+        node = self.nodes.get(node_id) if type(node_id) is int else None
         if node is None:
             known = ", ".join(map(str, self.nodes))
-            raise Refused(f"there is no node {node_id}; there are {known}")
-        if action not in ACTIONS:
-            raise Refused(f"{action!r} is none of {', '.join(ACTIONS)}")
+            raise Refused(f"there is no node {node_id!r:.80}; there are {known}")
+        if not isinstance(action, str) or action not in ACTIONS:
+            raise Refused(f"invalid action {action!r:.80}; allowed: {', '.join(ACTIONS)}")
         if self.going_down:
             raise Refused("the cluster is going down")
         if action == "start":
@@ -214,7 +220,7 @@ class NodeProcesses:
 
     def refused(self, node_id: int, error: str) -> None:
         """The node says why it does not start, or has to stop."""
-        self.nodes[node_id].error = error
+        self.nodes[node_id].error = clipped(error)
 
     def network(self, node_id: int, cut_off: bool, error: str | None) -> list[Effect]:
         """The node has cut itself off, or is back, or could not."""

@@ -16,10 +16,10 @@ import socket
 import subprocess
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 from kraftbox.launcher import frames
+from kraftbox.launcher.callers import Caller, Callers, RequestRefused
 from kraftbox.launcher.place import ClusterPlace
 from kraftbox.launcher.plan import NodePlan
 from kraftbox.launcher.states import (
@@ -41,7 +41,6 @@ from runtime.errors import StartupRefused
 BROKERS_END_MS_MAX = 12_000
 """How long controllers wait for brokers to take their leave."""
 ALL_END_MS_MAX = 35_000
-REPLY_MS_MAX = 1_000
 
 
 class ForkServerProcess:
@@ -49,7 +48,12 @@ class ForkServerProcess:
 
     def __init__(self, process: subprocess.Popen[bytes]) -> None:
         """`process` is that of `early.start_fork_server`."""
+        assert process.stdin is not None
         self._process = process
+        self._commands_fd = process.stdin.fileno()
+        # Both ends write while the other one does: were either to wait, both could for ever.
+        os.set_blocking(self._commands_fd, False)
+        self._unsent = bytearray()
         self._decoder = frames.Decoder()
 
     @property
@@ -62,18 +66,22 @@ class ForkServerProcess:
         return self._process.stdout.fileno()
 
     def start(self, plan: NodePlan, cluster_id: str) -> None:
-        self._tell(
-            {
-                "do": "start",
-                "id": plan.node.node_id,
-                "cluster_id": cluster_id,
-                "properties": dict(plan.properties),
-                "log": plan.log,
-                "namespace": plan.namespace,
-                # Brokers take their leave of a controller.
-                "last": not plan.node.is_broker,
-            }
-        )
+        """Raises StartupRefused for settings that are too large."""
+        try:
+            self._tell(
+                {
+                    "do": "start",
+                    "id": plan.node.node_id,
+                    "cluster_id": cluster_id,
+                    "properties": dict(plan.properties),
+                    "log": plan.log,
+                    "namespace": plan.namespace,
+                    # Brokers take their leave of a controller.
+                    "last": not plan.node.is_broker,
+                }
+            )
+        except frames.FrameError as error:
+            raise StartupRefused(f"node {plan.node.node_id}: the settings: {error}") from None
 
     def signal(self, node_id: int, number: int) -> None:
         self._tell({"do": "signal", "id": node_id, "number": int(number)})
@@ -82,7 +90,7 @@ class ForkServerProcess:
         self._tell({"do": "tell", "id": node_id, "action": action})
 
     def read(self) -> list[dict[str, Any]] | None:
-        """Events that have arrived, waiting for one; None when it has ended."""
+        """Events that have arrived, waiting for one; None when it has ended. Raises FrameError."""
         data = os.read(self.fileno(), 1 << 16)
         return self._decoder.feed(data) if data else None
 
@@ -95,22 +103,25 @@ class ForkServerProcess:
         self._process.stdout.close()
         return code
 
+    @property
+    def unsent_to(self) -> int | None:
+        """The descriptor that commands wait for; call `send` when it is writable."""
+        return self._commands_fd if self._unsent else None
+
+    def send(self) -> None:
+        """Send commands as far as the pipe takes them."""
+        try:
+            while self._unsent:
+                del self._unsent[: os.write(self._commands_fd, self._unsent)]
+        except BlockingIOError:
+            return
+        except BrokenPipeError:
+            # Its end is noticed by reading.
+            self._unsent.clear()
+
     def _tell(self, command: frames.Message) -> None:
-        assert self._process.stdin is not None
-        data = frames.encode(command)
-        # If it is gone, its end is noticed by reading.
-        with contextlib.suppress(BrokenPipeError):
-            while data:
-                data = data[os.write(self._process.stdin.fileno(), data) :]
-
-
-@dataclass
-class _Caller:
-    """A connection to the control socket."""
-
-    connection: socket.socket
-    decoder: frames.Decoder = field(default_factory=frames.Decoder)
-    tokens: set[int] = field(default_factory=set)
+        self._unsent += frames.encode(command)
+        self.send()
 
 
 class Supervisor:
@@ -140,7 +151,8 @@ class Supervisor:
             for m in (plan.node for plan in plans)
         )
         self._selector = selectors.DefaultSelector()
-        self._callers: dict[int, _Caller] = {}
+        self._callers: Callers | None = None
+        self._sending_to: int | None = None
         self._tokens = 0
         self._done = False
         self._failed = False
@@ -159,12 +171,13 @@ class Supervisor:
         listener = self._listen()
         try:
             self._selector.register(wake_r, selectors.EVENT_READ, lambda: os.read(wake_r, 4096))
-            self._selector.register(listener, selectors.EVENT_READ, lambda: self._accept(listener))
+            self._callers = Callers(self._selector, listener, self._on_request, self._lost)
             self._selector.register(self._fork_server, selectors.EVENT_READ, self._read_events)
             if self._lifeline is not None:
                 self._selector.register(self._lifeline, selectors.EVENT_READ, self._read_lifeline)
             self._do(self.cluster.start_all())
             while not self._done:
+                self._watch_commands()
                 for key, _ in self._selector.select(self._timeout_s()):
                     key.data()
                 if self._down_wanted:
@@ -175,8 +188,8 @@ class Supervisor:
             with contextlib.suppress(OSError):
                 self._place.control.unlink()
             self._fork_server.end()
-            for caller in list(self._callers.values()):
-                caller.connection.close()
+            if self._callers is not None:
+                self._callers.close()
             self._selector.close()
             signal.set_wakeup_fd(old_wakeup)
             for number, handler in before.items():
@@ -197,8 +210,18 @@ class Supervisor:
         except OSError as error:
             listener.close()
             raise StartupRefused(f"cannot listen on {self._place.control}: {error}") from None
-        listener.setblocking(False)
         return listener
+
+    def _watch_commands(self) -> None:
+        """Wait for the fork server's pipe while commands do."""
+        wanted = self._fork_server.unsent_to
+        if wanted == self._sending_to:
+            return
+        if self._sending_to is not None:
+            self._selector.unregister(self._sending_to)
+        if wanted is not None:
+            self._selector.register(wanted, selectors.EVENT_WRITE, self._fork_server.send)
+        self._sending_to = wanted
 
     # --- what is decided ----------------------------------------------------------------------
 
@@ -214,20 +237,29 @@ class Supervisor:
             elif isinstance(effect, Answer):
                 self._answer(effect.token, effect.error)
             elif isinstance(effect, Say):
-                self._say(effect.text)
+                self._tell(effect.text)
             elif isinstance(effect, AllReady):
                 self._on_ready(self.cluster)
             elif isinstance(effect, AllEnded):
                 self._done = True
 
     def _read_events(self) -> None:
-        events = self._fork_server.read()
+        try:
+            events = self._fork_server.read()
+            ending = "has ended"
+        except frames.FrameError as error:
+            events, ending = None, f"cannot be understood ({error}) and is ended"
         if events is None:
-            self._say("the fork server has ended, and the nodes with it")
+            self._tell(f"the fork server {ending}, and the nodes with it")
             self._failed = self._done = True
             return
         for event in events:
             self._on_event(event)
+
+    def _tell(self, text: str) -> None:
+        """Log a line. The terminal or pipe may be gone; the cluster runs on."""
+        with contextlib.suppress(OSError):
+            self._say(text)
 
     def _on_event(self, event: dict[str, Any]) -> None:
         cluster = self.cluster
@@ -284,73 +316,42 @@ class Supervisor:
             self._do(self.cluster.end_controllers())
         if self._pressed == 1 and over_ms >= ALL_END_MS_MAX:
             self._pressed = 2
-            self._say("some nodes do not stop and are killed")
+            self._tell("some nodes do not stop and are killed")
             self._do(self.cluster.kill_all())
 
     # --- who asks -----------------------------------------------------------------------------
 
-    def _accept(self, listener: socket.socket) -> None:
-        with contextlib.suppress(BlockingIOError):
-            connection, _ = listener.accept()
-            connection.settimeout(REPLY_MS_MAX / 1000)
-            caller = _Caller(connection)
-            self._callers[connection.fileno()] = caller
-            self._selector.register(
-                connection, selectors.EVENT_READ, lambda: self._read_requests(caller)
-            )
-
-    def _read_requests(self, caller: _Caller) -> None:
-        try:
-            data = caller.connection.recv(1 << 16)
-            requests = caller.decoder.feed(data)
-        except (OSError, frames.FrameError):
-            data, requests = b"", []
-        if not data:
-            self._forget(caller)
-            return
-        for request in requests:
-            self._on_request(caller, request)
-
-    def _on_request(self, caller: _Caller, request: dict[str, Any]) -> None:
+    def _on_request(self, caller: Caller, request: dict[str, Any]) -> frames.Message | None:
+        """Carry out a request and return its answer, None if that comes later."""
         what = request.get("do")
         if what == "status":
-            self._reply(caller, self.describe())
-        elif what == "down":
+            return self.describe()
+        if what == "down":
             # Answered by the end of the connection, when everything is over.
             self._down()
-        elif what == "node":
-            self._tokens += 1
-            caller.tokens.add(self._tokens)
-            try:
-                effects = self.cluster.request(
-                    str(request.get("action")), int(request.get("id", -1)), self._tokens
-                )
-            except Refused as error:
-                self._answer(self._tokens, str(error))
-            else:
-                self._do(effects)
-        else:
-            self._reply(caller, {"error": f"unknown request {what!r}"})
+            return None
+        if what != "node":
+            raise RequestRefused(f"unknown request {what!r:.80}; allowed: status, node, down")
+        self._tokens += 1
+        token = self._tokens
+        try:
+            effects = self.cluster.request(request.get("action"), request.get("id"), token)
+        except Refused as error:
+            raise RequestRefused(str(error)) from None
+        caller.tokens.add(token)
+        self._do(effects)
+        return None
 
     def _answer(self, token: int, error: str | None) -> None:
-        for caller in list(self._callers.values()):
+        for caller in self._callers or ():
             if token in caller.tokens:
                 caller.tokens.discard(token)
-                self._reply(caller, {} if error is None else {"error": error})
+                assert self._callers is not None
+                self._callers.reply(caller, {} if error is None else {"error": error})
 
-    def _reply(self, caller: _Caller, message: frames.Message) -> None:
-        try:
-            caller.connection.sendall(frames.encode(message))
-        except OSError:
-            self._forget(caller)
-
-    def _forget(self, caller: _Caller) -> None:
-        if self._callers.pop(caller.connection.fileno(), None) is None:
-            return
+    def _lost(self, caller: Caller) -> None:
         for token in caller.tokens:
             self.cluster.give_up(token)
-        self._selector.unregister(caller.connection)
-        caller.connection.close()
 
     def describe(self) -> dict[str, Any]:
         """Everything the supervisor knows, for `status`."""

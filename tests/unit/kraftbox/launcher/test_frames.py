@@ -4,7 +4,7 @@ import msgpack
 import pytest
 from crc32c import crc32c
 
-from kraftbox.launcher.frames import BODY_BYTES_MAX, Decoder, FrameError, encode
+from kraftbox.launcher.frames import BODY_BYTES_MAX, Decoder, FrameError, clipped, encode
 
 MESSAGES = [{"do": "start", "id": 1, "properties": {"a": "b ä"}}, {}, {"n": [1, -2, None, True]}]
 STREAM = b"".join(map(encode, MESSAGES))
@@ -55,7 +55,43 @@ def test_what_is_no_frame_is_refused():
             Decoder().feed(wrong)
     body = msgpack.packb([1])
     framed = b"KBXC\x01" + len(body).to_bytes(4, "big") + body
-    with pytest.raises(FrameError, match="a map"):
+    with pytest.raises(FrameError, match="must be a msgpack map, got list"):
         Decoder().feed(framed + crc32c(framed).to_bytes(4, "big"))
     with pytest.raises(FrameError, match="too large"):
         encode({"a": bytes(BODY_BYTES_MAX)})
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"\xc1",
+        b"\x81",
+        b"\x81\xa1a\xa1\xff",
+        b"\x81\x01\x02",
+        b"\x81\x81\x01\x02\x03",
+        b"\x91" * 100_000,
+        b"\x81\xa1a" * 100_000,
+        b"\xde\xff\xff",
+        b"\xdf\xff\xff\xff\xff",
+        b"\x81\xa1a\xd6\xff\xff\xff\xff\xff",
+        b"\x81\xa1a\xd7\xff\xff\xff\xff\xff\xff\xff\xff\xff",
+        b"\x80\x80",
+    ],
+    ids=lambda body: f"{len(body)}-{body[:6].hex()}",
+)
+def test_body_that_is_no_map_raises_a_frame_error(body):
+    """No bytes may raise anything else: one message must not end the process that reads it."""
+    framed = b"KBXC\x01" + len(body).to_bytes(4, "big") + body
+    try:
+        messages = Decoder().feed(framed + crc32c(framed).to_bytes(4, "big"))
+    except FrameError:
+        return
+    assert all(isinstance(one, dict) for one in messages)
+
+
+def test_clipped_text_of_any_length_fits_into_a_frame():
+    assert clipped("short") == "short"
+    text = clipped("\U0001f600" * 2_000_000)
+    assert text.endswith("... (2000000 characters)")
+    assert len(encode({"error": text})) < 20_000

@@ -84,3 +84,14 @@ def test_a_seed_repeats_a_schedule_and_every_kind_comes_in_every_round() -> None
 def test_a_schedule_needs_a_kind() -> None:
     with pytest.raises(ValueError, match="no kind"):
         next(steps(random.Random(1), []))
+
+
+def test_packets_beyond_the_bound_are_dropped(monkeypatch):
+    """A long delay must not fill the host's memory."""
+    monkeypatch.setattr("kraftbox.launcher.links.UNDERWAY_BYTES_MAX", 100)
+    underway = Underway()
+    for at_ms in range(5):
+        underway.add(at_ms, 1, bytes(40))
+    assert len(underway.due(0)) == 1
+    underway.add(9, 1, bytes(60))
+    assert underway.due(10) == [(1, bytes(40)), (1, bytes(60))]

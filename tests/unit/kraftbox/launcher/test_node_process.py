@@ -39,3 +39,30 @@ def test_an_error_that_nobody_foresaw_is_told_to_who_started_the_node(
         "event": "refused",
         "error": "AttributeError('no such thing'); the node's log says where",
     }
+
+
+class Loop:
+    """Counts what it is told."""
+
+    def __init__(self) -> None:
+        self.done: list[str] = []
+
+    def cut_off(self) -> None:
+        self.done.append("cut-off")
+
+    def reconnect(self) -> None:
+        self.done.append("reconnect")
+
+
+def test_obey_carries_out_commands_however_they_are_cut() -> None:
+    """Each read had a decoder of its own: a command in two reads was lost."""
+    ours, theirs = socket.socketpair()
+    loop = Loop()
+    commands = frames.Decoder()
+    stream = b"".join(frames.encode({"do": one}) for one in ("cut-off", "dance", "reconnect"))
+    with ours, theirs:
+        for at in range(0, len(stream), 5):
+            node_process.obey(theirs, commands, loop, stream[at : at + 5])  # type: ignore[arg-type]
+        told = frames.Decoder().feed(ours.recv(1 << 16))
+    assert loop.done == ["cut-off", "reconnect"]
+    assert [one["error"] for one in told] == [None, "unknown command 'dance'", None]

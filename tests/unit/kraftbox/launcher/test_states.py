@@ -95,7 +95,17 @@ def test_a_stop_that_takes_long_can_become_a_kill(cluster):
         ("kill", 3, "no node 3; there are 1, 2, 101"),
         ("start", 1, "running already"),
         ("resume", 1, "not paused"),
-        ("dance", 1, "none of kill, stop"),
+        ("dance", 1, "invalid action 'dance'; allowed: kill, stop"),
+        ("kill", "1", "no node '1'"),
+        ("kill", "x", "no node 'x'"),
+        ("kill", None, "no node None"),
+        ("kill", True, "no node True"),
+        ("kill", 1.0, "no node 1.0"),
+        ("kill", [1], "no node .1."),
+        ("kill", 10**30, "no node 1000"),
+        (None, 1, "invalid action None"),
+        ({"a": 1}, 1, "invalid action {'a': 1}"),
+        ("x" * 1_000_000, 1, "invalid action 'x{79}; allowed"),
     ],
 )
 def test_what_cannot_be_done_is_refused(cluster, action, node_id, why):
@@ -123,6 +133,11 @@ def test_a_start_that_fails_answers_with_the_reason(cluster):
     cluster.refused(1, "address in use")
     effects = cluster.exited(1, 1)
     assert effects == [Say("node 1 did not start: address in use"), Answer(2, "address in use")]
+
+
+def test_error_of_a_node_is_cut_to_what_a_message_holds(cluster):
+    cluster.refused(1, "x" * 1_000_000)
+    assert len(cluster.nodes[1].error) < 5_000
 
 
 def test_who_gave_up_waiting_is_not_answered(cluster):

@@ -1,0 +1,157 @@
+"""Shell: Connections to a control socket of ours: framed requests in, framed answers out.
+
+The process that answers has other work in the same `select`, so it waits for no caller: one that is
+silent, or does not read, holds up only itself. A caller that breaks the protocol, or does not read
+its answers, is disconnected; a request that fails is answered with an error.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import selectors
+import socket
+import traceback
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+from kraftbox.launcher import frames
+
+CALLERS_MAX = 64
+"""Of one socket; the next one takes the place of the one that was served least recently."""
+REQUESTS_MAX = 64
+"""Of one caller, read at once or not yet answered. Our own programs send one."""
+UNREAD_BYTES_MAX = 4 * frames.BODY_BYTES_MAX
+"""Of answers that a caller has not read."""
+
+
+class RequestRefused(Exception):
+    """The request is invalid or cannot be carried out; the message says why."""
+
+
+class Caller:
+    """One connection."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self.connection = connection
+        self.decoder = frames.Decoder()
+        self.tokens: set[int] = set()
+        """Requests that are answered later."""
+        self.unread = bytearray()
+        self.gone = False
+
+
+Take: TypeAlias = Callable[[Caller, dict[str, Any]], frames.Message | None]
+"""Carries a request out; returns its answer, None if `Callers.reply` gets it later."""
+
+
+class Callers:
+    """Everybody who is connected to `listener`, which is closed by its owner.
+
+    The data of each key in `selector` is a function to call when the key is ready.
+    """
+
+    def __init__(
+        self,
+        selector: selectors.BaseSelector,
+        listener: socket.socket,
+        take: Take,
+        lost: Callable[[Caller], None] = lambda _: None,
+    ) -> None:
+        """Serve. `take` raises RequestRefused for a request that is answered with an error, `lost`
+        is called for a caller that has gone."""
+        self._selector = selector
+        self._listener = listener
+        self._take = take
+        self._lost = lost
+        self._callers: dict[Caller, None] = {}
+        """The one that was served least recently comes first."""
+        listener.setblocking(False)
+        selector.register(listener, selectors.EVENT_READ, self._accept)
+
+    def __iter__(self) -> Any:
+        return iter(list(self._callers))
+
+    def __len__(self) -> int:
+        return len(self._callers)
+
+    def _accept(self) -> None:
+        try:
+            connection, _ = self._listener.accept()
+        except OSError:
+            return  # gone again, or this process has no descriptor left for it
+        if len(self._callers) >= CALLERS_MAX:
+            self.forget(next((one for one in self if not one.tokens), next(iter(self))))
+        connection.setblocking(False)
+        caller = Caller(connection)
+        self._callers[caller] = None
+        self._selector.register(connection, selectors.EVENT_READ, lambda: self._serve(caller))
+
+    def _serve(self, caller: Caller) -> None:
+        if caller.gone:
+            return  # forgotten in the same round of the loop
+        self._callers[caller] = self._callers.pop(caller)
+        try:
+            self._write(caller)
+            data = caller.connection.recv(1 << 16)
+            requests = caller.decoder.feed(data)
+        except BlockingIOError:
+            return
+        except (OSError, frames.FrameError):
+            data, requests = b"", []
+        if not data or len(requests) + len(caller.tokens) > REQUESTS_MAX:
+            self.forget(caller)
+            return
+        for request in requests:
+            answer = self._answer_to(caller, request)
+            if answer is not None:
+                self.reply(caller, answer)
+
+    def _answer_to(self, caller: Caller, request: dict[str, Any]) -> frames.Message | None:
+        try:
+            return self._take(caller, request)
+        except RequestRefused as error:
+            return {"error": frames.clipped(str(error))}
+        except Exception as error:  # noqa: BLE001 - a request fails alone
+            traceback.print_exc()
+            return {"error": frames.clipped(f"the request failed: {error!r}")}
+
+    def reply(self, caller: Caller, answer: frames.Message) -> None:
+        """Send an answer, now or when the caller reads."""
+        if caller.gone:
+            return
+        try:
+            framed = frames.encode(answer)
+        except frames.FrameError as error:
+            framed = frames.encode({"error": f"cannot send the answer: {error}"})
+        caller.unread += framed
+        try:
+            self._write(caller)
+        except OSError:
+            self.forget(caller)
+        if len(caller.unread) > UNREAD_BYTES_MAX:
+            self.forget(caller)
+
+    def _write(self, caller: Caller) -> None:
+        """Send as much as the socket takes. Raises OSError."""
+        with contextlib.suppress(BlockingIOError):
+            while caller.unread:
+                del caller.unread[: caller.connection.send(caller.unread)]
+        events = selectors.EVENT_READ | (selectors.EVENT_WRITE if caller.unread else 0)
+        key = self._selector.get_key(caller.connection)
+        if key.events != events:
+            self._selector.modify(caller.connection, events, key.data)
+
+    def forget(self, caller: Caller) -> None:
+        """Disconnect a caller."""
+        if caller.gone:
+            return
+        caller.gone = True
+        del self._callers[caller]
+        self._selector.unregister(caller.connection)
+        caller.connection.close()
+        self._lost(caller)
+
+    def close(self) -> None:
+        """Disconnect all, with what they have not read."""
+        for caller in self:
+            self.forget(caller)
