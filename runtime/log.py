@@ -26,6 +26,7 @@ from datetime import UTC, datetime
 from typing import Any, Literal, Protocol, cast
 
 from runtime.clock import Clock, SystemClock
+from runtime.printable import escape
 
 _HIDDEN = object()
 _rich = sys.modules.get("rich", _HIDDEN)
@@ -88,16 +89,6 @@ class RateLimited:
             del self._seen[next(iter(self._seen))]
         self._seen[key] = (now, 0)
         return entry[1] if entry is not None else 0
-
-
-def escape(text: str) -> str:
-    """Text with control characters, line separators and lone surrogates made visible."""
-    if text.isprintable():
-        return text
-    return "".join(
-        char if char.isprintable() else char.encode("unicode_escape").decode("ascii")
-        for char in text
-    )
 
 
 def render_console(event: EventDict) -> bytes:

@@ -21,7 +21,7 @@ from audit.report.svg import (
     patterns,
     step_lines,
 )
-from audit.report.text import moment, old_leader, verdict, why
+from audit.report.text import moment, old_leader, verdict, visible, why
 from audit.state.elections import LOSSY
 
 ROWS_MAX = 500
@@ -138,12 +138,14 @@ def as_html(result: Mapping[str, Any]) -> str:
     colours += _plain_on_paper()
     fills = patterns([*((f"p{n}", colour) for n, colour in enumerate(PALETTE)), *OTHER_FILLS])
     assert len(PALETTE) == LEADER_COLOURS
-    return (
+    page = (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
         f"<title>Audit of {escape(_cluster(result))}</title><style>{STYLE}{colours}</style></head>"
         f"<body>{fills}<main>{''.join(parts)}</main></body></html>\n"
     )
+    # The page is printed to a terminal too, and shows names as the text does.
+    return "\n".join(map(visible, page.split("\n")))
 
 
 def _cluster(result: Mapping[str, Any]) -> str:

@@ -19,8 +19,24 @@ def moment(timestamp_ms: int) -> str:
     return datetime.fromtimestamp(timestamp_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S.%f")[:-3]
 
 
+def visible(text: str) -> str:
+    """Return a line in which everything that is not printable is an escape.
+
+    Names in a metadata log are any text, and the report is read on a terminal.
+    """
+    if text.isprintable():
+        return text
+    return "".join(
+        one if one.isprintable() else one.encode("unicode_escape").decode("ascii") for one in text
+    )
+
+
 def as_text(result: Mapping[str, Any]) -> Iterator[str]:
-    """Lines without line ends."""
+    """Yield lines without line ends."""
+    return map(visible, _lines(result))
+
+
+def _lines(result: Mapping[str, Any]) -> Iterator[str]:
     summary = result["summary"]
     yield from _head(summary, result["quorum"])
     facts = [f for f in result["findings"] if f["severity"] == "info"]

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
-from kraftbox.cli.output import JsonFlag, say, say_error, say_json
+from kraftbox.cli.output import JsonFlag, say, say_error, say_json, say_lines
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -301,7 +301,7 @@ def _print(result: dict[str, Any], form: Format, out: Path | None) -> None:
     elif form is Format.JSON:
         say_json(result)
     elif form is Format.HTML:
-        say(as_html(result))
+        say_lines(as_html(result))
     else:
         for line in as_text(result):
             say(line)

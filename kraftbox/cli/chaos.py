@@ -37,6 +37,7 @@ from kraftbox.chaos.workload import Load
 from kraftbox.cli.output import FAILED, JsonFlag, say, say_error, say_json, table
 from kraftbox.launcher import control
 from protocol.errors import ApiError
+from runtime.printable import escape
 
 MISUSE = 2
 INTERRUPTED = 130
@@ -474,7 +475,7 @@ class _Shower:
 
     def show(self, seen: Progress) -> None:
         if sys.stdout.isatty():
-            sys.stdout.write(f"\r\x1b[2K{progress_line(seen)}")
+            sys.stdout.write(f"\r\x1b[2K{escape(progress_line(seen))}")
             sys.stdout.flush()
         elif seen.doing != self._doing or seen.now_s - self._told_s >= PLAIN_LINES_S:
             self._told_s, self._doing = seen.now_s, seen.doing

@@ -61,7 +61,7 @@ def dump_log(
                 damaged.append(f"{path}: {error}")
             ticker.advance()
     if damaged:
-        raise CommandFailed("\n".join(damaged))
+        raise CommandFailed(*damaged)
 
 
 def _files(paths: list[Path]) -> Iterator[Path]:

@@ -203,6 +203,6 @@ def main(arguments: Sequence[str]) -> int:
     except SystemExit as end:
         return int(end.code or 0)
     except CommandFailed as error:
-        say_error(str(error))
+        say_error(*map(str, error.args))
         return FAILED
     return DONE

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from kraftbox.cli.output import CommandFailed, say
+from kraftbox.cli.output import CommandFailed, say, say_lines
 
 SECTION = 1
 EXIT_CODES = "0: done. 1: failed. 2: wrong usage. 130: interrupted."
@@ -31,7 +31,7 @@ def man(
         name = "-".join(["kraftbox", *words])
         if name not in pages:
             raise typer.BadParameter(f"{' '.join(words)!r} is no command: kraftbox --help")
-        say(pages[name].rstrip("\n"))
+        say_lines(pages[name].rstrip("\n"))
         return
     if words:
         raise typer.BadParameter("a command, or --out for all of them, not both")

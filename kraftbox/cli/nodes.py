@@ -15,6 +15,7 @@ from kraftbox.cli.output import CommandFailed, command_group, say
 from kraftbox.launcher import control
 from kraftbox.launcher.place import ClusterPlace
 from runtime.errors import StartupRefused
+from runtime.printable import escape_bytes
 
 FOLLOW_MS = 100
 LINES_DEFAULT = 100
@@ -189,5 +190,5 @@ class Tail:
         return b""
 
     def _write(self, lines: list[bytes]) -> None:
-        self._out.write(b"".join(self._prefix + line for line in lines))
+        self._out.write(b"".join(self._prefix + escape_bytes(line) for line in lines))
         self._out.flush()

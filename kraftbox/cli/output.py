@@ -1,4 +1,8 @@
-"""Output of commands: tables for people, JSON for programs, errors on stderr."""
+"""Output of commands: tables for people, JSON for programs, errors on stderr.
+
+Text that others chose (names, errors of brokers, settings) is in most of it, so everything but JSON
+is escaped on its way out: no caller has to know which part is foreign.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +13,8 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+
+from runtime.printable import escape, escape_bytes, escape_lines
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
@@ -21,7 +27,10 @@ JsonFlag = Annotated[bool, typer.Option("--json", help="Print JSON for programs.
 
 
 class CommandFailed(Exception):
-    """Ends the command with exit code 1 and the message on stderr."""
+    """Ends the command with exit code 1 and its arguments on stderr, a line each."""
+
+    def __str__(self) -> str:
+        return "\n".join(escape(str(line)) for line in self.args)
 
 
 def command_group(help_text: str) -> typer.Typer:
@@ -32,8 +41,18 @@ def command_group(help_text: str) -> typer.Typer:
 
 
 def say(text: str) -> None:
-    """One line on standard output."""
-    sys.stdout.write(text + "\n")
+    """Print one line on standard output."""
+    sys.stdout.write(escape(text) + "\n")
+
+
+def say_lines(text: str) -> None:
+    """Print lines of our own making on standard output; line ends and tabs stay."""
+    sys.stdout.write(escape_lines(text) + "\n")
+
+
+def shown_bytes(data: bytes) -> bytes:
+    """Return lines of data for standard output: exact for a pipe, escaped for a terminal."""
+    return escape_bytes(data) if sys.stdout.isatty() else data
 
 
 def say_json(value: Any) -> None:
@@ -41,23 +60,24 @@ def say_json(value: Any) -> None:
     sys.stdout.write(json.dumps(value, separators=(",", ":"), default=str) + "\n")
 
 
-def say_error(text: str) -> None:
-    """A line on standard error for each of the text."""
-    sys.stderr.write("".join(f"kraftbox: {line}\n" for line in text.splitlines() or [""]))
+def say_error(*lines: str) -> None:
+    """Print lines on standard error."""
+    sys.stderr.write("".join(f"kraftbox: {escape(line)}\n" for line in lines))
 
 
 def table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
     """Aligned columns; drawn by rich on a terminal, plain on a pipe."""
-    cells = [["-" if cell is None else str(cell) for cell in row] for row in rows]
+    cells = [["-" if cell is None else escape(str(cell)) for cell in row] for row in rows]
     if sys.stdout.isatty():
         from rich.console import Console
         from rich.table import Table
+        from rich.text import Text
 
         drawn = Table(box=None, header_style="bold", pad_edge=False)
         for column in columns:
             drawn.add_column(column, overflow="fold")
         for row in cells:
-            drawn.add_row(*row)
+            drawn.add_row(*map(Text, row))
         Console().print(drawn, markup=False)
         return
     widths = [max(len(row[at]) for row in [list(columns), *cells]) for at in range(len(columns))]

@@ -17,7 +17,7 @@ from client.leaders import TopicPartition
 from client.offsets import offsets_at, partitions_of
 from client.visible_records import Received
 from kraftbox.cli.connect import BOOTSTRAP_DEFAULT, BootstrapOption, run
-from kraftbox.cli.output import CommandFailed, JsonFlag, say_error
+from kraftbox.cli.output import CommandFailed, JsonFlag, say_error, shown_bytes
 from kraftbox.cli.positions import Kind, Position, parse_position, resolve
 from kraftbox.cli.record_text import as_json as record_json
 from kraftbox.cli.record_text import formatter
@@ -204,7 +204,7 @@ class Printer:
         self._out = sys.stdout.buffer
 
     def __call__(self, record: Received) -> None:
-        self._out.write(self._form(record))
+        self._out.write(shown_bytes(self._form(record)))
         if self.left is not None:
             self.left -= 1
 

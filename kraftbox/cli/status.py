@@ -18,6 +18,7 @@ from kraftbox.cli.nodes import DIR_DEFAULT, DirOption
 from kraftbox.cli.output import CommandFailed, JsonFlag, say, say_json, table
 from kraftbox.launcher import control
 from kraftbox.launcher.place import ClusterPlace
+from runtime.printable import escape
 
 WATCH_MS = 1_000
 
@@ -218,19 +219,23 @@ def drawn(found: Mapping[str, Any], *, topics: bool) -> RenderableType:
     """The same for a terminal."""
     shown = _empty_table(_COLUMNS)
     for row in rows(found):
-        cells = [Text("-" if cell is None else cell) for cell in row]
+        cells = [_text("-" if cell is None else cell) for cell in row]
         cells[2].stylize(_STATE_STYLES.get(row[2] or "", ""))
         shown.add_row(*cells)
-    waiting = [Text(line, style="yellow") for line in waiting_lines(found)]
+    waiting = [_text(line, style="yellow") for line in waiting_lines(found)]
     first, *failed = process_lines(found)
-    parts = [Text(first), *(Text(line, style="bold red") for line in failed)]
-    parts += [Text(headline(found)), *waiting]
+    parts = [_text(first), *(_text(line, style="bold red") for line in failed)]
+    parts += [_text(headline(found)), *waiting]
     if not topics:
         return Group(*parts, shown)
     of_topics = _empty_table(_TOPIC_COLUMNS)
     for row in topic_rows(found):
-        of_topics.add_row(*(Text(cell or "-") for cell in row))
+        of_topics.add_row(*(_text(cell or "-") for cell in row))
     return Group(*parts, shown, of_topics)
+
+
+def _text(text: str, style: str = "") -> Text:
+    return Text(escape(text), style)
 
 
 def _empty_table(columns: Sequence[str]) -> Table:

@@ -219,7 +219,7 @@ def info(config_file: ConfigOption, as_json: JsonFlag = False) -> None:
         for entry in found:
             say(" ".join(f"{name}={value}" for name, value in entry.items()))
     if problems:
-        raise CommandFailed("\n".join(problems))
+        raise CommandFailed(*problems)
 
 
 def _node_config(path: Path) -> NodeConfig:
@@ -228,6 +228,4 @@ def _node_config(path: Path) -> NodeConfig:
     try:
         return NodeConfig.parse(parse_properties(path.read_text(encoding="utf-8")))
     except (ConfigError, PropertiesError, UnicodeDecodeError) as error:
-        raise CommandFailed(
-            "\n".join(f"{path}: {one}" for one in str(error).splitlines())
-        ) from None
+        raise CommandFailed(*(f"{path}: {one}" for one in str(error).split("\n"))) from None

@@ -19,6 +19,7 @@ from kraftbox.launcher import control
 from kraftbox.launcher.links import WHOLE, Link, LinkRule
 from kraftbox.launcher.place import ClusterPlace
 from kraftbox.launcher.router import NetworkControl, NetworkError
+from runtime.printable import escape
 
 TOPICS_MS_MAX = 30_000.0
 ACTION_MS_MAX = 60_000
@@ -165,7 +166,8 @@ def _do_faults(place: ClusterPlace, steps: Sequence[Step]) -> None:
         while (left_s := began_s + step.at_s - time.monotonic()) > 0:
             if select.select([sys.stdin], [], [], left_s)[0]:
                 return
-        sys.stderr.write(f"kraftbox: {step.at_s:g} s: {step.text}{_done(place, step)}\n")
+        done = escape(_done(place, step))
+        sys.stderr.write(f"kraftbox: {step.at_s:g} s: {escape(step.text)}{done}\n")
         sys.stderr.flush()
 
 

@@ -13,6 +13,8 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
+from runtime.printable import escape
+
 DIR_DEFAULT = "kraftbox-data"
 
 
@@ -95,8 +97,8 @@ def _failing_well(work: Callable[[], int]) -> int:
 
         if not isinstance(error, ConfigError | StartupRefused):
             raise
-        for line in str(error).splitlines():
-            sys.stderr.write(f"kraftbox: {line}\n")
+        for line in str(error).split("\n"):
+            sys.stderr.write(f"kraftbox: {escape(line)}\n")
         return 1
 
 
@@ -125,7 +127,7 @@ def _up(options: argparse.Namespace, arguments: Sequence[str]) -> int:
         early = Early(options.dir)
     except OSError as error:
         why = "is no folder" if isinstance(error, FileExistsError) else error.strerror
-        sys.stderr.write(f"kraftbox: cannot use --dir {options.dir}: {why}\n")
+        sys.stderr.write(f"kraftbox: cannot use --dir {options.dir}: {escape(str(why))}\n")
         return 1
     from kraftbox.launcher import start
     from kraftbox.launcher.plan import AskedShape
@@ -179,6 +181,6 @@ def _testbed(options: argparse.Namespace) -> Any:
     except UnicodeDecodeError:
         sys.stderr.write(f"kraftbox: --file {file}: is no UTF-8 text\n")
     except BadDocument as error:
-        for line in str(error).splitlines():
-            sys.stderr.write(f"kraftbox: {file}: {line}\n")
+        for line in str(error).split("\n"):
+            sys.stderr.write(f"kraftbox: {file}: {escape(line)}\n")
     return None

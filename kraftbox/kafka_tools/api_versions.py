@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from client.cluster_client import ClusterClient
 from kraftbox.cli.connect import CLIENT_ID, CONNECT_MS_MAX, run
-from kraftbox.cli.output import say
+from kraftbox.cli.output import say, say_lines
 from kraftbox.kafka_tools.options import add_bootstrap, bootstrap_of, parser
 from protocol.api_keys import ApiKey
 from protocol.messages import request_class
@@ -27,10 +27,12 @@ async def _show(client: ClusterClient) -> None:
         connection = await Connection.connect(broker.host, broker.port, CLIENT_ID, CONNECT_MS_MAX)
         try:
             rack = broker.rack or "null"
-            lines = ",\n".join(f"\t{line}" for line in shown(connection.versions))
+            lines = shown(connection.versions)
         finally:
             await connection.close()
-        say(f"{address} (id: {broker.node_id} rack: {rack} isFenced: false) -> (\n{lines}\n)")
+        say(f"{address} (id: {broker.node_id} rack: {rack} isFenced: false) -> (")
+        say_lines(",\n".join(f"\t{line}" for line in lines))
+        say(")")
 
 
 def shown(versions: Mapping[int, VersionRange]) -> list[str]:

@@ -13,7 +13,7 @@ from client.group_member import GroupMember
 from client.offsets import offsets_at
 from client.visible_records import Received
 from kraftbox.cli.connect import run
-from kraftbox.cli.output import CommandFailed
+from kraftbox.cli.output import CommandFailed, shown_bytes
 from kraftbox.cli.records import Idle, chosen_partitions, follow, follow_group, say_reset
 from kraftbox.kafka_tools.options import (
     add_bootstrap,
@@ -68,7 +68,8 @@ class Printer:
             "key": self._null if record.key is None else record.key,
             "value": self._null if record.value is None else record.value,
         }
-        self._out.write(self._separator.join(parts[part] for part in self._shown) + self._line_end)
+        line = self._separator.join(parts[part] for part in self._shown) + self._line_end
+        self._out.write(shown_bytes(line))
         self.count += 1
         if self.left is not None:
             self.left -= 1

@@ -85,7 +85,8 @@ async def _describe(client: ClusterClient, options: argparse.Namespace) -> None:
         if group.group_state == "Dead" and not offsets:
             raise CommandFailed(f"Consumer group '{name}' does not exist.")
         if group.group_state == "Empty" and options.state is None:
-            say(f"\nConsumer group '{name}' has no active members.")
+            say("")
+            say(f"Consumer group '{name}' has no active members.")
         say("")
         if options.state is not None:
             await _show_state(client, group)

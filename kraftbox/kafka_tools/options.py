@@ -10,6 +10,7 @@ from typing import NoReturn
 from kraftbox.cli.output import CommandFailed
 from kraftbox.process.properties import read_properties
 from runtime.errors import StartupRefused
+from runtime.printable import escape
 
 
 class Parser(argparse.ArgumentParser):
@@ -86,7 +87,7 @@ def pairs(entries: Iterable[str] | None, option: str) -> dict[str, str]:
 
 def columns(rows: Sequence[Sequence[object]]) -> None:
     """Rows in columns as wide as their widest cell, the first row being the heading."""
-    cells = [["-" if cell is None else str(cell) for cell in row] for row in rows]
+    cells = [["-" if cell is None else escape(str(cell)) for cell in row] for row in rows]
     widths = [max(15, *(len(row[at]) for row in cells)) for at in range(len(cells[0]))]
     for row in cells:
         line = " ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True))

@@ -24,6 +24,7 @@ from kraftbox.launcher.supervisor import ForkServerProcess, Supervisor
 from protocol.ids import random_uuid, uuid_to_text
 from runtime.config import NodeConfig
 from runtime.errors import StartupRefused
+from runtime.printable import escape
 
 STOPPING_MS_MAX = 15_000
 """How long a start waits for what the last supervisor left behind."""
@@ -110,7 +111,7 @@ def run(
 
 
 def _say(text: str) -> None:
-    sys.stderr.write(f"kraftbox: {text}\n")
+    sys.stderr.write(f"kraftbox: {escape(text)}\n")
     sys.stderr.flush()
 
 
@@ -248,5 +249,5 @@ def announce(place: ClusterPlace, cluster: NodeProcesses, prepared: Prepared, be
     else:
         lines.insert(0, f"bootstrap.servers={connect_to}")
     lines.append("kraftbox status, node, logs and down (with this --dir) look after it.")
-    out.write("".join(f"{line}\n" for line in lines))
+    out.write("".join(f"{escape(line)}\n" for line in lines))
     out.flush()

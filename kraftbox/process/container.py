@@ -18,6 +18,7 @@ from typing import NamedTuple
 from runtime.config.env import merge
 from runtime.config.properties import format_properties
 from runtime.errors import StartupRefused
+from runtime.printable import escape
 
 CLUSTER_ID_DEFAULT = "5L6g3nShT-eMCtK--X86sw"
 """That of Apache Kafka's image."""
@@ -99,6 +100,6 @@ def main() -> int:
     try:
         return run(os.environ)
     except (ConfigError, StartupRefused) as error:
-        for line in str(error).splitlines():
-            sys.stderr.write(f"kraftbox: {line}\n")
+        for line in str(error).split("\n"):
+            sys.stderr.write(f"kraftbox: {escape(line)}\n")
         return 1

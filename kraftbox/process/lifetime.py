@@ -26,6 +26,7 @@ from runtime.clock import SystemClock
 from runtime.collector import Collector
 from runtime.config import NodeConfig, keys_kraftbox
 from runtime.config.env import merge
+from runtime.printable import escape
 from runtime.tasks import Supervisor
 from storage.files import Files, RealFiles, SlowFiles
 
@@ -131,7 +132,7 @@ async def _serve(
         return 0
     name, error = node.failed.result()
     reason = f"the node had to stop: {name}: {error!r}"
-    sys.stderr.write(f"kraftbox: {reason}\n")
+    sys.stderr.write(f"kraftbox: {escape(reason)}\n")
     if lifeline is not None:
         lifeline.failed(reason)
     return 1

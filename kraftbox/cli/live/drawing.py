@@ -16,6 +16,7 @@ from typing import NamedTuple
 from rich.text import Text
 
 from kraftbox.cli.live.facts import NodeRow, Partition, Seen, is_internal, named
+from runtime.printable import escape
 
 GOOD, WARNING, BAD, DIM = "green", "yellow", "bold red", "dim"
 _STATES = {
@@ -34,6 +35,17 @@ _GAP = "  "
 class Cell(NamedTuple):
     text: str
     style: str = ""
+
+
+def _text(text: str = "", style: str = "") -> Text:
+    """A line, escaped: names and errors in it are chosen by clients."""
+    return Text(escape(text), style)
+
+
+def _assembled(*parts: tuple[str, str] | str) -> Text:
+    """A line of parts, each with or without a style."""
+    pairs = [(part, "") if isinstance(part, str) else part for part in parts]
+    return Text.assemble(*((escape(text), style) for text, style in pairs))
 
 
 class Section(NamedTuple):
@@ -56,9 +68,9 @@ def lines(seen: Seen, where: str, now: datetime, width: int, height: int) -> lis
     found = top
     for section, share in zip(sections, of_sections, strict=True):
         if share > 0:
-            found += [Text(), *_table(section, share, width)]
+            found += [_text(), *_table(section, share, width)]
     if of_events > 0:
-        found += [Text(), Text("LAST EVENTS", "bold"), *reversed(events[-of_events:])]
+        found += [_text(), _text("LAST EVENTS", "bold"), *reversed(events[-of_events:])]
     for line in found:
         line.truncate(width, overflow="ellipsis")
     return found[: max(height, 0)]
@@ -87,7 +99,7 @@ def _headlines(seen: Seen, where: str, now: datetime) -> list[Text]:
         if row.silent_ms is not None
     ]
     found = [
-        Text.assemble(
+        _assembled(
             (f"{now:%H:%M:%S %Z}".rstrip(), "bold"),
             f"  all of it {_seconds(seen.age_ms)} old at most  ",
             (where, DIM),
@@ -96,21 +108,21 @@ def _headlines(seen: Seen, where: str, now: datetime) -> list[Text]:
     if seen.supervisor_silent_ms is not None:
         why = f": {seen.supervisor_error}" if seen.supervisor_error else ""
         text = f"the supervisor is silent for {_seconds(seen.supervisor_silent_ms)}{why}"
-        found.append(Text(text, BAD))
+        found.append(_text(text, BAD))
     found.append(_states(seen.nodes))
     if silent:
-        found.append(Text(f"silent: {', '.join(silent)}", BAD))
+        found.append(_text(f"silent: {', '.join(silent)}", BAD))
     found += [
-        Text(f"node {row.node_id} failed: {row.error}", BAD)
+        _text(f"node {row.node_id} failed: {row.error}", BAD)
         for row in seen.nodes
         if row.state == "failed" and row.error
     ]
     if seen.quorum is None:
-        found.append(Text("quorum: no leader answers", BAD))
+        found.append(_text("quorum: no leader answers", BAD))
     else:
         quorum = seen.quorum
         found.append(
-            Text(
+            _text(
                 f"quorum: leader {quorum.leader}, epoch {quorum.epoch}, "
                 f"high watermark {quorum.high_watermark}"
             )
@@ -122,7 +134,7 @@ def _headlines(seen: Seen, where: str, now: datetime) -> list[Text]:
 def _states(nodes: Sequence[NodeRow]) -> Text:
     """The supervisor's view: how many nodes are what; those that do not run by their ids."""
     counts = Counter(row.state or "unknown" for row in nodes)
-    told = Text(f"nodes {len(nodes)}: ")
+    told = _text(f"nodes {len(nodes)}: ")
     for number, (state, count) in enumerate(counts.items()):
         ids = [str(row.node_id) for row in nodes if (row.state or "unknown") == state]
         which = "" if state == "running" else f" ({','.join(ids)})"
@@ -133,13 +145,13 @@ def _states(nodes: Sequence[NodeRow]) -> Text:
 
 def _partitions(seen: Seen) -> Text:
     if seen.partitions is None:
-        return Text("partitions: no broker answers", BAD)
+        return _text("partitions: no broker answers", BAD)
     those = seen.partitions
     leaderless = sum(one.leader < 0 for one in those)
     lacking = sum(not one.is_whole for one in those)
     eligible = sum(bool(one.elr) for one in those)
     more = " (the first; there are more)" if seen.is_cut else ""
-    told = Text(f"partitions {len(those)}{more}: ")
+    told = _text(f"partitions {len(those)}{more}: ")
     told.append(f"{leaderless} without leader", BAD if leaderless else "")
     told.append(", ")
     told.append(f"{lacking} lack replicas", WARNING if lacking else "")
@@ -240,12 +252,13 @@ def _table(section: Section, share: int, width: int) -> list[Text]:
     )
     if left_out:
         shown = shown[:-1]
-    cells = [[Cell(text, "bold") for text in section.head], *shown]
+    rows = [[Cell(text, "bold") for text in section.head], *shown]
+    cells = [[cell._replace(text=escape(cell.text)) for cell in row] for row in rows]
     widths = [max(len(row[at].text) for row in cells) for at in range(len(section.head))]
     columns = fitting(widths, width)
     made = []
     for row in cells:
-        line = Text()
+        line = _text()
         for place, at in enumerate(columns):
             cell = row[at]
             text = cell.text.rjust(widths[at]) if at in section.numbers else cell.text
@@ -254,7 +267,7 @@ def _table(section: Section, share: int, width: int) -> list[Text]:
             line.append(" " * (widths[at] - len(text)))
         made.append(line)
     if left_out:
-        made.append(Text(f"and {len(left_out)} more: {named(left_out)}", DIM))
+        made.append(_text(f"and {len(left_out)} more: {named(left_out)}", DIM))
     return made
 
 
@@ -272,7 +285,7 @@ def fitting(widths: Sequence[int], width: int) -> list[int]:
 
 def _event(seen: Seen, at_ms: float, text: str, is_bad: bool, now: datetime) -> Text:
     at = datetime.fromtimestamp(now.timestamp() - (seen.at_ms - at_ms) / 1000, now.tzinfo)
-    return Text.assemble((f"{at:%H:%M:%S} ", DIM), (text, BAD if is_bad else ""))
+    return _assembled((f"{at:%H:%M:%S} ", DIM), (text, BAD if is_bad else ""))
 
 
 def _seconds(ms: float | None) -> str:

@@ -50,6 +50,24 @@ def test_the_page_is_well_formed_and_fetches_nothing(result: dict[str, Any]) -> 
     assert not re.search(r"src=|href=\"(?!#)|url\((?!#)|@import|http", page)
 
 
+def test_page_and_text_show_control_characters_of_names_as_escapes(result: dict[str, Any]) -> None:
+    """A topic's name in a metadata log may be any text, and a report is read on a terminal."""
+    evil = "t\x1b]52;c;cm0g\x07\x9b2J\u202e"
+
+    def made_evil(value: Any) -> Any:
+        if isinstance(value, dict):
+            keep = ("kind", "cause", "severity", "check")
+            return {k: v if k in keep else made_evil(v) for k, v in value.items()}
+        if isinstance(value, list):
+            return [made_evil(one) for one in value]
+        return value + evil if isinstance(value, str) else value
+
+    spoilt = made_evil(result)
+    for text in ("\n".join(as_text(spoilt)), as_html(spoilt)):
+        assert "t\\x1b]52;c;cm0g\\x07\\x9b2J\\u202e" in text
+        assert text.replace("\n", "").isprintable()
+
+
 def test_an_empty_result_has_a_page(tmp_path: Path) -> None:
     page = as_html(audited(LogBuilder().write(tmp_path)))
     assert "There was no election." in page and "every promise holds" in page
