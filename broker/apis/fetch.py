@@ -13,8 +13,9 @@ OFFSET_OUT_OF_RANGE it is told where the log begins (KIP-405).
 Versions: 5 log start, 7 sessions (KIP-227), 9 leader epochs (KIP-320), 10 zstd, 11 rack, 12
 divergence instead of a separate OffsetForLeaderEpoch, 13 topic ids, 15 replica state with broker
 epoch (KIP-903), 16 leaders (KIP-951), 17 directory ids, 18 the follower's high watermark
-(KIP-1166), 19 what the follower has of the log locally (KIP-1303). Before 10 zstd batches cannot be
-sent: UNSUPPORTED_COMPRESSION_TYPE.
+(KIP-1166), 19 what the follower has of the log locally (KIP-1303). Batches leave as they are stored
+at every version: like Kafka since 4.0, a broker converts no batch and does not look at its codec.
+Clients that request version 4 may well read zstd (aiokafka before 0.14).
 
 Authorisation: a request that names a replica id must come from that replica: the id must be among
 the partition's replicas and registered, else it is answered NOT_LEADER_OR_FOLLOWER, and only the

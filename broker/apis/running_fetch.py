@@ -33,7 +33,6 @@ from broker.replication.partition import Partition
 from broker.replication.replica_selector import nearest_replica
 from broker.replication.session_watch import LoneWatch
 from broker.replication.waits import FetchWait
-from protocol.compression import Codec
 from protocol.errors import ApiError, ErrorCode
 from protocol.messages.fetch import FetchRequest, FetchResponse
 from protocol.schema import Buffer
@@ -46,7 +45,6 @@ if TYPE_CHECKING:
     from storage.log.indexes import AbortedTxn
     from storage.log.log import Log
 
-ZSTD_SINCE: Final = 10
 RACKS_SINCE: Final = 11
 DIVERGENCE_SINCE: Final = 12
 LEADERS_SINCE: Final = 16
@@ -467,8 +465,6 @@ class RunningFetch:
             records = b""
         else:
             records = self._read_here(log, offset, end, limit, min_one_batch)
-        if records and self._context.api_version < ZSTD_SINCE:
-            _refuse_zstd(records)
         if follower and self._arriving:
             # What a fetch proves it proved when it came; a read after a wait adds nothing.
             self._follower_fetched(key, partition, wanted)
@@ -687,15 +683,6 @@ def _divergence(partition: Partition, wanted: Wanted) -> FetchResponse.EpochEndO
         mark("replication.fetch-diverges")
         return FetchResponse.EpochEndOffset(epoch=epoch, end_offset=end_offset)
     return None
-
-
-def _refuse_zstd(records: Buffer) -> None:
-    """A client that old cannot read zstd (KIP-110)."""
-    from protocol.batch.header import iter_batches
-
-    for header, _ in iter_batches(records):
-        if header.codec_id == Codec.ZSTD:
-            raise ApiError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, None)
 
 
 def failure(index: int, code: ErrorCode) -> PartitionData:

@@ -72,8 +72,7 @@ class FetchResponse(Response, api_key=1, versions="4-19", flexible="12+"):
         # FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH, UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC_ID:
         # look for the leader. REPLICA_NOT_AVAILABLE: not a replica yet.
         # OFFSET_MOVED_TO_TIERED_STORAGE: to followers, build the state from the tier.
-        # UNSUPPORTED_COMPRESSION_TYPE: the version cannot carry zstd. KAFKA_STORAGE_ERROR: the log
-        # directory failed.
+        # KAFKA_STORAGE_ERROR: the log directory failed.
         error_code: int = field(int16, "0+", default=0)
         # -1 with most errors.
         high_watermark: int = field(int64, "0+", default=0)

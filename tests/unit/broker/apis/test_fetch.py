@@ -139,12 +139,19 @@ async def test_a_diverged_reader_is_told_where() -> None:
     assert h.fetch(0, last_fetched_epoch=9).error_code == ErrorCode.OFFSET_OUT_OF_RANGE
 
 
-async def test_zstd_is_not_sent_to_clients_that_cannot_read_it() -> None:
+@pytest.mark.parametrize("codec", Codec)
+async def test_fetch_at_each_old_version_returns_batches_of_every_codec(codec: Codec) -> None:
+    """Kafka 4.3.1 sends batches as they are stored from version 4 on, whatever their codec.
+
+    aiokafka up to 0.13 and kafka-python up to 2.0.6 read zstd and request version 4.
+    """
     h = Harness()
     h.create_topic()
-    fill(h, batch(b"a" * 100, compression=Codec.ZSTD))
-    assert h.fetch(0, version=9).error_code == ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
-    assert h.fetch(0, version=10).error_code == 0
+    fill(h, batch(b"a" * 100, compression=codec))
+    newest = h.fetch(0, version=12)
+    for version in range(4, 12):
+        data = h.fetch(0, version=version)
+        assert (data.error_code, bytes(data.records)) == (0, bytes(newest.records)), version
 
 
 # --- followers and those who pretend to be (B32) -------------------------------------------------
