@@ -45,7 +45,7 @@ from protocol.metadata import FeatureLevelRecord, MetadataRecord
 from runtime.clock import Clock
 from runtime.config import NodeConfig
 from storage.files.port import Files
-from storage.log.directory import MetaProperties, read_meta, write_meta
+from storage.log.directory import MetaProperties, cluster_id_problem, read_meta, write_meta
 from storage.log.errors import BadLogDirectory
 
 
@@ -214,8 +214,9 @@ def _check_dependencies(levels: Mapping[str, int]) -> None:
 
 
 def _check_cluster_id(cluster_id: str) -> None:
-    if not re.fullmatch(r"[A-Za-z0-9._=+/-]{1,255}", cluster_id):
-        raise FormatRefused(f"{cluster_id!r} is no cluster id: letters, digits and ._=+/- only")
+    problem = cluster_id_problem(cluster_id)
+    if problem is not None:
+        raise FormatRefused(problem)
 
 
 def _kraft_version(request: FormatRequest) -> int:
@@ -268,8 +269,8 @@ def _unformatted(request: FormatRequest, files: Files) -> tuple[list[str], list[
             continue
         if meta.cluster_id != request.cluster_id or meta.node_id != request.node_id:
             raise FormatRefused(
-                f"{directory} is formatted for node {meta.node_id} of cluster {meta.cluster_id}, "
-                f"not for node {request.node_id} of {request.cluster_id}"
+                f"{directory} is formatted for node {meta.node_id} of cluster "
+                f"{meta.cluster_id!r}, not for node {request.node_id} of {request.cluster_id!r}"
             )
         if not request.ignore_formatted:
             raise FormatRefused(

@@ -23,6 +23,8 @@ META_PROPERTIES = "meta.properties"
 
 _SEGMENT = re.compile(r"(\d{20})\.log")
 _SNAPSHOT = re.compile(r"(\d{20})-(\d{10})\.checkpoint")
+_ESCAPE = re.compile(r"\\(u([0-9a-fA-F]{4})|.)")
+_CONTROLS = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 
 
 class UnreadableInput(Exception):
@@ -137,5 +139,16 @@ def _holds_a_log(path: Path) -> bool:
 def _properties(path: Path) -> dict[str, str]:
     if not path.is_file():
         return {}
-    pairs = (line.partition("=") for line in path.read_text(errors="replace").splitlines())
-    return {key.strip(): value.strip() for key, _, value in pairs if not key.startswith("#")}
+    pairs = (line.partition("=") for line in path.read_text(encoding="latin-1").split("\n"))
+    return {key.strip(): _unescaped(value) for key, _, value in pairs if not key.startswith("#")}
+
+
+def _unescaped(value: str) -> str:
+    """Return the value that Java reads: without escapes and the blanks before it."""
+
+    def one(match: re.Match[str]) -> str:
+        return chr(int(match[2], 16)) if match[2] else _CONTROLS.get(match[1], match[1])
+
+    text = _ESCAPE.sub(one, value.lstrip(" \t\f").rstrip("\r"))
+    # A character beyond the basic plane stands there as two escapes.
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")

@@ -30,7 +30,10 @@ def parse_properties(text: str) -> dict[str, str]:
 
 
 def format_properties(values: Mapping[str, str], comment: str = "") -> str:
-    """Text that `parse_properties` and Java read back to the same mapping."""
+    """Return text that `parse_properties` and Java read back to the same mapping.
+
+    Keys and values are ASCII: Java reads other bytes of such a file as Latin-1.
+    """
     lines = [f"# {line}" for line in comment.splitlines()]
     for key, value in values.items():
         lines.append(f"{_escape(key, in_key=True)}={_escape(value, in_key=False)}")
@@ -101,6 +104,9 @@ def _escape(text: str, *, in_key: bool) -> str:
             char == " " and (in_key or index == 0)
         ):
             out.append("\\" + char)
-        else:
+        elif " " <= char <= "~":
             out.append(char)
+        else:
+            units = char.encode("utf-16-be", "surrogatepass").hex()
+            out += [f"\\u{units[at : at + 4]}" for at in range(0, len(units), 4)]
     return "".join(out)

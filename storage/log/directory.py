@@ -34,7 +34,8 @@ _SUFFIXED = re.compile(
     r"(?P<topic>\S+)-(?P<partition>\d+)\.(?P<unique>[0-9a-f]{32})(?P<suffix>-delete|-stray|-future)"
 )
 _PARTITION_MAX = 2**31 - 1
-_CLUSTER_ID = re.compile(r"[A-Za-z0-9._=+/-]{1,255}")
+CLUSTER_ID_BYTES_MAX: Final = 2**15 - 1
+"""The longest text that a request can carry: some versions have a length of 16 bits."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,8 +59,9 @@ class MetaProperties:
     def decode(cls, data: bytes) -> MetaProperties:
         """Raises ValueError that says which value is wrong."""
         try:
-            values = parse_properties(data.decode("utf-8"))
-        except (UnicodeDecodeError, PropertiesError) as error:
+            # Java reads a properties file as Latin-1: both servers must read one id from one file.
+            values = parse_properties(data.decode("latin-1"))
+        except PropertiesError as error:
             raise ValueError(f"not a properties file: {error}") from None
         version = values.get("version")
         if version is None:
@@ -67,13 +69,30 @@ class MetaProperties:
         if version != str(META_VERSION):
             raise ValueError(f"version={version}: only version {META_VERSION} is known")
         cluster_id = values.get("cluster.id", "")
-        if _CLUSTER_ID.fullmatch(cluster_id) is None:
-            raise ValueError(f"cluster.id={cluster_id!r} is not a cluster id")
+        problem = cluster_id_problem(cluster_id)
+        if problem is not None:
+            raise ValueError(f"cluster.id: {problem}")
         return cls(
             cluster_id=cluster_id,
             node_id=_node_id(values.get("node.id", "")),
             directory_id=_directory_id(values.get("directory.id")),
         )
+
+
+def cluster_id_problem(cluster_id: str) -> str | None:
+    """Return why no cluster can have this id, None for one that is fine.
+
+    As in Apache Kafka, an id is any text; it need not be a uuid.
+    """
+    if not cluster_id:
+        return "a cluster id must not be empty"
+    try:
+        size = len(cluster_id.encode())
+    except UnicodeEncodeError:
+        return f"the cluster id {cluster_id!r} is not valid Unicode"
+    if size > CLUSTER_ID_BYTES_MAX:
+        return f"a cluster id may have {CLUSTER_ID_BYTES_MAX} bytes in UTF-8, not {size}"
+    return None
 
 
 def _node_id(text: str) -> int:
@@ -134,7 +153,7 @@ def check_meta(
         )
     if cluster_id is not None and meta.cluster_id != cluster_id:
         raise BadLogDirectory(
-            f"{directory} belongs to cluster {meta.cluster_id}, this node to {cluster_id}: "
+            f"{directory} belongs to cluster {meta.cluster_id!r}, this node to {cluster_id!r}: "
             f"its {META_PROPERTIES} says so"
         )
     # Its writer may have been killed before the name was durable, and it is believed from now on.

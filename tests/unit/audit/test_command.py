@@ -245,6 +245,13 @@ def test_two_clusters_at_once_are_refused(tmp_path: Path) -> None:
         find_logs([tmp_path])
 
 
+def test_find_logs_reads_a_cluster_id_as_both_servers_do(tmp_path: Path) -> None:
+    """Kafka escapes blanks and colons where we do not; both logs are of one cluster."""
+    log_of(tmp_path, r"a\:b \u00fc\ud83d\ude00", 1)
+    log_of(tmp_path, "a:b \\u00FC\\ud83d\\ude00\r", 2)
+    assert {log.cluster_id for log in find_logs([tmp_path])} == {"a:b \u00fc\U0001f600"}
+
+
 def test_an_empty_log_is_refused(tmp_path: Path) -> None:
     (tmp_path / "__cluster_metadata-0").mkdir()
     with pytest.raises(UnreadableInput, match="neither segments .* nor snapshots"):

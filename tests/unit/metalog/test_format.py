@@ -118,8 +118,8 @@ def test_a_broker_needs_no_way() -> None:
             },
             "needs metadata.version of at least 23",
         ),
-        ({"standalone": True, "cluster_id": "a b"}, "no cluster id"),
-        ({"standalone": True, "cluster_id": ""}, "no cluster id"),
+        ({"standalone": True, "cluster_id": ""}, "must not be empty"),
+        ({"standalone": True, "cluster_id": "x" * 32768}, "may have 32767 bytes"),
         ({"initial_controllers": "1@host:9093"}, "is not id@host:port:directory-id"),
         ({"initial_controllers": "1@host:99999:x"}, "is not id@host:port:directory-id"),
         ({"initial_controllers": "1@host:1:AAAAAAAAAAAAAAAAAAAAAA"}, "reserved"),
@@ -135,6 +135,15 @@ def test_refusals_write_nothing(changes: dict[str, Any], message: str) -> None:
     with pytest.raises(FormatRefused, match=message):
         run(files, request(**changes))
     assert not files.exists("/data/meta.properties")
+
+
+@pytest.mark.parametrize("cluster_id", ["a,b,c", '"MkU3OEVBNTcwNTJENDM2Qg"', "my cluster", "a:b"])
+def test_format_takes_any_text_as_cluster_id(cluster_id: str) -> None:
+    """Public compose files have such ids, and Kafka 4.3.1 formats with each of them."""
+    files = MemoryFiles()
+    run(files, request(standalone=True, cluster_id=cluster_id))
+    meta = read_meta(files, "/data")
+    assert meta is not None and meta.cluster_id == cluster_id
 
 
 def test_formatting_again_is_refused_or_skipped() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 
 from protocol.ids import DirectoryId, uuid_to_text
@@ -35,6 +37,37 @@ def test_meta_properties_come_back(files):
     ]
 
 
+ANY_TEXT = (
+    "a,b,c",
+    '"quoted"',
+    "my cluster",
+    " a:b=c#! ",
+    "back\\slash",
+    "a\tb\n",
+    "z\u00fcrich",
+    "\U0001f4be",
+)
+
+
+@pytest.mark.parametrize("cluster_id", [*ANY_TEXT, "x" * 32767])
+def test_cluster_id_of_any_text_is_kept_in_ascii(files, cluster_id):
+    """Kafka 4.3.1 formats and starts with any cluster id, and reads the file as Latin-1."""
+    meta = dataclasses.replace(META, cluster_id=cluster_id)
+    folders.write_meta(files, "/data", meta)
+    assert files.read("/data/meta.properties").isascii()
+    assert folders.check_meta(files, "/data", node_id=7, cluster_id=cluster_id) == meta
+
+
+def test_cluster_id_in_kafkas_file_is_read_as_kafka_reads_it():
+    """Kafka writes UTF-8 and reads Latin-1: its nodes use the text that comes of that."""
+    text = b"cluster.id=z\xc3\xbcrich \\: \\=\nnode.id=0\nversion=1\n"
+    assert MetaProperties.decode(text).cluster_id == "z\u00c3\u00bcrich : ="
+
+
+def test_cluster_id_that_is_not_unicode_is_refused():
+    assert folders.cluster_id_problem("\udcff") == "the cluster id '\\udcff' is not valid Unicode"
+
+
 def test_kafkas_own_file_is_read():
     text = b"#\n#Fri Jan 02 03:04:05 UTC 2026\ncluster.id=abc\nnode.id=0\nversion=1\n"
     assert MetaProperties.decode(text) == MetaProperties(
@@ -48,7 +81,7 @@ def test_kafkas_own_file_is_read():
         ("version=0", "version"),
         ("version=", "version=: only version 1 is known"),
         ("cluster.id=", "cluster.id"),
-        ("cluster.id=../../etc\\u0000", "cluster.id"),
+        (f"cluster.id={'x' * 32768}", "may have 32767 bytes in UTF-8, not 32768"),
         ("node.id=-1", "node.id"),
         ("node.id=../../1", "node.id"),
         ("node.id=99999999999", "node.id"),
