@@ -2,8 +2,9 @@
 
 The rules are those of Apache Kafka's image: `KAFKA_*` variables are properties and win over
 /mnt/shared/config/server.properties; without either the image's own server.properties is used; the
-result is written to /opt/kafka/config, the log directories are formatted with `CLUSTER_ID` unless
-they are, and the node runs. `properties_for` decides, without touching anything.
+result is written to /opt/kafka/config, the log directories are formatted unless they are, and the
+node runs. A new directory gets `CLUSTER_ID`, or without it the default of Kafka's image. A
+formatted directory keeps its cluster. `properties_for` decides, without touching anything.
 """
 
 from __future__ import annotations
@@ -15,10 +16,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
+from runtime import log
 from runtime.config.env import merge
 from runtime.config.properties import format_properties
 from runtime.errors import StartupRefused
 from runtime.printable import escape
+
+_log = log.get_logger("kraftbox.process.container")
 
 CLUSTER_ID_DEFAULT = "5L6g3nShT-eMCtK--X86sw"
 """That of Apache Kafka's image."""
@@ -36,10 +40,8 @@ class Places(NamedTuple):
 
 def check_environment(environ: Mapping[str, str]) -> None:
     """Raises StartupRefused for what Kafka's image refuses."""
-    roles = environ.get("KAFKA_PROCESS_ROLES")
-    if roles and not environ.get("CLUSTER_ID"):
-        raise StartupRefused("CLUSTER_ID environment variable not set")
-    if roles == "controller" and environ.get("KAFKA_ADVERTISED_LISTENERS"):
+    is_controller = environ.get("KAFKA_PROCESS_ROLES") == "controller"
+    if is_controller and environ.get("KAFKA_ADVERTISED_LISTENERS"):
         raise StartupRefused("KAFKA_ADVERTISED_LISTENERS is not supported on a KRaft controller")
 
 
@@ -82,7 +84,7 @@ def write_properties(places: Places, environ: Mapping[str, str]) -> Path:
 def run(environ: Mapping[str, str], places: Places | None = None) -> int:
     """Configure, format, serve; returns the exit code. Raises ConfigError, StartupRefused."""
     from kraftbox.process import lifetime
-    from kraftbox.process.formatting import format_if_new
+    from kraftbox.process.formatting import format_if_new, formatted_cluster_id
     from kraftbox.process.properties import read_properties
     from runtime.config import NodeConfig
 
@@ -90,8 +92,28 @@ def run(environ: Mapping[str, str], places: Places | None = None) -> int:
     props = read_properties(path)
     config = NodeConfig.parse(props, hostname=lifetime.host_name(props))
     lifetime.configure_log(config)
-    format_if_new(config, environ.get("CLUSTER_ID") or CLUSTER_ID_DEFAULT)
+    format_if_new(
+        config, choose_cluster_id(environ.get("CLUSTER_ID"), formatted_cluster_id(config))
+    )
     return lifetime.run(config)
+
+
+def choose_cluster_id(wanted: str | None, formatted: str | None) -> str:
+    """Return the cluster id to format with; a formatted directory's goes before `CLUSTER_ID`.
+
+    Kafka's image formats new directories only, so it starts a volume whose cluster is another one.
+    """
+    if formatted is not None:
+        if wanted and wanted != formatted:
+            _log.warning(
+                "the log directory is formatted for another cluster than CLUSTER_ID; keeping it",
+                cluster_id=formatted,
+                CLUSTER_ID=wanted,
+            )
+        return formatted
+    if not wanted:
+        _log.info("CLUSTER_ID is not set; using the default", cluster_id=CLUSTER_ID_DEFAULT)
+    return wanted or CLUSTER_ID_DEFAULT
 
 
 def main() -> int:

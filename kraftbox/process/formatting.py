@@ -9,7 +9,23 @@ from runtime.clock import SystemClock
 from runtime.config import NodeConfig
 from runtime.errors import StartupRefused
 from storage.files import RealFiles
+from storage.log.directory import read_meta
 from storage.log.errors import BadLogDirectory
+
+
+def formatted_cluster_id(config: NodeConfig) -> str | None:
+    """Return the cluster that a directory of the node is formatted for, None if none is formatted.
+
+    Raises StartupRefused for a meta.properties that cannot be read.
+    """
+    files = RealFiles()
+    try:
+        metas = [read_meta(files, one) for one in (config.log_dir, config.metadata_log_dir)]
+    except (BadLogDirectory, OSError) as error:
+        raise StartupRefused(str(error)) from error
+    finally:
+        files.close()
+    return next((meta.cluster_id for meta in metas if meta is not None), None)
 
 
 def format_if_new(config: NodeConfig, cluster_id: str) -> None:

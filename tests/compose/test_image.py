@@ -175,7 +175,6 @@ def _copied(name: str) -> int:
 @pytest.mark.parametrize(
     ("environ", "complaint"),
     [
-        ({"KAFKA_PROCESS_ROLES": "broker", "KAFKA_NODE_ID": "1"}, "CLUSTER_ID"),
         (
             {
                 "KAFKA_PROCESS_ROLES": "controller",

@@ -2,8 +2,15 @@
 
 import pytest
 
-from kraftbox.process.container import HTTP_LISTENER, Places, properties_for, write_properties
+from kraftbox.process.container import (
+    HTTP_LISTENER,
+    Places,
+    choose_cluster_id,
+    properties_for,
+    write_properties,
+)
 from kraftbox.process.properties import read_properties
+from runtime import log
 from runtime.errors import StartupRefused
 
 BUNDLED = {"node.id": "1", "process.roles": "broker,controller"}
@@ -36,8 +43,6 @@ def test_listeners_follow_from_advertised_ones():
 @pytest.mark.parametrize(
     ("environ", "said"),
     [
-        ({"KAFKA_PROCESS_ROLES": "broker"}, "CLUSTER_ID"),
-        ({"KAFKA_PROCESS_ROLES": "broker", "CLUSTER_ID": ""}, "CLUSTER_ID"),
         (
             {
                 "KAFKA_PROCESS_ROLES": "controller",
@@ -51,6 +56,39 @@ def test_listeners_follow_from_advertised_ones():
 def test_what_is_refused(environ, said):
     with pytest.raises(StartupRefused, match=said):
         properties_for(environ, {}, BUNDLED)
+
+
+def test_properties_need_no_cluster_id():
+    """Compose files for apache/kafka set KAFKA_PROCESS_ROLES and mostly no CLUSTER_ID."""
+    assert properties_for({"KAFKA_PROCESS_ROLES": "broker"}, {}, BUNDLED) == {
+        "process.roles": "broker",
+        HTTP_LISTENER: "0.0.0.0:9404",
+    }
+
+
+@pytest.mark.parametrize(
+    ("wanted", "formatted", "chosen", "logged"),
+    [
+        (None, None, "5L6g3nShT-eMCtK--X86sw", "INFO CLUSTER_ID is not set"),
+        ("", None, "5L6g3nShT-eMCtK--X86sw", "INFO CLUSTER_ID is not set"),
+        ("mine", None, "mine", ""),
+        (None, "old", "old", ""),
+        ("old", "old", "old", ""),
+        ("mine", "old", "old", "WARNING the log directory is formatted for another cluster"),
+    ],
+)
+def test_container_formats_with_the_directorys_cluster_id_or_a_default(
+    wanted, formatted, chosen, logged
+):
+    """As in Kafka's image: its default is 5L6g..., and a formatted volume stays as it is."""
+    lines = []
+    log.configure(write=lines.append)
+    try:
+        assert choose_cluster_id(wanted, formatted) == chosen
+    finally:
+        log.configure()
+    said = b"".join(lines).decode()
+    assert logged in said if logged else not said
 
 
 def test_a_controller_may_have_an_empty_advertised_listener():
