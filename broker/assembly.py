@@ -1,8 +1,10 @@
 """Shell: The broker of a node: its parts put together, started and stopped in order.
 
-Start: open the logs; follow the metadata image (partitions come and go with it); listen; register
-with the controller and send heartbeats until it says that this broker is no longer fenced. Nothing
-is led before that, so early requests find NOT_LEADER_OR_FOLLOWER and come back.
+Start: open the logs; follow the metadata image (partitions come and go with it); take addresses;
+register with the controller and send heartbeats until it says that this broker is no longer fenced.
+The addresses refuse connections until the broker asks to be unfenced, since others may be sent here
+from then on. Connections wait until the broker's own image shows it to clients, as with Kafka: the
+first Metadata request lists this broker, and the first CreateTopics finds it.
 
 Stop: ask the controller to move leaderships away, stop answering, flush and close the logs, and
 leave the marker of a clean shutdown with the broker epoch in it, by which the next registration
@@ -243,7 +245,7 @@ class BrokerServer:
         self._metrics.register(QuotaMetrics(self.quotas, self._clock).collect)
         if context.tier is not None:
             self._metrics.register(context.tier.metrics.collect)
-        await self._listen()
+        await self._bind()
         self.coordinator.start()
         self.replication.start()
         self._maintenance = [
@@ -491,13 +493,14 @@ class BrokerServer:
         else:
             self._advancing = False
 
-    async def _listen(self) -> None:
+    async def _bind(self) -> None:
+        self._gate.hold()
         memory = RequestMemory(self._static.request_memory_bytes)
         protected = self.config.inter_broker_listener_name
         alone = len(self.config.broker_listeners) == 1
         for listener in self.config.broker_listeners:
             bounded = listener.name != protected or alone
-            await self._listeners.open(listener, self._table, memory=memory if bounded else None)
+            await self._listeners.bind(listener, self._table, memory=memory if bounded else None)
 
     async def _join(self) -> None:
         assert self._heartbeats is not None
@@ -507,6 +510,7 @@ class BrokerServer:
             incarnation_id=self._incarnation_id,
             registration=self._registration,
             lead_nothing=self.replicas.lead_nothing,
+            listen=self._listeners.listen,
             channel=self._heartbeats,
             supervisor=self._supervisor,
             clock=self._clock,
@@ -517,6 +521,7 @@ class BrokerServer:
         await self._lifecycle_sender.ready
         # A client that is told of no broker at all may not ask again for minutes (librdkafka).
         await self._lifecycle_sender.listed
+        self._gate.release(self._clock.monotonic_ms())
 
     def _meta(self) -> MetaProperties:
         meta = read_meta(self._files, self.config.log_dir)

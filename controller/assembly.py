@@ -121,13 +121,14 @@ class ControllerServer:
         """Listen on the controller listeners. Raises OSError for an address that is taken."""
         memory = RequestMemory(self._settings.request_memory_bytes)
         for listener in self.config.controller_listeners:
-            await self._listeners.open(
+            await self._listeners.bind(
                 listener,
                 self.handlers,
                 memory=memory,
                 on_admit=self._refusal,
                 for_nodes=True,
             )
+        await self._listeners.listen()
         self._quorum.advertise(
             tuple((e.name, VoterEndpoint(e.host, e.port)) for e in self.advertised_listeners)
         )

@@ -40,7 +40,7 @@ class Listeners:
         self._limits = limits
         self._gate = gate
 
-    async def open(
+    async def bind(
         self,
         listener: Listener,
         handlers: HandlerTable,
@@ -49,8 +49,10 @@ class Listeners:
         on_admit: Callable[[ServerConnection], str | None] | None = None,
         for_nodes: bool = False,
     ) -> None:
-        """Serve `handlers`; `for_nodes` where nodes are the clients. Raises OSError for an address
-        that is taken."""
+        """Take an address for `handlers`, which `listen` opens. `for_nodes`: nodes are the clients.
+
+        Raises OSError for an address that is taken.
+        """
         server = Server(
             handlers,
             clock=self._clock,
@@ -63,9 +65,15 @@ class Listeners:
             for_nodes=for_nodes,
         )
         self.servers.append(server)
-        host, port = await server.start(listener.host, listener.port)
-        self.bound[listener.name] = (host, port)
-        _log.info("Listening", listener=listener.name, host=host, port=port)
+        await server.bind(listener.host, listener.port)
+        self.bound[listener.name] = server.address
+
+    async def listen(self) -> None:
+        """Accept connections at all addresses that are bound."""
+        for server in self.servers:
+            await server.listen()
+            host, port = server.address
+            _log.info("Listening", listener=server.listener, host=host, port=port)
 
     def advertised(self, configured: Iterable[Listener]) -> list[Listener]:
         """What others are told: the configured addresses with the ports really bound."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import Final
 
 from broker.controller_link.channel import ControllerChannel, ControllerUnavailable
@@ -67,17 +67,26 @@ class LifecycleSender:
         incarnation_id: bytes,
         registration: Callable[[], BrokerRegistrationRequest],
         lead_nothing: Callable[[], None],
+        listen: Callable[[], Awaitable[None]],
         channel: ControllerChannel,
         supervisor: Supervisor,
         clock: Clock,
     ) -> None:
-        """`registration` builds the request anew for each try; `lead_nothing` stops all
-        replicas at once."""
+        """Hold what a lifecycle's effects need; `start` begins.
+
+        Args:
+            registration: builds the request again for each try.
+            lead_nothing: stops all replicas at once.
+            listen: opens the listeners, before the controller is asked for the first time to lift
+                the fence. From then on clients and brokers may be sent here. An OSError that it
+                raises refuses the start.
+        """
         self.lifecycle = lifecycle
         self._node_id = node_id
         self._incarnation_id = incarnation_id
         self._registration = registration
         self._lead_nothing = lead_nothing
+        self._listen: Callable[[], Awaitable[None]] | None = listen
         self._channel = channel
         self._supervisor = supervisor
         self._clock = clock
@@ -91,7 +100,7 @@ class LifecycleSender:
         self.may_stop: asyncio.Future[bool] = loop.create_future()
 
     def start(self) -> None:
-        """Logs are open, listeners are bound."""
+        """Logs are open, addresses are bound."""
         self._tell(Started())
 
     def metadata_replayed(self, offset: int, registered: BrokerImage | None) -> None:
@@ -247,6 +256,13 @@ class LifecycleSender:
         return Registered(response.broker_epoch)
 
     async def _heartbeat(self, beat: Heartbeat) -> Event:
+        if not beat.want_fence and self._listen is not None:
+            listen, self._listen = self._listen, None
+            try:
+                await listen()
+            except OSError as error:
+                self.refuse(str(error))
+                return HeartbeatFailed(None)
         request = BrokerHeartbeatRequest(
             broker_id=self._node_id,
             broker_epoch=beat.broker_epoch,

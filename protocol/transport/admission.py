@@ -17,6 +17,9 @@ accepting, so here they are accepted and not read, which looks the same to the c
 comes on top is closed. So is what comes when `descriptors_max` connections are open: before the
 process runs out of descriptors, which would stop the log's files too, not only the sockets.
 
+A gate that is `held` lets all connections wait, however many, until `release`: a broker that starts
+listens before it can answer.
+
 Time comes in as an argument; the owner calls `pump` at `wake_ms` and whenever someone left.
 """
 
@@ -98,6 +101,7 @@ class ConnectionGate:
     ) -> None:
         self.limits = limits if limits is not None else ConnectionLimits()
         self._ip_rate = ip_rate
+        self._held = False
         self._served: dict[Guest, None] = {}
         self._per_ip: dict[str, int] = {}
         self._per_listener: dict[str, int] = {}
@@ -129,6 +133,15 @@ class ConnectionGate:
         self.limits = limits
         self.pump(now_ms)
 
+    def hold(self) -> None:
+        """Serve no new connection until `release`."""
+        self._held = True
+
+    def release(self, now_ms: float) -> None:
+        """Serve the connections that waited, and all that come from now on."""
+        self._held = False
+        self.pump(now_ms)
+
     # --- coming and going -----------------------------------------------------------------------
 
     def enter(self, guest: Guest, now_ms: float) -> str | None:
@@ -148,7 +161,7 @@ class ConnectionGate:
         if self._per_ip.get(host, 0) >= allowed:
             return f"more than {allowed} connections from one address"
         waiting = self.waiting
-        if waiting >= limits.waiting_max:
+        if waiting >= limits.waiting_max and not self._held:
             return "too many connections wait to be served"
         if len(self._served) + waiting >= limits.descriptors_max:
             return "no file descriptors are left for connections"
@@ -201,7 +214,7 @@ class ConnectionGate:
 
     def _advance(self, listener: str, now_ms: float) -> None:
         queue = self._queues[listener]
-        while queue.guests:
+        while queue.guests and not self._held:
             if queue.due_ms is None:
                 queue.due_ms = now_ms + self._throttle_ms(listener, now_ms)
             if queue.due_ms > now_ms or not self._make_room(listener, now_ms):

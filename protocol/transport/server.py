@@ -93,24 +93,50 @@ class Server:
     # --- life ----------------------------------------------------------------------------------
 
     async def start(self, host: str, port: int) -> tuple[str, int]:
-        """Listen; returns the bound (host, port). An empty host means all interfaces.
+        """Bind and listen; returns the bound (host, port). An empty host means all interfaces.
 
         Raises OSError when the address cannot be bound.
         """
-        first = await self._listen(host or "0.0.0.0", port)
+        await self.bind(host, port)
+        await self.listen()
+        return self.address
+
+    async def bind(self, host: str, port: int) -> None:
+        """Take the address, which refuses connections until `listen`.
+
+        Raises OSError when another socket has it.
+        """
+        first = await self._bind(host or "0.0.0.0", port)
         self.address = (host, first)
         if not host:
             # The other family on the same port, where the machine has it.
             with contextlib.suppress(OSError):
-                await self._listen("::", first)
-        self._schedule_scan()
-        return self.address
+                await self._bind("::", first)
 
-    async def _listen(self, host: str, port: int) -> int:
+    async def listen(self) -> None:
+        """Accept connections at the bound address.
+
+        Raises OSError when another socket was bound to it, too, and listens already.
+        """
+        if self._closing:
+            return
+        for listening in self._sockets:
+            try:
+                await listening.start_serving()
+            except OSError as error:
+                raise cannot_listen(*self.address, error) from error
+        self._schedule_scan()
+
+    async def _bind(self, host: str, port: int) -> int:
         loop = asyncio.get_running_loop()
         try:
             listening = await loop.create_server(
-                self._accept, host, port, backlog=self.limits.backlog, reuse_address=True
+                self._accept,
+                host,
+                port,
+                backlog=self.limits.backlog,
+                reuse_address=True,
+                start_serving=False,
             )
         except OSError as error:
             raise cannot_listen(host, port, error) from error

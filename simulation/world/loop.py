@@ -354,7 +354,9 @@ class VirtualLoop(asyncio.BaseEventLoop):
     async def create_server(self, protocol_factory: Any, *args: Any, **kwargs: Any) -> Any:
         """Listen in the in-memory network; port 0 takes the host's next free port."""
         host, port = _address(args, kwargs)
-        return self.network.listen(protocol_factory, host, port)
+        server = self.network.listen(protocol_factory, host, port)
+        server.listens = kwargs.get("start_serving", True)
+        return server
 
     async def create_connection(self, protocol_factory: Any, *args: Any, **kwargs: Any) -> Any:
         """Connect through the in-memory network.

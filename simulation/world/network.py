@@ -55,6 +55,7 @@ class MemoryServer(asyncio.AbstractServer):
         self.host = host
         self.address = address
         self.context = contextvars.copy_context()
+        self.listens = False
         self.sockets = [ListeningSocket(address)]
         self._closed = network.loop.create_future()
 
@@ -78,7 +79,8 @@ class MemoryServer(asyncio.AbstractServer):
         await self._closed
 
     async def start_serving(self) -> None:
-        """Serving begins with the bind."""
+        """Accept connections; the address refuses them before."""
+        self.listens = True
 
     async def wait_closed(self) -> None:
         """Wait for `close`."""
@@ -411,7 +413,7 @@ class Network:
         server = self._listeners.get((target, port))
         if server is None and host in _LOOPBACK_NAMES:
             server = self._only_listener(port)
-        if server is None:
+        if server is None or not server.listens:
             raise ConnectionRefusedError(111, f"connect to {host}:{port} refused")
         port_here = self._next_port.get(source, 20_000)
         self._next_port[source] = port_here + 1

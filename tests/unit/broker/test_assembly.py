@@ -235,20 +235,44 @@ async def test_an_unclean_end_has_no_previous_epoch(world: World) -> None:
     await broker.stop(0)
 
 
-async def test_a_controller_that_comes_late_is_waited_for(world: World) -> None:
+async def test_starting_broker_refuses_connections_until_a_controller_is_there(
+    world: World,
+) -> None:
+    """Kafka 4.3.1 opens client listeners once the broker is unfenced; scripts wait for the port."""
     address, world.controller.address = world.controller.address, None
     broker = world.broker()
     starting = asyncio.create_task(broker.start())
     await until(lambda: broker.lifecycle.state is BrokerState.STARTING)
-    # Listening already, but nothing is led and the broker is not ready.
-    connection = await world.connect(broker)
-    answer = await connection.request(ApiVersionsRequest(), version=0)
-    assert answer.error_code == 0
-    await connection.close()
+    with pytest.raises(ConnectionRefusedError):
+        await world.connect(broker)
     assert not broker.ready
     world.controller.address = address
     await starting
     assert broker.ready
+    await (await world.connect(broker)).close()
+    await broker.stop()
+
+
+async def test_first_request_to_a_starting_broker_waits_until_the_broker_is_listed(
+    world: World,
+) -> None:
+    """As with Kafka 4.3.1, the first Metadata lists this broker, the first CreateTopics works."""
+    world.controller.heartbeat_errors = [ErrorCode.NOT_CONTROLLER] * 1000
+    broker = world.broker()
+    starting = asyncio.create_task(broker.start())
+    await until(lambda: len(world.controller.heartbeats) > 0)
+    host, port = broker.bound_listeners["PLAINTEXT"]
+    connection = await Connection.connect(host, port, "test", negotiate=False)
+    listing = asyncio.create_task(connection.request(MetadataRequest(topics=[]), version=12))
+    await until(lambda: len(world.controller.heartbeats) > 1)
+    assert not listing.done()
+    world.controller.heartbeat_errors.clear()
+    listed = await listing
+    assert [one.node_id for one in listed.brokers] == [1]
+    made = await connection.request(create("t"), version=5)
+    assert made.topics[0].error_code == ErrorCode.NONE
+    await starting
+    await connection.close()
     await broker.stop()
 
 

@@ -26,10 +26,13 @@ async def test_what_is_advertised_has_the_ports_that_were_bound() -> None:
         gate=ConnectionGate(ConnectionLimits()),
     )
     for name in ("A", "B"):
-        await listeners.open(listener(name), table, memory=None)
+        await listeners.bind(listener(name), table, memory=None)
     assert [server.listener for server in listeners.servers] == list(listeners.bound) == ["A", "B"]
     bound, given = listeners.advertised([listener("B"), listener("A", 9092)])
     assert (bound.port, given.port) == (listeners.bound["B"][1], 9092)
+    with pytest.raises(ConnectionRefusedError):
+        await Connection.connect(bound.host, bound.port, "test")
+    await listeners.listen()
     connection = await Connection.connect(bound.host, bound.port, "test")
     await connection.close()
     await listeners.close(0)

@@ -50,6 +50,18 @@ class House:
         self.gate.pump(now_ms)
 
 
+def test_held_gate_lets_all_wait_until_release() -> None:
+    house = House(waiting_max=1, rate_max=1000)
+    house.gate.hold()
+    visitors = [house.come() for _ in range(100)]
+    assert not any(visitor.served for visitor in visitors)
+    assert (house.gate.waiting, house.gate.wake_ms()) == (100, None)
+    house.go(visitors.pop())
+    house.gate.release(0.0)
+    assert all(visitor.served for visitor in visitors)
+    assert house.come().served
+
+
 def test_without_limits_everyone_is_served() -> None:
     house = House()
     visitors = [house.come() for _ in range(1000)]
