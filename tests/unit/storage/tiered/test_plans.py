@@ -428,17 +428,23 @@ def test_expiry_without_retention_takes_what_is_below_the_log_start_or_surely_lo
     assert all(reasons.get(one, 0) > 100 for one in (None, Reason.LOG_START, Reason.LOST))
 
 
-def test_expiry_keeps_an_unfinished_copy_as_long_as_its_records_are_on_the_disk_alone() -> None:
-    """S2, S6: its COPY_FINISHED may be on the way, also where the log shares a part of it."""
+def test_expiry_keeps_an_unfinished_copy_as_long_as_no_other_copy_has_its_records() -> None:
+    """S2, S6: its COPY_FINISHED may be on the way, or lost with the end of the metadata topic; also
+    where the log shares a part of it. What was deleted from the tier needs no copy."""
     for log, copy in logs_with_a_copy():
-        cache = cache_with(copy, SegmentState.COPY_STARTED)
-        for first in range(log.end + 1):
-            needed = {at for at in shared_offsets(log, copy) if at >= first}
-            for plan in (
-                plan_without_retention(log, cache, 0, first),
-                plan_without_retention(log, cache, first, 0),
-            ):
-                assert bool(plan.deletions) == (not needed), (log, copy, first)
+        kept, deleted = cache_with(copy, SegmentState.COPY_STARTED), SegmentCache(PARTITION)
+        deleted.apply(0, SmallCopy((1,), 0, 0).segment(9))
+        for number, state in enumerate(list(SegmentState)[1:], start=1):
+            deleted.apply(number, update(9, state))
+        deleted.apply(deleted.next_offset, copy.segment(1))
+        assert deleted.deleted_to == 1
+        for log_start in range(log.end + 1):
+            for local_start in range(log_start, log.end + 1):
+                for cache in (kept, deleted):
+                    first = max(log_start, min(local_start, cache.deleted_to))
+                    needed = {at for at in shared_offsets(log, copy) if at >= first}
+                    plan = plan_without_retention(log, cache, log_start, local_start)
+                    assert bool(plan.deletions) == (not needed), (log, copy, first)
 
 
 def test_another_leads_once_any_record_of_a_copy_is_of_a_later_epoch() -> None:
