@@ -440,7 +440,10 @@ class BrokerServer:
         if self.context.tier is not None:
             self.context.tier.published()
         if self._lifecycle_sender is not None:
-            self._lifecycle_sender.metadata_replayed(image.provenance.offset, registered)
+            lacks = self.replication is not None and self.replication.lacks_directories(image)
+            self._lifecycle_sender.metadata_replayed(
+                image.provenance.offset, registered, lacks_directories=lacks
+            )
 
     def _follow(self, effective: NodeConfig) -> None:
         """Dynamic values have changed, which topics' settings do not carry to where they count."""

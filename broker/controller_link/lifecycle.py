@@ -22,6 +22,11 @@ holds everything up to the own registration, and does not show it. An image from
 too, and often first, but not who has the id now. Either way this process leads nothing from then
 on: whoever is registered may be leading the same partitions.
 
+A registration that was made below the metadata.version that has log directories names none. Once
+the image is at that level, the broker repeats its registration: the controllers know the process,
+which keeps epoch and ISRs, and learn its directory (KIP-858). A repetition that fails follows the
+next heartbeat, so that no failure delays a heartbeat.
+
 The numbers are those of the `brokerstate` metric.
 """
 
@@ -131,11 +136,13 @@ class ControllerMoved:
 @dataclass(frozen=True, slots=True)
 class MetadataReplayed:
     """The image is now at `offset` and (`registered_epoch`) shows this process with that epoch;
-    `other` is another process that it shows under this broker's id."""
+    `other` is another process that it shows under this broker's id. `lacks_directories`: its
+    registration names no log directory, though the image's metadata.version has them."""
 
     offset: int
     registered_epoch: int | None
     other: Registration | None = None
+    lacks_directories: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -270,6 +277,8 @@ class BrokerLifecycle:
         self._registration_replayed = False
         self._other: Registration | None = None
         self._was_in_image = False
+        self._lacks_directories = False
+        self._repeated = False  # the registration, since the last heartbeat
         self._refused_until_ms: float | None = None  # when a stale epoch ends this process
         self._in_flight = False
         self._urgent = False  # something happened during a request that the next one must tell
@@ -327,7 +336,8 @@ class BrokerLifecycle:
     def _registered(self, broker_epoch: int, now_ms: float, effects: list[Effect]) -> None:
         self._request_ended()
         if self.state is not BrokerState.STARTING:
-            return  # shut down meanwhile
+            self._registration_repeated(now_ms)
+            return
         self._enter(BrokerState.RECOVERY)
         self.broker_epoch = broker_epoch
         self._failures = 0
@@ -341,6 +351,7 @@ class BrokerLifecycle:
     ) -> None:
         self._request_ended()
         if self.state is not BrokerState.STARTING:
+            self._registration_repeated(now_ms)
             return
         out_of_time = error is not None and now_ms >= self._registration_deadline_ms
         if error is not None and (error in _HOPELESS or out_of_time):
@@ -349,11 +360,18 @@ class BrokerLifecycle:
             return
         self._retry_later(now_ms)
 
+    def _registration_repeated(self, now_ms: float) -> None:
+        """Send the heartbeat for which the repeated registration took the place. Another epoch in
+        the answer means that the registration was removed: the heartbeat is refused then."""
+        self._repeated = True
+        self._due_ms = now_ms
+
     def _heartbeat_answered(
         self, answer: HeartbeatAnswered, now_ms: float, effects: list[Effect]
     ) -> None:
         self._request_ended()
         self._failures = 0
+        self._repeated = False
         if answer.is_fenced != self.fenced:
             self.fenced = answer.is_fenced
             effects.append(FencingChanged(answer.is_fenced))
@@ -376,6 +394,7 @@ class BrokerLifecycle:
         self, error: ErrorCode | None, now_ms: float, effects: list[Effect]
     ) -> None:
         self._request_ended()
+        self._repeated = False
         if error is not ErrorCode.STALE_BROKER_EPOCH or self.state is BrokerState.SHUTTING_DOWN:
             self._retry_later(now_ms)
         elif self._refused_until_ms is None:
@@ -402,6 +421,9 @@ class BrokerLifecycle:
         self.metadata_offset = max(self.metadata_offset, event.offset)
         self._registered_epoch = event.registered_epoch
         self._other = event.other
+        lacked, self._lacks_directories = self._lacks_directories, event.lacks_directories
+        if self._must_repeat and not lacked:
+            self._hurry(now_ms)
         self._check_registration(now_ms, effects)
 
     def _check_registration(self, now_ms: float, effects: list[Effect]) -> None:
@@ -444,7 +466,7 @@ class BrokerLifecycle:
             return
         if self._refused_until_ms is not None:
             return
-        if self.state is BrokerState.STARTING:
+        if self.state is BrokerState.STARTING or self._must_repeat:
             effects.append(Register())
         elif self.state in (
             BrokerState.RECOVERY,
@@ -463,6 +485,12 @@ class BrokerLifecycle:
             return
         self._in_flight = True
         self._due_ms = None
+
+    @property
+    def _must_repeat(self) -> bool:
+        """Whether the registration is sent again before the next heartbeat."""
+        is_member = self.state in (BrokerState.RECOVERY, BrokerState.RUNNING)
+        return is_member and self._lacks_directories and not self._repeated
 
     def _request_ended(self) -> None:
         self._in_flight = False

@@ -103,8 +103,11 @@ class LifecycleSender:
         """Logs are open, addresses are bound."""
         self._tell(Started())
 
-    def metadata_replayed(self, offset: int, registered: BrokerImage | None) -> None:
-        """The image has moved on; `registered` is who has this broker's id in it."""
+    def metadata_replayed(
+        self, offset: int, registered: BrokerImage | None, *, lacks_directories: bool = False
+    ) -> None:
+        """The image has moved on; `registered` is who has this broker's id in it.
+        `lacks_directories`: if it is this process, its registration has to name its directory."""
         if registered is None:
             self._tell(MetadataReplayed(offset, None))
         elif registered.incarnation_id != self._incarnation_id:
@@ -113,7 +116,8 @@ class LifecycleSender:
         else:
             if not registered.fenced and not self.listed.done():
                 self.listed.set_result(None)
-            self._tell(MetadataReplayed(offset, registered.epoch))
+            lacks = lacks_directories
+            self._tell(MetadataReplayed(offset, registered.epoch, lacks_directories=lacks))
 
     def contact_lost(self) -> None:
         """The connection that carries the heartbeats broke off."""

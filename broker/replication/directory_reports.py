@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from broker.controller_link.channel import ControllerChannel
 from broker.controller_link.queue_sender import QueueSender
@@ -10,7 +10,7 @@ from broker.metadata.cache import MetadataCache
 from broker.replication.partition import Partition
 from broker.replication.replica_directories import ReplicaDirectories
 from metalog.image.features import DIRECTORY_ASSIGNMENT_LEVEL
-from metalog.image.values import PartitionImage
+from metalog.image.values import MetadataImage, PartitionImage
 from runtime.clock import Clock
 from runtime.log import get_logger
 from runtime.tasks import Supervisor
@@ -33,6 +33,7 @@ class DirectoryReports:
         supervisor: Supervisor,
     ) -> None:
         self.replicas = ReplicaDirectories(node_id, directory)
+        self._node_id = node_id
         self._metadata = metadata
         self._sender = QueueSender(
             "directories of replicas",
@@ -49,12 +50,37 @@ class DirectoryReports:
 
     def look(self, partition: Partition, wanted: PartitionImage) -> None:
         """The replica is there and has its role. Said in a later turn of the loop, if at all."""
-        level = self._metadata.image.metadata_version
-        if level is None or level < DIRECTORY_ASSIGNMENT_LEVEL:
+        if not has_directories(self._metadata.image):
             return
         if self.replicas.look((partition.topic_id, partition.index), wanted):
             self._sender.wake()
 
+    def published(self, before: MetadataImage, replicas: Iterable[Partition]) -> None:
+        """Check every replica once the own registration names the directory: replicas that had
+        their role before metadata.version had directories are on record in none."""
+        after = self._metadata.image
+        was, now = (image.cluster.brokers.get(self._node_id) for image in (before, after))
+        if was is None or now is None or was.epoch != now.epoch:
+            return  # a new process: its replicas have yet to get their roles
+        if self._is_registered(after) and not self._is_registered(before):
+            self.replicas.look_at_all((one.topic_id, one.index) for one in replicas)
+            self._sender.wake()
+
+    def lacks_directories(self, image: MetadataImage) -> bool:
+        """Return whether the registration of this broker names no directory, though the image's
+        metadata.version has them."""
+        registered = image.cluster.brokers.get(self._node_id)
+        return registered is not None and has_directories(image) and not registered.directories
+
+    def _is_registered(self, image: MetadataImage) -> bool:
+        return has_directories(image) and not self.lacks_directories(image)
+
     def close(self) -> None:
         """Nothing more is said. The channel is not closed."""
         self._sender.close()
+
+
+def has_directories(image: MetadataImage) -> bool:
+    """Return whether records of the image's metadata.version have log directories (KIP-858)."""
+    level = image.metadata_version
+    return level is not None and level >= DIRECTORY_ASSIGNMENT_LEVEL

@@ -65,6 +65,10 @@ class ReplicaDirectories:
             self._waiting.pop(key, None)
         return wanted
 
+    def look_at_all(self, keys: Iterable[PartitionId]) -> None:
+        """Take note of partitions unseen: the next requests leave out those that need no report."""
+        self._waiting.update(dict.fromkeys(keys))
+
     def _is_elsewhere(self, partition: PartitionImage | None) -> bool:
         if partition is None or partition.leader == NO_LEADER:
             return False

@@ -19,6 +19,7 @@ from broker.replication.replica_manager import ReplicaManager
 from broker.replication.settings import ReplicationSettings
 from broker.replication.throttle import ReplicationThrottles
 from metalog.image.delta import MetadataDelta
+from metalog.image.values import MetadataImage
 from runtime.clock import Clock
 from runtime.tasks import Supervisor
 
@@ -123,6 +124,12 @@ class Replication:
         for broker_id in sorted(delta.brokers):
             self.fetchers.leader_registered(broker_id)
         self.fetchers.close_idle()
+        if self._directories is not None:
+            self._directories.published(delta.before, self._replicas)
+
+    def lacks_directories(self, image: MetadataImage) -> bool:
+        """Return whether this broker, which has a directory, must name it in a registration."""
+        return self._directories is not None and self._directories.lacks_directories(image)
 
     def controller_moved(self) -> None:
         self._channel.controller_moved()

@@ -11,6 +11,10 @@ from metalog.image.values import EMPTY_IMAGE, MetadataImage
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
 from protocol.messages.allocate_producer_ids import AllocateProducerIdsResponse
+from protocol.messages.assign_replicas_to_dirs import (
+    AssignReplicasToDirsRequest,
+    AssignReplicasToDirsResponse,
+)
 from protocol.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
 from protocol.messages.broker_registration import (
     BrokerRegistrationRequest,
@@ -44,6 +48,7 @@ class FakeController:
         self.heartbeat_errors: list[ErrorCode] = []
         self.envelope_errors: list[ErrorCode] = []
         self.envelopes = 0
+        self.assignments: list[AssignReplicasToDirsRequest] = []
         self.grant_shutdown = True
         self.tells_late = False
         """The image shows the broker unfenced only at the second heartbeat that says so."""
@@ -57,6 +62,7 @@ class FakeController:
         table.register(ApiKey.ENVELOPE, self._envelope)
         table.register(ApiKey.CREATE_TOPICS, self._create_topics)
         table.register(ApiKey.ALLOCATE_PRODUCER_IDS, self._allocate)
+        table.register(ApiKey.ASSIGN_REPLICAS_TO_DIRS, self._assign)
         table.serve_api_versions()
         self._server = Server(table, clock=SystemClock(), listener="CONTROLLER")
 
@@ -102,7 +108,9 @@ class FakeController:
         self.registrations.append(request)
         if self.registration_errors:
             return BrokerRegistrationResponse(error_code=self.registration_errors.pop(0))
-        self.broker_epoch = self._offset
+        known = self.image.cluster.brokers.get(request.broker_id)
+        again = known is not None and known.incarnation_id == request.incarnation_id
+        self.broker_epoch = self.broker_epoch if again else self._offset
         self.replay(
             RegisterBrokerRecord(
                 broker_id=request.broker_id,
@@ -114,7 +122,8 @@ class FakeController:
                     )
                     for listener in request.listeners
                 ],
-                fenced=True,
+                fenced=known.fenced if again and known is not None else True,
+                log_dirs=request.log_dirs if (self.image.metadata_version or 0) >= 17 else [],
             )
         )
         return BrokerRegistrationResponse(broker_epoch=self.broker_epoch)
@@ -172,6 +181,13 @@ class FakeController:
                 CreateTopicsResponse.CreatableTopicResult(name=wanted.name, error_message=None)
             )
         return response
+
+    def _assign(
+        self, _context: RequestContext, request: AssignReplicasToDirsRequest
+    ) -> AssignReplicasToDirsResponse:
+        """Note the request; refused, so that it is repeated, because nothing is written down."""
+        self.assignments.append(request)
+        return AssignReplicasToDirsResponse(error_code=ErrorCode.NOT_CONTROLLER)
 
     def _allocate(self, _context: RequestContext, _request: Any) -> AllocateProducerIdsResponse:
         return AllocateProducerIdsResponse(producer_id_start=1000, producer_id_len=1000)

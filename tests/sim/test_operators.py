@@ -20,6 +20,7 @@ from simulation.faults.operators import KINDS, configs
 from simulation.judges import KINDS as JUDGES
 from simulation.judges.judge import Judge, JudgeKind
 from simulation.judges.world import JudgedWorld
+from simulation.schedule import Schedule
 from simulation.shape import LEVELS
 from simulation.swarm import Outcome, SwarmWorld, run
 from tests.sim.small_cluster import schedule
@@ -37,6 +38,11 @@ def held(*events: Event, **settings: Any) -> Outcome:
 
 def held_in(*events: Event, **settings: Any) -> tuple[Outcome, SwarmWorld]:
     """The world, too, as it was in the end."""
+    return in_world(schedule(*events, **settings))
+
+
+def in_world(drawn: Schedule) -> tuple[Outcome, SwarmWorld]:
+    """Every promise of that run holds; what came of it, and its world."""
     seen: list[SwarmWorld] = []
 
     def make(world: JudgedWorld) -> Judge:
@@ -45,7 +51,7 @@ def held_in(*events: Event, **settings: Any) -> tuple[Outcome, SwarmWorld]:
         return Judge()
 
     with mock.patch.dict(JUDGES, {"spy": JudgeKind("", make)}):
-        outcome = run(schedule(*events, **settings))
+        outcome = run(drawn)
     assert outcome.broken is None, outcome.broken
     return outcome, seen[0]
 
@@ -68,9 +74,14 @@ def test_the_level_of_metadata_rises_while_the_cluster_runs() -> None:
     later = event("kill", "node 4", 3_000, "later", for_ms=1_000)
     drawn = schedule(away, rise, later, quiet_from_ms=5_000)
     old = replace(drawn.shape, metadata_version=LEVELS.min_level)
-    outcome = run(replace(drawn, shape=old))
-    assert outcome.broken is None, outcome.broken
+    outcome, world = in_world(replace(drawn, shape=old))
     assert outcome.took_effect == {"kill": 2, "metadata level": 1}
+    cluster = world.promises.metadata.image.cluster
+    assert all(one.directories for one in cluster.brokers.values()), "registered again"
+    for topic in world.promises.metadata.image.topics.by_id.values():
+        for one in topic.partitions.values():
+            known = [cluster.brokers[replica].directories for replica in one.replicas]
+            assert [(each,) for each in one.directories] == known, "and reported"
 
 
 def test_a_topic_that_is_made_is_written_to() -> None:

@@ -26,6 +26,7 @@ from protocol.messages.init_producer_id import InitProducerIdRequest
 from protocol.messages.metadata import MetadataRequest
 from protocol.messages.produce import ProduceRequest
 from protocol.metadata.config_record import ConfigRecord
+from protocol.metadata.feature_level_record import FeatureLevelRecord
 from protocol.metadata.partition_change_record import PartitionChangeRecord
 from protocol.metadata.register_broker_record import RegisterBrokerRecord
 from protocol.metadata.unfence_broker_record import UnfenceBrokerRecord
@@ -647,6 +648,23 @@ async def test_a_broker_whose_id_another_process_has_registered_leads_nothing_an
     twins = uuid_to_text(twin.incarnation_id)
     ours = uuid_to_text(bytes(15) + b"i")
     await _assert_lost(world, broker, f"{twins}, broker epoch 90", f"{ours}, broker epoch {epoch}")
+
+
+async def test_a_raised_level_makes_a_running_broker_register_its_directory(world: World) -> None:
+    """KIP-858: until then no record names the directory that the broker's replicas are in."""
+    broker, connection, tid = await _leading(world, broker_heartbeat_interval_ms="50")
+    assert world.controller.image.cluster.brokers[1].directories == ()
+    world.controller.replay(FeatureLevelRecord(name="metadata.version", feature_level=17))
+    await until(lambda: world.controller.image.cluster.brokers[1].directories == (DIRECTORY_ID,))
+    assert await _produced(connection, tid) == ErrorCode.NONE, "under the epoch that it had"
+    beats = len(world.controller.heartbeats)
+    await until(lambda: len(world.controller.heartbeats) > beats)
+    assert len(world.controller.registrations) == 2
+    await until(lambda: bool(world.controller.assignments))
+    (named,) = world.controller.assignments[0].directories
+    assert (named.id, [one.topic_id for one in named.topics]) == (DIRECTORY_ID, [tid])
+    await connection.close()
+    await broker.stop()
 
 
 async def test_a_broker_that_was_unregistered_leads_nothing_and_stops(world: World) -> None:

@@ -339,3 +339,65 @@ def test_no_other_answer_to_a_heartbeat_ends_anything(error: ErrorCode | None) -
     run(lifecycle, TimerFired(), now_ms=2000)
     assert run(lifecycle, HeartbeatFailed(error), now_ms=2001) == []
     assert run(lifecycle, TimerFired(), now_ms=2051) == [Heartbeat(5, 9, False, False)]
+
+
+# --- a registration without log directories -------------------------------------------------------
+
+
+def lacking(offset: int = 9) -> MetadataReplayed:
+    """The image is at a level that has log directories, which the registration does not name."""
+    return MetadataReplayed(offset, 5, lacks_directories=True)
+
+
+def test_registration_without_directories_is_repeated_at_once() -> None:
+    """KIP-858: metadata.version was raised on a running broker; the answer keeps the epoch."""
+    lifecycle = running()
+    assert run(lifecycle, lacking(), now_ms=100) == [Register()]
+    assert run(lifecycle, Registered(5), now_ms=101) == [Heartbeat(5, 9, False, False)]
+    assert run(lifecycle, MetadataReplayed(10, 5), UNFENCED, now_ms=102) == []
+    assert run(lifecycle, TimerFired(), now_ms=2_102) == [Heartbeat(5, 10, False, False)]
+    assert (lifecycle.state, lifecycle.broker_epoch) == (BrokerState.RUNNING, 5)
+
+
+def test_registration_without_directories_waits_for_the_heartbeat_in_flight() -> None:
+    lifecycle = running()
+    run(lifecycle, TimerFired(), now_ms=2_000)
+    assert run(lifecycle, lacking(), now_ms=2_001) == []
+    assert run(lifecycle, UNFENCED, now_ms=2_002) == [Register()]
+
+
+@pytest.mark.parametrize("error", [None, ErrorCode.INVALID_REGISTRATION, ErrorCode.NOT_CONTROLLER])
+def test_failed_repetition_delays_no_heartbeat(error: ErrorCode | None) -> None:
+    """One repetition for each heartbeat, whatever the controller has against it."""
+    lifecycle = running()
+    assert run(lifecycle, lacking(), now_ms=100) == [Register()]
+    now_ms = 100.0
+    for _ in range(3):
+        failed = run(lifecycle, RegistrationFailed(error), now_ms=now_ms)
+        assert failed == [Heartbeat(5, 9, False, False)]
+        assert run(lifecycle, UNFENCED, lacking(), now_ms=now_ms) == []
+        now_ms += 2_000
+        assert run(lifecycle, TimerFired(), now_ms=now_ms) == [Register()]
+    assert lifecycle.state is BrokerState.RUNNING
+
+
+def test_fenced_broker_repeats_its_registration_too() -> None:
+    lifecycle = new()
+    run(lifecycle, Started(), Registered(5), MetadataReplayed(9, 5), FENCED)
+    assert run(lifecycle, lacking(), now_ms=1) == [Register()]
+
+
+def test_broker_in_controlled_shutdown_does_not_repeat_its_registration() -> None:
+    """The next process names the directory."""
+    lifecycle = running()
+    run(lifecycle, ShutdownRequested(30_000))
+    assert run(lifecycle, lacking(), now_ms=1) == []
+    run(lifecycle, FENCED, now_ms=2)
+    assert run(lifecycle, TimerFired(), now_ms=100) == [Heartbeat(5, 9, False, True)]
+
+
+def test_shutdown_during_a_repetition_is_requested_when_it_is_answered() -> None:
+    lifecycle = running()
+    assert run(lifecycle, lacking()) == [Register()]
+    assert run(lifecycle, ShutdownRequested(30_000)) == []
+    assert run(lifecycle, Registered(5)) == [Heartbeat(5, 9, False, True)]

@@ -23,6 +23,7 @@ from protocol.messages.assign_replicas_to_dirs import (
     AssignReplicasToDirsResponse,
 )
 from protocol.metadata.feature_level_record import FeatureLevelRecord
+from protocol.metadata.register_broker_record import RegisterBrokerRecord
 from testkit.memory.broker import Harness, NoController, topic_id
 
 NODE, OTHER = 1, 2
@@ -269,3 +270,62 @@ async def test_records_that_cannot_say_it_are_not_asked_for() -> None:
     h.create_topic(replicas=(NODE,))
     await asyncio.sleep(0)
     assert channel.requests == [] and len(made.replicas) == 0
+
+
+@pytest.mark.parametrize(
+    ("level", "epoch"), [(DIRECTORY_ASSIGNMENT_LEVEL, 9), (DIRECTORY_ASSIGNMENT_LEVEL - 1, 7)]
+)
+async def test_replicas_are_not_reported_at_another_registration(level: int, epoch: int) -> None:
+    """A new process reports each replica when it gets its role; below the level no record can."""
+    h = Harness()
+    h.replay(
+        FeatureLevelRecord(name="metadata.version", feature_level=level),
+        RegisterBrokerRecord(broker_id=NODE, broker_epoch=7),
+    )
+    channel = Channel(h.clock)
+    made = reports(h, channel)
+    h.replicas.on_role_given(lambda *_: None)
+    h.create_topic(replicas=(OTHER, NODE), leader=OTHER)
+    before = h.metadata.image
+    assert made.lacks_directories(before) is (level == DIRECTORY_ASSIGNMENT_LEVEL)
+    h.replay(RegisterBrokerRecord(broker_id=NODE, broker_epoch=epoch, log_dirs=[MINE]))
+    made.published(before, h.replicas)
+    assert len(made.replicas) == 0
+    await h.supervisor.close()
+
+
+async def test_every_replica_is_reported_once_the_registration_names_the_directory() -> None:
+    """KIP-858: metadata.version was raised while the replicas had their roles; partitions without a
+    leader wait, as before."""
+    h = Harness()
+    h.replay(
+        FeatureLevelRecord(name="metadata.version", feature_level=DIRECTORY_ASSIGNMENT_LEVEL - 1),
+        RegisterBrokerRecord(broker_id=NODE, broker_epoch=7),
+    )
+    channel = Channel(h.clock)
+    channel.answer = taken_down
+    made = reports(h, channel)
+
+    def publish(*records: Any) -> None:
+        before = h.metadata.image
+        h.replay(*records)
+        made.published(before, h.replicas)
+
+    for number, leader in enumerate((OTHER, NODE, NO_LEADER), 1):
+        h.create_topic(f"t{number}", number=number, replicas=(OTHER, NODE), leader=leader)
+    publish(FeatureLevelRecord(name="metadata.version", feature_level=DIRECTORY_ASSIGNMENT_LEVEL))
+    await asyncio.sleep(0)
+    assert made.lacks_directories(h.metadata.image)
+    assert channel.requests == []
+    publish(RegisterBrokerRecord(broker_id=NODE, broker_epoch=7, log_dirs=[MINE]))
+    for _ in range(3):
+        await asyncio.sleep(0)
+    assert not made.lacks_directories(h.metadata.image)
+    (request,) = channel.requests
+    (named,) = request.directories
+    assert [topic.topic_id for topic in named.topics] == [topic_id(1), topic_id(2)]
+    publish(RegisterBrokerRecord(broker_id=NODE, broker_epoch=7, log_dirs=[MINE], rack="r"))
+    publish(RegisterBrokerRecord(broker_id=OTHER, broker_epoch=8, log_dirs=[THEIRS]))
+    await asyncio.sleep(0)
+    assert len(channel.requests) == 1 and len(made.replicas) == 0
+    await h.supervisor.close()
