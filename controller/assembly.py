@@ -97,6 +97,7 @@ class ControllerServer:
                 read_bootstrap(files, config.metadata_log_dir),
                 config[keys_log.MIN_INSYNC_REPLICAS],
             ),
+            voters=lambda: frozenset(quorum.voters.ids),
         )
         self.handlers = build_table(
             self.controller,

@@ -52,6 +52,10 @@ class Step(Generic[R]):
     then: Decide[R]
 
 
+def unknown_voters() -> None:
+    """Return None: the quorum's voters are not known."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ControllerView:
     """Everything a decision may look at.
@@ -59,6 +63,7 @@ class ControllerView:
     image: the working image (committed, plus what this controller has appended). next_offset: log
     offset that the decision's first record will get. now_ms: wall clock. monotonic_ms: clock of
     the session timeouts. report_epochs: which partition epochs reports of local logs have made.
+    voters: returns the ids of the quorum's voters, None where they are not known.
     """
 
     image: MetadataImage
@@ -69,6 +74,7 @@ class ControllerView:
     report_epochs: ReportEpochs
     settings: ControllerSettings
     fresh_rng: Callable[[], Random]
+    voters: Callable[[], frozenset[int] | None] = unknown_voters
 
     @property
     def metadata_version(self) -> int:

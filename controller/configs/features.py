@@ -1,7 +1,9 @@
 """Finalised features: what the cluster has agreed to use (KIP-584).
 
 A level may be set only if every registered node supports it, and the dependencies between features
-hold afterwards. The supported ranges are what this build has, and nothing half built is in them;
+hold afterwards. Of the registered controllers only the quorum's voters count: nothing removes the
+registration of a controller that has gone, and its old ranges would block every level for good
+(KAFKA-20295). The supported ranges are what this build has, and nothing half built is in them;
 `kraft.version` belongs to the quorum and changes there.
 
 Lowering a level needs the caller to say so. A lower `metadata.version` is refused when records
@@ -143,11 +145,12 @@ def _stranded(view: ControllerView) -> str | None:
 
 
 def _nodes(view: ControllerView) -> list[tuple[str, Mapping[str, VersionRange]]]:
-    """This build and every registered node with what each supports."""
-    cluster = view.image.cluster
+    """Return this build, the registered voters and brokers, each with the levels it supports."""
+    cluster, voters = view.image.cluster, view.voters()
+    controllers = [c for c in cluster.controllers.values() if voters is None or c.id in voters]
     return [
         ("this controller", view.settings.features),
-        *((f"controller {c.id}", c.features) for c in cluster.controllers.values()),
+        *((f"controller {c.id}", c.features) for c in controllers),
         *((f"broker {b.id}", b.features) for b in cluster.brokers.values()),
     ]
 

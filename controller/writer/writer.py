@@ -30,7 +30,13 @@ from functools import partial
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 from controller.configs.topic_settings import ELECTION_KEYS
-from controller.decision import RECORDS_PER_OPERATION_MAX, ControllerView, Decide, Step
+from controller.decision import (
+    RECORDS_PER_OPERATION_MAX,
+    ControllerView,
+    Decide,
+    Step,
+    unknown_voters,
+)
 from controller.elections.passed_over import elections_by_local_logs, passed_over
 from controller.elections.upkeep import Rebalance, decide_unclean_elections
 from controller.heartbeats import Heartbeats
@@ -142,7 +148,8 @@ class _Append:
 
 
 class Controller:
-    """One per controller process. `bootstrap` is what an empty log begins with."""
+    """One per controller process. `bootstrap` is what an empty log begins with; `voters` returns
+    the ids of the quorum's voters."""
 
     def __init__(
         self,
@@ -154,8 +161,10 @@ class Controller:
         rng: random.Random,
         supervisor: Supervisor,
         bootstrap: Sequence[MetadataRecord],
+        voters: Callable[[], frozenset[int] | None] = unknown_voters,
     ) -> None:
         self.settings = settings
+        self._voters = voters
         self.heartbeats = Heartbeats()
         self.stats = ControllerStats()
         self._quorum = quorum
@@ -274,6 +283,7 @@ class Controller:
             report_epochs=self._report_epochs,
             settings=self.settings,
             fresh_rng=lambda: random.Random(seed),
+            voters=self._voters,
         )
 
     def _not_controller(self) -> ApiError:

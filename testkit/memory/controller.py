@@ -108,6 +108,7 @@ class Cluster:
         self.report_epochs = ReportEpochs()
         self.rng = random.Random(seed)
         self.seed = seed
+        self.voters: frozenset[int] | None = frozenset({self.settings.node_id})
         self.apply([FeatureLevelRecord(name="metadata.version", feature_level=metadata_version)])
         if elr:
             self.apply([FeatureLevelRecord(name=ELR_VERSION, feature_level=1)])
@@ -129,6 +130,7 @@ class Cluster:
             report_epochs=self.report_epochs,
             settings=self.settings,
             fresh_rng=fresh_rng,
+            voters=lambda: self.voters,
         )
 
     def apply(self, records: Sequence[Any]) -> None:

@@ -131,6 +131,12 @@ def role_test(test: Callable[[Role], Awaitable[None]]) -> Callable[[], None]:
 
 
 @role_test
+async def test_decisions_know_the_voters(role: Role) -> None:
+    """KAFKA-20295: an update of features goes by those that vote now."""
+    assert role.server.controller.view().voters() == frozenset(role.quorum.voters.ids) == {100}
+
+
+@role_test
 async def test_it_registers_itself(role: Role) -> None:
     image = role.server.controller.committed_image
     port = role.server.bound_listeners["CONTROLLER"][1]

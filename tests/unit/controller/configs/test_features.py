@@ -6,6 +6,7 @@ from controller.configs.features import FeatureUpdate, UpgradeType, decide_updat
 from metalog.image.features import ELR_VERSION, METADATA_VERSION
 from metalog.image.values import VersionRange
 from protocol.errors import ApiError, ErrorCode
+from protocol.metadata import RegisterControllerRecord
 from testkit.memory.controller import FEATURES, Cluster, registration
 
 UP, DOWN, UNSAFE = UpgradeType.UPGRADE, UpgradeType.SAFE_DOWNGRADE, UpgradeType.UNSAFE_DOWNGRADE
@@ -77,6 +78,30 @@ def test_every_registered_node_must_support_it() -> None:
     wanted = FeatureUpdate(METADATA_VERSION, 30, UP)
     with pytest.raises(ApiError, match="broker 1 supports 7 to 29"):
         cluster.run(lambda view: decide_update_features(view, [wanted], validate_only=False))
+
+
+@pytest.mark.parametrize(
+    ("voters", "code"),
+    [
+        ({100}, ErrorCode.NONE),
+        ({100, 77}, ErrorCode.INVALID_UPDATE_VERSION),
+        (None, ErrorCode.INVALID_UPDATE_VERSION),
+    ],
+    ids=["gone", "voter", "voters unknown"],
+)
+def test_registration_of_a_controller_counts_while_it_is_a_voter(
+    voters: set[int] | None, code: ErrorCode
+) -> None:
+    """KAFKA-20295: nothing removes the registration of a controller that has left the quorum."""
+    cluster = Cluster(metadata_version=21)
+    cluster.voters = None if voters is None else frozenset(voters)
+    cluster.start(1)
+    old = RegisterControllerRecord.ControllerFeature(
+        name=METADATA_VERSION, min_supported_version=1, max_supported_version=21
+    )
+    cluster.apply([RegisterControllerRecord(controller_id=77, features=[old])])
+    assert update(cluster, FeatureUpdate(METADATA_VERSION, 30, UP)) is code
+    assert level(cluster) == (21 if code else 30)
 
 
 def test_all_or_none() -> None:
