@@ -25,7 +25,6 @@ from controller.elections.triggers import (
     Part,
     Place,
     part_of_changes,
-    records_for_change,
 )
 from metalog.image.features import (
     CONTROLLER_REGISTRATION_LEVEL,
@@ -131,7 +130,6 @@ def decide_register_broker(
         rack=request.rack,
         log_dirs=_directories_to_write(view, request),
     )
-    changes: list[MetadataRecord] = []
     if existing is not None and same_process:
         record.broker_epoch = existing.epoch
         record.fenced = existing.fenced
@@ -139,15 +137,15 @@ def decide_register_broker(
         if view.metadata_version >= CORDONED_DIRECTORIES_LEVEL and existing.cordoned_directories:
             record.cordoned_log_dirs = list(existing.cordoned_directories)
         lost = frozenset(existing.directories) - frozenset(record.log_dirs)
-        changes = _leave_directories(view, existing, lost) if record.log_dirs else []
+        part = _leave_directories(view, existing, lost if record.log_dirs else frozenset(), since)
     else:
         part = _leave_behind(view, request, existing, since)
-        if part.since is not None:
-            go_on = partial(decide_register_broker, request=request, since=part.since)
-            return Step(part.records, go_on)
-        changes = [*part.records]
-        record.broker_epoch = view.next_offset + len(changes)
-    return Decision((*changes, record), record.broker_epoch)
+        record.broker_epoch = view.next_offset + len(part.records)
+    if part.since is not None:
+        return Step(
+            part.records, partial(decide_register_broker, request=request, since=part.since)
+        )
+    return Decision((*part.records, record), record.broker_epoch)
 
 
 def _leave_behind(
@@ -325,38 +323,51 @@ def decide_heartbeat(
         go_on = partial(decide_heartbeat, request=request, since=left, moved=moved)
         return Step(records, go_on)
     reply = HeartbeatReply(state=state, is_caught_up=caught_up, moved_leaders=moved)
-    if not records:
-        # Otherwise the partitions are about to change already; the next heartbeat says it again.
-        records = tuple(_lost_directories(view, broker, request))
+    if records:
+        # The partitions are about to change already; the next heartbeat reports directories again.
+        return Decision((*records, *_cordoning(view, broker, request)), reply)
+    return _lose_directories(view, request, reply)
+
+
+def _lose_directories(
+    view: ControllerView,
+    request: BrokerHeartbeatRequest,
+    reply: HeartbeatReply,
+    since: Place = BEGIN,
+) -> Decision[HeartbeatReply] | Step[HeartbeatReply]:
+    """Let the broker go on without the directories that it reports as failed (KIP-858).
+
+    Replicas in them leave their ISRs and leaderships, in steps, the next from `since` on. The
+    registration names the directories until the last of them: if the controller is lost in between,
+    the next heartbeat begins again. A broker that has lost all directories stops by itself, and the
+    record could not say that none is left.
+
+    Raises: ApiError STALE_BROKER_EPOCH.
+    """
+    broker = check_broker_epoch(view, request.broker_id, request.broker_epoch)
+    lost = frozenset(request.offline_log_dirs) & frozenset(broker.directories)
+    left = [d for d in broker.directories if d not in lost]
+    records: tuple[MetadataRecord, ...] = ()
+    if lost and left and view.metadata_version >= DIRECTORY_ASSIGNMENT_LEVEL:
+        part = _leave_directories(view, broker, lost, since)
+        if part.since is not None:
+            go_on = partial(_lose_directories, request=request, reply=reply, since=part.since)
+            return Step(part.records, go_on)
+        own = BrokerRegistrationChangeRecord(
+            broker_id=broker.id, broker_epoch=broker.epoch, log_dirs=left
+        )
+        records = (own, *part.records)
     return Decision((*records, *_cordoning(view, broker, request)), reply)
 
 
-def _lost_directories(
-    view: ControllerView, broker: BrokerImage, request: BrokerHeartbeatRequest
-) -> list[MetadataRecord]:
-    """The broker goes on without the directories that it says have failed (KIP-858).
-
-    Replicas in them leave their ISRs and leaderships. Who has lost all directories stops by
-    itself, and the record could not say that none is left.
-    """
-    lost = frozenset(request.offline_log_dirs) & frozenset(broker.directories)
-    left = [d for d in broker.directories if d not in lost]
-    if not lost or not left or view.metadata_version < DIRECTORY_ASSIGNMENT_LEVEL:
-        return []
-    return [
-        BrokerRegistrationChangeRecord(
-            broker_id=broker.id, broker_epoch=broker.epoch, log_dirs=left
-        ),
-        *_leave_directories(view, broker, lost),
-    ]
-
-
 def _leave_directories(
-    view: ControllerView, broker: BrokerImage, lost: frozenset[bytes]
-) -> list[MetadataRecord]:
+    view: ControllerView, broker: BrokerImage, lost: frozenset[bytes], since: Place
+) -> Part:
     """The broker leaves what it has in these directories."""
+    if not lost:
+        return Part()
     change = BrokerChange(leaving=frozenset({broker.id}), directories=lost)
-    return list(records_for_change(view, change, Cause.DIRECTORY_FAILED)) if lost else []
+    return part_of_changes(view, change, Cause.DIRECTORY_FAILED, since)
 
 
 def _cordoning(

@@ -55,7 +55,7 @@ def part_of_changes(
     """At most so many of the changes that follow from `change`. They are only said to be the last
     after a look at every topic: what is done already may have been undone."""
     for start in dict.fromkeys((since, BEGIN)):
-        changes = records_for_change(view, change, cause, since=start)
+        changes = records_for_change(view, change, cause, since=start, touch_since=since)
         records = tuple(islice(changes, changes_max))
         if len(records) == changes_max:
             last = records[-1]
@@ -65,18 +65,25 @@ def part_of_changes(
 
 
 def records_for_change(
-    view: ControllerView, change: BrokerChange, cause: Cause, *, since: Place = BEGIN
+    view: ControllerView,
+    change: BrokerChange,
+    cause: Cause,
+    *,
+    since: Place = BEGIN,
+    touch_since: Place = BEGIN,
 ) -> Iterator[PartitionChangeRecord]:
     """Partition changes that follow from `change`, in the order of topic names and partitions,
-    from `since` on."""
+    from `since` on. Where replicas in a directory leave, those from `touch_since` on get a new
+    partition epoch in any case: the ones before have it from an earlier step."""
     elections = ElectionContext(view, change)
-    touch = change.directories is not None
+    by_directory = change.directories is not None
     concerns = _concerns(view, change)
     target_of = cache(partial(_target, change.leaving))
     # A step goes on where the one before ended, without a look at what that has changed.
     for topic, index, partition in partitions_since(view, since):
         if not concerns(partition):
             continue
+        touch = by_directory and (topic.name, index) >= touch_since
         changed = elections.change_partition(
             topic, index, partition, cause, target=target_of(partition.isr), touch=touch
         )

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import partial
+from typing import Any
 
 import pytest
 
@@ -21,9 +22,10 @@ from controller.decision import Decide, Decision, R
 from controller.elections.triggers import CHANGES_PER_STEP
 from controller.writer.activities import Vacancies
 from metalog.image.values import NO_LEADER, PartitionImage
+from protocol.errors import ApiError, ErrorCode
 from protocol.messages.broker_heartbeat import BrokerHeartbeatRequest
 from protocol.metadata import PartitionChangeRecord, UnregisterBrokerRecord
-from testkit.memory.controller import SESSION_TIMEOUT_MS, Cluster, registration
+from testkit.memory.controller import SESSION_TIMEOUT_MS, Cluster, directory, registration
 
 TOPICS = ("a", "b")
 PER_TOPIC = CHANGES_PER_STEP
@@ -85,7 +87,7 @@ def stepped(cluster: Cluster, decide: Decide[R]) -> Iterator[R | None]:
         decide = decision.then
 
 
-def heartbeat(cluster: Cluster, broker: int, **fields: bool) -> Decide[HeartbeatReply]:
+def heartbeat(cluster: Cluster, broker: int, **fields: Any) -> Decide[HeartbeatReply]:
     request = BrokerHeartbeatRequest(
         broker_id=broker,
         broker_epoch=cluster.image.cluster.brokers[broker].epoch,
@@ -183,6 +185,88 @@ class TestShutdown:
         for _ in stepped(cluster, partial(decide_unregister_broker, broker_id=1)):
             found.append((holding(cluster, 1), 1 in cluster.image.cluster.brokers))
         assert found == [(250, True), (0, True), (0, False)]
+
+
+class TestDirectories:
+    """KIP-858: a broker of two directories has every replica in the one that fails."""
+
+    ONE, TWO = b"first directory.", b"second directory"
+
+    @pytest.fixture
+    def cluster(self) -> Cluster:
+        cluster = Cluster(elr=True)
+        cluster.register(1, log_dirs=[self.ONE, self.TWO])
+        cluster.heartbeat(1)
+        cluster.start(2, 3)
+        for name in TOPICS:
+            cluster.create_topic(name, *([1, 2, 3] for _ in range(PER_TOPIC)))
+            topic = cluster.image.topics.by_name[name]
+            where = [self.ONE, directory(2), directory(3)]
+            for index in topic.partitions:
+                change = PartitionChangeRecord(topic_id=topic.id, partition_id=index)
+                cluster.apply([change.replace(directories=where)])
+        return cluster
+
+    def decisions(self, cluster: Cluster) -> list[Decide[Any]]:
+        """All that makes a broker go on without a directory."""
+        again = registration(1, log_dirs=[self.TWO])
+        return [
+            heartbeat(cluster, 1, offline_log_dirs=[self.ONE]),
+            partial(decide_register_broker, request=again),
+        ]
+
+    @pytest.mark.parametrize("which", [0, 1], ids=["heartbeat", "registration"])
+    def test_broker_leaves_a_failed_directory_in_steps(self, cluster: Cluster, which: int) -> None:
+        epochs, found = [p.partition_epoch for p in partitions(cluster)], []
+        for _ in stepped(cluster, self.decisions(cluster)[which]):
+            known = cluster.image.cluster.brokers[1].directories
+            found.append((holding(cluster, 1), self.ONE in known))
+        assert found == [(250, True), (0, True), (0, False)]
+        assert [p.partition_epoch for p in partitions(cluster)] == [each + 1 for each in epochs]
+
+    @pytest.mark.parametrize("which", [0, 1], ids=["heartbeat", "registration"])
+    def test_replicas_out_of_sync_get_a_new_epoch_once(self, cluster: Cluster, which: int) -> None:
+        """A proposal from before the directory failed comes too late for each of them."""
+        for name in TOPICS:
+            topic = cluster.image.topics.by_name[name]
+            for index in topic.partitions:
+                change = PartitionChangeRecord(topic_id=topic.id, partition_id=index)
+                cluster.apply([change.replace(isr=[2, 3], leader=2)])
+        epochs = [p.partition_epoch for p in partitions(cluster)]
+        for _ in stepped(cluster, self.decisions(cluster)[which]):
+            pass
+        assert [p.partition_epoch for p in partitions(cluster)] == [each + 1 for each in epochs]
+
+    def test_replica_that_is_elected_in_between_leaves_with_the_directory(
+        self, cluster: Cluster
+    ) -> None:
+        """The registration names the directory until the last step: an election may choose it."""
+        steps = stepped(cluster, self.decisions(cluster)[0])
+        assert [next(steps), next(steps)] == [None, None]
+        topic = cluster.image.topics.by_name[TOPICS[0]]
+        cluster.apply(
+            [PartitionChangeRecord(topic_id=topic.id, partition_id=0, isr=[1, 2, 3], leader=1)]
+        )
+        assert next(steps) is not None
+        assert holding(cluster, 1) == 0
+
+    def test_the_next_controller_begins_again(self, cluster: Cluster) -> None:
+        next(stepped(cluster, self.decisions(cluster)[0]))
+        assert holding(cluster, 1) == 250
+        cluster.heartbeat(1, offline_log_dirs=[self.ONE])
+        assert holding(cluster, 1) == 0
+        assert cluster.image.cluster.brokers[1].directories == (self.TWO,)
+
+    def test_broker_that_registers_in_between_is_left_alone(self, cluster: Cluster) -> None:
+        """P16: what the heartbeat reports is of the process before."""
+        steps = stepped(cluster, self.decisions(cluster)[0])
+        next(steps)
+        cluster.fence(1)
+        cluster.register(1, life=2, log_dirs=[self.ONE, self.TWO])
+        with pytest.raises(ApiError) as refused:
+            list(steps)
+        assert refused.value.code == ErrorCode.STALE_BROKER_EPOCH
+        assert cluster.image.cluster.brokers[1].directories == (self.ONE, self.TWO)
 
 
 class TestUnfencing:
