@@ -12,9 +12,10 @@ An operation that fails as a whole raises `ApiError`; what fails in part says so
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Generic, TypeAlias, TypeVar
 
+from controller.directory_moves import DirectoryMoves
 from controller.heartbeats import HeartbeatView
 from controller.report_epochs import ReportEpochs
 from controller.settings import ControllerSettings
@@ -63,7 +64,8 @@ class ControllerView:
     image: the working image (committed, plus what this controller has appended). next_offset: log
     offset that the decision's first record will get. now_ms: wall clock. monotonic_ms: clock of
     the session timeouts. report_epochs: which partition epochs reports of local logs have made.
-    voters: returns the ids of the quorum's voters, None where they are not known.
+    directory_moves: in which directories replicas were before. voters: returns the ids of the
+    quorum's voters, None where they are not known.
     """
 
     image: MetadataImage
@@ -74,6 +76,7 @@ class ControllerView:
     report_epochs: ReportEpochs
     settings: ControllerSettings
     fresh_rng: Callable[[], Random]
+    directory_moves: DirectoryMoves = field(default_factory=DirectoryMoves)
     voters: Callable[[], frozenset[int] | None] = unknown_voters
 
     @property

@@ -9,7 +9,8 @@ A replica whose directory on record is offline, and that turns up in another one
 whatever it held is on the disk that is gone. So it leaves the ISR, and comes back when it has
 caught up (P11). Where nobody would be left who holds what was committed, the assignment is refused
 until there is a leader again: taken down, it would make an empty replica the only one that counts
-as complete, and the next election clean.
+as complete, and the next election clean. A broker that takes a move back within one broker epoch
+has the replica where it was: that one is not new (`controller.directory_moves`).
 """
 
 from __future__ import annotations
@@ -63,9 +64,13 @@ def decide_assign_directories(
             for index in (p.partition_index for p in asked.partitions):
                 key = (asked.topic_id, index)
                 current = changed.get(key, topic.partitions.get(index) if topic else None)
-                error = _error(topic, current, broker, directory.id)
+                is_new = current is not None and _is_new_replica(
+                    view, key, current, broker, directory.id
+                )
+                error = _error(topic, current, broker, is_new)
                 if error is ErrorCode.NONE and topic is not None and current is not None:
-                    record = _assign(view, topic, index, current, broker, directory.id)
+                    where = (broker, directory.id)
+                    record = _assign(view, topic, index, current, where, is_new)
                     if record is not None:
                         records.append(record)
                         changed[key] = merge_partition_change(current, record)
@@ -74,7 +79,7 @@ def decide_assign_directories(
 
 
 def _error(
-    topic: TopicImage | None, current: PartitionImage | None, broker: BrokerImage, directory: bytes
+    topic: TopicImage | None, current: PartitionImage | None, broker: BrokerImage, is_new: bool
 ) -> ErrorCode:
     if topic is None:
         return ErrorCode.UNKNOWN_TOPIC_ID
@@ -82,19 +87,28 @@ def _error(
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     if broker.id not in current.replicas:
         return ErrorCode.NOT_LEADER_OR_FOLLOWER
-    if _is_new_replica(current, broker, directory) and _is_relied_on(current, broker.id):
+    if is_new and _is_relied_on(current, broker.id):
         mark("controller.wiped-disk")
         return ErrorCode.INELIGIBLE_REPLICA
     return ErrorCode.NONE
 
 
-def _is_new_replica(current: PartitionImage, broker: BrokerImage, directory: bytes) -> bool:
-    """Whether the directory on record is offline and the replica is in another one now.
+def _is_new_replica(
+    view: ControllerView,
+    key: tuple[bytes, int],
+    current: PartitionImage,
+    broker: BrokerImage,
+    directory: bytes,
+) -> bool:
+    """Return whether the directory on record is offline and the replica is in another one now, in
+    which this process of the broker did not have it before.
 
-    What a leader has is what the partition has, wherever it is.
+    The log of a leader is the partition's, in whatever directory it is.
     """
     known = None if current.leader == broker.id else current.directory_of(broker.id)
-    return known is not None and not is_online(broker, known) and is_online(broker, directory)
+    if known is None or is_online(broker, known) or not is_online(broker, directory):
+        return False
+    return not view.directory_moves.was_in(*key, broker, directory)
 
 
 def _is_relied_on(current: PartitionImage, broker_id: int) -> bool:
@@ -108,15 +122,17 @@ def _assign(
     topic: TopicImage,
     index: int,
     current: PartitionImage,
-    broker: BrokerImage,
-    directory: bytes,
+    where: tuple[BrokerImage, bytes],
+    is_new: bool,
 ) -> PartitionChangeRecord | None:
-    """The record, None if it says so already, or says of one offline directory after another."""
+    """The record, None if it says so already, or says of one offline directory after another.
+    `where` is the broker and the directory in which it has the replica."""
+    broker, directory = where
     before = current.directory_of(broker.id)
     assert before is not None
     here = frozenset({broker.id})
     change, isr = NO_BROKER_CHANGE, None
-    if _is_new_replica(current, broker, directory):
+    if is_new:
         change = BrokerChange(leaving=here, unclean=here)
     elif not is_online(broker, directory):
         if not is_online(broker, before):

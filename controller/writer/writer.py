@@ -37,6 +37,7 @@ from controller.decision import (
     Step,
     unknown_voters,
 )
+from controller.directory_moves import DirectoryMoves
 from controller.elections.passed_over import elections_by_local_logs, passed_over
 from controller.elections.upkeep import Rebalance, decide_unclean_elections
 from controller.heartbeats import Heartbeats
@@ -175,6 +176,7 @@ class Controller:
         self._log_image = loader.log_image
         # Of the working image: what is appended and lost is not known here, either.
         self._report_epochs = ReportEpochs()
+        self._directory_moves = DirectoryMoves()
         self._active = False
         self._epoch = -1
         self._claim: tuple[int, int] | None = None
@@ -281,6 +283,7 @@ class Controller:
             monotonic_ms=self._clock.monotonic_ms(),
             heartbeats=self.heartbeats,
             report_epochs=self._report_epochs,
+            directory_moves=self._directory_moves,
             settings=self.settings,
             fresh_rng=lambda: random.Random(seed),
             voters=self._voters,
@@ -458,6 +461,7 @@ class Controller:
         self._log_image.append(image, base_offset=base_offset, epoch=self._epoch)
         self.stats.count_elections(records)
         self._report_epochs.note(image, records)
+        self._directory_moves.note(before, records)
         by_local_logs = elections_by_local_logs(image, records)
         if by_local_logs:
             self.stats.passed_over += passed_over(self._view_of(image), by_local_logs)
@@ -597,6 +601,7 @@ class Controller:
         self._active = False
         self._log_image.drop_appended()
         self._report_epochs.clear()
+        self._directory_moves.clear()
         pending, self._pending = self._pending, deque()
         self._activities.end()
         self._arm()

@@ -17,6 +17,7 @@ from controller.brokers.registration import (
     silent_brokers,
 )
 from controller.decision import ControllerView, Decide, Decision, Step
+from controller.directory_moves import DirectoryMoves
 from controller.heartbeats import Heartbeats
 from controller.report_epochs import ReportEpochs
 from controller.settings import ControllerSettings
@@ -106,6 +107,7 @@ class Cluster:
         self.settings = settings(**properties)
         self.heartbeats = Heartbeats()
         self.report_epochs = ReportEpochs()
+        self.directory_moves = DirectoryMoves()
         self.rng = random.Random(seed)
         self.seed = seed
         self.voters: frozenset[int] | None = frozenset({self.settings.node_id})
@@ -128,12 +130,14 @@ class Cluster:
             monotonic_ms=self.monotonic_ms,
             heartbeats=self.heartbeats,
             report_epochs=self.report_epochs,
+            directory_moves=self.directory_moves,
             settings=self.settings,
             fresh_rng=fresh_rng,
             voters=lambda: self.voters,
         )
 
     def apply(self, records: Sequence[Any]) -> None:
+        self.directory_moves.note(self.image, records)
         self.image = replay_all(self.image, records)
         self.next_offset += len(records)
         self.report_epochs.note(self.image, records)

@@ -316,6 +316,49 @@ def test_a_disk_lost_twice_stays_on_record(three: Cluster) -> None:
     assert three.partition("t") is before
 
 
+# --- a move that is taken back --------------------------------------------------------------------
+
+
+@pytest.fixture
+def moved() -> Cluster:
+    """The only replica is on the second disk; its broker reports a move to the third, which fails
+    before the copy there has taken over."""
+    cluster = Cluster()
+    cluster.register(1, log_dirs=[SECOND, THIRD, NEW])
+    cluster.heartbeat(1)
+    cluster.create_topic("t", [1])
+    assert (say(cluster, 1, SECOND), say(cluster, 1, THIRD)) == (ErrorCode.NONE, ErrorCode.NONE)
+    cluster.heartbeat(1, offline_log_dirs=[THIRD])
+    assert cluster.state("t")[:2] == (-1, (1,))
+    return cluster
+
+
+def test_replica_whose_move_is_taken_back_leads_again(moved: Cluster) -> None:
+    """Within one broker epoch it is the same replica, with all that it had."""
+    assert say(moved, 1, SECOND) is ErrorCode.NONE
+    assert moved.state("t")[:2] == (1, (1,))
+    assert moved.partition("t").recovery_state == LeaderRecoveryState.RECOVERED
+
+
+def test_replica_that_turns_up_where_it_never_was_is_a_new_one(moved: Cluster) -> None:
+    assert say(moved, 1, NEW) is ErrorCode.INELIGIBLE_REPLICA
+    assert moved.state("t")[:2] == (-1, (1,))
+
+
+def test_move_is_not_taken_back_by_another_process(moved: Cluster) -> None:
+    """P11: nothing says that the second disk still has what it had, or is the same."""
+    moved.fence(1)
+    wipe(moved, 1, SECOND, NEW)
+    assert say(moved, 1, SECOND) is ErrorCode.INELIGIBLE_REPLICA
+    assert moved.state("t")[:2] == (-1, (1,))
+
+
+def test_move_that_the_controller_does_not_know_is_not_taken_back(moved: Cluster) -> None:
+    """A controller that has taken over: refused, as a replica on an empty disk."""
+    moved.directory_moves.clear()
+    assert say(moved, 1, SECOND) is ErrorCode.INELIGIBLE_REPLICA
+
+
 # --- old logs -----------------------------------------------------------------------------------
 
 

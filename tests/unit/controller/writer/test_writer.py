@@ -333,6 +333,28 @@ class TestLeadership:
         world.controller.handle_leader_change(101, 2)
         assert epochs.of(topic_id, 0) == -1
 
+    async def test_moves_between_directories_are_forgotten_with_the_leadership(self) -> None:
+        """KIP-858: while this node does not lead, others write moves that it does not note."""
+        world = World().lead()
+        topic_id, one, two = b"t" * 16, b"first directory.", b"second directory"
+        world.write(
+            RegisterBrokerRecord(broker_id=1, broker_epoch=5, log_dirs=[one, two]),
+            TopicRecord(name="t", topic_id=topic_id),
+            PartitionRecord(
+                partition_id=0,
+                topic_id=topic_id,
+                replicas=[1],
+                isr=[1],
+                leader=1,
+                directories=[one],
+            ),
+        )
+        world.write(PartitionChangeRecord(topic_id=topic_id, partition_id=0, directories=[two]))
+        moves = world.controller.view().directory_moves
+        assert len(moves) == 1
+        world.controller.handle_leader_change(101, 2)
+        assert len(moves) == 0
+
     async def test_an_append_that_finds_it_lost(self) -> None:
         world = World().lead()
         world.quorum._leader = (7, 2)
