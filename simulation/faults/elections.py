@@ -11,7 +11,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from simulation.faults.kind import Args, OperatorKind
-from simulation.faults.process import may_be_hit, may_go_silent, may_lose
+from simulation.faults.process import may_be_hit, may_go_silent, may_lose, note_silence
 from simulation.shape import MANAGER
 from simulation.targets import is_active
 from simulation.world.cluster import End
@@ -180,6 +180,8 @@ async def _strike(world: RunWorld, event: Event, rng: Random) -> bool:
         await asyncio.sleep(LOOK_S)
     slow = needed[event.args["which"] % len(needed)]
     others = [one for one in world.controllers if one is not slow]
+    # Heartbeats are late as well as answers: three of them to each of two controllers take seconds.
+    note_silence(world, int((ends_s - world.loop.time()) * 1000))
     late = _LateAnswers(world, slow, others, Trouble(rng, late_ms=event.args["late_ms"]))
     ending = world.loop.call_at(ends_s, late.end)
     blow = event.args["blow"]

@@ -27,7 +27,7 @@ from simulation.faults.operators.configs import (
 )
 from simulation.faults.operators.features import UPGRADE, set_level
 from simulation.faults.operators.replicas import elect
-from simulation.faults.process import lowering
+from simulation.faults.process import lowering, note_silence
 from simulation.judges.election_truth import min_isr
 from simulation.shape import AGGRESSIVE, BALANCED, MANAGER, NOBODY, STRATEGY, TIMEOUT, may_give_up
 from simulation.world.links import Trouble
@@ -231,6 +231,7 @@ async def _raise(world: RunWorld, event: Event, rng: Random) -> bool:
         return False
     if 2 * lag_ms > event.for_ms:
         return False
+    note_silence(world, event.for_ms)
     network, trouble = world.loop.network, Trouble(rng, late_ms=event.args["late_ms"])
     links = [network.link(m.host, leader.host) for m in world.controllers]
     apart = between(world, leader, others[low - 1 :])
