@@ -13,7 +13,7 @@ from controller.configs.topic_settings import RecoveryStrategy
 from controller.elections import recovery
 from controller.elections.context import ElectionContext
 from controller.elections.explanation import UNHEARD, explain_partition
-from controller.elections.log_facts import LogFacts
+from controller.elections.log_facts import LogFact, LogFacts
 from controller.elections.recovery import (
     LOOKS_PER_TURN,
     TOGETHER_MS,
@@ -22,7 +22,7 @@ from controller.elections.recovery import (
 )
 from controller.elections.recovery_questions import PAUSE_MAX_MS, PartitionKey, Question
 from controller.elections.recovery_requests import Outcome, RecoveryRequest
-from controller.elections.recovery_rules import WaitsFor
+from controller.elections.recovery_rules import Standing, Verdict, WaitsFor, judge
 from metalog.image.values import NO_LEADER, ElectedAs, LeaderRecoveryState
 from protocol.errors import ErrorCode
 from protocol.messages.get_replica_log_info import GetReplicaLogInfoResponse
@@ -1006,3 +1006,288 @@ def test_what_has_got_a_leader_while_it_was_searched_is_not_asked_for(
     world.turns()
     assert world.recovery.waits_for(world.image.topics.by_name["a"].id, 0) is not None
     assert world.waits() is None
+
+
+# --- laws of whatever happens -------------------------------------------------------------------
+
+ASK_MS = 1.0
+SILENCE_MS = 5_000.0
+KINDS = ("good", "good", "older", "newer", "error", "other life", "impossible", "silent")
+TIMEOUTS_MS = (1, 1_000, 20_000, TIMEOUT_MS)
+
+
+class Laws(World):
+    """Two partitions, an exact model of who is to lead each, and brokers that answer about each in
+    a way of their own: well, at an older or a newer leader epoch, with an error, in another life,
+    impossibly, or not at all. All times are those of the events that are due."""
+
+    def __init__(self) -> None:
+        self.strategy, self.managed = BALANCED, True
+        self.timeout_ms = float(TIMEOUT_MS)
+        self.kinds: dict[tuple[int, int], str] = {}
+        self.told: dict[tuple[int, int], tuple[int, LogFact]] = {}
+        self.newer: dict[int, int] = {}
+        self.began_ms: dict[int, float] = {}
+        self.decidable_ms: dict[int, float] = {}
+        self.elected: dict[int, int] = {}
+        self.useful = 0
+        self.under_way: list[tuple[float, Question, bool]] = []
+        super().__init__(2)
+        power_cut(self)
+        self.silent = {1, 2, 3}
+        self.log_ends = {1: 10, 2: 20, 3: 15}
+
+    # --- the model ----------------------------------------------------------------------------
+
+    def verdict(self, index: int) -> Verdict | None:
+        if not self.managed:
+            return None
+        partition, now_ms = self.partition("t", index), self.monotonic_ms
+        brokers = self.image.cluster.brokers
+        alive = tuple(r for r in partition.replicas if not brokers[r].fenced)
+        answers = {}
+        for broker_id in alive:
+            life, fact = self.told.get((index, broker_id), (-2, None))
+            current = life == brokers[broker_id].epoch
+            if fact is not None and current and fact.leader_epoch == partition.leader_epoch:
+                answers[broker_id] = fact
+        began_ms = self.began_ms.get(index)
+        overdue = began_ms is not None and now_ms >= began_ms + self.timeout_ms
+        known = partition.last_known_elr
+        standing = Standing(partition.replicas, alive, partition.isr, partition.elr, known, 2)
+        return judge(self.strategy, standing, answers, overdue=overdue)
+
+    def look(self) -> None:
+        """Compare the machine with the model, and both with the laws."""
+        now_ms = self.monotonic_ms
+        for index in {0, 1} - set(self.elected):
+            verdict = self.verdict(index)
+            leader = self.partition("t", index).leader
+            if leader != NO_LEADER:
+                assert verdict is not None and verdict.winner == leader, "P21: another winner"
+                self.elected[index] = leader
+            elif verdict is not None and verdict.winner is not None:
+                since_ms = self.decidable_ms.setdefault(index, now_ms)
+                assert now_ms - since_ms <= TOGETHER_MS, "P21: decidable, and nobody looks"
+            else:
+                self.decidable_ms.pop(index, None)
+                if verdict is None or not verdict.needed:
+                    self.began_ms.pop(index, None)
+                else:
+                    self.began_ms.setdefault(index, now_ms)
+                self.look_at_waits(index, verdict)
+
+    def look_at_waits(self, index: int, verdict: Verdict | None) -> None:
+        now_ms, due_ms = self.monotonic_ms, self.recovery.due_ms(self.monotonic_ms)
+        began_ms = self.began_ms.get(index)
+        if began_ms is not None and began_ms + self.timeout_ms > now_ms:
+            assert due_ms is not None, "a timeout that is in force has no timer"
+            assert due_ms <= began_ms + self.timeout_ms, "a timeout that is in force is late"
+        for broker_id in () if verdict is None else verdict.asked:
+            asked = [q for _, q, _ in self.under_way if q.broker_id == broker_id]
+            assert asked or (due_ms is not None and due_ms <= now_ms + PAUSE_MAX_MS), (
+                f"the answer of broker {broker_id} is missing, and is not requested"
+            )
+
+    # --- what happens -------------------------------------------------------------------------
+
+    def settle(self) -> None:
+        self.turns()
+        for question in self.pending:
+            kinds = {self.kind(question.broker_id, index) for _, index in question.partitions}
+            is_silent = "silent" in kinds
+            after_ms = SILENCE_MS if is_silent else ASK_MS
+            self.under_way.append((self.monotonic_ms + after_ms, question, is_silent))
+        self.pending = []
+        self.look()
+
+    def pass_time(self, by_ms: float) -> None:
+        end_ms, useful, before = self.monotonic_ms + by_ms, self.useful, len(self.asked)
+        steps = 0
+        while True:
+            steps += 1
+            assert steps < 3_000, "it does not come to rest"
+            due_ms = self.recovery.due_ms(self.monotonic_ms)
+            times = [time for time, _, _ in self.under_way] + ([] if due_ms is None else [due_ms])
+            self.advance(max(0.0, min([*times, end_ms]) - self.monotonic_ms))
+            ready = [one for one in self.under_way if one[0] <= self.monotonic_ms]
+            self.under_way = [one for one in self.under_way if one[0] > self.monotonic_ms]
+            for _, question, is_silent in ready:
+                if is_silent:
+                    self.recovery.unanswered(question, self.monotonic_ms)
+                else:
+                    self.reply(question)
+            self.settle()
+            if self.monotonic_ms >= end_ms:
+                break
+        for broker_id in (1, 2, 3):
+            asked = sum(question.broker_id == broker_id for question in self.asked[before:])
+            most = 10 + by_ms / 1_000 + 10 * (self.useful - useful)
+            assert asked <= most, f"broker {broker_id} was asked {asked} times in {by_ms} ms"
+
+    def reply(self, question: Question) -> None:
+        broker = self.image.cluster.brokers[question.broker_id]
+        kinds = {key[1]: self.kind(question.broker_id, key[1]) for key in question.partitions}
+        response = self.response(question)
+        if "other life" in kinds.values():
+            response.broker_epoch = broker.epoch - 1
+            self.recovery.answered(question, response, self.view(), self.monotonic_ms)
+            return
+        for topic in response.topic_partition_log_info_list:
+            for info in topic.partition_log_info:
+                self.fill(broker.id, info, kinds[info.partition])
+        self.recovery.answered(question, response, self.view(), self.monotonic_ms)
+
+    def fill(self, broker_id: int, info: Any, kind: str) -> None:
+        index, epoch = info.partition, self.partition("t", info.partition).leader_epoch
+        info.log_end_offset = self.log_ends[broker_id]
+        if kind == "older":
+            info.current_leader_epoch = epoch - 1
+        elif kind == "newer":
+            info.current_leader_epoch = epoch + 1
+            if epoch + 1 > self.newer.get(index, -1) and index not in self.elected:
+                self.newer[index] = epoch + 1
+                for replica in (1, 2, 3):
+                    self.told.pop((index, replica), None)
+        elif kind == "error":
+            info.error_code = ErrorCode.KAFKA_STORAGE_ERROR
+        elif kind == "impossible":
+            info.last_written_leader_epoch, info.log_end_offset = epoch + 1, 2**63 - 1
+        else:
+            self.useful += 1
+            fact = LogFact(0, info.log_end_offset, epoch, self.monotonic_ms)
+            life = self.image.cluster.brokers[broker_id].epoch
+            self.told[index, broker_id] = life, fact
+
+    def kind(self, broker_id: int, index: int) -> str:
+        return self.kinds.get((broker_id, index), "good")
+
+    def set_timeout(self, timeout_ms: int) -> None:
+        self.timeout_ms = float(timeout_ms)
+        self.configure("unclean.recovery.timeout.ms", str(timeout_ms))
+
+    def set_strategy(self, strategy: RecoveryStrategy) -> None:
+        if strategy is not self.strategy:
+            self.began_ms.clear()
+        self.strategy = strategy
+        self.configure("unclean.recovery.strategy", strategy.value)
+
+    def set_manager(self, managed: bool) -> None:
+        self.managed = managed
+        self.configure("unclean.recovery.manager.enabled", str(managed).lower())
+
+    def raise_leader_epoch(self, index: int) -> None:
+        if index not in self.elected:
+            topic_id = self.key()[0]
+            self.apply(
+                [PartitionChangeRecord(topic_id=topic_id, partition_id=index, leader=NO_LEADER)]
+            )
+
+    def change_broker(self, event: str, broker_id: int) -> None:
+        """Who leads stays."""
+        if broker_id in self.elected.values():
+            return
+        fenced = self.image.cluster.brokers[broker_id].fenced
+        if event == "unfence" and fenced:
+            self.unfence(broker_id)
+        elif event != "unfence" and not fenced:
+            self.fence_only(broker_id)
+        if event == "restart":
+            self.lives[broker_id] += 1
+            self.register(broker_id, life=self.lives[broker_id])
+
+    def do(self, event: str, about: Any) -> None:
+        changes = {
+            "kind": self.kinds.update,
+            "wait": self.pass_time,
+            "timeout": self.set_timeout,
+            "strategy": self.set_strategy,
+            "manager": self.set_manager,
+            "epoch": self.raise_leader_epoch,
+        }
+        if event in changes:
+            changes[event](about)
+        else:
+            self.change_broker(event, about)
+        self.settle()
+
+
+LAW_EVENTS = st.one_of(
+    st.tuples(
+        st.just("kind"),
+        st.dictionaries(st.tuples(BROKERS, st.integers(0, 1)), st.sampled_from(KINDS), min_size=1),
+    ),
+    st.tuples(st.just("unfence"), BROKERS),
+    st.tuples(st.just("unfence"), BROKERS),
+    st.tuples(st.sampled_from(["fence", "restart"]), BROKERS),
+    st.tuples(st.just("timeout"), st.sampled_from(TIMEOUTS_MS)),
+    st.tuples(st.just("strategy"), st.sampled_from([AGGRESSIVE, BALANCED, NONE])),
+    st.tuples(st.just("manager"), st.sampled_from([True, True, False])),
+    st.tuples(st.just("epoch"), st.integers(0, 1)),
+    st.tuples(st.just("wait"), st.sampled_from([0.0, 1.0, 60.0, 3_000.0, 25_000.0, TIMEOUT_MS])),
+    st.tuples(st.just("wait"), st.sampled_from([0.0, 1.0, 60.0, 3_000.0, 25_000.0, TIMEOUT_MS])),
+)
+
+
+SLOW_EVENTS = st.one_of(
+    st.tuples(st.just("timeout"), st.sampled_from([1_000, 8_000, 30_000])),
+    st.tuples(
+        st.just("kind"),
+        st.dictionaries(
+            st.tuples(BROKERS, st.integers(0, 1)),
+            st.sampled_from(["good", "error", "older", "silent"]),
+            min_size=1,
+        ),
+    ),
+    st.tuples(st.just("wait"), st.sampled_from([3_000.0, 6_000.0, 31_000.0])),
+    st.tuples(st.just("epoch"), st.integers(0, 1)),
+)
+
+
+def end_well(w: Laws) -> None:
+    """Everybody lives and answers well: all partitions are led soon."""
+    w.kinds.clear()
+    for event, about in (("manager", True), ("strategy", BALANCED)):
+        w.do(event, about)
+    for broker_id in (1, 2, 3):
+        w.do("unfence", broker_id)
+    w.pass_time(SILENCE_MS + 2 * PAUSE_MAX_MS + TOGETHER_MS)
+    assert set(w.elected) == {0, 1}
+
+
+@pytest.mark.slow
+@settings(max_examples=150, deadline=None)
+@given(events=st.lists(LAW_EVENTS, min_size=4, max_size=20))
+def test_a_partition_that_waits_is_looked_at_and_asks_whatever_happens(
+    events: list[tuple[str, Any]],
+) -> None:
+    """P21: while a partition waits for answers each missing one is under way or due, each timeout
+    in force has a timer, no broker is asked without a pause, and what can be decided is."""
+    w = Laws()
+    w.settle()
+    for event, about in events:
+        w.do(event, about)
+    end_well(w)
+
+
+@pytest.mark.slow
+@settings(max_examples=150, deadline=None)
+@given(
+    strategy=st.sampled_from([AGGRESSIVE, BALANCED]),
+    first=st.tuples(*[st.sampled_from(["good", "error", "older", "silent"])] * 3),
+    events=st.lists(SLOW_EVENTS, min_size=3, max_size=10),
+)
+def test_a_timeout_that_changes_after_it_ran_out_is_kept_whatever_happens(
+    strategy: RecoveryStrategy, first: tuple[str, ...], events: list[tuple[str, Any]]
+) -> None:
+    """P21: as above, where all live and few answer well; the timeout decides."""
+    w = Laws()
+    w.settle()
+    w.do("strategy", strategy)
+    w.do("timeout", 8_000)
+    w.kinds = {(b, index): kind for b, kind in enumerate(first, 1) for index in (0, 1)}
+    for broker_id in (1, 2, 3):
+        w.do("unfence", broker_id)
+    for event, about in events:
+        w.do(event, about)
+    end_well(w)
