@@ -330,13 +330,15 @@ class UncleanRecovery:
     ) -> bool:
         """Take over what a replica has answered. Returns: True if it counts."""
         state = self._open.get(key)
-        if state is None or broker.id not in state.asked or broker.id not in partition.replicas:
+        if state is None or broker.id not in partition.replicas:
             return False
         if info.current_leader_epoch < partition.leader_epoch:
             mark("controller.recovery-answer-too-old")
             return False
         if info.current_leader_epoch > partition.leader_epoch:
             self._fall_behind(key, state, topic, partition, broker, info)
+            return False
+        if broker.id not in state.asked:
             return False
         if info.last_written_leader_epoch > partition.leader_epoch or info.log_end_offset < 0:
             return False  # no log can be like that
