@@ -25,6 +25,7 @@ from broker.context import BrokerContext
 from broker.controller_link.channel import ChannelPool, ControllerChannel
 from broker.controller_link.lifecycle import BrokerLifecycle, LifecycleTimes
 from broker.controller_link.lifecycle_sender import LifecycleSender
+from broker.coordinators.cached_topics import CachedTopics
 from broker.coordinators.group.config import GroupConfig
 from broker.coordinators.group_coordinator import GroupCoordinator
 from broker.coordinators.replicated_log import ReplicatedCoordinatorLog
@@ -225,6 +226,7 @@ class BrokerServer:
             rng=self._rng,
             log=offsets,
             supervisor=self._supervisor,
+            topics=CachedTopics(self.metadata),
         )
         self._table = build_table(
             context,
@@ -416,7 +418,7 @@ class BrokerServer:
         self.metadata.publish(delta, image)
         self.context.lost.published(self._clock.monotonic_ms())
         if self.coordinator is not None and (gone := delta.deleted_topics):
-            self.coordinator.topics_deleted({topic.name: topic.id for topic in gone})
+            self.coordinator.topics_deleted({topic.name for topic in gone})
         node = self.settings.effective_node
         changed = self.settings.publish(delta, image)
         if self.settings.effective_node is not node:

@@ -19,7 +19,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from broker.coordinators.group.offsets import TopicLookup, offset_commit_error
+from broker.coordinators.group.deleted_topics import TopicLookup
+from broker.coordinators.group.offsets import offset_commit_error
 from broker.coordinators.group_coordinator import GroupCoordinator, caller_of
 from protocol.api_keys import ApiKey
 from protocol.messages.offset_commit import OffsetCommitRequest

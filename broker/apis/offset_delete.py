@@ -13,7 +13,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from broker.coordinators.group.offsets import TopicLookup, offset_delete_error
+from broker.coordinators.group.deleted_topics import TopicLookup
+from broker.coordinators.group.offsets import offset_delete_error
 from broker.coordinators.group_coordinator import GroupCoordinator
 from protocol.api_keys import ApiKey
 from protocol.messages.offset_delete import OffsetDeleteRequest

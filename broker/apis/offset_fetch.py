@@ -18,7 +18,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from broker.coordinators.group.offsets import FetchedPartition, FetchedTopic, TopicLookup
+from broker.coordinators.group.deleted_topics import TopicLookup
+from broker.coordinators.group.offsets import FetchedPartition, FetchedTopic
 from broker.coordinators.group_coordinator import GroupCoordinator
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode

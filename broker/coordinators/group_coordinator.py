@@ -19,13 +19,14 @@ from __future__ import annotations
 import asyncio
 import random
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator
 from functools import partial
 from typing import Final, TypeVar, cast
 
 from broker.coordinators.coordinator_log import CoordinatorLog, EndOfTransaction, LogEntry
 from broker.coordinators.group.config import GroupConfig
 from broker.coordinators.group.decision import Answer, Decision, Now
+from broker.coordinators.group.deleted_topics import DeletedTopics, TopicLookup
 from broker.coordinators.group.hard_state import HardState
 from broker.coordinators.group.live_group import Caller
 from broker.coordinators.group.records import encode_record
@@ -105,14 +106,17 @@ class _InFlight:
 
 class _Slot:
     """A partition this broker leads. `shard` is None while it is being loaded. `topics_deleted` are
-    those whose offsets may still be here; `forgetting` says that somebody deletes them. `patient`
-    holds the entries of `in_flight` whose deadline is still to come, in its order, and perhaps
-    settled ones."""
+    names of topics that were deleted while it was; `deleted` is what an earlier shard knew of
+    deletions. `look_for_stale`: offsets of deleted topics may be here; `forgetting`: a task deletes
+    them. `patient` holds the entries of `in_flight` whose deadline is still to come, in its order,
+    and perhaps settled ones."""
 
     __slots__ = (
+        "deleted",
         "epoch",
         "forgetting",
         "in_flight",
+        "look_for_stale",
         "partition",
         "patient",
         "shard",
@@ -127,7 +131,9 @@ class _Slot:
         self.shard: GroupShard | None = None
         self.in_flight: deque[_InFlight] = deque()
         self.patient: deque[_InFlight] = deque()
-        self.topics_deleted: dict[str, bytes] = {}
+        self.topics_deleted: set[str] = set()
+        self.deleted: list[DeletedTopics] = []
+        self.look_for_stale = False
         self.forgetting = False
         self.wake: asyncio.TimerHandle | None = None
         self.wake_ms = 0.0
@@ -156,8 +162,10 @@ class GroupCoordinator:
         rng: random.Random,
         log: CoordinatorLog,
         supervisor: Supervisor,
+        topics: TopicLookup,
     ) -> None:
         self.config = config
+        self._topics = topics
         self._clock = clock
         self._rng = rng
         self._store = log
@@ -190,7 +198,7 @@ class GroupCoordinator:
             # The same leader in a newer epoch: nobody else wrote in between.
             slot.epoch = leader_epoch
             return
-        self._begin_loading(partition, leader_epoch)
+        self._begin_loading(partition, leader_epoch, slot)
 
     def resigned(self, partition: int, leader_epoch: int | None) -> None:
         """Another broker leads `partition` since `leader_epoch`, or the partition is gone."""
@@ -200,50 +208,62 @@ class GroupCoordinator:
         del self._slots[partition]
         self._drop(slot, ErrorCode.NOT_COORDINATOR)
 
-    def topics_deleted(self, deleted: Mapping[str, bytes]) -> None:
-        """Topics (name -> id) have been deleted: offsets of them go too."""
+    def topics_deleted(self, names: Collection[str]) -> None:
+        """Topics of these names have been deleted, and the metadata image lacks them: delete their
+        offsets."""
         for slot in list(self._slots.values()):
-            slot.topics_deleted.update(deleted)
-            if slot.shard is not None:
-                self._forget_topics(slot, slot.shard, deleted)
+            if slot.shard is None:
+                slot.topics_deleted.update(names)
+            else:
+                slot.shard.topics_deleted(names)
+                self._forget_stale(slot, slot.shard)
 
-    def _forget_topics(self, slot: _Slot, shard: GroupShard, deleted: Mapping[str, bytes]) -> None:
-        """Begins to delete the offsets of these topics, or lets those who are at it go on."""
-        decisions = shard.decide_topics_deleted(deleted)
-        if slot.forgetting:
-            return
-        slot.forgetting = True
-        self._supervisor.spawn(
-            f"forget offsets of partition {slot.partition}", self._forget(slot, shard, decisions)
-        )
+    def _forget_stale(self, slot: _Slot, shard: GroupShard) -> None:
+        """Begin to delete the offsets of topics that are gone, or let the task look once more."""
+        slot.look_for_stale = True
+        if not slot.forgetting:
+            slot.forgetting = True
+            self._supervisor.spawn(
+                f"forget offsets of partition {slot.partition}", self._forget(slot, shard)
+            )
 
-    async def _forget(self, slot: _Slot, shard: GroupShard, decisions: Iterator[Decision]) -> None:
-        while slot.topics_deleted:
-            forgotten = dict(slot.topics_deleted)
+    async def _forget(self, slot: _Slot, shard: GroupShard) -> None:
+        """Until all tombstones are appended, or the shard is dropped: the next one looks again."""
+        pause_s = LOAD_PAUSE_S
+        while slot.shard is shard and slot.look_for_stale:
+            slot.look_for_stale = False
+            deleted, whole = list(shard.core.deleted), False
             try:
-                await self._in_slices(slot, shard, decisions)
+                whole = await self._in_slices(slot, shard, shard.decide_stale())
             except Exception as error:  # noqa: BLE001 - what is forgotten is what clients committed
                 self._supervisor.survive("offsets of deleted topics", error)
-            if slot.shard is not shard:
-                return  # Whoever loads it again has what is left to do.
-            if slot.topics_deleted == forgotten:
-                slot.topics_deleted = {}
-            decisions = shard.decide_topics_deleted({})
+            if whole:
+                shard.forgotten(deleted)
+                pause_s = LOAD_PAUSE_S
+            elif slot.shard is shard:
+                slot.look_for_stale = True
+                await asyncio.sleep(pause_s)
+                pause_s = min(2 * pause_s, LOAD_PAUSE_MAX_S)
         slot.forgetting = False
 
     async def _in_slices(
         self, slot: _Slot, shard: GroupShard, decisions: Iterator[Decision]
-    ) -> None:
-        """Carries out one decision after the other, as long as the shard is in use."""
+    ) -> bool:
+        """Carry out one decision after the other, as long as the shard is in use. Returns: True if
+        it was in use to the end, and no append was refused."""
+        whole = True
         while slot.shard is shard and (decision := next(decisions, None)) is not None:
+            before = shard.appended
             self._carry_out(slot, decision)
+            whole = whole and not (decision.records and shard.appended is before)
             await asyncio.sleep(0)
+        return whole and slot.shard is shard
 
-    def _begin_loading(
-        self, partition: int, epoch: int, topics_deleted: Mapping[str, bytes] | None = None
-    ) -> None:
+    def _begin_loading(self, partition: int, epoch: int, earlier: _Slot | None = None) -> None:
+        """Load the groups of a partition; `earlier` is the slot whose place this takes."""
         slot = self._slots[partition] = _Slot(partition, epoch)
-        slot.topics_deleted.update(topics_deleted or {})
+        if earlier is not None:
+            slot.topics_deleted, slot.deleted = earlier.topics_deleted, earlier.deleted
         self._supervisor.spawn(f"load groups of partition {partition}", self._load(slot))
 
     async def _load(self, slot: _Slot) -> None:
@@ -258,7 +278,7 @@ class GroupCoordinator:
     async def _load_once(self, slot: _Slot) -> bool:
         """Returns whether that was all. It was not if the disk refuses the records, which may pass:
         the slot stays, and clients hear that it is being loaded."""
-        shard = GroupShard(self.config, self._new_uuid)
+        shard = GroupShard(self.config, self._new_uuid, self._topics)
         began_ms = self._clock.monotonic_ms()
         count = work = 0
         try:
@@ -297,8 +317,11 @@ class GroupCoordinator:
         """The slot serves these groups from now on."""
         slot.shard = shard
         self._set_wake(slot)
+        shard.deleted_before(slot.deleted)
         if slot.topics_deleted:
-            self._forget_topics(slot, shard, slot.topics_deleted)
+            shard.topics_deleted(slot.topics_deleted)
+        slot.topics_deleted, slot.deleted = set(), []
+        self._forget_stale(slot, shard)
         _log.info(
             "loaded groups",
             partition=slot.partition,
@@ -321,6 +344,7 @@ class GroupCoordinator:
         if slot.wake is not None:
             slot.wake.cancel()
         if slot.shard is not None:
+            slot.deleted = slot.shard.core.deleted
             self._send(slot.shard.abandon(code).answers)
         while slot.in_flight:
             self._fail_reply(slot.in_flight.popleft(), code)
@@ -422,7 +446,7 @@ class GroupCoordinator:
         self._drop(slot, code)
         epoch = self._store.leader_epoch(slot.partition)
         if epoch is not None and not self._closed:
-            self._begin_loading(slot.partition, epoch, slot.topics_deleted)
+            self._begin_loading(slot.partition, epoch, slot)
 
     @staticmethod
     def _fail_reply(entry: _InFlight, code: ErrorCode) -> None:

@@ -24,7 +24,7 @@ from protocol.messages.sync_group import SyncGroupRequest
 from runtime.clock import ManualClock
 from runtime.tasks import Supervisor
 from testkit.memory.broker import settle
-from testkit.memory.group_shard import TOPICS
+from testkit.memory.group_shard import some_topics
 
 GROUP = "g"
 PARTITIONS = 4
@@ -88,6 +88,7 @@ class Driver:
         self.log = FakeLog()
         self.clock = ManualClock()
         self.supervisor = Supervisor()
+        self.topics = some_topics()
         numbers = {"initial_rebalance_delay_ms": 0, **config}
         self.coordinator = GroupCoordinator(
             config=GroupConfig(**numbers),
@@ -95,6 +96,7 @@ class Driver:
             rng=random.Random(1),
             log=self.log,
             supervisor=self.supervisor,
+            topics=self.topics,
         )
 
     async def start(self) -> Driver:
@@ -144,20 +146,26 @@ class Driver:
             lambda code: code,
         )
 
-    def commit(self, offset: int, metadata: str = "") -> Any:
+    def commit(self, offset: int, metadata: str = "", group: str = GROUP) -> Any:
         partition = OffsetCommitRequest.OffsetCommitRequestPartition(
             partition_index=0, committed_offset=offset, committed_metadata=metadata
         )
         request = OffsetCommitRequest(
-            group_id=GROUP,
+            group_id=group,
             topics=[OffsetCommitRequest.OffsetCommitRequestTopic(name="a", partitions=[partition])],
         )
         caller = SimpleNamespace(version=9)
         return self.coordinator.ask(
-            GROUP,
-            lambda shard, now: shard.decide_offset_commit(caller, request, TOPICS, now),  # type: ignore[arg-type]
+            group,
+            lambda shard, now: shard.decide_offset_commit(caller, request, self.topics, now),  # type: ignore[arg-type]
             lambda code: code,
         )
+
+    def delete_topics(self, *names: str) -> None:
+        """As a broker publishes it: the image lacks them, then the coordinator learns of it."""
+        for name in names:
+            del self.topics.topics[name]
+        self.coordinator.topics_deleted(names)
 
     def delete_group(self) -> Any:
         return self.coordinator.ask(
@@ -173,7 +181,7 @@ class Driver:
         request = OffsetDeleteRequest(group_id=GROUP, topics=[topic])
         return self.coordinator.ask(
             GROUP,
-            lambda shard, now: shard.decide_offset_delete(request, TOPICS),
+            lambda shard, now: shard.decide_offset_delete(request, self.topics),
             offset_delete_error,
         )
 

@@ -61,10 +61,21 @@ A_ID, B_ID = b"A" * 16, b"B" * 16
 TOPICS = SomeTopics({"a": (A_ID, 4), "b": (B_ID, 2)})
 
 
+def some_topics() -> SomeTopics:
+    """The topics of `TOPICS`, to be changed at will."""
+    return SomeTopics(dict(TOPICS.topics))
+
+
 class ShardWorld:
     """Records are committed at once unless `hold_commits` is set; then `commit_next` does it."""
 
-    def __init__(self, config: GroupConfig | None = None, log: Sequence[Record] = ()) -> None:
+    def __init__(
+        self,
+        config: GroupConfig | None = None,
+        log: Sequence[Record] = (),
+        topics: SomeTopics | None = None,
+    ) -> None:
+        self.topics = topics or some_topics()
         self.config = config or GroupConfig(initial_rebalance_delay_ms=0)
         self.now_ms = 0
         self.log: list[Record] = list(log)
@@ -74,7 +85,7 @@ class ShardWorld:
         self.answers: dict[int, Response] = {}
         self.last_ticket = 0
         self._uuids = 0
-        self.shard = GroupShard(self.config, self._new_uuid)
+        self.shard = GroupShard(self.config, self._new_uuid, self.topics)
         for key, value in log:
             self.shard.replay(key, value)
         self.shard.loaded(self.now)
@@ -90,7 +101,7 @@ class ShardWorld:
 
     def restarted(self) -> ShardWorld:
         """The coordinator moves: a new shard from the same log."""
-        world = ShardWorld(self.config, self.log)
+        world = ShardWorld(self.config, self.log, self.topics)
         world._uuids = self._uuids
         return world
 
@@ -268,7 +279,7 @@ class ShardWorld:
             topic = topics.setdefault(
                 name,
                 OffsetCommitRequest.OffsetCommitRequestTopic(
-                    name=name, topic_id=TOPICS.topic_id(name) or bytes(16)
+                    name=name, topic_id=self.topics.topic_id(name) or bytes(16)
                 ),
             )
             topic.partitions.append(
@@ -285,7 +296,7 @@ class ShardWorld:
             topics=list(topics.values()),
         )
         caller = self.caller(version)
-        decision = self.shard.decide_offset_commit(caller, request, TOPICS, self.now)
+        decision = self.shard.decide_offset_commit(caller, request, self.topics, self.now)
         self.run(decision, caller.ticket)
         return caller.ticket
 
@@ -315,7 +326,7 @@ class ShardWorld:
             ],
         )
         self.last_ticket += 1
-        self.run(self.shard.decide_offset_delete(request, TOPICS), self.last_ticket)
+        self.run(self.shard.decide_offset_delete(request, self.topics), self.last_ticket)
         return self.last_ticket
 
     def delete_group(self, group: str = GROUP) -> ErrorCode:
@@ -331,6 +342,17 @@ class ShardWorld:
     def leave_codes(self, ticket: int) -> list[ErrorCode]:
         response: Any = self.answers[ticket]
         return [ErrorCode(member.error_code) for member in response.members]
+
+    def delete_topics(self, *names: str) -> None:
+        """The metadata image lacks these topics from now on; `forget` deletes their offsets."""
+        for name in names:
+            del self.topics.topics[name]
+        self.shard.topics_deleted(names)
+
+    def forget(self) -> None:
+        """Carry out one walk over the offsets of topics that are gone."""
+        for decision in self.shard.decide_stale():
+            self.run(decision)
 
     def expire(self) -> None:
         for decision in self.shard.decide_expired(self.shard.expirable_groups(), self.now):

@@ -57,6 +57,7 @@ async def test_the_transcript_is_that_of_kafka() -> None:
         rng=random.Random(1),
         log=log,
         supervisor=supervisor,
+        topics=TOPICS,
     )
     table = HandlerTable()
     table.serve_api_versions()

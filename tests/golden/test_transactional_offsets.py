@@ -13,7 +13,11 @@ from broker.coordinators.group.shard import GroupShard
 from broker.coordinators.group_coordinator import GroupCoordinator
 from broker.coordinators.replicated_log import ReplicatedCoordinatorLog
 from testkit.memory.broker import NODE, OTHER, Harness
+from testkit.memory.group_shard import SomeTopics
 from tests.golden.groups.transactions import ANSWERS, LOG, TOPIC, line
+
+TOPIC_ID = bytes.fromhex("1b27b75321cd45e59891815739835def")
+"""What Kafka recorded with the commits that are in no transaction."""
 
 
 async def loaded() -> GroupShard:
@@ -30,6 +34,7 @@ async def loaded() -> GroupShard:
         rng=random.Random(1),
         log=log,
         supervisor=h.supervisor,
+        topics=SomeTopics({TOPIC: (TOPIC_ID, 2)}),
     )
     coordinator.start()
     for _ in range(1_000):

@@ -89,7 +89,7 @@ def _broker(machine: Machine) -> BrokerServer:
 def a_strange_group(machine: Machine) -> None:
     coordinator = _broker(machine).coordinator
     assert coordinator is not None
-    shard = GroupShard(coordinator.config, lambda: "")
+    shard = GroupShard(coordinator.config, lambda: "", mock.Mock())
     shard.core.groups["nobody's"] = mock.Mock()
     coordinator._slots[0] = mock.Mock(shard=shard)
 

@@ -11,8 +11,10 @@ from typing import Final
 
 from broker.coordinators.group.config import GroupConfig
 from broker.coordinators.group.decision import Now
+from broker.coordinators.group.deleted_topics import DeletedTopics, TopicLookup, is_stale
 from broker.coordinators.group.hard_state import EMPTY_STATE, HardState
 from broker.coordinators.group.live_group import LiveGroup, LiveMember
+from broker.coordinators.group.records import CommittedOffset, TopicPartition
 from broker.coordinators.group.states import GroupEvent
 from broker.coordinators.group.timers import TIMER_STATES, TimerKey, TimerKind, Timers
 from protocol.errors import ErrorCode
@@ -42,7 +44,8 @@ class GroupCounters:
 
 class Core:
     """`appended` is the hard state after the last appended record: what decisions look at.
-    `committed` is the hard state after the last committed one: what clients are shown."""
+    `committed` is the hard state after the last committed one: what clients are shown. `deleted`:
+    deletions of topics whose offsets may not all have tombstones yet."""
 
     __slots__ = (
         "_incarnations",
@@ -50,14 +53,20 @@ class Core:
         "committed",
         "config",
         "counters",
+        "deleted",
         "groups",
         "new_uuid",
         "timers",
+        "topics",
     )
 
-    def __init__(self, config: GroupConfig, new_uuid: Callable[[], str]) -> None:
+    def __init__(
+        self, config: GroupConfig, new_uuid: Callable[[], str], topics: TopicLookup
+    ) -> None:
         self.config = config
         self.new_uuid = new_uuid
+        self.topics = topics
+        self.deleted: list[DeletedTopics] = []
         self.counters = GroupCounters()
         self.appended: HardState = EMPTY_STATE
         self.committed: HardState = EMPTY_STATE
@@ -72,6 +81,10 @@ class Core:
         if len(prefix) * 4 > room:
             prefix = prefix.encode()[:room].decode(errors="ignore")
         return prefix + suffix
+
+    def is_stale(self, group_id: str, at: TopicPartition, value: CommittedOffset) -> bool:
+        """Return whether the topic of this offset is gone: it must not be shown any more."""
+        return is_stale(self.topics, self.deleted, group_id, at, value)
 
     # -- groups come, change their state, and go
 

@@ -15,13 +15,13 @@ state at its slice.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
-from typing import Final, NamedTuple, TypeAlias
+from typing import Final
 
 from broker.coordinators.group.core import Core
 from broker.coordinators.group.decision import Decision, Now
-from broker.coordinators.group.hard_state import HardState
+from broker.coordinators.group.deleted_topics import Value, is_stale, value_of, values
 from broker.coordinators.group.live_group import LiveGroup
 from broker.coordinators.group.records import (
     NO_TIMESTAMP,
@@ -32,15 +32,10 @@ from broker.coordinators.group.records import (
     TopicPartition,
 )
 from broker.coordinators.group.states import GroupState
-from broker.coordinators.group.transactions import ByProducer
-from protocol.ids import ZERO_UUID
 
 LOOKED_AT_PER_SLICE: Final = 500
 """Groups and offsets judged in one slice: about a millisecond. Also the most tombstones in one
 append: far below the smallest sensible max.message.bytes of the topic."""
-
-_Value: TypeAlias = CommittedOffset | ByProducer
-"""What stands for a partition: its offset, or what is pending where nothing is committed."""
 
 
 # -- by age
@@ -133,46 +128,22 @@ def _is_too_old(
 # -- with their topic
 
 
-class DeletedTopics(NamedTuple):
-    """Topics (name -> id) that went together, and what was committed for them until then: what
-    is committed later belongs to another topic of the same name."""
-
-    ids: Mapping[str, bytes]
-    before: HardState
-
-
-def decide_topics_deleted(core: Core, deleted: Sequence[DeletedTopics]) -> Iterator[Decision]:
-    """Tombstones of all offsets of these topics, one slice after the other. An offset that was
+def decide_stale(core: Core) -> Iterator[Decision]:
+    """Tombstones of all offsets whose topic is gone, one slice after the other. An offset that was
     committed for another topic of the same name stays."""
-    entries = _entries(core.appended)
+    entries = values(core.appended)
     while some := list(islice(entries, LOOKED_AT_PER_SLICE)):
-        doomed = [
-            (group_id, at)
-            for group_id, at, value in some
-            if any(at.topic in topics.ids for topics in deleted)
-            and _value(core.appended, group_id, at) is value
-            and any(_is_of(topics, group_id, at, value) for topics in deleted)
-        ]
-        core.counters.offset_deletions += len(doomed)
-        yield Decision(records=[OffsetRecord(*each, None) for each in sorted(doomed)])
+        doomed = sorted(each[:2] for each in some if _goes(core, *each))
+        yield Decision(records=[OffsetRecord(*each, None) for each in doomed])
+        core.counters.offset_deletions += sum(
+            value_of(core.appended, *each) is None for each in doomed
+        )
 
 
-def _entries(state: HardState) -> Iterator[tuple[str, TopicPartition, _Value]]:
-    for group_id, offsets in state.offsets.items():
-        for at, committed in offsets.items():
-            yield group_id, at, committed
-    for group_id, pending in state.transactions.offsets.items():
-        for at, producers in pending.items():
-            if at not in state.offsets_of(group_id):
-                yield group_id, at, producers
-
-
-def _value(state: HardState, group_id: str, at: TopicPartition) -> _Value | None:
-    return state.offsets_of(group_id).get(at) or state.pending_of(group_id).get(at)
-
-
-def _is_of(topics: DeletedTopics, group_id: str, at: TopicPartition, value: _Value) -> bool:
-    topic_id = topics.ids.get(at.topic)
-    if topic_id is None or _value(topics.before, group_id, at) is not value:
+def _goes(core: Core, group_id: str, at: TopicPartition, value: Value) -> bool:
+    """Return whether the offset is still there and stale, and nothing fresh is pending behind it: a
+    tombstone would forget that, too."""
+    if value_of(core.appended, group_id, at) is not value:
         return False
-    return not isinstance(value, CommittedOffset) or value.topic_id in (ZERO_UUID, topic_id)
+    pending = core.appended.pending_of(group_id).get(at, value)
+    return all(is_stale(core.topics, core.deleted, group_id, at, each) for each in (value, pending))

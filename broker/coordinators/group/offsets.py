@@ -8,10 +8,11 @@ a `TopicLookup` (the metadata image of the moment).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final, NamedTuple, Protocol
+from typing import Final, NamedTuple
 
 from broker.coordinators.group.core import Core, membership_error
 from broker.coordinators.group.decision import Decision, Now
+from broker.coordinators.group.deleted_topics import TopicLookup
 from broker.coordinators.group.hard_state import GroupOffsets
 from broker.coordinators.group.live_group import CONSUMER_PROTOCOL_TYPE, Caller, LiveGroup
 from broker.coordinators.group.records import (
@@ -34,18 +35,6 @@ EXPIRY_MS_MAX: Final = 2**63 - 1
 
 _TOPIC_IDS_FROM: Final = 10
 _GROUP_ID_NOT_FOUND_FROM: Final = 9
-
-
-class TopicLookup(Protocol):
-    """The topics that exist now."""
-
-    def topic_name(self, topic_id: bytes) -> str | None:
-        """Name of the topic with this id."""
-
-    def topic_id(self, name: str) -> bytes | None:
-        """Id of the topic with this name."""
-
-    def has_partition(self, name: str, partition: int) -> bool: ...
 
 
 # -- OffsetCommit
@@ -231,24 +220,30 @@ def fetch_offsets(
     topics: Sequence[tuple[str, bytes, Sequence[int]]],
     require_stable: bool,
 ) -> list[FetchedTopic]:
-    """Committed offsets of (name, id or zero, partitions). What has none gets -1 and no error, as
-    has an offset that was committed for another topic of the same name."""
+    """Committed offsets of (name, id or zero, partitions). A partition that has none gets -1 and no
+    error, as has one whose offset was committed for an earlier topic of the same name."""
     offsets, unstable = _visible(core, group_id, require_stable)
-    return [
-        FetchedTopic(
-            name, topic_id, [_fetched(offsets, unstable, name, topic_id, i) for i in indexes]
-        )
-        for name, topic_id, indexes in topics
-    ]
+    fetched: list[FetchedTopic] = []
+    for name, topic_id, indexes in topics:
+        partitions: list[FetchedPartition] = []
+        for index in indexes:
+            at = TopicPartition(name, index)
+            committed = offsets.get(at)
+            if committed is not None and core.is_stale(group_id, at, committed):
+                committed = None
+            partitions.append(_fetched(committed, unstable, at, topic_id))
+        fetched.append(FetchedTopic(name, topic_id, partitions))
+    return fetched
 
 
 def fetch_all_offsets(core: Core, group_id: str, require_stable: bool) -> list[FetchedTopic]:
     """Everything the group has committed, by topic and partition in order."""
     offsets, unstable = _visible(core, group_id, require_stable)
     by_topic: dict[str, FetchedTopic] = {}
-    for at in sorted(offsets.keys()):
-        topic = by_topic.setdefault(at.topic, FetchedTopic(at.topic, ZERO_UUID, []))
-        topic.partitions.append(_fetched(offsets, unstable, at.topic, ZERO_UUID, at.partition))
+    for at, committed in sorted(offsets.items(), key=lambda item: item[0]):
+        if not core.is_stale(group_id, at, committed):
+            topic = by_topic.setdefault(at.topic, FetchedTopic(at.topic, ZERO_UUID, []))
+            topic.partitions.append(_fetched(committed, unstable, at, ZERO_UUID))
     return list(by_topic.values())
 
 
@@ -262,12 +257,14 @@ def _visible(
 
 
 def _fetched(
-    offsets: GroupOffsets, unstable: PendingOffsets, name: str, topic_id: bytes, index: int
+    committed: CommittedOffset | None,
+    unstable: PendingOffsets,
+    at: TopicPartition,
+    topic_id: bytes,
 ) -> FetchedPartition:
-    at = TopicPartition(name, index)
+    index = at.partition
     if unstable and at in unstable:
         return FetchedPartition(index, error_code=ErrorCode.UNSTABLE_OFFSET_COMMIT)
-    committed = offsets.get(at)
     if committed is None:
         return FetchedPartition(index)
     ids = {topic_id, committed.topic_id} - {ZERO_UUID}

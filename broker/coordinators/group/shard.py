@@ -12,16 +12,16 @@ log holds: the coordinator drops the shard and loads a new one.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from broker.coordinators.group import admin, expiry, join, membership, offsets, rebalance
 from broker.coordinators.group.config import GroupConfig
 from broker.coordinators.group.core import Core
 from broker.coordinators.group.decision import AssignmentStored, Decision, Now
-from broker.coordinators.group.expiry import DeletedTopics
+from broker.coordinators.group.deleted_topics import DeletedTopics, TopicLookup
 from broker.coordinators.group.hard_state import HardState, replay
 from broker.coordinators.group.live_group import Caller, LiveGroup
-from broker.coordinators.group.offsets import FetchedTopic, TopicLookup
+from broker.coordinators.group.offsets import FetchedTopic
 from broker.coordinators.group.records import (
     CommittedOffset,
     EndTransactionRecord,
@@ -49,11 +49,13 @@ from runtime.errors import InvariantViolated, invariant
 
 
 class GroupShard:
-    """For the order of calls see above. new_uuid makes the random part of member ids."""
+    """For the order of calls see above. new_uuid makes the random part of member ids; `topics` are
+    those of the metadata image of the moment."""
 
-    def __init__(self, config: GroupConfig, new_uuid: Callable[[], str]) -> None:
-        self.core = Core(config, new_uuid)
-        self._deleted: list[DeletedTopics] = []
+    def __init__(
+        self, config: GroupConfig, new_uuid: Callable[[], str], topics: TopicLookup
+    ) -> None:
+        self.core = Core(config, new_uuid, topics)
 
     # -- loading
 
@@ -221,16 +223,27 @@ class GroupShard:
         """In slices: other work may be done between two decisions."""
         return expiry.decide_expired(self.core, group_ids, now)
 
-    def decide_topics_deleted(self, deleted: Mapping[str, bytes]) -> Iterator[Decision]:
-        """Topics (name -> id) have been deleted: in slices, what follows. Whichever iterator is
-        begun next takes in all topics that have been deleted until then."""
-        self._deleted.append(DeletedTopics(dict(deleted), self.core.appended))
-        return self._follow_deleted()
+    def topics_deleted(self, names: Iterable[str]) -> None:
+        """Topics of these names have been deleted: `decide_stale` has something to do."""
+        deleted, before = self.core.deleted, self.core.appended
+        if deleted and deleted[-1].before is before:
+            names = {*deleted.pop().names, *names}
+        deleted.append(DeletedTopics(frozenset(names), before, before))
 
-    def _follow_deleted(self) -> Iterator[Decision]:
-        deleted, self._deleted = self._deleted, []
-        if deleted:
-            yield from expiry.decide_topics_deleted(self.core, deleted)
+    def deleted_before(self, deleted: Iterable[DeletedTopics]) -> None:
+        """Take over the deletions that an earlier shard of this partition saw; this one has just
+        been loaded."""
+        state = self.core.appended
+        self.core.deleted.extend(one._replace(here=state) for one in deleted)
+
+    def decide_stale(self) -> Iterator[Decision]:
+        """In slices, tombstones of the offsets whose topics are gone."""
+        return expiry.decide_stale(self.core)
+
+    def forgotten(self, deleted: Sequence[DeletedTopics]) -> None:
+        """All offsets of these deleted topics have tombstones that are appended."""
+        done = {id(one) for one in deleted}
+        self.core.deleted = [one for one in self.core.deleted if id(one) not in done]
 
     # -- views
 

@@ -18,10 +18,16 @@ from broker.coordinators.group.records import (
     encode_record,
 )
 from broker.coordinators.group_coordinator import DUE_PER_WAKE
+from broker.coordinators.partitioner import partition_for
 from protocol.errors import ApiError, ErrorCode
 from testkit.memory.broker import settle
 from testkit.memory.group_coordinator import GROUP, HOME, PARTITIONS, Driver
 from testkit.memory.group_shard import A_ID
+from testkit.memory.turns import until
+
+WITHOUT_ID = OffsetRecord(
+    GROUP, TopicPartition("a", 0), CommittedOffset(3, -1, "", 0, expire_timestamp_ms=2**62)
+)
 
 
 def commit_code(response: Any) -> ErrorCode:
@@ -190,7 +196,7 @@ async def test_loading() -> None:
     assert driver.join() is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
     assert driver.heartbeat("m", 1) is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
     assert driver.coordinator.shards() == ([], True)
-    driver.coordinator.topics_deleted({"other": b"x" * 16})
+    driver.delete_topics("b")
     driver.log.gate.set()
     await settle()
     await settle()
@@ -206,9 +212,75 @@ async def test_a_topic_that_is_deleted_while_loading() -> None:
     ]
     driver.log.gate = asyncio.Event()
     await driver.start()
-    driver.coordinator.topics_deleted({"a": A_ID})
+    driver.delete_topics("a")
+    driver.topics.topics["a"] = b"N" * 16, 4
     driver.log.gate.set()
+    await until(lambda: len(driver.log.records[HOME]) == 2)
+    assert driver.fetch() == -1
+    await driver.stop()
+
+
+async def test_deletions_seen_while_loading_survive_a_newer_epoch() -> None:
+    """Offsets without a topic id: nothing but the deletion tells that they are old."""
+    driver = Driver()
+    driver.log.records[HOME] = [encode_record(WITHOUT_ID)]
+    driver.log.gate = asyncio.Event()
+    await driver.start()
+    driver.delete_topics("a")
+    driver.topics.topics["a"] = b"N" * 16, 4
+    driver.coordinator.elected(HOME, 2)
+    driver.log.gate.set()
+    await until(lambda: len(driver.log.records[HOME]) == 2)
+    assert driver.fetch() == -1
+    await driver.stop()
+
+
+async def test_deletions_survive_a_lost_append() -> None:
+    driver = Driver()
+    driver.log.records[HOME] = [encode_record(WITHOUT_ID)]
+    await driver.start()
+    await until(lambda: not driver.coordinator._slots[HOME].forgetting)
+    driver.log.hold = True
+    neighbour = next(f"g{n}" for n in range(99) if partition_for(f"g{n}", PARTITIONS) == HOME)
+    answer = driver.commit(1, group=neighbour)
+    driver.log.refuse = ErrorCode.NOT_ENOUGH_REPLICAS
+    driver.delete_topics("a")
+    driver.topics.topics["a"] = b"N" * 16, 4
     await settle()
+    driver.log.refuse, driver.log.hold = None, False
+    driver.log.pending[0].set_exception(ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER, None))
+    await answer
+    await until(lambda: len(driver.log.records[HOME]) == 4)
+    assert driver.fetch() == -1
+    await driver.stop()
+
+
+async def test_refused_tombstones_are_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("broker.coordinators.group_coordinator.LOAD_PAUSE_S", 0.0)
+    driver = await Driver().start()
+    driver.commit(3)
+    driver.log.refuse = ErrorCode.NOT_ENOUGH_REPLICAS
+    driver.delete_topics("a")
+    await settle()
+    assert driver.fetch() == -1
+    assert len(driver.log.records[HOME]) == 1
+    driver.log.refuse = None
+    await until(lambda: not driver.coordinator._slots[HOME].forgetting)
+    assert driver.log.records[HOME][1][1] is None
+    (shard,), _ = driver.coordinator.shards()
+    assert shard.core.deleted == []
+    await driver.stop()
+
+
+async def test_offsets_of_topics_deleted_under_the_coordinator_before_are_deleted() -> None:
+    """G9: it failed before the tombstones; the topic exists again under its name."""
+    driver = Driver()
+    at = TopicPartition("a", 0)
+    old = CommittedOffset(3, -1, "", 0, topic_id=b"O" * 16)
+    driver.log.records[HOME] = [encode_record(OffsetRecord(GROUP, at, old))]
+    await driver.start()
+    await until(lambda: len(driver.log.records[HOME]) == 2)
+    assert driver.log.records[HOME][1][1] is None
     assert driver.fetch() == -1
     await driver.stop()
 

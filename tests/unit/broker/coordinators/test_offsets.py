@@ -256,12 +256,57 @@ class TestDelete:
         decision = world.shard.decide_delete_group(GROUP)
         assert [record.value for record in decision.records] == [None]
 
-    def test_offsets_of_deleted_topics(self) -> None:
+    def test_offsets_of_deleted_topics_are_not_shown_and_go(self) -> None:
         world = ShardWorld()
         world.commit({("a", 0): 1, ("b", 0): 2})
-        for decision in world.shard.decide_topics_deleted({"a": A_ID, "b": b"O" * 16}):
-            world.run(decision)
+        world.delete_topics("a")
         assert (world.fetch("a", 0), world.fetch("b", 0)) == (-1, 2)
+        assert [one.name for one in world.shard.fetch_offsets(GROUP, None)] == ["b"]
+        world.forget()
+        assert world.shard.appended.offset_count() == 1
+
+    @pytest.mark.parametrize("how", ["moved", "refused", "moved and refused"])
+    def test_offset_of_a_deleted_topic_never_comes_back_for_its_namesake(self, how: str) -> None:
+        """G9: neither after a failover before the tombstones, nor where they are refused."""
+        world = ShardWorld()
+        world.commit({("a", 0): 7, ("b", 0): 2})
+        world.delete_topics("a")
+        if "moved" in how:
+            world = world.restarted()
+        if "refused" in how:
+            world.refuse_appends = ErrorCode.COORDINATOR_NOT_AVAILABLE
+            world.forget()
+            world.refuse_appends = None
+        world.topics.topics["a"] = b"N" * 16, 4
+        assert world.fetch("a", 0) == -1
+        world.commit({("a", 1): 1})
+        world.forget()
+        assert [world.fetch("a", index) for index in (0, 1)] == [-1, 1]
+        world = world.restarted()
+        assert [world.fetch("a", index) for index in (0, 1)] == [-1, 1]
+        assert world.shard.appended.offset_count() == 2
+
+    def test_offset_without_topic_id_of_a_deleted_topic(self) -> None:
+        """Commits with a retention time of their own have no topic id in Kafka's format."""
+        world = ShardWorld()
+        world.commit({("a", 0): 7, ("a", 1): 7}, version=4, retention_ms=10**9)
+        world.delete_topics("a")
+        assert world.fetch("a", 0) == -1
+        world.topics.topics["a"] = b"N" * 16, 4
+        assert world.fetch("a", 0) == -1, "the deletion was seen"
+        world.commit({("a", 1): 1}, version=4, retention_ms=10**9)
+        world.forget()
+        assert [world.fetch("a", index) for index in (0, 1)] == [-1, 1]
+
+    def test_offset_without_topic_id_is_stale_where_the_image_lacks_its_partition(self) -> None:
+        world = ShardWorld()
+        world.commit({("a", 3): 7, ("b", 1): 7}, version=4, retention_ms=10**9)
+        world.topics.topics["a"] = b"N" * 16, 3
+        del world.topics.topics["b"]
+        world = world.restarted()
+        assert (world.fetch("a", 3), world.fetch("b", 1)) == (-1, -1)
+        world.forget()
+        assert world.shard.appended.offset_count() == 0
 
 
 class TestExpiry:

@@ -23,7 +23,7 @@ from broker.coordinators.group_coordinator import BYTES_PER_RECORD, WORK_PER_SLI
 from protocol.errors import ApiError, ErrorCode
 from testkit.memory.broker import settle
 from testkit.memory.group_coordinator import GROUP, HOME, Driver
-from testkit.memory.group_shard import A_ID, WALL_EPOCH_MS, ShardWorld
+from testkit.memory.group_shard import A_ID, WALL_EPOCH_MS, ShardWorld, SomeTopics
 from testkit.memory.turns import until
 
 GROUPS, EACH = 100, 50
@@ -35,6 +35,11 @@ def offsets(topic_id: bytes = A_ID) -> Iterator[Record]:
         for index in range(EACH):
             at = TopicPartition(f"topic-{number % 50}", index)
             yield encode_record(OffsetRecord(f"g{number}", at, value))
+
+
+def topics(*gone: int) -> SomeTopics:
+    """The topics of `offsets`."""
+    return SomeTopics({f"topic-{n}": (A_ID, EACH) for n in range(50) if n not in gone})
 
 
 def member(number: int) -> PersistedMember:
@@ -73,15 +78,15 @@ class Turns:
 
 class TestDeletedTopics:
     def test_a_delta_looks_at_so_many_offsets_at_a_time(self) -> None:
-        world = ShardWorld(log=list(offsets()))
-        decisions = list(world.shard.decide_topics_deleted({"other": A_ID}))
+        world = ShardWorld(log=list(offsets()), topics=topics())
+        decisions = list(world.shard.decide_stale())
         assert len(decisions) == GROUPS * EACH // LOOKED_AT_PER_SLICE
         assert not any(decision.records for decision in decisions)
 
     def test_the_offsets_of_the_topics_go(self) -> None:
-        world = ShardWorld(log=list(offsets()))
+        world = ShardWorld(log=list(offsets()), topics=topics(7, 8))
         sizes = []
-        for decision in world.shard.decide_topics_deleted({"topic-7": A_ID, "topic-8": A_ID}):
+        for decision in world.shard.decide_stale():
             sizes.append(len(decision.records))
             carry_out(world, decision)
         assert max(sizes) <= LOOKED_AT_PER_SLICE
@@ -89,18 +94,22 @@ class TestDeletedTopics:
         assert world.shard.core.counters.offset_deletions == 2 * GROUPS // 50 * EACH
 
     def test_topics_deleted_one_by_one_are_looked_for_together(self) -> None:
-        world = ShardWorld(log=list(offsets()))
-        walks = [world.shard.decide_topics_deleted({f"topic-{n}": A_ID}) for n in range(5)]
-        for decision in walks[2]:
+        world = ShardWorld(log=list(offsets()), topics=topics())
+        world.delete_topics(*[f"topic-{n}" for n in range(3)])
+        world.delete_topics(*[f"topic-{n}" for n in range(3, 5)])
+        (together,) = world.shard.core.deleted
+        for decision in world.shard.decide_stale():
             carry_out(world, decision)
         assert world.shard.core.counters.offset_deletions == 5 * GROUPS // 50 * EACH
-        assert [list(walk) for walk in walks] == [[]] * 5
+        world.shard.forgotten([together])
+        assert world.shard.core.deleted == []
 
     def test_what_is_committed_between_two_slices_stays(self) -> None:
         """A client of an old version commits for a new topic of the same name, without its id."""
         world = ShardWorld()
         world.commit({("a", 0): 1, ("a", 1): 1, ("a", 2): 1}, version=4, retention_ms=10**9)
-        walk = world.shard.decide_topics_deleted({"a": A_ID})
+        world.shard.topics_deleted({"a"})
+        walk = world.shard.decide_stale()
         world.commit({("a", 1): 1}, version=4, retention_ms=10**9)
         for decision in walk:
             world.run(decision)
@@ -110,7 +119,8 @@ class TestDeletedTopics:
         value = CommittedOffset(1, -1, "", WALL_EPOCH_MS)
         at = [TopicPartition("a", index) for index in range(2 * LOOKED_AT_PER_SLICE)]
         world = ShardWorld(log=[encode_record(OffsetRecord(GROUP, each, value)) for each in at])
-        walk = world.shard.decide_topics_deleted({"a": A_ID})
+        world.shard.topics_deleted({"a"})
+        walk = world.shard.decide_stale()
         carry_out(world, next(walk))
         kept = min(world.shard.appended.offsets_of(GROUP))
         carry_out(world, Decision(records=[OffsetRecord(GROUP, kept, value._replace(offset=2))]))
@@ -121,24 +131,26 @@ class TestDeletedTopics:
     async def test_others_get_their_turn_meanwhile(self) -> None:
         driver = Driver()
         driver.log.records[HOME] = list(offsets())
+        driver.topics.topics.update(topics().topics)
         await driver.start()
         await until_loaded(driver)
         turns = Turns()
         for number in range(50):
-            driver.coordinator.topics_deleted({f"topic-{number}": A_ID})
+            driver.delete_topics(f"topic-{number}")
         await until(lambda: not driver.coordinator._slots[HOME].forgetting)
         assert turns.stop() >= GROUPS * EACH // LOOKED_AT_PER_SLICE
         (shard,), _ = driver.coordinator.shards()
         assert shard.core.committed.offset_count() == 0
-        assert driver.coordinator._slots[HOME].topics_deleted == {}
+        assert shard.core.deleted == []
         await driver.stop()
 
     async def test_who_loads_the_groups_again_goes_on(self) -> None:
         driver = Driver()
         driver.log.records[HOME] = list(offsets())
+        driver.topics.topics.update(topics().topics)
         await driver.start()
         await until_loaded(driver)
-        driver.coordinator.topics_deleted({f"topic-{number}": A_ID for number in range(50)})
+        driver.delete_topics(*[f"topic-{number}" for number in range(50)])
         await settle()
         driver.log.hold = True
         driver.commit(1)

@@ -39,7 +39,7 @@ class LoadedWorld(ShardWorld):
 
     def __init__(self, *steps: ParsedRecord | tuple[int, ParsedRecord | bool]) -> None:
         super().__init__()
-        self.shard = GroupShard(self.config, self._new_uuid)
+        self.shard = GroupShard(self.config, self._new_uuid, self.topics)
         for at, step in enumerate(steps):
             if isinstance(step, (OffsetRecord, GroupRecord)):
                 self.shard.replay(*encode_record(step), log_offset=at)
@@ -147,8 +147,8 @@ def test_a_group_that_has_nothing_but_pending_offsets_exists() -> None:
 
 def test_the_topic_goes_with_what_is_pending() -> None:
     world = LoadedWorld(offset(3), (P, offset(9)), (P, offset(4, TopicPartition("a", 1))))
-    for decision in world.shard.decide_topics_deleted({"a": A_ID}):
-        world.run(decision)
+    world.delete_topics("a")
+    world.forget()
     assert world.shard.appended.transactions.offsets == NO_TRANSACTIONS.offsets
     assert world.shard.core.counters.offset_deletions == 2
 

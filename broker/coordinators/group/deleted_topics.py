@@ -1,0 +1,96 @@
+"""Offsets of deleted topics: which offsets of a shard belong to no topic that exists now.
+
+A topic that is created again under its old name has another id and begins at offset 0. An offset of
+the old topic must not be shown for it, whatever becomes of the tombstones.
+
+An offset is recorded with its topic's id (version 4 of the record). The id is compared with the
+metadata image whenever the offset is used. This needs no memory: it holds after a failover, after a
+refused append, and after a failure before the tombstones.
+
+An id that the image lacks is that of a deleted topic, not of one that this broker has yet to learn
+of. Earlier coordinators accepted commits by images that are older than the record that made this
+broker the leader, and its own image has that record.
+
+Records of Kafka before 4.1, and of commits with a retention time of their own (OffsetCommit v2-4),
+have no id. Such an offset is stale if the image lacks its topic or partition. It is also stale if
+this coordinator saw the deletion: `DeletedTopics` keeps the offsets that there were by then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from typing import NamedTuple, Protocol, TypeAlias
+
+from broker.coordinators.group.hard_state import HardState
+from broker.coordinators.group.records import CommittedOffset, TopicPartition
+from broker.coordinators.group.transactions import ByProducer
+from protocol.ids import ZERO_UUID
+
+Value: TypeAlias = CommittedOffset | ByProducer
+"""An offset, or the pending ones of a partition that has no committed one."""
+
+
+class TopicLookup(Protocol):
+    """The topics that exist now."""
+
+    def topic_name(self, topic_id: bytes) -> str | None:
+        """Name of the topic with this id."""
+
+    def topic_id(self, name: str) -> bytes | None:
+        """Id of the topic with this name."""
+
+    def has_partition(self, name: str, partition: int) -> bool: ...
+
+
+class DeletedTopics(NamedTuple):
+    """Topics that were deleted together, and the state of the shard at that moment. If the groups
+    have been loaded again since, `here` is the state after that, else it is `before`."""
+
+    names: Collection[str]
+    before: HardState
+    here: HardState
+
+    def covers(self, group_id: str, at: TopicPartition, value: Value) -> bool:
+        """Return whether this offset was committed before the deletion. An equal one that was
+        committed later is another object."""
+        if at.topic not in self.names or value_of(self.here, group_id, at) is not value:
+            return False
+        return self.here is self.before or value_of(self.before, group_id, at) == value
+
+
+def value_of(state: HardState, group_id: str, at: TopicPartition) -> Value | None:
+    return state.offsets_of(group_id).get(at) or state.pending_of(group_id).get(at)
+
+
+def values(state: HardState) -> Iterator[tuple[str, TopicPartition, Value]]:
+    """Everything that `value_of` has, with its group and partition."""
+    for group_id, offsets in state.offsets.items():
+        for at, committed in offsets.items():
+            yield group_id, at, committed
+    for group_id, pending in state.transactions.offsets.items():
+        for at, producers in pending.items():
+            if at not in state.offsets_of(group_id):
+                yield group_id, at, producers
+
+
+def is_stale(
+    topics: TopicLookup,
+    deleted: Sequence[DeletedTopics],
+    group_id: str,
+    at: TopicPartition,
+    value: Value,
+) -> bool:
+    """Return whether the topic of this offset is gone; another of its name may be in its place."""
+    topic_id = topics.topic_id(at.topic)
+    if topic_id is None:
+        return True
+    if isinstance(value, CommittedOffset):
+        if value.topic_id != ZERO_UUID:
+            return value.topic_id != topic_id
+    else:
+        pending = [each.value for each in value.values() if each.value is not None]
+        if ids := {each.topic_id for each in pending} - {ZERO_UUID}:
+            return topic_id not in ids
+    return not topics.has_partition(*at) or any(
+        each.covers(group_id, at, value) for each in deleted
+    )
