@@ -82,6 +82,9 @@ class ShardWorld:
         self.hold_commits = False
         self.refuse_appends: ErrorCode | None = None
         self.in_flight: deque[tuple[Decision, HardState, int]] = deque()
+        self.ends: deque[int] = deque()
+        """The length of the log after each append that is in flight."""
+        self.committed_end = len(log)
         self.answers: dict[int, Response] = {}
         self.last_ticket = 0
         self._uuids = 0
@@ -99,9 +102,12 @@ class ShardWorld:
         self._uuids += 1
         return f"uuid-{self._uuids}"
 
-    def restarted(self) -> ShardWorld:
-        """The coordinator moves: a new shard from the same log."""
-        world = ShardWorld(self.config, self.log, self.topics)
+    def restarted(self, lost: int = 0) -> ShardWorld:
+        """The coordinator moves: a new shard from the log, without the last `lost` appends of those
+        in flight."""
+        kept = len(self.ends) - lost
+        end = len(self.log) if not lost else self.ends[kept - 1] if kept else self.committed_end
+        world = ShardWorld(self.config, self.log[:end], self.topics)
         world._uuids = self._uuids
         return world
 
@@ -125,16 +131,26 @@ class ShardWorld:
             self.log.extend(records)
             state = self.shard.apply(decision.records, self.now)
             self.in_flight.append((decision, state, ticket))
+            self.ends.append(len(self.log))
             if not self.hold_commits:
                 self.commit_next()
         self.check()
 
     def commit_next(self) -> None:
         decision, state, ticket = self.in_flight.popleft()
+        self.committed_end = self.ends.popleft()
         follow = self.shard.committed(state, decision, self.now)
         if decision.reply is not None:
             self.answers[ticket] = decision.reply
         self.run(follow)
+
+    def time_out_next(self, code: ErrorCode) -> None:
+        """The oldest append is not committed in time; it may still be."""
+        decision, state, ticket = self.in_flight[0]
+        if decision.on_failure is not None:
+            self.answers[ticket] = decision.on_failure(code)
+        self.in_flight[0] = Decision(), state, ticket
+        self.run(self.shard.timed_out(decision, code, self.now))
 
     def advance(self, by_ms: int) -> None:
         """Moves the clock and serves every timer on the way, each at its own time."""

@@ -1,9 +1,10 @@
 """Random histories of a group coordinator, judged after every step (G8-G10).
 
 The world itself checks that memory is the replay of the log and that each group is consistent.
-Here is added what only a history can show: generations never go back, an acknowledged offset is
-the one that is fetched, also by the next coordinator, and once everybody falls silent every group
-comes to rest.
+Here is added what only a history can show. Generations never go back, and each has one assignment
+in the log. An acknowledged offset is the one that is fetched, also by the next coordinator, and
+none outlives its topic. A coordinator can begin with any prefix of the log. Once all clients fall
+silent, every group comes to rest.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from broker.coordinators.group.config import GroupConfig
+from broker.coordinators.group.records import GroupRecord, parse_record
 from broker.coordinators.group.states import GroupState
 from protocol.errors import ErrorCode
 from protocol.messages.join_group import JoinGroupResponse
@@ -65,7 +67,9 @@ class Coordinator(RuleBasedStateMachine):
             for who, _ in enumerate(INSTANCES)
         }
         self.asked: dict[int, tuple[str, int]] = {}
-        self.commits: dict[int, tuple[str, tuple[str, int], int]] = {}
+        self.commits: dict[int, tuple[str, tuple[str, int], int, bytes | None]] = {}
+        self.oldest = {"a": 0, "b": 0}
+        self.topic_count = 0
         self.acknowledged: dict[tuple[str, tuple[str, int]], int] = {}
         self.generations: dict[str, tuple[object, int]] = {}
         self.seen: set[int] = set()
@@ -100,7 +104,10 @@ class Coordinator(RuleBasedStateMachine):
         ticket = self.world.sync(
             client.member_id,
             client.generation - (stale == 4),
-            {member_id: member_id.encode() for member_id in client.leads},
+            {
+                member_id: f"{member_id} of {self.world.last_ticket}".encode()
+                for member_id in client.leads
+            },
             instance=client.instance,
             group=group,
             version=3,
@@ -124,6 +131,18 @@ class Coordinator(RuleBasedStateMachine):
         member_id = "" if by_instance and client.instance else client.member_id
         self.world.leave((member_id, client.instance), group=group, version=version)
 
+    @rule(group=GROUPS, who=WHO, tries_again=st.booleans(), another=st.booleans())
+    def a_member_gives_up(self, group: str, who: int, tries_again: bool, another: bool) -> None:
+        """It leaves while its JoinGroup waits, and may join again with its old id."""
+        protocols = (("range", subscription("a")),)
+        for fresh in (True, False):
+            self.join(group, who, fresh, protocols, 9)
+        self.leave(group, who, False, 5)
+        if tries_again:
+            self.join(group, who, False, protocols, 9)
+        if another:
+            self.join(group, who, True, protocols, 9)
+
     @rule(group=GROUPS, who=WHO, at=AT, outsider=st.booleans())
     def commit(self, group: str, who: int, at: tuple[str, int], outsider: bool) -> None:
         client = self.clients[group, who]
@@ -136,8 +155,48 @@ class Coordinator(RuleBasedStateMachine):
                 "instance": client.instance,
             }
         ticket = self.world.commit({at: offset}, group=group, **how)
-        self.commits[ticket] = (group, at, offset)
+        self.commits[ticket] = (group, at, offset, self.world.topics.topic_id(at[0]))
         self.read_answers()
+
+    @rule(group=GROUPS, some=st.sets(WHO, min_size=2), times=st.integers(1, 3))
+    def the_leader_repeats_itself(self, group: str, some: set[int], times: int) -> None:
+        """SyncGroup while an earlier one of the generation is not committed."""
+        self.replication_lags_or_not(False)
+        self.world.refuse_appends = None
+        for who in sorted(some) * 2:
+            self.join(group, who, False, (("range", subscription("a")),), 9)
+        self.time_passes(9_000)
+        live = self.world.shard.core.groups.get(group)
+        self.world.hold_commits = True
+        for who in sorted(some) * times:
+            client = self.clients[group, who]
+            if live is not None and live.leader == client.member_id:
+                self.sync(group, who, 0)
+
+    @rule(topic=st.sampled_from("ab"))
+    def a_topic_goes_or_comes(self, topic: str) -> None:
+        world = self.world
+        if world.topics.topic_id(topic) is None:
+            self.topic_count += 1
+            world.topics.topics[topic] = bytes([self.topic_count]) * 16, 2
+            return
+        world.delete_topics(topic)
+        self.oldest[topic] = world.last_ticket + 1
+        self.acknowledged = {
+            (group, at): offset
+            for (group, at), offset in self.acknowledged.items()
+            if at[0] != topic
+        }
+
+    @rule()
+    def offsets_of_deleted_topics_go(self) -> None:
+        self.world.forget()
+
+    @rule()
+    def an_append_takes_too_long(self) -> None:
+        if self.world.in_flight:
+            self.world.time_out_next(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+            self.read_answers()
 
     @rule(group=GROUPS, at=AT)
     def delete_offset(self, group: str, at: tuple[str, int]) -> None:
@@ -211,19 +270,18 @@ class Coordinator(RuleBasedStateMachine):
     def appends_are_refused_or_not(self, code: ErrorCode | None) -> None:
         self.world.refuse_appends = code
 
-    @rule()
-    def the_coordinator_moves(self) -> None:
-        """What is in the log but not committed may or may not survive: here it does."""
+    @rule(lost=st.integers(0, 3))
+    def the_coordinator_moves(self, lost: int) -> None:
+        """Appends that are not committed may be lost, the last ones first."""
+        lost = min(lost, len(self.world.in_flight))
         self.world.run(self.world.shard.abandon(ErrorCode.NOT_COORDINATOR))
         self.read_answers()
         answers, ticket = self.world.answers, self.world.last_ticket
         now_ms = self.world.now_ms
-        for _, _, open_ticket in self.world.in_flight:
-            group, at, offset = self.commits.get(open_ticket, ("", ("", 0), 0))
-            if group:
-                # Not acknowledged, and yet it will be seen.
-                self.acknowledged[group, at] = offset
-        self.world = self.world.restarted()
+        for _, _, open_ticket in list(self.world.in_flight)[: len(self.world.in_flight) - lost]:
+            # Not acknowledged, and yet it will be seen.
+            self.acknowledge(open_ticket)
+        self.world = self.world.restarted(lost)
         self.world.answers, self.world.last_ticket, self.world.now_ms = answers, ticket, now_ms
         for group, record in self.world.shard.appended.groups.items():
             assert self.world.group(group).generation == record.generation
@@ -236,10 +294,15 @@ class Coordinator(RuleBasedStateMachine):
             answer = self.world.answers[ticket]
             if ticket in self.asked:
                 self.learn(self.clients[self.asked[ticket]], answer)
-            elif ticket in self.commits:
-                group, at, offset = self.commits[ticket]
-                if self.world.commit_codes(ticket) == {ErrorCode.NONE}:
-                    self.acknowledged[group, at] = offset
+            elif ticket in self.commits and self.world.commit_codes(ticket) == {ErrorCode.NONE}:
+                self.acknowledge(ticket)
+
+    def acknowledge(self, ticket: int) -> None:
+        """An offset counts as long as its topic exists."""
+        if ticket in self.commits:
+            group, at, offset, topic_id = self.commits[ticket]
+            if topic_id is not None and topic_id == self.world.topics.topic_id(at[0]):
+                self.acknowledged[group, at] = offset
 
     def learn(self, client: Client, answer: Any) -> None:
         if isinstance(answer, JoinGroupResponse):
@@ -273,6 +336,34 @@ class Coordinator(RuleBasedStateMachine):
         for (group, (topic, partition)), offset in self.acknowledged.items():
             assert self.world.fetch(topic, partition, group) >= offset
 
+    @invariant()
+    def no_offset_outlives_its_topic(self) -> None:
+        for group in ("g", "h"):
+            for topic, oldest in self.oldest.items():
+                for partition in range(2):
+                    offset = self.world.fetch(topic, partition, group)
+                    assert offset == -1 or offset >= oldest
+                    assert offset == -1 or self.world.topics.topic_id(topic) is not None
+
+    def each_generation_has_one_assignment(self) -> None:
+        """A static member that came back has another id and the same assignment."""
+        found: dict[tuple[str, int], list[bytes]] = {}
+        for key, value in self.world.log:
+            record = parse_record(key, value)
+            if not isinstance(record, GroupRecord):
+                continue
+            if record.value is None:
+                found = {at: one for at, one in found.items() if at[0] != record.group_id}
+            elif record.value.members:
+                assignment = sorted(member.assignment for member in record.value.members)
+                at = record.group_id, record.value.generation
+                assert found.setdefault(at, assignment) == assignment
+
+    def any_prefix_of_the_log_can_be_loaded(self) -> None:
+        log = self.world.log
+        for end in range(0, len(log), 1 + len(log) // 8):
+            ShardWorld(self.world.config, log[:end], self.world.topics)
+
     def teardown(self) -> None:
         if not hasattr(self, "world"):
             return
@@ -286,7 +377,13 @@ class Coordinator(RuleBasedStateMachine):
             assert group.state is GroupState.EMPTY, f"{group.group_id} is in {group.state}"
         for ticket in self.asked:
             assert ticket in self.world.answers, f"request {ticket} was never answered"
+        self.world.forget()
+        for group_id, offsets in self.world.shard.appended.offsets.items():
+            for at, committed in offsets.items():
+                assert not self.world.shard.core.is_stale(group_id, at, committed)
         assert self.world.restarted().shard.appended == self.world.shard.appended
+        self.each_generation_has_one_assignment()
+        self.any_prefix_of_the_log_can_be_loaded()
 
 
 TestCoordinator = Coordinator.TestCase

@@ -174,6 +174,7 @@ def test_join_timer_of_a_dropped_group_spares_its_namesake() -> None:
     assert world.code(waiting) is ErrorCode.UNKNOWN_MEMBER_ID
     assert world.code(world.join(member)) is ErrorCode.UNKNOWN_MEMBER_ID
     assert GROUP not in world.shard.core.groups
+    assert len(world.shard.core.timers) == 0
     later = world.new_id()
     world.advance(3_000)
     assert world.group().pending == {later}
