@@ -61,40 +61,70 @@ def _address(directory: Path) -> Iterator[str]:
 class Helper:
     """The process that speaks Kafka's protocol for a test: `kraftbox.testing.helper`.
 
-    Started with the first question. Threads may share it.
+    Started with the first question. Threads may share it. Questions carry numbers, which their
+    answers repeat: a question that was interrupted (a test's time limit, Ctrl-C) must not leave its
+    answer to the next one.
     """
 
     def __init__(self) -> None:
         self._process: subprocess.Popen[bytes] | None = None
         self._decoder = frames.Decoder()
         self._lock = threading.Lock()
+        self._number = 0
 
     def ask(self, request: Mapping[str, Any]) -> Any:
-        """Raises ClusterError with what the cluster answered."""
+        """Return the answer's value. Raises ClusterError with what the cluster answered."""
         with self._lock:
-            process = self._started()
-            assert process.stdin is not None and process.stdout is not None
+            self._number += 1
             try:
-                process.stdin.write(frames.encode(request))
-                process.stdin.flush()
-                while True:
-                    data = os.read(process.stdout.fileno(), 1 << 16)
-                    if not data:
-                        raise ClusterError("the helper has ended")
-                    for answer in self._decoder.feed(data):
-                        if "error" in answer:
-                            raise ClusterError(answer["error"])
-                        return answer["value"]
+                answer = self._exchange({**request, "number": self._number})
             except (OSError, frames.FrameError) as error:
+                self._discard()
                 raise ClusterError(f"the helper does not answer: {error}") from None
+            except BaseException:
+                # It may have half of the question, or works on what nobody waits for any more.
+                self._discard()
+                raise
+        if "error" in answer:
+            raise ClusterError(answer["error"])
+        return answer["value"]
+
+    def _exchange(self, request: frames.Message) -> dict[str, Any]:
+        """Raises OSError, FrameError, ClusterError."""
+        framed = frames.encode(request)
+        process = self._started()
+        assert process.stdin is not None and process.stdout is not None
+        process.stdin.write(framed)
+        process.stdin.flush()
+        while True:
+            data = os.read(process.stdout.fileno(), 1 << 16)
+            if not data:
+                raise ClusterError("the helper has ended")
+            for answer in self._decoder.feed(data):
+                if answer.get("number") == request["number"]:
+                    return answer
 
     def _started(self) -> subprocess.Popen[bytes]:
-        if self._process is None or self._process.poll() is not None:
+        if self._process is not None and self._process.poll() is not None:
+            self._discard()
+        if self._process is None:
             self._decoder = frames.Decoder()
             self._process = subprocess.Popen(
                 own_command("_testing"), stdin=subprocess.PIPE, stdout=subprocess.PIPE
             )
         return self._process
+
+    def _discard(self) -> None:
+        """End a helper whose channel is out of step; the next question starts another one."""
+        process, self._process = self._process, None
+        if process is None:
+            return
+        process.kill()
+        process.wait()
+        for pipe in (process.stdin, process.stdout):
+            assert pipe is not None
+            with contextlib.suppress(OSError):
+                pipe.close()
 
     def close(self) -> None:
         """It ends with its input."""

@@ -1,7 +1,7 @@
 """`_testing`: the process that speaks Kafka's protocol for a test's process.
 
-Questions come as frames on standard input, each is answered with one on standard output: a
-`value`, or an `error`. It ends with its input.
+Questions come as frames on standard input, each is answered with one on standard output: its
+`number`, and a `value` or an `error`. A question fails alone. It ends with its input.
 
 Connections are kept from one question to the next, for as long as the same brokers run: to connect
 anew would take longer than most questions.
@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
+import traceback
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -92,10 +93,15 @@ async def value_of(question: Question, connected: Connected) -> Any:
 
 async def answer(question: Question, connected: Connected) -> bytes:
     """One frame."""
+    number = question.get("number")
     try:
-        return frames.encode({"value": await value_of(question, connected)})
+        return frames.encode({"number": number, "value": await value_of(question, connected)})
     except (CommandFailed, frames.FrameError) as error:
-        return frames.encode({"error": str(error)})
+        reason = str(error)
+    except Exception as error:  # noqa: BLE001 - the next question may be another one
+        traceback.print_exc()
+        reason = f"the helper failed: {error!r}"
+    return frames.encode({"number": number, "error": frames.clipped(reason)})
 
 
 async def serve() -> None:
