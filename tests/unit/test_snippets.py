@@ -74,7 +74,7 @@ def test_github_waits_for_the_node():
     service = jobs["with-the-image"]["services"]["kafka"]
     assert "--health-cmd /etc/kafka/docker/healthcheck" in service["options"]
     assert (ROOT / "deploy/image/etc/healthcheck").exists()
-    assert service["ports"] == ["9092:9092"]
+    assert service["ports"] == ["127.0.0.1:9092:9092"]
     advertised = node_config({})["advertised.listeners"]
     assert advertised == f"PLAINTEXT://{jobs['with-the-image']['env']['BOOTSTRAP_SERVERS']}"
 
@@ -157,3 +157,52 @@ def test_kubernetes_takes_each_object(path):
     assert {"Service", "StatefulSet"} <= {one["kind"] for one in objects}
     for one in objects:
         validate.validate(one, validate.latest_version(), strict=True)
+
+
+def published(value):
+    """Every port of `ports` below services, wherever in the document."""
+    if isinstance(value, dict):
+        for key, one in value.items():
+            if key == "services" and isinstance(one, dict):
+                for service in one.values():
+                    yield from service.get("ports", ())
+            yield from published(one)
+    elif isinstance(value, list):
+        for one in value:
+            yield from published(one)
+
+
+PUBLISHING = [
+    "docker-compose.yml",
+    "deploy/snippets/github-actions.yml",
+    "tests/compose/files/combined.yml",
+    "tests/compose/files/isolated.yml",
+    "tests/compose/files/single.yml",
+]
+
+
+@pytest.mark.parametrize("path", PUBLISHING)
+def test_ports_without_authentication_are_published_on_the_loopback_address(path):
+    """Without an address Docker publishes on all interfaces, past the host's firewall."""
+    ports = list(published(yaml.safe_load((ROOT / path).read_text(encoding="utf-8"))))
+    assert ports
+    assert [
+        port
+        for port in ports
+        if not str(port).startswith(("127.0.0.1:", "${PUBLISH_ON:-127.0.0.1}:"))
+    ] == []
+
+
+def test_every_file_that_publishes_ports_is_checked():
+    files = [*ROOT.glob("*.yml"), *(ROOT / "deploy").rglob("*.y*ml")]
+    files += (ROOT / "tests").rglob("*.y*ml")
+    found = {
+        str(path.relative_to(ROOT))
+        for path in files
+        for document in yaml.safe_load_all(path.read_text(encoding="utf-8"))
+        if list(published(document))
+    }
+    assert found == set(PUBLISHING)
+    for path in [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]:
+        for line in path.read_text(encoding="utf-8").splitlines():
+            assert not re.search(r"docker run.*(-p|--publish) \d+:", line), (path, line)
