@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from bench.report import put_between, shown
+from testkit.processes.ending import end_on_sigterm
 
 MARK: Final = "aims"
 _COUNTS: Final = ("1 producer", "10 producers")
@@ -215,4 +216,5 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 if __name__ == "__main__":
+    end_on_sigterm()
     main()

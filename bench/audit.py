@@ -32,6 +32,7 @@ from audit.session import session
 from bench.audit_log import Size, write_log
 from bench.report import put_between, shown
 from testkit.kafka.nodes import kafka_class_path
+from testkit.processes.ending import end_on_sigterm
 
 DUMP = "org.apache.kafka.tools.DumpLogSegments"
 KAFKA = "kafka-dump-log"
@@ -239,4 +240,5 @@ def tell(text: str) -> None:
 
 
 if __name__ == "__main__":
+    end_on_sigterm()
     main()

@@ -26,6 +26,7 @@ from audit.reading.inputs import read_inputs
 from bench.audit import tell, watched_memory
 from bench.audit_log import Size, write_log
 from bench.report import keep, options_of, shown
+from testkit.processes.ending import end_on_sigterm
 
 MARKS = "audit-engines"
 RECORDS_PER_SEGMENT = 250_000
@@ -122,4 +123,5 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 if __name__ == "__main__":
+    end_on_sigterm()
     main()

@@ -26,6 +26,7 @@ from protocol.batch.records import Record, build_batch
 from protocol.codec import decode, encode
 from protocol.headers import RequestHeader, encode_request_header
 from protocol.messages.produce import ProduceRequest, ProduceResponse
+from testkit.processes.ending import end_on_sigterm
 
 VERSION = 11
 RECORD_BYTES = 1024
@@ -168,4 +169,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
+    end_on_sigterm()
     main()

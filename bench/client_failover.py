@@ -35,6 +35,7 @@ from bench.failover import (
 )
 from bench.report import names_among
 from testkit.kafka.nodes import kafka_class_path
+from testkit.processes.ending import end_on_sigterm
 
 PROGRAMS: Final = Path(__file__).with_name("paced")
 INTEROP: Final = Path(__file__).parent.parent / "tests" / "interop"
@@ -151,4 +152,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
+    end_on_sigterm()
     main()

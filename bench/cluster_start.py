@@ -23,6 +23,7 @@ from typing import Any
 
 from bench.clusters import Kafka, Kraftbox, pss_mb
 from bench.nodes import cpu_seconds, resident_mb
+from testkit.processes.ending import end_on_sigterm
 
 IDLE_SECONDS = 20
 SETTLE_SECONDS = 5
@@ -138,4 +139,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
+    end_on_sigterm()
     main()

@@ -104,7 +104,7 @@ def is_broker(node_id: int) -> bool:
 
 
 class Kraftbox(Cluster):
-    """`kraftbox up` in the foreground, as a person starts it."""
+    """`kraftbox up` in the foreground, as a person starts it but for its lifeline."""
 
     name = "kraftbox"
     rest_cores = 0.2
@@ -124,14 +124,17 @@ class Kraftbox(Cluster):
         self._process: subprocess.Popen[str] | None = None
         self._nodes: dict[int, dict[str, Any]] = {}
         self._command = [sys.executable, "-m", "kraftbox", "up", "--dir", str(directory)]
-        self._command += ["--port", "0", "--controllers", str(controllers)]
+        # Whatever ends this process, the cluster ends with its pipe.
+        self._command += ["--lifeline", "--port", "0", "--controllers", str(controllers)]
         self._command += ["--brokers", str(brokers), *(["--combined"] if combined else [])]
         for key, value in (settings or {}).items():
             self._command += ["--set", f"{key}={value}"]
 
     def start(self) -> float:
         begin = time.monotonic()
-        self._process = subprocess.Popen(self._command, stdout=subprocess.PIPE, text=True)
+        self._process = subprocess.Popen(
+            self._command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
         assert self._process.stdout is not None
         line = self._process.stdout.readline()
         seconds = time.monotonic() - begin
@@ -188,7 +191,8 @@ class Kraftbox(Cluster):
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
-        assert process.stdout is not None
+        assert process.stdin is not None and process.stdout is not None
+        process.stdin.close()
         process.stdout.close()
 
 

@@ -49,6 +49,7 @@ from protocol.messages.fetch import FetchRequest
 from protocol.messages.produce import ProduceRequest
 from protocol.transport.client import Connection
 from storage.log.cleaning.walk import walk
+from testkit.processes.ending import end_on_sigterm
 from testkit.processes.nodes import KraftboxNode
 
 TOPIC, PROBE = "compacted", "probe"
@@ -485,4 +486,5 @@ def main() -> int:
 
 
 if __name__ == "__main__":
+    end_on_sigterm()
     sys.exit(main())

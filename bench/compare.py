@@ -24,6 +24,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from testkit.processes.ending import end_on_sigterm, output_of
+
 TREE: Final = Path(__file__).resolve().parent.parent
 CASES: Final = ("produce_path", "fetch_path", "codec", "transport")
 LEAST: Final = 0.02
@@ -129,15 +131,12 @@ def tree_of(ref: str) -> Iterator[Path]:
 
 def measured(tree: Path, case: str) -> Figures:
     """One run of a tree's own microbenchmark. CalledProcessError if it fails."""
-    made = subprocess.run(
+    told = output_of(
         [sys.executable, "-m", f"bench.{case}"],
         cwd=tree,
         env={**os.environ, "PYTHONPATH": str(tree), "PYTHONHASHSEED": "0"},
-        stdout=subprocess.PIPE,
-        text=True,
-        check=True,
     )
-    return figures_of(made.stdout)
+    return figures_of(told)
 
 
 def compared(commit: Path, cases: Sequence[str], rounds: int) -> list[Verdict]:
@@ -180,4 +179,5 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
+    end_on_sigterm()
     sys.exit(main())

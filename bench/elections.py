@@ -49,6 +49,7 @@ from bench.profiled import has_sampler
 from bench.stalls import stalls_of
 from protocol.messages.metadata import MetadataRequest
 from protocol.transport.client import Connection
+from testkit.processes.ending import end_on_sigterm
 
 LEADER, SECOND, THIRD = 1, 2, 3
 MARK = "elections"
@@ -239,4 +240,5 @@ def main(given: Sequence[str] | None = None) -> None:
 
 
 if __name__ == "__main__":
+    end_on_sigterm()
     main()

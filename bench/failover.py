@@ -45,6 +45,7 @@ from protocol.errors import ApiError, ErrorCode, ProtocolError
 from protocol.messages.create_topics import CreateTopicsRequest
 from protocol.messages.describe_quorum import DescribeQuorumRequest
 from protocol.transport.client import ConnectionLost
+from testkit.processes.ending import end_on_sigterm
 
 TOPIC = "failover"
 RETRY_S = 0.005
@@ -418,4 +419,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
+    end_on_sigterm()
     main()

@@ -45,6 +45,7 @@ from client.addresses import parse_addresses
 from client.admin import ConfigChange, ConfigOperation, ResourceType
 from client.cluster_client import ClusterClient
 from client.elections import ElectionType
+from testkit.processes.ending import end_on_sigterm
 from testkit.processes.object_servers import versitygw_process
 
 MARK = "fresh leader"
@@ -228,4 +229,5 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 if __name__ == "__main__":
+    end_on_sigterm()
     main()

@@ -56,6 +56,7 @@ from client.elections import ElectionType
 from protocol.errors import ErrorCode
 from protocol.messages.alter_partition_reassignments import AlterPartitionReassignmentsRequest
 from testkit.kafka.nodes import kafka_class_path
+from testkit.processes.ending import end_on_sigterm
 
 TOPIC: Final = "moves"
 RECORD_BYTES: Final = 1_000
@@ -506,4 +507,5 @@ def _plain(row: Row) -> Row:
 
 
 if __name__ == "__main__":
+    end_on_sigterm()
     main()

@@ -42,6 +42,7 @@ from bench.timed_node import CHANGED, REFUSED, REPORTED, WAITED
 from client.addresses import parse_addresses
 from client.admin import Admin, ConfigChange, ConfigOperation, NewTopic, ResourceType
 from client.cluster_client import ClusterClient
+from testkit.processes.ending import end_on_sigterm
 from testkit.processes.quorum_cluster import NodeProcess, ProcessCluster
 from testkit.processes.waiting import until
 
@@ -354,4 +355,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
+    end_on_sigterm()
     main()

@@ -35,6 +35,7 @@ from bench.cluster_start import idle_core_percent
 from bench.clusters import is_broker, pss_mb
 from bench.nodes import resident_mb
 from protocol.transport.client import Connection
+from testkit.processes.ending import end_on_sigterm
 
 VICTIM = 2
 MARK = "many-replicas"
@@ -117,4 +118,5 @@ def main(given: Sequence[str] | None = None) -> None:
 
 
 if __name__ == "__main__":
+    end_on_sigterm()
     main()

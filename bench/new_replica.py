@@ -37,6 +37,7 @@ from client.admin import Admin, ConfigChange, ConfigOperation, NewTopic, Resourc
 from client.cluster_client import ClusterClient
 from protocol.batch import Record, build_batch
 from testkit.kafka.jars import tiered_store, tiered_store_jar
+from testkit.processes.ending import end_on_sigterm
 
 MARK = "new replica"
 FREE_BYTES_MIN = 8 << 30
@@ -341,4 +342,5 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 if __name__ == "__main__":
+    end_on_sigterm()
     main()

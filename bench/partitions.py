@@ -31,6 +31,7 @@ from bench.report import put_between, shown
 from protocol.messages.create_topics import CreateTopicsRequest
 from protocol.messages.produce import ProduceRequest
 from protocol.transport.client import Connection
+from testkit.processes.ending import end_on_sigterm
 from testkit.processes.nodes import KraftboxNode
 from testkit.processes.ports import free_port
 
@@ -294,4 +295,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
+    end_on_sigterm()
     main()

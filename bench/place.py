@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import os
 import shutil
-import signal
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+
+from testkit.processes.ending import end_on_sigterm
 
 PREFIX = "kraftbox-bench-"
 OWNER = "owner.pid"
@@ -43,10 +44,6 @@ def sweep(parent: Path) -> list[Path]:
     return gone
 
 
-def _end(number: int, frame: object) -> None:
-    raise SystemExit(f"ended by signal {number}")
-
-
 @contextmanager
 def bench_place(free_bytes_min: int = FREE_BYTES_MIN) -> Iterator[Path]:
     """A new folder below KRAFTBOX_BENCH_DIR or the system's temporary one. SystemExit where the
@@ -61,9 +58,8 @@ def bench_place(free_bytes_min: int = FREE_BYTES_MIN) -> Iterator[Path]:
         )
     place = Path(tempfile.mkdtemp(prefix=PREFIX, dir=parent))
     (place / OWNER).write_text(str(os.getpid()))
-    before = signal.signal(signal.SIGTERM, _end)
+    end_on_sigterm()
     try:
         yield place
     finally:
-        signal.signal(signal.SIGTERM, before)
         shutil.rmtree(place, ignore_errors=True)

@@ -31,6 +31,7 @@ from bench.place import bench_place
 from bench.profiled import Profiles, watched
 from bench.report import put_between
 from bench.single_node import KAFKA, KRAFTBOX, SIZES, UNITS, Results, say, table
+from testkit.processes.ending import end_on_sigterm
 
 BROKERS = 3
 REPLICAS = 3
@@ -165,4 +166,5 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 if __name__ == "__main__":
+    end_on_sigterm()
     main()

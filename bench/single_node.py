@@ -59,6 +59,7 @@ from bench.nodes import (
 from bench.place import bench_place
 from bench.profiled import Profiles, watched
 from bench.report import put_between, shown
+from testkit.processes.ending import end_on_sigterm
 
 KRAFTBOX, KAFKA, VALIDATING = "kraftbox", "kafka", "validating"
 SIZES = ((1024, "1 KB"), (100, "100 B"))
@@ -454,4 +455,5 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 if __name__ == "__main__":
+    end_on_sigterm()
     main()

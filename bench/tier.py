@@ -58,6 +58,7 @@ from bench.place import bench_place
 from bench.report import put_between, shown
 from bench.single_node import say
 from testkit.kafka.jars import tiered_store, tiered_store_jar
+from testkit.processes.ending import end_on_sigterm
 from testkit.processes.object_servers import versitygw_process
 from testkit.processes.waiting import until
 
@@ -644,4 +645,5 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 if __name__ == "__main__":
+    end_on_sigterm()
     main()

@@ -22,6 +22,7 @@ from protocol.batch.header import iter_batches
 from protocol.errors import ErrorCode
 from protocol.messages.fetch import FetchRequest, FetchResponse
 from protocol.transport.client import Connection
+from testkit.processes.ending import end_on_sigterm
 
 VERSION = 12
 """The last one that names topics."""
@@ -135,4 +136,5 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 if __name__ == "__main__":
+    end_on_sigterm()
     main()

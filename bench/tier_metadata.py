@@ -29,6 +29,7 @@ from storage.tiered.metadata import RemoteMetadata
 from storage.tiered.records import encode_record, metadata_partition
 from storage.tiered.states import SegmentState
 from storage.tiered.values import RemotePartition, RemoteSegment, SegmentUpdate
+from testkit.processes.ending import end_on_sigterm
 
 SEGMENTS = 100_000
 PARTITIONS = 100
@@ -131,4 +132,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
+    end_on_sigterm()
     main()

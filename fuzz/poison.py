@@ -37,6 +37,7 @@ from protocol.messages import request_class, response_class
 from protocol.messages.create_topics import CreateTopicsRequest
 from protocol.schema import VersionRange
 from protocol.transport.client import Connection
+from testkit.processes.ending import end_on_sigterm
 
 WINDOW: Final = 5
 """Requests under way on one connection."""
@@ -512,4 +513,5 @@ def main(given: list[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
+    end_on_sigterm()
     sys.exit(main())

@@ -27,6 +27,7 @@ from types import FrameType
 
 from fuzz.mutate import mutate
 from fuzz.target import NAMES, Target, make
+from testkit.processes.ending import end_on_sigterm
 
 GROWTH_BYTES_MAX = 64 << 20
 PEAK_BYTES_MAX = 256 << 20
@@ -243,4 +244,5 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
+    end_on_sigterm()
     sys.exit(main())

@@ -80,14 +80,19 @@ class Shell:
         watchdog.start()
         assert process.stdout is not None
         shown = bytearray()
-        while data := os.read(process.stdout.fileno(), 65536):
-            shown += data
-            if ctrl_c is not None and ctrl_c.encode() in shown:
-                os.killpg(process.pid, signal.SIGINT)
-                shown += b"^C\n"
-                ctrl_c = None
-        code = process.wait()
-        watchdog.cancel()
+        try:
+            while data := os.read(process.stdout.fileno(), 65536):
+                shown += data
+                if ctrl_c is not None and ctrl_c.encode() in shown:
+                    os.killpg(process.pid, signal.SIGINT)
+                    shown += b"^C\n"
+                    ctrl_c = None
+            code = process.wait()
+        except BaseException:
+            os.killpg(process.pid, signal.SIGTERM)
+            raise
+        finally:
+            watchdog.cancel()
         text = shown.decode(errors="replace")
         for path, name in self._names.items():
             text = text.replace(path, name)
@@ -173,4 +178,5 @@ def main(files: list[str]) -> int:
 
 
 if __name__ == "__main__":
+    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
     sys.exit(main(sys.argv[1:]))

@@ -22,6 +22,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from testkit.processes.ending import end_on_sigterm
 from testkit.records.incident_logs import write_incident
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -185,4 +186,5 @@ def main(arguments: Sequence[str]) -> int:
 
 
 if __name__ == "__main__":
+    end_on_sigterm()
     sys.exit(main(sys.argv[1:]))

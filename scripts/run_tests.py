@@ -12,6 +12,7 @@ import argparse
 import os
 import random
 import re
+import signal
 import subprocess
 import sys
 import threading
@@ -179,6 +180,8 @@ class Runner:
     def __init__(self) -> None:
         self.results: list[Result] = []
         self._lock = threading.Lock()
+        self._running: set[subprocess.Popen[str]] = set()
+        self._is_ended = False
 
     def run(self, computing: Sequence[Job], waiting: Sequence[Job]) -> list[Result]:
         """All of them; the results of these."""
@@ -191,15 +194,25 @@ class Runner:
         ]
         for lane in lanes:
             lane.start()
-        for lane in lanes:
-            lane.join()
+        try:
+            for lane in lanes:
+                lane.join()
+        except BaseException:
+            # SIGTERM or Ctrl-C: their fixtures stop the nodes that they have started.
+            with self._lock:
+                self._is_ended = True
+                for process in self._running:
+                    process.terminate()
+            for lane in lanes:
+                lane.join()
+            raise
         return self.results[before:]
 
     def _lane(self, queues: Sequence[deque[Job]], lane: int) -> None:
         for queue in queues:
             while True:
                 with self._lock:
-                    if not queue:
+                    if not queue or self._is_ended:
                         break
                     job = queue.popleft()
                 result = self._one(job, lane, yields=job.group in COMPUTING)
@@ -220,6 +233,10 @@ class Runner:
             text=True,
             errors="replace",
         ) as process:
+            with self._lock:
+                self._running.add(process)
+                if self._is_ended:
+                    process.terminate()
             assert process.stdout is not None
             for line in process.stdout:
                 if CHATTER.match(line):
@@ -228,6 +245,8 @@ class Runner:
                 with self._lock:
                     sys.stdout.write(f"{job.name:12}| {line}")
                     sys.stdout.flush()
+        with self._lock:
+            self._running.discard(process)
         result.code = process.returncode
         result.seconds = time.monotonic() - started
         return result
@@ -319,4 +338,5 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
+    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
     sys.exit(main())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Generator
 from functools import cache
 from typing import TypeVar
@@ -22,6 +23,12 @@ Report = TypeVar("Report", pytest.TestReport, pytest.CollectReport)
 @cache
 def allowed() -> list[Allowed]:
     return allowed_skips(GAPS.read_text(encoding="utf-8"))
+
+
+def pytest_configure() -> None:
+    """SIGTERM ends the run as Ctrl-C does: fixtures stop the nodes that they have started."""
+    if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
+        signal.signal(signal.SIGTERM, signal.default_int_handler)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

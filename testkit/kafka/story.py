@@ -34,6 +34,7 @@ from confluent_kafka.admin import AdminClient
 from protocol.ids import uuid_to_text
 from testkit.kafka.nodes import ApacheKafkaNode, kafka_class_path, run_kafka_tool
 from testkit.processes import waiting
+from testkit.processes.ending import end_on_sigterm
 from testkit.processes.listing import listed
 from testkit.processes.ports import free_port
 
@@ -427,4 +428,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
+    end_on_sigterm()
     main()
