@@ -155,6 +155,11 @@ def _settled_bytes() -> int:
     return resident_bytes()
 
 
+def kept_in(folder: Path | None) -> Path:
+    """The folder for inputs that fail. Another user of the machine could foresee a fixed name."""
+    return Path(tempfile.mkdtemp(prefix="kraftbox-fuzz-")) if folder is None else folder
+
+
 def keep(failure: Failure, folder: Path) -> Path:
     """Write the input down; returns its path."""
     folder.mkdir(parents=True, exist_ok=True)
@@ -215,7 +220,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--seed", type=int, default=None, help="default: a new one, printed")
     parser.add_argument("--engine", choices=("builtin", "atheris"), default="builtin")
     parser.add_argument("--input-seconds", type=float, default=10.0)
-    parser.add_argument("--keep", type=Path, default=Path(tempfile.gettempdir()) / "kraftbox-fuzz")
+    parser.add_argument("--keep", type=Path, help="folder of what fails; default: a new one")
     parser.add_argument("--replay", type=Path, help="run this one input of the target given")
     parser.add_argument("targets", nargs="*", metavar="target", help=", ".join(NAMES))
     options = parser.parse_args(given)
@@ -229,11 +234,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if options.replay:
             replay(names[0], options.replay, options.input_seconds)
         elif options.engine == "atheris":
-            return run_atheris(names, seed, options.minutes, options.keep)
+            return run_atheris(names, seed, options.minutes, kept_in(options.keep))
         else:
             run_builtin(names, seed, options.minutes, options.input_seconds)
     except Failure as failure:
-        path = keep(failure, options.keep)
+        path = keep(failure, kept_in(options.keep))
         say("".join(traceback.format_exception(failure.error)))
         say(f"again: python -m fuzz.run --replay {path} {failure.name}")
         return 1

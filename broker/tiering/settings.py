@@ -145,7 +145,8 @@ def _metadata(node: NodeConfig) -> MetadataTopicSettings:
         digits = text.removeprefix("-")
         if digits.isascii() and digits.isdigit() and int(text) >= least:
             return int(text)
-        errors.append(ConfigError(prefix + name, text, f"must be an integer of at least {least}"))
+        allowed = f"must be an integer of at least {least}"
+        errors.append(ConfigError(prefix + name, text, allowed, is_open=True))
         return default
 
     settings = MetadataTopicSettings(

@@ -56,7 +56,7 @@ from controller.writer.recovery import Recovery
 from controller.writer.roll_call import RollCall
 from controller.writer.stats import ControllerStats, last_known_leaders
 from metalog.image.features import METADATA_VERSION, MINIMUM_METADATA_VERSION, record_version
-from metalog.image.replay import GrowingImage, ReplayError
+from metalog.image.replay import GrowingImage, ReplayError, described
 from metalog.image.snapshot import fit_record
 from metalog.image.values import MetadataImage
 from metalog.loader import MetadataLoader
@@ -499,16 +499,18 @@ class Controller:
             except ReplayError as error:
                 self.stats.metadata_errors += 1
                 raise self._broken(
-                    f"a decided record does not replay: {error}; the record: {record!r}"
+                    f"a decided record does not replay: {error}; the record: {described(record)}"
                 ) from error
         return growing.finish()
 
     def _unwritable(self, error: EncodeError) -> ApiError:
         """Nothing was appended, and nothing is lost but this decision: the image is as before."""
         self.stats.metadata_errors += 1
-        _log.error("A decided record cannot be written", error=str(error))
+        # Without the value: that of a configuration may be a password.
+        why = f"{error.what} (allowed: {error.allowed})"
+        _log.error("A decided record cannot be written", error=why)
         return ApiError(
-            ErrorCode.UNKNOWN_SERVER_ERROR, f"a decided record cannot be written: {error}"
+            ErrorCode.UNKNOWN_SERVER_ERROR, f"a decided record cannot be written: {why}"
         )
 
     def _broken(self, message: str) -> InvariantViolated:

@@ -11,6 +11,8 @@ say): a timeout is always unknown (reliability H1-H12).
 
 from __future__ import annotations
 
+import os
+import tempfile
 from dataclasses import dataclass, field
 from enum import IntEnum
 from pathlib import Path
@@ -216,9 +218,14 @@ def decode(data: bytes) -> History:
 def save(path: Path | str, history: History) -> None:
     """Write a file whole or not at all. Raises OSError."""
     target = Path(path)
-    temporary = target.with_name(target.name + ".tmp")
-    temporary.write_bytes(encode(history))
-    temporary.replace(target)
+    fd, temporary = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
+    try:
+        with open(fd, "wb") as file:
+            file.write(encode(history))
+        os.replace(temporary, target)
+    except BaseException:
+        os.unlink(temporary)
+        raise
 
 
 def load(path: Path | str) -> History:

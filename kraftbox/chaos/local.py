@@ -11,6 +11,7 @@ from pathlib import Path
 
 from kraftbox.chaos.target import LocalTarget, TargetError
 from kraftbox.launcher import control, router
+from kraftbox.launcher.handed_settings import handed
 from kraftbox.launcher.interpreter import own_command
 from kraftbox.launcher.place import ClusterPlace
 
@@ -53,11 +54,11 @@ def start(
         arguments += ["--controllers", str(controllers), "--brokers", str(brokers)]
         if router.is_possible() if isolate is None else isolate:
             arguments.append("--isolate")
-    for key, value in {**(SETTINGS if prepared else {}), **(settings or {})}.items():
-        arguments += ["--set", f"{key}={value}"]
+    given = {**(SETTINGS if prepared else {}), **(settings or {})}
     try:
         done = subprocess.run(
             own_command(*arguments),
+            env=handed(given, os.environ),
             stdin=subprocess.DEVNULL if lifeline is None else lifeline,
             capture_output=True,
             text=True,

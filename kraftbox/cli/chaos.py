@@ -203,7 +203,8 @@ def _kept(outcome: Outcome, seed: int, asked: Path | None, audit: Path | None) -
         audit.mkdir(parents=True, exist_ok=True)
         path = audit / name
     if path is None and is_broken(outcome.findings):
-        path = Path(tempfile.gettempdir(), f"kraftbox-{name}")
+        # Not a name that another user of the machine can foresee, and take.
+        path = Path(tempfile.mkdtemp(prefix="kraftbox-chaos-"), name)
     if path is not None:
         save(path, outcome.history)
     return path

@@ -8,6 +8,7 @@ argument, is told by the parser of all commands (`kraftbox.cli.starts`).
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -110,10 +111,12 @@ def _serve(options: argparse.Namespace) -> int:
 
 def _up(options: argparse.Namespace, arguments: Sequence[str]) -> int:
     """This process only supervises, and imports no more than it needs for that."""
+    options.settings = {**_handed(), **options.settings}
     if options.detach:
         from kraftbox.launcher.detach import detach
 
-        return detach([argument for argument in arguments[1:] if argument != "--detach"])
+        left = [argument for argument in arguments[1:] if argument != "--detach"]
+        return detach(left, options.settings)
     begun = time.monotonic()
     testbed = None
     if options.file is not None:
@@ -152,6 +155,13 @@ def _up(options: argparse.Namespace, arguments: Sequence[str]) -> int:
         options.isolate,
     )
     return start.run(early, asked, begun=begun, detached=options.detached, lifeline=lifeline)
+
+
+def _handed() -> dict[str, str]:
+    """Settings of the process that started this one. Raises StartupRefused."""
+    from kraftbox.launcher.handed_settings import VARIABLE, taken
+
+    return taken(os.environ) if VARIABLE in os.environ else {}
 
 
 def _is_begun(directory: str) -> bool:

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
+from kraftbox.launcher.handed_settings import handed, without_settings
 from kraftbox.launcher.interpreter import own_command
 
 
-def detach(arguments: Sequence[str]) -> int:
-    """Run `up` with these arguments in a session of its own; return when it is ready."""
+def detach(arguments: Sequence[str], settings: Mapping[str, str]) -> int:
+    """Run `up` with these arguments in a session of its own; return when it is ready.
+
+    `settings` are those of the arguments, which that process's command line must not show.
+    """
     process = subprocess.Popen(
-        own_command("up", *arguments, "--detached"),
+        own_command("up", *without_settings(arguments), "--detached"),
+        env=handed(settings, os.environ),
         # Whoever holds the other end of a lifeline owns the cluster.
         stdin=None if "--lifeline" in arguments else subprocess.DEVNULL,
         stdout=subprocess.PIPE,

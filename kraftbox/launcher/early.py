@@ -23,7 +23,7 @@ SPAWN_PLATFORMS = ("darwin",)
 
 def take(root: str) -> int | None:
     """The directory's lock as a descriptor, or None while somebody else has it. Raises OSError."""
-    fd = os.open(f"{root}/{LOCK}", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    fd = os.open(f"{root}/{LOCK}", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -34,7 +34,7 @@ def take(root: str) -> int | None:
 
 def open_log(root: str) -> int:
     """A descriptor that appends to the supervisor's log. Raises OSError."""
-    return os.open(f"{root}/{LOG}", os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
+    return os.open(f"{root}/{LOG}", os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
 
 
 def start_fork_server(
@@ -67,7 +67,8 @@ class Early:
         _refuse_foreign(self.root)
         self._made_root = not os.path.isdir(self.root)
         self._is_first = not os.path.exists(f"{self.root}/{LOCK}")
-        os.makedirs(self.root, exist_ok=True)
+        # Settings, logs and data are for the user who starts the cluster.
+        os.makedirs(self.root, mode=0o700, exist_ok=True)
         self.lock_fd = take(self.root)
         self.log_fd = open_log(self.root)
         self.fork_server: subprocess.Popen[bytes] | None = None

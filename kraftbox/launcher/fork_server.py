@@ -187,7 +187,7 @@ class ForkServer:
             self._import_brokers()
         ours, theirs = socket.socketpair()
         try:
-            log_fd = os.open(command["log"], os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+            log_fd = os.open(command["log"], os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
             try:
                 if self._spawn:
                     pid = self._spawned(log_fd, theirs)

@@ -41,7 +41,7 @@ from kraftbox.launcher.plan import (
     remembered_from_properties,
     remembered_to_properties,
 )
-from kraftbox.process.properties import read_properties
+from kraftbox.process.properties import read_properties, write_private
 from runtime.config.properties import format_properties
 from runtime.errors import StartupRefused
 
@@ -102,9 +102,8 @@ class ClusterPlace:
         return None
 
     def write_properties(self, path: Path, lines: Mapping[str, str], comment: str) -> None:
-        temporary = path.with_suffix(".tmp")
-        temporary.write_text(format_properties(lines, comment), encoding="utf-8")
-        os.replace(temporary, path)
+        """Write a file of settings, which only its owner may read. Raises OSError."""
+        write_private(path, format_properties(lines, comment))
 
     def keep(self, known: Remembered) -> None:
         self.write_properties(self.properties, remembered_to_properties(known), COMMENT)
@@ -113,7 +112,7 @@ class ClusterPlace:
         """Make the nodes' folders and write their properties."""
         for plan in plans:
             folder = Path(plan.directory)
-            folder.mkdir(exist_ok=True)
+            folder.mkdir(mode=0o700, exist_ok=True)
             self.write_properties(folder / "server.properties", plan.properties, NODE_COMMENT)
 
     @property

@@ -65,7 +65,7 @@ def properties_for(
 
 def write_properties(places: Places, environ: Mapping[str, str]) -> Path:
     """Decide and write server.properties; returns where. Raises StartupRefused."""
-    from kraftbox.process.properties import read_properties
+    from kraftbox.process.properties import overwrite_private, read_properties
 
     def read(directory: Path) -> dict[str, str]:
         path = directory / "server.properties"
@@ -75,7 +75,7 @@ def write_properties(places: Places, environ: Mapping[str, str]) -> Path:
     path = places.final / "server.properties"
     comment = "Written at every start of the container, from its environment."
     try:
-        path.write_text(format_properties(found, comment), encoding="utf-8")
+        overwrite_private(path, format_properties(found, comment))
     except OSError as error:
         raise StartupRefused(f"cannot write {path}: {error.strerror}") from None
     return path

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
+from kraftbox.launcher.handed_settings import handed
 from kraftbox.launcher.interpreter import own_command
 from kraftbox.testing.channel import ClusterError, Helper, ask_supervisor
 from kraftbox.testing.records import Record, as_rows, from_rows, sized
@@ -172,7 +173,7 @@ class KafkaCluster:
         `combined`: one row of nodes, the first of which are controllers. Raises ClusterError.
         """
         place = Path(directory).absolute()
-        place.mkdir(parents=True, exist_ok=True)
+        place.mkdir(mode=0o700, parents=True, exist_ok=True)
         command = own_command(
             "up",
             *("--dir", str(place), "--port", "0", "--lifeline"),
@@ -180,12 +181,12 @@ class KafkaCluster:
             *(("--combined",) if combined else ()),
             *(("--racks", ",".join(racks)) if racks else ()),
         )
-        for key, value in (configs or {}).items():
-            command += ["--set", f"{key}={text_of(value)}"]
+        settings = {key: text_of(value) for key, value in (configs or {}).items()}
         complaint = place / "up.log"
         with open(complaint, "wb") as errors:
             process = subprocess.Popen(
                 command,
+                env=handed(settings, os.environ),
                 # Whatever becomes of this process, the cluster ends with its pipe.
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,

@@ -80,6 +80,27 @@ _NO_RECOVERY_CHANGE = -1
 _FENCE, _UNFENCE = 1, -1
 
 
+SECRET_FIELDS: Mapping[type, frozenset[str]] = {
+    ConfigRecord: frozenset({"value"}),
+    UserScramCredentialRecord: frozenset({"salt", "stored_key", "server_key"}),
+    DelegationTokenRecord: frozenset({"token_id"}),
+}
+"""Fields that may hold a credential, or a part of one. A key's sensitivity is not looked up: a log
+may hold keys of newer versions and of plug-ins."""
+
+
+def described(record: Any) -> str:
+    """Return a record for an error or a log line, without what may be a secret."""
+    secret = SECRET_FIELDS.get(type(record), frozenset())
+    parts = [
+        f"{one.name}={'(hidden)' if one.name in secret else repr(getattr(record, one.name))}"
+        for one in record.FIELDS
+    ]
+    if record.unknown_tags:
+        parts.append(f"unknown_tags={sorted(record.unknown_tags)}")
+    return f"{type(record).__name__}({', '.join(parts)})"
+
+
 def replay(image: MetadataImage, record: Any) -> MetadataImage:
     """The image after `record` (any metadata record). Raises `ReplayError`."""
     apply = REPLAY.get(type(record))
@@ -605,7 +626,7 @@ class Replayer:
             except ReplayError as error:
                 raise ReplayError(
                     f"metadata record at offset {offset} epoch {epoch} does not replay: {error}; "
-                    f"the record: {record!r}"
+                    f"the record: {described(record)}"
                 ) from error
             offset += 1
         self._finish()

@@ -36,7 +36,14 @@ def broker_key(name: str) -> ConfigKey[Any]:
     inner = NODE_KEYS.get(without_listener(name))
     if inner is None:
         return ConfigKey(name, UNKNOWN, None, sensitive=True)
-    return ConfigKey(name, inner.kind, inner.default, inner.validator, dynamic=inner.dynamic)
+    return ConfigKey(
+        name,
+        inner.kind,
+        inner.default,
+        inner.validator,
+        dynamic=inner.dynamic,
+        sensitive=inner.sensitive,
+    )
 
 
 def without_listener(name: str) -> str:

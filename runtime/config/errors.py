@@ -2,29 +2,47 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
+
+HIDDEN = "(hidden)"
+OPEN_NAMES: set[str] = set()
+"""Names whose values may be shown: every key of such a name is known and not sensitive. The tables
+of keys fill it; the keys raise this module's errors, so it cannot look there."""
+_LISTENER = re.compile(r"^listener\.name\.[^.]*\.")
 
 
 class ConfigError(Exception):
     """A value that is not allowed. `key`, `value` (None when missing), `allowed` (a phrase).
 
-    `others` holds further errors of the same configuration, so that all are shown at once.
+    `others` holds further errors of the same configuration, so that all are shown at once. The text
+    goes to logs, terminals and other clients, so it has the value only of a key that is known and
+    is not sensitive: that of another one may be a password.
     """
 
     def __init__(
-        self, key: str, value: object, allowed: str, *, others: Sequence[ConfigError] = ()
+        self,
+        key: str,
+        value: object,
+        allowed: str,
+        *,
+        others: Sequence[ConfigError] = (),
+        is_open: bool = False,
     ) -> None:
+        """`is_open`: the value is no secret, though the key is in no table."""
         super().__init__(key, value, allowed)
         self.key = key
         self.value = value
         self.allowed = allowed
         self.others = tuple(others)
+        self.is_open = is_open
 
     @classmethod
     def join(cls, errors: Sequence[ConfigError]) -> ConfigError:
         """The first error, carrying the rest."""
         first = errors[0]
-        return cls(first.key, first.value, first.allowed, others=errors[1:])
+        rest = errors[1:]
+        return cls(first.key, first.value, first.allowed, others=rest, is_open=first.is_open)
 
     def __str__(self) -> str:
         return "\n".join([self._line(), *(str(other) for other in self.others)])
@@ -32,7 +50,16 @@ class ConfigError(Exception):
     def _line(self) -> str:
         if self.value is None:
             return f"{self.key} is missing: {self.allowed}"
-        return f"{self.key}={self.value}: {self.allowed}"
+        return f"{self.key}={self.shown}: {self.allowed}"
+
+    @property
+    def shown(self) -> str:
+        """The value, or HIDDEN."""
+        name = _LISTENER.sub("", self.key)
+        return str(self.value) if self.is_open or name in OPEN_NAMES else HIDDEN
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({str(self)!r})"
 
 
 class UnknownKey(ConfigError):

@@ -21,6 +21,7 @@ from runtime.config import (
     keys_topic,
     keys_transactions,
 )
+from runtime.config.errors import OPEN_NAMES
 from runtime.config.schema import (
     BrokerDynamicKey,
     ClientMetricsKey,
@@ -63,3 +64,15 @@ GROUP_KEYS: Final = _keys_of(GroupKey, keys_group)
 CLIENT_METRICS_KEYS: Final = _keys_of(ClientMetricsKey, keys_client_metrics)
 CLIENT_QUOTA_KEYS: Final = _keys_of(ClientQuotaKey, keys_quotas)
 IP_QUOTA_KEYS: Final = _keys_of(IpQuotaKey, keys_quotas)
+
+_TABLES: Final[tuple[Mapping[str, ConfigKey[Any]], ...]] = (
+    NODE_KEYS,
+    BROKER_DYNAMIC_KEYS,
+    TOPIC_KEYS,
+    GROUP_KEYS,
+    CLIENT_METRICS_KEYS,
+    CLIENT_QUOTA_KEYS,
+    IP_QUOTA_KEYS,
+)
+OPEN_NAMES |= {name for table in _TABLES for name in table}
+OPEN_NAMES -= {name for table in _TABLES for name, key in table.items() if key.sensitive}

@@ -376,7 +376,8 @@ class RealFiles:
             parent = os.path.dirname(missing)
             self._fresh_directories.setdefault(parent, set()).add(missing)
             missing = parent
-        os.makedirs(path, exist_ok=True)
+        # Records and the metadata log, which has settings, are for the node's user.
+        os.makedirs(path, mode=0o700, exist_ok=True)
 
     def rename(self, source: str, target: str) -> None:
         os.replace(source, target)

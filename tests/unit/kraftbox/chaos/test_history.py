@@ -59,6 +59,21 @@ def test_a_history_comes_back_from_its_file(tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["history.kbxh"]
 
 
+def test_saved_history_takes_no_name_that_others_can_foresee(tmp_path):
+    """A link under a known temporary name would have the history written over its target."""
+    victim = tmp_path / "victim"
+    victim.write_text("mine")
+    (tmp_path / "run.kbxh.tmp").symlink_to(victim)
+    save(tmp_path / "run.kbxh", full_history())
+    assert victim.read_text() == "mine"
+    assert load(tmp_path / "run.kbxh") == full_history()
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        "run.kbxh",
+        "run.kbxh.tmp",
+        "victim",
+    ]
+
+
 def test_an_empty_history_comes_back():
     assert decode(encode(History())) == History()
 

@@ -141,7 +141,11 @@ def test_no_file_appears_unasked(tmp_path: Path, monkeypatch: Any) -> None:
     broken = Outcome(History(), [Finding("H3 lost-write", BROKEN, 1, "lost", [])], [])
     assert chaos._kept(held, 7, None, None) is None
     kept = chaos._kept(broken, 7, None, None)
-    assert kept == spare / "kraftbox-chaos-7.kbxh" and load(kept) == History()
+    assert kept is not None and kept.name == "chaos-7.kbxh" and load(kept) == History()
+    # A folder that nobody could foresee, and nobody else may enter.
+    assert kept.parent.parent == spare and kept.parent.name.startswith("kraftbox-chaos-")
+    assert kept.parent.stat().st_mode & 0o777 == 0o700
+    assert chaos._kept(broken, 7, None, None) != kept
     assert chaos._kept(held, 7, work / "asked", None) == work / "asked"
     # The audit reads it, and has a folder of its own.
     assert chaos._kept(held, 7, None, tmp_path / "report") == tmp_path / "report/chaos-7.kbxh"

@@ -1,5 +1,8 @@
 """A plain `kraftbox up`: a cluster of one, in the directory itself, and what older ones left."""
 
+import os
+import stat
+
 import pytest
 
 from kraftbox.launcher import announcement
@@ -234,3 +237,28 @@ def test_a_cluster_is_announced_node_by_node(place):
     assert lines[2] == f"  node 1       broker, rack a: PLAINTEXT://{HOST}:7000"
     assert lines.count("  directory    /d") == 1
     assert sum("kraftbox.broker.connection.loss.fence.ms=500" in line for line in lines) == 1
+
+
+def test_directories_and_files_of_a_cluster_are_for_their_owner_only(tmp_path):
+    """Settings may be passwords: cluster.properties and server.properties have all of them."""
+    root = tmp_path / "c"
+    before = os.umask(0)
+    try:
+        early = Early(str(root))
+        assert early.fork_server is not None
+        early.fork_server.stdin.close()
+        early.fork_server.wait()
+        early.fork_server.stdout.close()
+        os.close(early.log_fd)
+        os.close(early.lock_fd)
+        place = ClusterPlace(root)
+        known, plans = plan_cluster(
+            place, AskedShape(1, 2), None, {"ssl.key.password": "secret"}, "id"
+        )
+        place.keep(known)
+        place.prepare_nodes(plans)
+    finally:
+        os.umask(before)
+    for path in [root, *root.rglob("*")]:
+        wanted = 0o700 if path.is_dir() else 0o600
+        assert stat.S_IMODE(path.stat().st_mode) == wanted, path

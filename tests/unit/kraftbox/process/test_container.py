@@ -1,5 +1,8 @@
 """How a container's environment becomes a server.properties."""
 
+import os
+import stat
+
 import pytest
 
 from kraftbox.process.container import (
@@ -118,3 +121,22 @@ def test_the_result_is_written(tmp_path):
     path.mkdir()
     with pytest.raises(StartupRefused, match="cannot write"):
         write_properties(places, {})
+
+
+@pytest.mark.parametrize("before", [None, 0o644, 0o666])
+def test_written_properties_are_for_the_owner_only(tmp_path, before):
+    """KAFKA_SSL_KEYSTORE_PASSWORD and the like are in the file."""
+    path = tmp_path / "server.properties"
+    if before is not None:
+        path.write_text("old=1\n")
+        path.chmod(before)
+    inode = path.stat().st_ino if before is not None else None
+    old = os.umask(0)
+    try:
+        write_properties(Places(tmp_path, tmp_path, tmp_path), {"KAFKA_RSM_CONFIG_KEY": "secret"})
+    finally:
+        os.umask(old)
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    # A file that is mounted by itself cannot be replaced.
+    assert inode in (None, path.stat().st_ino)
+    assert read_properties(path)["rsm.config.key"] == "secret"

@@ -11,7 +11,15 @@ import pytest
 from metalog.image import replay as replay_module
 from metalog.image.delta import MetadataDelta
 from metalog.image.local_log import LocalLogTable
-from metalog.image.replay import REPLAY, Replayer, ReplayError, replay, replay_all
+from metalog.image.replay import (
+    REPLAY,
+    SECRET_FIELDS,
+    Replayer,
+    ReplayError,
+    described,
+    replay,
+    replay_all,
+)
 from metalog.image.values import EMPTY_IMAGE, MetadataImage, PartitionImage, Provenance, TopicImage
 from protocol import metadata as m
 from protocol.ids import DIRECTORY_MIGRATING
@@ -324,3 +332,50 @@ def test_a_delta_knows_which_partitions_its_records_named() -> None:
     old, topic = before.topics.by_id[TOPIC], after.topics.by_id[TOPIC]
     for delta in (MetadataDelta(before, after, touched), MetadataDelta(before, after)):
         assert delta.changed_in(topic, old) == [2, 7]
+
+
+def secrets_of(record: Any) -> Any:
+    """The record with every field that may hold a credential set to one."""
+    for field in SECRET_FIELDS[type(record)]:
+        before = getattr(record, field)
+        setattr(record, field, b"TOP-SECRET" if isinstance(before, bytes) else "TOP-SECRET")
+    record.unknown_tags = {7: b"TOP-SECRET"}
+    return record
+
+
+@pytest.mark.parametrize(
+    ("record", "shown"),
+    [
+        (
+            m.ConfigRecord(resource_type=4, resource_name="1", name="ssl.key.password"),
+            "ConfigRecord(resource_type=4, resource_name='1', name='ssl.key.password', "
+            "value=(hidden), unknown_tags=[7])",
+        ),
+        (
+            m.UserScramCredentialRecord(name="me", mechanism=1, iterations=4096),
+            "UserScramCredentialRecord(name='me', mechanism=1, salt=(hidden), "
+            "stored_key=(hidden), server_key=(hidden), iterations=4096, unknown_tags=[7])",
+        ),
+        (m.DelegationTokenRecord(owner="me"), None),
+    ],
+    ids=lambda one: type(one).__name__,
+)
+def test_described_record_shows_no_credential(record: Any, shown: str | None) -> None:
+    text = described(secrets_of(record))
+    assert "SECRET" not in text
+    assert shown is None or text == shown
+
+
+def test_error_of_a_record_that_does_not_replay_shows_no_credential(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The process that reads the log ends with this message."""
+
+    def refuse(*_: Any) -> None:
+        raise ReplayError("cannot follow")
+
+    monkeypatch.setitem(REPLAY, m.ConfigRecord, refuse)
+    record = secrets_of(m.ConfigRecord(name="sasl.jaas.config"))
+    with pytest.raises(ReplayError, match="sasl.jaas.config.*hidden") as error:
+        Replayer().apply_batch([record], base_offset=3, epoch=1, timestamp_ms=0)
+    assert "SECRET" not in str(error.value)

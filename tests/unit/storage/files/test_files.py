@@ -7,6 +7,7 @@ import contextlib
 import errno
 import os
 import random
+import stat
 import subprocess
 import sys
 import threading
@@ -828,3 +829,13 @@ def test_an_overlay_says_which_of_its_bytes_are_on_the_disk() -> None:
     assert files.durable_bytes("/f") == ("/f", 3)
     backing.spoil("/f", 1, 1)
     assert file.pread(9, 0) == b"accde"
+
+
+def test_real_directories_are_made_for_their_owner_only(tmp_path):
+    """`storage format` makes log directories: their logs have records, and settings."""
+    before = os.umask(0)
+    try:
+        RealFiles().mkdirs(str(tmp_path / "data"))
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE((tmp_path / "data").stat().st_mode) == 0o700
