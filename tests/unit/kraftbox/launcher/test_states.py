@@ -1,6 +1,8 @@
 """The life of nodes under a supervisor, as requests and events."""
 
+import itertools
 import signal
+from typing import NamedTuple
 
 import pytest
 
@@ -199,3 +201,148 @@ def test_a_cut_that_fails_or_is_overtaken_by_the_end_is_answered(cluster):
     cluster.request("pause", 2, 5)
     with pytest.raises(Refused, match="node 2 is paused"):
         cluster.request("cut-off", 2, 6)
+
+
+# --- every state, and any two requests after it ------------------------------------------------
+
+
+class Does(NamedTuple):
+    """What a request does in a state: signals or messages, the state after it, what it waits for
+    (nothing: it is answered at once)."""
+
+    effects: list[object]
+    after: str
+    waits: str = ""
+
+
+ENDS = Does([Send(1, TERM), Send(1, CONT)], "stopping", "end")
+KILLS = Does([Send(1, KILL)], "killing", "end")
+LAUNCHES = Does([Launch(1)], "starting", "ready")
+ACTIONS = ("start", "stop", "kill", "pause", "resume", "cut-off", "reconnect")
+TABLE = {
+    "starting": {"stop": ENDS, "kill": KILLS, "pause": Does([Send(1, STOP)], "paused early")},
+    "running": {
+        "stop": ENDS,
+        "kill": KILLS,
+        "pause": Does([Send(1, STOP)], "paused"),
+        "cut-off": Does([Tell(1, "cut-off")], "running", "cut-off"),
+    },
+    "cut off": {
+        "stop": ENDS,
+        "kill": KILLS,
+        "pause": Does([Send(1, STOP)], "paused cut off"),
+        "reconnect": Does([Tell(1, "reconnect")], "cut off", "reconnect"),
+    },
+    "paused": {"stop": ENDS, "kill": KILLS, "resume": Does([Send(1, CONT)], "running")},
+    "paused early": {"stop": ENDS, "kill": KILLS, "resume": Does([Send(1, CONT)], "starting")},
+    "paused cut off": {"stop": ENDS, "kill": KILLS, "resume": Does([Send(1, CONT)], "cut off")},
+    "stopping": {"stop": ENDS, "kill": KILLS},
+    # A kill is not taken back: a stop that comes later kills as well.
+    "killing": {"stop": KILLS, "kill": KILLS},
+    "stopped": {"start": LAUNCHES},
+    "killed": {"start": LAUNCHES},
+    "failed": {"start": LAUNCHES},
+}
+"""By state and action; any other action is refused."""
+SHOWN = {
+    "paused early": State.PAUSED,
+    "paused cut off": State.PAUSED,
+    "cut off": State.RUNNING,
+    "killing": State.STOPPING,
+}
+DOWN = {"stopped", "killed", "failed"}
+
+
+def shown(name):
+    """The state that the supervisor shows for a state of the table."""
+    return SHOWN[name] if name in SHOWN else State(name)
+
+
+END_OF = {"stopping": State.STOPPED, "killing": State.KILLED}
+
+
+def one_node(state_name):
+    """A cluster of one node that is in this state."""
+    made = NodeProcesses([NodeProcess(1, is_broker=True, is_controller=True)])
+    made.start_all()
+    made.started(1, 1001)
+    if state_name not in ("starting", "paused early"):
+        made.ready(1, {})
+    if "cut off" in state_name:
+        made.network(1, True, None)
+    before = {"paused": "pause", "stopping": "stop", "stopped": "stop"}
+    before |= {"killing": "kill", "killed": "kill"}
+    action = before.get(state_name.split()[0])
+    if action is not None:
+        made.request(action, 1, 0)
+        made.give_up(0)
+    if state_name in DOWN:
+        made.exited(1, 0)
+    assert made.nodes[1].state is shown(state_name)
+    return made
+
+
+@pytest.mark.parametrize("begin", TABLE)
+def test_two_requests_send_the_signals_and_get_the_answers_of_the_table(begin):
+    """Class 9 of the planted bugs: the order of kill and stop."""
+    for first, second in itertools.product(ACTIONS, ACTIONS):
+        check_two_requests(begin, first, second)
+
+
+def check_two_requests(begin, first, second):
+    cluster = one_node(begin)
+    state_name, waiting = begin, []
+    for token, action in ((1, first), (2, second)):
+        does = TABLE[state_name].get(action)
+        if does is None:
+            with pytest.raises(Refused):
+                cluster.request(action, 1, token)
+            continue
+        answer = [] if does.waits else [Answer(token)]
+        assert cluster.request(action, 1, token) == [*does.effects, *answer]
+        if does.waits:
+            waiting.append((token, does.waits))
+        state_name = does.after
+        assert state(cluster, 1) is shown(state_name)
+    final = shown(state_name) if state_name in DOWN else END_OF.get(state_name, State.FAILED)
+    if state_name not in DOWN:
+        answers = [one for one in cluster.exited(1, -9) if isinstance(one, Answer)]
+        error = f"node 1 is {final}"
+        assert sorted(answers) == sorted(
+            Answer(token, None if what == "end" else error) for token, what in waiting
+        )
+    assert state(cluster, 1) is final
+    assert not cluster.nodes[1].ready and cluster.nodes[1].pid is None
+    # Each is answered once.
+    assert not any(isinstance(one, Answer) for one in cluster.request("start", 1, 3))
+    assert cluster.ready(1, {}) == [
+        Answer(3),
+        *([AllReady()] if begin in ("starting", "paused early") else []),
+    ]
+
+
+@pytest.mark.parametrize("begin", TABLE)
+def test_down_after_a_request_ends_what_runs_and_refuses_the_rest(begin):
+    for first in ("", *ACTIONS):
+        check_down_after(begin, first)
+
+
+def check_down_after(begin, first):
+    cluster = one_node(begin)
+    does = TABLE[begin].get(first)
+    if does is not None:
+        cluster.request(first, 1, 1)
+    now = begin if does is None else does.after
+    if now in DOWN:
+        assert cluster.down() == [AllEnded()]
+        return
+    assert cluster.down() == ([] if now in END_OF else list(ENDS.effects))
+    for action in ACTIONS:
+        with pytest.raises(Refused, match="going down"):
+            cluster.request(action, 1, 2)
+    ended = cluster.exited(1, 0)
+    assert ended[-1] == AllEnded()
+    assert [one.token for one in ended if isinstance(one, Answer)] == (
+        [1] if does is not None and does.waits else []
+    )
+    assert state(cluster, 1) is END_OF.get(now, State.STOPPED)
