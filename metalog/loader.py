@@ -84,7 +84,7 @@ class MetadataLoader:
         try:
             touched = self.log_image.commit(batch)
         except ReplayError as error:
-            raise InvariantViolated(str(error)) from error
+            raise InvariantViolated(f"{self._quorum.log.directory}: {error}") from error
         self._quorum.replayed(batch.size_bytes)
         self._publish(before, touched, batch.epoch)
 

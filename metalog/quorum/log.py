@@ -6,6 +6,10 @@ snapshot, and the latest snapshot never ends beyond the log. At the start whatev
 brought back to it: half-written snapshots go, and a log that ends before the latest snapshot (the
 crash came between installing one and emptying the log) begins anew at the snapshot's end.
 
+A log of another program, or one that lost a batch, may lack offsets at its beginning or in the
+middle. As in Kafka the only voter serves what is there. One of several voters is refused, since the
+others may have the rest, and an observer fetches again from there on.
+
 A newest snapshot that is damaged is set aside where the log, alone or with an older snapshot, holds
 all that it stood for; otherwise the start is refused.
 
@@ -107,6 +111,7 @@ class MetadataLog:
         self._snapshot_times: dict[OffsetAndEpoch, int] = {}
         self.problems: list[str] = []
         """What was wrong when the log was opened."""
+        self._hole: tuple[int, int] | None = None
         self._static_voters = voters
         self._voters: list[tuple[int, VoterSet]] = [(-1, voters)]
         self._kraft_versions: list[tuple[int, int]] = [(-1, 0)]
@@ -153,11 +158,12 @@ class MetadataLog:
                 path = problem.path
                 files.rename(path, path.removesuffix(SUFFIX) + DAMAGED_SUFFIX)
         opened = cls(files, directory, log, config, voters)
-        opened.problems = [f"{one.why}; the log stands for it" for one in damaged]
+        opened.problems += [f"{one.why}; the log stands for it" for one in damaged]
         opened._drop_snapshots_below(log.log_start_offset)
         if log.log_end_offset < latest.offset:
             log.truncate_fully_and_start_at(latest.offset)
         opened._reload_voters()
+        opened._judge_hole(votes=votes)
         log.update_high_watermark(latest.offset)
         log.flush_blocking()
         # A process that was killed may have left names that are not durable: a vote among them,
@@ -254,8 +260,29 @@ class MetadataLog:
             if snapshot.kraft_version:
                 self._kraft_versions.append((at, snapshot.kraft_version))
             offset = latest.offset
+        self._hole = None
         for data in self._scan(offset):
+            for header, _ in iter_batches(data):
+                if header.base_offset > offset and self._hole is None:
+                    self._hole = (offset, header.base_offset)
+                offset = header.next_offset
             self._note_control(data)
+
+    def _judge_hole(self, *, votes: bool) -> None:
+        """Decide about the first offsets that have no batch. Raises `StartupRefused`."""
+        if self._hole is None:
+            return
+        first, end = self._hole
+        path = self._log.segments.holding(end)[0].log.path
+        why = f"{path} has no batch for offsets {first} to {end - 1}: the next one begins at {end}"
+        if not votes:
+            self._log.truncate_to(first)
+            self._reload_voters()
+            self.problems.append(f"{why}; what follows is fetched again")
+        elif len(self.voters.ids) > 1:
+            raise StartupRefused(f"{why}. {REMEDY}")
+        else:
+            self.problems.append(f"{why}; records that were there are lost, the rest is served")
 
     def _scan(self, offset: int) -> Iterator[bytes]:
         while offset < self.end_offset:

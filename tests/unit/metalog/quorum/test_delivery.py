@@ -93,6 +93,24 @@ def test_what_was_read_of_a_log_that_was_replaced_is_forgotten() -> None:
     assert log.reads == [0, 10]
 
 
+@pytest.mark.parametrize("gone", [[0], [3], [0, 1, 6]])
+def test_delivery_of_a_log_with_holes_goes_on_at_the_next_batch(
+    gone: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Kafka 4.3.1 reads a metadata log from where it begins, and past batches that lack."""
+    kept = [batch for at, batch in enumerate(BATCHES) if at not in gone]
+
+    def read_committed(offset: int, max_bytes: int) -> Iterator[Batch]:
+        return iter([batch for batch in kept if batch.last_offset >= offset][:5])
+
+    log, listener = Log(), Listener()
+    monkeypatch.setattr(log, "read_committed", read_committed)
+    delivery = started(log, listener)
+    while delivery.step():
+        pass
+    assert listener.heard == [batch.base_offset for batch in kept]
+
+
 def test_an_offset_within_a_batch_is_no_place_to_begin() -> None:
     log = Log()
     delivery = started(log, Listener())

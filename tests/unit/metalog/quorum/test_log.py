@@ -378,6 +378,60 @@ def rot(files: MemoryFiles | LossyFiles, base: int, position: int) -> str:
     return path
 
 
+def with_a_hole(*gone: int, voters: VoterSet = STATIC) -> MemoryFiles:
+    """The files of a log of five batches, one record each, without those at the offsets `gone`."""
+    files = MemoryFiles()
+    log = open_log(files, MetadataLogConfig(), voters)
+    fill(log, 5)
+    log.close()
+    path = f"{FOLDER}/{0:020}.log"
+    whole = files.read(path)
+    kept = [
+        whole[at : at + h.size_bytes] for h, at in iter_batches(whole) if h.base_offset not in gone
+    ]
+    files.write_atomic(path, b"".join(kept))
+    for name in files.listdir(FOLDER):
+        if not name.endswith((".log", ".metadata")):
+            files.unlink(f"{FOLDER}/{name}")
+    return files
+
+
+@pytest.mark.parametrize(
+    ("gone", "named"), [((0,), "0 to 0"), ((2, 3), "2 to 3"), ((0, 2), "0 to 0")]
+)
+def test_only_voter_serves_a_log_with_a_hole_and_names_it(
+    gone: tuple[int, ...], named: str
+) -> None:
+    """Kafka 4.3.1 starts on such a log: hand-written directories begin at offset 1."""
+    log = open_log(with_a_hole(*gone), MetadataLogConfig())
+    log.update_high_watermark(5)
+    (problem,) = log.problems
+    assert f"{FOLDER}/{0:020}.log has no batch for offsets {named}" in problem
+    offset, found = 0, []
+    while offset < log.end_offset:
+        batch = next(log.read_committed(offset, 1))
+        found.append(batch.base_offset)
+        offset = batch.last_offset + 1
+    assert found == [at for at in range(5) if at not in gone]
+
+
+def test_one_of_several_voters_with_a_hole_is_refused() -> None:
+    """M6: the other voters may have the records that this one acknowledged and has no more."""
+    voters = VoterSet([Voter(ReplicaKey(1)), Voter(ReplicaKey(2))])
+    files = with_a_hole(2, voters=voters)
+    with pytest.raises(StartupRefused, match="no batch for offsets 2 to 2: .*restore the files"):
+        open_log(files, MetadataLogConfig(), voters)
+
+
+def test_observer_with_a_hole_fetches_again_from_there() -> None:
+    """A broker has acknowledged nothing: the controllers have the records."""
+    again = MetadataLog.open(
+        with_a_hole(2), "/data", ManualClock(), MetadataLogConfig(), STATIC, votes=False
+    )
+    assert again.end_offset == 2
+    assert "fetched again" in again.problems[0]
+
+
 def second_batch(files: MemoryFiles, base: int) -> int:
     """Where it is in a segment."""
     found = list(iter_batches(files.read(f"{FOLDER}/{base:020}.log")))
