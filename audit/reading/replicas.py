@@ -13,6 +13,7 @@ from audit.reading.logs import (
     UnreadableInput,
     read_listing,
 )
+from protocol.ids import uuid_from_text, uuid_to_text
 
 HIGH_WATERMARKS = "replication-offset-checkpoint"
 LOG_STARTS = "log-start-offset-checkpoint"
@@ -90,7 +91,13 @@ def _epochs(path: Path) -> tuple[tuple[int, int], ...] | None:
 
 
 def _topic_id(path: Path) -> str | None:
+    """Return the topic id in the form of the metadata; both servers read it padded, too."""
     if not path.is_file():
         return None
     match = re.search(r"^topic_id: (\S+)", path.read_text(), re.MULTILINE)
-    return match[1] if match else None
+    if match is None:
+        return None
+    try:
+        return uuid_to_text(uuid_from_text(match[1]))
+    except ValueError:
+        return match[1]

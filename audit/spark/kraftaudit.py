@@ -107,6 +107,8 @@ class KraftAuditReader(DataSourceReader):
         return [WorkPartition(work) for work in self._plan]
 
     def read(self, partition: WorkPartition) -> Iterator[pa.RecordBatch]:
+        if not isinstance(partition, WorkPartition):
+            return  # Spark's own, with no value, in place of an empty plan
         batches: list[pa.RecordBatch] = []
         sink = Sink(self._options.elections_max, lambda rows: batches.append(_history_batch(rows)))
         for _ in perform(partition.work, self._options, sink):

@@ -90,6 +90,8 @@ class _Reading:
             raise UnknownOption(f"option split.bytes is a number above 0, not {split!r}")
 
     def read(self, partition: RangePartition) -> Iterator[pa.RecordBatch]:
+        if not isinstance(partition, RangePartition):
+            return iter(())  # Spark's own, with no value, in place of no ranges
         return RowReader(fields=self._fields, raw=self._raw).read(partition.part)
 
 

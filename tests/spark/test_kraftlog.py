@@ -126,3 +126,19 @@ def test_a_stream_reads_no_snapshots(spark: Any, builder: LogBuilder, tmp_path: 
     )
     with pytest.raises(Exception, match="option snapshots is for batch reads"):
         query.start().awaitTermination()
+
+
+def test_readers_without_ranges_or_work_give_no_rows(builder: LogBuilder, tmp_path: Path) -> None:
+    """Spark hands a reader InputPartition(None) where `partitions` returns an empty list."""
+    from pyspark.sql.datasource import InputPartition
+
+    from audit.spark.kraftaudit import KraftAuditReader, encode_plan
+    from audit.spark.kraftlog import KraftLogReader, KraftLogStreamReader
+    from audit.tasks.work import WorkOptions
+
+    nothing: Any = InputPartition(None)
+    path = str(builder.write(tmp_path))
+    audit = KraftAuditReader({"plan": encode_plan([], WorkOptions())})
+    assert list(audit.partitions()) == []
+    for reader in (audit, KraftLogReader({"path": path}), KraftLogStreamReader({"path": path})):
+        assert list(reader.read(nothing)) == []

@@ -486,3 +486,14 @@ def test_a_folder_of_an_older_topic_of_that_name(brokers: Brokers) -> None:
     old.write_text("version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAAAA\n")
     (work,) = plan_partitions(find_replicas([brokers.folder]), {}, brokers.result)
     assert [replica.broker for replica in work.replicas] == [1, 2]
+
+
+@pytest.mark.parametrize("padding", ["=", "=="])
+def test_replica_whose_topic_id_is_padded_is_audited(brokers: Brokers, padding: str) -> None:
+    """Both servers read a partition.metadata with padding, which other programs write."""
+    brokers.logs[3] = [batch(0, 0, value(99))]
+    brokers.work()
+    file = brokers.folder / "broker-3" / "t-0" / "partition.metadata"
+    file.write_text(file.read_text().rstrip("\n") + padding + "\n")
+    (work,) = plan_partitions(find_replicas([brokers.folder]), {}, brokers.result)
+    assert [replica.broker for replica in work.replicas] == [1, 2, 3]
