@@ -94,6 +94,12 @@ def _listeners(node: NodeValues) -> Iterator[ConfigError]:
             node.text(keys_quorum.CONTROLLER_LISTENER_NAMES),
             "must contain a name that is in listeners, because process.roles has controller",
         )
+    elif node.is_controller and names - listening:
+        yield _wrong(
+            keys_quorum.CONTROLLER_LISTENER_NAMES,
+            ",".join(sorted(names - listening)),
+            "must only contain names that are in listeners, because process.roles has controller",
+        )
     if not node.is_broker and listening - names:
         yield _wrong(key, shown, "may only have listeners of controller.listener.names here")
     if node.is_broker and not node.is_controller and names & listening:
@@ -102,7 +108,7 @@ def _listeners(node: NodeValues) -> Iterator[ConfigError]:
         yield from _advertised(node, listening)
     yield from unsupported_protocols(node.listeners)
     early = node[keys_server.EARLY_START_LISTENERS] or ()
-    unknown = {name.upper() for name in early} - listening - names
+    unknown = set(early) - listening - names
     for name in sorted(unknown):
         yield _wrong(
             keys_server.EARLY_START_LISTENERS,

@@ -1,9 +1,13 @@
 """Listeners: `NAME://host:port`, their security protocols, and which role each belongs to.
 
 A listener named in `controller.listener.names` belongs to the controller, every other to the
-broker. Names are upper-case. A name that is itself a security protocol needs no entry in
-`listener.security.protocol.map`; a controller listener needs none either as long as the map was
-not given and nothing but PLAINTEXT is in use.
+broker. Names are upper-case: as in Kafka those of `listeners`, `advertised.listeners`, the map and
+`inter.broker.listener.name` become so, and those of `controller.listener.names` and
+`early.start.listeners` are compared as they stand.
+
+A name that is itself a security protocol needs no entry in `listener.security.protocol.map`; a
+controller listener needs none either as long as the map was not given and nothing but PLAINTEXT is
+in use.
 """
 
 from __future__ import annotations

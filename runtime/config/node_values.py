@@ -47,9 +47,7 @@ class NodeValues:
         self.is_broker = "broker" in self.process_roles
         self.is_controller = "controller" in self.process_roles
         self.node_id = self[keys_quorum.NODE_ID]
-        self.controller_listener_names = tuple(
-            name.upper() for name in self[keys_quorum.CONTROLLER_LISTENER_NAMES]
-        )
+        self.controller_listener_names = tuple(self[keys_quorum.CONTROLLER_LISTENER_NAMES])
         self.security_protocols = self._security_protocols()
         self.listeners: tuple[Listener, ...] = parse_listeners(
             keys_server.LISTENERS.name, self[keys_server.LISTENERS], self.security_protocols
@@ -149,6 +147,14 @@ class NodeValues:
         key = keys_server.LISTENER_SECURITY_PROTOCOL_MAP
         protocols = parse_protocol_map(self[key])
         in_use = {entry.partition("://")[0].upper() for entry in self[keys_server.LISTENERS]}
+        for name in self.controller_listener_names:
+            if self.is_controller and name not in in_use and name.upper() in in_use:
+                raise ConfigError(
+                    keys_quorum.CONTROLLER_LISTENER_NAMES.name,
+                    name,
+                    f"must be {name.upper()}: listeners have names in upper case, and this key's "
+                    "are compared as they stand",
+                )
         others = {
             protocols.get(name)
             for name in in_use - set(self.controller_listener_names)

@@ -109,6 +109,39 @@ def test_bad_values_are_refused(key, value):
     assert broken_keys({**BROKER, key: value})
 
 
+LOWER = "PLAINTEXT://:9092,controller://:9093"
+
+
+@pytest.mark.parametrize(
+    ("changes", "refused"),
+    [
+        ({"controller.listener.names": "controller"}, "controller.listener.names"),
+        (
+            {"controller.listener.names": "controller", "listeners": LOWER},
+            "controller.listener.names",
+        ),
+        (
+            {
+                "controller.listener.names": "controller",
+                "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+            },
+            "controller.listener.names",
+        ),
+        ({"controller.listener.names": "CONTROLLER,controller"}, "controller.listener.names"),
+        ({"controller.listener.names": "CONTROLLER,OTHER"}, "controller.listener.names"),
+        ({"early.start.listeners": "controller"}, "early.start.listeners"),
+        ({"listeners": LOWER}, None),
+        ({"listeners": "plaintext://:9092,CONTROLLER://:9093"}, None),
+        ({"advertised.listeners": "plaintext://h:9092"}, None),
+        ({"inter.broker.listener.name": "plaintext"}, None),
+        ({"listener.security.protocol.map": "plaintext:plaintext,controller:plaintext"}, None),
+    ],
+)
+def test_listener_names_are_compared_as_in_kafka(changes, refused):
+    """Kafka 4.3.1 takes listeners' names in upper case, and these two keys as they stand."""
+    assert broken_keys({**COMBINED, **changes}) == ([] if refused is None else [refused])
+
+
 def test_the_key_of_the_proposal_for_eligible_leader_replicas_names_the_feature():
     with pytest.raises(ConfigError, match=r"eligible\.leader\.replicas\.version=1"):
         NodeConfig.parse({**BROKER, "eligible.leader.replicas.enabled": "true"})
