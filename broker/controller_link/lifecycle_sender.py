@@ -16,6 +16,7 @@ from broker.controller_link.channel import ControllerChannel, ControllerUnavaila
 from broker.controller_link.lifecycle import (
     BecameReady,
     BrokerLifecycle,
+    BrokerState,
     ContactLost,
     ControllerMoved,
     Effect,
@@ -169,7 +170,9 @@ class LifecycleSender:
                 _log.info("broker is ready", broker_epoch=self.lifecycle.broker_epoch)
                 self._set_ready(None)
             case FencingChanged():
-                tell = _log.warning if effect.fenced else _log.info
+                # A broker that leaves is fenced because it asked for that.
+                unasked = effect.fenced and self.lifecycle.state is BrokerState.RUNNING
+                tell = _log.warning if unasked else _log.info
                 tell("broker is fenced" if effect.fenced else "broker is unfenced")
             case MayStop():
                 if not effect.granted:

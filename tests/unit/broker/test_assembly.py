@@ -277,6 +277,18 @@ async def test_first_request_to_a_starting_broker_waits_until_the_broker_is_list
     await broker.stop()
 
 
+async def test_broker_fenced_by_its_own_shutdown_logs_no_warning(
+    world: World, capsys: pytest.CaptureFixture[str]
+) -> None:
+    broker = world.broker()
+    await broker.start()
+    capsys.readouterr()
+    await broker.stop()
+    said = capsys.readouterr().out
+    assert "broker is fenced" in said
+    assert not [line for line in said.splitlines() if "warning" in line]
+
+
 async def test_a_refused_registration_refuses_the_start(world: World) -> None:
     world.controller.registration_errors = [ErrorCode.INCONSISTENT_CLUSTER_ID]
     broker = world.broker()
