@@ -2,7 +2,8 @@
 
 `kraftbox kafka-topics --bootstrap-server HOST:PORT --list` and so on; in the image they stand as
 /opt/kafka/bin/kafka-topics.sh. What the tools share is in `options`; an option of Kafka's that is
-not there is refused by name. Exit codes are Kafka's: 0 done, 1 failed, wrong usage included.
+not there is refused by name. Exit codes are Kafka's: 0 done, 1 failed, wrong usage included;
+kafka-consumer-groups ends with 0 where the cluster refused a request, as Kafka's does.
 """
 
 from __future__ import annotations

@@ -36,7 +36,9 @@ SOURCES = {
     7: "CLIENT_METRICS_CONFIG",
     8: "GROUP_CONFIG",
 }
-DYNAMIC = frozenset({1, 2, 3, 6, 7, 8})
+OWN_SOURCE = {"topics": 1, "brokers": 2, "client-metrics": 7, "groups": 8}
+"""Where an entity's own values come from; without --all Kafka shows these alone."""
+DEFAULT_BROKER_SOURCE = 3
 
 
 def main(name: str, arguments: Sequence[str]) -> int:
@@ -123,8 +125,18 @@ async def _describe(
         which = f"{kind.removesuffix('s')} {name}" if name else f"the default {kind}"
         say(f"{'All' if options.all else 'Dynamic'} configs for {which} are:")
         for config in sorted(configs, key=lambda config: config.name):
-            if options.all or config.config_source in DYNAMIC:
+            if options.all or is_own(kind, name, config.config_source):
                 say(f"  {_shown(config)}")
+
+
+def is_own(kind: str, name: str, source: int) -> bool:
+    """Return whether a value was set for this entity, not for one that it inherits from.
+
+    All loggers count: each has a level.
+    """
+    if kind == "brokers" and not name:
+        return source == DEFAULT_BROKER_SOURCE
+    return source == OWN_SOURCE.get(kind, source)
 
 
 def _shown(config: DescribeConfigsResponse.DescribeConfigsResourceResult) -> str:

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import asyncio
+import re
+import struct
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import BinaryIO
 
 from client.cluster_client import EARLIEST, LATEST, ClusterClient
@@ -20,9 +23,57 @@ from kraftbox.kafka_tools.options import (
     bootstrap_of,
     check_client_properties,
     file_properties,
+    flag,
+    known_pairs,
     pairs,
     parser,
 )
+
+FORMATTER_PROPERTIES = (
+    "print.timestamp",
+    "print.partition",
+    "print.offset",
+    "print.headers",
+    "print.key",
+    "print.value",
+    "key.separator",
+    "line.separator",
+    "headers.separator",
+    "null.literal",
+    "key.deserializer",
+    "value.deserializer",
+)
+AS_IT_IS = ("StringDeserializer", "ByteArrayDeserializer", "BytesDeserializer")
+NUMBERS = {
+    "ShortDeserializer": ">h",
+    "IntegerDeserializer": ">i",
+    "LongDeserializer": ">q",
+    "FloatDeserializer": ">f",
+    "DoubleDeserializer": ">d",
+}
+"""Kafka's deserializers of numbers, and how the bytes are read."""
+EVERY_MS = 1000
+"""How often the topics of a pattern are looked for until there is one."""
+
+
+def deserializer(properties: dict[str, str], part: str) -> Callable[[bytes], bytes]:
+    """How a key or value is shown. Raises CommandFailed for a class that is not built."""
+    key = f"{part}.deserializer"
+    name = properties.get(key, AS_IT_IS[0]).rpartition(".")[2]
+    if name in AS_IT_IS:
+        return bytes
+    layout = NUMBERS.get(name)
+    if layout is None:
+        known = ", ".join((*AS_IT_IS, *NUMBERS))
+        raise CommandFailed(f"{key}={properties[key]} is not built; there are {known}")
+
+    def number(data: bytes) -> bytes:
+        try:
+            return str(struct.unpack(layout, data)[0]).encode()
+        except struct.error:
+            raise CommandFailed(f"{name} cannot read a {part} of {len(data)} bytes") from None
+
+    return number
 
 
 class Printer:
@@ -36,9 +87,6 @@ class Printer:
         self.left = limit
         self._out = out
 
-        def flag(name: str, default: str = "false") -> bool:
-            return properties.get(name, default) == "true"
-
         self._shown = [
             part
             for part, key, default in (
@@ -49,24 +97,27 @@ class Printer:
                 ("key", "print.key", "false"),
                 ("value", "print.value", "true"),
             )
-            if flag(key, default)
+            if flag(properties, key, default)
         ]
         self._separator = properties.get("key.separator", "\t").encode()
         self._line_end = properties.get("line.separator", "\n").encode()
         self._null = properties.get("null.literal", "null").encode()
+        self._header_separator = properties.get("headers.separator", ",").encode()
+        self._key = deserializer(properties, "key")
+        self._value = deserializer(properties, "value")
 
     def __call__(self, record: Received) -> None:
         parts = {
             "timestamp": f"CreateTime:{record.timestamp_ms}".encode(),
             "partition": f"Partition:{record.partition}".encode(),
             "offset": f"Offset:{record.offset}".encode(),
-            "headers": b",".join(
+            "headers": self._header_separator.join(
                 name.encode() + b":" + (self._null if value is None else value)
                 for name, value in record.headers
             )
             or b"NO_HEADERS",
-            "key": self._null if record.key is None else record.key,
-            "value": self._null if record.value is None else record.value,
+            "key": self._null if record.key is None else self._key(record.key),
+            "value": self._null if record.value is None else self._value(record.value),
         }
         line = self._separator.join(parts[part] for part in self._shown) + self._line_end
         self._out.write(shown_bytes(line))
@@ -83,7 +134,7 @@ def main(name: str, arguments: Sequence[str]) -> int:
     add_bootstrap(options)
     what = options.add_mutually_exclusive_group(required=True)
     what.add_argument("--topic")
-    what.add_argument("--include", metavar="TOPIC,...")
+    what.add_argument("--include", metavar="REGEX", help="topics whose whole names fit it")
     options.add_argument("--from-beginning", action="store_true")
     options.add_argument("--max-messages", type=int)
     options.add_argument("--timeout-ms", type=int)
@@ -103,8 +154,7 @@ def main(name: str, arguments: Sequence[str]) -> int:
     )
     given = options.parse_args(arguments)
     bootstrap = bootstrap_of(given)
-    found = pairs(given.property, "--property")
-    found |= pairs(given.formatter_property, "--formatter-property")
+    found = known_pairs(given, ("property", "formatter-property"), FORMATTER_PROPERTIES)
     printer = Printer(
         found, given.max_messages, skip=given.skip_message_on_error, out=sys.stdout.buffer
     )
@@ -121,13 +171,16 @@ async def _consume(client: ClusterClient, options: argparse.Namespace, printer: 
     properties |= pairs(options.consumer_property, "--consumer-property")
     properties |= pairs(options.command_property, "--command-property")
     check_client_properties(properties)
-    topics = [name.strip() for name in (options.topic or options.include).split(",")]
+    idle = Idle(options.timeout_ms)
+    topics = [options.topic] if options.topic else await _matching(client, options.include, idle)
+    if not topics:
+        return
     from_beginning = (
         options.from_beginning or properties.get("auto.offset.reset", "latest") == "earliest"
     )
     level = properties.get("isolation.level", options.isolation_level)
     consumer = Consumer(client, read_committed=level == "read_committed", on_reset=say_reset)
-    idle = Idle(options.timeout_ms)
+    idle.restart()
     group = options.group or properties.get("group.id")
     if group is not None:
         start = EARLIEST if from_beginning else LATEST
@@ -135,6 +188,25 @@ async def _consume(client: ClusterClient, options: argparse.Namespace, printer: 
         return
     consumer.assign(await _start(client, options, topics, from_beginning))
     await follow(consumer, printer, idle)
+
+
+async def _matching(client: ClusterClient, text: str, idle: Idle) -> list[str]:
+    """The topics that fit a regular expression, once there are any; none when the time is up.
+
+    Internal topics are left out, as by Kafka's consumers. Raises CommandFailed.
+    """
+    try:
+        pattern = re.compile(text)
+    except re.error as error:
+        raise CommandFailed(f"--include {text!r} is not a regular expression: {error}") from None
+    while not idle.passed():
+        topics = (await client.metadata()).topics
+        found = [t.name for t in topics if t.name and not t.is_internal and t.error_code == 0]
+        chosen = sorted(name for name in found if pattern.fullmatch(name))
+        if chosen:
+            return chosen
+        await asyncio.sleep(EVERY_MS / 1000.0)
+    return []
 
 
 async def _start(

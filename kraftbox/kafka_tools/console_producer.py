@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from client.cluster_client import ClusterClient
@@ -16,6 +16,8 @@ from kraftbox.kafka_tools.options import (
     add_bootstrap,
     bootstrap_of,
     check_client_properties,
+    flag,
+    known_pairs,
     pairs,
     parser,
 )
@@ -27,22 +29,65 @@ ACKS = {"all": -1, "-1": -1, "1": 1, "0": 0}
 
 
 class Reader(NamedTuple):
-    """How a line becomes a record."""
+    """How a line becomes a record: `headers<delimiter>key<separator>value`, as Kafka reads it."""
 
-    parse_key: bool
-    separator: bytes
-    ignore_error: bool
+    parse_key: bool = False
+    separator: bytes = b"\t"
+    ignore_error: bool = False
+    parse_headers: bool = False
+    headers_delimiter: bytes = b"\t"
+    headers_separator: bytes = b","
+    headers_key_separator: bytes = b":"
+    null_marker: bytes | None = None
 
     def line(self, text: bytes) -> Line:
-        """Raises CommandFailed for a line without the key that must be there."""
-        if not self.parse_key:
-            return Line(None, text)
-        key, found, value = text.partition(self.separator)
+        """Raises CommandFailed for a line without the headers or key that must be there."""
+        headers, rest = self._part(
+            text, text, self.parse_headers, self.headers_delimiter, "headers delimiter"
+        )
+        key, value = self._part(text, rest, self.parse_key, self.separator, "key separator")
+        return Line(
+            self._or_null(key),
+            self._or_null(value),
+            () if self._or_null(headers) is None else tuple(self._headers(text, headers or b"")),
+        )
+
+    def _part(
+        self, line: bytes, rest: bytes, wanted: bool, mark: bytes, name: str
+    ) -> tuple[bytes | None, bytes]:
+        """The part before a mark, and what is left."""
+        if not wanted:
+            return None, rest
+        part, found, after = rest.partition(mark)
         if found:
-            return Line(key, value)
+            return part, after
         if self.ignore_error:
-            return Line(None, text)
-        raise CommandFailed(f"no key separator found in line {text!r}")
+            return None, rest
+        raise CommandFailed(f"no {name} found in line {line!r}")
+
+    def _headers(self, line: bytes, text: bytes) -> Iterator[tuple[str, bytes | None]]:
+        for pair in text.split(self.headers_separator):
+            name, found, value = pair.partition(self.headers_key_separator)
+            if not found and not self.ignore_error:
+                raise CommandFailed(f"no header key separator found in {pair!r} of line {line!r}")
+            if found and name == self.null_marker:
+                raise CommandFailed(f"a header key is the null marker in line {line!r}")
+            yield name.decode("utf-8", "replace"), self._or_null(value) if found else None
+
+    def _or_null(self, part: bytes | None) -> bytes | None:
+        return None if part == self.null_marker else part
+
+
+READER_PROPERTIES = (
+    "parse.key",
+    "key.separator",
+    "ignore.error",
+    "parse.headers",
+    "headers.delimiter",
+    "headers.separator",
+    "headers.key.separator",
+    "null.marker",
+)
 
 
 def main(name: str, arguments: Sequence[str]) -> int:
@@ -60,23 +105,56 @@ def main(name: str, arguments: Sequence[str]) -> int:
     for tuning in TUNING:
         options.add_argument(f"--{tuning}", type=int, help="accepted, without effect")
     given = options.parse_args(arguments)
+    reader = reader_of(given)
     bootstrap = bootstrap_of(given)
-    run(bootstrap, lambda client: _produce(client, given))
+    run(bootstrap, lambda client: _produce(client, given, reader))
     return 0
 
 
 def reader_of(options: argparse.Namespace) -> Reader:
-    found = pairs(options.property, "--property")
-    found |= pairs(options.reader_property, "--reader-property")
-    return Reader(
-        found.get("parse.key", "false") == "true",
-        found.get("key.separator", "\t").encode(),
-        found.get("ignore.error", "false") == "true",
+    """Raises CommandFailed for a property that is not known, or separators that are alike."""
+    found = known_pairs(options, ("property", "reader-property"), READER_PROPERTIES)
+    marker = found.get("null.marker")
+    reader = Reader(
+        parse_key=flag(found, "parse.key"),
+        separator=found.get("key.separator", "\t").encode(),
+        ignore_error=flag(found, "ignore.error"),
+        parse_headers=flag(found, "parse.headers"),
+        headers_delimiter=found.get("headers.delimiter", "\t").encode(),
+        headers_separator=found.get("headers.separator", ",").encode(),
+        headers_key_separator=found.get("headers.key.separator", ":").encode(),
+        null_marker=None if marker is None else marker.encode(),
     )
+    marks = {
+        "headers.delimiter": reader.headers_delimiter,
+        "headers.separator": reader.headers_separator,
+        "headers.key.separator": reader.headers_key_separator,
+    }
+    if not reader.parse_headers:
+        marks = {}
+    marks |= {"key.separator": reader.separator} if reader.parse_key else {}
+    if reader.null_marker is not None:
+        marks["null.marker"] = reader.null_marker
+    for name, mark in marks.items():
+        if not mark:
+            raise CommandFailed(f"{name} must not be empty")
+    _check_distinct(marks)
+    return reader
 
 
-async def _produce(client: ClusterClient, options: argparse.Namespace) -> None:
-    reader = reader_of(options)
+def _check_distinct(marks: dict[str, bytes]) -> None:
+    """Raises CommandFailed for two marks that Kafka's reader cannot tell apart."""
+    for one, other in (
+        ("headers.delimiter", "headers.separator"),
+        ("headers.delimiter", "headers.key.separator"),
+        ("headers.separator", "headers.key.separator"),
+        *((name, "null.marker") for name in marks if name != "null.marker"),
+    ):
+        if one in marks and marks[one] == marks.get(other):
+            raise CommandFailed(f"{one} and {other} must differ, both are {marks[one].decode()!r}")
+
+
+async def _produce(client: ClusterClient, options: argparse.Namespace, reader: Reader) -> None:
     properties = pairs(options.producer_property, "--producer-property")
     properties |= pairs(options.command_property, "--command-property")
     check_client_properties(properties)

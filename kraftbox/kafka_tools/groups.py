@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Mapping, Sequence
 
 from client.admin import Admin, owners_of
@@ -31,8 +32,21 @@ def main(name: str, arguments: Sequence[str]) -> int:
     action = chosen(options, ACTIONS)
     if action != "list" and not (options.group or options.all_groups):
         raise CommandFailed(f"--{action} needs --group or --all-groups")
-    run(bootstrap, lambda client: ACTIONS[action](client, options))
+    run(bootstrap, lambda client: _act(client, action, options))
     return 0
+
+
+async def _act(client: ClusterClient, action: str, options: argparse.Namespace) -> None:
+    """As with Kafka's tool, a refusal is a line on standard error and no failure of the command."""
+    try:
+        await ACTIONS[action](client, options)
+    except (CommandFailed, Refused) as error:
+        _say_error(str(error))
+
+
+def _say_error(message: str) -> None:
+    sys.stdout.flush()
+    sys.stderr.write(f"\nError: {message}\n")
 
 
 def _options(name: str, arguments: Sequence[str]) -> argparse.Namespace:
@@ -83,7 +97,8 @@ async def _describe(client: ClusterClient, options: argparse.Namespace) -> None:
         group = await Admin(client).describe_group(name)
         offsets = await committed(client, name)
         if group.group_state == "Dead" and not offsets:
-            raise CommandFailed(f"Consumer group '{name}' does not exist.")
+            _say_error(f"Consumer group '{name}' does not exist.")
+            continue
         if group.group_state == "Empty" and options.state is None:
             say("")
             say(f"Consumer group '{name}' has no active members.")

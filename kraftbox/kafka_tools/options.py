@@ -85,6 +85,28 @@ def pairs(entries: Iterable[str] | None, option: str) -> dict[str, str]:
     return found
 
 
+def known_pairs(
+    options: argparse.Namespace, names: Sequence[str], known: Sequence[str]
+) -> dict[str, str]:
+    """The properties that these options give. Raises CommandFailed for one that is not known.
+
+    Kafka ignores unknown ones, and reads or writes other data than was wanted.
+    """
+    found: dict[str, str] = {}
+    for name in names:
+        found |= pairs(getattr(options, name.replace("-", "_")), f"--{name}")
+    unknown = [key for key in found if key not in known]
+    if unknown:
+        raise CommandFailed(
+            f"--{names[-1]} {unknown[0]} is not known; known are {', '.join(known)}"
+        )
+    return found
+
+
+def flag(properties: dict[str, str], name: str, default: str = "false") -> bool:
+    return properties.get(name, default).strip().lower() == "true"
+
+
 def columns(rows: Sequence[Sequence[object]]) -> None:
     """Rows in columns as wide as their widest cell, the first row being the heading."""
     cells = [["-" if cell is None else escape(str(cell)) for cell in row] for row in rows]

@@ -5,6 +5,9 @@ from __future__ import annotations
 import argparse
 import io
 import json
+from types import SimpleNamespace
+from typing import Any, cast
+from unittest.mock import AsyncMock
 
 import pytest
 
@@ -13,13 +16,15 @@ from client.visible_records import Received
 from kraftbox.cli.election_file import leaders_of
 from kraftbox.cli.output import CommandFailed
 from kraftbox.cli.record_text import Line
+from kraftbox.cli.records import Idle
 from kraftbox.kafka_tools import TOOLS, main
 from kraftbox.kafka_tools.api_versions import shown
-from kraftbox.kafka_tools.configs import added
-from kraftbox.kafka_tools.console_consumer import Printer
-from kraftbox.kafka_tools.console_producer import Reader
+from kraftbox.kafka_tools.configs import added, is_own
+from kraftbox.kafka_tools.console_consumer import Printer, _matching
+from kraftbox.kafka_tools.console_producer import Reader, reader_of
 from kraftbox.kafka_tools.elections import TYPES, partitions_of
 from kraftbox.kafka_tools.elections import main as elections_main
+from kraftbox.kafka_tools.groups import ACTIONS, _act
 from kraftbox.kafka_tools.options import check_client_properties, pairs
 from kraftbox.kafka_tools.topics import assignment
 from protocol.schema import VersionRange
@@ -46,6 +51,126 @@ def test_client_properties_that_cannot_be_met_are_refused():
     check_client_properties({"linger.ms": "5", "security.protocol": "PLAINTEXT"})
     with pytest.raises(CommandFailed, match="security.protocol=SSL"):
         check_client_properties({"security.protocol": "SSL"})
+
+
+def test_reader_splits_headers_key_and_value_as_kafka_does():
+    """`h1:a,h2:b|k:v` is the line of the tutorials."""
+    reader = Reader(True, b":", parse_headers=True, headers_delimiter=b"|", null_marker=b"NULL")
+    line = b"h1:a,h2:b|k:v"
+    assert reader.line(line) == Line(b"k", b"v", (("h1", b"a"), ("h2", b"b")))
+    assert reader.line(b"h:NULL|NULL:NULL") == Line(None, None, (("h", None),))
+    assert reader.line(b"NULL|k:v") == Line(b"k", b"v")
+    without_key = reader._replace(parse_key=False)
+    assert without_key.line(line) == Line(None, b"k:v", (("h1", b"a"), ("h2", b"b")))
+    for wrong, named in (
+        (b"k:v", "no headers delimiter"),
+        (b"h|k:v", "no header key separator"),
+        (b"h:1|v", "no key separator"),
+        (b"NULL:1|k:v", "null marker"),
+    ):
+        with pytest.raises(CommandFailed, match=named):
+            reader.line(wrong)
+    lenient = reader._replace(ignore_error=True)
+    assert lenient.line(b"k:v") == Line(b"k", b"v")
+    assert lenient.line(b"h|v") == Line(None, b"v", (("h", None),))
+
+
+def given_to_reader(*entries):
+    return argparse.Namespace(property=list(entries), reader_property=None)
+
+
+def test_reader_properties_are_all_known_and_distinct():
+    """A property that Kafka's reader has not would be wrong data without a word."""
+    reader = reader_of(
+        given_to_reader(
+            "parse.headers=TRUE",
+            "headers.delimiter=|",
+            "headers.separator=;",
+            "headers.key.separator==",
+            "null.marker=-",
+            "ignore.error=true",
+        )
+    )
+    assert reader == Reader(False, b"\t", True, True, b"|", b";", b"=", b"-")
+    for wrong, named in (
+        (["parse.header=true"], "parse.header is not known; known are parse.key"),
+        (["parse.headers=true", "headers.delimiter=,"], "headers.delimiter and headers.separator"),
+        (["parse.key=true", "null.marker=\t"], "key.separator and null.marker must differ"),
+        (["parse.key=true", "key.separator="], "key.separator must not be empty"),
+    ):
+        with pytest.raises(CommandFailed, match=named):
+            reader_of(given_to_reader(*wrong))
+
+
+def test_formatter_shows_headers_and_numbers_as_kafka_does():
+    out = io.BytesIO()
+    printer = Printer(
+        {
+            "print.headers": "true",
+            "print.key": "true",
+            "headers.separator": ";",
+            "key.deserializer": "org.apache.kafka.common.serialization.StringDeserializer",
+            "value.deserializer": "org.apache.kafka.common.serialization.LongDeserializer",
+        },
+        None,
+        skip=False,
+        out=out,
+    )
+    record = Received("t", 0, 0, 0, b"k", bytes(7) + b"\x05", [("a", b"1"), ("b", b"2")])
+    printer(record)
+    assert out.getvalue() == b"a:1;b:2\tk\t5\n"
+    with pytest.raises(CommandFailed, match="cannot read a value of 1 bytes"):
+        printer(record._replace(value=b"x"))
+    with pytest.raises(CommandFailed, match=r"key\.deserializer=x\.Avro is not built"):
+        Printer({"key.deserializer": "x.Avro"}, None, skip=False, out=out)
+
+
+async def test_pattern_chooses_topics_by_their_whole_names():
+    topics = [("h", False), ("hh", False), ("other", False), ("__consumer_offsets", True)]
+    client = cast(
+        Any,
+        SimpleNamespace(
+            metadata=AsyncMock(
+                return_value=SimpleNamespace(
+                    topics=[
+                        SimpleNamespace(name=name, is_internal=internal, error_code=0)
+                        for name, internal in topics
+                    ]
+                )
+            )
+        ),
+    )
+    for text, chosen in (("[h]", ["h"]), ("h+|o.*", ["h", "hh", "other"]), (".*_offsets", [])):
+        assert await _matching(client, text, Idle(-1 if not chosen else 1000)) == chosen
+    with pytest.raises(CommandFailed, match="not a regular expression"):
+        await _matching(client, "[", Idle(None))
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "own"),
+    [
+        ("topics", "t", {1}),
+        ("brokers", "1", {2}),
+        ("brokers", "", {3}),
+        ("client-metrics", "m", {7}),
+        ("groups", "g", {8}),
+        ("broker-loggers", "1", {1, 2, 3, 4, 5, 6, 7, 8}),
+    ],
+)
+def test_describe_without_all_shows_only_the_entitys_own_values(kind, name, own):
+    """Kafka lists no cluster-wide default of a broker as if it were the topic's."""
+    assert {source for source in range(1, 9) if is_own(kind, name, source)} == own
+
+
+async def test_describe_of_a_missing_group_is_an_error_line_and_no_failure(monkeypatch, capsys):
+    """Kafka 4.3.1 ends with 0; health checks with `|| exit 1` tell the difference."""
+
+    async def describe(client, options):
+        raise CommandFailed(f"no {options.group}")
+
+    monkeypatch.setitem(ACTIONS, "describe", describe)
+    await _act(cast(Any, None), "describe", argparse.Namespace(group="g"))
+    assert capsys.readouterr().err == "\nError: no g\n"
 
 
 def test_lines_become_records():
