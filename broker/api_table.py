@@ -35,8 +35,10 @@ from broker.controller_link.producer_id_blocks import ProducerIds
 from broker.coordinators.coordinator_log import CoordinatorLog
 from broker.coordinators.group_coordinator import GroupCoordinator
 from protocol.transport.dispatch import HandlerTable, own_peers
+from protocol.transport.long_requests import LongRequests
 from serving import no_authorizer
 from serving.features import features_of
+from serving.long_lists import RULES
 
 
 def build_table(
@@ -86,5 +88,6 @@ def build_table(
         clock=broker.clock,
     )
     forwarding.register(table, forwarder)
+    LongRequests(broker.clock, broker.slices).guard(table, RULES)
     table.serve_api_versions(lambda: features_of(broker.metadata.image, broker.kraft_version()))
     return table

@@ -65,7 +65,7 @@ from runtime.config import ConfigError, NodeConfig, keys_quorum, keys_remote, ke
 from runtime.errors import StartupRefused
 from runtime.log import get_logger
 from runtime.metrics import Metrics
-from runtime.slices import SLICE_MS, in_slices
+from runtime.slices import SLICE_MS, SharedSlices, in_slices
 from runtime.tasks import Supervisor
 from serving.listener_settings import connection_limits, server_limits
 from serving.listeners import SECURITY_PROTOCOL_IDS, Listeners
@@ -383,6 +383,7 @@ class BrokerServer:
                 self._supervisor, self.replicas.storage_failed, self.replicas.carry_out
             ),
             time_lookups=TimeLookups(self._files),
+            slices=SharedSlices(clock),
             late_appends=late_appends,
             early_appends=EarlyAppends(self.replicas, late_appends, clock),
             controller=controller,

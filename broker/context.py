@@ -23,6 +23,7 @@ from broker.settings import BrokerSettings
 from protocol.messages.fetch import FetchRequest
 from runtime.clock import Clock
 from runtime.config import NodeConfig
+from runtime.slices import SharedSlices
 from runtime.tasks import Supervisor
 
 if TYPE_CHECKING:
@@ -52,6 +53,8 @@ class BrokerContext:
     late_appends: LateAppends
     early_appends: EarlyAppends
     time_lookups: TimeLookups
+    slices: SharedSlices
+    """For requests that take more than a slice of an event-loop iteration."""
     controller: ControllerChannel
     elections: ChannelPool
     """To the same controller. An election may wait for brokers to come back: nothing else is to

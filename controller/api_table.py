@@ -34,8 +34,13 @@ from controller.apis import (
 from controller.writer.writer import Controller
 from metalog.quorum.apis import register_quorum_apis
 from metalog.quorum.node import QuorumNode
+from protocol.api_keys import ApiKey
 from protocol.transport.dispatch import Features, HandlerTable, own_peers
+from protocol.transport.long_requests import LongRequests
+from runtime.clock import Clock
+from runtime.slices import SharedSlices
 from serving import no_authorizer
+from serving.long_lists import FEW, RULES
 
 DECIDING_APIS = (
     allocate_producer_ids,
@@ -70,6 +75,7 @@ def build_table(
     *,
     unstable: bool,
     features: Callable[[], Features],
+    clock: Clock,
 ) -> HandlerTable:
     """The table of a controller's listeners."""
     table = HandlerTable(unstable=unstable, own_kind=own_peers())
@@ -77,5 +83,7 @@ def build_table(
         api.register(table, controller)
     no_authorizer.register(table)
     register_quorum_apis(table, quorum)
+    # A controller's Fetch reads the one partition of the quorum.
+    LongRequests(clock, SharedSlices(clock)).guard(table, {**RULES, ApiKey.FETCH: FEW})
     table.serve_api_versions(features)
     return table

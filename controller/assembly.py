@@ -104,6 +104,7 @@ class ControllerServer:
             quorum,
             unstable=self._settings.unstable_versions,
             features=lambda: features_of(loader.image, quorum.kraft_version),
+            clock=clock,
         )
         self._listeners = Listeners(
             clock=clock,

@@ -14,7 +14,6 @@ from __future__ import annotations
 from typing import Any, Final
 
 from broker.admin.envelopes import unwrap, wrap
-from broker.admin.forwarding_errors import error_response
 from broker.context import BrokerContext
 from broker.controller_link.channel import (
     BACK_OFF_MAX_MS,
@@ -37,6 +36,7 @@ from protocol.transport.dispatch import (
 from protocol.transport.own_names import Own
 from protocol.transport.presence import while_connected
 from serving.controller_apis import OWN_APIS, OWN_VERSIONS, forwarded_apis
+from serving.error_answers import error_response
 
 FORWARD_TIMEOUT_MS: Final = 30_000.0
 ELECTION_TIMEOUT_MS: Final = 3_600_000.0

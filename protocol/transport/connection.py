@@ -160,6 +160,12 @@ class ServerConnection(asyncio.BufferedProtocol):
             asyncio.get_running_loop().call_later(wait_ms / 1000.0, self._unmute)
             self._set_reading()
 
+    def hold_until(self, done: asyncio.Future[Any]) -> None:
+        """Serve no further request before `done` is: the one in work goes on in parts."""
+        self.exchange.mute()
+        done.add_done_callback(lambda _: self._unmute())
+        self._set_reading()
+
     def _unmute(self) -> None:
         self.exchange.unmute()
         self._continue()

@@ -125,6 +125,9 @@ class Connection(Protocol):
     def mute(self, wait_ms: float) -> None:
         """Do not read the connection for so long; it is closed or served as before then."""
 
+    def hold_until(self, done: asyncio.Future[Any]) -> None:
+        """Serve no further request of the connection before `done` is."""
+
     def keep(self, size_bytes: int, until: asyncio.Future[Any]) -> None:
         """A handler keeps so many bytes of a request `until` then: they count as request memory."""
 

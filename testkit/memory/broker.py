@@ -64,9 +64,12 @@ from protocol.transport.dispatch import (
     RequestContext,
     reply_parts,
 )
+from protocol.transport.long_requests import LongRequests
 from runtime.clock import ManualClock
 from runtime.config import NodeConfig, keys_quorum
+from runtime.slices import SharedSlices
 from runtime.tasks import Supervisor
+from serving.long_lists import RULES
 from storage.files import Files, MemoryFiles
 from storage.log.manager import LogManager
 
@@ -98,10 +101,14 @@ class Peer:
         self.behind_callbacks: list[Callable[[], None]] = []
         self.closed: str | None = None
         self.muted_ms: list[float] = []
+        self.held: list[asyncio.Future[Any]] = []
         self.kept_bytes = 0
 
     def mute(self, wait_ms: float) -> None:
         self.muted_ms.append(wait_ms)
+
+    def hold_until(self, done: asyncio.Future[Any]) -> None:
+        self.held.append(done)
 
     def keep(self, size_bytes: int, until: asyncio.Future[Any]) -> None:
         def let_go(_: asyncio.Future[Any]) -> None:
@@ -228,6 +235,7 @@ class Harness:
             waits=self.waits,
             flusher=Flusher(self.supervisor, self.replicas.storage_failed, self.replicas.carry_out),
             time_lookups=TimeLookups(self.files),
+            slices=SharedSlices(self.clock),
             late_appends=late_appends,
             early_appends=EarlyAppends(self.replicas, late_appends, self.clock),
             controller=cast(ControllerChannel, self.controller),
@@ -264,6 +272,7 @@ class Harness:
         for changing in (alter_configs, incremental_alter_configs):
             changing.register(self.table, self.context, forwarder)
         forwarding.register(self.table, forwarder)
+        LongRequests(self.clock, self.context.slices).guard(self.table, RULES)
         self.table.serve_api_versions()
         self._next_offset = 0
         self.replay(*registration(NODE), *registration(OTHER))

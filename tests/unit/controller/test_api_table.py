@@ -12,6 +12,7 @@ from controller.api_table import DECIDING_APIS, build_table
 from protocol.api_keys import FORWARDABLE, ApiKey
 from protocol.messages import request_class
 from protocol.transport.dispatch import Features, HandlerTable
+from runtime.clock import ManualClock
 from serving.controller_apis import CONTROLLER_APIS
 
 HEADER = re.compile(r"(\w+) \(key (\d+)\), versions? (\d+)(?:-(\d+))?[.:]")
@@ -32,7 +33,7 @@ def test_the_header_says_what_is_registered(api: ModuleType) -> None:
 
 
 def test_both_roles_agree_on_what_a_controller_serves() -> None:
-    table = build_table(Mock(), Mock(), unstable=False, features=Features)
+    table = build_table(Mock(), Mock(), unstable=False, features=Features, clock=ManualClock())
     assert set(table.entries) == CONTROLLER_APIS
     for api in CONTROLLER_APIS:
         assert "controller" in request_class(api).LISTENERS, api.name

@@ -16,6 +16,7 @@ from protocol.transport.own_names import (
     CONTROLLER_SOFTWARE_NAME,
     TOOL_SOFTWARE_NAME,
 )
+from runtime.clock import ManualClock
 from testkit.memory.broker import LISTENER, Harness, Peer
 
 STRANGERS = ("", "apache-kafka-java", "librdkafka", TOOL_SOFTWARE_NAME, CONTROLLER_SOFTWARE_NAME)
@@ -46,7 +47,9 @@ async def test_fetch_of_a_broker(unstable: bool) -> None:
 
 @pytest.mark.parametrize("unstable", [False, True])
 def test_a_controller(unstable: bool) -> None:
-    table = api_table.build_table(Mock(), Mock(), unstable=unstable, features=Features)
+    table = api_table.build_table(
+        Mock(), Mock(), unstable=unstable, features=Features, clock=ManualClock()
+    )
     assert last_offered(table, ApiKey.ALTER_PARTITION, BROKER_SOFTWARE_NAME) == 4
     assert {last_offered(table, ApiKey.ALTER_PARTITION, name) for name in STRANGERS} == {3}
 

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from runtime.clock import ManualClock
-from runtime.slices import SLICE_MS, Slices, in_slices
+from runtime.slices import SLICE_MS, SharedSlices, Slices, in_slices
 from testkit.loop_holds import ToilClock, loop_holds
 
 
@@ -44,3 +44,40 @@ async def test_a_clock_that_stands_still_ends_slices_too() -> None:
         await slices.breathe()
     task.cancel()
     assert turns in (9, 10)
+
+
+async def test_all_work_that_shares_slices_has_one_of_them_per_iteration() -> None:
+    clock = ToilClock()
+    slices = SharedSlices(clock)
+
+    async def work(steps: int) -> None:
+        await slices.turn()
+        for _ in range(steps):
+            clock.toil(1.0)
+            await slices.breathe()
+
+    async with loop_holds(clock) as holds:
+        await asyncio.gather(*(work(20) for _ in range(30)))
+    assert holds.longest_ms <= SLICE_MS + 1.0
+
+
+async def test_shared_slices_go_round() -> None:
+    slices = SharedSlices(ManualClock(), steps_max=10)
+    order: list[str] = []
+
+    async def work(name: str) -> None:
+        await slices.turn()
+        for _ in range(3):
+            order.append(name)
+            await slices.breathe(10)
+
+    await asyncio.gather(*(work(name) for name in "abc"))
+    assert "".join(order) == "abcabcabc"
+
+
+async def test_work_that_is_cancelled_while_it_waits_for_a_slice_holds_up_nobody() -> None:
+    slices = SharedSlices(ManualClock())
+    gone = asyncio.ensure_future(slices.turn())
+    await asyncio.sleep(0)
+    gone.cancel()
+    await asyncio.wait_for(slices.turn(), 5)

@@ -11,7 +11,6 @@ import pytest
 
 from broker.admin.envelopes import _address, _principal
 from broker.admin.forwarding import Forwarder, _timeout_ms, register
-from broker.admin.forwarding_errors import error_response
 from broker.controller_link.channel import ChannelPool, ControllerChannel, ControllerUnavailable
 from protocol.api_keys import FORWARDABLE, ApiKey
 from protocol.codec import decode, encode
@@ -32,6 +31,7 @@ from protocol.messages.update_features import UpdateFeaturesRequest
 from protocol.transport.dispatch import HandlerTable
 from protocol.transport.own_names import Own
 from serving.controller_apis import CONTROLLER_APIS, OWN_APIS, forwarded_apis
+from serving.error_answers import error_response
 from testkit.memory.broker import Harness, Peer, topic_id
 
 CODE = ErrorCode.REQUEST_TIMED_OUT

@@ -1,4 +1,4 @@
-"""Error answers of forwarded requests that fail as a whole.
+"""Error answers to requests that fail as a whole, before they are decided.
 
 Some responses have an error of their own, some only one per item: then every item of the request
 gets it, so that the client can match them.

@@ -1,0 +1,120 @@
+"""Requests with long lists cut into requests with short ones, and their responses joined.
+
+`cut` follows a path of list fields, as ("topics", "partitions"), and makes requests that differ in
+these lists only; together they name every element once, in order. `join` puts the responses
+together again: lists behind lists, and where a list was cut inside an element (a topic of 100,000
+partitions), the two halves of the element's answer become one.
+
+Which requests mean the same in parts is not decided here (`serving/long_lists.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import cache
+from itertools import islice
+from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
+
+from protocol.schema import Response, Struct, array, int8, string, uuid
+from protocol.weights import weigh
+
+S = TypeVar("S", bound=Struct)
+
+Path: TypeAlias = Sequence[str]
+
+_ARRAY: Final = array(int8).name
+_ERROR: Final = "error_code"
+_THROTTLE: Final = "throttle_time_ms"
+
+
+class Part(NamedTuple):
+    """A request with some of the elements. weight: of these. load: what the handler makes of them,
+    as the partitions of topics that are created; the number of elements by default."""
+
+    request: Any
+    weight: int
+    load: int
+
+
+def cut(
+    request: S, path: Path, part_max: int, load_of: Callable[[Any], int] | None = None
+) -> Iterator[Part]:
+    """Cut a request into parts of which neither weight nor load is above `part_max`, unless a part
+    holds a single element.
+
+    The caller may pause between two parts: each costs no more than its weight.
+    """
+    name, *inner = path
+    items: list[Any] = []
+    held = loaded = 0
+    for item in getattr(request, name) or ():
+        weight = weigh(item, part_max) if isinstance(item, Struct) else 1 + (_size(item) >> 8)
+        load = 1 if load_of is None else load_of(item)
+        if items and (held + weight > part_max or loaded + load > part_max):
+            yield Part(request.replace(**{name: items}), held, loaded)
+            items, held, loaded = [], 0, 0
+        if inner and weight > part_max:
+            for piece in cut(item, inner, part_max):
+                yield piece._replace(request=request.replace(**{name: [piece.request]}))
+        else:
+            items.append(item)
+            held += weight
+            loaded += load
+    if items:
+        yield Part(request.replace(**{name: items}), held, loaded)
+
+
+def _size(value: Any) -> int:
+    return len(value) if isinstance(value, str | bytes) else 0
+
+
+def join(whole: Response, part: Response, depth: int) -> None:
+    """Add the response to a part behind those to the parts before it.
+
+    Args:
+        depth: how many levels of lists may have been cut inside an element.
+    """
+    if hasattr(whole, _THROTTLE):
+        setattr(whole, _THROTTLE, max(getattr(whole, _THROTTLE), getattr(part, _THROTTLE)))
+    _join(whole, part, depth)
+
+
+def failed(response: Response) -> bool:
+    """Return whether a response has an error of its own: then it is the answer to all parts."""
+    return bool(getattr(response, _ERROR, 0))
+
+
+def _join(whole: Struct, part: Struct, depth: int) -> None:
+    for name in _lists(type(whole)):
+        mine, others = getattr(whole, name), getattr(part, name)
+        if mine is None:
+            setattr(whole, name, others)
+        elif others:
+            first = 0
+            if depth and mine and _halves(mine[-1], others[0]):
+                _join(mine[-1], others[0], depth - 1)
+                first = 1
+            mine.extend(islice(others, first, None))
+
+
+def _halves(one: Any, other: Any) -> bool:
+    """Return whether two neighbours answer for the same element of the request."""
+    if not isinstance(one, Struct):
+        return False
+    names = _names(type(one))
+    return bool(names) and all(getattr(one, name) == getattr(other, name) for name in names)
+
+
+@cache
+def _lists(cls: type[Struct]) -> tuple[str, ...]:
+    return tuple(field.name for field in cls.FIELDS if field.kind.name == _ARRAY)
+
+
+@cache
+def _names(cls: type[Struct]) -> tuple[str, ...]:
+    """The fields that name a topic, group or directory."""
+    return tuple(
+        field.name
+        for field in cls.FIELDS
+        if field.kind in (string, uuid) and field.name != "error_message"
+    )
