@@ -15,14 +15,13 @@ from functools import cache
 from itertools import islice
 from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
 
-from protocol.schema import Response, Struct, array, int8, string, uuid
-from protocol.weights import weigh
+from protocol.schema import Response, Struct, string, uuid
+from protocol.weights import lists, weigh
 
 S = TypeVar("S", bound=Struct)
 
 Path: TypeAlias = Sequence[str]
 
-_ARRAY: Final = array(int8).name
 _ERROR: Final = "error_code"
 _THROTTLE: Final = "throttle_time_ms"
 
@@ -85,7 +84,7 @@ def failed(response: Response) -> bool:
 
 
 def _join(whole: Struct, part: Struct, depth: int) -> None:
-    for name in _lists(type(whole)):
+    for name in lists(type(whole)):
         mine, others = getattr(whole, name), getattr(part, name)
         if mine is None:
             setattr(whole, name, others)
@@ -103,11 +102,6 @@ def _halves(one: Any, other: Any) -> bool:
         return False
     names = _names(type(one))
     return bool(names) and all(getattr(one, name) == getattr(other, name) for name in names)
-
-
-@cache
-def _lists(cls: type[Struct]) -> tuple[str, ...]:
-    return tuple(field.name for field in cls.FIELDS if field.kind.name == _ARRAY)
 
 
 @cache

@@ -29,6 +29,17 @@ def weigh(value: Struct, limit: int) -> int:
     return weigher(type(value))(value, limit)
 
 
+def length(value: Struct) -> int:
+    """Return the number of elements in the struct's own lists."""
+    return sum(len(getattr(value, name) or ()) for name in lists(type(value)))
+
+
+@cache
+def lists(cls: type[Struct]) -> tuple[str, ...]:
+    """Return the names of the struct's list fields."""
+    return tuple(field.name for field in cls.FIELDS if field.kind.name == _ARRAY)
+
+
 @cache
 def weigher(cls: type[Struct]) -> Weigh:
     """Return the function that weighs values of `cls`."""

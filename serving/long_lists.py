@@ -14,12 +14,10 @@ from protocol.api_keys import ApiKey
 from protocol.messages.create_partitions import CreatePartitionsRequest
 from protocol.messages.create_topics import CreateTopicsRequest
 from protocol.messages.elect_leaders import ElectLeadersRequest
-from protocol.transport.long_requests import AtOnce, InParts, Rule
+from protocol.transport.long_requests import WEIGHT_MAX, AtOnce, InParts, Rule
 from serving.error_answers import error_response
 
-BY_ITSELF: Final = frozenset(
-    {ApiKey.PRODUCE, ApiKey.FETCH, ApiKey.METADATA, ApiKey.DESCRIBE_TOPIC_PARTITIONS}
-)
+BY_ITSELF: Final = frozenset({ApiKey.PRODUCE, ApiKey.FETCH})
 """Their handlers pause by themselves."""
 
 RECORDS_PER_OPERATION_MAX: Final = 10_000
@@ -59,6 +57,9 @@ def _waits_or_is_limited(request: ElectLeadersRequest) -> bool:
 
 
 RULES: Final[dict[ApiKey, Rule]] = {
+    # metadata
+    ApiKey.METADATA: AtOnce(weight_max=WEIGHT_MAX, by_count=True),
+    ApiKey.DESCRIBE_TOPIC_PARTITIONS: AtOnce(weight_max=WEIGHT_MAX, by_count=True, long_reply=True),
     # topics, partitions and records
     ApiKey.LIST_OFFSETS: _PARTITIONS,
     ApiKey.OFFSET_FOR_LEADER_EPOCH: _PARTITIONS,

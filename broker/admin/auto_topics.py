@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable
+from itertools import islice
 from typing import Final, NamedTuple
 
 from broker.admin.envelopes import unwrap, wrap
@@ -86,12 +87,14 @@ class TopicCreator:
         """Starts the creation of a client's topics, where the configuration allows it."""
         if not self._settings.enable:
             return
-        fresh = [
+        room = max(NAMES_MAX - len(self._under_way), 0)
+        wanted = (
             name
             for name in names
             if name not in self._under_way
             and (name not in INTERNAL_TOPICS or name == CONSUMER_OFFSETS_TOPIC)
-        ][: NAMES_MAX - len(self._under_way)]
+        )
+        fresh = list(islice(wanted, room))
         if fresh:
             self._start([self._wish(name) for name in fresh], client)
 

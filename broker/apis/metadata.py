@@ -36,7 +36,6 @@ from protocol.messages.metadata import MetadataRequest, MetadataResponse
 from protocol.topic_name import is_internal_topic, topic_name_problem
 from protocol.transport.dispatch import Body, EncodedReply, HandlerTable, Reply, RequestContext
 from protocol.varint import encode_uvarint
-from runtime.slices import Slices
 from serving.authorized_operations import CLUSTER_OPERATIONS, NOT_ASKED, TOPIC_OPERATIONS
 
 MIN_VERSION: Final = 0
@@ -44,6 +43,8 @@ MAX_VERSION: Final = 13
 IDS_SINCE: Final = 12
 AT_ONCE_MAX: Final = 250
 """Topics that are told of in one turn of the loop: a few milliseconds."""
+STEPS_PER_TOPIC: Final = 4
+"""Of a slice; so that it has as many topics."""
 
 _Found: TypeAlias = TopicImage | MetadataResponse.MetadataResponseTopic
 """A topic, or the entry that says why there is none."""
@@ -64,9 +65,12 @@ class MetadataApi:
         self._creator = creator
         self._clock = broker.clock
         self._lost = broker.lost
+        self._slices = broker.slices
         self._blobs = TopicBlobs(broker.metadata)
 
     def handle(self, context: RequestContext, request: MetadataRequest) -> Reply:
+        if request.topics is not None and len(request.topics) > AT_ONCE_MAX:
+            return self._many(context, request)
         if self._lost and self._hold_ms(context, request) > 0.0:
             return self._decided(context, request)
         return self._answer(context, request)
@@ -92,10 +96,48 @@ class MetadataApi:
         leaders = {partition.leader for topic in topics for partition in topic.partitions.values()}
         return self._lost.hold_ms(leaders, self._clock.monotonic_ms())
 
+    async def _many(self, context: RequestContext, request: MetadataRequest) -> Body:
+        """The answer to a client that names more than can be found at once. It does not wait for a
+        decision about leaders that have just died."""
+        slices, version = self._slices, context.api_version
+        await slices.turn()
+        keys: dict[tuple[str | None, bytes], None] = {}
+        for topic in request.topics or ():
+            keys[topic.name, topic.topic_id] = None
+            await slices.breathe()
+        found: list[_Found] = []
+        unknown: list[_Found] = []
+        for key in keys:
+            one = self._find(*key, version)
+            (unknown if _may_be_created(one) else found).append(one)
+            await slices.breathe()
+        if unknown and request.allow_auto_topic_creation:
+            names = (topic.name for topic in unknown if topic.name)
+            self._creator.create_soon(names, context)
+        found += unknown
+        return await self._in_slices(
+            self._head(context, request), self._entries(found, context, request), version
+        )
+
     def _answer(self, context: RequestContext, request: MetadataRequest) -> Reply:
-        version, listener = context.api_version, context.listener
+        version = context.api_version
         metadata = self._metadata
-        response = MetadataResponse(
+        response = self._head(context, request)
+        topics: Sequence[_Found]
+        if _wants_all(context, request):
+            by_name = metadata.image.topics.by_name
+            topics = [by_name[name] for name in metadata.topic_names()]
+        else:
+            topics = self._named(request.topics or [], context, request)
+        entries = self._entries(topics, context, request)
+        if len(topics) > AT_ONCE_MAX:
+            return self._in_slices(response, entries, version)
+        return _reply(response, list(entries), version)
+
+    def _head(self, context: RequestContext, request: MetadataRequest) -> MetadataResponse:
+        """The response without topics."""
+        listener, metadata = context.listener, self._metadata
+        return MetadataResponse(
             brokers=[
                 MetadataResponse.MetadataResponseBroker(
                     node_id=broker.id, host=endpoint.host, port=endpoint.port, rack=broker.rack
@@ -108,16 +150,6 @@ class MetadataApi:
                 CLUSTER_OPERATIONS if request.include_cluster_authorized_operations else NOT_ASKED
             ),
         )
-        topics: Sequence[_Found]
-        if _wants_all(context, request):
-            by_name = metadata.image.topics.by_name
-            topics = [by_name[name] for name in metadata.topic_names()]
-        else:
-            topics = self._named(request.topics or [], context, request)
-        entries = self._entries(topics, context, request)
-        if len(topics) > AT_ONCE_MAX:
-            return self._in_slices(response, entries, version)
-        return _reply(response, list(entries), version)
 
     def _listed(self, listener: str) -> Sequence[tuple[BrokerImage, Endpoint]]:
         """The brokers that a client is told of, by id."""
@@ -148,11 +180,11 @@ class MetadataApi:
         self, response: MetadataResponse, entries: Iterator[bytes], version: int
     ) -> Body:
         """Thousands of topics that nobody has asked for yet are a tenth of a second."""
-        slices = Slices(self._clock, AT_ONCE_MAX)
+        await self._slices.turn()
         taken = []
         for entry in entries:
             taken.append(entry)
-            await slices.breathe()
+            await self._slices.breathe(STEPS_PER_TOPIC)
         return _reply(response, taken, version)
 
     def _named(
@@ -166,7 +198,7 @@ class MetadataApi:
         unknown: list[str] = []
         for key in dict.fromkeys((topic.name, topic.topic_id) for topic in wanted):
             topic = self._find(*key, context.api_version)
-            if not isinstance(topic, TopicImage) and topic.error_code == _UNKNOWN and topic.name:
+            if _may_be_created(topic) and topic.name:
                 unknown.append(topic.name)
             else:
                 found.append(topic)
@@ -189,6 +221,11 @@ class MetadataApi:
         return self._metadata.topic_by_id(topic_id) or _failure(
             None, topic_id, ErrorCode.UNKNOWN_TOPIC_ID
         )
+
+
+def _may_be_created(found: _Found) -> bool:
+    """Return whether it is the entry of a legal name that no topic has."""
+    return not isinstance(found, TopicImage) and found.error_code == _UNKNOWN and bool(found.name)
 
 
 def _wants_all(context: RequestContext, request: MetadataRequest) -> bool:

@@ -40,7 +40,7 @@ from protocol.transport.dispatch import (
     RequestContext,
     is_body,
 )
-from protocol.weights import weigh
+from protocol.weights import length, weigh
 from runtime.clock import Clock
 from runtime.slices import SharedSlices
 
@@ -65,9 +65,13 @@ Refuse: TypeAlias = Callable[[Any, ErrorCode, int], Response]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AtOnce:
-    """The handler bounds its own work, or what it does with an element is next to nothing."""
+    """The handler pauses by itself, or what it does with an element is next to nothing.
+
+    by_count: the bound counts the elements of the outermost lists alone, which takes no time.
+    """
 
     weight_max: int = ITEM_WEIGHT_MAX
+    by_count: bool = False
     long_reply: bool = False
 
 
@@ -134,8 +138,10 @@ class LongRequests:
         self, entry: Entry, handler: Handler, rule: Rule, context: RequestContext, request: Any
     ) -> Reply:
         if isinstance(rule, AtOnce) or (rule.whole is not None and rule.whole(request)):
-            weight_max = min(rule.weight_max, ITEM_WEIGHT_MAX)
-            if weigh(request, weight_max) > weight_max:
+            weight_max = rule.weight_max if isinstance(rule, AtOnce) else ITEM_WEIGHT_MAX
+            by_count = isinstance(rule, AtOnce) and rule.by_count
+            weight = length(request) if by_count else weigh(request, weight_max)
+            if weight > weight_max:
                 raise _too_long(weight_max)
             return self._encoded(entry, context, handler(context, request))
         served: asyncio.Future[None] = asyncio.get_running_loop().create_future()

@@ -16,7 +16,10 @@ from protocol.errors import ErrorCode
 from protocol.headers import decode_request_header, decode_response_header, response_header_bytes
 from protocol.ids import ZERO_UUID
 from protocol.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
-from protocol.messages.describe_topic_partitions import DescribeTopicPartitionsRequest
+from protocol.messages.describe_topic_partitions import (
+    DescribeTopicPartitionsRequest,
+    DescribeTopicPartitionsResponse,
+)
 from protocol.messages.envelope import EnvelopeResponse
 from protocol.messages.metadata import MetadataRequest, MetadataResponse
 from protocol.metadata.fence_broker_record import FenceBrokerRecord
@@ -460,3 +463,54 @@ async def test_a_thousand_topics_that_nobody_has_asked_for_yet_are_encoded_in_sl
     response, end = decode(entry.response, frame, 12, offset)
     assert end == len(frame)
     assert [(t.name, t.error_code) for t in response.topics] == [(name, 0) for name in names]
+
+
+async def test_unknown_names_use_up_the_limit_of_a_page() -> None:
+    """Else a page had no bound: a client names a million topics that do not exist."""
+    h = Harness()
+    h.create_topic("n2", number=1, partitions=3)
+    request = DescribeTopicPartitionsRequest(
+        topics=[DescribeTopicPartitionsRequest.TopicRequest(name=f"n{i}") for i in range(5)],
+        response_partition_limit=4,
+    )
+    response = h.body(request, 0)
+    assert [topic.name for topic in response.topics] == ["n0", "n1", "n2"]
+    assert [p.partition_index for p in response.topics[2].partitions] == [0, 1]
+    assert (response.next_cursor.topic_name, response.next_cursor.partition_index) == ("n2", 2)
+
+
+async def test_pages_of_many_names_follow_one_another() -> None:
+    h = Harness()
+    h.create_topic("n7", number=1, partitions=300)
+    names = [f"n{i:x}" for i in range(3_000)]
+    request = DescribeTopicPartitionsRequest(
+        topics=[DescribeTopicPartitionsRequest.TopicRequest(name=name) for name in names],
+        response_partition_limit=2_000,
+    )
+    found: list[str] = []
+    while True:
+        response = await asyncio.wait_for(h.call(request, 0), 10)
+        if not isinstance(response, DescribeTopicPartitionsResponse):
+            data = b"".join(response.parts)
+            response, _ = decode(DescribeTopicPartitionsResponse, data, 0)
+        found += [topic.name for topic in response.topics]
+        if response.next_cursor is None:
+            break
+        request.cursor = DescribeTopicPartitionsRequest.Cursor(
+            topic_name=response.next_cursor.topic_name,
+            partition_index=response.next_cursor.partition_index,
+        )
+    assert list(dict.fromkeys(found)) == sorted(names)
+
+
+async def test_many_names_are_found_as_few_are() -> None:
+    h = Harness()
+    h.create_topic("n3", number=1)
+    names = [f"n{i}" for i in range(1_000)]
+    many = await h.call(ask(*names, "n5", "bad name"), 12)
+    response, _ = decode(MetadataResponse, b"".join(many.parts), 12)
+    codes = {topic.name: topic.error_code for topic in response.topics}
+    assert len(response.topics) == 1_001
+    assert codes["n3"] == ErrorCode.NONE
+    assert codes["n5"] == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert codes["bad name"] == ErrorCode.INVALID_TOPIC_EXCEPTION
