@@ -24,17 +24,22 @@ broker's current epoch moves its state (B32).
 
 from __future__ import annotations
 
-from typing import Final
+import asyncio
+from collections.abc import Awaitable, Collection
+from itertools import islice
+from typing import Final, cast
 
 from broker.apis.follower_fetch import FollowerFetch
 from broker.apis.leader_hints import LeaderHints
-from broker.apis.running_fetch import FetchShared, RunningFetch, Wanted
+from broker.apis.running_fetch import FetchShared, PartitionData, RunningFetch, Wanted, failure
 from broker.context import BrokerContext
 from broker.replication.fetch_session import NO_REPLICA, PartitionKey
+from broker.replication.replica_manager import ReplicaManager
 from protocol.api_keys import ApiKey
-from protocol.errors import ApiError
+from protocol.errors import ApiError, ErrorCode
 from protocol.messages.fetch import FetchRequest, FetchResponse
-from protocol.transport.dispatch import HandlerTable, Reply, RequestContext
+from protocol.transport.dispatch import Body, HandlerTable, Reply, RequestContext, is_body
+from protocol.transport.long_requests import WEIGHT_MAX, encoded_in_slices
 from protocol.transport.own_names import Own
 
 MIN_VERSION: Final = 4
@@ -42,6 +47,14 @@ MAX_VERSION: Final = 18
 OWN_MAX_VERSION: Final = 19
 TOPIC_IDS_SINCE: Final = 13
 REPLICA_STATE_SINCE: Final = 15
+
+
+LONG: Final = 1_000
+"""Partitions of a request that are not looked at in one event-loop iteration."""
+STEPS_PER_PARTITION: Final = 2
+"""Of a slice."""
+
+_Refused = dict[str | bytes, dict[int, PartitionData]]
 
 
 def register(table: HandlerTable, broker: BrokerContext) -> None:
@@ -71,18 +84,91 @@ class FetchApi:
         )
 
     def handle(self, context: RequestContext, request: FetchRequest) -> Reply:
-        replica_id, broker_epoch = _replica(context, request)
+        named = sum([len(topic.partitions) for topic in request.topics])
+        if request.forgotten_topics_data:
+            named += sum([len(topic.partitions) for topic in request.forgotten_topics_data])
+        if named > LONG:
+            return self._long(context, request, named)
         by_id = context.api_version >= TOPIC_IDS_SINCE
+        wanted = _wanted(request, by_id)
+        known = self._broker.replicas.known
+        absent = {key for key in wanted if known(*key) is None}
+        return self._begin(context, request, wanted, _forgotten(request, by_id), absent)
+
+    def _long(self, context: RequestContext, request: FetchRequest, named: int) -> Reply:
+        if max(named, len(request.topics), len(request.forgotten_topics_data)) > WEIGHT_MAX:
+            return FetchResponse(error_code=ErrorCode.INVALID_REQUEST)
+        served: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        context.connection.hold_until(served)
+        return self._in_slices(context, request, served)
+
+    async def _in_slices(
+        self, context: RequestContext, request: FetchRequest, served: asyncio.Future[None]
+    ) -> Body:
+        """Answer a request that names more partitions than can be looked at in one event-loop
+        iteration. Those that have no replica here are refused in slices; the others are read as
+        usual: there are no more of them than this broker has."""
+        slices = self._broker.slices
+        by_id = context.api_version >= TOPIC_IDS_SINCE
+        try:
+            await slices.turn()
+            here, refused = await self._sorted(request, by_id)
+        finally:
+            if not served.done():
+                served.set_result(None)
+        if refused:
+            request.max_wait_ms = 0
+        # One of them stands for all: the session only has to know that there are some.
+        absent = {(name, -1) for name in islice(refused, 1)}
+        reply = self._begin(context, request, here, _forgotten(request, by_id), absent)
+        body = reply if is_body(reply) else await cast("Awaitable[Body]", reply)
+        if not isinstance(body, FetchResponse):
+            return body
+        await slices.turn()
+        if not body.error_code and not body.throttle_time_ms:
+            body.responses += [_topic(name, those) for name, those in refused.items()]
+        return await encoded_in_slices(slices, body, context.api_version)
+
+    async def _sorted(
+        self, request: FetchRequest, by_id: bool
+    ) -> tuple[dict[PartitionKey, Wanted], _Refused]:
+        """The partitions that have a replica here, and the answers to the others."""
+        replicas = self._broker.replicas
+        here: dict[PartitionKey, Wanted] = {}
+        refused: _Refused = {}
+        for topic in request.topics:
+            name: str | bytes = topic.topic_id if by_id else topic.topic
+            for each in topic.partitions:
+                index = each.partition
+                if replicas.known(name, index) is None:
+                    code = _why_absent(replicas, name, index)
+                    refused.setdefault(name, {})[index] = failure(index, code)
+                else:
+                    each.unknown_tags = None
+                    here[(name, index)] = each
+                await self._broker.slices.breathe(STEPS_PER_PARTITION)
+        return here, refused
+
+    def _begin(
+        self,
+        context: RequestContext,
+        request: FetchRequest,
+        wanted: dict[PartitionKey, Wanted],
+        forgotten: list[PartitionKey],
+        absent: Collection[PartitionKey],
+    ) -> Reply:
+        replica_id, broker_epoch = _replica(context, request)
         try:
             plan = self._broker.sessions.begin(
                 session_id=request.session_id,
                 session_epoch=request.session_epoch,
-                wanted=_wanted(request, by_id),
-                forgotten=_forgotten(request, by_id),
+                wanted=list(wanted.items()),
+                forgotten=forgotten,
                 privileged=replica_id >= 0,
-                uses_topic_ids=by_id,
+                uses_topic_ids=context.api_version >= TOPIC_IDS_SINCE,
                 now_ms=self._broker.clock.monotonic_ms(),
                 replica_id=max(replica_id, NO_REPLICA),
+                absent=absent,
             )
         except ApiError as error:
             return FetchResponse(error_code=error.code)
@@ -103,13 +189,37 @@ def _replica(context: RequestContext, request: FetchRequest) -> tuple[int, int]:
     return request.replica_id, -1
 
 
-def _wanted(request: FetchRequest, by_id: bool) -> list[tuple[PartitionKey, Wanted]]:
+def _topic(
+    name: str | bytes, partitions: dict[int, PartitionData]
+) -> FetchResponse.FetchableTopicResponse:
+    answered = FetchResponse.FetchableTopicResponse(partitions=list(partitions.values()))
+    if isinstance(name, bytes):
+        answered.topic_id = name
+    else:
+        answered.topic = name
+    return answered
+
+
+def _why_absent(replicas: ReplicaManager, name: str | bytes, index: int) -> ErrorCode:
+    try:
+        if isinstance(name, bytes):
+            replicas.find_by_id(name, index)
+        else:
+            replicas.find(name, index)
+    except ApiError as error:
+        return error.code
+    return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+def _wanted(request: FetchRequest, by_id: bool) -> dict[PartitionKey, Wanted]:
     wanted: dict[PartitionKey, Wanted] = {}
     for topic in request.topics:
         name: str | bytes = topic.topic_id if by_id else topic.topic
         for partition in topic.partitions:
+            # A session keeps what it is given, and tags that nobody knows have any size.
+            partition.unknown_tags = None
             wanted[(name, partition.partition)] = partition
-    return list(wanted.items())
+    return wanted
 
 
 def _forgotten(request: FetchRequest, by_id: bool) -> list[PartitionKey]:

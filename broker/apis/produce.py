@@ -17,6 +17,7 @@ built a transactional id is refused as one that is not authorised.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Iterable
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -30,7 +31,7 @@ from protocol.api_keys import ApiKey
 from protocol.batch.validate import RecordsRefused
 from protocol.errors import ApiError, ErrorCode
 from protocol.messages.produce import ProduceRequest, ProduceResponse
-from protocol.schema import Buffer
+from protocol.schema import Buffer, Records
 from protocol.topic_name import INTERNAL_TOPICS
 from protocol.transport.dispatch import (
     Body,
@@ -39,10 +40,10 @@ from protocol.transport.dispatch import (
     Reply,
     RequestContext,
 )
+from protocol.transport.long_requests import WEIGHT_MAX, encoded_in_slices
+from runtime.slices import SharedSlices
 
 if TYPE_CHECKING:
-    import asyncio
-
     from broker.replication.late_appends import LateAppend
     from storage.log.append import AppendInfo
 
@@ -50,6 +51,10 @@ MIN_VERSION: Final = 3
 MAX_VERSION: Final = 13
 LEADERS_SINCE: Final = 10
 TOPIC_IDS_SINCE: Final = 13
+LONG: Final = 250
+"""Batches of a request that are not appended in one event-loop iteration."""
+STEPS_PER_BATCH: Final = 4
+"""Of a slice; so that it has as many batches."""
 
 _Result = ProduceResponse.PartitionProduceResponse
 _TopicResult = ProduceResponse.TopicProduceResponse
@@ -109,6 +114,7 @@ class ProduceApi:
         self.early_appends = broker.early_appends
         self.hints = LeaderHints(broker.metadata, broker.settings)
         self.quotas = broker.quotas
+        self.slices = broker.slices
         self.acknowledgements = Acknowledgements()
 
     def handle(self, context: RequestContext, request: ProduceRequest) -> Reply:
@@ -117,7 +123,25 @@ class ProduceApi:
             reply = self._one_batch(context, request, topics[0], topics[0].partition_data[0])
             if reply is not None:
                 return reply
+            return _Produce(self, context, request).start()
+        named = sum([len(topic.partition_data) for topic in topics])
+        if max(named, len(topics)) > LONG:
+            return self._long(context, request, max(named, len(topics)))
         return _Produce(self, context, request).start()
+
+    def _long(self, context: RequestContext, request: ProduceRequest, named: int) -> Reply:
+        """More batches than are appended in one event-loop iteration. The connection is held, so
+        those that its producer sends next stay behind them."""
+        if named > WEIGHT_MAX:
+            raise CloseConnection(f"Produce names {named} partitions, at most {WEIGHT_MAX} may be")
+        for topic in request.topic_data:
+            for data in topic.partition_data:
+                # The frame lies in a buffer that the next read overwrites.
+                data.records = None if data.records is None else bytes(_one(data.records))
+        served: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        context.connection.hold_until(served)
+        context.connection.keep(context.request_bytes, served)
+        return _Produce(self, context, request).in_slices(self.slices, served)
 
     def _one_batch(
         self,
@@ -194,6 +218,26 @@ class _Produce:
             return self._finish_late()
         return self._answer()
 
+    async def in_slices(self, slices: SharedSlices, served: asyncio.Future[None]) -> Body:
+        """As `start`, with pauses between the batches."""
+        refusal = _refusal(self._request)
+        try:
+            await slices.turn()
+            for topic in _each_topic_once(self._request.topic_data):
+                answered = _TopicResult(name=topic.name, topic_id=topic.topic_id)
+                self._response.responses.append(answered)
+                for data in _each_once(topic.partition_data):
+                    answered.partition_responses.append(self._result(topic, data, refusal))
+                    await slices.breathe(STEPS_PER_BATCH)
+        finally:
+            if not served.done():
+                served.set_result(None)
+        body = await self._finish_late()
+        if not isinstance(body, ProduceResponse):
+            return body
+        await slices.turn()
+        return await encoded_in_slices(slices, body, self._context.api_version)
+
     def go_on(
         self,
         topic: ProduceRequest.TopicProduceData,
@@ -220,23 +264,28 @@ class _Produce:
     def _topic(
         self, topic: ProduceRequest.TopicProduceData, refusal: ErrorCode | None
     ) -> ProduceResponse.TopicProduceResponse:
-        by_id = self._context.api_version >= TOPIC_IDS_SINCE
-        replicas = self._api.replicas
-        results = []
-        for data in _each_once(topic.partition_data):
-            try:
-                if refusal is not None:
-                    raise ApiError(refusal, None)
-                partition = (
-                    replicas.find_by_id(topic.topic_id, data.index)
-                    if by_id
-                    else replicas.find(topic.name, data.index)
-                )
-                results.append(self._partition(partition, data))
-            except ApiError as error:
-                self._failed = True
-                results.append(_failure(data.index, error))
+        results = [self._result(topic, data, refusal) for data in _each_once(topic.partition_data)]
         return _TopicResult(name=topic.name, topic_id=topic.topic_id, partition_responses=results)
+
+    def _result(
+        self,
+        topic: ProduceRequest.TopicProduceData,
+        data: ProduceRequest.PartitionProduceData,
+        refusal: ErrorCode | None,
+    ) -> _Result:
+        replicas = self._api.replicas
+        try:
+            if refusal is not None:
+                raise ApiError(refusal, None)
+            partition = (
+                replicas.find_by_id(topic.topic_id, data.index)
+                if self._context.api_version >= TOPIC_IDS_SINCE
+                else replicas.find(topic.name, data.index)
+            )
+            return self._partition(partition, data)
+        except ApiError as error:
+            self._failed = True
+            return _failure(data.index, error)
 
     def _partition(
         self, partition: Partition, data: ProduceRequest.PartitionProduceData
@@ -383,6 +432,10 @@ class _Produce:
         if self._failed and self._context.api_version >= LEADERS_SINCE:
             self._api.hints.add_to_produce(self._context, self._response)
         return self._response
+
+
+def _one(records: Records) -> Buffer:
+    return b"".join(records) if isinstance(records, list) else records
 
 
 def _new_result(index: int) -> _Result:

@@ -14,9 +14,11 @@ Rules:
 - What counts as news is decided by comparing every field of the response's partition except the
   record bytes themselves (present: always news). The list of fields comes from the schema: a field
   added to a later version cannot be forgotten here.
-- The cache is bounded. A full cache gives way only to a better claim: a follower before a
-  consumer, a longer list of partitions before a shorter one, and anything before a session that
-  nobody used for the eviction time.
+- Only partitions with a replica here are kept. A follower names the others again by itself. A
+  consumer would wait for them in vain, so its fetch has no session, and an open one ends.
+- The cache is bounded, in sessions and in their partitions. A full cache gives way only to a
+  better claim: a follower before a consumer, a longer list of partitions before a shorter one, and
+  anything before a session that nobody used for the eviction time.
 
 Nothing here does I/O or reads a clock; ids come from the caller's random source.
 """
@@ -38,6 +40,8 @@ NO_SESSION_ID: Final = 0
 INITIAL_EPOCH: Final = 0
 FINAL_EPOCH: Final = -1
 MAX_EPOCH: Final = 2**31 - 1
+PARTITIONS_MAX: Final = 200_000
+"""Partitions of all sessions of a broker together: half a kilobyte each."""
 
 DEFAULT_EVICTION_MS: Final = 120_000
 
@@ -162,7 +166,7 @@ class FetchPlan(NamedTuple, Generic[Request]):
 
 
 class FetchSessionCache(Generic[Request]):
-    """All sessions of one broker, at most `slots_max` of them."""
+    """All sessions of one broker: at most `slots_max`, with `partitions_max` partitions."""
 
     def __init__(
         self,
@@ -170,10 +174,14 @@ class FetchSessionCache(Generic[Request]):
         rng: random.Random,
         *,
         eviction_ms: float = DEFAULT_EVICTION_MS,
+        partitions_max: int = PARTITIONS_MAX,
     ) -> None:
         self._slots_max = slots_max
         self._rng = rng
         self._eviction_ms = eviction_ms
+        self._partitions_max = partitions_max
+        self.partition_count = 0
+        """Partitions remembered in all sessions."""
         # Kept in the order of last use, oldest first.
         self._sessions: dict[int, FetchSession[Request]] = {}
         self.evictions = 0
@@ -183,11 +191,6 @@ class FetchSessionCache(Generic[Request]):
 
     def __iter__(self) -> Iterator[FetchSession[Request]]:
         return iter(self._sessions.values())
-
-    @property
-    def partition_count(self) -> int:
-        """Partitions remembered in all sessions."""
-        return sum(session.size for session in self._sessions.values())
 
     def begin(
         self,
@@ -200,10 +203,13 @@ class FetchSessionCache(Generic[Request]):
         uses_topic_ids: bool,
         now_ms: float,
         replica_id: int = NO_REPLICA,
+        absent: Collection[PartitionKey] = (),
     ) -> FetchPlan[Request]:
-        """Says what a request reads and steps its session.
+        """Decide what a request reads and step its session; no other replica's session changes.
 
-        Nothing of another replica's session changes.
+        Args:
+            replica_id: the replica whose session it is, `NO_REPLICA` for a consumer.
+            absent: those of `wanted` that have no replica here; no session keeps them.
 
         Raises:
             ApiError: FETCH_SESSION_ID_NOT_FOUND, INVALID_FETCH_SESSION_EPOCH or
@@ -215,23 +221,34 @@ class FetchSessionCache(Generic[Request]):
                 self.forget(session_id)
             session = None
             if session_epoch == INITIAL_EPOCH:
-                session = self._create(wanted, privileged, uses_topic_ids, now_ms, replica_id)
+                kept = _without(wanted, absent)
+                if not absent or (privileged and kept):
+                    session = self._create(kept, privileged, uses_topic_ids, now_ms, replica_id)
             return FetchPlan(session, False, wanted)
         session = self._find(session_id, session_epoch, uses_topic_ids, replica_id)
-        session.update(wanted, forgotten)
+        size = session.size
+        session.update(_without(wanted, absent), forgotten)
+        self.partition_count += session.size - size
+        others = [each for each in wanted if each[0] in absent] if absent else []
+        if self.partition_count > self._partitions_max or (absent and not session.privileged):
+            # The answer tells that there is no session: the client opens another.
+            partitions = session.to_look_at()
+            self.forget(session_id)
+            return FetchPlan(None, False, partitions + others)
         if not session.partitions:
             # Nothing is left to fetch: the session ends, and this fetch reads nothing.
             self.forget(session_id)
-            return FetchPlan(None, False, [])
+            return FetchPlan(None, False, others)
         session.advance(now_ms)
         del self._sessions[session_id]
         self._sessions[session_id] = session
-        return FetchPlan(session, True, session.to_look_at())
+        return FetchPlan(session, True, session.to_look_at() + others)
 
     def forget(self, session_id: int) -> None:
         """End a session; an unknown one is ignored."""
         session = self._sessions.pop(session_id, None)
         if session is not None:
+            self.partition_count -= session.size
             session.close()
 
     def forget_earlier_lives(self, replica_id: int, broker_epoch: int) -> None:
@@ -265,11 +282,14 @@ class FetchSessionCache(Generic[Request]):
         now_ms: float,
         replica_id: int,
     ) -> FetchSession[Request] | None:
-        if len(self._sessions) >= self._slots_max and not self._evict(
-            len(wanted), privileged, now_ms
+        size = len(wanted)
+        while (
+            len(self._sessions) >= self._slots_max
+            or self.partition_count + size > self._partitions_max
         ):
-            mark("session.refused")
-            return None
+            if size > self._partitions_max or not self._evict(size, privileged, now_ms):
+                mark("session.refused")
+                return None
         session: FetchSession[Request] = FetchSession(
             self._new_id(),
             privileged=privileged,
@@ -278,6 +298,7 @@ class FetchSessionCache(Generic[Request]):
             replica_id=replica_id,
         )
         session.update(wanted, ())
+        self.partition_count += session.size
         self._sessions[session.session_id] = session
         return session
 
@@ -314,6 +335,12 @@ class FetchSessionCache(Generic[Request]):
             session_id = self._rng.randrange(1, 2**31)
             if session_id not in self._sessions:
                 return session_id
+
+
+def _without(
+    wanted: list[tuple[PartitionKey, Request]], absent: Collection[PartitionKey]
+) -> list[tuple[PartitionKey, Request]]:
+    return [each for each in wanted if each[0] not in absent] if absent else wanted
 
 
 def _weaker(session: FetchSession[Request], size: int, privileged: bool) -> bool:

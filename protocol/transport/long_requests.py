@@ -180,12 +180,14 @@ class LongRequests:
                     continue
                 entry.count_errors(response, entry.stats.add_error)
                 if failed(response):
-                    return EncodedReply(await self._encode(context, response))
+                    return await encoded_in_slices(self._slices, response, context.api_version)
                 if whole is None:
                     whole = response
                 else:
                     join(whole, response, depth)
-            return None if whole is None else EncodedReply(await self._encode(context, whole))
+            if whole is None:
+                return None
+            return await encoded_in_slices(self._slices, whole, context.api_version)
         finally:
             if not served.done():
                 served.set_result(None)
@@ -269,13 +271,15 @@ class LongRequests:
         if weigh(body, LONG_REPLY_WEIGHT) <= LONG_REPLY_WEIGHT:
             return body
         entry.count_errors(body, entry.stats.add_error)
-        return EncodedReply(await self._encode(context, body))
+        return await encoded_in_slices(self._slices, body, context.api_version)
 
-    async def _encode(self, context: RequestContext, response: Response) -> list[Buffer]:
-        parts: list[Buffer] = []
-        for weight in encode_steps(response, context.api_version, parts):
-            await self._slices.breathe(weight)
-        return parts
+
+async def encoded_in_slices(slices: SharedSlices, response: Response, version: int) -> EncodedReply:
+    """Encode a response in steps. The caller has its turn of the slices."""
+    parts: list[Buffer] = []
+    for weight in encode_steps(response, version, parts):
+        await slices.breathe(weight)
+    return EncodedReply(parts)
 
 
 def _judge(rule: Rule) -> Callable[[RequestContext, Any], bool]:

@@ -11,6 +11,7 @@ import pytest
 from broker.apis.running_fetch import MOVED_HERE_MS, MOVED_WAIT_MS, RunningFetch
 from broker.replication.purgatory import TICK_MS
 from protocol.batch.header import iter_batches
+from protocol.codec import decode
 from protocol.compression import Codec
 from protocol.errors import ErrorCode
 from protocol.messages.fetch import FetchRequest, FetchResponse
@@ -580,3 +581,65 @@ async def test_reads_are_counted() -> None:
     follower(h, 0)
     counters = h.partition().counters
     assert (counters.bytes_out, counters.replication_bytes_out, counters.fetches) == (size, size, 2)
+
+
+# --- many partitions ------------------------------------------------------------------------------
+
+
+def many(count: int, **fields: Any) -> FetchRequest:
+    wanted = [
+        FetchRequest.FetchPartition(partition=index, partition_max_bytes=1 << 20)
+        for index in range(count)
+    ]
+    return FetchRequest(
+        min_bytes=1, topics=[FetchRequest.FetchTopic(topic="t", partitions=wanted)], **fields
+    )
+
+
+async def answered(h: Harness, request: FetchRequest) -> FetchResponse:
+    body = await h.call(request, 12)
+    response, _ = decode(FetchResponse, b"".join(body.parts), 12)
+    return response
+
+
+async def test_a_fetch_of_many_partitions_reads_those_that_are_here() -> None:
+    h = Harness()
+    h.create_topic(partitions=2)
+    fill(h, batch(b"a"), index=1)
+    response = await answered(h, many(3_000, max_wait_ms=60_000, session_epoch=0))
+    found = {
+        data.partition_index: data for topic in response.responses for data in topic.partitions
+    }
+    assert set(found) == set(range(3_000))
+    assert values(found[1]) == [b"a"]
+    assert found[0].error_code == ErrorCode.NONE
+    assert {found[n].error_code for n in range(2, 3_000)} == {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+    assert response.session_id == 0 and h.context.sessions.partition_count == 0
+    assert [held.done() for held in h.peer.held] == [True]
+
+
+async def test_a_fetch_of_too_many_partitions_is_refused() -> None:
+    h = Harness()
+    response = h.call(many(200_001, max_wait_ms=0, session_epoch=0), 12)
+    assert response.error_code == ErrorCode.INVALID_REQUEST
+
+
+async def test_a_session_keeps_no_partitions_that_are_not_here() -> None:
+    """What a client names costs nothing beyond its request (B31)."""
+    h = Harness()
+    h.create_topic(partitions=2)
+    opened = h.call(many(3, session_epoch=0), 12)
+    assert opened.session_id == 0 and len(h.context.sessions) == 0
+    opened = h.call(many(2, session_epoch=0), 12)
+    assert opened.session_id != 0 and h.context.sessions.partition_count == 2
+
+
+async def test_a_session_keeps_no_tags_that_nobody_knows() -> None:
+    h = Harness()
+    h.create_topic()
+    request = many(1, session_epoch=0)
+    request.topics[0].partitions[0].unknown_tags = {99: bytes(1 << 20)}
+    h.call(request, 12)
+    (session,) = h.context.sessions
+    (kept,) = session.partitions.values()
+    assert kept.request.unknown_tags is None

@@ -7,11 +7,12 @@ from typing import Any
 import pytest
 
 from protocol.batch.records import Producer
+from protocol.codec import decode
 from protocol.compression import Codec
 from protocol.errors import ErrorCode
 from protocol.ids import ZERO_UUID
 from protocol.messages.fetch import FetchRequest
-from protocol.messages.produce import ProduceRequest
+from protocol.messages.produce import ProduceRequest, ProduceResponse
 from protocol.transport.dispatch import CloseConnection
 from testkit.memory.broker import (
     NODE,
@@ -343,3 +344,49 @@ async def test_flush_messages_holds_the_answer_back_until_the_disk_has_it() -> N
     assert log.recovery_point == 2
     await settle()
     await h.supervisor.close()
+
+
+# --- many partitions ------------------------------------------------------------------------------
+
+
+def to_many(count: int, acks: int = 1) -> ProduceRequest:
+    frame = memoryview(bytearray(batch(b"a")))
+    data = [
+        ProduceRequest.PartitionProduceData(index=index, records=frame) for index in range(count)
+    ]
+    topic = ProduceRequest.TopicProduceData(name="t", partition_data=data)
+    return ProduceRequest(acks=acks, timeout_ms=1_000, topic_data=[topic])
+
+
+async def test_a_request_with_many_batches_is_appended_in_slices() -> None:
+    """The frame is overwritten by the next read, so its records are copied before that."""
+    h = Harness()
+    h.create_topic(partitions=3)
+    request = to_many(1_000)
+    frame = request.topic_data[0].partition_data[0].records
+    promise = h.call(request, 12)
+    frame[:] = bytes(len(frame))
+    (held,) = h.peer.held
+    assert not held.done()
+    body = await promise
+    response, _ = decode(ProduceResponse, b"".join(body.parts), 12)
+    (topic,) = response.responses
+    codes = [result.error_code for result in topic.partition_responses]
+    assert codes == [ErrorCode.NONE] * 3 + [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION] * 997
+    assert h.partition(index=2).log.log_end_offset == 1
+    assert held.done()
+
+
+async def test_many_batches_without_acks_close_the_connection_on_an_error() -> None:
+    h = Harness()
+    h.create_topic(partitions=300)
+    assert await h.call(to_many(300, acks=0), 12) is None
+    assert h.peer.closed is None
+    assert await h.call(to_many(301, acks=0), 12) is None
+    assert h.peer.closed is not None
+
+
+async def test_a_request_with_too_many_batches_closes_the_connection() -> None:
+    h = Harness()
+    with pytest.raises(CloseConnection):
+        h.call(to_many(200_001), 12)

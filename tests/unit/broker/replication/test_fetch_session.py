@@ -40,6 +40,7 @@ class Client:
         forget: Iterable[int] = (),
         privileged: bool = False,
         uses_topic_ids: bool = False,
+        absent: Iterable[int] = (),
     ) -> FetchPlan[Wish]:
         return self.cache.begin(
             session_id=session_id,
@@ -49,11 +50,12 @@ class Client:
             privileged=privileged,
             uses_topic_ids=uses_topic_ids,
             now_ms=self.now_ms,
+            absent={("t", index) for index in absent},
         )
 
 
-def new(slots_max: int = 3) -> Client:
-    return Client(FetchSessionCache(slots_max, random.Random(1)))
+def new(slots_max: int = 3, partitions_max: int = 1_000) -> Client:
+    return Client(FetchSessionCache(slots_max, random.Random(1), partitions_max=partitions_max))
 
 
 def indexes(plan: FetchPlan[Wish]) -> list[int]:
@@ -265,3 +267,63 @@ def test_no_two_sessions_have_one_id() -> None:
     client = Client(FetchSessionCache(3, Repeating()))
     ids = [client.fetch(0, INITIAL_EPOCH, 0).session_id for _ in range(2)]
     assert ids == [7, 8]
+
+
+def test_a_consumer_that_names_an_absent_partition_has_no_session() -> None:
+    """A session costs what the partitions cost that exist (B31)."""
+    client = new()
+    plan = client.fetch(0, INITIAL_EPOCH, 0, 1, 2, absent=[2])
+    assert (plan.session, indexes(plan)) == (None, [0, 1, 2])
+    assert client.cache.partition_count == len(client.cache) == 0
+
+
+def test_a_session_that_gets_an_absent_partition_ends() -> None:
+    """Its client opens another, and learns that way when the partition is there."""
+    client = new()
+    session_id = client.fetch(0, INITIAL_EPOCH, 0, 1).session_id
+    plan = client.fetch(session_id, 1, 7, absent=[7])
+    assert (plan.session, plan.incremental) == (None, False)
+    assert indexes(plan) == [0, 1, 7]
+    assert client.cache.partition_count == len(client.cache) == 0
+
+
+def test_a_follower_s_session_leaves_absent_partitions_out() -> None:
+    client = new()
+    plan = client.fetch(0, INITIAL_EPOCH, 0, 1, privileged=True, absent=[1])
+    assert indexes(plan) == [0, 1]
+    plan = client.fetch(plan.session_id, 1, 2, 3, privileged=True, absent=[3])
+    assert indexes(plan)[-1] == 3
+    (session,) = client.cache
+    assert {index for _, index in session.partitions} == {0, 2}
+    assert client.cache.partition_count == 2
+
+
+def test_sessions_have_a_budget_of_partitions() -> None:
+    client = new(slots_max=1_000, partitions_max=10)
+    assert client.fetch(0, INITIAL_EPOCH, *range(11)).session is None
+    for _ in range(2):
+        assert client.fetch(0, INITIAL_EPOCH, *range(5)).session is not None
+    assert client.fetch(0, INITIAL_EPOCH, 0).session is None
+    client.now_ms += 200_000
+    assert client.fetch(0, INITIAL_EPOCH, *range(8)).session is not None
+    assert (len(client.cache), client.cache.partition_count) == (1, 8)
+    assert client.cache.evictions == 2
+
+
+def test_a_session_that_outgrows_the_budget_ends() -> None:
+    client = new(partitions_max=10)
+    session_id = client.fetch(0, INITIAL_EPOCH, *range(8)).session_id
+    plan = client.fetch(session_id, 1, 8, 9, 10)
+    assert (plan.session, plan.incremental) == (None, False)
+    assert len(indexes(plan)) == 11
+    assert client.cache.partition_count == len(client.cache) == 0
+
+
+def test_the_partitions_of_all_sessions_are_counted_through_every_change() -> None:
+    client = new()
+    session_id = client.fetch(0, INITIAL_EPOCH, *range(8)).session_id
+    client.fetch(session_id, 1, 8, forget=[0, 1])
+    client.fetch(0, INITIAL_EPOCH, 0)
+    assert client.cache.partition_count == sum(s.size for s in client.cache) == 8
+    client.fetch(session_id, FINAL_EPOCH)
+    assert client.cache.partition_count == 1
