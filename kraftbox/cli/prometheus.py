@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from kraftbox.cli.nodes import DIR_DEFAULT, DirOption
-from kraftbox.cli.output import CommandFailed, JsonFlag, say, say_json
+from kraftbox.cli.output import CommandFailed, JsonFlag, say_json, say_lines
 from kraftbox.launcher import control
 from kraftbox.launcher.addresses import Network
 from kraftbox.launcher.place import ClusterPlace
@@ -58,14 +58,14 @@ def prometheus(
     called = name or place.root.name
     found = _targets(place, called)
     if serve is None:
-        say_json(found) if as_json else say(configuration(found))
+        say_json(found) if as_json else say_lines(configuration(found))
         return
     server = _server(place, called, serve)
     url = f"http://{HOST}:{server.server_address[1]}/"
     if as_json:
         say_json({"url": url, "targets": found})
     else:
-        say(discovering(url))
+        say_lines(discovering(url))
     sys.stdout.flush()
     try:
         server.serve_forever()

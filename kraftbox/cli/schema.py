@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from kraftbox.cli.output import say
+from kraftbox.cli.output import say, say_lines
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
@@ -50,7 +50,7 @@ def schema(
         for one in NAMES:
             say(one)
         return
-    say(
+    say_lines(
         json.dumps(
             {
                 "$schema": "https://json-schema.org/draft/2020-12/schema",

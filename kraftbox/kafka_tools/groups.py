@@ -22,6 +22,7 @@ from kraftbox.kafka_tools.options import (
     parser,
 )
 from protocol.messages.describe_groups import DescribeGroupsResponse
+from runtime.printable import escape
 
 Group = DescribeGroupsResponse.DescribedGroup
 
@@ -46,7 +47,7 @@ async def _act(client: ClusterClient, action: str, options: argparse.Namespace) 
 
 def _say_error(message: str) -> None:
     sys.stdout.flush()
-    sys.stderr.write(f"\nError: {message}\n")
+    sys.stderr.write(f"\nError: {escape(message)}\n")
 
 
 def _options(name: str, arguments: Sequence[str]) -> argparse.Namespace:
