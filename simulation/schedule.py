@@ -61,6 +61,7 @@ PREFIXES |= {
     "rot": "i",
     "spoilt": "o",
     "behind": "c",
+    "voters": "w",
 }
 
 

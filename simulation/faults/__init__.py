@@ -51,6 +51,7 @@ LATER = {
     "hours": frozenset({"coordinator's clock"}),
     "spoilt": frozenset({"batch rot", "metadata rot"}),
     "behind": frozenset({"controller behind"}),
+    "voters": frozenset({"wiped voter"}),
 }
 """Kinds that came later, by the stream from which they are drawn: seeds keep the events that they
 had."""

@@ -5,6 +5,9 @@ What was in sync on the old disk alone waits for it: nobody else may lead, and l
 broker on the empty one. What lives on the empty disk alone, since it was made or moved there
 meanwhile, an operator moves to another broker before the old disk comes back. Only brokers that are
 nothing else: a voter that forgets what it voted breaks the quorum's promises by itself.
+
+A static voter may lose its disk while all others have what is committed and follow one leader: no
+vote of it is counted then. It comes back as the same voter, with nothing (M8).
 """
 
 from __future__ import annotations
@@ -15,16 +18,24 @@ from typing import TYPE_CHECKING
 
 from metalog.image.features import DIRECTORY_ASSIGNMENT_LEVEL, METADATA_VERSION
 from protocol.ids import DIRECTORY_MIGRATING, DIRECTORY_UNASSIGNED
+from simulation.faults.elections import between, cut
 from simulation.faults.kind import Args, FaultKind
-from simulation.faults.process import has_pure_brokers, may_lose
-from simulation.targets import draw_broker
+from simulation.faults.process import LOOK_S, has_pure_brokers, may_go_silent, may_lose
+from simulation.targets import draw_broker, is_active
 from simulation.world.cluster import End
+from simulation.world.disks import DiskTrouble
+
+OTHERS_MIN = 2
+"""Voters beside the leader and the one that loses its disk: those two are no majority."""
+APART_S = 0.8
+"""Below the time after which a follower gives its leader up."""
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator, Sequence
     from random import Random
 
     from metalog.image.values import PartitionImage
+    from metalog.quorum.node import QuorumNode
     from simulation.event import Event
     from simulation.run_world import RunWorld
     from simulation.shape import Shape
@@ -153,6 +164,87 @@ def _kept_by(world: RunWorld, machine: Machine) -> Iterator[tuple[tuple[str, int
                 yield (topic.name, index), one
 
 
+# --- voters --------------------------------------------------------------------------------------
+
+
+async def _wipe_voter(world: RunWorld, machine: Machine, event: Event, _rng: Random) -> bool:
+    """Let one voter alone follow the leader for a moment, and lose its disk: the leader knows how
+    far it had come, and nobody else has that yet. The others hear the leader again once it has
+    heard that voter, or does not lead any more: first one of them, which is no majority with it,
+    and while the empty disk keeps nothing yet."""
+    leader = next((one for one in world.controllers if is_active(one)), None)
+    others = [one for one in world.controllers if one is not machine and one is not leader]
+    if leader is None or machine is leader or machine in world.brokers:
+        return False
+    if len(others) < OTHERS_MIN or {one.node_id for one in (leader, *others)} & world.busy:
+        return False
+    if not may_go_silent(world, machine, event.for_ms):
+        return False
+    links, end = between(world, leader, others), world.promises.metadata.end
+    cut(links, 1)
+    wiped = await _is_soon(world, lambda: _is_ahead(world, leader, machine, others))
+    if wiped:
+        world.crash(machine, End.POWER_CUT)
+        machine.swap_disk(None)
+        trouble, first = DiskTrouble(hangs=True), between(world, leader, others[:1])
+        machine.disk_troubles.append(trouble)
+        await world.boot_again(machine)
+        await _is_soon(world, lambda: _is_known(leader, machine))
+        cut(first, -1)
+        await _is_soon(world, lambda: world.promises.metadata.end > end)
+        cut(first, 1)
+        machine.disk_troubles.remove(trouble)
+        trouble.hangs = False
+    cut(links, -1)
+    return wiped
+
+
+async def _is_soon(world: RunWorld, holds: Callable[[], bool]) -> bool:
+    """Whether it holds before a follower gives its leader up."""
+    ends_s = world.loop.time() + APART_S
+    while not holds():
+        if world.loop.time() >= ends_s:
+            return False
+        await asyncio.sleep(LOOK_S)
+    return True
+
+
+def _is_ahead(
+    world: RunWorld, leader: Machine, machine: Machine, others: Sequence[Machine]
+) -> bool:
+    """Whether this voter alone has more than is committed of the leader's log, and each other one
+    has all of that on its disk and follows the same leader."""
+    end, quorums = world.promises.metadata.end, [_quorum(one) for one in (leader, machine, *others)]
+    if any(one is None for one in quorums):
+        return False
+    leads, own, *rest = [one for one in quorums if one is not None]
+    follow = {one.leader() for one in (own, *rest)} == {leads.leader()} and leads.is_leader
+    have = min(one.core._replica.flushed_end for one in (leads, *rest)) >= end
+    ahead = own.core._replica.flushed_end > max([end, *(one.log_end_offset for one in rest)])
+    return follow and have and ahead
+
+
+def _is_known(leader: Machine, machine: Machine) -> bool:
+    """Whether the leader has heard the voter on its new disk, or leads no more."""
+    leads, own = _quorum(leader), _quorum(machine)
+    if leads is None or not leads.is_leader:
+        return True
+    return own is not None and own.core._replica.node in leads.core.replicas
+
+
+def _quorum(machine: Machine) -> QuorumNode | None:
+    life = machine.life
+    node = None if life is None or not life.alive else life.node
+    quorum = None if node is None else node.quorum
+    return quorum if quorum is not None and quorum.is_started else None
+
+
+def _has_static_voters(shape: Shape) -> bool:
+    """So many that the leader and one follower commit nothing."""
+    pure = [one for one in shape.controllers if one not in shape.brokers]
+    return shape.kraft_version == 0 and bool(pure) and len(shape.controllers) > OTHERS_MIN + 1
+
+
 KINDS = {
     "wiped disk": FaultKind(
         "disk",
@@ -167,5 +259,12 @@ KINDS = {
         _draw,
         _swap_disk,
         lambda shape: has_pure_brokers(shape) and len(shape.brokers) > 1,
+    ),
+    "wiped voter": FaultKind(
+        "disk",
+        "a voter that alone has followed its leader comes back on an empty disk",
+        lambda rng, shape: (f"controller {rng.randint(1, 5)}", {}),
+        _wipe_voter,
+        _has_static_voters,
     ),
 }

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from simulation.chance import stream
 from simulation.event import Event
@@ -113,3 +114,17 @@ class Focus:
             events.append(Event(f"e{len(events)}", int(at_ms), kind, target, args))
             at_ms += rng.expovariate(1 / PAUSE_MS)
         return Schedule(seed, shape, tuple(events), QUIET_MS)
+
+
+FIVE_VOTERS = Focus(
+    controllers=5,
+    brokers=1,
+    topics=(TopicShape("t0", 1, 1, {}),),
+    settings={"controller.quorum.fetch.timeout.ms": "4000"},
+    idempotent=0,
+    plain=0,
+)
+WIPED_VOTERS: tuple[tuple[int, str, str, dict[str, Any]], ...] = tuple(
+    (300 + 1_500 * n, "wiped voter", f"controller {n + 2}", {}) for n in range(4)
+)
+"""Each of them is the leader's only follower once, but for the leader itself."""

@@ -184,6 +184,18 @@ QUORUM: tuple[Bug, ...] = (
         ),
     ),
     bug(
+        "wiped disk counted",
+        "quorum",
+        "M8",
+        "a static voter counts with what any disk of its id had",
+        (
+            f"{LEADING}._replace_directory",
+            "return min((state.replicas.pop(known).end_offset for known in earlier), default=None)",
+            "return None",
+        ),
+        (f"{LEADING}._replica_end", "return min((", "return max(("),
+    ),
+    bug(
         "quorum mark falls",
         "quorum",
         "M7|F",
