@@ -62,6 +62,7 @@ PREFIXES |= {
     "spoilt": "o",
     "behind": "c",
     "voters": "w",
+    "ports": "q",
 }
 
 

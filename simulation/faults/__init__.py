@@ -52,6 +52,7 @@ LATER = {
     "spoilt": frozenset({"batch rot", "metadata rot"}),
     "behind": frozenset({"controller behind"}),
     "voters": frozenset({"wiped voter"}),
+    "ports": frozenset({"taken port"}),
 }
 """Kinds that came later, by the stream from which they are drawn: seeds keep the events that they
 had."""

@@ -23,11 +23,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from simulation.faults.kind import Args, FaultKind
 from simulation.targets import draw_broker, draw_node, is_active
-from simulation.world.cluster import End, Machine
+from simulation.world.cluster import CLIENT_PORT, End, Machine
 from simulation.world.disks import CHANGES, DiskTrouble
 from simulation.world.life import PowerCut
 from simulation.world.links import Trouble
@@ -277,6 +277,27 @@ async def _second(world: RunWorld, machine: Machine, event: Event, _rng: Random)
     return asked
 
 
+async def _taken_port(world: RunWorld, machine: Machine, event: Event, _rng: Random) -> bool:
+    """It stops in good order, and its next start finds its port taken: another one comes later."""
+    life, network = machine.life, world.loop.network
+    if machine in world.controllers or life is None or not life.ready.done():
+        return False
+    if not may_be_hit(world, machine):
+        return False
+    await world.stop(machine)
+    taken = network.listen(asyncio.Protocol, machine.host, CLIENT_PORT)
+    failing = world.boot(machine)
+    ends: list[asyncio.Future[Any]] = [failing.ready, failing.over]
+    await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+    failed = failing.ready.done() and failing.ready.exception() is not None
+    if failing.alive:
+        await world.stop(machine)
+    network.forget(taken)
+    await asyncio.sleep(event.for_ms / 1000)
+    await world.boot_again(machine)
+    return failed
+
+
 def _is_undisturbed(world: RunWorld, machine: Machine) -> bool:
     """Whether this broker is unfenced, no other node has trouble, and a controller is active: one
     that is about to be may have written before that this broker is fenced (seed 6326)."""
@@ -316,6 +337,13 @@ KINDS = {
         "a second process with the id of a broker that lives tries to register",
         _draw_second,
         _second,
+        has_pure_brokers,
+    ),
+    "taken port": FaultKind(
+        "process",
+        "a broker stops in good order, and its next start fails on a taken port",
+        lambda rng, shape: (draw_broker(rng, shape), {}),
+        _taken_port,
         has_pure_brokers,
     ),
 }

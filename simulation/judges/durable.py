@@ -1,5 +1,7 @@
 """Durability, asked of the disk at the moment somebody relies on it.
 
+A start that comes to nothing leaves the last clean shutdown on record (P11).
+
 Whoever counts on a disk says so long before the power goes: a quorum commits (M8), a node calls
 metadata committed (M14), a log moves its recovery point or tells a high watermark to its checkpoint
 (P18, P4). Each time the disk itself is asked, so that no power cut has to come at the one instant
@@ -8,12 +10,14 @@ that shows the lie.
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from protocol.batch.header import iter_batches
 from simulation.judges.judge import Judge
+from simulation.world.cluster import End
 from simulation.world.invariants import Violation, require
 from storage.log.log import Log
 
@@ -24,6 +28,7 @@ if TYPE_CHECKING:
     from storage.files import LossyFiles
     from storage.log.segment import Segment
 
+MARKER = ".kafka_cleanshutdown"
 Bounds = tuple[int, int, int, int]
 
 
@@ -41,6 +46,8 @@ class DurableJudge(Judge):
         self._has: dict[tuple[int, bytes | None], int] = {}
         """How far each disk of a voter was seen to have the metadata log."""
         self._seen: dict[Log, Bounds] = {}
+        self._clean: dict[tuple[int, bytes | None], int | None] = {}
+        """The broker epoch of the last clean shutdown, as each disk said when a life was over."""
         self._settled: dict[Log, tuple[int, int]] = {}
         """How often the log was cut then, and below which base offset its segments are settled."""
 
@@ -60,6 +67,22 @@ class DurableJudge(Judge):
             # What is compacted is replaced in one step, by files that were flushed before.
             if id(log) in changes.marked and not log.closed and not log.config.compacted:
                 self._look_at_log(life, files, log)
+
+    def over(self, life: NodeLife, *, lossy: bool) -> None:
+        """P11: a life that was never registered and ended in good order changes nothing."""
+        node, place = life.node, (life.machine.node_id, life.machine.directory_id)
+        if node is None or node.broker is None:
+            return
+        before, now = self._clean.get(place), _clean_shutdown(life, node.config.log_dir)
+        self._clean[place] = now
+        unregistered = node.broker.lifecycle.broker_epoch < 0
+        if before is not None and unregistered and life.end is End.STOP:
+            lost = node.broker.logs.report.recovered > 0
+            require(
+                now == before or lost,
+                f"P11: {life} never registered; the last clean shutdown was that of broker epoch "
+                f"{before}, its disk says {now}",
+            )
 
     # --- the metadata log -----------------------------------------------------------------------
 
@@ -156,6 +179,12 @@ class DurableJudge(Judge):
             below = segments.pop(0).base_offset + 1
         self._settled[log] = (log._truncations, below)
         return segments
+
+
+def _clean_shutdown(life: NodeLife, directory: str) -> int | None:
+    """The broker epoch of the clean shutdown that the disk tells of, None if it tells of none."""
+    path, disk = f"{directory}/{MARKER}", life.machine.disk
+    return int(json.loads(disk.read(path))["brokerEpoch"]) if disk.exists(path) else None
 
 
 def survives(files: LossyFiles, segments: Iterable[Segment], offset: int) -> bool:

@@ -309,6 +309,17 @@ _LOG = [
         NOBODYS_LOG,
     ),
     _bug(
+        "clean shutdown forgotten",
+        "log",
+        "P11",
+        "a start that fails says that the broker shut down cleanly in no epoch",
+        (
+            "storage.log.manager:LogManager.close",
+            "broker_epoch = self.previous_broker_epoch",
+            "pass",
+        ),
+    ),
+    _bug(
         "duplicates written",
         "log",
         "H|T",

@@ -124,6 +124,7 @@ FIVE_VOTERS = Focus(
     idempotent=0,
     plain=0,
 )
+TAKEN_PORT = ((300, "taken port", "node 3", {"for_ms": 100}),)
 WIPED_VOTERS: tuple[tuple[int, str, str, dict[str, Any]], ...] = tuple(
     (300 + 1_500 * n, "wiped voter", f"controller {n + 2}", {}) for n in range(4)
 )

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from simulation.event import Event
-from simulation.planted.focus import FIVE_VOTERS, TOPICS, WIPED_VOTERS, Focus
+from simulation.planted.focus import FIVE_VOTERS, TAKEN_PORT, TOPICS, WIPED_VOTERS, Focus
 from simulation.planted.replica_focus import (
     ALL_GOES,
     ALL_GOES_SLOWLY,
@@ -124,6 +124,7 @@ SCENES: dict[str, Scene] = {
         1_000,
         ("second vote", "elected by itself"),
     ),
+    "a start on a taken port": Scene(Focus(), TAKEN_PORT, 2_000, ("clean shutdown forgotten",)),
     "a voter loses its disk": Scene(FIVE_VOTERS, WIPED_VOTERS, 6_500, ("wiped disk counted",)),
     "a controller missed records": Scene(
         _THREE,

@@ -32,6 +32,7 @@ ARGS: dict[str, dict[str, Any]] = {
     "crash": {"after": 7, "cut": False},
     "kill": {"for_ms": 1},
     "second process": {},
+    "taken port": {},
 }
 ENDING = ("kill", "power cut", "crash")
 
@@ -53,7 +54,7 @@ def test_each_fault_takes_effect_and_every_promise_holds() -> None:
     assert outcome.broken is None, outcome.broken
     assert [how for _, how in ends] == [(True, False, None)] * len(ENDING)
     assert outcome.took_effect == dict.fromkeys(ARGS, 1)
-    assert outcome.counts["boots"] == len(outcome.schedule.shape.nodes) + len(ENDING)
+    assert outcome.counts["boots"] == len(outcome.schedule.shape.nodes) + len(ENDING) + 2
     assert outcome.marks["controller.duplicate-broker"]
 
 
