@@ -124,8 +124,10 @@ class Expirer:
         segment, reason = deletion
         known = led.known(self._metadata)
         found = known.get(segment.segment_id) if known is not None else None
-        if known is None or found is None:
-            return known is not None  # gone meanwhile, or this is nobody's to say any more
+        if known is None or another_leads(known, led.epoch):
+            return False  # another broker leads, or what there is must be read again
+        if found is None:
+            return True  # gone meanwhile
         if found.state is not segment.state:
             return True  # what the plan went by is not so any more
         _log.info("segment deleted", segment=str(segment), reason=reason.value)

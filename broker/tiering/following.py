@@ -37,7 +37,8 @@ from storage.tiered.batches import CorruptSegment
 from storage.tiered.cache import SegmentCache
 from storage.tiered.layout import Kind
 from storage.tiered.segment_store import SegmentStore
-from storage.tiered.values import RemotePartition
+from storage.tiered.states import SegmentState
+from storage.tiered.values import RemotePartition, RemoteSegment
 
 BEGUN_AT_ONCE: Final = 64
 """Logs: what is flushed together of so many takes the disk little longer than that of one."""
@@ -54,14 +55,16 @@ class TierBeginnings:
         self,
         *,
         ready: Callable[[RemotePartition], Awaitable[SegmentCache]],
+        cache_of: Callable[[RemotePartition], SegmentCache | None],
         store: SegmentStore,
         at_once: Callable[[], int],
         save_log_starts: Callable[[], Awaitable[None]],
         carry_out: Callable[[Partition, Effects], None],
     ) -> None:
-        """`ready` is `Journal.ready`; `at_once`: logs that are read for; `save_log_starts` writes
-        all log starts of this broker, durably."""
+        """`ready` is `Journal.ready`, `cache_of` `Journal.cache`; `at_once`: logs that are read
+        for; `save_log_starts` writes all log starts of this broker, durably."""
         self._ready = ready
+        self._cache_of = cache_of
         self._store = store
         self._begun = Turns(lambda: BEGUN_AT_ONCE)
         self.turns = Turns(at_once)
@@ -90,12 +93,17 @@ class TierBeginnings:
     async def _begin(self, wanted: Reset, leader: LeaderLog) -> None:
         if not _is_due(wanted):
             return
-        beginning = await self._beginning(wanted, leader)
+        segment = await self._copy_before(wanted, leader)
+        beginning = await self._beginning(segment, leader)
         if not _is_due(wanted):
             return
+        if not self._has(segment):
+            raise _not_yet(f"{segment} was removed while it was read")
         partition = wanted.partition
         if not await partition.log.begin_at(
-            beginning, self._save_log_starts, still_wanted=lambda: _is_due(wanted)
+            beginning,
+            self._save_log_starts,
+            still_wanted=lambda: _is_due(wanted) and self._has(segment),
         ):
             return
         # An election may have come meanwhile.
@@ -108,13 +116,17 @@ class TierBeginnings:
             local_start=beginning.local_start_offset,
         )
 
-    async def _beginning(self, wanted: Reset, leader: LeaderLog) -> Beginning:
-        """Raises ApiError, ObjectError, CorruptSegment, CorruptCheckpoint."""
+    async def _copy_before(self, wanted: Reset, leader: LeaderLog) -> RemoteSegment:
+        """Return the copy that has the offset before the begin. Raises ApiError."""
         before = leader.copy_from - 1
         cache = await self._known(remote_of(wanted.partition))
         segment = cache.find(leader.epoch_before, before)
         if segment is None:
             raise _not_yet(f"no copy with offset {before} of epoch {leader.epoch_before} is known")
+        return segment
+
+    async def _beginning(self, segment: RemoteSegment, leader: LeaderLog) -> Beginning:
+        """Raises ObjectError, CorruptSegment, CorruptCheckpoint."""
         async with self.turns:
             manifest = await self._store.manifest(segment)
             encoded, producers = await asyncio.gather(
@@ -128,6 +140,12 @@ class TierBeginnings:
             epochs=[one for one in epochs if one.start_offset < leader.copy_from],
             producers=producers or None,
         )
+
+    def _has(self, segment: RemoteSegment) -> bool:
+        """Return whether the tier still has a copy that was chosen before a wait."""
+        cache = self._cache_of(segment.partition)
+        found = None if cache is None else cache.get(segment.segment_id)
+        return found is not None and found.state is SegmentState.COPY_FINISHED
 
     async def _known(self, partition: RemotePartition) -> SegmentCache:
         """What there is of it in the tier. A replica that is new here learns of it only now: to ask

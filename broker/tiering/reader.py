@@ -75,10 +75,11 @@ CacheOf: TypeAlias = Callable[[RemotePartition], SegmentCache | None]
 
 
 class _Key(NamedTuple):
-    """What tells reads apart."""
+    """What tells reads apart. The log counts as an object: another one may have its place."""
 
     stream: Stream
     offset: int
+    log: Log
 
 
 class RemoteRead:
@@ -237,10 +238,11 @@ class RemoteReader:
             ApiError: KAFKA_STORAGE_ERROR when too many reads wait.
         """
         assert log.topic_id is not None
-        key = _Key(Stream(log.topic_id, log.partition, committed), offset)
+        key = _Key(Stream(log.topic_id, log.partition, committed), offset, log)
         books, settings = self._books, self._settings()
         self._forget_old()
-        found = books.known.get(key) or self._take_failed(key, log)
+        # An error that no fetch has received yet is returned once.
+        found = books.known.get(key) or books.failed.pop(key, None)
         if found is not None:
             return found
         window = self._find_kept(key, log)
@@ -305,7 +307,7 @@ class RemoteReader:
         following = window.last_offset + 1
         if (
             following >= log.local_log_start_offset
-            or _Key(read.key.stream, following) in books.failed
+            or _Key(read.key.stream, following, log) in books.failed
         ):
             return
         if books.pending or self.running >= self._settings().at_once or not self.has_room:
@@ -411,11 +413,6 @@ class RemoteReader:
             self._sweep = None
         self.indexes.close()
 
-    def _take_failed(self, key: _Key, log: Log) -> RemoteRead | None:
-        """A read whose error nobody has heard: it is told once."""
-        found = self._books.failed.pop(key, None)
-        return found if found is not None and found.log is log else None
-
     def _find_kept(self, key: _Key, log: Log) -> Window | None:
         """What was read before. It stays for other readers, unless it is of no use any more."""
         window = self._books.kept.find(key.stream, log, key.offset)
@@ -453,7 +450,7 @@ class RemoteReader:
     async def _read(self, read: RemoteRead) -> Window:
         log, offset = read.log, read.key.offset
         while True:
-            shared, lineage, cache = self._find(log, offset)
+            shared = self._find(log, offset)
             found = await self._read_in(shared, read, offset)
             if found is not None:
                 break
@@ -466,21 +463,25 @@ class RemoteReader:
         if not read.key.stream.committed:
             return found
         first, end = found.first_offset, found.last_offset + 1
-        return replace(found, aborted=await self._aborted(log, lineage, cache, first, end))
+        return replace(found, aborted=await self._aborted(log, first, end))
 
-    def _find(self, log: Log, offset: int) -> tuple[SharedSegment, Lineage, SegmentCache]:
-        """Raises ApiError."""
-        if not log.log_start_offset <= offset:
-            raise OffsetOutOfRange(offset, log.log_start_offset, log.log_end_offset)
+    def _known(self, log: Log) -> SegmentCache:
+        """Return what is known of the tier at this moment. Raises ApiError."""
         cache = self._cache(log)
         if cache is None:
             raise _failed("what the tier has is not known yet")
+        return cache
+
+    def _find(self, log: Log, offset: int) -> SharedSegment:
+        """Raises ApiError."""
+        if not log.log_start_offset <= offset:
+            raise OffsetOutOfRange(offset, log.log_start_offset, log.log_end_offset)
         lineage = Lineage(log.epochs.entries, log.log_end_offset)
-        shared = cache.find_on(lineage, offset)
+        shared = self._known(log).find_on(lineage, offset)
         if shared is None:
             # Not OFFSET_OUT_OF_RANGE: a reader that begins elsewhere for it loses records.
             raise _failed(f"the tier has no segment with offset {offset}")
-        return shared, lineage, cache
+        return shared
 
     async def _read_in(self, shared: SharedSegment, read: RemoteRead, offset: int) -> Window | None:
         """None if the segment has no batches from `offset` on. Raises ObjectError, CorruptSegment,
@@ -537,14 +538,13 @@ class RemoteReader:
             raise _failed(f"there are no records from {offset} on")
         return found
 
-    async def _aborted(
-        self, log: Log, lineage: Lineage, cache: SegmentCache, offset: int, end_offset: int
-    ) -> tuple[AbortedTxn, ...]:
+    async def _aborted(self, log: Log, offset: int, end_offset: int) -> tuple[AbortedTxn, ...]:
         """Aborted transactions with records in [offset, end_offset). The markers that end them may
-        lie far behind, in the tier or on this disk."""
+        lie far behind, in the tier or on this disk. Raises ApiError."""
         found: dict[AbortedTxn, None] = {}
         while True:
-            local_start = log.local_log_start_offset
+            local_start, cache = log.local_log_start_offset, self._known(log)
+            lineage = Lineage(log.epochs.entries, log.log_end_offset)
             for shared in cache.with_aborted(lineage, offset):
                 indexes = await self.indexes.get(shared.segment)
                 for txn in indexes.aborted():

@@ -75,6 +75,7 @@ class Tier:
         self.roles = self._build_roles(topic_settings)
         self.beginnings = TierBeginnings(
             ready=self.journal.ready,
+            cache_of=self.journal.cache,
             store=self.store,
             at_once=lambda: self.settings.tasks.builds_at_once,
             save_log_starts=replicas.logs.checkpoint_log_starts,

@@ -27,6 +27,7 @@ from storage.tiered.segment_store import SegmentStore
 from storage.tiered.survey import verify
 from storage.tiered.values import RemotePartition, RemoteSegment, TierRecord
 from testkit.memory.logs import T0, contents, fill, make_log
+from testkit.memory.tier_stops import StoppedObjects, Stops
 from testkit.memory.tier_topic import MemoryLink, MemoryTopic, memory_journal
 from testkit.memory.turns import until
 from testkit.records.tier import PARTITION
@@ -113,10 +114,12 @@ class TierBroker:
         self.journal = memory_journal(
             world.topic, world.supervisor, link=self.link, clock=self.clock, consume_wait_ms=60_000
         )
+        self.stops = Stops()
+        """The same, and calls that read; any event may happen at them."""
         self.objects = SteppedObjects(world.bucket, self.steps)
         self.quota = UNLIMITED
         self.limit = RateLimit(lambda: self.quota, self.clock)
-        store = SegmentStore(self.objects)
+        self.store = store = SegmentStore(StoppedObjects(self.objects, self.stops))
         self.copier = Copier(
             node_id=node_id,
             metadata=self,
@@ -153,14 +156,18 @@ class TierBroker:
     async def write(self, record: TierRecord) -> Outcome:
         name = record.state.name
         self.steps(f"before {name}")
+        await self.stops(f"write {name}")
         outcome = await self.journal.write(record)
         self.steps(f"after {name}")
+        await self.stops(f"has written {name}")
         return outcome
 
     async def _save(self) -> None:
         self.steps("before save")
+        await self.stops("save")
         self.saved_start = self.log.log_start_offset
         self.steps("after save")
+        await self.stops("has saved")
 
     # What tests do ---------------------------------------------------------------------------
 

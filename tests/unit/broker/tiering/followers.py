@@ -68,6 +68,7 @@ class World:
         memory_reader(self.tier, self.cluster[1])
         self.beginnings = TierBeginnings(
             ready=self.ready,
+            cache_of=self.tier.cache_of,
             store=self.tier.store,
             at_once=lambda: 1,
             save_log_starts=self.save,

@@ -94,6 +94,26 @@ async def test_s2_who_was_cut_off_deletes_nothing_of_a_later_leader(world: TierW
     await world.check(new)
 
 
+async def test_s2_leader_stops_deleting_once_a_later_leader_has_copies(world: TierWorld) -> None:
+    """It learns of them between two deletions of its plan."""
+    old = await copied(world, 9, retention_ms=1000)
+    other = world.broker()
+    await other.ready()
+    world.clock.advance(1001)
+    later = segment(900, 90, 99, {1: 90}, broker_id=2)
+
+    async def copies() -> None:
+        await other.journal.write(later)
+        await old.sees_all()
+
+    calls = ["save", "has saved", "write DELETE_STARTED", "has written DELETE_STARTED"]
+    old.stops.at(len(calls) + 3, copies)
+    await old.expire()
+    assert old.stops.taken[: len(calls)] == calls
+    assert old.stops.happened
+    assert old.stops.taken.count("write DELETE_STARTED") == 1
+
+
 async def test_what_was_looked_at_is_not_looked_at_again(
     world: TierWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
