@@ -17,6 +17,7 @@ from simulation.expiry_shape import draw_expiry
 from simulation.faults import BESIDE_REPLICAS, BESIDE_TIER, ELECTIONS, LATER, REPLICAS, TIER
 from simulation.faults import KINDS as FAULTS
 from simulation.faults.kind import FaultKind, OperatorKind
+from simulation.hasty_shape import draw_hasty
 from simulation.replica_shape import begins_late, draw_replicas
 from simulation.shape import (
     WEIGHT_MAX,
@@ -136,6 +137,7 @@ def draw_schedule(
     tier = stream(seed, "KIP-405")
     shape = draw_tier(tier, shape, tiered)
     shape = draw_expiry(stream(seed, "expiry"), shape)
+    shape = draw_hasty(stream(seed, "hasty"), shape)
     apart = draw_faults(
         own, shape, {name: kinds[name] for name in kinds if name in ELECTIONS - late}
     )

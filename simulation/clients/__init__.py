@@ -6,6 +6,7 @@ from simulation.clients import (
     askers,
     expiry,
     groups,
+    hasty,
     keyed,
     pipelines,
     producers,
@@ -25,5 +26,6 @@ KINDS: dict[str, ClientKind] = {
     **askers.KINDS,
     **expiry.KINDS,
     **tier_listers.KINDS,
+    **hasty.KINDS,
 }
 """By the name that schedules and tables use."""

@@ -20,7 +20,7 @@ from protocol.messages.heartbeat import HeartbeatRequest
 from protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
 from protocol.messages.leave_group import LeaveGroupRequest
 from protocol.messages.offset_commit import OffsetCommitRequest
-from protocol.messages.sync_group import SyncGroupRequest
+from protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 from simulation.clients.client import Unknown, fail_on
 from simulation.clients.kind import ClientKind
 from simulation.judges.groups import Share, share_of
@@ -131,7 +131,7 @@ class Member:
             shares = self._plan(joined)
             self._truth.planned(joined.generation_id, shares)
         asked_s = self._load.now_s()
-        synced = await self._client.of_group(self._group, self._sync(joined, shares), JOIN_MS)
+        synced = await self._assignment(joined, shares)
         fail_on(synced.error_code)
         self._share = share_of(synced.assignment)
         self._truth.synced(
@@ -143,6 +143,12 @@ class Member:
             asked_s=asked_s,
         )
         self._generation = joined.generation_id
+
+    async def _assignment(
+        self, joined: JoinGroupResponse, shares: dict[str, Share]
+    ) -> SyncGroupResponse:
+        """What SyncGroup answers; the leader brings `shares`."""
+        return await self._client.of_group(self._group, self._sync(joined, shares), JOIN_MS)
 
     def _plan(self, joined: JoinGroupResponse) -> dict[str, Share]:
         """Partitions by turns."""

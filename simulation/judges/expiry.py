@@ -7,12 +7,13 @@ deletes offsets but an operator who deletes their topic.
 
 from __future__ import annotations
 
-from collections.abc import Container
+from collections.abc import Container, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from protocol.codec import decode
 from protocol.errors import ProtocolError
+from protocol.ids import ZERO_UUID
 from protocol.internal import decode_versioned
 from protocol.internal.consumer_protocol_subscription import ConsumerProtocolSubscription
 from protocol.internal.group_metadata import GroupMetadataKey, GroupMetadataValue
@@ -79,7 +80,9 @@ class OffsetLives:
     def _add_group(self, record: Keyed) -> str | None:
         key, _ = decode(GroupMetadataKey, record.key, 0, 2)
         if record.value is not None:
-            self.groups[key.group] = decode_versioned(GroupMetadataValue, record.value)[0]
+            value = decode_versioned(GroupMetadataValue, record.value)[0]
+            self._same_assignment(key.group, self.groups.get(key.group), value)
+            self.groups[key.group] = value
             return None
         before = self.groups.pop(key.group, None)
         if before is None:
@@ -91,6 +94,30 @@ class OffsetLives:
             f"G9: {key.group} went, with members {members}, offsets {left}",
         )
         return key.group
+
+    def _same_assignment(
+        self, group: str, before: GroupMetadataValue | None, now: GroupMetadataValue
+    ) -> None:
+        """G8: a generation has one assignment. A static member that came back has another id: only
+        members that are in both records are compared."""
+        if before is None or before.generation != now.generation:
+            return
+        old, new = (
+            {one.member_id: one.assignment for one in each.members} for each in (before, now)
+        )
+        require(
+            all(new.get(name, share) == share for name, share in old.items()),
+            f"G8: {group} has two assignments in generation {now.generation}",
+        )
+
+    def old_namesake(self, topic_ids: Mapping[str, bytes]) -> At | None:
+        """G9: an offset of a topic that is gone though one of its name exists, None if there is
+        none. `topic_ids` are those of today, by name."""
+        for at, offset in self.offsets.items():
+            today = topic_ids.get(at.topic)
+            if today is not None and offset.topic_id not in (ZERO_UUID, today):
+                return at
+        return None
 
     def end_ms(self, at: At) -> int | None:
         """Until when this offset lasts; None: as long as its group has the members that it has."""

@@ -99,6 +99,9 @@ class GroupJudge(Judge):
     def missing(self) -> str | None:
         """G9: what is to end soon ends."""
         topics = self._world.promises.metadata.image.topics.by_name
+        old = self._lives.old_namesake({name: one.id for name, one in topics.items()})
+        if old is not None:
+            return f"G9: {old} is still there, its topic is gone"
         topic = topics.get(OFFSETS_TOPIC)
         leader = None if topic is None else topic.partitions[0].leader
         for machine in self._world.cluster.machines:

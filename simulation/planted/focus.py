@@ -52,6 +52,7 @@ class Focus:
         topics, settings, link, disk: as in a shape, `settings` beside those that are short here.
         idempotent, plain, members, sessions, brief: clients: producers of both kinds, members of
             one group, readers with fetch sessions, those whose offsets end after a second.
+        hasty, quitters: members that assign twice, clients that leave while they wait.
     """
 
     controllers: int = 1
@@ -66,6 +67,8 @@ class Focus:
     members: int = 0
     sessions: int = 0
     brief: int = 0
+    hasty: int = 0
+    quitters: int = 0
     elr: bool = False
 
     def shape(self) -> Shape:
@@ -91,6 +94,9 @@ class Focus:
         found += [ClientShape("idempotent", f"same {n}", 30.0) for n in range(self.idempotent)]
         group = {"group": "g", "static": False}
         found += [ClientShape("member", f"member {n}", 40.0, group) for n in range(self.members)]
+        hasty = {"group": "hasty", "static": False}
+        found += [ClientShape("hasty member", f"hasty {n}", 40.0, hasty) for n in range(self.hasty)]
+        found += [ClientShape("quitter", f"quits {n}", 300.0) for n in range(self.quitters)]
         for number in range(self.sessions):
             found.append(ClientShape("session reader", f"session {number}", 50.0))
         for number in range(self.brief):

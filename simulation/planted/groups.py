@@ -107,4 +107,42 @@ GROUPS = [
         "old offsets end though members of the group read the topic",
         (f"{EXPIRY}:_is_too_old", "if group.is_subscribed(at.topic):", "if False:"),
     ),
+    _bug(
+        "a leader assigns twice",
+        "coordinators",
+        "G8|G1|G2",
+        "a leader's second assignment is appended while the first is not committed",
+        (
+            f"{MEMBERSHIP}:decide_sync",
+            "if group.leader == member.member_id and not group.assignment_under_way:",
+            "if group.leader == member.member_id:",
+        ),
+    ),
+    _bug(
+        "a timer outlives its group",
+        "coordinators",
+        "F|P26",
+        "a timer of a group that was dropped fires on a later one of the same name",
+        (
+            "broker.coordinators.group.core:Core.drop",
+            "for kind in GROUP_TIMERS:",
+            "for kind in ():",
+        ),
+        (
+            "broker.coordinators.group.shard:GroupShard.on_deadline",
+            "if group is not None and mine and group.state in TIMER_STATES[key.kind]:",
+            "if group is not None:",
+        ),
+    ),
+    _bug(
+        "offsets go by the name",
+        "coordinators",
+        "G9",
+        "an offset counts for any topic of its name",
+        (
+            "broker.coordinators.group.deleted_topics:is_stale",
+            "return value.topic_id != topic_id",
+            "return False",
+        ),
+    ),
 ]

@@ -13,6 +13,7 @@ from typing import Any
 
 from simulation.event import Event
 from simulation.planted.focus import FIVE_VOTERS, TAKEN_PORT, TOPICS, WIPED_VOTERS, Focus
+from simulation.planted.group_focus import BY_NAME, HASTY, HASTY_BUGS, MADE_AGAIN, PAIR
 from simulation.planted.replica_focus import (
     ALL_GOES,
     ALL_GOES_SLOWLY,
@@ -292,6 +293,8 @@ SCENES: dict[str, Scene] = {
     "the only member comes and goes": Scene(
         Focus(members=1, idempotent=0, plain=0), (), 6_000, ("an empty group begins anew",)
     ),
+    "clients of groups are hasty": Scene(HASTY, (), 3_000, HASTY_BUGS, slow=True),
+    "a topic is made again unseen": Scene(PAIR, MADE_AGAIN, 5_000, BY_NAME, slow=True),
     "offsets end": Scene(
         Focus(brief=1, idempotent=0, plain=0, settings=_BRIEF), (), 3_000, ("offsets end at once",)
     ),

@@ -1,0 +1,16 @@
+"""Small clusters for bugs of consumer groups."""
+
+from __future__ import annotations
+
+from simulation.planted.focus import Focus
+
+HASTY = Focus(hasty=2, quitters=1, idempotent=0, plain=0)
+PAIR = Focus(members=2, idempotent=0, plain=0)
+_NEW = {"partitions": 1, "factor": 1, "configs": {}, "for_ms": 1, "which": 0, "gap_ms": 0}
+MADE_AGAIN = (
+    (2_500, "kill", "leader of __consumer_offsets-0", {"for_ms": 1_500}),
+    (2_510, "topic again", "topic 0", _NEW),
+)
+"""While the coordinator is away, a topic is deleted and made again."""
+HASTY_BUGS = ("a leader assigns twice", "a timer outlives its group")
+BY_NAME = ("offsets go by the name",)
