@@ -497,3 +497,121 @@ def test_replica_whose_topic_id_is_padded_is_audited(brokers: Brokers, padding: 
     file.write_text(file.read_text().rstrip("\n") + padding + "\n")
     (work,) = plan_partitions(find_replicas([brokers.folder]), {}, brokers.result)
     assert [replica.broker for replica in work.replicas] == [1, 2, 3]
+
+
+# --- each check at the first, a middle and the last committed batch -----------------------------
+
+EDGES = pytest.mark.parametrize("at", [0, 2, 4], ids=["first", "middle", "last"])
+"""Of five batches, all of them committed (class 10 of the planted bugs)."""
+
+
+def offsets(brokers: Brokers) -> list[tuple[str, int]]:
+    """Check and offset of each finding."""
+    sink = Sink()
+    for one in brokers.work():
+        audit_partition(one, sink)
+    return [(finding.check, finding.offset) for finding in sink.findings]
+
+
+@EDGES
+@pytest.mark.parametrize("node", [1, 2, 3])
+def test_replica_with_another_batch_is_found_at_that_batch(
+    brokers: Brokers, at: int, node: int
+) -> None:
+    brokers.sends.clear()
+    brokers.logs[node][at] = batch(at, 0, value(77))
+    others = 2 if node == 1 else 1  # broker 1 leads: the others are compared with it
+    assert offsets(brokers) == [("replicas-equal", at)] * others
+
+
+@EDGES
+def test_replica_without_a_batch_is_found_at_that_batch(brokers: Brokers, at: int) -> None:
+    brokers.sends.clear()
+    del brokers.logs[3][at]
+    found = {one for one in offsets(brokers) if one[0] == "replicas-equal"}
+    # Without its first batch a log only begins later, as after a deletion.
+    assert found == {0: set(), 2: {("replicas-equal", 2)}, 4: {("replicas-equal", 4)}}[at]
+
+
+@pytest.mark.parametrize("late", [1, 3], ids=["leader", "follower"])
+@pytest.mark.parametrize("start", [1, 2, 4])
+def test_first_batch_that_both_replicas_have_is_compared(
+    brokers: Brokers, late: int, start: int
+) -> None:
+    """One log begins later: the first common batch is the first one of that log."""
+    brokers.sends.clear()
+    del brokers.logs[late][:start]
+    brokers.log_starts[late] = start
+    brokers.logs[3][start - (start if late == 3 else 0)] = batch(start, 0, value(77))
+    brokers.logs[2] = list(brokers.logs[1])
+    if late == 1:
+        brokers.log_starts[2] = start
+    found = [one for one in offsets(brokers) if one[0] == "replicas-equal"]
+    assert found == [("replicas-equal", start)]
+
+
+@EDGES
+@pytest.mark.parametrize("lower", [1, 3], ids=["leader", "follower"])
+def test_batch_at_the_lower_high_watermark_is_not_committed(
+    brokers: Brokers, at: int, lower: int
+) -> None:
+    brokers.sends.clear()
+    brokers.logs[3][at] = batch(at, 0, value(77))
+    brokers.high_watermarks[lower] = at
+    assert offsets(brokers) == []
+    again = Brokers(brokers.folder / "again")
+    again.sends.clear()
+    again.logs[3][at] = batch(at, 0, value(77))
+    again.high_watermarks[lower] = at + 1
+    assert offsets(again) == [("replicas-equal", at)]
+
+
+@EDGES
+@pytest.mark.parametrize("node", [1, 3])
+def test_flipped_bit_is_found_in_any_batch(brokers: Brokers, at: int, node: int) -> None:
+    damaged = bytearray(brokers.logs[node][at])
+    damaged[-3] ^= 1
+    brokers.logs[node][at] = bytes(damaged)
+    assert ("replica-damage", at) in offsets(brokers)
+
+
+@EDGES
+def test_unknown_epoch_is_found_in_any_batch(brokers: Brokers, at: int) -> None:
+    brokers.sends.clear()
+    for node in (1, 2, 3):
+        for later in range(at, 5):
+            brokers.logs[node][later] = batch(later, 7)
+        brokers.epochs[node] = f"0\n2\n0 0\n7 {at}\n" if at else "0\n1\n7 0\n"
+    assert offsets(brokers) == [("leader-epochs", at)] * 3
+
+
+@EDGES
+def test_acknowledged_record_is_missed_in_any_batch(brokers: Brokers, at: int) -> None:
+    for node in (1, 2, 3):
+        brokers.logs[node][at] = batch(at, 0, value(99))
+    assert offsets(brokers) == [("acknowledged-lost", at)]
+
+
+@EDGES
+def test_record_twice_is_found_in_any_batch(brokers: Brokers, at: int) -> None:
+    for node in (1, 2, 3):
+        brokers.logs[node].append(batch(5, 0, value(at)))
+        brokers.high_watermarks[node] = 6
+    assert offsets(brokers) == [("acknowledged-twice", 5)]
+
+
+@pytest.mark.parametrize("at", [0, 1, 3], ids=["first", "middle", "last"])
+def test_two_records_in_another_order_are_found_anywhere(brokers: Brokers, at: int) -> None:
+    brokers.sends[at : at + 2] = [send(at, at, at + 1), send(at + 1, at + 1, at)]
+    assert offsets(brokers) == [("acknowledged-order", at)]
+
+
+@EDGES
+def test_record_inside_a_batch_of_several_is_missed(brokers: Brokers, at: int) -> None:
+    """The first, a middle and the last record of a batch."""
+    ids = [value(10 + number) for number in range(5)]
+    brokers.sends = [send(10 + number, number) for number in range(5)]
+    ids[at] = value(99)
+    for node in (1, 2, 3):
+        brokers.logs[node] = [batch(0, 0, *ids)]
+    assert offsets(brokers) == [("acknowledged-lost", at)]
