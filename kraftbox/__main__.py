@@ -92,7 +92,7 @@ def run(given: list[str]) -> int:
     if given and given[0] == "container":
         from kraftbox.process.container import main as container
 
-        return container()
+        return container(given[1:])
     if given and given[0].startswith(KAFKA_TOOL_PREFIX):
         from kraftbox.kafka_tools import main as kafka_tool
 

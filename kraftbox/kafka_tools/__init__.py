@@ -23,6 +23,18 @@ TOOLS = {
     "kafka-metadata-quorum": "quorum",
     "kafka-leader-election": "elections",
     "kafka-producer-perf-test": "perf",
+    "kafka-cluster": "cluster",
+    "kafka-get-offsets": "offsets",
+    "kafka-reassign-partitions": "reassign",
+    "kafka-features": "features",
+    "kafka-log-dirs": "log_dirs",
+    "kafka-delete-records": "delete_records",
+    "kafka-dump-log": "dump_log",
+    "kafka-server-start": "server_start",
+    "kafka-run-class": "run_class",
+    "kafka-acls": "not_built",
+    "kafka-verifiable-producer": "not_built",
+    "kafka-verifiable-consumer": "not_built",
 }
 
 

@@ -3,7 +3,8 @@
 The rules are those of Apache Kafka's image: `KAFKA_*` variables are properties and win over
 /mnt/shared/config/server.properties; without either the image's own server.properties is used; the
 result is written to /opt/kafka/config, the log directories are formatted unless they are, and the
-node runs. A new directory gets `CLUSTER_ID`, or without it the default of Kafka's image. A
+node runs. Scripts that source /etc/kafka/docker/configure and run launch take the two steps apart.
+A new directory gets `CLUSTER_ID`, or without it the default of Kafka's image. A
 formatted directory keeps its cluster. `properties_for` decides, without touching anything.
 """
 
@@ -12,7 +13,7 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -83,12 +84,19 @@ def write_properties(places: Places, environ: Mapping[str, str]) -> Path:
 
 def run(environ: Mapping[str, str], places: Places | None = None) -> int:
     """Configure, format, serve; returns the exit code. Raises ConfigError, StartupRefused."""
+    return launch(environ, write_properties(places or Places(), environ))
+
+
+def launch(environ: Mapping[str, str], path: Path) -> int:
+    """Format and serve what `write_properties` wrote; returns the exit code.
+
+    Raises ConfigError, StartupRefused.
+    """
     from kraftbox.process import lifetime
     from kraftbox.process.formatting import format_if_new, formatted_cluster_id
     from kraftbox.process.properties import read_properties
     from runtime.config import NodeConfig
 
-    path = write_properties(places or Places(), environ)
     props = read_properties(path)
     config = NodeConfig.parse(props, hostname=lifetime.host_name(props))
     lifetime.configure_log(config)
@@ -116,10 +124,19 @@ def choose_cluster_id(wanted: str | None, formatted: str | None) -> str:
     return wanted or CLUSTER_ID_DEFAULT
 
 
-def main() -> int:
+def main(arguments: Sequence[str]) -> int:
+    """`kraftbox container [configure | launch]`: one of the two steps, or both."""
     from runtime.config import ConfigError
 
+    step = arguments[0] if arguments else ""
     try:
+        if step == "configure":
+            write_properties(Places(), os.environ)
+            return 0
+        if step == "launch":
+            return launch(os.environ, Places().final / "server.properties")
+        if step:
+            raise StartupRefused(f"container {step}: the steps are configure and launch")
         return run(os.environ)
     except (ConfigError, StartupRefused) as error:
         for line in str(error).split("\n"):

@@ -40,6 +40,18 @@ TOOLS = (
     "metadata-quorum",
     "leader-election",
     "producer-perf-test",
+    "cluster",
+    "get-offsets",
+    "reassign-partitions",
+    "features",
+    "log-dirs",
+    "delete-records",
+    "dump-log",
+    "server-start",
+    "run-class",
+    "acls",
+    "verifiable-producer",
+    "verifiable-consumer",
 )
 
 

@@ -5,6 +5,7 @@ import stat
 
 import pytest
 
+from kraftbox.process import container
 from kraftbox.process.container import (
     HTTP_LISTENER,
     Places,
@@ -59,6 +60,25 @@ def test_listeners_follow_from_advertised_ones():
 def test_what_is_refused(environ, said):
     with pytest.raises(StartupRefused, match=said):
         properties_for(environ, {}, BUNDLED)
+
+
+def test_container_configures_and_launches_in_two_steps(tmp_path, monkeypatch, capsys):
+    """Starters of Testcontainers source configure, and run launch when the ports are known."""
+    places = Places(*(tmp_path / name for name in ("bundled", "mounted", "final")))
+    for place in places:
+        place.mkdir()
+    monkeypatch.setattr(container, "Places", lambda: places)
+    monkeypatch.setenv("KAFKA_NODE_ID", "7")
+    launched = []
+    monkeypatch.setattr(container, "launch", lambda environ, path: launched.append(path) or 3)
+    assert container.main(["configure"]) == 0 and not launched
+    path = places.final / "server.properties"
+    assert read_properties(path)["node.id"] == "7"
+    assert container.main(["launch"]) == 3
+    assert container.main([]) == 3
+    assert launched == [path, path]
+    assert container.main(["stop"]) == 1
+    assert "the steps are configure and launch" in capsys.readouterr().err
 
 
 def test_properties_need_no_cluster_id():

@@ -1,0 +1,2 @@
+#!/bin/sh
+exec /opt/kraftbox/bin/kraftbox kafka-verifiable-producer "$@"
