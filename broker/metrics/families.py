@@ -200,6 +200,12 @@ class BrokerMetrics:
             "Log directories that failed",
             int(totals.offline > 0),
         )
+        yield Family(
+            "kafka_log_logmanager_logdirectoryoffline",
+            "1 if the log directory failed",
+            "gauge",
+            [({"logDirectory": self._broker.replicas.logs.directory}, int(totals.offline > 0))],
+        )
 
     def _fetchers(self) -> Iterator[Family]:
         """How this broker follows others. Labels are Kafka's, the leader's id apart."""

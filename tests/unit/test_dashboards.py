@@ -1,12 +1,14 @@
-"""The dashboards of `deploy/grafana` have the form in which any Grafana imports them."""
+"""The dashboards of `deploy/grafana` import into any Grafana; recorded names have their series."""
 
 import json
 import re
 from pathlib import Path
 
 import pytest
+import yaml
 
-FOLDER = Path(__file__).parents[2] / "deploy/grafana/dashboards"
+ROOT = Path(__file__).parents[2]
+FOLDER = ROOT / "deploy/grafana/dashboards"
 FILES = sorted(FOLDER.glob("*.json"))
 
 
@@ -51,3 +53,17 @@ def test_a_dashboard_imports_into_any_grafana(path):
 
 def test_there_are_dashboards():
     assert len(FILES) == 3 and len({json.loads(path.read_text())["title"] for path in FILES}) == 3
+
+
+def test_names_of_confluent_are_recorded_from_series_that_are_documented() -> None:
+    """Confluent's dashboards show data where a node has it under another name."""
+    rules = yaml.safe_load((ROOT / "deploy/prometheus/confluent-names.yml").read_text())
+    (group,) = rules["groups"]
+    documented = set(re.findall(r"\bkafka_\w+", (ROOT / "docs/metrics.md").read_text()))
+    recorded = [rule["record"] for rule in group["rules"]]
+    assert len(set(recorded)) == len(recorded)
+    for rule in group["rules"]:
+        used = set(re.findall(r"\bkafka_\w+", rule["expr"]))
+        assert used and used <= documented, rule
+    quotas = ("produce_byte_rate", "fetch_byte_rate", "request_request_time", "fetch_throttle_time")
+    assert {f"kafka_server_{name}" for name in quotas} <= set(recorded)

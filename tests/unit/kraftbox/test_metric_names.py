@@ -138,6 +138,7 @@ STANDS: tuple[tuple[str, dict[str, str], float], ...] = (
     ("kafka_server_replicafetchermanager_maxlag", {"clientId": "Replica"}, 0),
     ("kafka_server_brokertopicmetrics_replicationbytesout_total", {}, 0),  # *
     ("kafka_log_logmanager_offlinelogdirectorycount", {}, 0),
+    ("kafka_log_logmanager_logdirectoryoffline", {"logDirectory": "/data"}, 0),
     ("kafka_log_log_logstartoffset", P, 0),
     ("kafka_log_log_numlogsegments", P, 1),
     ("kafka_server_kafkaserver_brokerstate", {}, 3),

@@ -236,6 +236,8 @@ async def test_a_log_that_failed_is_an_offline_replica_in_an_offline_directory()
         c[1].produce(batch(b"a"), index=failed)
         told = shown(c[1])
         assert (told[REPLICAS + "offlinereplicacount"], told[directories]) == (failed, 1)
+        (offline,) = (told[name] for name in told if "logmanager_logdirectoryoffline" in name)
+        assert offline == 1
     assert told[REPLICAS + "leadercount"] == 1
     assert told[REPLICAS + "partitioncount"] == 3
 
