@@ -26,6 +26,7 @@ class BrokerSettings(NamedTuple):
     fetch_sessions_max: int
     described_partitions_max: int
     request_memory_bytes: int
+    request_bytes_max: int
     controlled_shutdown: bool
     rack: str | None
 
@@ -40,6 +41,7 @@ class BrokerSettings(NamedTuple):
             local_log_aware=node[keys_kraftbox.KRAFTBOX_REPLICA_SELECTOR_LOCAL_LOG_ENABLE],
             fetch_sessions_max=node[keys_server.MAX_INCREMENTAL_FETCH_SESSION_CACHE_SLOTS],
             described_partitions_max=node[keys_server.MAX_REQUEST_PARTITION_SIZE_LIMIT],
+            request_bytes_max=node[keys_server.SOCKET_REQUEST_MAX_BYTES],
             request_memory_bytes=node[keys_server.QUEUED_MAX_REQUEST_BYTES],
             controlled_shutdown=node[keys_replication.CONTROLLED_SHUTDOWN_ENABLE],
             rack=node[keys_server.BROKER_RACK],

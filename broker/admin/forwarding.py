@@ -5,6 +5,9 @@ asked and from where, and the body of the answer goes back as it came. When the 
 cannot be reached the request is repeated until the client's own time, or ours, is over; then the
 client hears REQUEST_TIMED_OUT in the form that its request has for errors.
 
+A request that is larger in its envelope than `socket.request.max.bytes` is refused before it is
+sent: the nodes of a cluster have one such limit.
+
 The versions offered are those that the controllers of this release serve
 (`serving/controller_apis.py` says which APIs they have).
 """
@@ -41,6 +44,8 @@ from serving.error_answers import error_response
 FORWARD_TIMEOUT_MS: Final = 30_000.0
 ELECTION_TIMEOUT_MS: Final = 3_600_000.0
 """An operator may wait for a broker to come back."""
+ENVELOPE_BYTES: Final = 4_096
+"""What an envelope has around the request in it, and more: headers, principal, address."""
 TIMEOUT_GRACE_MS: Final = 1_000.0
 """On top of a request's own timeout, so that the controller's answer to it arrives."""
 
@@ -82,6 +87,10 @@ class Forwarder:
         clock = self._broker.clock
         version = context.api_version
         envelope = wrap(context, request, version)
+        size = len(envelope.request_data) + ENVELOPE_BYTES
+        if size > self._broker.static.request_bytes_max:
+            # The controller would close the connection, and each retry with it.
+            return error_response(request, ErrorCode.INVALID_REQUEST, version)
         deadline_ms = clock.monotonic_ms() + _timeout_ms(request)
         pause_ms = BACK_OFF_MS
         while (left_ms := deadline_ms - clock.monotonic_ms()) > 0:

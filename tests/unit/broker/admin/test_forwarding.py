@@ -227,3 +227,16 @@ async def test_nothing_waits_behind_elections() -> None:
     assert [channel.closed for channel in made].count(False) == 1
     await pool.close()
     assert all(channel.closed for channel in made)
+
+
+async def test_a_request_whose_envelope_no_controller_takes_is_refused_unsent() -> None:
+    """The controller would close the connection, and be asked again for half a minute."""
+    h = Harness(socket_request_max_bytes="100000")
+    topic = CreateTopicsRequest.CreatableTopic(
+        name="t",
+        configs=[CreateTopicsRequest.CreatableTopicConfig(name="a", value="v" * 30_000)] * 4,
+    )
+    body = await h.call(CreateTopicsRequest(topics=[topic], timeout_ms=1_000), 7)
+    response, _ = decode(response_class(ApiKey.CREATE_TOPICS), b"".join(body.parts), 7)
+    assert [one.error_code for one in response.topics] == [ErrorCode.INVALID_REQUEST]
+    assert not h.controller.requests
