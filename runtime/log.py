@@ -66,8 +66,12 @@ def get_logger(name: str, **values: object) -> Logger:
     return cast(Logger, structlog.get_logger(logger_name=name, **values))
 
 
+KEY_CHARS_MAX = 256
+
+
 class RateLimited:
-    """Lets one line per key through in `per_ms`; counts the others.
+    """Lets one line per key through in `per_ms`; counts the others. Keys that differ behind their
+    first 256 characters are one.
 
     `admit(key)` returns the number of lines held back since the last one let through, or None
     if this one must be held back too.
@@ -80,6 +84,8 @@ class RateLimited:
         self._seen: dict[str, tuple[float, int]] = {}
 
     def admit(self, key: str = "") -> int | None:
+        # A client may have chosen the key, of any length.
+        key = key[:KEY_CHARS_MAX]
         now = self._clock.monotonic_ms()
         entry = self._seen.get(key)
         if entry is not None and now - entry[0] < self._per_ms:

@@ -11,12 +11,15 @@ each pair's own. Brokers hold clients to their rates with this, controllers to h
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
 from enum import Enum
 from typing import Final, NamedTuple, TypeAlias
 
 from metalog.image.values import QuotaEntity
 
+NAME_CHARS_MAX: Final = 256
+"""Clients choose their ids, of up to 32 KB; longer ones than this are not kept."""
 ANSWERS_MAX: Final = 10_000
 
 Bearer: TypeAlias = tuple[str | None, str | None]
@@ -64,12 +67,22 @@ class QuotaLimits:
 
     def of(self, user: str, client_id: str) -> Limit | None:
         """The limit of this user's client, None without one."""
+        if len(client_id) > NAME_CHARS_MAX:
+            return self._shortened(user, client_id)
         key = (user, client_id)
         if key not in self._answers:
             if len(self._answers) >= ANSWERS_MAX:
                 self._answers.clear()
             self._answers[key] = self._find(user, client_id)
         return self._answers[key]
+
+    def _shortened(self, user: str, client_id: str) -> Limit | None:
+        """The limit of a client with a long id. Nobody keeps the id: its bearer has a digest."""
+        limit = self._find(user, client_id)
+        if limit is None or limit.bearer[1] is None:
+            return limit
+        digest = hashlib.blake2s(client_id.encode("utf-8", "surrogatepass")).hexdigest()
+        return limit._replace(bearer=(limit.bearer[0], f"{client_id[:32]}...{digest}"))
 
     def _find(self, user: str, client_id: str) -> Limit | None:
         for place, bearer in (

@@ -7,16 +7,27 @@ them.
 from __future__ import annotations
 
 from functools import lru_cache
+from typing import Final
+
+CACHED_CHARS_MAX: Final = 256
+"""Longer keys are not kept: a client chooses them, and they may have 32 KB."""
+CACHED_MAX: Final = 4_096
 
 
-@lru_cache(maxsize=4096)
 def java_string_hash(text: str) -> int:
     """`String.hashCode` of Java: over UTF-16 code units, wrapping, as a signed 32-bit integer."""
-    units = text.encode("utf-16-le", "surrogatepass")
+    return _kept_hash(text) if len(text) <= CACHED_CHARS_MAX else _hash(text)
+
+
+def _hash(text: str) -> int:
+    units = memoryview(text.encode("utf-16-le", "surrogatepass")).cast("H")
     value = 0
-    for index in range(0, len(units), 2):
-        value = (value * 31 + (units[index] | units[index + 1] << 8)) & 0xFFFFFFFF
+    for unit in units:
+        value = (value * 31 + unit) & 0xFFFFFFFF
     return value - (1 << 32) if value & 0x80000000 else value
+
+
+_kept_hash: Final = lru_cache(CACHED_MAX)(_hash)
 
 
 def partition_for(key: str, partition_count: int) -> int:

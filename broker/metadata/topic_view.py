@@ -28,6 +28,8 @@ OPERATIONS_SINCE: Final = 8
 FLEXIBLE_SINCE: Final = 9
 
 CACHED_TOPICS_MAX: Final = 20_000
+CACHED_BYTES_MAX: Final = 64 << 20
+"""Clients choose the version, and each has entries of its own."""
 
 _Topic = MetadataResponse.MetadataResponseTopic
 _Partition = MetadataResponse.MetadataResponsePartition
@@ -151,6 +153,7 @@ class TopicBlobs:
     def __init__(self, metadata: MetadataCache) -> None:
         self._metadata = metadata
         self._blobs: dict[_Key, tuple[TopicImage, Reachable, bytes]] = {}
+        self._blob_bytes = 0
         self._reachable: dict[str, Reachable] = {}
 
     def reachable(self, listener: str, gone: frozenset[int] = frozenset()) -> Reachable:
@@ -171,7 +174,12 @@ class TopicBlobs:
         if cached is not None and cached[0] is topic and cached[1] is reachable:
             return cached[2]
         blob = encode_topic(topic_view(topic, reachable, version, operations=operations), version)
-        if len(self._blobs) >= CACHED_TOPICS_MAX:
-            self._blobs.clear()  # deleted topics leave their entries behind: begin again
+        if len(blob) > CACHED_BYTES_MAX // 4:
+            return blob
+        if len(self._blobs) >= CACHED_TOPICS_MAX or self._blob_bytes + len(blob) > CACHED_BYTES_MAX:
+            # Deleted topics leave their entries behind: begin again.
+            self._blobs.clear()
+            self._blob_bytes, cached = 0, None
+        self._blob_bytes += len(blob) - (0 if cached is None else len(cached[2]))
         self._blobs[key] = (topic, reachable, blob)
         return blob

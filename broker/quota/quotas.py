@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from enum import Enum
+from itertools import islice
 from typing import Final, NamedTuple
 
 from metalog.image.values import QuotaEntity
@@ -23,7 +24,7 @@ from runtime.rates import WINDOW_COUNT, WINDOW_MS, WindowedMean, WindowedRate
 from serving.quota_limits import Bearer, Limit, QuotaLimits
 
 RATES_MAX: Final = 10_000
-"""Rates that are kept; beyond, those without a recent event are forgotten."""
+"""Rates that are kept."""
 
 
 _IP_RATE: Final = keys_quotas.CONNECTION_CREATION_RATE.name
@@ -131,13 +132,19 @@ class ClientQuotas:
             if not usage.rate.is_idle(now_ms):
                 yield kind, bearer, usage.rate.per_second(now_ms), usage.waits.mean(now_ms)
 
+    def _make_room(self, now_ms: float) -> None:
+        """Forget rates without a recent event, and of many more the oldest tenth: clients choose
+        their ids, and each id may have a rate of its own."""
+        usages = {key: kept for key, kept in self._usages.items() if not kept.rate.is_idle(now_ms)}
+        if len(usages) >= RATES_MAX:
+            usages = dict(islice(usages.items(), RATES_MAX // 10, None))
+        self._usages = usages
+
     def _usage(self, kind: QuotaKind, bearer: Bearer, now_ms: float) -> _Usage:
         usage = self._usages.get((kind, bearer))
         if usage is None:
             if len(self._usages) >= RATES_MAX:
-                self._usages = {
-                    key: kept for key, kept in self._usages.items() if not kept.rate.is_idle(now_ms)
-                }
+                self._make_room(now_ms)
             usage = _Usage(
                 WindowedRate(self._window_count, self._window_ms),
                 WindowedMean(self._window_count, self._window_ms),

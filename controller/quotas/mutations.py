@@ -9,6 +9,7 @@ to wait. Requests are strict from the version on in which clients know the error
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import islice
 from typing import Final
 
 from metalog.image.values import MetadataImage
@@ -19,7 +20,8 @@ from runtime.rates import WINDOW_COUNT, WINDOW_MS, TokenBucket
 from serving.quota_limits import Bearer, QuotaLimits
 
 BUCKETS_MAX: Final = 10_000
-"""Buckets that are kept; beyond, full ones are forgotten: a new one is full too."""
+"""Buckets that are kept; beyond, full ones are forgotten (a new one is full too), and if none is
+full, the oldest tenth."""
 
 KEY: Final = keys_quotas.CONTROLLER_MUTATION_RATE.name
 RESOURCE: Final = "ControllerMutation"
@@ -86,7 +88,9 @@ class MutationQuotas:
         """
         if spending is None:
             return 0
-        bucket = self._buckets[spending.bearer]
+        bucket = self._buckets.get(spending.bearer)
+        if bucket is None:
+            return 0
         bucket.spend(spending.spent, now_ms)
         if spending.strict and not spending.refused:
             return 0
@@ -118,6 +122,7 @@ class MutationQuotas:
 
     def _make_room(self, now_ms: float) -> None:
         if len(self._buckets) >= BUCKETS_MAX:
-            self._buckets = {
-                bearer: kept for bearer, kept in self._buckets.items() if not kept.is_full(now_ms)
-            }
+            kept = {bearer: b for bearer, b in self._buckets.items() if not b.is_full(now_ms)}
+            if len(kept) >= BUCKETS_MAX:
+                kept = dict(islice(kept.items(), BUCKETS_MAX // 10, None))
+            self._buckets = kept

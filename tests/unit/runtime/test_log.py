@@ -119,3 +119,11 @@ def test_importing_the_log_does_not_import_rich():
     code = "import runtime.log, sys; print('rich' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "False\n"
+
+
+def test_a_rate_limit_keeps_the_beginning_of_a_key() -> None:
+    """1,024 ids of 32 KB, which clients choose, would stay in memory."""
+    limit = log.RateLimited(ManualClock(), per_ms=1000)
+    assert limit.admit("x" * 30_000) == 0
+    assert limit.admit("x" * 30_000 + "y") is None
+    assert [len(key) for key in limit._seen] == [log.KEY_CHARS_MAX]

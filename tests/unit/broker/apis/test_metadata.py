@@ -514,3 +514,19 @@ async def test_many_names_are_found_as_few_are() -> None:
     assert codes["n3"] == ErrorCode.NONE
     assert codes["n5"] == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert codes["bad name"] == ErrorCode.INVALID_TOPIC_EXCEPTION
+
+
+async def test_encoded_topics_are_bounded_in_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A client chooses versions, and each has entries of its own."""
+    monkeypatch.setattr(topic_view_module, "CACHED_BYTES_MAX", 1_000)
+    h = Harness()
+    for number in range(20):
+        h.create_topic(f"t{number}", number=number + 1)
+    h.create_topic("wide", number=99, partitions=50)
+    blobs = topic_view_module.TopicBlobs(h.metadata)
+    reachable = blobs.reachable(LISTENER)
+    for version in (9, 12):
+        for topic in h.metadata.image.topics.by_name.values():
+            blobs.get(topic, reachable, LISTENER, version, False)
+            kept = sum(len(blob) for *_, blob in blobs._blobs.values())
+            assert kept == blobs._blob_bytes <= 1_000

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from broker.coordinators.partitioner import java_string_hash, partition_for
+from broker.coordinators import partitioner
+from broker.coordinators.partitioner import CACHED_CHARS_MAX, java_string_hash, partition_for
 
 
 @pytest.mark.parametrize(
@@ -23,3 +24,14 @@ from broker.coordinators.partitioner import java_string_hash, partition_for
 def test_hash_and_partition(text: str, hashed: int, partition: int) -> None:
     assert java_string_hash(text) == hashed
     assert partition_for(text, 50) == partition
+
+
+def test_long_keys_are_hashed_alike_and_not_kept() -> None:
+    """4,096 group ids of 32 KB would stay in memory for good."""
+    before = partitioner._kept_hash.cache_info().currsize
+    for size in (CACHED_CHARS_MAX + 1, 32_767):
+        expected = 0
+        for char in "x" * size:
+            expected = (expected * 31 + ord(char)) & 0xFFFFFFFF
+        assert java_string_hash("x" * size) & 0xFFFFFFFF == expected
+    assert partitioner._kept_hash.cache_info().currsize == before

@@ -146,3 +146,24 @@ def test_memory_does_not_grow_with_names() -> None:
         made.record(KIND, "u", f"client-{n}", 1.0, float(n * 10))
     assert len(made._usages) <= RATES_MAX
     assert len(made._limits[KIND]._answers) <= ANSWERS_MAX
+
+
+def test_rates_of_busy_clients_are_bounded() -> None:
+    """Each client id may have a rate of its own, and a client chooses its ids."""
+    made = quotas((entity(client_id=None), 1e9))
+    for n in range(RATES_MAX + 50):
+        made.record(KIND, "u", f"c{n}", 1.0, 1_000.0)
+    assert len(made._usages) <= RATES_MAX
+    assert (KIND, (None, f"c{RATES_MAX + 49}")) in made._usages
+
+
+def test_long_client_ids_are_told_apart_and_not_kept() -> None:
+    made = quotas((entity(client_id=None), 1e9))
+    one, other = "x" * 30_000, "x" * 30_000 + "y"
+    found = {made.limit(KIND, "u", each) for each in (one, other)}
+    assert len(found) == 2 and all(limit is not None for limit in found)
+    assert all(len(limit.bearer[1] or "") < 200 for limit in found if limit is not None)
+    assert not made._limits[KIND]._answers
+    named = quotas((entity(client_id=one), 5.0))
+    limit = named.limit(KIND, "u", one)
+    assert limit is not None and limit.per_second == 5.0

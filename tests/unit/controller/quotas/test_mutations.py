@@ -211,3 +211,16 @@ def test_who_is_not_strict_is_never_refused() -> None:
     (outcome,) = cluster.run(lambda view: decide_create_topics(view, request, account.open()))
     assert not isinstance(outcome.result, ApiError)
     assert account.last.spent == 4
+
+
+def test_buckets_of_clients_in_debt_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A client chooses its ids: none of the buckets may be full."""
+    monkeypatch.setattr(mutations, "BUCKETS_MAX", 50)
+    quotas = MutationQuotas()
+    quotas.publish(image_with(1.0, **{"client-id": None}))
+    for n in range(200):
+        spending = quotas.begin("u", f"c{n}", strict=False, now_ms=0.0)
+        assert spending is not None
+        spending.charge(1_000)
+        quotas.settle(spending, 0.0)
+    assert len(quotas._buckets) <= 50
