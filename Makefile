@@ -43,7 +43,7 @@ test-all: lint
 	$(BIN)/python scripts/run_tests.py --suite core --suite rest
 
 check: lint
-	$(BIN)/python -m pytest -q tests/unit/test_tidy.py
+	$(BIN)/python -m pytest -q tests/unit/test_tidy.py tests/unit/test_prose.py
 
 lint: $(STAMP)
 	$(BIN)/ruff check .
