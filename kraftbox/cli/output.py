@@ -45,6 +45,11 @@ def say(text: str) -> None:
     sys.stdout.write("\t".join(map(escape, text.split("\t"))) + "\n")
 
 
+def say_cells(*cells: str) -> None:
+    """Print one line of cells with tabs between them."""
+    sys.stdout.write("\t".join(map(escape, cells)) + "\n")
+
+
 def say_lines(text: str) -> None:
     """Print lines of our own making on standard output; line ends and tabs stay."""
     sys.stdout.write(escape_lines(text) + "\n")

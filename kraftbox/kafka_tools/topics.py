@@ -11,7 +11,7 @@ from typing import TypeAlias
 from client.admin import Admin, NewTopic, ResourceType
 from client.cluster_client import ClusterClient
 from kraftbox.cli.connect import run
-from kraftbox.cli.output import CommandFailed, say
+from kraftbox.cli.output import CommandFailed, say, say_cells
 from kraftbox.kafka_tools.options import (
     add_actions,
     add_bootstrap,
@@ -156,9 +156,12 @@ def _is_wanted(partition: Partition, options: argparse.Namespace, min_isr: int) 
 def _heading(topic: Topic, configs: Mapping[str, str]) -> None:
     shown = ",".join(f"{key}={value}" for key, value in configs.items())
     factor = len(topic.partitions[0].replica_nodes) if topic.partitions else 0
-    say(
-        f"Topic: {topic.name}\tTopicId: {uuid_to_text(topic.topic_id)}\t"
-        f"PartitionCount: {len(topic.partitions)}\tReplicationFactor: {factor}\tConfigs: {shown}"
+    say_cells(
+        f"Topic: {topic.name}",
+        f"TopicId: {uuid_to_text(topic.topic_id)}",
+        f"PartitionCount: {len(topic.partitions)}",
+        f"ReplicationFactor: {factor}",
+        f"Configs: {shown}",
     )
 
 
@@ -167,11 +170,15 @@ def _line(name: str, partition: Partition) -> None:
         return ",".join(map(str, nodes or ()))
 
     leader = str(partition.leader_id) if partition.leader_id >= 0 else "none"
-    say(
-        f"\tTopic: {name}\tPartition: {partition.partition_index}\tLeader: {leader}\t"
-        f"Replicas: {ids(partition.replica_nodes)}\tIsr: {ids(partition.isr_nodes)}\t"
-        f"Elr: {ids(partition.eligible_leader_replicas)}\t"
-        f"LastKnownElr: {ids(partition.last_known_elr)}"
+    say_cells(
+        "",
+        f"Topic: {name}",
+        f"Partition: {partition.partition_index}",
+        f"Leader: {leader}",
+        f"Replicas: {ids(partition.replica_nodes)}",
+        f"Isr: {ids(partition.isr_nodes)}",
+        f"Elr: {ids(partition.eligible_leader_replicas)}",
+        f"LastKnownElr: {ids(partition.last_known_elr)}",
     )
 
 

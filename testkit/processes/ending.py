@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import signal
 import subprocess
+import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -23,6 +24,7 @@ def end_on_sigterm() -> None:
 def _end(number: int, frame: object) -> None:
     # A second one must not interrupt the clean-up.
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    sys.stderr.write(f"ended by signal {number}\n")
     raise SystemExit(128 + number)
 
 

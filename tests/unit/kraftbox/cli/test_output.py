@@ -91,6 +91,35 @@ def test_columns_of_kafkas_tools_escape_cells(out: Terminal) -> None:
     assert is_clean(out.text, 2)
 
 
+def test_tabbed_cells_keep_their_tabs_and_escape_those_inside(out: Terminal) -> None:
+    """Scripts split the output of kafka-topics.sh at tabs."""
+    out(output.say_cells, "", "Topic: a\tb", EVIL)
+    assert out.text.startswith("\tTopic: a\\tb\tg\\x1b]0;OWNED")
+    assert out.text.count("\t") == 2 and out.text.count("\n") == 1
+
+
+def test_lines_of_our_own_keep_line_ends_and_tabs(out: Terminal) -> None:
+    out(output.say_lines, "a\n\tb\x1b[2J")
+    assert out.text == "a\n\tb\\x1b[2J\n"
+
+
+NEVER_ONE_LINE = re.compile(r"\\n|\\t|indent=")
+
+
+def test_no_command_says_a_text_of_several_lines_as_one() -> None:
+    """`say` shows a line end as an escape; `say_lines` and `say_cells` are for our own layout."""
+    root = Path(output.__file__).parents[2]
+    wrong = [
+        f"{path.relative_to(root)}:{node.lineno}"
+        for path in sorted((root / "kraftbox").rglob("*.py"))
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Call)
+        and ast.unparse(node.func) == "say"
+        and NEVER_ONE_LINE.search(ast.unparse(node))
+    ]
+    assert wrong == []
+
+
 def test_say_json_is_exact(out: Terminal) -> None:
     out(output.say_json, {"group": EVIL})
     assert json.loads(out.text) == {"group": EVIL}
