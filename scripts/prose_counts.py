@@ -21,6 +21,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from testkit.processes.ending import end_on_sigterm
+
 ROOT: Final = Path(__file__).resolve().parents[1]
 COUNTS_FILE: Final = ROOT / "tests/unit/prose_counts.txt"
 SHORT_WORDS_MAX: Final = 4
@@ -249,4 +251,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
+    end_on_sigterm()
     main()

@@ -41,8 +41,8 @@ def command_group(help_text: str) -> typer.Typer:
 
 
 def say(text: str) -> None:
-    """Print one line on standard output; tabs stay, as columns of Kafka's tools have them."""
-    sys.stdout.write("\t".join(map(escape, text.split("\t"))) + "\n")
+    """Print one line on standard output."""
+    sys.stdout.write(escape(text) + "\n")
 
 
 def say_cells(*cells: str) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from client.cluster_client import ClusterClient
 from client.leaders import TopicPartition
 from kraftbox.cli.connect import run
-from kraftbox.cli.output import CommandFailed, say
+from kraftbox.cli.output import CommandFailed, say, say_cells
 from kraftbox.kafka_tools.json_file import number_of, read_entries, topic_of
 from kraftbox.kafka_tools.options import add_bootstrap, bootstrap_of, parser
 from protocol.errors import ApiError, ErrorCode
@@ -42,7 +42,8 @@ async def _delete(client: ClusterClient, wanted: dict[TopicPartition, int]) -> N
     await client.metadata(sorted({topic for topic, _ in wanted}))
     say("Records delete operation completed:")
     for (topic, index), offset in sorted(wanted.items()):
-        say(f"partition: {topic}-{index}\t{await _delete_one(client, topic, index, offset)}")
+        outcome = await _delete_one(client, topic, index, offset)
+        say_cells(f"partition: {topic}-{index}", outcome)
 
 
 async def _delete_one(client: ClusterClient, topic: str, index: int, offset: int) -> str:

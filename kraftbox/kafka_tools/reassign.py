@@ -11,7 +11,7 @@ from client.admin import Admin
 from client.cluster_client import ClusterClient
 from client.leaders import TopicPartition
 from kraftbox.cli.connect import run
-from kraftbox.cli.output import CommandFailed, say
+from kraftbox.cli.output import CommandFailed, say, say_lines
 from kraftbox.cli.reassign import Moving, moves
 from kraftbox.kafka_tools.json_file import number_of, read_entries, topic_of
 from kraftbox.kafka_tools.options import add_actions, add_bootstrap, bootstrap_of, chosen, parser
@@ -127,8 +127,10 @@ async def _generate(client: ClusterClient, options: argparse.Namespace) -> None:
     if unknown := [one for one in brokers if one not in known]:
         raise CommandFailed(f"broker {unknown[0]} is not there")
     current = await _current(client, topics)
-    say(f"Current partition replica assignment\n{document(current)}\n")
-    say(f"Proposed partition reassignment configuration\n{document(spread(current, brokers))}")
+    say_lines(f"Current partition replica assignment\n{document(current)}\n")
+    say_lines(
+        f"Proposed partition reassignment configuration\n{document(spread(current, brokers))}"
+    )
 
 
 async def _execute(client: ClusterClient, options: argparse.Namespace) -> None:
@@ -139,7 +141,7 @@ async def _execute(client: ClusterClient, options: argparse.Namespace) -> None:
             "there are reassignments that go on: wait for their end, or add --additional"
         )
     current = await _of(client, wanted)
-    say(f"Current partition replica assignment\n\n{document(current)}\n")
+    say_lines(f"Current partition replica assignment\n\n{document(current)}\n")
     say("Save this to use as the --reassignment-json-file option during rollback")
     await admin.reassign_all(wanted)
     plural = "s" if len(wanted) > 1 else ""

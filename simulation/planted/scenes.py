@@ -7,11 +7,8 @@ nothing but delays.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
-from typing import Any
+from dataclasses import replace
 
-from simulation.event import Event
 from simulation.planted.focus import FIVE_VOTERS, TAKEN_PORT, TOPICS, WIPED_VOTERS, Focus
 from simulation.planted.group_focus import BY_NAME, HASTY, HASTY_BUGS, MADE_AGAIN, PAIR
 from simulation.planted.replica_focus import (
@@ -24,61 +21,10 @@ from simulation.planted.replica_focus import (
     SHORT_SEGMENTS,
     UNCLEAN_PAIR,
 )
+from simulation.planted.scene import Scene
 from simulation.planted.tier_focus import KEEPS, SETTINGS, SHRINKS, TIER, TIERED
-from simulation.schedule import Schedule
-from simulation.shape import LINKS, MANAGER, TIMEOUT, DiskShape, TopicShape
+from simulation.shape import LINKS, MANAGER, TIMEOUT, DiskShape
 from simulation.tier_shape import METADATA
-
-When = tuple[int, str, str, dict[str, Any]]
-"""At which millisecond, which kind of fault, on whom, with which arguments."""
-
-
-Places = tuple[tuple[int, ...], ...]
-"""The brokers of each partition of a topic, its leader first."""
-USUAL: dict[str, Places] = {"t0": ((2, 4, 3), (4, 3, 2)), "t1": ((3, 2), (2, 4))}
-
-
-@dataclass(frozen=True)
-class Scene:
-    """One schedule, and the bugs that it shows."""
-
-    focus: Focus
-    events: tuple[When, ...]
-    quiet_ms: int
-    bugs: tuple[str, ...]
-    seed: int = 1
-    slow: bool = False
-    """Whether what breaks is a liveness: two virtual minutes must pass."""
-    places: Mapping[str, Places] = field(default_factory=lambda: USUAL)
-    """Who has the partitions of three brokers, as the events mean them: who was chosen by chance
-    would be another one whenever the nodes' timing changes."""
-
-    drawn: Focus | None = None
-    """Where runs that are drawn look for the bugs; None: in the scene's own cluster. It needs more
-    partitions where somebody who leads and somebody who follows him must be struck."""
-
-    def schedule(self) -> Schedule:
-        """To be played."""
-        events = tuple(
-            Event(f"e{number}", at_ms, kind, target, args)
-            for number, (at_ms, kind, target, args) in enumerate(self.events)
-        )
-        shape = self.focus.shape()
-        if [one.node_id for one in shape.brokers] == [2, 3, 4]:
-            shape = replace(shape, topics=tuple(map(self._placed, shape.topics)))
-        return Schedule(self.seed, shape, events, self.quiet_ms)
-
-    def _placed(self, topic: TopicShape) -> TopicShape:
-        places, factor = self.places.get(topic.name, ()), topic.replication_factor
-        if factor < 2 or len(places) < topic.partitions:
-            return topic
-        return replace(topic, replicas=tuple(one[:factor] for one in places[: topic.partitions]))
-
-    def draw(self, seed: int) -> Schedule:
-        """Such a cluster under the same kinds of faults, at other times."""
-        kinds = sorted({kind for _, kind, _, _ in self.events} | {"kill"})
-        return (self.drawn or self.focus).draw(seed, kinds)
-
 
 _ALONE = (replace(TOPICS[0], replication_factor=1, configs={}),)
 _THREE = Focus(controllers=3, brokers=1, topics=_ALONE, plain=0, idempotent=0)

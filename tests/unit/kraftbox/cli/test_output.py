@@ -68,12 +68,6 @@ def test_say_escapes_the_line(out: Terminal) -> None:
     assert is_clean(out.text, 1)
 
 
-def test_say_keeps_tabs_between_columns(out: Terminal) -> None:
-    """The lines of kafka-topics and kafka-configs have tabs, as Kafka's have."""
-    out(output.say, "Topic: t\tPartition: 0")
-    assert out.text == "Topic: t\tPartition: 0\n"
-
-
 def test_say_error_escapes_each_line(out: Terminal) -> None:
     out(output.say_error, EVIL, "second")
     assert is_clean(out.text, 2)
