@@ -64,6 +64,7 @@ PREFIXES |= {
     "behind": "c",
     "voters": "w",
     "ports": "q",
+    "forgotten": "g",
 }
 
 

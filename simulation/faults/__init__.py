@@ -53,6 +53,7 @@ LATER = {
     "behind": frozenset({"controller behind"}),
     "voters": frozenset({"wiped voter"}),
     "ports": frozenset({"taken port"}),
+    "forgotten": frozenset({"unregister lost"}),
 }
 """Kinds that came later, by the stream from which they are drawn: seeds keep the events that they
 had."""

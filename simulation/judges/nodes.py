@@ -6,6 +6,8 @@ import math
 from typing import TYPE_CHECKING
 
 from broker.controller_link.lifecycle_sender import RegistrationLost
+from metalog.image.features import DIRECTORY_ASSIGNMENT_LEVEL
+from metalog.image.values import NO_LEADER
 from simulation.judges.judge import Judge
 from simulation.world.disks import is_disk_fault
 from simulation.world.invariants import require
@@ -57,6 +59,21 @@ class NodeJudge(Judge):
             loader = None if life is None or life.node is None else life.node.loader
             if loader is None or loader.image.topics != promises.metadata.image.topics:
                 return f"P26: {machine.host} has not caught up with the metadata"
+        return self._unknown_directory()
+
+    def _unknown_directory(self) -> str | None:
+        """P26, KIP-858: at a level that has log directories, the controllers know the directory of
+        each replica whose partition is led. Otherwise they cannot tell it from one on an empty disk
+        (P11)."""
+        image = self._world.promises.metadata.image
+        if (image.metadata_version or 0) < DIRECTORY_ASSIGNMENT_LEVEL:
+            return None
+        for topic in image.topics.by_id.values():
+            for index, one in topic.partitions.items():
+                for replica in one.replicas if one.leader != NO_LEADER else ():
+                    broker = image.cluster.brokers.get(replica)
+                    if broker is None or one.directory_of(replica) not in broker.directories:
+                        return f"P26: the directory of {topic.name}-{index} on {replica} is unknown"
         return None
 
     def missing(self) -> str | None:

@@ -363,7 +363,7 @@ _CONTROLLER = [
         "a broker that comes back stays in its ISRs, whatever its disk lost",
         (
             f"{REGISTRATION}:decide_register_broker",
-            "part = _leave_behind(view, existing, request.previous_broker_epoch, since)",
+            "part = _leave_behind(view, request, existing, since)",
             "part = Part()",
         ),
         REGISTERS_AT_ONCE,

@@ -39,6 +39,44 @@ ELECTIONS: tuple[Bug, ...] = (
         ),
     ),
     bug(
+        "no registration taken for clean",
+        FAMILY,
+        "P11|P2|P1|P7|P8",
+        "a registration that follows no other one counts as one after a clean shutdown",
+        (
+            "controller.brokers.registration:_leave_behind",
+            "clean = existing is not None and request.previous_broker_epoch == existing.epoch",
+            "clean = existing is None or request.previous_broker_epoch == existing.epoch",
+        ),
+        (
+            "controller.brokers.registration:decide_unregister_broker",
+            "clean=False",
+            "clean=True",
+        ),
+    ),
+    bug(
+        "registration is never repeated",
+        FAMILY,
+        "P26",
+        "brokers do not register again when the level of metadata begins to have log directories",
+        (
+            "broker.replication.directory_reports:DirectoryReports.lacks_directories",
+            "registered is not None",
+            "False",
+        ),
+    ),
+    bug(
+        "replicas are reported with their role alone",
+        FAMILY,
+        "P26",
+        "a broker does not report the replicas that it had before it registered its directory",
+        (
+            "broker.replication.directory_reports:DirectoryReports.published",
+            "self.replicas.look_at_all((one.topic_id, one.index) for one in replicas)",
+            "pass",
+        ),
+    ),
+    bug(
         "ELR election marked unclean",
         FAMILY,
         "P22",

@@ -50,6 +50,7 @@ class Focus:
         controllers, brokers: how many nodes of each role; `combined`: the first brokers are the
             controllers.
         topics, settings, link, disk: as in a shape, `settings` beside those that are short here.
+        level: the metadata.version that the cluster is formatted with; None: the newest.
         idempotent, plain, members, sessions, brief: clients: producers of both kinds, members of
             one group, readers with fetch sessions, those whose offsets end after a second.
         hasty, quitters: members that assign twice, clients that leave while they wait.
@@ -70,6 +71,7 @@ class Focus:
     hasty: int = 0
     quitters: int = 0
     elr: bool = False
+    level: int | None = None
 
     def shape(self) -> Shape:
         """The cluster; which faults befall it is another's choice."""
@@ -86,6 +88,7 @@ class Focus:
             clients=tuple(self._clients()),
             faults={},
             elr=self.elr,
+            metadata_version=self.level,
         )
 
     def _clients(self) -> list[ClientShape]:

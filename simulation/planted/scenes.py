@@ -11,6 +11,7 @@ from dataclasses import replace
 
 from simulation.planted.focus import FIVE_VOTERS, TAKEN_PORT, TOPICS, WIPED_VOTERS, Focus
 from simulation.planted.group_focus import BY_NAME, HASTY, HASTY_BUGS, MADE_AGAIN, PAIR
+from simulation.planted.registration_scenes import REGISTRATIONS
 from simulation.planted.replica_focus import (
     ALL_GOES,
     ALL_GOES_SLOWLY,
@@ -581,6 +582,7 @@ SCENES: dict[str, Scene] = {
         6_000,
         ("marker away early",),
     ),
+    **{name: Scene(**fields) for name, fields in REGISTRATIONS.items()},
 }
 """By name."""
 SCENE_OF = {bug: scene for scene in SCENES.values() for bug in scene.bugs}

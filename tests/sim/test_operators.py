@@ -214,6 +214,14 @@ def test_a_broker_is_unregistered_and_comes_back() -> None:
     assert outcome.counts["boots"] == 5
 
 
+def test_a_broker_that_lost_power_is_unregistered_and_comes_back() -> None:
+    """P11: its registration follows none that the controllers know."""
+    lost = event("unregister lost", "broker 3", 1_500, torn=True, for_ms=500)
+    outcome = held(lost, quiet_from_ms=3_000)
+    assert outcome.took_effect == {"unregister lost": 1}
+    assert outcome.counts["boots"] == 5
+
+
 def test_every_kind_is_tried_here() -> None:
     """A new kind needs a schedule of its own in this file; those of elections and tiers
     have others."""
