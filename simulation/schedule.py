@@ -65,6 +65,7 @@ PREFIXES |= {
     "voters": "w",
     "ports": "q",
     "forgotten": "g",
+    "tier topic": "m",
 }
 
 

@@ -284,7 +284,8 @@ class Load:
         self.errors[name] = self.errors.get(name, 0) + 1
         if isinstance(error, ApiError):
             told = error.code is ErrorCode.KAFKA_STORAGE_ERROR
-            if error.code in OF_MOVES or (told and self.now_s() < self.store_told_until_s):
+            late = self.now_s() < self.store_told_until_s or bool(self.promises.unreadable)
+            if error.code in OF_MOVES or (told and late):
                 return
         grave = self.strict or (isinstance(error, ApiError) and not _is_life(error.code))
         if grave and self.judging:

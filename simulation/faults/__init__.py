@@ -12,6 +12,7 @@ from simulation.faults import (
     process,
     rot,
     store,
+    tier_topic,
 )
 from simulation.faults.kind import FaultKind, OperatorKind
 
@@ -25,6 +26,7 @@ KINDS: dict[str, FaultKind | OperatorKind] = {
     **elections.KINDS,
     **store.KINDS,
     **beginnings.KINDS,
+    **tier_topic.KINDS,
 }
 """By the name that schedules, options and tables use."""
 ELECTIONS = frozenset(name for name, kind in KINDS.items() if kind.family == "elections")
@@ -54,6 +56,7 @@ LATER = {
     "voters": frozenset({"wiped voter"}),
     "ports": frozenset({"taken port"}),
     "forgotten": frozenset({"unregister lost"}),
+    "tier topic": frozenset({"tier topic cut"}),
 }
 """Kinds that came later, by the stream from which they are drawn: seeds keep the events that they
 had."""

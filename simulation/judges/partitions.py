@@ -97,6 +97,8 @@ class Promises:
         """Topics whose old records may be deleted."""
         self.let_go: set[str] = set()
         """Those of which an operator has chosen so while the cluster ran."""
+        self.unreadable: set[str] = set()
+        """Topics that have lost records with the metadata of the tier: see `lost_end`."""
         self.may_vanish: set[str] = set()
         """Topics that somebody has asked to delete."""
         self.compacted = frozenset(compacted) | {OFFSETS_TOPIC}
@@ -208,6 +210,18 @@ class Promises:
         epoch, awaited = self.unclean.get(broker_id, (0, set()))
         if self.with_elr and awaited:
             self.lossy[broker_id], self._awaited[broker_id] = epoch, set(awaited)
+
+    def lost_end(self, key: Key, end: int) -> None:
+        """All replicas of a partition have lost what stood from `end` on, while their brokers were
+        off: it was never committed for those who come."""
+        truth = self.partitions[key]
+        truth.end = min(truth.end, end)
+        for table in (truth.batches, truth.values, truth.times):
+            for offset in [one for one in table if one >= end]:
+                del table[offset]
+        for had in (truth.had, truth.had_before):
+            for broker_id in had:
+                had[broker_id] = min(had[broker_id], end)
 
     def spares(self, broker_id: int, away: Iterable[int] = ()) -> bool:
         """Whether every partition keeps a member of its ISR that has lost nothing if this broker

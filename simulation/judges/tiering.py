@@ -31,6 +31,7 @@ from protocol.batch.header import CorruptBatch, iter_batches
 from protocol.ids import TopicId, uuid_from_text
 from protocol.topic_name import REMOTE_LOG_METADATA_TOPIC
 from simulation.judges.judge import Judge
+from simulation.judges.tier_losses import TierLosses
 from simulation.judges.tier_offsets import judge_listed
 from simulation.judges.tier_truth import (
     COPY_FINISHED,
@@ -99,6 +100,8 @@ class TierJudge(Judge):
         self._begins: dict[tuple[int, Key], list[tuple[float, int, int]]] = {}
         """The same of every broker's log: since when, and what."""
         self._leads: dict[tuple[int, Key], Leadership] = {}
+        self._losses = TierLosses()
+        """Of the metadata topic."""
         self._touched: list[Touch] = []
         self._late: set[str] = set()
         """Objects whose copy another leader was deleting when they were written."""
@@ -123,6 +126,7 @@ class TierJudge(Judge):
         """All laws that hold at every moment."""
         if not self._on:
             return
+        self._look_at_lost_ends()
         self._look_at_touches()
         self._look_at_records()
         self._look_at_listed()
@@ -132,11 +136,39 @@ class TierJudge(Judge):
         for one in self._world.changes.among(node.broker.replicas):
             self._look_at_replica(life, one)
 
+    def _look_at_lost_ends(self) -> None:
+        """What the records tell where the metadata topic has lost some of them."""
+        ends = {
+            key: truth.end
+            for key, truth in self._promises.partitions.items()
+            if truth.name.startswith(f"{REMOTE_LOG_METADATA_TOPIC}-")
+        }
+        if all(at <= ends.get(key, at) for key, at in self._read.items()):
+            return
+        before, self.truth = self.truth, TierTruth()
+        self._finished = {}
+        for key, end in ends.items():
+            values = self._promises.partitions[key].values
+            for at in range(end):
+                change = self.truth.replay(at, values[at])
+                if change is not None and change.copy.state == COPY_FINISHED:
+                    self._finished[change.copy.segment_id] = key, at
+                    now_s = self._world.loop.time()
+                    self._finished_s.setdefault(change.copy.segment_id, now_s)
+            self._read[key] = end
+        self._losses.note(before, self.truth)
+        for key in self._losses.keys:
+            for machine, one in self._replicas(key):
+                self._look_at_cover(machine.host, one)
+
     def _look_at_touches(self) -> None:
         """S3: nobody reads or deletes what he may not."""
         touched, self._touched = self._touched, []
         for touch in touched:
-            copy = self.truth.copies.get(_segment_of(touch.key))
+            segment_id = _segment_of(touch.key)
+            if segment_id in self._losses.copies:
+                continue
+            copy = self.truth.copies.get(segment_id)
             where = f"S3: {touch.life} {touch.what} {touch.key}"
             require(copy is not None, f"{where}: no record tells of it")
             assert copy is not None
@@ -181,7 +213,7 @@ class TierJudge(Judge):
         load.listed.clear()
         for one in listed:
             truth = self._kept(one.key)
-            if truth is None:
+            if truth is None or one.key in self._losses.keys:
                 continue
             self.counts["listed"] += 1
             ever = [self.truth.copies[each] for each in self._finished]
@@ -214,6 +246,8 @@ class TierJudge(Judge):
                     f"S2: {copy} of {truth.name} says {copy.epochs}, {base} is of epoch {epoch}",
                 )
         led = self._leads.get((change.broker_id, copy.key))
+        if copy.key in self._losses.keys:
+            return
         if led is None or led.life.machine.life is not led.life:
             return
         if not _is_being_copied(led.life, copy):
@@ -261,14 +295,14 @@ class TierJudge(Judge):
         """S4: its log start is on the disk of who deletes; S1: nobody needs it."""
         self.counts["copies deleted"] += 1
         copy = change.copy
-        if not self._is_tiered(copy.key):
+        if not self._is_tiered(copy.key) or copy.segment_id in self._losses.copies:
             return
         for machine, one in self._replicas(copy.key):
             if machine.node_id == change.broker_id:
                 start = _durable_start(machine, one)
                 missing = self._hole(one, start, one.log.segments.first_base_offset)
                 require(
-                    missing is None,
+                    missing is None or self._losses.explains(copy.key, missing),
                     f"S4: {machine.host} deletes {copy} of {one.topic}-{one.index}; after a power "
                     f"cut it would begin at {start}, and nobody has {missing}",
                 )
@@ -342,6 +376,12 @@ class TierJudge(Judge):
         start = max(one.log.log_start_offset, self._floor.get((one.topic_id, one.index), 0))
         local = one.log.local_log_start_offset
         missing = None if one.log.lacks_remote_epochs else self._hole(one, start, local)
+        key = (one.topic_id, one.index)
+        if missing is not None and self._losses.explains(key, missing):
+            self._losses.gone_to[key] = self._losses.start_of(key, local)
+            self._promises.given_up.add(one.topic)
+            self._promises.unreadable.add(one.topic)
+            return
         require(
             missing is None,
             f"S2: {where}: {one.topic}-{one.index} begins at {start} and on the disk at "
@@ -351,6 +391,7 @@ class TierJudge(Judge):
     def _hole(self, one: Partition, start: int, end: int) -> int | None:
         """The first offset of [start, end) that no finished copy has."""
         key, log = (one.topic_id, one.index), one.log
+        start = self._losses.start_of(key, start)
         epochs, truth = _epochs(log), self._kept(key)
         first = epochs[0][1] if epochs else log.log_end_offset
         if truth is not None and start < first:
@@ -376,10 +417,12 @@ class TierJudge(Judge):
         configs = self._promises.configs(one.topic)
         limits = self._limits.setdefault(one.topic, set())
         limits.add(int(configs.get(SIZE, "-1")))
+        key = (one.topic_id, one.index)
         if one.topic in self._promises.let_go or TIME in configs or min(limits) < 0:
             return
+        if key in self._losses.keys:
+            return
         epochs, log = _epochs(one.log), one.log
-        key = (one.topic_id, one.index)
         copies = [
             copy.size_bytes
             for copy in self.truth.finished(key)
@@ -411,6 +454,12 @@ class TierJudge(Judge):
             topic = image.topics.by_id.get(key[0])
             for copy in copies.values():
                 where = f"{copy} of {topic.name if topic is not None else 'a deleted topic'}"
+                if key in self._losses.keys and (
+                    topic is None
+                    or (copy.state <= COPY_FINISHED and copy.segment_id in self._losses.copies)
+                ):
+                    unfinished |= copy.names
+                    continue
                 if topic is None:
                     return f"S10: {where} is there"
                 if copy.state == COPY_STARTED and self._is_wanted(copy):
@@ -419,7 +468,8 @@ class TierJudge(Judge):
                 if copy.state != COPY_FINISHED:
                     return f"S3: {where} is in state {copy.state}"
                 named |= copy.names
-        stored = set(self._world.store.bucket.keys) - (self._late - named) - unfinished
+        lost = self._losses.names(named)
+        stored = set(self._world.store.bucket.keys) - (self._late - named) - unfinished - lost
         if stored != named:
             return (
                 f"S3: the store has {sorted(stored - named)[:3]}, which no copy names, and lacks "
@@ -456,6 +506,7 @@ class TierJudge(Judge):
                     if one.topic_id == topic.id and machine.node_id == partition.leader:
                         active = one.log.segments.active.base_offset
                         start = max(one.log.log_start_offset, self._floor.get(key, 0))
+                        start = self._losses.start_of(key, start)
                         at = self.truth.uncovered(key, _epochs(one.log), start, active)
                         if at is not None and self._copies(topic.name):
                             yield f"S9: {where}: no copy has {at}, closed is all below {active}"

@@ -23,7 +23,15 @@ from simulation.planted.replica_focus import (
     UNCLEAN_PAIR,
 )
 from simulation.planted.scene import Scene
-from simulation.planted.tier_focus import KEEPS, SETTINGS, SHRINKS, TIER, TIERED
+from simulation.planted.tier_focus import (
+    KEEPS,
+    LOST_END,
+    METADATA_ALONE,
+    SETTINGS,
+    SHRINKS,
+    TIER,
+    TIERED,
+)
 from simulation.shape import LINKS, MANAGER, TIMEOUT, DiskShape
 from simulation.tier_shape import METADATA
 
@@ -494,6 +502,14 @@ SCENES: dict[str, Scene] = {
         2_600,
         ("led before all is known",),
         places={"t0": ((3, 2),)},
+    ),
+    "the tier's metadata topic loses its end": Scene(
+        METADATA_ALONE,
+        (LOST_END,),
+        3_000,
+        ("position beyond a lost end",),
+        slow=True,
+        places={"t0": ((2, 4, 3),), "t1": ((4, 3),)},
     ),
     "all is as it is to be in the tier": Scene(
         TIER,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 from simulation.planted.focus import Focus
 from simulation.shape import Shape, TopicShape
@@ -39,3 +40,19 @@ class TierFocus(Focus):
 
 
 TIER = TierFocus(topics=(KEEPS, SHRINKS), settings=SETTINGS)
+METADATA_ALONE = replace(
+    TIER,
+    settings={
+        **SETTINGS,
+        f"{METADATA}topic.replication.factor": "1",
+        f"{METADATA}topic.min.isr": "1",
+    },
+)
+"""One broker has the metadata topic, so the others live on with what they have read of it."""
+LOST_END: tuple[int, str, str, dict[str, Any]] = (
+    1_500,
+    "tier topic cut",
+    "the tier's metadata topic",
+    {"which": 0, "records": 5, "back_ms": 1, "for_ms": 300},
+)
+"""The topic loses its last five records."""

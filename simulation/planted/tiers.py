@@ -72,6 +72,17 @@ TIERS: tuple[Bug, ...] = (
         ),
     ),
     bug(
+        "position beyond a lost end",
+        FAMILY,
+        "S|P26",
+        "a journal goes on by records of the metadata topic that nobody has any more",
+        (
+            "broker.tiering.journal:Journal._lost_end",
+            "if metadata is not self._metadata or metadata.life(number) != life:",
+            "if True:",
+        ),
+    ),
+    bug(
         "local start is the log start",
         FAMILY,
         "S8",
