@@ -66,6 +66,7 @@ PREFIXES |= {
     "ports": "q",
     "forgotten": "g",
     "tier topic": "m",
+    "store calls": "a",
 }
 
 

@@ -12,6 +12,7 @@ from simulation.faults import (
     process,
     rot,
     store,
+    tier_calls,
     tier_topic,
 )
 from simulation.faults.kind import FaultKind, OperatorKind
@@ -27,6 +28,7 @@ KINDS: dict[str, FaultKind | OperatorKind] = {
     **store.KINDS,
     **beginnings.KINDS,
     **tier_topic.KINDS,
+    **tier_calls.KINDS,
 }
 """By the name that schedules, options and tables use."""
 ELECTIONS = frozenset(name for name, kind in KINDS.items() if kind.family == "elections")
@@ -57,6 +59,7 @@ LATER = {
     "ports": frozenset({"taken port"}),
     "forgotten": frozenset({"unregister lost"}),
     "tier topic": frozenset({"tier topic cut"}),
+    "store calls": frozenset({"store call struck"}),
 }
 """Kinds that came later, by the stream from which they are drawn: seeds keep the events that they
 had."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import NamedTuple
 
 from protocol.schema import Buffer
@@ -27,7 +28,7 @@ from storage.objects import (
 )
 from storage.objects.port import Source
 
-PUT, GET, DELETE = "put", "get", "delete"
+PUT, GET, HEAD, DELETE = "put", "get", "head", "delete"
 
 
 @dataclass(eq=False)
@@ -47,6 +48,32 @@ class StoreTrouble:
     """Of these."""
 
 
+@dataclass(eq=False)
+class CallStop:
+    """One call of the store as a stopping point.
+
+    Args:
+        call: "put", "get", "head" or "delete"; "": any of them.
+        after: so many of those calls, of all nodes, pass first.
+        answered: stop when the call has been done, before its answer.
+        then: is called with the host of the node at each of the calls that follow.
+    """
+
+    call: str
+    after: int
+    answered: bool
+    then: Callable[[str], None]
+
+    def reached(self, call: str, host: str, *, answered: bool) -> None:
+        """A node is at this point of a call."""
+        if answered is not self.answered or self.call not in ("", call):
+            return
+        if self.after > 0:
+            self.after -= 1
+            return
+        self.then(host)
+
+
 class Touch(NamedTuple):
     """What a node did to an object, or saw of it; it has happened, whatever the node is told."""
 
@@ -61,6 +88,7 @@ class SimStore:
     def __init__(self, trace: Trace, seed: int) -> None:
         self.bucket = MemoryObjects()
         self.told: Callable[[Touch], None] = lambda touch: None
+        self.stops: list[CallStop] = []
         self.hangs_until_s = 0.0
         """The loop's time by which every call that hangs has ended, of the troubles that were
         lifted: what began in one goes on after it."""
@@ -75,9 +103,13 @@ class SimStore:
         host = CURRENT_HOST.get()
         number = self._opened[host] = self._opened.get(host, 0) + 1
         faulty = FaultyObjects(_Told(self), stream(self._seed, "store", host, number))
-        way = self._ways[host] = _Way(faulty, lambda: self.on(host))
+        way = self._ways[host] = _Way(faulty, lambda: self.on(host), partial(self._reached, host))
         self._settle()
         return way
+
+    def _reached(self, host: str, call: str, *, answered: bool) -> None:
+        for stop in list(self.stops):
+            stop.reached(call, host, answered=answered)
 
     def on(self, host: str) -> list[StoreTrouble]:
         """What is wrong with the way of a host."""
@@ -157,21 +189,35 @@ class _Told:
 class _Way:
     """A node's way to the store: what goes wrong on it is counted for those who cause it."""
 
-    def __init__(self, faulty: FaultyObjects, troubles: Callable[[], list[StoreTrouble]]) -> None:
+    def __init__(
+        self,
+        faulty: FaultyObjects,
+        troubles: Callable[[], list[StoreTrouble]],
+        reached: Callable[..., None],
+    ) -> None:
         self.faulty = faulty
         self._troubles = troubles
+        self._reached = reached
 
     async def put(self, key: str, source: Source) -> None:
         with _Counted(self._troubles()):
+            self._reached(PUT, answered=False)
             await self.faulty.put(key, source)
+            self._reached(PUT, answered=True)
 
     async def get(self, key: str, start: int, size_bytes: int) -> Buffer:
         with _Counted(self._troubles()):
-            return await self.faulty.get(key, start, size_bytes)
+            self._reached(GET, answered=False)
+            data = await self.faulty.get(key, start, size_bytes)
+            self._reached(GET, answered=True)
+            return data
 
     async def head(self, key: str) -> ObjectInfo:
         with _Counted(self._troubles()):
-            return await self.faulty.head(key)
+            self._reached(HEAD, answered=False)
+            found = await self.faulty.head(key)
+            self._reached(HEAD, answered=True)
+            return found
 
     async def pages(self, prefix: str) -> AsyncIterator[list[ObjectInfo]]:
         with _Counted(self._troubles()):
@@ -180,7 +226,9 @@ class _Way:
 
     async def delete(self, keys: Sequence[str]) -> None:
         with _Counted(self._troubles()):
+            self._reached(DELETE, answered=False)
             await self.faulty.delete(keys)
+            self._reached(DELETE, answered=True)
 
     async def close(self) -> None:
         await self.faulty.close()
