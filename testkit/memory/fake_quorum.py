@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from types import SimpleNamespace
 from typing import Any, Protocol
 
 from metalog.image.values import MetadataImage
@@ -21,6 +22,7 @@ class FakeQuorum:
     def __init__(self, node_id: int = 100, *, commit_at_once: bool = False) -> None:
         self.node_id = node_id
         self.cluster_id = "5L6g3nShT-eMCtK--X86sw"
+        self.log = SimpleNamespace(directory="/logs/__cluster_metadata-0")
         self.commit_at_once = commit_at_once
         self.batches: list[Batch] = []
         self.metadata_versions: list[int] = []
