@@ -1,1 +1,1 @@
-"""Answers that brokers and controllers give alike."""
+"""Code shared by the broker and controller roles: listeners, quotas, and APIs that both serve."""

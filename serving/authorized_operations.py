@@ -1,7 +1,7 @@
-"""The operation bit fields of KIP-430: what this client may do with a resource.
+"""Authorized-operations bit fields (KIP-430): the operations that a client may perform.
 
-There is no authorizer, so everybody may do everything that makes sense for the kind of resource.
-A bit's place is the operation's number in the protocol.
+There is no authorizer, so a client may perform every operation that applies to the resource type.
+The bit position is the operation's number in the protocol.
 """
 
 from __future__ import annotations
@@ -10,11 +10,11 @@ from enum import IntEnum
 from typing import Final
 
 NOT_ASKED: Final = -(2**31)
-"""The value of the field when the request did not ask."""
+"""Value of the field when the request does not include authorized operations."""
 
 
 class Operation(IntEnum):
-    """The operations that appear in these bit fields."""
+    """Operations that appear in these bit fields."""
 
     READ = 3
     WRITE = 4

@@ -1,7 +1,7 @@
-"""The answer to DescribeConfigs, the same from a broker and from a controller.
+"""DescribeConfigs responses, built alike for brokers and controllers.
 
-What a resource's configuration is, each of them knows by itself; how it is told is here: errors per
-resource, the keys that were asked for, synonyms and documentation if they were.
+Each role passes its own function that resolves a resource's configuration. This module builds the
+response: errors per resource, the requested keys, and synonyms and documentation on request.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from protocol.messages.describe_configs import DescribeConfigsRequest, DescribeC
 from runtime.config.described import DescribedKey, chosen
 
 Describe = Callable[[int, str], Iterable[DescribedKey]]
-"""The configuration of a resource by type and name. Raises ApiError."""
+"""Returns the configuration of a resource, by type and name. Raises ApiError: sent per resource."""
 
 
 def describe_configs(
     request: DescribeConfigsRequest, describe: Describe
 ) -> DescribeConfigsResponse:
-    """Every resource of the request with its configuration, or why there is none."""
+    """Return, for each resource of the request, its configuration or its error."""
     return DescribeConfigsResponse(
         results=[_result(request, resource, describe) for resource in request.resources]
     )

@@ -1,8 +1,8 @@
 """APIs that the controllers of this release serve, and those of them that brokers forward.
 
-What Kafka's brokers forward at all, and which kinds of listener have an API, is the protocol's
-(`FORWARDABLE`, each request's `LISTENERS`); what is built is said here, once for both roles. A
-broker forwards what is left when it has registered what it answers itself.
+The protocol defines which requests brokers forward (`FORWARDABLE`) and which kinds of listener have
+an API (each request's `LISTENERS`). This module lists the implemented APIs, once for both roles. A
+broker registers the APIs that it answers itself, then forwards the rest.
 """
 
 from __future__ import annotations
@@ -52,14 +52,14 @@ CONTROLLER_APIS: Final = frozenset(
 )
 
 OWN_VERSIONS: Final[Mapping[ApiKey, int]] = {ApiKey.ELECT_LEADERS: 3}
-"""Last versions that our own tools may ask for, beyond what everybody may."""
+"""Last versions that our own tools may use, where they go beyond those for other clients."""
 
 OWN_APIS: Final = frozenset({ApiKey.EXPLAIN_ELECTION})
-"""APIs that only our own tools may ask for."""
+"""APIs that only our own tools may use."""
 
 
 def forwarded_apis() -> list[ApiKey]:
-    """What brokers may forward to controllers of this release, in the order of keys."""
+    """Return the APIs that brokers may forward to controllers of this release, sorted by key."""
     return [
         api
         for api in sorted(FORWARDABLE & CONTROLLER_APIS)

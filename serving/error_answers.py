@@ -1,7 +1,7 @@
-"""Error answers to requests that fail as a whole, before they are decided.
+"""Error responses to requests that fail as a whole, before a controller has handled them.
 
-Some responses have an error of their own, some only one per item: then every item of the request
-gets it, so that the client can match them.
+If a response has no top-level error, every item of the request gets the error, so that the client
+can match items and errors.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from protocol.schema import Request, Response
 
 
 def error_response(request: Request[Any], code: ErrorCode, version: int) -> Response:
-    """The response that says `code` for all of `request`, in a form that `version` can carry."""
+    """Return a response that carries `code` for the whole request, in a form valid in `version`."""
     per_item = _PER_ITEM.get(type(request))
     if per_item is not None:
         return per_item(request, code)
@@ -108,7 +108,8 @@ def _incremental(request: IncrementalAlterConfigsRequest, code: ErrorCode) -> Re
 
 
 def _elect_leaders(request: ElectLeadersRequest, code: ErrorCode, version: int) -> Response:
-    # Version 0 has no error of its own; an election of all partitions then has no place for one.
+    # Version 0 has no top-level error. An election of all partitions names none, so its response
+    # cannot carry an error at all.
     return ElectLeadersResponse(
         error_code=code if version >= 1 else ErrorCode.NONE,
         replica_election_results=[

@@ -1,4 +1,4 @@
-"""Feature levels in ApiVersions: those of this build, and those that the cluster has finalised."""
+"""Feature levels in ApiVersions: those that this build supports, and those that are finalised."""
 
 from __future__ import annotations
 
@@ -9,7 +9,11 @@ from protocol.transport.dispatch import Features
 
 
 def features_of(image: MetadataImage, kraft_version: int) -> Features:
-    """`kraft_version` is the quorum's, which no record of the image holds."""
+    """Return the features for ApiVersions.
+
+    Args:
+        kraft_version: finalised level of the quorum; no record of the image contains it.
+    """
     levels = dict(image.features)
     if kraft_version > 0:
         levels[KRAFT_VERSION] = kraft_version

@@ -1,4 +1,7 @@
-"""A listener's limits out of a node's configuration; the keys are Kafka's."""
+"""Connection and request limits of a role's listeners, read from the node's configuration.
+
+The keys are Kafka's.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,7 @@ from runtime.config.schema import NodeKey
 
 
 def server_limits(config: NodeConfig) -> ServerLimits:
-    """What holds for each connection."""
+    """Return the limits of a single connection."""
     return ServerLimits(
         request_bytes_max=config[keys_server.SOCKET_REQUEST_MAX_BYTES],
         max_inflight=config[keys_kraftbox.KRAFTBOX_CONNECTION_MAX_INFLIGHT],
@@ -20,10 +23,10 @@ def server_limits(config: NodeConfig) -> ServerLimits:
 
 
 def connection_limits(config: NodeConfig) -> ConnectionLimits:
-    """What holds for all connections of a role together.
+    """Return the limits of all connections of a role together.
 
-    Raises ConfigError for a limit of a single listener (`listener.name.<name>.max...`) that is not
-    a number.
+    Raises:
+        ConfigError: a limit of a single listener (`listener.name.<name>.max...`) is not a number.
     """
     files = config[keys_kraftbox.KRAFTBOX_FILES_OPEN_MAX] or descriptors.files_share()
     return ConnectionLimits(
@@ -54,6 +57,6 @@ def _of_listener(config: NodeConfig, listener: str, key: NodeKey[int]) -> int:
 
 
 def _overrides(text: str) -> dict[str, int]:
-    """`host:count,...`"""
+    """Parse `host:count,...`."""
     pairs = (entry.rpartition(":") for entry in text.split(",") if entry.strip())
     return {host.strip(): int(count) for host, _, count in pairs}

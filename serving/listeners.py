@@ -1,4 +1,4 @@
-"""Shell: The listeners of one role: bound in the order of the configuration, closed together."""
+"""Shell: Listeners of one role, bound in the order of the configuration and closed together."""
 
 from __future__ import annotations
 
@@ -28,7 +28,10 @@ _log = get_logger("serving.listeners")
 
 
 class Listeners:
-    """`servers` in the order in which they were opened; `bound` has host and port by name."""
+    """The open listeners of a role.
+
+    servers: in the order of binding. bound: host and port by listener name.
+    """
 
     def __init__(
         self, *, clock: Clock, supervisor: Supervisor, limits: ServerLimits, gate: ConnectionGate
@@ -49,9 +52,14 @@ class Listeners:
         on_admit: Callable[[ServerConnection], str | None] | None = None,
         for_nodes: bool = False,
     ) -> None:
-        """Take an address for `handlers`, which `listen` opens. `for_nodes`: nodes are the clients.
+        """Bind `listener` to its address; `listen` starts to accept connections.
 
-        Raises OSError for an address that is taken.
+        Args:
+            handlers: APIs of the listener.
+            for_nodes: whether the clients are nodes of the cluster.
+
+        Raises:
+            OSError: the address is in use.
         """
         server = Server(
             handlers,
@@ -69,19 +77,19 @@ class Listeners:
         self.bound[listener.name] = server.address
 
     async def listen(self) -> None:
-        """Accept connections at all addresses that are bound."""
+        """Accept connections at all bound addresses."""
         for server in self.servers:
             await server.listen()
             host, port = server.address
             _log.info("Listening", listener=server.listener, host=host, port=port)
 
     def advertised(self, configured: Iterable[Listener]) -> list[Listener]:
-        """What others are told: the configured addresses with the ports really bound."""
+        """Return the configured listeners to advertise, with port 0 replaced by the bound port."""
         return [
             listener if listener.port else listener._replace(port=self.bound[listener.name][1])
             for listener in configured
         ]
 
     async def close(self, grace_ms: float) -> None:
-        """Close all at once; each gives its connections so long to end."""
+        """Close all listeners at once; connections have `grace_ms` to end."""
         await asyncio.gather(*(server.close(grace_ms) for server in self.servers))

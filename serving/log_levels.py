@@ -1,8 +1,7 @@
-"""Log levels as configurations of the kind BROKER_LOGGER (KIP-412), the same for both roles.
+"""Log levels as resources of type BROKER_LOGGER (KIP-412), for both roles.
 
-There is one logger with a level, `root`. Kafka's names for levels are used towards clients; where
-it has more of them than we have, the nearest of ours is meant. A change holds until the process
-ends.
+There is one logger with a level, `root`. Clients see Kafka's level names. A Kafka level without a
+counterpart here maps to the nearest one (`LEVELS`). A change lasts until the process ends.
 """
 
 from __future__ import annotations
@@ -32,14 +31,14 @@ _NAMES: Final[Mapping[str, str]] = {
 
 
 class LevelOperation(IntEnum):
-    """Those operations of IncrementalAlterConfigs that levels know."""
+    """Operations of IncrementalAlterConfigs that apply to log levels."""
 
     SET = 0
     DELETE = 1
 
 
 class ConfigChange(NamedTuple):
-    """One entry of a request, of a logger or of another resource; `operation` as on the wire."""
+    """One entry of a request for any resource type; `operation` as on the wire."""
 
     name: str
     operation: int
@@ -47,15 +46,16 @@ class ConfigChange(NamedTuple):
 
 
 def current_level() -> str:
-    """Kafka's name of the level in force."""
+    """Return Kafka's name of the current log level."""
     return _NAMES[log.level()]
 
 
 def change_levels(changes: Sequence[ConfigChange], *, validate_only: bool) -> None:
-    """Set levels, all of them or none.
+    """Set log levels, all of them or none.
 
-    Raises INVALID_CONFIG for a logger or a level that does not exist, INVALID_REQUEST for what
-    cannot be done to a level.
+    Raises:
+        ApiError: INVALID_CONFIG if the logger or the level does not exist, INVALID_REQUEST if the
+            operation is not possible for a level.
     """
     levels = [_checked(change) for change in changes]
     if not validate_only:

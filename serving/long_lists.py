@@ -1,7 +1,7 @@
-"""Rules for long lists in requests: for each API, in parts or with a bound.
+"""Rules for long lists in requests: each API is served in parts or has a size limit.
 
-Every API of either role stands here, or in `BY_ITSELF` with those whose handlers bound their own
-work; a test compares the table with the messages. See `protocol/transport/long_requests.py`.
+Every API of either role is listed here, or in `BY_ITSELF` if its handler limits its own work. A
+test compares the table with the messages. See `protocol/transport/long_requests.py`.
 """
 
 from __future__ import annotations
@@ -18,12 +18,13 @@ from protocol.transport.long_requests import WEIGHT_MAX, AtOnce, InParts, Rule
 from serving.error_answers import error_response
 
 BY_ITSELF: Final = frozenset({ApiKey.PRODUCE, ApiKey.FETCH})
-"""Their handlers pause by themselves."""
+"""Handlers that yield to other requests by themselves."""
 
 RECORDS_PER_OPERATION_MAX: Final = 10_000
-"""Partitions that one request may create, and topics that it may delete (KAFKA-14996)."""
+"""Limit of partitions that one request may create, and of topics that it may delete
+(KAFKA-14996)."""
 FEW: Final = AtOnce(weight_max=1_000)
-"""For lists that have a few elements in every sensible request."""
+"""For lists that have only a few elements in every reasonable request."""
 
 _PARTITIONS: Final = InParts(paths=(("topics", "partitions"),))
 _INDEXES: Final = InParts(paths=(("topics", "partition_indexes"),))
@@ -50,7 +51,8 @@ def _more_partitions(topic: CreatePartitionsRequest.CreatePartitionsTopic) -> in
 
 
 def _waits_or_is_limited(request: ElectLeadersRequest) -> bool:
-    """Elections of KIP-966 wait together, and serve a limited number of partitions."""
+    """Return whether the request must not be split: KIP-966 elections wait for all partitions
+    together and serve a limited number of them."""
     return request.election_type not in (0, 1) or any(
         topic.desired_leaders for topic in islice(request.topic_partitions or (), 10_000)
     )
@@ -92,7 +94,7 @@ RULES: Final[dict[ApiKey, Rule]] = {
     ApiKey.ALTER_USER_SCRAM_CREDENTIALS: FEW,
     ApiKey.CREATE_ACLS: InParts(paths=(("creations",),)),
     ApiKey.DELETE_ACLS: InParts(paths=(("filters",),)),
-    # what the controller decides for clients
+    # operations of clients on the controller
     ApiKey.CREATE_TOPICS: InParts(
         paths=(("topics",),),
         key=_name,
@@ -122,13 +124,13 @@ RULES: Final[dict[ApiKey, Rule]] = {
         paths=(("topics", "partition_indexes"),), long_reply=True
     ),
     ApiKey.UPDATE_FEATURES: FEW,
-    # what the controller decides for nodes
+    # operations of nodes on the controller
     ApiKey.ALTER_PARTITION: _PARTITIONS,
     ApiKey.ASSIGN_REPLICAS_TO_DIRS: InParts(paths=(("directories", "topics", "partitions"),)),
     ApiKey.BROKER_REGISTRATION: AtOnce(),
     ApiKey.BROKER_HEARTBEAT: AtOnce(),
     ApiKey.CONTROLLER_REGISTRATION: AtOnce(),
-    # the quorum, which has one partition
+    # quorum APIs, for a single partition
     ApiKey.VOTE: FEW,
     ApiKey.BEGIN_QUORUM_EPOCH: FEW,
     ApiKey.END_QUORUM_EPOCH: FEW,

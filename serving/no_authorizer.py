@@ -1,8 +1,9 @@
-"""Access control lists where nothing enforces them.
+"""ACL APIs of a node without an authorizer.
 
-DescribeAcls (key 29), CreateAcls (key 30), DeleteAcls (key 31), versions 1-3: SECURITY_DISABLED,
-for the whole request or for each of its entries, which is what a Kafka node without an authorizer
-answers. Both roles serve them: tools ask a broker, or a controller with --bootstrap-controller.
+DescribeAcls (key 29), CreateAcls (key 30), DeleteAcls (key 31), versions 1-3. The answer is
+SECURITY_DISABLED, for the whole request or for each of its entries, as from a Kafka node without an
+authorizer. Both roles serve these APIs: tools send them to a broker, or to a controller with
+--bootstrap-controller.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ _CODE: Final = ErrorCode.SECURITY_DISABLED
 
 
 def register(table: HandlerTable) -> None:
-    """Serve the three APIs from `table`."""
+    """Register the three APIs in `table`."""
     for api, handle in (
         (ApiKey.DESCRIBE_ACLS, _describe),
         (ApiKey.CREATE_ACLS, _create),

@@ -1,12 +1,15 @@
-"""The client quota in force: the most specific for a user and a client id (KIP-546).
+"""Effective client quotas: the most specific limit for a user and a client id (KIP-546).
+
+In order of precedence:
 
     user and client id, user and default client id, user,
     default user and client id, default user and default client id, default user,
     client id, default client id
 
-Whoever shares a limit shares what is measured against it: a limit of a user is spent by all of the
-user's clients, one of a client id by all users of it, but the limits of a pair, and defaults, are
-each pair's own. Brokers hold clients to their rates with this, controllers to how much they change.
+A limit of a user is shared by all clients of that user, a limit of a client id by all users with
+that client id. A limit of a pair holds for that pair. A default holds separately for each user,
+client id or pair that it applies to. Brokers throttle clients by these limits; controllers limit
+the rate of partition mutations.
 """
 
 from __future__ import annotations
@@ -19,22 +22,22 @@ from typing import Final, NamedTuple, TypeAlias
 from metalog.image.values import QuotaEntity
 
 NAME_CHARS_MAX: Final = 256
-"""Clients choose their ids, of up to 32 KB; longer ones than this are not kept."""
+"""Clients choose their client ids, up to 32 KB. Longer ones than this are not cached."""
 ANSWERS_MAX: Final = 10_000
 
 Bearer: TypeAlias = tuple[str | None, str | None]
-"""Who shares a rate: user and client id, None where it does not matter."""
+"""The user and client id that share a rate; None for a part that does not matter."""
 
 
 class Limit(NamedTuple):
-    """The limit of a request, and whose rate it is held against."""
+    """The limit of a request, and the bearer whose rate counts against it."""
 
     per_second: float
     bearer: Bearer
 
 
 class _Default(Enum):
-    """The default entity, which is not the entity of any name."""
+    """The default entity, distinct from an entity of any name."""
 
     DEFAULT = 0
 
@@ -44,7 +47,7 @@ _Part: TypeAlias = str | _Default | None
 
 
 class QuotaLimits:
-    """All limits of one kind, by the key that they have in an entity's quotas."""
+    """All limits of one kind, such as producer_byte_rate, by the key in an entity's quotas."""
 
     def __init__(self, key: str) -> None:
         self._key = key
@@ -52,11 +55,11 @@ class QuotaLimits:
         self._answers: dict[tuple[str, str], Limit | None] = {}
 
     def __bool__(self) -> bool:
-        """Whether anybody can have a limit."""
+        """Return whether any limit of this kind is set."""
         return bool(self._levels)
 
     def replace(self, quotas: Mapping[QuotaEntity, Mapping[str, float]]) -> None:
-        """These are the quotas of the cluster now."""
+        """Replace all limits by the quotas of the cluster; addresses (`ip`) are ignored."""
         self._levels.clear()
         self._answers.clear()
         for entity, values in quotas.items():
@@ -66,7 +69,7 @@ class QuotaLimits:
                 self._levels[place] = values[self._key]
 
     def of(self, user: str, client_id: str) -> Limit | None:
-        """The limit of this user's client, None without one."""
+        """Return the limit of this user's client, None without one."""
         if len(client_id) > NAME_CHARS_MAX:
             return self._shortened(user, client_id)
         key = (user, client_id)
@@ -77,7 +80,7 @@ class QuotaLimits:
         return self._answers[key]
 
     def _shortened(self, user: str, client_id: str) -> Limit | None:
-        """The limit of a client with a long id. Nobody keeps the id: its bearer has a digest."""
+        """Return the limit of a client with a long id; the bearer has a digest, to save memory."""
         limit = self._find(user, client_id)
         if limit is None or limit.bearer[1] is None:
             return limit
