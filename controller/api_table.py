@@ -1,6 +1,6 @@
-"""Every API of a controller, put into one table that all its listeners serve.
+"""The handler table of a controller: all its APIs, served by each of its listeners.
 
-`serving/controller_apis.py` says for both roles which they are; a test compares the two.
+`serving/controller_apis.py` lists the same APIs for both roles; a test compares the two.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ DECIDING_APIS = (
     unregister_broker,
     update_features,
 )
-"""Those with a module here; the quorum's and those that both roles serve alike come from below."""
+"""APIs with a module in `controller.apis`. The quorum's and the shared ones are added below."""
 
 
 def build_table(
@@ -77,13 +77,13 @@ def build_table(
     features: Callable[[], Features],
     clock: Clock,
 ) -> HandlerTable:
-    """The table of a controller's listeners."""
+    """Return the handler table for a controller's listeners."""
     table = HandlerTable(unstable=unstable, own_kind=own_peers())
     for api in DECIDING_APIS:
         api.register(table, controller)
     no_authorizer.register(table)
     register_quorum_apis(table, quorum)
-    # A controller's Fetch reads the one partition of the quorum.
+    # A Fetch to a controller reads the single partition of the quorum.
     LongRequests(clock, SharedSlices(clock)).guard(table, {**RULES, ApiKey.FETCH: FEW})
     table.serve_api_versions(features)
     return table

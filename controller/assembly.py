@@ -1,9 +1,11 @@
-"""Shell: The controller role of a node: listeners, the APIs on them, the single writer.
+"""Shell: The controller role of a node: listeners, their APIs, and the single writer.
 
-Quorum and loader are the process's, shared with a broker role if there is one; brokers reach this
-role over the network only, also from the same process. Start order: `__init__` subscribes to the
-loader, so nothing that is committed is missed; `start` listens and tells the quorum under which
-ports; connections are taken once the quorum has started too, before or after.
+Quorum and loader belong to the process, which shares them with its broker role if it has one.
+Brokers reach this role over the network only, also from the same process.
+
+Start order: `__init__` subscribes to the loader, so that it misses no committed record. `start`
+listens and passes the bound endpoints to the quorum. Connections are accepted once the quorum has
+started, too; it may start before or after this role.
 """
 
 from __future__ import annotations
@@ -44,9 +46,10 @@ CLOSE_GRACE_MS = 2_000.0
 
 
 def read_bootstrap(files: Files, log_dir: str) -> Sequence[MetadataRecord]:
-    """The records that an empty metadata log begins with, as formatting left them.
+    """Read the records that an empty metadata log begins with, as formatting stored them.
 
-    Raises StartupRefused for a file that is broken.
+    Raises:
+        StartupRefused: the file is damaged.
     """
     try:
         return bootstrap_records(files, log_dir)
@@ -55,7 +58,7 @@ def read_bootstrap(files: Files, log_dir: str) -> Sequence[MetadataRecord]:
 
 
 class ControllerServer:
-    """One per process with the controller role."""
+    """The controller role of a process."""
 
     def __init__(
         self,
@@ -70,9 +73,14 @@ class ControllerServer:
         metrics: Metrics,
         incarnation_id: bytes,
     ) -> None:
-        """`incarnation_id` is the process's, shared with its broker.
+        """Build the role and subscribe to the loader.
 
-        Raises StartupRefused, see `read_bootstrap`."""
+        Args:
+            incarnation_id: of the process, shared with its broker.
+
+        Raises:
+            StartupRefused: the bootstrap records are damaged (`read_bootstrap`).
+        """
         self.config = config
         self._clock = clock
         self._rng = rng
@@ -120,7 +128,11 @@ class ControllerServer:
     # --- life ---------------------------------------------------------------------------------
 
     async def start(self) -> None:
-        """Listen on the controller listeners. Raises OSError for an address that is taken."""
+        """Listen on the controller listeners and start the controller's registration.
+
+        Raises:
+            OSError: an address is in use.
+        """
         memory = RequestMemory(self._settings.request_memory_bytes)
         for listener in self.config.controller_listeners:
             await self._listeners.bind(
@@ -144,27 +156,30 @@ class ControllerServer:
         self._registration = self._supervisor.spawn("register the controller", registrar.run())
 
     async def stop(self) -> None:
-        """Answer who waits, stop listening. The quorum goes on until the node stops it."""
+        """Answer waiting requests and stop listening. The node stops the quorum itself."""
         self._unregister_metrics()
         if self._registration is not None:
             self._registration.cancel()
         self.controller.stop()
         await self._listeners.close(CLOSE_GRACE_MS)
 
-    # --- who we are ---------------------------------------------------------------------------
+    # --- endpoints ----------------------------------------------------------------------------
 
     @property
     def advertised_listeners(self) -> list[Listener]:
-        """What other nodes are told."""
+        """Controller listeners to advertise to other nodes."""
         return self._listeners.advertised(self.config.advertised_controller_listeners)
 
     @property
     def bound_listeners(self) -> Mapping[str, tuple[str, int]]:
-        """Host and port by name, once they are known."""
+        """Host and port by listener name, once they are bound."""
         return self._listeners.bound
 
     def _refusal(self, connection: ServerConnection) -> str | None:
-        """Ports are bound before the quorum starts, which tells others of them."""
+        """Return why a connection is refused, None if it is not.
+
+        The quorum advertises the ports, so they are bound before it starts.
+        """
         return None if self._quorum.is_started else "the metadata log is not open yet"
 
     def _active_controller(self) -> tuple[str, int] | None:
@@ -199,7 +214,7 @@ class ControllerServer:
     # --- metrics ------------------------------------------------------------------------------
 
     def collect(self) -> Iterator[Family | None]:
-        """The controller's metrics; those of its listeners are read from `servers`."""
+        """Yield the controller's metrics; those of its listeners are read from `servers`."""
         controller = self.controller
         image = controller.committed_image
         counts = self._counts
@@ -221,5 +236,5 @@ class ControllerServer:
 
     @property
     def servers(self) -> Sequence[Server]:
-        """The listeners, for metrics that join those of all roles."""
+        """The listeners, for the metrics that combine all roles."""
         return self._listeners.servers

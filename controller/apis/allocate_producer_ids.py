@@ -1,6 +1,6 @@
 """AllocateProducerIds (key 67), version 0.
 
-Behaviour: gives a broker the next 1000 producer ids (KIP-730); no id is ever given twice.
+Behaviour: gives a broker the next 1000 producer ids (KIP-730); no id is ever assigned twice.
 
 Errors: STALE_BROKER_EPOCH, UNKNOWN_SERVER_ERROR (none left), NOT_CONTROLLER.
 """
@@ -21,7 +21,7 @@ MAX_VERSION = 0
 
 
 def register(table: HandlerTable, controller: Controller) -> None:
-    """Serve the API from `table`."""
+    """Register the API in `table`."""
 
     def handle(context: RequestContext, request: AllocateProducerIdsRequest) -> Reply:
         return controller.submit(

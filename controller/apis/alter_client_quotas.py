@@ -1,10 +1,10 @@
 """AlterClientQuotas (key 49), versions 0-1.
 
-Behaviour: sets and removes limits of users, client ids, pairs of both, and addresses (KIP-546,
-KIP-612 for addresses); each entity succeeds or fails alone. With validate_only nothing is written.
+Behaviour: sets and removes limits of users, client ids, pairs of both (KIP-546), and addresses
+(KIP-612). Each entity succeeds or fails alone. With validate_only nothing is written.
 
-Errors per entity: INVALID_REQUEST (no such entity or key, a value that cannot be one, an entity or
-a key twice). For all: POLICY_VIOLATION, NOT_CONTROLLER.
+Errors per entity: INVALID_REQUEST (unknown entity type or key, invalid value, an entity or a key
+twice). For all: POLICY_VIOLATION, NOT_CONTROLLER.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ MAX_VERSION = 1
 
 
 def register(table: HandlerTable, controller: Controller) -> None:
-    """Serve the API from `table`."""
+    """Register the API in `table`."""
 
     def handle(_context: RequestContext, request: AlterClientQuotasRequest) -> Reply:
         alterations = [

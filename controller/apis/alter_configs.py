@@ -1,8 +1,8 @@
 """AlterConfigs (key 33), versions 0-2.
 
 Behaviour: replaces all dynamic values of topics, groups, client metrics, of a broker, or of all
-brokers (empty name): a key that is not named loses its value. Clients should use
-IncrementalAlterConfigs (KIP-339), whose errors these are too.
+brokers (empty name). A key that the request does not name loses its value. Clients should use
+IncrementalAlterConfigs (KIP-339); the errors are the same.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ MAX_VERSION = 2
 
 
 def register(table: HandlerTable, controller: Controller) -> None:
-    """Serve the API from `table`."""
+    """Register the API in `table`."""
 
     def handle(context: RequestContext, request: AlterConfigsRequest) -> Reply:
         changes = [

@@ -1,10 +1,10 @@
 """AlterPartition (key 56), versions 2-4: the last is for our own brokers only.
 
-Behaviour: a leader proposes ISRs; each proposal is compared with the partition's epochs and set or
-refused alone. The answer holds the partition as it is afterwards.
+Behaviour: a leader proposes ISRs. The controller compares each proposal with the partition's epochs
+and accepts or refuses it independently. The response contains the resulting partition state.
 
-Versions: 3 names the broker epoch of each proposed member (KIP-903), 4 what each has of the log
-locally (KIP-1303).
+Versions: 3 contains the broker epoch of each proposed member (KIP-903), 4 the local log of each
+member (KIP-1303).
 
 Errors: STALE_BROKER_EPOCH and NOT_CONTROLLER for all; per partition UNKNOWN_TOPIC_ID,
 UNKNOWN_TOPIC_OR_PARTITION, NOT_CONTROLLER (an epoch ahead of the controller's),
@@ -27,7 +27,7 @@ OWN_MAX_VERSION = 4
 
 
 def register(table: HandlerTable, controller: Controller) -> None:
-    """Serve the API from `table`."""
+    """Register the API in `table`."""
 
     def handle(context: RequestContext, request: AlterPartitionRequest) -> Reply:
         return controller.submit(

@@ -1,13 +1,13 @@
 """AlterPartitionReassignments (key 45), versions 0-1.
 
-Behaviour: gives partitions another list of replicas, or (null) goes back to the list before the
-reassignment that is going on. The answer comes once the wish is in the metadata log; the data moves
-after that, and ListPartitionReassignments shows how far it is.
+Behaviour: assigns partitions another list of replicas, or (null) cancels the ongoing reassignment
+and restores the previous list. The controller answers once the target is committed to the metadata
+log. The data moves after that; ListPartitionReassignments shows the progress.
 
 Versions: 1 can forbid that the replication factor changes.
 
 Errors per partition: UNKNOWN_TOPIC_OR_PARTITION, INVALID_REPLICA_ASSIGNMENT (also for a
-cancellation that would take an unclean election), INVALID_REPLICATION_FACTOR,
+cancellation that would need an unclean election), INVALID_REPLICATION_FACTOR,
 NO_REASSIGNMENT_IN_PROGRESS. For all: POLICY_VIOLATION, REQUEST_TIMED_OUT, NOT_CONTROLLER.
 """
 
@@ -28,7 +28,7 @@ MAX_VERSION = 1
 
 
 def register(table: HandlerTable, controller: Controller) -> None:
-    """Serve the API from `table`."""
+    """Register the API in `table`."""
 
     def handle(context: RequestContext, request: AlterPartitionReassignmentsRequest) -> Reply:
         return controller.submit(

@@ -1,7 +1,7 @@
 """AlterUserScramCredentials (key 51), version 0.
 
 Behaviour: removes and writes credentials for SASL/SCRAM (KIP-554); each user succeeds or fails
-alone. They are stored; no listener asks for them yet.
+alone. The credentials are only stored: no listener authenticates clients with them yet.
 
 Errors per user: UNACCEPTABLE_CREDENTIAL (no name, iterations out of range, no password),
 UNSUPPORTED_SASL_MECHANISM, RESOURCE_NOT_FOUND, DUPLICATE_RESOURCE (named twice). For all:
@@ -23,7 +23,7 @@ VERSION = 0
 
 
 def register(table: HandlerTable, controller: Controller) -> None:
-    """Serve the API from `table`."""
+    """Register the API in `table`."""
 
     def handle(_context: RequestContext, request: AlterUserScramCredentialsRequest) -> Reply:
         deletions = [Deletion(each.name, each.mechanism) for each in request.deletions]

@@ -1,10 +1,11 @@
 """AssignReplicasToDirs (key 73), version 0.
 
-Behaviour: a broker with several log directories says in which one each replica is (KIP-858). The
-answer has the request's order. A replica in a directory that has failed leaves its ISR.
+Behaviour: a broker with several log directories reports the directory of each replica (KIP-858).
+The response has the request's order. A replica in a failed directory leaves its ISR.
 
 Errors: STALE_BROKER_EPOCH, UNSUPPORTED_VERSION and NOT_CONTROLLER for all; per partition
-UNKNOWN_TOPIC_ID, UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER (no replica of that broker).
+UNKNOWN_TOPIC_ID, UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER (the broker has no replica),
+INELIGIBLE_REPLICA (the partition has no leader and relies on the replica's lost directory).
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ Response = AssignReplicasToDirsResponse
 
 
 def register(table: HandlerTable, controller: Controller) -> None:
-    """Serve the API from `table`."""
+    """Register the API in `table`."""
 
     def handle(context: RequestContext, request: AssignReplicasToDirsRequest) -> Reply:
         return controller.submit(

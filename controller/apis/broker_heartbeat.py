@@ -1,12 +1,12 @@
 """BrokerHeartbeat (key 63), versions 0-2.
 
-Behaviour: a sign of life, how far the broker's metadata has come, and whether it wants to be fenced
-or to shut down. The answer says whether it is fenced and whether it may stop. The contact counts
-even when the broker's wish must wait for a commit.
+Behaviour: a broker proves that it is alive, reports its metadata offset, and may request to be
+fenced or to shut down. The controller answers whether the broker is fenced and whether it may stop.
+The contact counts even when a state change must wait for a commit.
 
-Versions: 1 adds offline log directories (KIP-858): a broker of ours has one and stops when it
-fails, Apache Kafka's may have several and go on without one.
-2 adds cordoned directories (KIP-1066), in which no new replicas are placed.
+Versions: 1 adds offline log directories (KIP-858). Our brokers have one directory and stop when it
+fails; Apache Kafka's may have several and continue without one. 2 adds cordoned directories
+(KIP-1066), in which no new replicas are placed.
 
 Errors: STALE_BROKER_EPOCH (register again), NOT_CONTROLLER.
 """
@@ -24,7 +24,7 @@ MAX_VERSION = 2
 
 
 def register(table: HandlerTable, controller: Controller) -> None:
-    """Serve the API from `table`."""
+    """Register the API in `table`."""
 
     def handle(context: RequestContext, request: BrokerHeartbeatRequest) -> Reply:
         controller.touch(
@@ -52,7 +52,11 @@ def register(table: HandlerTable, controller: Controller) -> None:
 def _note_shutdown(
     controller: Controller, request: BrokerHeartbeatRequest, reply: HeartbeatReply
 ) -> None:
-    """A controlled shutdown counts from where its last record stands in the log, at the latest."""
+    """Note the log offset of the broker's controlled shutdown.
+
+    It is at the latest the offset of its last record: the call is repeated while records move
+    leaders.
+    """
     if reply.state is not BrokerState.CONTROLLED_SHUTDOWN:
         return
     if reply.moved_leaders or controller.heartbeats.shutdown_offset(request.broker_id) is None:

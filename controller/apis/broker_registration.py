@@ -1,14 +1,14 @@
 """BrokerRegistration (key 62), versions 0-4.
 
-Behaviour: a broker process announces itself and gets its broker epoch; it is fenced until its
-heartbeats say that it has caught up. Repeating the request of one process gives the same epoch.
+Behaviour: a broker process registers and gets its broker epoch. It is fenced until its heartbeats
+report that it has caught up. A request that the same process repeats returns the same epoch.
 
 Versions: 1 added the migration from ZooKeeper, which is refused; 2 log directories; 3 the epoch the
 broker ran with before, proof of a clean shutdown (KIP-966); 4 features whose minimum is 0.
 
 Errors: INCONSISTENT_CLUSTER_ID, DUPLICATE_BROKER_REGISTRATION (another process with this id is
 alive; try again), INVALID_REGISTRATION (log directories), UNSUPPORTED_VERSION (a finalised feature
-level that the broker does not have), NOT_CONTROLLER.
+level that the broker does not support), NOT_CONTROLLER.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ MAX_VERSION = 4
 
 
 def register(table: HandlerTable, controller: Controller) -> None:
-    """Serve the API from `table`."""
+    """Register the API in `table`."""
 
     def handle(context: RequestContext, request: BrokerRegistrationRequest) -> Reply:
         return controller.submit(

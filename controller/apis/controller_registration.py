@@ -1,7 +1,7 @@
 """ControllerRegistration (key 70), version 0.
 
-Behaviour: a controller process tells the active one where it listens and what it supports
-(KIP-919), so that clients of the controllers and feature updates know all of them.
+Behaviour: a controller process registers its endpoints and supported features with the active
+controller (KIP-919). Clients of the controllers and feature updates use these registrations.
 
 Errors: UNSUPPORTED_VERSION (a metadata.version from before KIP-919), INVALID_REQUEST (a migration
 from ZooKeeper), NOT_CONTROLLER.
@@ -23,7 +23,7 @@ MAX_VERSION = 0
 
 
 def register(table: HandlerTable, controller: Controller) -> None:
-    """Serve the API from `table`."""
+    """Register the API in `table`."""
 
     def handle(context: RequestContext, request: ControllerRegistrationRequest) -> Reply:
         return controller.submit(

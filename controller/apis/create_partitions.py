@@ -1,9 +1,10 @@
 """CreatePartitions (key 37), versions 0-3.
 
-Behaviour: brings topics to a higher number of partitions, placed like those of a new topic or as
-the request assigns them; each topic succeeds or fails alone. With validate_only nothing is written.
+Behaviour: raises the partition count of topics. New partitions are placed like those of a new
+topic, or as the request assigns them. Each topic succeeds or fails alone. With validate_only
+nothing is written.
 
-Errors per topic: UNKNOWN_TOPIC_OR_PARTITION, INVALID_PARTITIONS (not more than there are),
+Errors per topic: UNKNOWN_TOPIC_OR_PARTITION, INVALID_PARTITIONS (not above the current count),
 INVALID_REPLICA_ASSIGNMENT, INVALID_REPLICATION_FACTOR, INVALID_REQUEST (named twice),
 THROTTLING_QUOTA_EXCEEDED (from version 3 on, KIP-599). For all topics: POLICY_VIOLATION,
 REQUEST_TIMED_OUT, NOT_CONTROLLER.
@@ -22,11 +23,11 @@ from protocol.transport.dispatch import HandlerTable, Reply, RequestContext
 MIN_VERSION = 0
 MAX_VERSION = 3
 STRICT_VERSION = 3
-"""From which on a client over its quota is refused (KIP-599)."""
+"""First version in which a client over its quota is refused (KIP-599)."""
 
 
 def register(table: HandlerTable, controller: Controller) -> None:
-    """Serve the API from `table`."""
+    """Register the API in `table`."""
 
     def handle(context: RequestContext, request: CreatePartitionsRequest) -> Reply:
         return submit_within_quota(

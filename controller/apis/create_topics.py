@@ -1,17 +1,17 @@
 """CreateTopics (key 19), versions 2-7.
 
 Behaviour: each topic succeeds or fails alone; -1 stands for `num.partitions` and
-`default.replication.factor`; with validate_only nothing is written. Partitions are placed over
+`default.replication.factor`; with validate_only nothing is written. Partitions are placed across
 racks, or as the request assigns them.
 
 Versions: 5 returns number of partitions, replication factor and configurations; 7 the topic id.
 
 Errors per topic: INVALID_TOPIC_EXCEPTION (name, or a name that differs only in `.` and `_`),
 TOPIC_ALREADY_EXISTS, INVALID_PARTITIONS, INVALID_REPLICATION_FACTOR (too few brokers),
-INVALID_REPLICA_ASSIGNMENT, INVALID_CONFIG, INVALID_REQUEST (named twice, counts beside an
+INVALID_REPLICA_ASSIGNMENT, INVALID_CONFIG, INVALID_REQUEST (named twice, counts together with an
 assignment, or the metadata topic), THROTTLING_QUOTA_EXCEEDED (from version 6 on, KIP-599). For all
-topics: POLICY_VIOLATION (over 10,000 records),
-REQUEST_TIMED_OUT (not committed in time; it may be later), NOT_CONTROLLER.
+topics: POLICY_VIOLATION (over 10,000 records), REQUEST_TIMED_OUT (not committed in time; it may be
+later), NOT_CONTROLLER.
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ from runtime.config import ConfigValue
 MIN_VERSION = 2
 MAX_VERSION = 7
 STRICT_VERSION = 6
-"""From which on a client over its quota is refused (KIP-599)."""
+"""First version in which a client over its quota is refused (KIP-599)."""
 
 
 _Entries: TypeAlias = dict[int, list[CreateTopicsResponse.CreatableTopicConfigs]]
-"""By the identity of the description, which the outcomes keep alive."""
+"""By `id()` of the configuration dict; the outcomes keep it alive."""
 
 
 def register(table: HandlerTable, controller: Controller) -> None:
-    """Serve the API from `table`."""
+    """Register the API in `table`."""
 
     def handle(context: RequestContext, request: CreateTopicsRequest) -> Reply:
         return submit_within_quota(
@@ -56,7 +56,7 @@ def register(table: HandlerTable, controller: Controller) -> None:
 
 
 def _response(outcomes: Iterable[TopicOutcome]) -> CreateTopicsResponse:
-    # Topics with the same overrides share the description of their configuration.
+    # Topics with the same overrides share their response entries.
     entries: _Entries = {}
     return CreateTopicsResponse(topics=[_result(outcome, entries) for outcome in outcomes])
 

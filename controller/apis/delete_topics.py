@@ -1,13 +1,13 @@
 """DeleteTopics (key 20), versions 1-6.
 
 Behaviour: deletes by name or, from version 6 on, by id; each topic succeeds or fails alone. The
-brokers remove the data when they see the deletion in the metadata log.
+brokers remove the data when they see the deletion in the metadata log. The metadata topic cannot be
+deleted: it counts as unknown.
 
 Errors per topic: UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC_ID, INVALID_REQUEST (named twice, also
 once by name and once by id; an entry with both or neither), THROTTLING_QUOTA_EXCEEDED (from version
-5 on, KIP-599). The metadata topic is no topic here. For all topics: TOPIC_DELETION_DISABLED
-(INVALID_REQUEST before version 3, which does not have it), POLICY_VIOLATION, REQUEST_TIMED_OUT,
-NOT_CONTROLLER.
+5 on, KIP-599). For all topics: TOPIC_DELETION_DISABLED (INVALID_REQUEST before version 3, which
+does not have it), POLICY_VIOLATION, REQUEST_TIMED_OUT, NOT_CONTROLLER.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from protocol.transport.dispatch import HandlerTable, Reply, RequestContext
 MIN_VERSION = 1
 MAX_VERSION = 6
 STRICT_VERSION = 5
-"""From which on a client over its quota is refused (KIP-599)."""
+"""First version in which a client over its quota is refused (KIP-599)."""
 
 
 def register(table: HandlerTable, controller: Controller) -> None:
-    """Serve the API from `table`."""
+    """Register the API in `table`."""
 
     def handle(context: RequestContext, request: DeleteTopicsRequest) -> Reply:
         version = context.api_version

@@ -1,13 +1,13 @@
 """DescribeCluster (key 60), versions 0-2.
 
 Behaviour: on a controller listener, the controllers that registered an endpoint on that listener,
-and which one is active (KIP-919). Any controller answers, from what it has committed.
+and the active one (KIP-919). Any controller answers, from its committed metadata.
 
-Versions: 1 adds the endpoint type, which must be "controllers" here; 2 fenced brokers, which
-controllers have none of.
+Versions: 1 adds the endpoint type, which must be "controllers" here; 2 fenced brokers, which do not
+apply to controllers.
 
-Errors: MISMATCHED_ENDPOINT_TYPE (asked for brokers), UNSUPPORTED_ENDPOINT_TYPE; version 0 cannot
-say that it means controllers and gets INVALID_REQUEST.
+Errors: MISMATCHED_ENDPOINT_TYPE (the request is for brokers), UNSUPPORTED_ENDPOINT_TYPE. Version 0
+has no endpoint type, so it always gets INVALID_REQUEST.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ CONTROLLERS = 2
 
 
 def register(table: HandlerTable, controller: Controller) -> None:
-    """Serve the API from `table`."""
+    """Register the API in `table`."""
 
     def handle(context: RequestContext, request: DescribeClusterRequest) -> Reply:
         if request.endpoint_type != CONTROLLERS:

@@ -1,8 +1,9 @@
 """DescribeConfigs (key 32), versions 1-4.
 
-Behaviour: on a controller listener, topics, the cluster-wide dynamic defaults (broker with an empty
-name), this controller's own node, its loggers, groups and client metrics, from what is committed.
-No keys, null or empty, means all of them. Sensitive values are null.
+Behaviour: on a controller listener, describes topics, the cluster-wide dynamic defaults (broker
+with an empty name), this controller's own node and its loggers, groups and client metrics, from the
+committed metadata. Without keys (null or empty list) all keys are returned. Sensitive values are
+null.
 
 Versions: 1 has synonyms; 3 types and documentation.
 
@@ -26,7 +27,7 @@ MAX_VERSION = 4
 
 
 def register(table: HandlerTable, controller: Controller) -> None:
-    """Serve the API from `table`."""
+    """Register the API in `table`."""
 
     def handle(context: RequestContext, request: DescribeConfigsRequest) -> Reply:
         return describe_configs(request, partial(describe_resource, controller.committed_view()))

@@ -1,22 +1,27 @@
 """ElectLeaders (key 43), versions 0-3.
 
-Behaviour: elects the preferred leader, or unclean any live replica where there is no leader, in the
-named partitions or in all of them (null). For all of them the answer leaves out those that needed
-none. The messages say per broker why it could not be elected.
+Behaviour: elects leaders in the named partitions, or in all of them (null). Type 0 (preferred)
+elects the preferred leader. Type 1 (unclean) elects any live replica of a partition without a
+leader. For all partitions, the response omits those that needed no election. The messages give the
+reason per broker why it could not be elected.
 
-The longest log, by what all live replicas say (type 2, aggressive) or all that may have everything
-(3, balanced), and the broker that is named (4, designation) lead only where nobody does. Types 2
-and 3 are answered when every partition is decided, or at TimeoutMs with REQUEST_TIMED_OUT for those
-that are not: these are not elected later (KIP-966), and neither are they when the client has gone.
+Types 2 to 4 elect a leader only in partitions without one (KIP-966):
+- 2 (aggressive) elects the longest log among all live replicas,
+- 3 (balanced) elects the longest log once all replicas that may be complete have reported theirs,
+- 4 (designation) elects the broker that the request names.
 
-Versions: 0 has preferred elections only and no error of its own; 1 adds the type and the top-level
-error; 3, in no release of Kafka, has types 2 to 4, desired leaders, and a limit of 1,000
-partitions. It is there for our own tools.
+Types 2 and 3 are answered when every partition is decided, or after TimeoutMs. Undecided partitions
+then get REQUEST_TIMED_OUT and are not elected later. They are not elected either once the client
+has disconnected.
+
+Versions: 0 has preferred elections only and no top-level error; 1 adds the type and the top-level
+error; 3, which no release of Kafka has, adds types 2 to 4, desired leaders, and a limit of 1,000
+partitions, for our own tools.
 
 Errors per partition: UNKNOWN_TOPIC_OR_PARTITION, ELECTION_NOT_NEEDED,
 PREFERRED_LEADER_NOT_AVAILABLE, ELIGIBLE_LEADERS_NOT_AVAILABLE, REQUEST_TIMED_OUT, INVALID_REQUEST
-(the desired leader is no replica), REQUEST_LIMIT_REACHED. For all: INVALID_REQUEST (type, desired
-leaders), POLICY_VIOLATION, REQUEST_TIMED_OUT, NOT_CONTROLLER.
+(the desired leader is not a replica), REQUEST_LIMIT_REACHED. For all: INVALID_REQUEST (type,
+desired leaders), POLICY_VIOLATION, REQUEST_TIMED_OUT, NOT_CONTROLLER.
 """
 
 from __future__ import annotations
@@ -50,7 +55,7 @@ OWN_MAX_VERSION = 3
 
 
 def register(table: HandlerTable, controller: Controller) -> None:
-    """Serve the API from `table`."""
+    """Register the API in `table`."""
 
     def handle(context: RequestContext, request: ElectLeadersRequest) -> Reply:
         version = context.api_version
@@ -103,7 +108,13 @@ async def _recover(
 async def _wait(
     controller: Controller, request: RecoveryRequest, connection: Connection
 ) -> Mapping[PartitionKey, Outcome]:
-    """Raises ApiError: NOT_CONTROLLER. Where no more can wait, only what would have is refused."""
+    """Wait until the partitions of `request` are decided.
+
+    If too many requests wait already, only the partitions that would have waited get that error.
+
+    Raises:
+        ApiError: NOT_CONTROLLER, this node is no longer the active controller.
+    """
     partitions = list(request.waiting)
     try:
         with while_connected(connection):

@@ -1,12 +1,12 @@
-"""Envelope (key 58), version 0: a client's request that a broker sends on (KIP-590).
+"""Envelope (key 58), version 0: a client's request that a broker forwards (KIP-590).
 
-Behaviour: the request inside, header and body, is handled as if the client had sent it here, with
-the client's principal and address instead of the broker's; the answer goes back whole. Only APIs
-that Kafka forwards are accepted inside.
+Behaviour: the controller handles the inner request, header and body, as if the client had sent it,
+with the client's principal and address instead of the broker's. It returns the whole inner
+response. Only APIs that Kafka forwards are accepted inside.
 
 Errors: NOT_CONTROLLER (also when leadership is lost while the request waits: the broker tries the
-next controller), INVALID_REQUEST (cannot be read, or is not one to forward), UNSUPPORTED_VERSION
-(the version inside is not served here), PRINCIPAL_DESERIALIZATION_FAILURE.
+next controller), INVALID_REQUEST (unreadable, or not a forwardable API), UNSUPPORTED_VERSION (the
+inner version is not served here), PRINCIPAL_DESERIALIZATION_FAILURE.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ MAX_VERSION = 0
 
 
 def register(table: HandlerTable, controller: Controller) -> None:
-    """Serve the API from `table`, and with it what `table` has for the requests inside."""
+    """Register the API in `table`, whose other handlers serve the inner requests."""
 
     async def handle(context: RequestContext, request: EnvelopeRequest) -> EnvelopeResponse:
         if not controller.is_leading:
@@ -71,7 +71,7 @@ async def _answer(table: HandlerTable, frame: bytes, inner: RequestContext) -> b
 
 
 def _on_behalf(context: RequestContext, request: EnvelopeRequest) -> RequestContext:
-    """The context of the client that the broker speaks for."""
+    """Return the context of the client on whose behalf the broker sends the request."""
     return replace(
         context,
         principal=_principal(request.request_principal) or context.principal,

@@ -1,10 +1,11 @@
-"""ExplainElection (key 10000), version 0: why a partition has the leader that it has, or none.
+"""ExplainElection (key 10000), version 0: why a partition has its current leader, or none.
 
-Behaviour: of each partition the sets of KIP-966, the strategy and what says it, what is waited for
-and since when, and each candidate in election order. It changes nothing, and is told by the active
-controller alone, which knows who was heard of and what brokers said of their logs.
+Behaviour: for each partition it returns the sets of KIP-966, the strategy and the configuration
+that sets it, what the recovery waits for and since when, and each candidate in election order. It
+changes nothing. Only the active controller answers: it alone knows the last heartbeats and the
+brokers' answers about their logs.
 
-Served only to our own tools, and to our own brokers, which pass it on: Kafka has no such API.
+Served only to our own tools, and to our own brokers, which forward it: Kafka has no such API.
 
 Errors per partition: UNKNOWN_TOPIC_OR_PARTITION, REQUEST_LIMIT_REACHED (beyond 100 partitions). For
 all: NOT_CONTROLLER.
@@ -37,7 +38,7 @@ _Candidate = ExplainElectionResponse.Candidate
 
 
 def register(table: HandlerTable, controller: Controller) -> None:
-    """Serve the API from `table`, to our own tools and brokers."""
+    """Register the API in `table`, for our own tools and brokers only."""
 
     def handle(_context: RequestContext, request: ExplainElectionRequest) -> Reply:
         return controller.submit(
@@ -59,7 +60,7 @@ def register(table: HandlerTable, controller: Controller) -> None:
 def explained(
     view: ControllerView, request: ExplainElectionRequest, recovery: Recovery
 ) -> list[_Explained]:
-    """Answers every partition on its own, in the order of the request."""
+    """Explain each partition of the request, in its order; those beyond the limit get an error."""
     elections = ElectionContext(view)
     named = _named(request)
     found = [

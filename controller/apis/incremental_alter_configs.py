@@ -1,13 +1,13 @@
 """IncrementalAlterConfigs (key 44), versions 0-1.
 
 Behaviour: sets, deletes, appends to or subtracts from single keys of topics, groups, client
-metrics, of a broker, or of all brokers (empty name); each resource succeeds or fails alone. With
-validate_only nothing is written. The level of this node's loggers (KIP-412) is changed here, by a
-request that names nothing else.
+metrics, of a broker, or of all brokers (empty name). Each resource succeeds or fails alone. With
+validate_only nothing is written. A request with a single resource of type BROKER_LOGGER changes the
+log level of this node (KIP-412).
 
-Errors per resource: INVALID_CONFIG (unknown key, bad value, list operation on what is no list),
-INVALID_REQUEST (no value, a key or resource twice, a broker key that cannot change at run time, a
-resource of another kind), UNKNOWN_TOPIC_OR_PARTITION, INVALID_TOPIC_EXCEPTION,
+Errors per resource: INVALID_CONFIG (unknown key, bad value, list operation on a key that is not a
+list), INVALID_REQUEST (no value, a key or resource twice, a broker key that cannot change at run
+time, another resource type), UNKNOWN_TOPIC_OR_PARTITION, INVALID_TOPIC_EXCEPTION,
 BROKER_ID_NOT_REGISTERED. For all: POLICY_VIOLATION, NOT_CONTROLLER.
 """
 
@@ -38,7 +38,7 @@ MAX_VERSION = 1
 
 
 def register(table: HandlerTable, controller: Controller) -> None:
-    """Serve the API from `table`."""
+    """Register the API in `table`."""
 
     def handle(context: RequestContext, request: IncrementalAlterConfigsRequest) -> Reply:
         changes = [
@@ -69,7 +69,7 @@ def register(table: HandlerTable, controller: Controller) -> None:
 def _change_levels(
     controller: Controller, change: ResourceChange, validate_only: bool
 ) -> ConfigOutcome:
-    """This node's own loggers: nothing that the quorum would have to know."""
+    """Change the log level of this node. Nothing is written to the metadata log."""
     resource = change.resource
     levels = [LevelChange(*each) for each in change.changes]
     try:

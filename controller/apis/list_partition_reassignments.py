@@ -1,7 +1,7 @@
 """ListPartitionReassignments (key 46), version 0.
 
-Behaviour: the reassignments going on among the named partitions, or among all (null). Partitions
-without one, and those that do not exist, are left out.
+Behaviour: lists the ongoing reassignments of the named partitions, or of all (null). Partitions
+without one, and those that do not exist, are omitted.
 
 Errors: NOT_CONTROLLER.
 """
@@ -23,7 +23,7 @@ MAX_VERSION = 0
 
 
 def register(table: HandlerTable, controller: Controller) -> None:
-    """Serve the API from `table`."""
+    """Register the API in `table`."""
 
     def handle(context: RequestContext, request: ListPartitionReassignmentsRequest) -> Reply:
         named = (

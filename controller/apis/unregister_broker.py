@@ -1,6 +1,7 @@
 """UnregisterBroker (key 64), version 0.
 
-Behaviour: forgets a broker that is gone for good; it leaves every ISR, its replicas stay assigned.
+Behaviour: removes the registration of a broker that is permanently gone. The broker leaves every
+ISR; its replicas stay assigned.
 
 Errors: BROKER_ID_NOT_REGISTERED, REQUEST_TIMED_OUT, NOT_CONTROLLER.
 """
@@ -18,7 +19,7 @@ MAX_VERSION = 0
 
 
 def register(table: HandlerTable, controller: Controller) -> None:
-    """Serve the API from `table`."""
+    """Register the API in `table`."""
 
     def handle(context: RequestContext, request: UnregisterBrokerRequest) -> Reply:
         return controller.submit(

@@ -3,8 +3,8 @@
 Behaviour: sets finalised feature levels, all of them or none. Lowering a level needs a downgrade
 type (version 0: allow_downgrade). With validate_only nothing is written.
 
-Versions: 1 adds upgrade types and validate_only; before 2 the response names each feature when all
-were set.
+Versions: 1 adds upgrade types and validate_only. Before version 2 a successful response lists each
+feature.
 
 Errors: INVALID_UPDATE_VERSION (a node does not support the level, a dependency does not hold, a
 downgrade that was not allowed), INVALID_REQUEST (named twice), REQUEST_TIMED_OUT, NOT_CONTROLLER.
@@ -28,7 +28,7 @@ MAX_VERSION = 2
 
 
 def register(table: HandlerTable, controller: Controller) -> None:
-    """Serve the API from `table`."""
+    """Register the API in `table`."""
 
     def handle(context: RequestContext, request: UpdateFeaturesRequest) -> Reply:
         version = context.api_version
