@@ -1,12 +1,15 @@
-"""A controller operation: a decision over a read-only view.
+"""Controller operations as pure decisions over a read-only view of the metadata.
 
 A `decide_*` function gets a `ControllerView` and a request and returns a `Decision`: the metadata
-records that make the change, and the reply that is sent once they are committed. It changes
-nothing. The driver replays the records on its working image, appends them to the quorum's log and
-sends the reply at commit. Deciding twice over one view gives equal decisions, which tests rely on;
-therefore randomness comes from `fresh_rng`, which starts at the same place on every call.
+records of the change, and the reply to send once they are committed. It changes nothing. The writer
+replays the records on its working image, appends them to the quorum's log and sends the reply at
+commit.
 
-An operation that fails as a whole raises `ApiError`; what fails in part says so in its reply.
+Two decisions over one view are equal; tests rely on it. Therefore decisions draw random numbers
+from `fresh_rng`, which starts from the same seed on every call.
+
+An operation that fails as a whole raises `ApiError`. If only a part fails, the reply contains the
+error of that part.
 """
 
 from __future__ import annotations
@@ -43,10 +46,10 @@ class Decision(Generic[R]):
 
 @dataclass(frozen=True, slots=True)
 class Step(Generic[R]):
-    """A part of an operation that would hold up all others if it were one batch.
+    """A part of an operation that would delay all others if it were one batch.
 
-    records: a batch that leaves a state of its own; the log may end behind it. then: decides what
-    follows, over the view as it is once the others have had their turn.
+    records: a batch that leaves a valid state; the log may end after it. then: decides the next
+    part, over a new view, after other operations had their turn.
     """
 
     records: tuple[MetadataRecord, ...]
@@ -54,18 +57,18 @@ class Step(Generic[R]):
 
 
 def unknown_voters() -> None:
-    """Return None: the quorum's voters are not known."""
+    """Return None: the ids of the quorum's voters are unknown."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ControllerView:
-    """Everything a decision may look at.
+    """All inputs of a decision.
 
-    image: the working image (committed, plus what this controller has appended). next_offset: log
-    offset that the decision's first record will get. now_ms: wall clock. monotonic_ms: clock of
-    the session timeouts. report_epochs: which partition epochs reports of local logs have made.
-    directory_moves: in which directories replicas were before. voters: returns the ids of the
-    quorum's voters, None where they are not known.
+    image: the working image (committed records and those that this controller has appended).
+    next_offset: log offset of the decision's first record. now_ms: wall clock. monotonic_ms: clock
+    of the session timeouts. report_epochs: partition epochs that reports of local logs have set.
+    directory_moves: earlier directories of replicas. voters: returns the ids of the quorum's
+    voters, None if they are unknown.
     """
 
     image: MetadataImage
@@ -81,7 +84,8 @@ class ControllerView:
 
     @property
     def metadata_version(self) -> int:
-        """The finalised level; the oldest supported one while none is written."""
+        """The finalised level of metadata.version, or the oldest supported level until one is
+        written."""
         level = self.image.metadata_version
         return MINIMUM_METADATA_VERSION.level if level is None else level
 
@@ -90,16 +94,20 @@ class ControllerView:
         return self.image.elr_enabled
 
     def expired_brokers(self) -> frozenset[int]:
-        """Unfenced brokers that have not been heard of for too long."""
+        """Return the unfenced brokers whose session has expired."""
         return self.heartbeats.expired(self.monotonic_ms, self.settings.session_timeouts)
 
 
 Decide: TypeAlias = Callable[[ControllerView], Decision[R] | Step[R]]
-"""An operation, or what is left of one."""
+"""An operation, or the rest of one."""
 
 
 def check_record_count(count: int) -> None:
-    """Refuse an operation that writes too many records for one atomic batch."""
+    """Check that an operation fits into one atomic batch.
+
+    Raises:
+        ApiError: POLICY_VIOLATION, more than `RECORDS_PER_OPERATION_MAX` records.
+    """
     if count > RECORDS_PER_OPERATION_MAX:
         raise ApiError(
             ErrorCode.POLICY_VIOLATION,

@@ -1,13 +1,12 @@
-"""Log directories in which a replica was before its broker moved it, as the active controller knows
-them (KIP-858).
+"""Earlier log directories of replicas that their brokers moved (KIP-858), as soft state.
 
-A broker with several directories reports a move before the copy takes over, and takes the report
-back if the copy ends early: its directory failed, or an operator cancelled the move. The replica is
-then where it was, with all that it had. Only the process that reported the move can know that, so
+A broker with several directories reports a move before the copy takes over. It reports the old
+directory again if the copy ends early: the new directory failed, or an operator cancelled the move.
+The replica then has its complete old log. Only the process that reported the move can know that, so
 each entry counts under the broker epoch in which it was made.
 
-This is soft state. A controller that does not know of a move, because it is new or has noted many
-since, takes the replica for a new one: it may not lead where the partition relies on it.
+A controller may not know of a move, because it has just become active or has noted many moves
+since. It then treats the replica as a new one, which may not lead where the partition relies on it.
 """
 
 from __future__ import annotations
@@ -20,14 +19,14 @@ from protocol.metadata.partition_change_record import PartitionChangeRecord
 from protocol.schema import MetadataRecord
 
 MOVES_MAX: Final = 4096
-"""Replicas of which moves are known: the newest ones."""
+"""Limit of replicas whose moves are kept; the oldest are dropped first."""
 
 Replica = tuple[bytes, int, int]
 """Topic id, partition, broker."""
 
 
 class DirectoryMoves:
-    """Of each replica the directories that it was in under its broker's epoch."""
+    """For each replica, its earlier directories under the broker's current epoch."""
 
     def __init__(self) -> None:
         self._moves: dict[Replica, tuple[int, frozenset[bytes]]] = {}
@@ -41,7 +40,7 @@ class DirectoryMoves:
         return epoch == broker.epoch and directory in known
 
     def note(self, before: MetadataImage, records: Iterable[MetadataRecord]) -> None:
-        """Note the moves in records that are written now; `before` is the image without them."""
+        """Note the moves in records that are being appended; `before` is the image without them."""
         places: dict[Replica, bytes] = {}
         for record in records:
             if type(record) is not PartitionChangeRecord or record.directories is None:
@@ -60,7 +59,8 @@ class DirectoryMoves:
 
     def _moved(self, replica: Replica, broker: BrokerImage, was: bytes, after: bytes) -> None:
         if was not in broker.directories or after not in broker.directories:
-            return  # the directory was never reported, has failed, or is on another disk
+            # The directory was never reported, has failed, or is on another disk.
+            return
         epoch, known = self._moves.pop(replica, (-1, frozenset()))
         earlier = known if epoch == broker.epoch else frozenset()
         self._moves[replica] = broker.epoch, earlier | {was}
@@ -68,5 +68,5 @@ class DirectoryMoves:
             del self._moves[next(iter(self._moves))]
 
     def clear(self) -> None:
-        """This node leads no more."""
+        """Forget all moves: this node is no longer the active controller."""
         self._moves.clear()

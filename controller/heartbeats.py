@@ -1,19 +1,20 @@
-"""Soft state of brokers: the last sign of life of each, and how far its metadata has come.
+"""Soft state of brokers on the active controller: last heartbeats and metadata offsets.
 
-None of this is in the metadata log. A new active controller starts with every unfenced broker
-counted as heard of just now, so that a change of controllers fences nobody; a broker that is gone
-is fenced one session timeout later.
+None of this is in the metadata log. When a controller becomes active, it counts every registered
+broker as alive at that moment, so that a change of controllers fences no broker. A dead broker is
+fenced one session timeout later.
 
-Where connection-loss fencing is on, a broker that died together with the controller before is not
-given all of that. Nobody saw its connection close, but there are two other signs. A voter's port
-that refuses the new leader shows that its process has ended, and the broker in it (a node with both
-roles has one id): that counts as a closed connection (`process_gone`). And who has not spoken at
-all within a first timeout counts as lost: a live broker looks for a new leader within the quorum's
-fetch timeout, and speaks up as soon as it has found it.
+If `kraftbox.broker.connection.loss.fence.ms` is set, a session may end sooner: when the peer closes
+the connection that carried the broker's last heartbeat, and no other connection carries one within
+that time. Only heartbeats count, not connections: a port scanner keeps no broker alive.
 
-Where `kraftbox.broker.connection.loss.fence.ms` is set, a broker's silence may end sooner: when its
-peer closes the connection that carried its last heartbeat, and no other carries one within that
-time. What counts is the heartbeat, not the connection: a port scanner keeps nobody alive.
+With that setting, a broker that died together with the previous controller does not get the whole
+session either. No controller saw its connection close, but there are two other signs:
+
+- A voter's port refuses the new leader. Its process has ended, and with it its broker (a node with
+  both roles has one id). That counts as a closed connection (`process_gone`).
+- The broker has sent no heartbeat within a first timeout. A live broker starts to look for a new
+  leader within the quorum's fetch timeout and sends a heartbeat as soon as it has found one.
 """
 
 from __future__ import annotations
@@ -27,8 +28,12 @@ from runtime.marks import mark
 
 
 class SessionTimeouts(NamedTuple):
-    """How long a broker may be silent; `connection_loss_ms` 0: a lost connection says nothing;
-    `first_ms` is for who has not spoken since this controller took over, 0: the whole session."""
+    """Timeouts of a broker's session, in ms.
+
+    connection_loss_ms: from the loss of its connection; 0: a lost connection does not end the
+    session. first_ms: for a broker without a heartbeat since this controller took over; 0: the
+    whole session.
+    """
 
     session_timeout_ms: float
     connection_loss_ms: float = 0
@@ -37,10 +42,13 @@ class SessionTimeouts(NamedTuple):
 
 @dataclass(slots=True)
 class Contact:
-    """One broker's last sign of life. `metadata_offset` is how far its image had come, -1 if not
-    known; `shutdown_offset` the log offset at which its controlled shutdown began, if it did.
-    `connection` carried the last heartbeat; `lost_ms` is when its peer closed it. `spoken` is False
-    until its first heartbeat to a controller that has taken over."""
+    """The last heartbeat of a broker.
+
+    metadata_offset: offset of its image, -1 if unknown. shutdown_offset: log offset at which its
+    controlled shutdown began, None without one. connection: carried the last heartbeat. lost_ms:
+    when its peer closed it. spoken: False until the broker's first heartbeat to a new active
+    controller.
+    """
 
     epoch: int
     last_contact_ms: float
@@ -52,7 +60,7 @@ class Contact:
     spoken: bool = True
 
     def expires_ms(self, timeouts: SessionTimeouts) -> float:
-        """When the broker is to be fenced if it stays silent."""
+        """Return the monotonic time at which the broker is fenced without another heartbeat."""
         session_ends_ms = self.last_contact_ms + timeouts.session_timeout_ms
         if timeouts.first_ms and not self.spoken:
             session_ends_ms = min(session_ends_ms, self.last_contact_ms + timeouts.first_ms)
@@ -62,28 +70,32 @@ class Contact:
 
 
 class HeartbeatView(Protocol):
-    """What decisions may read."""
+    """Read access for decisions."""
 
     def expired(self, monotonic_ms: float, timeouts: SessionTimeouts) -> frozenset[int]:
-        """Unfenced brokers whose time is over."""
+        """Return the unfenced brokers whose session has expired."""
         ...
 
     def has_session(self, broker_id: int, monotonic_ms: float, session_timeout_ms: float) -> bool:
-        """Whether the broker was heard of within the timeout."""
+        """Return whether the broker's last heartbeat is within the timeout."""
         ...
 
     def shutdown_offset(self, broker_id: int) -> int | None:
-        """Where the broker's controlled shutdown began in the log, None if it has not."""
+        """Return the log offset at which the broker's controlled shutdown began, None without
+        one."""
         ...
 
     def lowest_active_metadata_offset(self, brokers: Iterable[BrokerImage]) -> int | None:
-        """The least metadata offset among the unfenced ones of `brokers` that are not shutting
-        down, None if there is none."""
+        """Return the lowest metadata offset among `brokers` that are unfenced and not shutting
+        down.
+
+        It is -1 for a broker without a heartbeat, None if there is no such broker.
+        """
         ...
 
 
 class Heartbeats:
-    """Contacts by broker id; the driver's to change, everyone's to read."""
+    """Contacts by broker id. Only the writer changes them; decisions read them."""
 
     __slots__ = ("_contacts",)
 
@@ -101,7 +113,7 @@ class Heartbeats:
 
     def has_session(self, broker_id: int, monotonic_ms: float, session_timeout_ms: float) -> bool:
         contact = self._contacts.get(broker_id)
-        # The sum, as in expires_ms: rounded otherwise, a session that has just ended would go on.
+        # Add as in expires_ms: with another rounding, a session that has just ended would continue.
         return contact is not None and monotonic_ms < contact.last_contact_ms + session_timeout_ms
 
     def shutdown_offset(self, broker_id: int) -> int | None:
@@ -119,7 +131,7 @@ class Heartbeats:
         )
 
     def next_expiry_ms(self, timeouts: SessionTimeouts) -> float | None:
-        """Monotonic time at which the next unfenced broker expires, None if there is none."""
+        """Return the monotonic time at which the next unfenced broker expires, None without any."""
         return min(
             (c.expires_ms(timeouts) for c in self._contacts.values() if not c.fenced),
             default=None,
@@ -135,9 +147,9 @@ class Heartbeats:
             contact.spoken = False
 
     def follow(self, brokers: Iterable[BrokerImage], monotonic_ms: float) -> None:
-        """Take over registrations and fenced flags from the image; forget who is gone.
+        """Copy registrations and fenced flags from the image, and drop brokers that are not in it.
 
-        A new registration counts as a sign of life, an unchanged one does not.
+        A new registration counts as a heartbeat, an unchanged one does not.
         """
         registered: set[int] = set()
         for broker in brokers:
@@ -159,9 +171,9 @@ class Heartbeats:
         monotonic_ms: float,
         connection: object | None = None,
     ) -> bool:
-        """A heartbeat came in. One of an older registration is not a sign of life.
+        """Note a heartbeat, unless it has the epoch of another registration.
 
-        True when it came on another connection than the one before.
+        Returns: True if it came on another connection than the previous heartbeat.
         """
         contact = self._contacts.get(broker_id)
         if contact is None or contact.epoch != epoch:
@@ -175,7 +187,10 @@ class Heartbeats:
         return is_new
 
     def connection_lost(self, broker_id: int, connection: object, monotonic_ms: float) -> bool:
-        """The peer closed a connection; True when it carried the broker's last heartbeat."""
+        """Note that the peer closed a connection.
+
+        Returns: True if it carried the broker's last heartbeat.
+        """
         contact = self._contacts.get(broker_id)
         if contact is None or contact.connection is not connection:
             return False
@@ -185,8 +200,11 @@ class Heartbeats:
         return True
 
     def process_gone(self, broker_id: int, monotonic_ms: float) -> bool:
-        """Nobody listens where the node's process did; True when its broker has not spoken since
-        the takeover. One that has is judged by its own connection."""
+        """Note that the node's port refuses connections, so its process has ended.
+
+        Returns: True if its broker has sent no heartbeat since the takeover. A broker that has sent
+        one is judged by its own connection.
+        """
         contact = self._contacts.get(broker_id)
         if contact is None or contact.spoken or contact.lost_ms is not None:
             return False
@@ -195,10 +213,11 @@ class Heartbeats:
         return True
 
     def begin_shutdown(self, broker_id: int, offset: int, *, epoch: int | None = None) -> None:
-        """The broker's controlled shutdown begins at `offset`; a repeated call moves it on.
+        """Note that the broker's controlled shutdown begins at `offset`; a repeated call may raise
+        it.
 
         Args:
-            epoch: of the registration that shuts down; one that has come since is left alone.
+            epoch: of the registration that shuts down; a newer registration is left alone.
         """
         contact = self._contacts.get(broker_id)
         if contact is not None and epoch in (None, contact.epoch):

@@ -1,10 +1,11 @@
-"""Partition epochs that reports of local logs have made, as the active controller knows them
-(KIP-1303).
+"""Partition epochs set by reports of local logs (KIP-1303), as soft state.
 
-A report moves the partition epoch and nothing else that matters to an ISR. So a change of the ISR
-that its leader proposed under the epoch before is as good behind the report as before it: nobody
-has to wait for the other. This is soft state. A controller that does not know of a report, because
-it is new or has noted many since, refuses the change, and its leader proposes it again.
+A report changes the partition epoch and nothing else that matters to an ISR. An ISR change that the
+leader proposed under the epoch before is therefore still valid after the report, and neither has to
+wait for the other.
+
+A controller may not know of a report, because it has just become active or has noted many reports
+since. It then refuses the ISR change, and the leader proposes it again.
 """
 
 from __future__ import annotations
@@ -18,12 +19,13 @@ from protocol.metadata.partition_change_record import PartitionChangeRecord
 from protocol.schema import MetadataRecord
 
 EPOCHS_MAX: Final = 4096
-"""Partitions of which it is known: a change comes within seconds of the report, if at all."""
+"""Limit of partitions whose epoch is kept. An ISR change follows a report within seconds, if at
+all."""
 NONE: Final = -1
 
 
 class ReportEpochs:
-    """Of each partition the newest, if a report made it."""
+    """For each partition the newest partition epoch, if a report set it."""
 
     def __init__(self) -> None:
         self._epochs: dict[tuple[bytes, int], int] = {}
@@ -32,12 +34,14 @@ class ReportEpochs:
         return len(self._epochs)
 
     def of(self, topic_id: bytes, index: int) -> int:
-        """The partition epoch that the newest known report of that partition has made; -1: none
-        is known."""
+        """Return the partition epoch that the partition's newest change set, if it was a report.
+
+        Returns -1 if the newest change was not a report, or none is known.
+        """
         return self._epochs.get((topic_id, index), NONE)
 
     def note(self, image: MetadataImage, records: Iterable[MetadataRecord]) -> None:
-        """These are written now; `image` is as they leave it."""
+        """Note records that are being appended; `image` is the image with them."""
         for record in records:
             if type(record) is not PartitionChangeRecord:
                 continue
@@ -53,13 +57,16 @@ class ReportEpochs:
                     del self._epochs[next(iter(self._epochs))]
 
     def clear(self) -> None:
-        """This node leads no more."""
+        """Forget all epochs: this node is no longer the active controller."""
         self._epochs.clear()
 
 
 def is_report(record: PartitionChangeRecord) -> bool:
-    """Whether it says what replicas have locally, and nothing else. A record of the same ISR that
-    says nothing is no report: it is there to end what was proposed under the epoch before."""
+    """Return whether the record only reports local logs.
+
+    A record that repeats the same ISR without them is not a report: it exists to invalidate
+    proposals under the previous epoch.
+    """
     if record.local_logs is None:
         return False
     rest = record.replace(topic_id=ZERO_UUID, partition_id=-1, local_logs=None)

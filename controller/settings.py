@@ -21,10 +21,10 @@ from runtime.config import (
 class ControllerSettings:
     """Static settings of one controller.
 
-    features: what every node of this build supports, by feature name, as it is advertised.
-    incarnation_id: this process; its broker, if it has one, registers with the same.
-    recovery_strategy: None where it is not given, and follows from `unclean_election`.
-    config: the whole static configuration, for what topics fall back to.
+    features: supported levels of this build by feature name, as advertised. incarnation_id: of this
+    process; its broker, if it has one, registers with the same id. recovery_strategy: None if not
+    configured; it then follows from `unclean_election`. config: the whole static configuration, for
+    defaults of topics.
     """
 
     node_id: int
@@ -55,12 +55,12 @@ class ControllerSettings:
 
     @property
     def session_timeouts(self) -> SessionTimeouts:
-        """How long brokers may be silent."""
+        """Session timeouts of brokers."""
         loss_ms = self.connection_loss_fence_ms
         if not loss_ms:
             return SessionTimeouts(self.session_timeout_ms)
-        # A live broker misses a leader that hangs as late as within the fetch timeout, finds the
-        # next one, and has then as long to speak over a new connection as at any other loss.
+        # A live broker notices a hung leader at the latest after the fetch timeout. It then finds
+        # the next one, and has the same time for its first heartbeat as after any lost connection.
         first_ms = self.quorum_fetch_timeout_ms + loss_ms
         return SessionTimeouts(self.session_timeout_ms, loss_ms, first_ms)
 
@@ -73,7 +73,7 @@ class ControllerSettings:
         incarnation_id: bytes,
         features: Mapping[str, VersionRange],
     ) -> ControllerSettings:
-        """The settings that a node's configuration gives."""
+        """Return the settings from a node's configuration."""
         return cls(
             node_id=config.node_id,
             cluster_id=cluster_id,

@@ -1,7 +1,7 @@
-"""Dynamic configurations of topics, brokers, groups and client metrics, changed in part or whole.
+"""Changes of dynamic configurations of topics, brokers, groups and client metrics.
 
-Both kinds end in the same place: the values a resource would have afterwards are checked as a
-whole, and only what differs is written. A record without a value removes the key.
+AlterConfigs and IncrementalAlterConfigs are checked alike: the resulting values of a resource are
+validated together, and only the differences are written. A record without a value removes the key.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from protocol.topic_name import topic_name_problem
 
 
 class ConfigOperation(IntEnum):
-    """What IncrementalAlterConfigs does with a value."""
+    """Operations of IncrementalAlterConfigs on a value."""
 
     SET = 0
     DELETE = 1
@@ -69,9 +69,10 @@ _Targets = Callable[[ControllerView, ResourceChange], dict[str, str]]
 def decide_incremental_alter_configs(
     view: ControllerView, changes: Sequence[ResourceChange], *, validate_only: bool
 ) -> Decision[tuple[ConfigOutcome, ...]]:
-    """Change single keys of resources; each resource stands or falls alone.
+    """Change single keys of resources; each resource succeeds or fails independently.
 
-    Raises POLICY_VIOLATION when the request is too large for one operation.
+    Raises:
+        ApiError: POLICY_VIOLATION, the request is too large for one operation.
     """
     return _decide(view, changes, _incremental_target, validate_only=validate_only)
 
@@ -79,7 +80,11 @@ def decide_incremental_alter_configs(
 def decide_alter_configs(
     view: ControllerView, changes: Sequence[ResourceChange], *, validate_only: bool
 ) -> Decision[tuple[ConfigOutcome, ...]]:
-    """Replace all values of resources: what is not named is removed."""
+    """Replace all values of resources; keys that a change does not name are removed.
+
+    Raises:
+        ApiError: POLICY_VIOLATION, the request is too large for one operation.
+    """
     return _decide(view, changes, _full_target, validate_only=validate_only)
 
 
@@ -171,7 +176,8 @@ def _current(view: ControllerView, resource: ConfigResource) -> Mapping[str, str
 def _check_target(
     view: ControllerView, resource: ConfigResource, target: Mapping[str, str]
 ) -> None:
-    """What is there already stays allowed: it was right for the version that wrote it."""
+    """Check the values that change; unchanged ones stay allowed, as they were valid when
+    written."""
     current = _current(view, resource)
     if resource.type == ConfigResourceType.BROKER and view.elr_enabled:
         check_one_min_isr(resource.name, current, target)

@@ -1,4 +1,4 @@
-"""DescribeConfigs on a controller."""
+"""Configurations that a controller returns for DescribeConfigs."""
 
 from __future__ import annotations
 
@@ -25,10 +25,15 @@ from serving.log_levels import current_level
 def describe_resource(
     view: ControllerView, resource_type: int, name: str
 ) -> Iterable[DescribedKey]:
-    """The keys of a topic, of this node or its loggers, of the cluster-wide defaults, of a group
-    or of a subscription of client metrics, sorted by name.
+    """Return the keys of a resource, sorted by name.
 
-    Raises INVALID_TOPIC_EXCEPTION, UNKNOWN_TOPIC_OR_PARTITION, INVALID_REQUEST.
+    The resource is a topic, this node, its loggers, the cluster-wide defaults, a group or a
+    subscription of client metrics.
+
+    Raises:
+        ApiError: INVALID_TOPIC_EXCEPTION, UNKNOWN_TOPIC_OR_PARTITION, INVALID_REQUEST (another
+            node's
+            id, an empty name, or another resource type).
     """
     if resource_type == ConfigResourceType.TOPIC:
         return _topic(view, name)
@@ -63,7 +68,7 @@ def _topic(view: ControllerView, name: str) -> list[DescribedKey]:
 
 
 def effective_topic(view: ControllerView, overrides: Mapping[str, str]) -> dict[str, ConfigValue]:
-    """Every topic key with its value and source, as a topic with `overrides` would have it."""
+    """Return every topic key with its value and source, for a topic with `overrides`."""
     cluster, own = _dynamic(view)
     return effective_topic_config(
         view.settings.config, topic=overrides, cluster_dynamic=cluster, broker_dynamic=own
@@ -88,7 +93,7 @@ def _require_own_id(view: ControllerView, name: str) -> None:
 
 
 def _dynamic(view: ControllerView) -> tuple[Mapping[str, str], Mapping[str, str]]:
-    """Dynamic values of all brokers and of this node."""
+    """Return the dynamic values of all brokers, and those of this node."""
     return (
         stored_configs(view, ConfigResourceType.BROKER, CLUSTER_DEFAULT),
         stored_configs(view, ConfigResourceType.BROKER, str(view.settings.node_id)),

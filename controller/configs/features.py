@@ -1,17 +1,17 @@
-"""Finalised features: what the cluster has agreed to use (KIP-584).
+"""Finalised features: levels that the whole cluster uses (KIP-584).
 
-A level may be set only if every registered node supports it, and the dependencies between features
-hold afterwards. Of the registered controllers only the quorum's voters count: nothing removes the
-registration of a controller that has gone, and its old ranges would block every level for good
-(KAFKA-20295). The supported ranges are what this build has, and nothing half built is in them;
-`kraft.version` belongs to the quorum and changes there.
+A level may be set only if every registered node supports it, and if the dependencies between
+features hold afterwards. Of the registered controllers only the quorum's voters count: the
+registration of a removed controller is never deleted, and its old ranges would block every level
+forever (KAFKA-20295). The supported ranges are those of this build and contain no unfinished
+feature. `kraft.version` belongs to the quorum and changes there.
 
-Lowering a level needs the caller to say so. A lower `metadata.version` is refused when records
-were added between the two levels, since what they hold would be lost (unsafe downgrade).
+Lowering a level needs a downgrade type in the request. A lower `metadata.version` is refused if
+records were added between the two levels, since their contents would be lost (unsafe downgrade).
 
-Eligible leader replicas (KIP-966) go on with one min ISR for all (`configs.min_isr`). They go off
-safely only while every partition has a member in its ISR: without the feature nobody is elected
-from an ELR, and a partition whose ISR is empty would have no clean candidate.
+Turning on eligible leader replicas (KIP-966) sets one min ISR for all brokers (`configs.min_isr`).
+Turning them off is safe only while every partition has a member in its ISR. Without the feature no
+ELR member can be elected, so a partition with an empty ISR would have no clean candidate.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ METADATA_CHANGED_AT = frozenset({7, 8, 11, 13, 14, 15, 17, 23, 30})
 
 
 class UpgradeType(IntEnum):
-    """How far a feature update may go."""
+    """Upgrade types of a feature update: the kinds of change that it allows."""
 
     UNKNOWN = 0
     UPGRADE = 1
@@ -56,10 +56,14 @@ class FeatureUpdate(NamedTuple):
 def decide_update_features(
     view: ControllerView, updates: Sequence[FeatureUpdate], *, validate_only: bool
 ) -> Decision[str | None]:
-    """Set feature levels, all or none. The reply is what that strands, None if nothing.
+    """Set feature levels, all or none.
 
-    Raises INVALID_UPDATE_VERSION for a level that cannot be, INVALID_REQUEST for a name that is
-    given twice.
+    The reply describes the partitions left without a clean candidate, None without any.
+
+    Raises:
+        ApiError: INVALID_UPDATE_VERSION if a level cannot be set, INVALID_REQUEST if a feature is
+            named
+            twice.
     """
     levels = dict(view.image.features)
     records = []
@@ -83,7 +87,7 @@ def decide_update_features(
 
 
 def _check_update(view: ControllerView, update: FeatureUpdate) -> bool:
-    """Raise unless the update is allowed; False when it changes nothing."""
+    """Raise ApiError unless the update is allowed; return whether it changes the level."""
     if update.upgrade_type not in tuple(UpgradeType)[1:]:
         raise _refusal(update, f"{update.upgrade_type} is not an upgrade type")
     if update.level < 0:
@@ -132,7 +136,7 @@ def _check_elr_off(view: ControllerView, update: FeatureUpdate) -> None:
 
 
 def _stranded(view: ControllerView) -> str | None:
-    """How many partitions have an empty ISR, and one of them."""
+    """Return the number of partitions with an empty ISR and one of them, None without any."""
     empty = [
         f"{name}-{index}"
         for name, topic in view.image.topics.by_name.items()

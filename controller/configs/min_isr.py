@@ -1,8 +1,9 @@
-"""One `min.insync.replicas` for all, as eligible leader replicas need it (KIP-966).
+"""A single cluster-level `min.insync.replicas`, as eligible leader replicas need it (KIP-966).
 
-Who is in an ELR is decided by the controller's min ISR, and what the high watermark may pass by the
-leader's. So while the feature is on there is one value below the topics': the cluster-level one,
-written when the feature is turned on, with no broker-level ones beside it.
+The controller uses its own min ISR to maintain the ELR; a leader uses its own to advance the high
+watermark. If the two differ, an ELR member may lack committed records. So while the feature is on,
+there is one value below the topics' own: the cluster-level one, written when the feature is turned
+on, without broker-level values.
 """
 
 from __future__ import annotations
@@ -21,9 +22,10 @@ from protocol.schema import MetadataRecord
 def first_records(
     bootstrap: Sequence[MetadataRecord], own_min_isr: int
 ) -> tuple[MetadataRecord, ...]:
-    """What an empty log begins with: what formatting left, and with the feature on one min ISR.
+    """Return the first records of an empty log: those from formatting, and one min ISR with ELR.
 
-    `own_min_isr` is the static value of the controller that writes it.
+    Args:
+        own_min_isr: static value of the controller that writes the records.
     """
     image = replay_all(EMPTY_IMAGE, bootstrap)
     if not image.elr_enabled:
@@ -32,8 +34,8 @@ def first_records(
 
 
 def one_min_isr(image: MetadataImage, own_min_isr: int) -> Iterator[ConfigRecord]:
-    """The records that make min ISR one number: the cluster-level value, if there is none, and the
-    end of the broker-level ones."""
+    """Yield the records that leave one min ISR: the cluster-level value is added if it is missing,
+    and the broker-level ones are removed."""
     broker = int(ConfigResourceType.BROKER)
     if MIN_ISR not in image.configs.get((broker, CLUSTER_DEFAULT), {}):
         yield ConfigRecord(
@@ -50,8 +52,14 @@ def one_min_isr(image: MetadataImage, own_min_isr: int) -> Iterator[ConfigRecord
 def check_one_min_isr(
     resource_name: str, current: Mapping[str, str], target: Mapping[str, str]
 ) -> None:
-    """Raise INVALID_CONFIG where a broker's values would end the one min ISR; asked while the
-    feature is on. An empty name stands for all brokers."""
+    """Check that a broker's values keep the single min ISR; called while the feature is on.
+
+    Args:
+        resource_name: empty for all brokers.
+
+    Raises:
+        ApiError: INVALID_CONFIG.
+    """
     if resource_name == CLUSTER_DEFAULT:
         if MIN_ISR in current and MIN_ISR not in target:
             raise ApiError(

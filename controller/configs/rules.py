@@ -1,9 +1,9 @@
-"""Rules of which configurations may be set where.
+"""Rules for configurations: the keys and values that each kind of resource may have.
 
-The tables of keys are `runtime.config`; here is what they mean for a resource of the cluster: a
-topic has topic keys; a broker, or all brokers by the empty name, has those node keys that can
-change while it runs; groups and subscriptions of client metrics have their own. A bad value of a
-topic or a group is INVALID_CONFIG, of a broker INVALID_REQUEST, as Kafka answers (KAFKA-13609).
+The tables of keys are in `runtime.config`. A topic may have topic keys. A broker, or all brokers
+(empty name), may have the node keys that can change at run time. Groups and subscriptions of client
+metrics have their own keys. A bad value is INVALID_CONFIG for a topic or a group and
+INVALID_REQUEST for a broker, as in Kafka (KAFKA-13609).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ VALUE_BYTES_MAX = 32_767
 
 
 def check_topic_config(view: ControllerView, overrides: Mapping[str, str]) -> None:
-    """Raise INVALID_CONFIG unless a topic may have these overrides."""
+    """Check the overrides of a topic. Raises ApiError: INVALID_CONFIG."""
     _check_sizes(overrides)
     if not overrides:
         return
@@ -37,9 +37,9 @@ def check_topic_config(view: ControllerView, overrides: Mapping[str, str]) -> No
 
 
 def check_broker_config(name: str, overrides: Mapping[str, str]) -> None:
-    """Raise INVALID_REQUEST unless broker `name` (empty: all brokers) may have these values.
+    """Check values of broker `name` (empty: all brokers). Raises ApiError: INVALID_REQUEST.
 
-    A name that is not known is taken: it belongs to somebody's plug-in, as far as Kafka can tell.
+    Unknown keys are accepted: as in Kafka, they may belong to a plug-in.
     """
     _check_sizes(overrides)
     try:
@@ -49,7 +49,7 @@ def check_broker_config(name: str, overrides: Mapping[str, str]) -> None:
 
 
 def check_group_config(view: ControllerView, overrides: Mapping[str, str]) -> None:
-    """Raise INVALID_CONFIG unless a group may have these values."""
+    """Check the values of a group. Raises ApiError: INVALID_CONFIG."""
     _check_sizes(overrides)
     try:
         validate_group_config(overrides, view.settings.config)
@@ -58,9 +58,11 @@ def check_group_config(view: ControllerView, overrides: Mapping[str, str]) -> No
 
 
 def check_client_metrics_config(overrides: Mapping[str, str]) -> None:
-    """Raise unless a subscription of client metrics may have these values.
+    """Check the values of a subscription of client metrics.
 
-    INVALID_REQUEST for an unknown key and for an interval out of range, else INVALID_CONFIG.
+    Raises:
+        ApiError: INVALID_REQUEST for an unknown key or an interval out of range, else
+            INVALID_CONFIG.
     """
     _check_sizes(overrides)
     try:
@@ -75,13 +77,13 @@ def check_client_metrics_config(overrides: Mapping[str, str]) -> None:
 
 
 def is_list_key(resource_type: int, name: str) -> bool:
-    """Whether APPEND and SUBTRACT are for the key: for those of topics and brokers, as in Kafka."""
+    """Return whether APPEND and SUBTRACT apply: to list keys of topics and brokers, as in Kafka."""
     key = _list_key(resource_type, name)
     return key is not None and key.type is Type.LIST
 
 
 def default_text(resource_type: int, name: str) -> str:
-    """The default of a list key as text: what APPEND adds to when nothing is set."""
+    """Return the default of a list key as text; APPEND extends it if no value is set."""
     key = _list_key(resource_type, name)
     if key is None or key.required:
         return ""

@@ -1,7 +1,7 @@
-"""Credentials of users for SASL/SCRAM (RFC 5802, KIP-554): stored, shown, not yet asked for.
+"""SASL/SCRAM credentials of users (RFC 5802, KIP-554): stored and described, not yet used.
 
-A client sends the salted password; what is stored are the two keys derived from it, from which the
-password cannot be had. One request may touch a user once.
+A client sends the salted password. The controller stores the two keys derived from it, from which
+the password cannot be computed. One request may change a user only once.
 """
 
 from __future__ import annotations
@@ -55,9 +55,11 @@ class ScramOutcome(NamedTuple):
 def decide_alter_scram(
     view: ControllerView, deletions: Sequence[Deletion], upsertions: Sequence[Upsertion]
 ) -> Decision[tuple[ScramOutcome, ...]]:
-    """Remove and write credentials; each user succeeds or fails alone.
+    """Remove and write credentials; each user succeeds or fails independently.
 
-    Raises UNSUPPORTED_VERSION when the finalised metadata.version has no such records.
+    Raises:
+        ApiError: UNSUPPORTED_VERSION, the finalised metadata.version has no such records;
+            POLICY_VIOLATION, the request is too large for one operation.
     """
     if view.metadata_version < SCRAM_LEVEL:
         raise ApiError(
@@ -121,7 +123,7 @@ def _upsert(change: Upsertion, digest: str) -> UserScramCredentialRecord:
 
 
 def derived_keys(salted_password: bytes, digest: str) -> tuple[bytes, bytes]:
-    """(stored key, server key) of RFC 5802 section 3, with the hash named `digest`."""
+    """Return (stored key, server key) of RFC 5802 section 3, with the hash named `digest`."""
     client_key = hmac.digest(salted_password, b"Client Key", digest)
     server_key = hmac.digest(salted_password, b"Server Key", digest)
     return hashlib.new(digest, client_key).digest(), server_key

@@ -1,4 +1,4 @@
-"""Rules of tiered topics (KIP-405, KIP-950): what a change of their values is judged by."""
+"""Validation of changes to tiered topics (KIP-405, KIP-950)."""
 
 from __future__ import annotations
 
@@ -16,9 +16,12 @@ _ENABLE = keys_topic.REMOTE_STORAGE_ENABLE
 def check_tiering(
     view: ControllerView, topic: str, before: Mapping[str, str], after: Mapping[str, str]
 ) -> None:
-    """Raise INVALID_CONFIG where a topic's values may not become `after` for the tier's sake.
+    """Check that a topic's configuration may change from `before` to `after`.
 
-    A rule that the values of `before` break already is no reason to refuse a change of others.
+    A rule that `before` already breaks does not block a change of other values.
+
+    Raises:
+        ApiError: INVALID_CONFIG.
     """
     if _ENABLE.name not in before and _ENABLE.name not in after:
         return

@@ -1,7 +1,7 @@
 """Topic configurations that elections depend on, resolved at the moment of use.
 
 Precedence as in Kafka: the topic's own value, this node's dynamic value, the cluster-wide dynamic
-default, the node's static configuration. A value that does not parse counts as not set: it was
+default, the node's static configuration. A value that does not parse counts as not set. It was
 checked when it was written, and an election must not fail on an old record.
 """
 
@@ -22,35 +22,37 @@ T = TypeVar("T")
 MIN_ISR = keys_topic.MIN_INSYNC_REPLICAS.name
 UNCLEAN_ELECTION = keys_topic.UNCLEAN_LEADER_ELECTION_ENABLE.name
 RECOVERY_STRATEGY = keys_topic.UNCLEAN_RECOVERY_STRATEGY.name
-"""Topics and nodes have these three under one name."""
+"""Topics and nodes use the same key for these three."""
 RECOVERY_MANAGER = keys_log.UNCLEAN_RECOVERY_MANAGER_ENABLED.name
 RECOVERY_TIMEOUT = keys_log.UNCLEAN_RECOVERY_TIMEOUT_MS.name
 LOCAL_LOG_MS = keys_topic.LEADER_ELECTION_ELIGIBLE_LOCAL_LOG_MS.name
 LOCAL_LOG_BYTES = keys_topic.LEADER_ELECTION_ELIGIBLE_LOCAL_LOG_BYTES.name
-"""Of both topics and nodes, too (KIP-1303)."""
+"""Keys of both topics and nodes (KIP-1303)."""
 ELECTION_KEYS = frozenset({UNCLEAN_ELECTION, RECOVERY_STRATEGY, RECOVERY_MANAGER})
-"""What may allow an election that was not allowed before."""
+"""Keys whose change may allow an election that was not allowed before."""
 
 CLUSTER_DEFAULT = ""
 """Resource name of the cluster-wide dynamic configuration of brokers."""
 
 
 class RecoveryStrategy(Enum):
-    """What happens where no clean candidate for leadership is left (KIP-966).
+    """The rule for partitions without a clean candidate for leadership (KIP-966).
 
-    AGGRESSIVE: somebody who is alive leads, with the recovery manager the longest log of them.
-    BALANCED: the replicas that may have everything are waited for. NONE: an operator decides.
+    AGGRESSIVE: any live replica leads; with the recovery manager, the one with the longest log.
+    BALANCED: the partition waits for the replicas that may have every committed record. NONE: an
+    operator decides.
     """
 
     AGGRESSIVE = "Aggressive"
     BALANCED = "Balanced"
     NONE = "None"
 
-    __hash__ = object.__hash__  # that of `Enum` is a call, and ten thousand partitions ask for it
+    # `Enum.__hash__` is a Python call, too slow for ten thousand partitions.
+    __hash__ = object.__hash__
 
 
 class Place(Enum):
-    """Where a value comes from; it completes "... of"."""
+    """The source of a value; completes "... of"."""
 
     TOPIC = "the topic"
     NODE = "this controller, dynamic"
@@ -59,7 +61,7 @@ class Place(Enum):
 
 
 class StrategyInForce(NamedTuple):
-    """A strategy, and the key and place that say it."""
+    """A strategy, with the key and the place that set it."""
 
     strategy: RecoveryStrategy
     key: str
@@ -70,28 +72,28 @@ _STRATEGY_BY_TEXT: Mapping[str, RecoveryStrategy] = {s.value: s for s in Recover
 
 
 def stored_configs(view: ControllerView, resource_type: int, name: str) -> Mapping[str, str]:
-    """The dynamic values written for a resource, empty if there are none."""
+    """Return the dynamic values written for a resource, empty without any."""
     stored = view.image.configs.get((int(resource_type), name))
     return {} if stored is None else stored
 
 
 def min_isr_of(view: ControllerView, topic_name: str) -> int:
-    """`min.insync.replicas` in force for the topic."""
+    """Return the effective `min.insync.replicas` of the topic."""
     places = chain(_topic_values(view, topic_name), _node_values(view))
     return _first(places, MIN_ISR, _positive, view.settings.min_insync_replicas)
 
 
 def recovery_strategy(view: ControllerView, topic_name: str) -> RecoveryStrategy:
-    """The strategy in force for the topic."""
+    """Return the effective strategy of the topic."""
     return strategy_in_force(view, topic_name).strategy
 
 
 def strategy_in_force(view: ControllerView, topic_name: str) -> StrategyInForce:
-    """The strategy of a topic, and what says it.
+    """Return the effective strategy of a topic, with its key and place.
 
-    The topic's own values come before those of all topics, and in each place
-    `unclean.recovery.strategy` before `unclean.leader.election.enable`, which is the older name of
-    Aggressive (true) and Balanced (false).
+    The topic's own values take precedence over those for all topics. In each place
+    `unclean.recovery.strategy` takes precedence over `unclean.leader.election.enable`, the older
+    name for Aggressive (true) and Balanced (false).
     """
     settings = view.settings
     own = list(_topic_values(view, topic_name))
@@ -109,17 +111,17 @@ def strategy_in_force(view: ControllerView, topic_name: str) -> StrategyInForce:
 
 
 def recovery_manager_enabled(view: ControllerView) -> bool:
-    """`unclean.recovery.manager.enabled` in force for the cluster."""
+    """Return the effective `unclean.recovery.manager.enabled` of the cluster."""
     return _first(_node_values(view), RECOVERY_MANAGER, _boolean, view.settings.recovery_manager)
 
 
 def recovery_timeout_ms(view: ControllerView) -> int:
-    """`unclean.recovery.timeout.ms` in force for the cluster."""
+    """Return the effective `unclean.recovery.timeout.ms` of the cluster."""
     return _first(_node_values(view), RECOVERY_TIMEOUT, _natural, view.settings.recovery_timeout_ms)
 
 
 def local_log_thresholds(view: ControllerView, topic_name: str) -> LocalLogThresholds:
-    """`leader.election.eligible.local.log.ms` and `.bytes` in force for the topic."""
+    """Return the topic's effective `leader.election.eligible.local.log.ms` and `.bytes`."""
     config = view.settings.config
     places = [*_topic_values(view, topic_name), *_node_values(view)]
     return LocalLogThresholds(
@@ -144,7 +146,7 @@ def _first(
     parse: Callable[[str], T | None],
     static: T,
 ) -> T:
-    """The first value that parses."""
+    """Return the first value that parses, else `static`."""
     for _, values in places:
         value = parse(values[key]) if key in values else None
         if value is not None:

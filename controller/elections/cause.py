@@ -1,6 +1,6 @@
-"""Causes of elections: one word in the record.
+"""Causes of elections, as written in partition change records.
 
-The words are written to disk and read by the audit; one that was ever written keeps its meaning.
+The values are on disk and the audit reads them: never change the meaning of a value in use.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from enum import Enum
 
 
 class Cause(Enum):
-    """What set a partition change off."""
+    """The event that triggered a partition change."""
 
     TOPIC_CREATED = "topic-created"
     PARTITIONS_CREATED = "partitions-created"

@@ -1,8 +1,8 @@
-"""The context of a decision's elections: who may lead, in which order, by which rules.
+"""Context of a decision's elections: the eligibility of brokers, election orders and topic rules.
 
-A decision makes one `ElectionContext` and hands it to whatever changes a partition. It is the view,
-what the decision itself changes about brokers (the view does not say that yet), and per topic what
-its configuration says: min ISR, strategy, election order. Resolved once per decision, at the time
+A decision creates one `ElectionContext` and passes it to everything that changes a partition. It
+holds the view, the broker changes that the decision itself makes (not in the view yet), and each
+topic's rules: min ISR, strategy, election order. They are resolved once per decision, at the time
 of the change and never earlier.
 """
 
@@ -50,15 +50,15 @@ NONE: frozenset[int] = frozenset()
 
 
 class BrokerChange(NamedTuple):
-    """Brokers that leave the ISRs, that join the electable, and that lost unflushed data.
+    """Brokers that leave ISRs, become electable, or lost unflushed data in this decision.
 
-    `doomed` are fenced by the decisions that follow in the same turn, so they get no leadership
-    now. Nothing else may count a silent broker out: if it is heard of again before it is fenced,
-    nobody would come back to the partitions it was passed over for.
+    doomed: brokers that the following decisions of the same turn fence, so they get no leadership
+    now. No other silent broker may be excluded: if it sends a heartbeat before it is fenced, no
+    later decision would return to the partitions for which it was passed over.
 
-    With `directories`, leaving brokers leave only the replicas that they have in one of those. What
-    else they have there gets a new partition epoch: a leader that has proposed such a replica for
-    the ISR meanwhile must not get it in.
+    directories: if given, leaving brokers leave only the replicas in these directories. Their other
+    replicas in them get a new partition epoch: a leader that has proposed such a replica for the
+    ISR in the meantime must not succeed.
     """
 
     leaving: frozenset[int] = NONE
@@ -71,16 +71,19 @@ class BrokerChange(NamedTuple):
 NO_BROKER_CHANGE = BrokerChange()
 AS_IT_IS = Target()
 OFF: Final = LocalLogTable(((NO_LEADER, NO_LEADER),))
-"""In place of what is known of local logs: nobody asks for it, and it goes."""
+"""Marks that the topic has no threshold: existing local-log data is not read and is dropped."""
 NOTHING: Final = Decided(b"", None, NOBODY, NO_LOCAL_LOGS)
 _EPOCHS = PartitionImage._fields.index("leader_epoch")
 
 
 class TopicRules(NamedTuple):
-    """What holds for elections of one topic. `election` is the one that nobody asked for: it may be
-    unclean only where the topic allows it. `treats_alike`: partitions of the same state are changed
-    in the same way. `local_logs`: the order, where what replicas have locally counts (KIP-1303),
-    and `short` and `too_little`: who has not enough at the time of the decision."""
+    """Election rules of one topic.
+
+    election: the automatic one, unclean only if the topic allows it. treats_alike: whether
+    partitions in the same state change in the same way. local_logs: the election order if local
+    logs count (KIP-1303), else None. short and too_little: find the replicas with too little at the
+    time of the decision.
+    """
 
     safety: Safety
     election: Election
@@ -91,11 +94,11 @@ class TopicRules(NamedTuple):
 
 
 class ElectionContext:
-    """One decision's elections. `eligibility_of` has the view as it is once `change` has happened.
+    """The elections of one decision. `eligibility_of` is that after `change` has taken effect.
 
-    A decision holds one view, so nothing in here grows old. A broker that is fenced may change ten
-    thousand partitions, which are in a handful of states: what was decided for the first of a topic
-    and state holds for the others.
+    A decision has one view, so results can be cached. Fencing a broker may change ten thousand
+    partitions, which are in a few states. The result for the first partition of a topic and state
+    is reused for the others.
     """
 
     __slots__ = (
@@ -124,7 +127,7 @@ class ElectionContext:
         self._known_last = NOTHING
 
     def rules(self, topic: TopicImage) -> TopicRules:
-        """What holds for `topic`."""
+        """Return the election rules of `topic`."""
         rules = self._rules.get(topic.id)
         if rules is None:
             rules = self._rules[topic.id] = self._resolve(topic)
@@ -133,7 +136,7 @@ class ElectionContext:
     def candidates(
         self, topic: TopicImage, index: int, partition: PartitionImage
     ) -> tuple[int, ...]:
-        """The replicas of a partition in election order; the first one is preferred."""
+        """Return the replicas of a partition in election order; the first one is preferred."""
         rules = self.rules(topic)
         if rules.too_little is not None:
             return eligible_first(partition.replicas, rules.too_little(partition.local_logs))
@@ -143,7 +146,7 @@ class ElectionContext:
     def eligibility_in(
         self, topic: TopicImage, index: int, partition: PartitionImage
     ) -> ReplicaEligibility:
-        """Which brokers may lead the partition."""
+        """Return the eligibility of brokers to lead the partition."""
         return partial(self.eligibility_of, replicas_of(topic.id, index, partition))
 
     def change_partition(
@@ -158,8 +161,13 @@ class ElectionContext:
         touch: bool = False,
         told: LocalLogTable | None = None,
     ) -> PartitionChange | None:
-        """What takes the partition to `target`; without an `election` by the topic's own. `told` is
-        all that is known of local logs once a leader has said what it knows."""
+        """Return the change that takes the partition to `target`, None if nothing changes.
+
+        Args:
+            election: None for the topic's automatic election.
+            touch: write a record even if nothing changes, to move the partition epoch.
+            `told`: all known local logs, after a leader's report; None without a report.
+        """
         rules = self.rules(topic)
         election = rules.election if election is None else election
         table = partition.local_logs if told is None else told
@@ -172,7 +180,7 @@ class ElectionContext:
                 short = short_of(table)
         state = partition_state(partition)
         asked = topic.id, state, lives, short, target, election, cause
-        # Neighbours are mostly alike, and comparing is cheaper than looking up.
+        # Consecutive partitions are mostly in one state; a comparison is cheaper than a lookup.
         if asked != self._asked_last:
             known = self._known.get(asked)
             if known is None:
@@ -200,8 +208,10 @@ class ElectionContext:
     def _treats_alike(
         self, rules: TopicRules, partition: PartitionImage, target: Target, table: LocalLogTable
     ) -> bool:
-        """Whether partitions of this state, with these local logs, change in the same way. Where
-        what is known of one may be dropped, that is the partition's own."""
+        """Return whether partitions in this state, with these local logs, change in the same way.
+
+        They do not if the change may drop local-log data, which differs between partitions.
+        """
         if not (rules.treats_alike and table.lives):
             return rules.treats_alike
         return not (
@@ -232,9 +242,10 @@ class ElectionContext:
             now_ms=view.now_ms,
             metadata_version=view.metadata_version,
         )
-        # The recovery manager compares logs first; `elections.recovery` then names the broker.
+        # The recovery manager compares logs first; then `elections.recovery` elects by broker id.
         allowed = strategy is RecoveryStrategy.AGGRESSIVE and not managed
-        # `broker_eligibility` sees nothing of a partition but where its replicas are.
+        # `broker_eligibility` depends only on the replicas' directories, not on other partition
+        # state.
         election = Wish.UNCLEAN if allowed else Wish.ONLINE
         treats_alike = local_logs is not None or order is assignment_order
         if local_logs is None:
@@ -244,13 +255,15 @@ class ElectionContext:
 
 
 def partition_state(partition: PartitionImage) -> tuple[object, ...]:
-    """What elections go by, but for the local logs. Not by the epochs: a record does not say them,
-    and who counts answers by the leader epoch looks at it besides."""
+    """Return the state that an election depends on, except for local logs and epochs.
+
+    Records do not contain epochs. Code that matches answers by leader epoch checks it separately.
+    """
     return *partition[:_EPOCHS], partition.recovery_state
 
 
 def election_order(view: ControllerView, topic: TopicImage) -> ElectionOrder:
-    """The order in which candidates of this topic are tried; the one place that chooses it."""
+    """Return the election order of the topic's candidates. No other code chooses the order."""
     thresholds = local_log_thresholds(view, topic.name)
     if thresholds.on:
         return LocalLogOrder(thresholds, view.image.cluster.brokers)

@@ -1,18 +1,18 @@
-"""The choice of a leader: a pure function over candidates.
+"""Choice of a partition's leader, as a pure function over candidates.
 
 Order of preference (KIP-966, election order 1 to 4 without the recovery manager):
 
 1. an eligible ISR member,
 2. with ELR: an eligible ELR member,
-3. where unclean election is allowed: any eligible replica; or the one replica that is asked for,
+3. if unclean election is allowed: any eligible replica; or the one replica that is named,
 4. with ELR: the last known leader, once ISR and ELR are both empty.
 
-1 and 2 lose nothing and are clean; 3 and 4 may lose committed records and are not. Within each step
-the candidates are tried in the election order, which is not necessarily the assignment.
+1 and 2 are clean and lose no records; 3 and 4 may lose committed records. Within each step the
+candidates are tried in election order, which may differ from the assignment.
 
-An election is a value: a `Wish`, or `ThisBroker` as a kind. Who chose that broker, and by what,
-is not known here: the recovery that compared the logs, or an operator. Only a designation passes
-over clean candidates that could lead, and none takes the place of a leader that may stay.
+An election is a value: a `Wish`, or `ThisBroker` with a kind. This module does not know how that
+broker was chosen: by a recovery that compared logs, or by an operator. Only a designation passes
+over clean candidates that could lead. No election replaces a leader that may stay.
 """
 
 from __future__ import annotations
@@ -26,19 +26,22 @@ from runtime.marks import mark
 
 
 class Wish(Enum):
-    """What the caller wants from an election."""
+    """The kind of election that the caller requests."""
 
     ONLINE = "online"
-    """Keep the leader while it may lead; otherwise the first clean candidate."""
+    """Keep the leader while it may lead; otherwise elect the first clean candidate."""
     PREFERRED = "preferred"
-    """The first candidate of the order if it may lead cleanly; otherwise as ONLINE."""
+    """Elect the first candidate of the order if it may lead cleanly; otherwise as ONLINE."""
     UNCLEAN = "unclean"
-    """As ONLINE, and a replica outside of ISR and ELR where nobody else is left."""
+    """As ONLINE; without a clean candidate, elect any other eligible replica."""
 
 
 class ThisBroker(NamedTuple):
-    """This broker, if it may lead, where no leader stays. `kind` is noted where it leads outside of
-    ISR and ELR: UNCLEAN_RECOVERY gives way to a clean candidate, DESIGNATED does not."""
+    """Elect this broker, if it may lead and no leader stays.
+
+    `kind` is recorded if the broker is outside of ISR and ELR. UNCLEAN_RECOVERY yields to a clean
+    candidate, DESIGNATED does not.
+    """
 
     broker_id: int
     kind: ElectedAs
@@ -48,15 +51,17 @@ Election: TypeAlias = Wish | ThisBroker
 
 
 class Elected(NamedTuple):
-    """`leader` is NO_LEADER when nobody may lead; `kind` is how it became the leader, or, if it led
-    before, the kind by which it stays."""
+    """The result of an election.
+
+    leader: NO_LEADER if no broker may lead. kind: how it became the leader; ISR if it stays.
+    """
 
     leader: int
     kind: ElectedAs = ElectedAs.ISR
 
     @property
     def unclean(self) -> bool:
-        """Whether the leader may lack committed records."""
+        """True if the leader may lack committed records."""
         return self.kind in LOSSY_ELECTIONS
 
     @property
@@ -65,8 +70,11 @@ class Elected(NamedTuple):
 
 
 class Candidates(NamedTuple):
-    """Who stands for election. `ordered` is in election order and holds every target replica.
-    `last_known` is the replica that may lead when ISR and ELR are empty, None if none may."""
+    """The candidates of an election.
+
+    ordered: every target replica, in election order. last_known: the replica that may lead if ISR
+    and ELR are empty, None without one.
+    """
 
     ordered: tuple[int, ...]
     current_leader: int
@@ -88,7 +96,7 @@ NOBODY = Elected(NO_LEADER, ElectedAs.NONE)
 def elect(
     candidates: Candidates, election: Election, eligibility_of: ReplicaEligibility
 ) -> Elected:
-    """Choose a leader."""
+    """Choose a leader by the order of preference in the module docstring."""
     elected = NOBODY
     if election is Wish.PREFERRED:
         elected = _elect_preferred(candidates, eligibility_of)
@@ -118,7 +126,7 @@ def _elect_preferred(candidates: Candidates, eligibility_of: ReplicaEligibility)
 def _elect_this(
     candidates: Candidates, wanted: ThisBroker, eligibility_of: ReplicaEligibility
 ) -> Elected:
-    """That broker in place of nobody; cleanly if it is a clean candidate."""
+    """Elect that broker if no leader stays, as a clean election if it is a clean candidate."""
     if _stays(candidates, eligibility_of) or not is_eligible(eligibility_of(wanted.broker_id)):
         return NOBODY
     if wanted.broker_id in candidates.isr:
@@ -156,13 +164,14 @@ def _elect_uncleanly(
 
 
 def _stays(candidates: Candidates, eligibility_of: ReplicaEligibility) -> bool:
-    """Whether the leader may go on."""
+    """Return whether the current leader may continue."""
     current = candidates.current_leader
     return current in candidates.isr and is_eligible(eligibility_of(current))
 
 
 def _electable_elr(candidates: Candidates, eligibility_of: ReplicaEligibility) -> tuple[int, ...]:
-    """ELR members are candidates only while no ISR member is: the ISR has more than them."""
+    """Return the ELR members if they are candidates: only while no ISR member is eligible, since
+    ISR members have at least as many records."""
     if any(is_eligible(eligibility_of(member)) for member in candidates.isr):
         return ()
     return candidates.elr

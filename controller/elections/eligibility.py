@@ -1,20 +1,18 @@
-"""Eligibility for leadership, with a reason for each refusal.
+"""Eligibility of brokers for leadership, with a reason for each refusal.
 
-A check that returns a bool beside a log line lets the two drift apart: the log says "not alive"
-while the rule says yes. So eligibility is a value that carries its reason, and the log line, the
-error message of ElectLeaders and a report all print that same value.
+If a check returned a bool and logged separately, the two could disagree: the log has "not alive"
+while the rule accepts the broker. So eligibility is a value that contains its reason. The log line,
+the error message of ElectLeaders and reports all print that value.
 
 An `EligibilityOf` is a callable from a partition and a broker id to `Eligible` or
-`Ineligible(reason)`. It speaks about the broker (registered, unfenced, not leaving) and about the
-directory in which the broker has this partition's replica: a directory that the broker does not
-have any more, because it failed or because the disk is another one, takes the replica with it
-(KIP-858). It never speaks about the log: whether a replica holds every committed record is the
-business of ISR and ELR in `partition_change`.
+`Ineligible(reason)`. It covers the broker (registered, unfenced, not leaving) and the directory of
+this partition's replica. If the broker no longer has that directory, because it failed or the disk
+was replaced, the replica is lost (KIP-858). It does not cover the log: ISR and ELR determine
+whether a replica holds every committed record (`partition_change`).
 
-An `ElectionOrder` puts the candidates of a partition into the order in which they are tried. It is
-a stable sort that gets the time, because a rule may depend on how long ago something happened. Its
-input is the assignment and stays as it is; what a partition's replicas are is never changed by an
-election.
+An `ElectionOrder` sorts the candidates of a partition into the order in which they are tried. It is
+a stable sort that gets the current time, because a rule may depend on the age of an event. It
+leaves its input, the assignment, unchanged: elections never change a partition's replicas.
 """
 
 from __future__ import annotations
@@ -31,8 +29,10 @@ from protocol.ids import DIRECTORY_LOST, DIRECTORY_MIGRATING, DIRECTORY_UNASSIGN
 
 
 class PartitionReplicas(NamedTuple):
-    """A partition that an election is about: `directories[i]` is where `replicas[i]` is kept.
-    `local_logs` is what is known of what replicas have locally (KIP-1303)."""
+    """Replicas of a partition in an election; `directories[i]` is the directory of `replicas[i]`.
+
+    local_logs: known local-log stats of the replicas (KIP-1303).
+    """
 
     topic_id: bytes
     partition_id: int
@@ -41,7 +41,7 @@ class PartitionReplicas(NamedTuple):
     local_logs: LocalLogTable = NO_LOCAL_LOGS
 
     def directory_of(self, broker_id: int) -> bytes | None:
-        """The directory id of that broker's replica, or None if it has no replica."""
+        """Return the directory id of that broker's replica, or None if it has no replica."""
         if broker_id not in self.replicas:
             return None
         return self.directories[self.replicas.index(broker_id)]
@@ -68,7 +68,7 @@ class Eligible(NamedTuple):
 
 
 class Ineligible(NamedTuple):
-    """The broker may not lead, and this is why."""
+    """The broker may not lead, for this reason."""
 
     reason: Reason
 
@@ -89,22 +89,25 @@ DIRECTORY_OFFLINE: Final = Ineligible(Reason.DIRECTORY_OFFLINE)
 def assignment_order(
     partition: PartitionReplicas, replicas: tuple[int, ...], now_ms: int
 ) -> tuple[int, ...]:
-    """The order in which the replicas were assigned: Kafka's rule."""
+    """Return the replicas in assignment order: Kafka's rule."""
     return replicas
 
 
 def default_directory(broker: BrokerImage) -> bytes:
-    """A broker with one directory puts the replica there; with more it says later where."""
+    """Return the directory id for a new replica on this broker.
+
+    A broker with several directories chooses one later and reports it.
+    """
     if not broker.directories:
         return DIRECTORY_MIGRATING
     return broker.directories[0] if len(broker.directories) == 1 else DIRECTORY_UNASSIGNED
 
 
 def is_online(broker: BrokerImage, directory: bytes) -> bool:
-    """Whether the broker can use that directory, as far as its registration says.
+    """Return whether the broker can use that directory, according to its registration.
 
-    A replica whose directory was never said is taken for one that is there. A registration without
-    directories is from before KIP-858; a broker with none left stops by itself.
+    A replica whose directory was never reported counts as online. A registration without
+    directories is from before KIP-858; a broker that has lost all directories stops by itself.
     """
     if directory in RESERVED_UUIDS:
         return directory != DIRECTORY_LOST
@@ -119,12 +122,14 @@ def broker_eligibility(
     expired: frozenset[int],
     unclean: frozenset[int],
 ) -> EligibilityOf:
-    """Eligibility as the cluster image has it, corrected by what the same decision is about.
+    """Return the eligibility from the cluster image, corrected by what this decision changes.
 
-    `leaving` brokers are fenced, shut down or removed by this decision and `joining` ones are
-    unfenced by it, though the image does not say so yet. `expired` are unfenced but overdue: an
-    election must not hand them what would be taken away again a moment later. `unclean` have lost
-    what they had not flushed.
+    Args:
+        leaving: brokers that this decision fences, shuts down or removes.
+        joining: brokers that this decision unfences.
+        expired: unfenced brokers whose session has expired. An election must not give them a
+            leadership that would be moved away again shortly after.
+        unclean: brokers that lost unflushed data.
     """
 
     known: dict[int, Eligibility] = {}
@@ -151,7 +156,7 @@ def broker_eligibility(
 
 
 def _registered_reason(broker: BrokerImage | None, joining: bool) -> Reason | None:
-    """What the registration itself says against the broker."""
+    """Return the reason against the broker in its registration, None without one."""
     if broker is None:
         return Reason.NOT_REGISTERED
     if broker.in_controlled_shutdown:
@@ -162,12 +167,12 @@ def _registered_reason(broker: BrokerImage | None, joining: bool) -> Reason | No
 
 
 def is_eligible(eligibility: Eligibility) -> bool:
-    """True for `Eligible`."""
+    """Return whether this is `Eligible`."""
     return isinstance(eligibility, Eligible)
 
 
 def explain(candidates: Sequence[int], eligibility_of: ReplicaEligibility) -> str:
-    """One clause per candidate that may not lead: "broker 1 is fenced, broker 2 is ..."."""
+    """Return one clause per candidate that may not lead: "broker 1 is fenced, broker 2 is ..."."""
     refusals = [
         f"broker {candidate} {eligibility}"
         for candidate in candidates

@@ -1,20 +1,20 @@
-"""ELR and LastKnownELR, from the ISR that a change leaves (KIP-966).
+"""ELR and LastKnownELR after a partition change, computed from the resulting ISR (KIP-966).
 
-The eligible leader replicas hold every record below the high watermark although they are not in the
-ISR: they left it while it was below min ISR, and below min ISR the high watermark stands still. As
-soon as the ISR is at min ISR it may move without them, so then there are none.
+Eligible leader replicas hold every record below the high watermark although they are not in the
+ISR. They left it while it was below min ISR, when the high watermark cannot advance. As soon as the
+ISR is at min ISR, the high watermark may advance without them, so the ELR becomes empty.
 
-That is a statement about the ISR which the change ends with. An election may be what makes it: one
-from the ELR at min ISR 1 brings the ISR to min ISR by itself, and who else was in the ELR is out of
-date from then on (P9). So the sets are computed when the election is decided, never before it; for
-the election itself `standing_elr` says who stands beside the target ISR.
+The ELR depends on the ISR at the end of the change, and an election may determine that ISR. An
+election from the ELR at min ISR 1 brings the ISR to min ISR by itself; from then on the other ELR
+members may lack records (P9). So the sets are computed after the election is decided, never before.
+For the election itself, `standing_elr` returns the ELR next to the target ISR.
 
-LastKnownELR is a hint for elections that may lose records, never a promise. It has two modes:
+LastKnownELR is a hint for elections that may lose records, never a guarantee. It has two modes:
 
-- `LAST_LEADER` (as in Kafka): the leader that a partition lost when it became leaderless, or the
-  last member of an ISR that emptied after that. It is forgotten when somebody leads.
-- `WHOLE_SET` (with the unclean recovery manager): every replica that ever was in ISR or ELR since
-  the ISR fell below min ISR, and is in neither now. An unclean election moves the ELR into it.
+- `LAST_LEADER` (as in Kafka): the last leader of a leaderless partition, or the last member of an
+  ISR that became empty after that. It is cleared when a leader is elected.
+- `WHOLE_SET` (with the unclean recovery manager): every replica that was in ISR or ELR since the
+  ISR fell below min ISR, and is in neither now. An unclean election moves the ELR into it.
 """
 
 from __future__ import annotations
@@ -26,21 +26,21 @@ from metalog.image.values import NO_LEADER, PartitionImage
 
 
 class LastKnownMode(Enum):
-    """What LastKnownELR holds."""
+    """Contents of LastKnownELR."""
 
     LAST_LEADER = "last leader"
     WHOLE_SET = "whole set"
 
 
 class EligibleSets(NamedTuple):
-    """Both sets of a partition, in the order in which the replicas left."""
+    """ELR and LastKnownELR of a partition, in the order in which the replicas left the ISR."""
 
     elr: tuple[int, ...] = ()
     last_known: tuple[int, ...] = ()
 
 
 class Outcome(NamedTuple):
-    """What a change ends with: the partition as its election leaves it."""
+    """The state of a partition after a change, including its election."""
 
     replicas: tuple[int, ...]
     isr: tuple[int, ...]
@@ -52,7 +52,7 @@ NOBODY_ELSE = EligibleSets()
 
 
 def effective_min_isr(min_isr: int, replica_count: int) -> int:
-    """min ISR, but never more than there are replicas (KIP-966)."""
+    """Return min ISR, capped at the number of replicas (KIP-966)."""
     return min(min_isr, replica_count)
 
 
@@ -64,7 +64,7 @@ def standing_elr(
     min_isr: int,
     unclean_shutdown: frozenset[int],
 ) -> tuple[int, ...]:
-    """Who holds everything beside the members of `isr`, the target of a change."""
+    """Return the ELR next to `isr`, the target ISR of a change: complete replicas outside of it."""
     if len(isr) >= effective_min_isr(min_isr, len(replicas)):
         return ()
     return tuple(
@@ -80,10 +80,10 @@ def eligible_sets(
     unclean_shutdown: frozenset[int],
     mode: LastKnownMode,
 ) -> EligibleSets:
-    """The sets of a partition whose change ends with `after`."""
+    """Return the sets of a partition whose change results in `after`."""
     if len(after.isr) >= effective_min_isr(min_isr, len(after.replicas)):
         return NOBODY_ELSE
-    # What the old ISR held is given up with an unclean election: nobody comes back as clean.
+    # An unclean election abandons the old ISR's records: no earlier member counts as clean.
     elr = (
         ()
         if after.unclean
@@ -99,7 +99,7 @@ def eligible_sets(
 
 
 def _former(before: PartitionImage) -> tuple[int, ...]:
-    """ISR and ELR before the change."""
+    """Return ISR and ELR before the change."""
     return (*before.isr, *(r for r in before.elr if r not in before.isr))
 
 
@@ -116,16 +116,16 @@ def _last_known(
     if after.leader != NO_LEADER:
         return ()
     if before.leader in after.replicas:
-        # Whatever is there is of a whole set: the manager was on.
+        # Anything else in the set is left from WHOLE_SET mode: the recovery manager was on.
         return (before.leader,)
     known = tuple(r for r in known if r in after.replicas and r not in after.isr)
     return known or tuple(r for r in _last_member(before, after) if r in after.replicas)
 
 
 def _last_member(before: PartitionImage, after: Outcome) -> tuple[int, ...]:
-    """Where nobody led any more: the last member of the ISR.
+    """Return the last member of the ISR of a leaderless partition, if the ISR becomes empty.
 
-    Brokers that end together leave one by one, and get no leadership meanwhile. So a partition may
-    be leaderless while its ISR still has min ISR, when there is no LastKnownELR yet.
+    Brokers that end together leave one by one, and get no leadership in the meantime. So a
+    partition may be leaderless while its ISR is still at min ISR and LastKnownELR is empty.
     """
     return () if after.isr or before.leader != NO_LEADER else before.isr[:1]

@@ -1,7 +1,7 @@
-"""Explanation of a partition's leadership: who may lead, who may not and why, what is waited for.
+"""Explanations of a partition's leadership: eligible candidates, reasons, and pending waits.
 
-It asks the same rules that elect: eligibility, election order, strategy. So what it says of a
-candidate is what an election would find now. What is waited for it is told by the recovery.
+It uses the same rules as elections: eligibility, election order, strategy. So its statement about a
+candidate is what an election would find now. The recovery provides what the partition waits for.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ UNHEARD = "has not said how far its log reaches"
 
 
 class Answer(NamedTuple):
-    """What a broker said of its log: the epoch of the last batch, the log end, how long ago."""
+    """A broker's answer about its log: epoch of the last batch, log end, and age of the answer."""
 
     last_epoch: int
     end_offset: int
@@ -45,8 +45,10 @@ class Answer(NamedTuple):
 
 
 class LocalLog(NamedTuple):
-    """Whether a replica has enough locally, and why (KIP-1303). What is not known is -1;
-    `age_ms`: how long ago it was told."""
+    """The verdict about a replica's local log, and its data (KIP-1303).
+
+    stats: unknown values are -1. age_ms: time since the report, -1 if unknown.
+    """
 
     verdict: LocalLogVerdict
     stats: LocalLogStats
@@ -54,9 +56,11 @@ class LocalLog(NamedTuple):
 
 
 class Candidate(NamedTuple):
-    """`sets` are those of `isr`, `elr` and `last_known_elr` that have the broker. `reason`
-    completes the sentence "broker N ..."; None for one that may lead. `local_log` is None where no
-    threshold is on."""
+    """A replica in an election.
+
+    sets: those of `isr`, `elr` and `last_known_elr` that contain the broker. reason: completes the
+    sentence "broker N ..."; None if it may lead. local_log: None if the topic has no threshold.
+    """
 
     broker_id: int
     sets: tuple[str, ...]
@@ -67,9 +71,12 @@ class Candidate(NamedTuple):
 
 
 class Explanation(NamedTuple):
-    """`managed`: logs are compared before anybody leads who may lack records. `waiting` is None
-    where nothing is waited for; `since_ms` is its begin in ms since 1970. `candidates` are in
-    election order."""
+    """Why a partition has its leader, or none.
+
+    managed: whether logs are compared before a replica that may lack records leads. waiting: None
+    if the partition waits for nothing. since_ms: begin of the wait in ms since 1970. candidates: in
+    election order.
+    """
 
     partition: PartitionImage
     strategy: StrategyInForce
@@ -87,7 +94,7 @@ def explain_partition(
     facts: LogFacts,
     waiting: Waiting | None,
 ) -> Explanation:
-    """The partition must exist. `waiting` is what the recovery says of it."""
+    """Explain a partition, which must exist. `waiting` is the recovery's state for it."""
     view = elections.view
     partition = topic.partitions[index]
     eligibility_of = elections.eligibility_in(topic, index, partition)
@@ -146,7 +153,7 @@ def _heard(
     partition: PartitionImage,
     facts: LogFacts,
 ) -> Mapping[int, LogFact]:
-    """What brokers said in their lives of now."""
+    """Return the answers of brokers in their current incarnation."""
     brokers = elections.view.image.cluster.brokers
     found = {}
     for broker_id in partition.replicas:

@@ -1,13 +1,14 @@
-"""Local logs in elections: who goes first, and what the image knows of them (KIP-1303).
+"""Local logs in elections: election order, and maintenance of the known stats (KIP-1303).
 
-The rule whether a replica has enough locally is `metalog.image.local_log.judge`. Here is what a
-controller does by it: replicas with enough are tried before the others, in assignment order among
-both. That is a preference, so whoever is left is elected, and it passes with time alone: nothing
-keeps who was preferred.
+`metadata.image.local_log.judge` decides whether a replica has enough of the log locally. Replicas
+with enough are tried before the others; both groups stay in assignment order. That is a preference:
+the others are still elected if no replica has enough. It changes with time alone; nothing keeps an
+earlier preference.
 
-What is known of a partition is one table, which goes into the log with its changes. An entry is
-about one life of a broker and one log: it goes when the replica does, gets another directory, or
-came back from an unclean shutdown. One of an earlier life is never asked.
+The stats of a partition are one table, which the metadata log stores with the partition's changes.
+An entry is about one incarnation of a broker and one log. It is dropped when the replica is
+removed, moves to another directory, or returns from an unclean shutdown. Entries of earlier broker
+incarnations are never used.
 """
 
 from __future__ import annotations
@@ -33,15 +34,17 @@ from metalog.image.local_log import (
 from metalog.image.values import BrokerImage
 
 Short: TypeAlias = Callable[[LocalLogTable], int]
-"""A bit for each life in a table, the first is the highest: 1 where it does not have enough. Also
-of earlier ones, which are not asked."""
+"""Returns one bit per incarnation in a table, the first the highest: 1 if it does not have enough.
+
+Bits of earlier incarnations are set, too, but not used.
+"""
 TooLittle: TypeAlias = Callable[[LocalLogTable], tuple[int, ...]]
-"""Brokers of a table whose replicas do not have enough."""
+"""Returns the brokers of a table whose replicas do not have enough."""
 
 
 @dataclass(frozen=True, slots=True)
 class LocalLogOrder:
-    """An `ElectionOrder` of a topic that has a threshold: one stable sort on a copy."""
+    """An `ElectionOrder` of a topic with a threshold: one stable sort on a copy."""
 
     thresholds: LocalLogThresholds
     brokers: Map[int, BrokerImage]
@@ -52,10 +55,12 @@ class LocalLogOrder:
         return eligible_first(replicas, self.at(now_ms)(partition.local_logs))
 
     def short_at(self, now_ms: int) -> Short:
-        """Who is short at that time; made once for the ten thousand partitions of a decision.
+        """Return a function that finds replicas with too little at `now_ms`, reusable for all
+        partitions.
 
-        It says what `judge` does, which it asks of tables that are not plain, and where there are
-        limits of both kinds."""
+        It gives the same results as `judge`. It calls `judge` itself for tables that are not plain,
+        and if there are limits on both time and size.
+        """
         thresholds = self.thresholds
         since_ms = now_ms - thresholds.span_ms
         by_time, by_size = thresholds.span_ms > 0 and since_ms >= 0, thresholds.size_bytes > 0
@@ -65,9 +70,10 @@ class LocalLogOrder:
         return _by_start(since_ms, judged) if by_time else _by_bytes(thresholds.size_bytes, judged)
 
     def at(self, now_ms: int) -> TooLittle:
-        """Who has too little at that time, made once for a decision."""
+        """Return a function that finds the brokers with too little at `now_ms`; create it once per
+        decision."""
         short_of, brokers = self.short_at(now_ms), self.brokers
-        # Neighbours mostly name the same lives, and as often the same of them are short.
+        # Consecutive tables mostly contain the same incarnations with the same flags.
         last: tuple[Lives, int, tuple[int, ...]] = (), 0, ()
 
         def too_little(table: LocalLogTable) -> tuple[int, ...]:
@@ -87,7 +93,7 @@ class LocalLogOrder:
         return too_little
 
     def known(self, table: LocalLogTable, broker_id: int) -> ReplicaLocalLog:
-        """What is known of this replica in the life that its broker has now."""
+        """Return what is known of this replica for the current incarnation of its broker."""
         broker = self.brokers.get(broker_id)
         for one in table.entries:
             if broker is not None and one[:2] == (broker_id, broker.epoch):
@@ -134,17 +140,20 @@ def _by_bytes(size_bytes: int, judged: Short) -> Short:
 
 
 def eligible_first(replicas: tuple[int, ...], short: tuple[int, ...]) -> tuple[int, ...]:
-    """Those that are not short before those that are; both stay in their order."""
+    """Return the replicas that are not short, then the others, each group in its order."""
     return tuple(sorted(replicas, key=short.__contains__)) if short else replicas
 
 
 Told: TypeAlias = tuple[int, int, LocalLogStats]
-"""What a leader says that a member of the ISR has: broker, epoch of that life, stats."""
+"""A leader's report about an ISR member: broker, broker epoch, stats."""
 
 
 def with_report(table: LocalLogTable, told: Iterable[Told], now_ms: int) -> LocalLogTable:
-    """The table after a leader's report. What it does not know leaves what is known of the same
-    life as it is: a new leader knows its own log alone."""
+    """Return the table after a leader's report.
+
+    Unknown values in the report leave known ones of the same incarnation unchanged: a new leader
+    knows only its own log.
+    """
     rows = {row[0][0]: row for row in table.rows}
     for broker_id, broker_epoch, (start_ms, size) in told:
         if start_ms < 0 and size < 0:
@@ -163,8 +172,11 @@ def kept(
     after: Mapping[int, bytes],
     doubted: frozenset[int],
 ) -> LocalLogTable:
-    """What still holds once the replicas, with their directories, are `after`; the logs of
-    `doubted` brokers may be other ones."""
+    """Return the entries that stay valid when the replicas, with directories, change to `after`.
+
+    Args:
+        doubted: brokers whose logs may have been replaced.
+    """
     return LocalLogTable.of(
         row
         for row in table.rows

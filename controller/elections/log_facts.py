@@ -1,9 +1,9 @@
-"""Soft facts about logs: what brokers have said of their replicas, for elections that compare them.
+"""Brokers' answers about their logs, kept as soft state for elections that compare logs.
 
-One place for all of it, answers to questions and reports alike, by topic id, partition, broker and
-broker epoch. Nothing of it is in the metadata log, so a new active controller knows nothing. A fact
-is about one life of a broker: what it said before it registered again says nothing about the disk
-it came back with, so such a fact is never given out, whoever asks and however late it came.
+All answers are stored here, by topic id, partition, broker and broker epoch. Nothing of it is in
+the metadata log, so a new active controller starts empty. An answer is about one incarnation of a
+broker: an answer from before a new registration does not describe the disk of the new incarnation.
+So lookups never return such an answer, however late it arrived.
 """
 
 from __future__ import annotations
@@ -23,10 +23,12 @@ class Replica(NamedTuple):
 
 
 class LogFact(NamedTuple):
-    """`last_epoch` is the leader epoch of the last batch, not the last one that began without a
-    record; `leader_epoch` the partition's as the broker knew it: at another one than the
-    partition's the log may have moved since, or this controller is behind. `heard_ms` is
-    monotonic."""
+    """The end of a replica's log, as its broker reported it.
+
+    last_epoch: leader epoch of the last batch, not of a later epoch without records. leader_epoch:
+    the partition's, as the broker knew it. If it differs from the partition's, the log may have
+    changed since, or this controller is behind. heard_ms: monotonic time of the answer.
+    """
 
     last_epoch: int
     end_offset: int
@@ -35,16 +37,16 @@ class LogFact(NamedTuple):
 
 
 Known: TypeAlias = tuple[int, LogFact]
-"""The broker epoch in which a fact was told, and the fact."""
+"""The broker epoch of a fact, and the fact."""
 
 NOTHING: Final[Mapping[int, Known]] = {}
 
 
 class LogFacts:
-    """Facts by replica and life of its broker; the newest of each.
+    """The newest fact of each replica, with its broker epoch.
 
-    Kept by partition: an election asks about its replicas at once, and ten thousand may have one
-    together.
+    Facts are grouped by partition: an election needs those of all its replicas, and ten thousand
+    partitions may have an election at the same time.
     """
 
     __slots__ = ("_facts",)
@@ -56,8 +58,8 @@ class LogFacts:
         return sum(map(len, self._facts.values()))
 
     def learn(self, replica: Replica, broker_epoch: int, fact: LogFact) -> None:
-        """A broker said this in the life with that epoch. What it said in a later one stays, and so
-        does what was heard later: answers may overtake each other."""
+        """Store a broker's answer, unless there is one of a later incarnation or a later time:
+        answers may overtake each other."""
         facts = self._facts.setdefault(replica[:2], {})
         known = facts.get(replica.broker_id)
         if known is not None and (known[0], known[1].heard_ms) > (broker_epoch, fact.heard_ms):
@@ -65,16 +67,16 @@ class LogFacts:
         facts[replica.broker_id] = (broker_epoch, fact)
 
     def of(self, replica: Replica, broker_epoch: int) -> LogFact | None:
-        """What the broker said in this life, None if nothing."""
+        """Return the answer that the broker gave in this incarnation, None without one."""
         known = self.told_of(replica.topic_id, replica.partition_id).get(replica.broker_id)
         return counted(known, broker_epoch)
 
     def told_of(self, topic_id: bytes, partition_id: int) -> Mapping[int, Known]:
-        """All that was told of a partition, by broker; whether it counts says `counted`."""
+        """Return all answers about a partition by broker; `counted` selects the valid ones."""
         return self._facts.get((topic_id, partition_id), NOTHING)
 
     def follow(self, image: MetadataImage) -> None:
-        """Forget lives that are over, and replicas that are gone."""
+        """Drop facts of earlier broker incarnations and of removed replicas."""
         brokers, topics = image.cluster.brokers, image.topics.by_id
         for (topic_id, partition_id), facts in list(self._facts.items()):
             topic = topics.get(topic_id)
@@ -90,7 +92,7 @@ class LogFacts:
                     self.forget(Replica(topic_id, partition_id, broker_id))
 
     def forget(self, replica: Replica) -> None:
-        """Nobody needs it any more."""
+        """Drop the fact of a replica."""
         facts = self._facts.get(replica[:2])
         if facts is not None:
             facts.pop(replica.broker_id, None)
@@ -98,7 +100,7 @@ class LogFacts:
                 del self._facts[replica[:2]]
 
     def forget_partition(self, topic_id: bytes, partition_id: int) -> None:
-        """Nobody needs anything of it any more."""
+        """Drop all facts of a partition."""
         self._facts.pop((topic_id, partition_id), None)
 
     def clear(self) -> None:
@@ -107,5 +109,5 @@ class LogFacts:
 
 
 def counted(known: Known | None, broker_epoch: int) -> LogFact | None:
-    """What was told, if it was in the life that the broker has now."""
+    """Return the fact if it is from the broker's current incarnation, else None."""
     return known[1] if known is not None and known[0] == broker_epoch else None

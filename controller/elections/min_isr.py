@@ -1,17 +1,18 @@
-"""The end of ELR and LastKnownELR where min ISR was lowered to the ISR or below (KIP-966).
+"""Clearing of ELR and LastKnownELR after min ISR was lowered to the ISR's size or below (KIP-966).
 
-Members of the ELR hold everything below the high watermark because that stood still while the ISR
-was below min ISR. A lower min ISR may let it move on without them. So a partition whose ISR has the
-new effective minimum loses both sets, in the batch that changes the configuration; where the ISR is
-still below it they stay: of a partition without a leader they are the only clean candidates.
+Members of the ELR hold everything below the high watermark because it did not advance while the ISR
+was below min ISR. With a lower min ISR it may advance without them. So a partition whose ISR has
+the new effective minimum loses both sets, in the batch that changes the configuration. If the ISR
+is still below it, the sets stay: for a leaderless partition they are the only clean candidates.
 
-Where every partition concerned that has any of the two loses them, that is one ClearElrRecord, as
-Kafka writes it at every change; else each partition's own change. What takes the sets away stands
-before what lowers the minimum, so that the log may end between them.
+If all partitions concerned lose their sets, one ClearElrRecord is written, as Kafka does at every
+change; else each partition gets its own change. The records that clear the sets precede the one
+that lowers the minimum, so that the log may end between them.
 
-Turning the feature on is such a change for all: what is left of an earlier time with the feature
-may be out of date, since a broker could have a min ISR of its own meanwhile. Only a partition whose
-ISR is empty keeps its sets; it has had no leader since, so nothing has moved.
+Turning the feature on is such a change for all partitions. Sets from an earlier time with the
+feature may be out of date, since a broker could have its own min ISR in the meantime. Only a
+partition with an empty ISR keeps its sets: it has had no leader since, so its high watermark has
+not advanced.
 """
 
 from __future__ import annotations
@@ -36,14 +37,16 @@ from protocol.schema import MetadataRecord
 R = TypeVar("R")
 
 ALL_TOPICS: Final = ""
-"""As a ClearElrRecord names them."""
+"""Name of all topics in a ClearElrRecord."""
 
 
 def clearing_elr(
     decide: Callable[[ControllerView], Decision[R]],
 ) -> Callable[[ControllerView], Decision[R]]:
-    """`decide`, whose records may change a min ISR or turn the feature on, with what follows for
-    partitions before them."""
+    """Wrap `decide`, whose records may change a min ISR or turn the feature on.
+
+    The wrapped decision puts the resulting changes of partitions before those records.
+    """
 
     def with_clearing(view: ControllerView) -> Decision[R]:
         decision = decide(view)
@@ -81,7 +84,8 @@ def _clear(
     record_name: str,
     clears: Callable[[TopicImage, PartitionImage], bool],
 ) -> list[MetadataRecord]:
-    """One record under `record_name` if all of these topics' partitions with sets lose them."""
+    """Return one record under `record_name` if all partitions with sets lose them, else one change
+    for each that does."""
     by_name = view.image.topics.by_name
     concerned = [
         (by_name[name], index, partition)

@@ -1,12 +1,12 @@
-"""ElectLeaders: elections that an operator asks for (KIP-460).
+"""ElectLeaders: preferred and unclean elections that an operator requests (KIP-460).
 
-A preferred election moves leadership to the first replica of the election order where that is
-clean; an unclean one gives a partition without leader to whoever is alive. The answer says for each
-partition what happened, and a refusal names the brokers and the reason of each.
+A preferred election moves leadership to the first replica of the election order if that is clean.
+An unclean election gives a leaderless partition any live leader. The answer contains the result of
+each partition; a refusal contains the reason for each broker.
 
-An unclean election that finds nobody else takes a live replica whose log directory is gone: it
-begins with whatever its broker has now, mostly nothing. Only an operator can ask for that. It is
-how a partition goes on whose only replica was on a disk that will not come back.
+If no other replica can lead, an unclean election takes a live replica whose log directory is gone.
+It starts with whatever its broker has now, mostly nothing. Only an operator can request that. It
+restores a partition whose only replica was on a disk that is permanently lost.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from protocol.schema import MetadataRecord
 
 
 class ElectionType(IntEnum):
-    """The request's election type; `recovery_requests` has those from 2 on (KIP-966)."""
+    """The request's election type; `recovery_requests` handles those from 2 on (KIP-966)."""
 
     PREFERRED = 0
     UNCLEAN = 1
@@ -43,7 +43,7 @@ class ElectionType(IntEnum):
 
 
 class ElectionOutcome(NamedTuple):
-    """One partition; `error` is NONE when a leader was elected."""
+    """The result of an election in one partition; `error` is NONE if a leader was elected."""
 
     topic: str
     partition_id: int
@@ -54,12 +54,14 @@ class ElectionOutcome(NamedTuple):
 def decide_elect_leaders(
     view: ControllerView, request: ElectLeadersRequest, *, limit: int | None = None
 ) -> Decision[tuple[ElectionOutcome, ...]]:
-    """Elect leaders in the named partitions, or in all of them when none are named.
+    """Elect leaders in the named partitions, or in all of them if none are named.
 
-    For all partitions, those that need no election are left out of the reply. With a `limit` no
-    more than that are served. Desired leaders say nothing here: they are a designation's.
-    Raises INVALID_REQUEST for a type that does not exist and for desired leaders of another length
-    than the partitions, POLICY_VIOLATION.
+    For all partitions, those that need no election are left out of the reply. At most `limit`
+    partitions are served. Desired leaders have no effect here: they belong to a designation.
+
+    Raises:
+        ApiError: INVALID_REQUEST if the type does not exist, or if the number of desired leaders
+            differs from that of partitions; POLICY_VIOLATION.
     """
     if request.election_type not in (ElectionType.PREFERRED, ElectionType.UNCLEAN):
         raise ApiError(
@@ -87,8 +89,13 @@ def decide_elect_leaders(
 
 
 def check_desired_leaders(named: ElectLeadersRequest.TopicPartitions) -> None:
-    """Raises INVALID_REQUEST where they do not match the partitions, whatever the election is: who
-    counts wrong may mean another partition. None at all is no mismatch."""
+    """Check that there are no desired leaders, or as many as partitions, for every election type.
+
+    A client that counts wrong may mean another partition.
+
+    Raises:
+        ApiError: INVALID_REQUEST.
+    """
     desired = named.desired_leaders
     if desired and len(desired) != len(named.partitions):
         raise ApiError(
@@ -154,12 +161,13 @@ def _elected(change: PartitionChange | None) -> int:
 def _only_without_directory(
     ordered: tuple[int, ...], eligibility_of: ReplicaEligibility
 ) -> tuple[int, ...]:
-    """Live replicas against which nothing is to be said but that their directory is gone."""
+    """Return the live replicas that are ineligible only because their directory is gone."""
     return tuple(r for r in ordered if eligibility_of(r) == DIRECTORY_OFFLINE)
 
 
 def _begun_anew(view: ControllerView, partition: PartitionImage, replica: int) -> Target:
-    """The replica in its broker's default directory, with what is there."""
+    """Return a target with the replica in its broker's default directory, with the log found
+    there."""
     default = default_directory(view.image.cluster.brokers[replica])
     return Target(
         directories=tuple(

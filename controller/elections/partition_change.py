@@ -1,13 +1,13 @@
 """The only constructor of PartitionChangeRecord.
 
-Whatever changes a partition (a fenced broker, a new ISR, an election on request, a finished
-reassignment) says what it wants as a `Target` and gets a record, or None when nothing changes.
-Election, ISR, ELR and epochs are decided together here, because each depends on the others:
-a caller that set one of them by hand could leave a fenced leader or a replica in ISR and ELR.
+All code that changes a partition (for a fenced broker, a new ISR, a requested election, a finished
+reassignment) describes the change as a `Target`. It gets a record, or None if nothing changes.
+Election, ISR, ELR and epochs are decided together here, because each depends on the others. A
+caller that set one of them itself could leave a fenced leader, or a replica in both ISR and ELR.
 
 Every input that safety depends on is a field of `Safety` without default, so that no caller can
-forget one. Configurations in it (min ISR, unclean election) are resolved by the caller at the time
-of the change, never earlier.
+forget one. The caller resolves configurations in it (min ISR, unclean election) at the time of the
+change, never earlier.
 
 Rules
 - The partition epoch grows by one with each record (replay does it). The leader epoch grows when
@@ -17,13 +17,13 @@ Rules
   hold every committed record. With ELR (KIP-966) the ISR may become empty, and the replicas that
   left it while it was below min ISR are kept in the ELR (`elections.elr`).
 - A replica in a directory that its broker does not have online leaves the ISR in the same way. Its
-  directory stays on record: where it was the last member, that disk alone holds every committed
-  record, and a broker that comes back with it may lead.
-- A clean election takes a member of the ISR, else of the ELR. An unclean one makes the new leader
+  directory stays on record. If the replica was the last member, only that disk holds every
+  committed record, and a broker that returns with it may lead.
+- A clean election elects a member of the ISR, else of the ELR. An unclean one makes the new leader
   the only ISR member and marks the partition RECOVERING (KIP-704).
-- A reassignment ends when every target replica is in the ISR and the ISR that is left is not
-  below min ISR. The second half goes beyond Kafka 4.3, as KIP-966 asks.
-- min ISR counts at most as many replicas as there are: effective min ISR.
+- A reassignment ends when every target replica is in the ISR and the remaining ISR is not below min
+  ISR. The second condition goes beyond Kafka 4.3, as KIP-966 requires.
+- min ISR is capped at the number of replicas: effective min ISR.
 """
 
 from __future__ import annotations
@@ -65,15 +65,14 @@ _LEADER_UNCHANGED = -2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Safety:
-    """What an election must know to be safe. No field has a default, on purpose.
+    """Inputs that make an election safe. No field has a default, on purpose.
 
-    min_isr: `min.insync.replicas` of the topic as it is now. last_known_mode: what LastKnownELR
-    holds. strategy: what the topic allows where no clean candidate is left. last_known_electable:
-    whether the last known leader may be elected, if the strategy does not forbid it.
-    unclean_shutdown: brokers found to have lost unflushed data, in this very decision. order: puts
-    the replicas into election order. now_ms: wall clock, for that order. keeps_local_logs: whether
-    what replicas have locally is known of the topic (KIP-1303). metadata_version: level, rules of
-    old levels depend on it.
+    min_isr: current `min.insync.replicas` of the topic. last_known_mode: contents of LastKnownELR.
+    strategy: the topic's rule if no clean candidate is left. last_known_electable: whether the last
+    known leader may be elected, if the strategy does not forbid it. unclean_shutdown: brokers that
+    lost unflushed data, as found in this decision. order: sorts replicas into election order.
+    now_ms: wall clock for that order. keeps_local_logs: whether local-log stats of the topic are
+    stored (KIP-1303). metadata_version: level, since some rules depend on it.
     """
 
     min_isr: int
@@ -91,10 +90,10 @@ class Safety:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
-    """What the caller wants to change; None leaves a part as it is.
+    """The requested state of a partition; None leaves a part unchanged.
 
-    `begun_anew`: replicas whose log is another one than that which was in sync, if it was. They
-    leave ISR and ELR as after an unclean shutdown, and may lead.
+    begun_anew: replicas whose log was replaced by another one. They leave ISR and ELR as after an
+    unclean shutdown, and may lead.
     """
 
     isr: tuple[int, ...] | None = None
@@ -107,8 +106,10 @@ class Target:
 
 
 class PartitionChange(NamedTuple):
-    """The record, and what was elected (also when the leader stays). `local_logs` is the table that
-    the record says, None without one."""
+    """A record, and the elected leader (also if the leader stays).
+
+    local_logs: the table in the record, None if it has none.
+    """
 
     record: PartitionChangeRecord
     elected: Elected
@@ -116,9 +117,11 @@ class PartitionChange(NamedTuple):
 
 
 class Decided(NamedTuple):
-    """A change but for what is known of local logs, which has no part in it beside the order of the
-    candidates: so it may be that of many partitions. `record` is None where nothing changes,
-    `local_logs` is what is known then."""
+    """A change without its local logs, so that many partitions can share it.
+
+    Local logs affect a change only through the order of the candidates. record: None if nothing
+    changes. local_logs: the stats known after the change.
+    """
 
     topic_id: bytes
     record: PartitionChangeRecord | None
@@ -127,9 +130,9 @@ class Decided(NamedTuple):
 
 
 class _Draft:
-    """The partition on its way to the next state: changed in place, seen by nobody else.
+    """The next state of a partition, changed in place and private to `decide_change`.
 
-    A fenced broker may mean ten thousand of these at once.
+    It is mutable because fencing one broker may need ten thousand of these.
     """
 
     __slots__ = (
@@ -172,7 +175,7 @@ class _Draft:
 
 
 def replicas_of(topic_id: bytes, partition_id: int, partition: PartitionImage) -> PartitionReplicas:
-    """The partition as elections see it."""
+    """Return the partition in the form that elections use."""
     return PartitionReplicas(
         topic_id, partition_id, partition.replicas, partition.directories, partition.local_logs
     )
@@ -189,11 +192,13 @@ def decide_change(
     safety: Safety,
     told: LocalLogTable | None,
 ) -> Decided:
-    """What takes `partition` to `target`, with the election that it brings about: `written` makes
-    it the partition's record.
+    """Decide the change that takes `partition` to `target`, and the election that follows from it.
 
-    A record that names a leader says what kind of election made it one, and the cause. `told` is
-    all that is known of local logs once a leader has said what it knows.
+    `written` turns the result into the partition's record. A record that names a leader contains
+    the cause, and the kind of election if the leader changes.
+
+    Args:
+        `told`: all known local logs, after a leader's report; None without a report.
     """
     draft = _Draft(partition, target, safety, told)
     place = PartitionReplicas(topic_id, partition_id, draft.replicas, draft.directories)
@@ -227,11 +232,15 @@ def written(
     told: bool,
     touch: bool,
 ) -> PartitionChange | None:
-    """What was decided, with what is known of local logs: that is a difference of its own where a
-    leader has `told` it. The record in it may be changed.
+    """Return the change with its local logs, None if nothing changes.
 
-    None when nothing changes, unless `touch` is set: then the record says the same ISR again, and
-    its replay moves the partition epoch and nothing else.
+    The record in `decided` may be modified.
+
+    Args:
+        `told`: the local logs come from a leader's report, so a difference in them is a change by
+            itself.
+        touch: if nothing changes, repeat the ISR in a record: its replay only moves the partition
+            epoch.
     """
     record, after = decided.record, decided.local_logs
     news = after is not partition.local_logs and after != partition.local_logs
@@ -249,16 +258,16 @@ def written(
 
 
 def _drop_offline(draft: _Draft, eligibility_of: ReplicaEligibility, safety: Safety) -> None:
-    """Take replicas whose directory is offline out of the ISR; without ELR all stay where there
-    are no others."""
+    """Remove replicas whose directory is offline from the ISR, unless that would empty it without
+    ELR."""
     online = [member for member in draft.isr if eligibility_of(member) != DIRECTORY_OFFLINE]
     if len(online) != len(draft.isr) and (online or safety.elr_enabled):
         draft.isr = tuple(online)
 
 
 def _known_local_logs(before: PartitionImage, draft: _Draft, safety: Safety) -> LocalLogTable:
-    """What is known of local logs once the replicas are as they are to be; nothing where no
-    threshold is on."""
+    """Return the local-log stats that stay valid for the new replicas, empty without a
+    threshold."""
     if not safety.keeps_local_logs:
         return NO_LOCAL_LOGS
     if not draft.doubted and (draft.replicas, draft.directories) == before[:2]:
@@ -301,8 +310,8 @@ def _candidates(
 
 
 def last_known_candidate(before: PartitionImage, safety: Safety) -> int | None:
-    """The replica that stands for election as the last known leader, alive or not. While somebody
-    leads nobody does: what LastKnownELR holds then is left of a whole set."""
+    """Return the last known leader as a candidate, alive or not; None while the partition has a
+    leader: LastKnownELR is then left from WHOLE_SET mode."""
     if (
         before.leader != NO_LEADER
         or safety.last_known_mode is not LastKnownMode.LAST_LEADER
@@ -323,7 +332,7 @@ def _apply_election(
     if elected.unclean:
         draft.recovery_state = int(LeaderRecoveryState.RECOVERING)
     if not safety.elr_enabled:
-        # Without the feature what is left of the sets goes with the next change.
+        # Without the feature, the next change clears what is left of the sets.
         draft.elr, draft.last_known_elr = NOBODY_ELSE
         if not draft.isr and before.isr:
             _keep_one(before, draft)
@@ -338,13 +347,13 @@ def _apply_election(
 
 
 def _keep_one(before: PartitionImage, draft: _Draft) -> None:
-    """Without ELR the last member stays in the ISR, though it does not lead."""
+    """Keep the last member in the ISR without ELR, though it does not lead."""
     stays = [r for r in before.isr if r in draft.replicas] or [draft.replicas[0]]
     draft.isr = (before.leader if before.leader in stays else stays[0],)
 
 
 def _record(before: PartitionImage, after: _Draft, safety: Safety) -> PartitionChangeRecord | None:
-    """The differences as a record without its key, None if there are none."""
+    """Return the differences as a record without its key, None without any."""
     record = PartitionChangeRecord()
     changed = _set_assignment(
         record,

@@ -1,7 +1,7 @@
-"""Elections that passed somebody over for what it has locally (KIP-1303), for whoever counts them.
+"""Elections that passed over a replica because of its local log (KIP-1303), for the metrics.
 
-An election whose leader has enough took somebody else than without the thresholds if a replica
-before it in the assignment, that could lead just as cleanly, has too little.
+An election counts if its leader has enough of the log locally, and a replica before it in the
+assignment has too little although it could lead just as cleanly.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ from runtime.marks import mark
 def elections_by_local_logs(
     image: MetadataImage, records: Iterable[MetadataRecord]
 ) -> list[PartitionChangeRecord]:
-    """Those elections of which anything is known: mostly none. `image` is as they leave it."""
+    """Return the elections in partitions with local-log stats: mostly none. `image` is after
+    them."""
     return [
         record
         for record in records
@@ -32,7 +33,7 @@ def elections_by_local_logs(
 
 
 def passed_over(view: ControllerView, records: Iterable[PartitionChangeRecord]) -> int:
-    """How many of these elections did. `view` is as they leave it."""
+    """Return how many of these elections passed over a replica. `view` is after them."""
     elections = ElectionContext(view)
     count = sum(_passed_over(elections, record) for record in records)
     if count:
@@ -56,7 +57,7 @@ def _passed_over(elections: ElectionContext, record: PartitionChangeRecord) -> b
 
 
 def _rivals(partition: PartitionImage, kind: ElectedAs) -> tuple[int, ...]:
-    """Who stood for an election of this kind beside the leader."""
+    """Return the replicas that competed in an election of this kind."""
     if kind in (ElectedAs.ISR, ElectedAs.PREFERRED):
         return partition.isr
     if kind is ElectedAs.ELR:

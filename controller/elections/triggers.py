@@ -1,13 +1,13 @@
-"""Partition changes that follow from a change of brokers.
+"""Partition changes that follow from changes of brokers.
 
-Fencing, unfencing, controlled shutdown, removal and an unclean shutdown differ only in who leaves,
-who joins and whose log is doubted; the partitions concerned all go through `change_partition`.
+Fencing, unfencing, controlled shutdown, removal and an unclean shutdown differ only in the brokers
+that leave, join, or lost data. All partitions concerned are changed by `change_partition`.
 
-A broker may be in ten thousand of them, so they change in parts, each a batch that leaves a state
-of its own. What a broker leaves it leaves before the record that says so, and the last part stands
-in one batch with that record: whatever came in meanwhile, the broker is in nothing any more when it
-counts as fenced, removed, or registered anew. It is unfenced with the first part, since nobody
-fenced may lead.
+A broker may be in ten thousand partitions, so they change in parts. Each part is a batch that
+leaves a valid state. Partitions change before the record about the broker, and the last part is in
+one batch with that record. So a broker that is fenced, removed or registered again is in no ISR,
+whatever was appended between the parts. An unfenced broker is the exception: its record is in the
+first part, since a fenced broker may not lead.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from metalog.image.values import NO_LEADER, PartitionImage, TopicImage
 from protocol.metadata import PartitionChangeRecord
 
 CHANGES_PER_STEP: Final = 250
-"""Partitions that change before others have their turn: 3 ms, written down."""
+"""Partitions that change before other operations have their turn: 3 ms, including the append."""
 
 
 class Place(NamedTuple):
-    """A partition in the order in which changes are made: topics by name, then by index."""
+    """A partition in the order of changes: topics by name, then by index."""
 
     topic: str = ""
     partition: int = 0
@@ -39,7 +39,7 @@ BEGIN: Final = Place()
 
 
 class Part(NamedTuple):
-    """Some of the changes, and where the others go on; None: these are the last."""
+    """Some of the changes, and the place of the next one; None after the last."""
 
     records: tuple[PartitionChangeRecord, ...] = ()
     since: Place | None = None
@@ -52,8 +52,11 @@ def part_of_changes(
     since: Place = BEGIN,
     changes_max: int = CHANGES_PER_STEP,
 ) -> Part:
-    """At most so many of the changes that follow from `change`. They are only said to be the last
-    after a look at every topic: what is done already may have been undone."""
+    """Return at most `changes_max` of the changes that follow from `change`.
+
+    The last part is returned only after a scan of all topics: other records may have undone earlier
+    parts.
+    """
     for start in dict.fromkeys((since, BEGIN)):
         changes = records_for_change(view, change, cause, since=start, touch_since=since)
         records = tuple(islice(changes, changes_max))
@@ -72,14 +75,19 @@ def records_for_change(
     since: Place = BEGIN,
     touch_since: Place = BEGIN,
 ) -> Iterator[PartitionChangeRecord]:
-    """Partition changes that follow from `change`, in the order of topic names and partitions,
-    from `since` on. Where replicas in a directory leave, those from `touch_since` on get a new
-    partition epoch in any case: the ones before have it from an earlier step."""
+    """Yield the partition changes that follow from `change`, by topic name and index, from `since`
+    on.
+
+    Args:
+        touch_since: if replicas in a directory leave, partitions from here on get a new partition
+            epoch
+            in any case; an earlier step has changed those before.
+    """
     elections = ElectionContext(view, change)
     by_directory = change.directories is not None
     concerns = _concerns(view, change)
     target_of = cache(partial(_target, change.leaving))
-    # A step goes on where the one before ended, without a look at what that has changed.
+    # A step continues at the end of the step before, without a scan of the partitions before it.
     for topic, index, partition in partitions_since(view, since):
         if not concerns(partition):
             continue
@@ -94,7 +102,7 @@ def records_for_change(
 def partitions_since(
     view: ControllerView, since: Place = BEGIN
 ) -> Iterator[tuple[TopicImage, int, PartitionImage]]:
-    """All partitions, in the order of topic names and partitions, from `since` on."""
+    """Yield all partitions, by topic name and index, from `since` on."""
     by_name = view.image.topics.by_name
     for name in sorted(name for name in by_name if name >= since.topic):
         topic = by_name[name]
@@ -106,11 +114,11 @@ def partitions_since(
 
 
 def _concerns(view: ControllerView, change: BrokerChange) -> Callable[[PartitionImage], bool]:
-    """Whether a partition has to be looked at. Every partition of the cluster is asked about."""
+    """Return a check whether `change` may affect a partition; it is called for every partition."""
     leaving, joining = change.leaving, change.joining
     gone = leaving | change.unclean
     directories = change.directories
-    # What is left of an ELR when the feature was turned off is no reason for a change of its own.
+    # ELR members left from when the feature was on are no reason for a change.
     elr_enabled = view.elr_enabled
 
     def concerns(partition: PartitionImage) -> bool:
@@ -126,7 +134,8 @@ def _concerns(view: ControllerView, change: BrokerChange) -> Callable[[Partition
 
 
 def _target(leaving: frozenset[int], isr: tuple[int, ...]) -> Target:
-    """Leaving brokers leave the ISR; what an unclean one loses, `change_partition` takes away."""
+    """Return a target without leaving brokers in the ISR; `change_partition` removes the
+    unclean."""
     if leaving.isdisjoint(isr):
         return AS_IT_IS
     return Target(isr=tuple(r for r in isr if r not in leaving))

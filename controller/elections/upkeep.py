@@ -1,9 +1,9 @@
-"""Elections that the active controller begins by itself.
+"""Elections that the active controller starts by itself.
 
-Preferred leaders get their partitions back (`auto.leader.rebalance.enable`), and partitions without
-a leader get one uncleanly, or their last known leader, where that has become allowed. A turn is
-bounded: the reply says whether there is more, and the caller comes back at once, so that one turn
-never holds up the others.
+Preferred leaders get their partitions back (`auto.leader.rebalance.enable`). Leaderless partitions
+get an unclean leader, or their last known leader, once that is allowed. Each turn is bounded. The
+reply reports whether there is more, and the caller continues at once, after other operations had
+their turn.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ from protocol.schema import MetadataRecord
 
 ELECTIONS_PER_TURN: Final = 1_000
 LOOKS_PER_TURN: Final = 1_000
-"""Partitions whose preferred leader is looked for before others have their turn: 2 or 3 ms."""
+"""Partitions that are checked for their preferred leader in one turn: 2 or 3 ms."""
 PREFERRED_PER_TURN: Final = 250
 
 
 class Rebalance:
-    """Gives preferred leaders their partitions back, a bounded part of it at each call. The reply
-    is True while a look at all is not at its end.
+    """Preferred leader elections for all partitions, in bounded turns.
 
-    Who is preferred may change with time alone (KIP-1303), so each look asks anew.
+    The reply is True until a pass over all partitions is complete. The preferred replica may change
+    with time alone (KIP-1303), so each pass checks all partitions again.
     """
 
     def __init__(self) -> None:
@@ -45,8 +45,10 @@ class Rebalance:
 
 
 def decide_rebalance(view: ControllerView, since: Place = BEGIN) -> Decision[Place | None]:
-    """Elect the preferred leaders that could lead and do not, from `since` on; where to go on, None
-    at the end."""
+    """Elect preferred leaders that could lead and do not, from `since` on.
+
+    The reply is the place to continue from, None at the end.
+    """
     elections = ElectionContext(view)
     records: list[MetadataRecord] = []
     partitions = partitions_since(view, since)
@@ -77,8 +79,10 @@ def _preferred_election(
 
 
 def decide_unclean_elections(view: ControllerView) -> Decision[bool]:
-    """Give leaderless partitions of topics that allow it any live leader, or the last known one;
-    True: may be more."""
+    """Elect any live replica, or the last known leader, in leaderless partitions that allow it.
+
+    The reply is True if there may be more.
+    """
     records = tuple(islice(_unclean_elections(view), ELECTIONS_PER_TURN))
     return Decision(records, len(records) == ELECTIONS_PER_TURN)
 

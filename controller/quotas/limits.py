@@ -1,8 +1,7 @@
-"""Client quotas (KIP-546): limits of users, client ids and addresses, stored in the metadata log.
+"""Client quotas in the metadata log (KIP-546): limits of users, client ids and addresses.
 
 An entity is a user, a client id, both, or an address; a name of None stands for the default of its
-type. What a limit does is the brokers' business (`broker.quota.quotas`);
-here it is checked and written.
+type. This module validates and writes limits; brokers enforce them (`broker.quota.quotas`).
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ _CLIENT_KEYS: Final = {key.name: key.type for key in CLIENT_QUOTA_KEYS.values()}
 _IP_KEYS: Final = {key.name: key.type for key in IP_QUOTA_KEYS.values()}
 _WHOLE_MAX: Final = {Type.INT: 2.0**31 - 1, Type.LONG: 2.0**63 - 1}
 _FRACTION: Final = 1e-6
-"""A value so near to a whole number is meant as that number."""
+"""A value this close to a whole number is rounded to it."""
 
 
 class QuotaOperation(NamedTuple):
@@ -41,7 +40,8 @@ class QuotaOperation(NamedTuple):
 
 
 class QuotaAlteration(NamedTuple):
-    """What a request asks for one entity, its parts as they came."""
+    """The changes that a request makes to one entity, with its parts in the order of the
+    request."""
 
     parts: tuple[tuple[str, str | None], ...]
     operations: tuple[QuotaOperation, ...]
@@ -59,9 +59,10 @@ class QuotaOutcome(NamedTuple):
 def decide_alter_client_quotas(
     view: ControllerView, alterations: Sequence[QuotaAlteration], *, validate_only: bool
 ) -> Decision[tuple[QuotaOutcome, ...]]:
-    """Set and remove limits; each entity stands or falls alone.
+    """Set and remove limits; each entity succeeds or fails independently.
 
-    Raises POLICY_VIOLATION when the request is too large for one operation.
+    Raises:
+        ApiError: POLICY_VIOLATION, the request is too large for one operation.
     """
     counts = Counter(alteration.entity for alteration in alterations)
     records: list[MetadataRecord] = []
@@ -130,7 +131,7 @@ def _changes(view: ControllerView, alteration: QuotaAlteration) -> list[ClientQu
 
 
 def _check_value(key: str, kind: Type, value: float) -> float:
-    """The value to store."""
+    """Return the value to store. Raises ApiError: INVALID_REQUEST."""
     if not math.isfinite(value) or value <= 0.0:
         raise _invalid(f"{key} must be a number above 0")
     most = _WHOLE_MAX.get(kind)

@@ -1,9 +1,10 @@
 """The quota of controller mutations (KIP-599, `controller_mutation_rate`).
 
 Every partition that is created or deleted takes one token out of the client's bucket, which fills
-at the allowed rate. A change of any size is let through while the bucket is not below zero; then
-a strict request is refused, topic by topic, until it has filled, and any other is only told
-to wait. Requests are strict from the version on in which clients know the error.
+at the allowed rate. A change of any size is accepted while the bucket is not below zero. Below zero
+a strict request is refused, topic by topic, until the bucket has filled. Any other request is
+accepted, and its client gets a throttle time. Requests are strict from the first version in which
+clients know the error.
 """
 
 from __future__ import annotations
@@ -20,15 +21,15 @@ from runtime.rates import WINDOW_COUNT, WINDOW_MS, TokenBucket
 from serving.quota_limits import Bearer, QuotaLimits
 
 BUCKETS_MAX: Final = 10_000
-"""Buckets that are kept; beyond, full ones are forgotten (a new one is full too), and if none is
-full, the oldest tenth."""
+"""Limit of buckets. Above it full ones are dropped (a new one is full too), and if none is full,
+the oldest tenth."""
 
 KEY: Final = keys_quotas.CONTROLLER_MUTATION_RATE.name
 RESOURCE: Final = "ControllerMutation"
 
 
 class Spending:
-    """What one request changes, charged while it is decided. `left` is what the bucket held."""
+    """Partitions that one request changes, charged during its decision. `left`: tokens before."""
 
     __slots__ = ("bearer", "left", "refused", "spent", "strict")
 
@@ -40,7 +41,11 @@ class Spending:
         self.refused = False
 
     def charge(self, partitions: int) -> None:
-        """Raises THROTTLING_QUOTA_EXCEEDED when nothing may be changed now."""
+        """Charge the request for `partitions`.
+
+        Raises:
+            ApiError: THROTTLING_QUOTA_EXCEEDED, the request is strict and the bucket is below zero.
+        """
         if self.strict and self.left - self.spent < 0:
             self.refused = True
             raise ApiError(
@@ -51,7 +56,7 @@ class Spending:
 
 
 class MutationQuotas:
-    """The limits of the cluster, and the buckets of those who changed something here."""
+    """The cluster's limits, and the buckets of clients that changed partitions here."""
 
     def __init__(self, *, window_count: int = WINDOW_COUNT, window_ms: float = WINDOW_MS) -> None:
         self._window_count = window_count
@@ -62,13 +67,13 @@ class MutationQuotas:
         self.throttled = 0
 
     def publish(self, image: MetadataImage) -> None:
-        """The newest committed image. What was spent stays spent."""
+        """Use the quotas of the newest committed image; spent tokens stay spent."""
         if image.client_quotas is not self._quotas:
             self._quotas = image.client_quotas
             self._limits.replace(image.client_quotas)
 
     def begin(self, user: str, client_id: str, *, strict: bool, now_ms: float) -> Spending | None:
-        """For a request of this client; None without a limit."""
+        """Return the spending of a request of this client; None if it has no limit."""
         limit = self._limits.of(user, client_id)
         if limit is None:
             return None
@@ -82,9 +87,10 @@ class MutationQuotas:
         return Spending(limit.bearer, bucket.tokens(now_ms), strict=strict)
 
     def settle(self, spending: Spending | None, now_ms: float) -> int:
-        """Takes what the request has spent; returns for how many milliseconds to throttle.
+        """Take the spent tokens out of the bucket. Returns: the throttle time in ms.
 
-        A strict request is throttled when it was refused, any other when its client is in debt.
+        A strict request is throttled if it was refused, any other if its client's bucket is below
+        zero.
         """
         if spending is None:
             return 0
@@ -99,7 +105,7 @@ class MutationQuotas:
         return wait_ms
 
     def collect(self, now_ms: float) -> Iterator[Family]:
-        """For the metrics registry: who has used up some of a limit, and what is left of it."""
+        """Yield metrics: the remaining tokens of clients that have used up some of a limit."""
         yield Family(
             "kafka_server_quota_tokens",
             "Partitions that a client with a limit may create or delete now; below zero: a debt",
