@@ -43,7 +43,7 @@ class ElectionType(IntEnum):
 
 
 class ElectionOutcome(NamedTuple):
-    """The result of an election in one partition; `error` is NONE if a leader was elected."""
+    """The result for one partition; `error` is ErrorCode.NONE if a leader was elected."""
 
     topic: str
     partition_id: int

@@ -1,26 +1,27 @@
-"""Unclean recovery: the longest log leads where nobody is sure to hold everything (KIP-966).
+"""Unclean recovery: election of the longest log where no clean candidate can lead (KIP-966).
 
-One machine for all partitions without leader. Records, answers, times and operators' requests go
-in; questions for brokers and records of elections come out. `recovery_rules` say for one partition
-what is next; this keeps who waits, for how long, and looks again where something has changed, a
-bounded number of partitions at each turn.
+One state machine handles all leaderless partitions. Its inputs are records, brokers' answers, times
+and operators' requests; its outputs are requests to brokers and election records. `recovery_rules`
+decides the next step of one partition. This module tracks what each partition waits for and since
+when. It examines partitions again after a change, a bounded number per turn.
 
 Nothing is written before the election, so a new active controller starts over, with new timeouts.
-What brokers have answered is in `LogFacts`. An answer counts for the life of the broker that gave
-it, and if the broker knew the leader epoch that the partition has now: with an older one its log
-may still move, and it is asked again. A newer one says that another controller may have written
-since: all that was answered about that partition is dropped and requested again, once for each
-newer epoch.
+`LogFacts` stores the brokers' answers. An answer counts only for the broker incarnation that gave
+it, and only if the broker knew the partition's current leader epoch. With an older epoch its log
+may still change, so the broker is queried again. A newer epoch means that another controller may
+have written since. All answers about that partition are then dropped and requested again, once for
+each newer epoch.
 
-An answer changes nothing but what is known of partitions that the request named, of which its
-broker is a replica. It never stops or restarts a timeout, so that a broker with absurd answers
-holds up no decision without it.
+An answer changes only what is known of partitions that the request named and of which its broker is
+a replica. It never stops or restarts a timeout. So a broker with absurd answers cannot delay a
+decision that does not need it.
 
-A partition may be waited for more than once: by the topic's strategy, while the manager is on, and
-by operators' requests, whatever is configured. The first that can decide does.
+A partition may have several recoveries: one by the topic's strategy, while the manager is on, and
+those of operators' requests, regardless of configuration. The first that can decide elects.
 
-What a turn decides is not so before it is appended: that may be refused, and then everything is as
-before, and looked at again. Operators hear of it when it is committed (`take_decided`, `settle`).
+turn() proposes election records; a partition is closed in appended(), once they are in the log. If
+the append is refused, the partition stays open and is examined again. Operators get their results
+once the records are committed (`take_decided`, `settle`).
 """
 
 from __future__ import annotations
@@ -81,13 +82,12 @@ from runtime.log import get_logger
 from runtime.marks import mark
 
 LOOKS_PER_TURN: Final = 150
-"""Partitions that are looked at before others have their turn: 5 ms where each elects and that is
-written down."""
+"""Partitions examined in one turn: about 5 ms if each has an election, including the append."""
 SCANNED_PER_TURN: Final = 2_000
-"""Partitions that are searched for such without leader in one turn."""
+"""Partitions scanned for missing leaders in one turn."""
 TOGETHER_MS: Final = 500.0
-"""So long partitions that could be decided wait for answers about others, while these come. New
-leaders and followers have much to do: a broker that has begun answers many times slower."""
+"""How long partitions that could be decided wait for answers about others while these arrive. New
+leaders and followers have much work, so a broker answers many times slower once they start."""
 NOTHING: Final[Mapping[RecoveryStrategy, Verdict]] = {}
 NO_ANSWERS: Final[Mapping[int, LogFact]] = {}
 LED: Final = Outcome(ErrorCode.NONE)
@@ -106,7 +106,7 @@ _KEYS: Final = ELECTION_KEYS | {RECOVERY_TIMEOUT, MIN_ISR}
 
 
 class Waiting(NamedTuple):
-    """What a partition waits for, whom, and since when (monotonic)."""
+    """The kind of wait of a partition, the brokers it waits for, and its monotonic begin."""
 
     waits: WaitsFor
     brokers: tuple[int, ...]
@@ -114,14 +114,15 @@ class Waiting(NamedTuple):
 
 
 class Turn(NamedTuple):
-    """What a turn has decided: records to write, and requests whose time is over."""
+    """The result of a turn: records to append, and operators' requests that have timed out."""
 
     records: tuple[PartitionChangeRecord, ...]
     expired: tuple[RecoveryRequest, ...]
 
 
 class Decided(NamedTuple):
-    """What a request is to hear of a partition once everything that is appended is committed."""
+    """The outcome of one partition of a request, to report once the appended records are
+    committed."""
 
     request: RecoveryRequest
     partition: PartitionKey
@@ -129,23 +130,23 @@ class Decided(NamedTuple):
 
 
 class RecoveryCounts:
-    """Recoveries: a recovery runs while answers are waited for."""
+    """Counts of recoveries. A recovery runs while it waits for answers."""
 
     __slots__ = ("finished", "given_up", "running", "waiting")
 
     def __init__(self) -> None:
         self.running = 0
         self.finished = 0
-        """Those that have elected the longest log."""
+        """Recoveries that have elected the longest log."""
         self.given_up = 0
-        """Those that ended otherwise: a clean candidate came, nobody wants it any more, a needed
-        replica is gone."""
+        """Recoveries that ended otherwise: a clean candidate appeared, the recovery is no longer
+        requested, or a needed replica is gone."""
         self.waiting: Counter[WaitsFor] = Counter()
-        """Partitions without leader by what they wait for."""
+        """Leaderless partitions by what they wait for."""
 
 
 class _Leaderless:
-    """One partition without leader."""
+    """State of one leaderless partition."""
 
     __slots__ = (
         *("asked", "asked_for", "began", "name", "newer_epoch", "replicas", "requests"),
@@ -157,10 +158,10 @@ class _Leaderless:
         self.verdict: Verdict | None = None
         self.since_ms = 0.0
         self.asked: frozenset[int] = frozenset()
-        # When each strategy that is in force began to ask.
+        # Start of the queries, by strategy in force.
         self.began: dict[RecoveryStrategy, float] = {}
         self.requests: list[RecoveryRequest] = []
-        # How it stands by the strategies that operators have asked for.
+        # Verdicts by the strategies that operators requested.
         self.asked_for: Mapping[RecoveryStrategy, Verdict] = NOTHING
         self.replicas: tuple[int, ...] = ()
         self.newer_epoch = -1
@@ -168,20 +169,20 @@ class _Leaderless:
 
 
 class _Rules(NamedTuple):
-    """What one turn holds for all partitions."""
+    """Inputs of one turn, common to all partitions."""
 
     view: ControllerView
     elections: ElectionContext
     managed: bool
     now_ms: float
     lives: Mapping[int, int]
-    """Each broker's epoch now."""
+    """Current epoch of each broker."""
     standings: dict[tuple[object, ...], Standing]
-    """By topic and state: ten thousand partitions are in a handful of states."""
+    """By topic and state: ten thousand partitions are in a few states."""
 
 
 class UncleanRecovery:
-    """The machine. After each call `due_ms` says when `turn` wants to be called next."""
+    """State machine of unclean recovery. After each call, `due_ms` returns when `turn` is due."""
 
     def __init__(self, facts: LogFacts, counts: RecoveryCounts) -> None:
         self._facts = facts
@@ -189,13 +190,13 @@ class UncleanRecovery:
         self._questions = Questions()
         self._open: dict[PartitionKey, _Leaderless] = {}
         self._to_look: dict[PartitionKey, None] = {}
-        # Whose answers are all here, and until when they wait for others at most.
+        # Partitions with all answers, and the time until which they wait at most for others.
         self._answered: dict[PartitionKey, None] = {}
         self._together_until_ms = 0.0
         self._scan: Iterator[None] | None = None
         self._must_scan = False
         self._timeout_ms: float = 0.0
-        # When timeouts run: in the order in which they began, so the first ends first.
+        # Starts of running timeouts, in order: the first one ends first.
         self._timers: dict[tuple[PartitionKey, RecoveryStrategy], float] = {}
         self._requests: dict[RecoveryRequest, None] = {}
         self._decided: list[Decided] = []
@@ -203,12 +204,15 @@ class UncleanRecovery:
     # --- events -------------------------------------------------------------------------------
 
     def begin(self) -> None:
-        """This controller has become active: it knows nothing and looks at everything."""
+        """Start as a newly active controller: nothing is known, and all partitions are examined."""
         self.end()
         self._must_scan = True
 
     def end(self) -> None:
-        """It is active no longer. Who waits is told by whoever keeps the requests."""
+        """End all recoveries: this controller is no longer active.
+
+        The caller, which keeps the waiting requests, has to fail them.
+        """
         for key, state in self._open.items():
             self._counts.given_up += self._stop_running(key, state)
         self._counts.waiting.clear()
@@ -223,7 +227,7 @@ class UncleanRecovery:
         self._scan, self._must_scan = None, False
 
     def appended(self, records: Iterable[MetadataRecord]) -> None:
-        """Records were appended and replayed; they show in the view of the next turn."""
+        """Note records that were appended and replayed; the view of the next turn includes them."""
         wide = False
         recovered: list[PartitionChangeRecord] = []
         first = ""
@@ -259,12 +263,13 @@ class UncleanRecovery:
             )
 
     def take_decided(self) -> list[Decided]:
-        """What has been decided since: to be `settle`d when all that is appended is committed."""
+        """Return the outcomes since the last call; `settle` them once all appended records are
+        committed."""
         decided, self._decided = self._decided, []
         return decided
 
     def settle(self, decided: Iterable[Decided]) -> list[RecoveryRequest]:
-        """This is committed. Requests that are whole with it, which end here."""
+        """Add committed outcomes to their requests. Returns: the requests that are complete now."""
         for request, partition, outcome in decided:
             if request in self._requests:
                 request.waiting.pop(partition, None)
@@ -275,14 +280,14 @@ class UncleanRecovery:
         return whole
 
     def request(self, request: RecoveryRequest) -> None:
-        """An operator asks for elections by the longest log, whatever is configured."""
+        """Start an operator's elections by the longest log, regardless of configuration."""
         self._requests[request] = None
         for key in request.waiting:
             self._state_of(key).requests.append(request)
             self._to_look[key] = None
 
     def withdraw(self, request: RecoveryRequest) -> None:
-        """Nobody waits for the request any more: it elects nothing later."""
+        """End a request whose caller no longer waits; it elects nothing later."""
         self._requests.pop(request, None)
         for key in request.waiting:
             state = self._open.get(key)
@@ -291,7 +296,8 @@ class UncleanRecovery:
                 self._to_look[key] = None
 
     def unanswered(self, question: Question, now_ms: float) -> None:
-        """There will be no answer: a closed port, a lost connection, a broker without the API."""
+        """Note that no answer will come: closed port, lost connection, or a broker without the
+        API."""
         self._questions.settle(question, now_ms, useful=False)
 
     def answered(
@@ -301,7 +307,7 @@ class UncleanRecovery:
         view: ControllerView,
         now_ms: float,
     ) -> None:
-        """A broker has answered."""
+        """Process a broker's answer."""
         broker = view.image.cluster.brokers.get(question.broker_id)
         useful = False
         if broker is None or broker.epoch != response.broker_epoch:
@@ -328,7 +334,7 @@ class UncleanRecovery:
         info: GetReplicaLogInfoResponse.PartitionLogInfo,
         now_ms: float,
     ) -> bool:
-        """Take over what a replica has answered. Returns: True if it counts."""
+        """Store the answer of a replica. Returns: True if it counts."""
         state = self._open.get(key)
         if state is None or broker.id not in partition.replicas:
             return False
@@ -341,7 +347,8 @@ class UncleanRecovery:
         if broker.id not in state.asked:
             return False
         if info.last_written_leader_epoch > partition.leader_epoch or info.log_end_offset < 0:
-            return False  # no log can be like that
+            # no valid log has such an end
+            return False
         self._learn(key, state, broker, info, now_ms)
         return True
 
@@ -359,7 +366,8 @@ class UncleanRecovery:
         self._facts.learn(Replica(*key, broker.id), broker.epoch, fact)
         self._questions.drop(broker.id, key)
         state.asked = state.asked.difference((broker.id,))
-        # Before the timeout all answers are needed, so the last one is worth a look; later any is.
+        # Before the timeout all answers are needed, so only the last one triggers an examination;
+        # after it, each does.
         if self._is_any_overdue(state, now_ms):
             self._to_look[key] = None
         elif not state.asked and state.began:
@@ -376,8 +384,10 @@ class UncleanRecovery:
         broker: BrokerImage,
         info: GetReplicaLogInfoResponse.PartitionLogInfo,
     ) -> None:
-        """A replica knows a newer leader epoch than this controller, which may be active no longer:
-        what others have answered about the partition may be of the past."""
+        """Drop the answers about a partition of which a replica knows a newer leader epoch.
+
+        This controller may no longer be active, and other answers may be out of date.
+        """
         if info.current_leader_epoch <= state.newer_epoch:
             return
         state.newer_epoch = info.current_leader_epoch
@@ -397,7 +407,7 @@ class UncleanRecovery:
     # --- turns --------------------------------------------------------------------------------
 
     def due_ms(self, now_ms: float) -> float | None:
-        """When the next turn is due; None: not before something happens."""
+        """Return the monotonic time of the next turn; None until the next event."""
         if self._to_look or self._must_scan:
             return now_ms
         times = [self._questions.due_ms()]
@@ -409,7 +419,7 @@ class UncleanRecovery:
         return min((time for time in times if time is not None), default=None)
 
     def turn(self, view: ControllerView, now_ms: float) -> Turn:
-        """Look at what has changed, a bounded part of it."""
+        """Examine the partitions that have changed, a bounded number of them."""
         managed = recovery_manager_enabled(view)
         lives = {broker_id: one.epoch for broker_id, one in view.image.cluster.brokers.items()}
         rules = _Rules(view, ElectionContext(view), managed, now_ms, lives, {})
@@ -425,16 +435,17 @@ class UncleanRecovery:
             record = self._look(key, rules)
             if record is not None:
                 records.append(record)
-        # `appended` takes these away: where it is refused, they are looked at again.
+        # `appended` removes these; if the append is refused, they are examined again.
         self._to_look.update(dict.fromkeys((r.topic_id, r.partition_id) for r in records))
         return Turn(tuple(records), tuple(expired))
 
     def questions(self, now_ms: float) -> list[Question]:
-        """What is to be sent to brokers now. Each has to be `answered` or `unanswered`."""
+        """Return the requests to send to brokers now; each has to end in `answered` or
+        `unanswered`."""
         return self._questions.take(now_ms)
 
     def asks(self, broker_id: int) -> bool:
-        """Whether anything is to be asked of this broker, now or later."""
+        """Return whether there is a query for this broker, now or later."""
         return self._questions.are_for(broker_id)
 
     def _search(self, view: ControllerView) -> None:
@@ -444,7 +455,7 @@ class UncleanRecovery:
             self._scan, self._must_scan = None, False
 
     def _leaderless(self, view: ControllerView) -> Iterator[None]:
-        """Finds what has no leader in this view; what changes later is told by records."""
+        """Queue the leaderless partitions of this view, in steps. Later changes come as records."""
         seen = 0
         for _, topic in sorted(view.image.topics.by_name.items()):
             for index, partition in topic.partitions.items():
@@ -467,7 +478,8 @@ class UncleanRecovery:
         self._timers = dict(sorted(running, key=lambda timer: timer[1]))
 
     def _expire(self, now_ms: float) -> list[RecoveryRequest]:
-        """Look at recoveries whose timeout is over; the requests whose time is."""
+        """Queue partitions whose recovery timed out; end requests past their deadline and return
+        them."""
         while self._timers:
             timer, began_ms = next(iter(self._timers.items()))
             if began_ms + self._timeout_ms > now_ms:
@@ -485,7 +497,7 @@ class UncleanRecovery:
         return expired
 
     def _excuse(self, key: PartitionKey, strategy: RecoveryStrategy) -> str | None:
-        """What an election by this strategy waits for."""
+        """Return why an election by this strategy is not decided, as text for the operator."""
         state = self._open.get(key)
         if state is None:
             return "it was decided, but not committed in time: it may be later"
@@ -547,7 +559,7 @@ class UncleanRecovery:
     def _answers(
         self, key: PartitionKey, standing: Standing, leader_epoch: int, lives: Mapping[int, int]
     ) -> Mapping[int, LogFact]:
-        """The answers that count now."""
+        """Return the answers that count now."""
         told = self._facts.told_of(*key)
         if not told:
             return NO_ANSWERS
@@ -565,7 +577,7 @@ class UncleanRecovery:
         asking: Collection[RecoveryStrategy],
         now_ms: float,
     ) -> None:
-        """Time runs while answers are waited for."""
+        """Start timeouts of strategies that wait for answers now, and stop those of others."""
         if not state.began and asking:
             self._counts.running += 1
         elif state.began and not asking:
@@ -601,7 +613,7 @@ class UncleanRecovery:
             self._counts.waiting[state.verdict.waits] -= 1
 
     def _close(self, key: PartitionKey, outcome: Outcome, *, by_log: bool = False) -> None:
-        """It has a leader, or is gone."""
+        """Close a partition that has a leader or was deleted."""
         state = self._open.pop(key, None)
         if state is None:
             return
@@ -617,7 +629,7 @@ class UncleanRecovery:
         self._decided += (Decided(request, key, outcome) for request in state.requests)
 
     def _stop_running(self, key: PartitionKey, state: _Leaderless) -> bool:
-        """Whether it ran."""
+        """Stop the recovery of a partition. Returns: True if one was running."""
         ran = bool(state.began)
         self._counts.running -= ran
         for strategy in state.began:
@@ -634,7 +646,7 @@ class UncleanRecovery:
         return bool(state.began) and min(state.began.values()) <= over_ms
 
     def waits_for(self, topic_id: bytes, partition_id: int) -> Waiting | None:
-        """What a partition without leader waits for; None for others."""
+        """Return what a leaderless partition waits for; None for others."""
         state = self._open.get((topic_id, partition_id))
         if state is None or state.verdict is None or state.verdict.waits is None:
             return None
@@ -656,7 +668,7 @@ def _elect(
 
 
 def _still_waited_for(state: _Leaderless, verdict: Verdict) -> tuple[int, ...]:
-    """Without those that have answered since."""
+    """Return the brokers that the verdict waits for, without those that have answered since."""
     if verdict.waits is not WaitsFor.ANSWERS:
         return verdict.brokers
     return tuple(b for b in verdict.brokers if b in state.asked)

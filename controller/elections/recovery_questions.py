@@ -1,8 +1,8 @@
-"""Questions of unclean recovery: which broker is asked about which partitions, and when.
+"""Queries of unclean recovery: pending partitions per broker, batching and retry backoff.
 
-A broker has one request under way at most, with at most 1,000 partitions. What it does not answer
-well is asked again behind all the rest; one whose answers bring nothing is left alone for a while,
-twice as long each time, so that a broker that is not reachable costs nothing.
+A broker has at most one request in flight, with at most 1,000 partitions. Partitions without a
+usable answer are queried again after all others. A broker without useful answers is retried with a
+backoff that doubles each time, so that an unreachable broker costs nothing.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Question(NamedTuple):
 
 
 class _Asked:
-    """One broker."""
+    """Pending queries and backoff of one broker."""
 
     __slots__ = ("not_before_ms", "pause_ms", "under_way", "wanted")
 
@@ -39,7 +39,7 @@ class _Asked:
 
 
 class Questions:
-    """What is still to be answered, by broker."""
+    """Pending queries by broker."""
 
     __slots__ = ("_brokers",)
 
@@ -47,17 +47,17 @@ class Questions:
         self._brokers: dict[int, _Asked] = {}
 
     def want(self, broker_id: int, partition: PartitionKey) -> None:
-        """The broker is to be asked about the partition."""
+        """Add a query to the broker about the partition."""
         self._brokers.setdefault(broker_id, _Asked()).wanted[partition] = None
 
     def drop(self, broker_id: int, partition: PartitionKey) -> None:
-        """A broker that is asked need not be asked about this any more."""
+        """Remove a pending query; the broker must have one."""
         asked = self._brokers[broker_id]
         asked.wanted.pop(partition, None)
         self._forget(broker_id, asked)
 
     def take(self, now_ms: float) -> list[Question]:
-        """What is to be sent now; each is under way until it is `settle`d."""
+        """Return the requests to send now; each is in flight until `settle`."""
         questions: list[Question] = []
         for broker_id, asked in self._brokers.items():
             if asked.wanted and asked.under_way is None and asked.not_before_ms <= now_ms:
@@ -67,9 +67,14 @@ class Questions:
         return questions
 
     def settle(self, question: Question, now_ms: float, *, useful: bool) -> bool:
-        """The question was answered, or will not be. False for one of before `clear`.
+        """End a request that was answered or failed.
 
-        `useful`: something was learned from it. What of it is still wanted goes to the end.
+        Args:
+            useful: the answer contained something new. Partitions that are still pending are
+                queried again
+                last.
+
+        Returns: False if the request is from before `clear`.
         """
         asked = self._brokers.get(question.broker_id)
         if asked is None or asked.under_way is not question:
@@ -88,12 +93,12 @@ class Questions:
         return True
 
     def encourage(self) -> None:
-        """Something about brokers has changed: nobody is left alone any longer."""
+        """Reset all backoffs, after a change of brokers."""
         for asked in self._brokers.values():
             asked.pause_ms, asked.not_before_ms = PAUSE_FIRST_MS, 0.0
 
     def due_ms(self) -> float | None:
-        """When `take` will give something next; None: not before something changes."""
+        """Return when `take` has the next request; None until something changes."""
         return min(
             (
                 asked.not_before_ms
@@ -105,18 +110,18 @@ class Questions:
 
     @property
     def answers_come(self) -> bool:
-        """Whether a broker that answers well, as far as is known, has not said everything yet."""
+        """Return whether a broker that is not in backoff has queries pending."""
         return any(
             asked.wanted and asked.pause_ms == PAUSE_FIRST_MS for asked in self._brokers.values()
         )
 
     def are_for(self, broker_id: int) -> bool:
-        """Whether anything is wanted of that broker."""
+        """Return whether queries to that broker are pending."""
         asked = self._brokers.get(broker_id)
         return asked is not None and bool(asked.wanted)
 
     def clear(self) -> None:
-        """Start over: the connections are closed, so nothing is under way either."""
+        """Start over: the connections are closed, so no request is in flight either."""
         self._brokers.clear()
 
     def _forget(self, broker_id: int, asked: _Asked) -> None:

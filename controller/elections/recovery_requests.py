@@ -1,8 +1,9 @@
-"""ElectLeaders by the longest log and by name: what an operator asks for where nobody leads.
+"""ElectLeaders by longest log and by designation, for leaderless partitions (KIP-966).
 
-Types 2 to 4 of KIP-966. They work whatever is configured, only where there is no leader. A clean
-candidate that can lead goes first, but for a designation: that is the operator's own word. What can
-be decided at once is; the other elections wait in `recovery` for the answers of brokers.
+Types 2 to 4 work regardless of configuration, and only in partitions without a leader. A clean
+candidate that can lead takes precedence, except over a designation, which is the operator's
+explicit choice. Partitions that can be decided at once are; the other elections wait in `recovery`
+for answers of brokers.
 """
 
 from __future__ import annotations
@@ -34,15 +35,18 @@ STRATEGY_OF: Final = {
 
 
 class Outcome(NamedTuple):
-    """What became of one partition."""
+    """The result for one partition."""
 
     error: ErrorCode
     message: str | None = None
 
 
 class RecoveryRequest:
-    """An operator's request that waits, until `waiting` is empty; `outcomes` has what is decided.
-    `deadline_ms` is monotonic: it elects nothing after that."""
+    """An operator's waiting request, complete when `waiting` is empty.
+
+    deadline_ms: monotonic time after which it elects nothing. outcomes: results of decided
+    partitions.
+    """
 
     __slots__ = ("deadline_ms", "outcomes", "strategy", "waiting")
 
@@ -64,7 +68,7 @@ class Waits(NamedTuple):
 
 
 class RecoveryPlan(NamedTuple):
-    """What is decided, and what waits, in the order of the request."""
+    """Decided and waiting partitions, in the order of the request."""
 
     parts: tuple[ElectionOutcome | Waits, ...]
     strategy: RecoveryStrategy | None
@@ -83,11 +87,14 @@ class _Named(NamedTuple):
 def decide_recovery_elections(
     view: ControllerView, request: ElectLeadersRequest, version: int
 ) -> Decision[RecoveryPlan]:
-    """Elect at once where that can be; say what waits.
+    """Elect at once where possible, and return the partitions that wait.
 
-    For all partitions (null) those that have a leader are left out of the plan.
-    Raises INVALID_REQUEST: a version below 3, desired leaders of another length than the
-    partitions, missing for a designation, or two for one partition.
+    For all partitions (null), those that have a leader are left out of the plan.
+
+    Raises:
+        ApiError: INVALID_REQUEST for a version below 3. The same if desired leaders differ in
+            number
+            from the partitions, are missing for a designation, or are two for one partition.
     """
     election = ElectionType(request.election_type)
     if version < 3:
@@ -120,7 +127,7 @@ def _outcome(named: _Named, error: ErrorCode, message: str | None = None) -> Ele
 def _named(
     view: ControllerView, request: ElectLeadersRequest, election: ElectionType
 ) -> Iterable[_Named]:
-    """Each partition once."""
+    """Return each named partition once. Raises ApiError: INVALID_REQUEST."""
     designation = election is ElectionType.DESIGNATION
     if request.topic_partitions is None:
         if designation:
@@ -194,7 +201,7 @@ def _led(
     named: _Named,
     election: Election,
 ) -> MetadataRecord | None:
-    """The record that gives the partition a leader, None if this election has none."""
+    """Return the record that gives the partition a leader, None if this election finds none."""
     change = elections.change_partition(
         topic, named.partition_id, partition, Cause.OPERATOR_REQUEST, election=election
     )

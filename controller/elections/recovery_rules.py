@@ -1,21 +1,21 @@
-"""Rules of unclean recovery: what a partition without leader waits for, and who is to lead it.
+"""Rules of unclean recovery: the next step and the winner for a leaderless partition (KIP-966).
 
-Nobody who is alive is sure to hold every committed record. So the replicas say how far their logs
-reach, and the one with the most leads (KIP-966). Which answers are needed is the strategy's:
+No live replica is certain to hold every committed record. So the replicas report the ends of their
+logs, and the one with the longest log leads. The strategy determines which answers are needed:
 
-- AGGRESSIVE: of every replica that is alive; after the timeout those that came, at least one.
-- BALANCED: only where ISR and ELR have no member; of every replica that may have everything,
-  however long that takes, and of each other one that is alive until the timeout. While some of the
-  former are gone nothing can be decided, but those that are alive are asked already: their logs
-  stand still, so what they say holds until they begin another life, and when the last comes it
-  alone has to answer.
+- AGGRESSIVE: those of all live replicas; after the timeout those received, at least one.
+- BALANCED: only if ISR and ELR have no member. It needs the answer of every replica that may be
+  complete, without a time limit, and until the timeout those of other live replicas. While one of
+  the former is down nothing can be decided, but the live ones are queried already. Their logs do
+  not change, so their answers hold until they restart, and only the last one to return has to
+  answer.
 - NONE: an operator decides.
 
-Those that may have everything are LastKnownELR, if ISR, ELR and it have effective min ISR members
-together: whatever was committed is on each set of so many. If they have fewer, some were forgotten,
-and every replica counts as one.
+The replicas that may be complete are LastKnownELR, if ISR, ELR and it together have at least
+effective min ISR members: any committed record is on each set of that size. If they have fewer, the
+set has lost members, and every replica may be complete.
 
-A member of ISR or ELR that can lead is better than any comparison and ends it.
+A member of ISR or ELR that can lead is better than any comparison and ends the recovery.
 """
 
 from __future__ import annotations
@@ -31,24 +31,27 @@ from controller.elections.log_facts import LogFact
 
 
 class WaitsFor(Enum):
-    """What a partition without leader waits for. The values are labels of metrics."""
+    """The kind of wait of a leaderless partition. The values are labels of metrics."""
 
     CLEAN_CANDIDATE = "clean-candidate"
-    """One of ISR and ELR that can lead."""
+    """A member of ISR or ELR that can lead."""
     LAST_KNOWN = "last-known"
-    """All that may have everything, to be alive."""
+    """All replicas that may be complete, to be live."""
     ANYBODY = "any-replica"
     ANSWERS = "answers"
     OPERATOR = "operator"
 
-    __hash__ = object.__hash__  # that of `Enum` is a call, and ten thousand partitions ask for it
+    # `Enum.__hash__` is a Python call, too slow for ten thousand partitions.
+    __hash__ = object.__hash__
 
 
 @dataclass(frozen=True)
 class Standing:
-    """A partition without leader. `alive` are the replicas that could lead as far as their brokers
-    and directories go; `min_isr` is the effective one. All in assignment order. Ten thousand
-    partitions share a few of these, so what follows from one is found once."""
+    """State of a leaderless partition, in assignment order.
+
+    alive: replicas whose brokers and directories allow them to lead. min_isr: the effective one.
+    Ten thousand partitions share a few of these, so derived values are cached.
+    """
 
     replicas: tuple[int, ...]
     alive: tuple[int, ...]
@@ -59,12 +62,12 @@ class Standing:
 
     @cached_property
     def clean(self) -> tuple[int, ...]:
-        """Those that hold every committed record."""
+        """Replicas that hold every committed record."""
         return tuple(r for r in self.replicas if r in self.isr or r in self.elr)
 
     @cached_property
     def may_have_everything(self) -> tuple[int, ...]:
-        """Where no replica is sure to: those of which one has."""
+        """Replicas of which one holds every committed record, if no replica is certain to."""
         known = {*self.isr, *self.elr, *self.last_known}
         if len(known) < self.min_isr:
             return self.replicas
@@ -72,13 +75,17 @@ class Standing:
 
     @cached_property
     def gone(self) -> tuple[int, ...]:
-        """Those of them that are not alive."""
+        """Replicas in `may_have_everything` that are not alive."""
         return tuple(r for r in self.may_have_everything if r not in self.alive)
 
 
 class Verdict(NamedTuple):
-    """`winner` is to lead now; while there is none, `waits` says what for and `brokers` whom.
-    `early`: whose answers will be needed, though it waits for others first."""
+    """The next step of a partition.
+
+    winner: the replica to elect now. waits and brokers: without a winner, the kind of wait and its
+    brokers. early: brokers whose answers will be needed, though the partition waits for others
+    first.
+    """
 
     winner: int | None
     waits: WaitsFor | None = None
@@ -87,12 +94,12 @@ class Verdict(NamedTuple):
 
     @property
     def needed(self) -> tuple[int, ...]:
-        """Whose answers are needed, and all that is missing."""
+        """Brokers whose missing answers are all that the decision needs."""
         return self.brokers if self.waits is WaitsFor.ANSWERS else ()
 
     @property
     def asked(self) -> tuple[int, ...]:
-        """Whose answers are asked for now."""
+        """Brokers to query now."""
         return self.brokers if self.waits is WaitsFor.ANSWERS else self.early
 
 
@@ -103,10 +110,13 @@ def judge(
     *,
     overdue: bool,
 ) -> Verdict:
-    """What is next for a partition whose recovery follows `strategy`.
+    """Return the next step for a partition that recovers by `strategy`.
 
-    `answers` are those that count: of the broker's life now, at the partition's leader epoch.
-    `overdue`: it has asked for longer than the timeout.
+    Args:
+        answers: those that count, from the broker's current incarnation and with the partition's
+            leader
+            epoch.
+        overdue: whether the recovery has waited for longer than the timeout.
     """
     clean = standing.clean
     for replica in clean:
@@ -124,8 +134,10 @@ def judge(
 def without_recovery(
     strategy: RecoveryStrategy, standing: Standing, *, last_known_electable: bool
 ) -> Verdict:
-    """What it waits for where the manager is off: nobody is asked. Of several in LastKnownELR, left
-    from when it was on, none counts as the last known leader."""
+    """Return what a partition waits for while the recovery manager is off; no broker is queried.
+
+    If LastKnownELR has several members, left from when it was on, none is the last known leader.
+    """
     if strategy is RecoveryStrategy.AGGRESSIVE:
         return Verdict(None, WaitsFor.ANYBODY, standing.replicas)
     if standing.clean:
@@ -158,8 +170,11 @@ def _balanced(standing: Standing, answers: Mapping[int, LogFact], overdue: bool)
 
 
 def _longest(standing: Standing, answers: Mapping[int, LogFact]) -> int:
-    """The most data of those alive that have answered: by the last batch's epoch, then by the log
-    end; of equal ones the first in the assignment."""
+    """Return the live replica with the longest log among those that have answered.
+
+    Logs are compared by the epoch of the last batch, then by log end; of equal ones the first in
+    the assignment wins.
+    """
     answered = [r for r in standing.alive if r in answers]
-    # The first two fields of a fact.
+    # the first two fields of a fact
     return max(answered, key=lambda r: answers[r][:2])

@@ -1,1 +1,1 @@
-"""The controller's single writer, and the operations that ride on it."""
+"""The controller's single writer, and the operations that it runs."""

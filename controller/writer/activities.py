@@ -1,11 +1,11 @@
-"""Activities of the active controller: what waits, and decides again when it is due.
+"""Periodic and event-driven work of the active controller.
 
-Each activity knows when it is due next, on the monotonic clock, None while it waits for nothing.
-That changes when a controller becomes active, with each append, and when it has acted. There is no
-timer in here: the writer keeps one for each, and appends what they decide.
+Each activity has the monotonic time at which it is due, None if it is not. The time changes when a
+controller becomes active, with each append, and when the activity has acted. This module has no
+timers: the writer keeps one per activity and appends the records that it returns.
 
-An activity that has more to do at once is due at once, and lets others have their turn between: a
-turn is short, a few milliseconds.
+An activity with more work is due again at once, so that others run in between. A turn takes a few
+milliseconds.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from protocol.schema import MetadataRecord
 from runtime.log import get_logger
 
 LATE_MS = 50.0
-"""A turn that is later than this did not only wait for others: the process was busy or stopped."""
+"""A longer delay is not caused by other activities: the process was busy or suspended."""
 GRACE_MS = 500.0
 
 _log = get_logger("controller")
@@ -36,26 +36,26 @@ MakeView: TypeAlias = Callable[[], ControllerView]
 
 
 class Activity(Protocol):
-    """One thing that the active controller does by itself."""
+    """Work that the active controller starts by itself."""
 
     due_ms: float | None
 
     def begin(self, now_ms: float) -> None:
-        """This controller has become active."""
+        """Start: this controller has become active."""
 
     def end(self) -> None:
-        """This controller is active no longer: nothing is due any more."""
+        """Stop: this controller is no longer active, and nothing is due."""
 
     def act(self, now_ms: float, view: MakeView) -> Sequence[MetadataRecord]:
-        """Decide, and say when to do it next; returns the records to append."""
+        """Decide the next step and set `due_ms`. Returns: the records to append."""
         ...
 
     def appended(self, records: Sequence[MetadataRecord], now_ms: float) -> None:
-        """Records were appended and replayed, whoever decided them."""
+        """Note records that were appended and replayed, from any decision."""
 
 
 class Activities:
-    """The registry."""
+    """All activities of a controller."""
 
     __slots__ = ("_activities",)
 
@@ -66,30 +66,30 @@ class Activities:
         return iter(self._activities)
 
     def begin(self, now_ms: float) -> None:
-        """Start over, as a controller that has just become active."""
+        """Start all activities: this controller has become active."""
         for activity in self._activities:
             activity.begin(now_ms)
 
     def end(self) -> None:
-        """Nothing is due any more."""
+        """Stop all activities."""
         for activity in self._activities:
             activity.end()
 
     def appended(self, records: Sequence[MetadataRecord], now_ms: float) -> None:
-        """Records were appended and replayed."""
+        """Pass records that were appended and replayed to all activities."""
         for activity in self._activities:
             activity.appended(records, now_ms)
 
 
 class Fencing:
-    """Fences who is overdue; all of them by one look at the clock, however long that takes.
+    """Fencing of brokers whose session has expired.
 
-    It is due when the next session may expire, and looks again then: a heartbeat that has come in
-    meanwhile moves nothing here. A turn that comes late says that this process stood still, and
-    then heartbeats that came in time may wait to be read. So they are given a moment before anybody
-    is fenced.
+    It is due when the next session may expire, and checks again then: a heartbeat in between does
+    not change `due_ms`. A late turn means that this process was suspended, so heartbeats may have
+    arrived in time and wait to be read. The activity then waits a moment before it fences a broker.
 
-    A turn changes a bounded number of partitions, and others have theirs before the next.
+    All brokers that one check finds expired are fenced, however many turns that takes. A turn
+    changes a bounded number of partitions, and other activities run before the next.
     """
 
     def __init__(
@@ -111,7 +111,7 @@ class Fencing:
         self._silent = None
 
     def look_again(self) -> None:
-        """A session may end sooner than was known."""
+        """Update `due_ms`: a session may end earlier than known so far."""
         if self._silent is None:
             self.due_ms = self._heartbeats.next_expiry_ms(self._timeouts)
 
@@ -148,10 +148,10 @@ class Fencing:
 
 
 class Vacancies:
-    """Elects, where a controller begins, what the one before it left to be elected cleanly.
+    """Clean elections that the previous controller left over, run once when a controller starts.
 
-    A broker is unfenced first and leads afterwards, in steps. A controller that ends in between has
-    nobody come back to what was not elected yet: the broker counts as unfenced.
+    A broker is unfenced first and gets leaderships afterwards, in steps. If a controller ends in
+    between, the broker counts as unfenced, so no other event would trigger the remaining elections.
     """
 
     def __init__(self, image: Callable[[], MetadataImage]) -> None:
@@ -181,13 +181,14 @@ class Vacancies:
         return part.records
 
     def appended(self, records: Sequence[MetadataRecord], now_ms: float) -> None:
-        """Whatever unfences a broker sees to its elections itself."""
+        """Do nothing: a decision that unfences a broker also elects."""
 
 
 class Idling:
-    """A record now and then shows brokers that they are up to date (KIP-835).
+    """Periodic NoOp records, so that brokers see that their metadata is current (KIP-835).
 
-    `is_pending` tells whether a batch is on its way: once that is committed it shows it as well.
+    Args:
+        is_pending: returns whether an append waits for its commit, which serves the same purpose.
     """
 
     def __init__(self, interval_ms: float, is_pending: Callable[[], bool]) -> None:
@@ -215,8 +216,11 @@ class Idling:
 
 
 class Upkeep:
-    """A decision that is made every interval, at once while it says that there is more, and when
-    one of the configurations `wakes_on` is written."""
+    """A decision that repeats at an interval.
+
+    It repeats at once while its reply is True, and when one of the configurations in `wakes_on` is
+    written.
+    """
 
     def __init__(
         self,

@@ -1,7 +1,7 @@
-"""Addresses of brokers for controllers.
+"""Inter-broker endpoints of brokers, as candidates for connections from a controller.
 
-Which of its listeners a broker keeps for brokers is not in its registration. A controller that is
-not told (`inter.broker.listener.name`) has those of its security protocol to try.
+A broker's registration does not mark its inter-broker listener. A controller that has no
+`inter.broker.listener.name` tries all listeners with the inter-broker security protocol.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from serving.listeners import SECURITY_PROTOCOL_IDS
 
 
 def endpoints_for_nodes(config: NodeConfig, broker: BrokerImage) -> Sequence[Endpoint]:
-    """The likeliest first: the one that is called as its security protocol."""
+    """Return the endpoints to try; one named like its security protocol comes first."""
     named = broker.endpoint(config.inter_broker_listener_name)
     if config[keys_server.INTER_BROKER_LISTENER_NAME] is not None:
         return () if named is None else (named,)

@@ -1,7 +1,8 @@
 """Shell: Operations that create or delete partitions, within their client's quota (KIP-599).
 
-A request that a broker sent on is only told how long its client should wait: the broker, which has
-the client's connection, does not read on for so long. A client of this controller is muted here.
+For a forwarded request, the controller only returns the throttle time. The forwarding broker has
+the client's connection and stops reading from it for that time. The connection of a direct client
+is muted here.
 """
 
 from __future__ import annotations
@@ -33,9 +34,10 @@ def submit_within_quota(
     fail: Callable[[ApiError], Answer],
     timeout_ms: int,
 ) -> asyncio.Future[Answer]:
-    """`controller.submit`, with the client's quota charged and the time to wait in the answer.
+    """Submit an operation, charge the client's quota, and put the throttle time in the response.
 
-    `strict_from` is the first version whose clients know THROTTLING_QUOTA_EXCEEDED.
+    Args:
+        strict_from: first version whose clients know THROTTLING_QUOTA_EXCEEDED.
     """
     quotas = controller.mutation_quotas
     wait_ms = 0

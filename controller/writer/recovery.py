@@ -1,12 +1,13 @@
-"""Shell: Unclean recovery's questions to brokers, and operators who wait for its elections.
+"""Shell: Connections to brokers for unclean recovery, and operators that wait for its elections.
 
-An activity around the machine of `elections.recovery`, which decides. The active controller
-connects to brokers at their inter-broker listener, as they registered it, when something is to be
-asked there, and closes the connection when nothing is. A broker that cannot be reached, answers too
-late or does not have the API has not answered.
+This activity runs the state machine of `elections.recovery`, which makes the decisions. The active
+controller connects to the registered inter-broker listener of a broker when it has a query, and
+closes the connection after the last one. A broker counts as not having answered if it is
+unreachable, too slow or lacks the API.
 
-A controller that is not told which listener brokers keep for brokers tries those of its security
-protocol one after the other: only that listener has the API, so whoever answers is right.
+A controller without a configured inter-broker listener name tries the listeners of the inter-broker
+security protocol one after the other. Only the inter-broker listener serves the API, so an answer
+proves that it is the right one.
 """
 
 from __future__ import annotations
@@ -38,15 +39,18 @@ from runtime.tasks import Supervisor
 
 ASK_TIMEOUT_MS: Final = 5_000.0
 REQUESTS_MAX: Final = 200
-"""Operators' requests that wait at a time; each has a connection."""
+"""Limit of waiting operators' requests; each one has a connection."""
 
 _log = get_logger("controller")
 
 
 class Recovery:
-    """One per controller. `rearm` is called when `due_ms` has changed outside of the writer's own
-    calls; `committed` gives a future that is done when everything appended by now is committed;
-    `connect` takes host, port and a time limit in ms."""
+    """The recovery activity of a controller.
+
+    rearm: called when `due_ms` has changed outside of the writer's own calls. committed: returns a
+    future that is done when everything appended so far is committed. connect: takes host, port and
+    a timeout in ms.
+    """
 
     def __init__(
         self,
@@ -73,7 +77,7 @@ class Recovery:
         self._active = False
         self._links: dict[int, tuple[Endpoint, Connection]] = {}
         self._misses: dict[int, int] = {}
-        """How often each broker has not answered."""
+        """Consecutive number of requests without an answer, by broker."""
         self._tasks: set[asyncio.Task[None]] = set()
         self._waiters: dict[RecoveryRequest, asyncio.Future[Mapping[PartitionKey, Outcome]]] = {}
 
@@ -85,7 +89,7 @@ class Recovery:
         self.due_ms = now_ms
 
     def end(self) -> None:
-        """Whoever waits here hears NOT_CONTROLLER."""
+        """Stop, and fail waiting requests with NOT_CONTROLLER."""
         self.due_ms = None
         self._active = False
         self._core.end()
@@ -117,12 +121,17 @@ class Recovery:
     # --- operators ----------------------------------------------------------------------------
 
     async def wait(self, request: RecoveryRequest) -> Mapping[PartitionKey, Outcome]:
-        """What has become of each partition, once all of that is committed or the request's time is
-        over: REQUEST_TIMED_OUT for those of which nothing is committed by then.
+        """Wait for the outcomes of all partitions of a request.
 
-        Raises ApiError: NOT_CONTROLLER, also where this controller falls between an election and
-        its commit, which the next one's log knows (asked again, it says ELECTION_NOT_NEEDED);
-        POLICY_VIOLATION where too many wait.
+        It returns once they are committed or the request has timed out. Partitions without a
+        committed outcome by then have REQUEST_TIMED_OUT.
+
+        Raises:
+            ApiError: NOT_CONTROLLER, also if this controller loses leadership between an election
+                and its
+                commit. The next leader's log then determines whether it took place; if so, a
+                    repeated
+                request returns ELECTION_NOT_NEEDED. POLICY_VIOLATION if too many requests wait.
         """
         if not self._active:
             raise ApiError(ErrorCode.NOT_CONTROLLER, None)
@@ -158,7 +167,7 @@ class Recovery:
                 future.set_result(request.outcomes)
 
     def waits_for(self, topic_id: bytes, partition_id: int) -> Waiting | None:
-        """What a partition without leader waits for; None for others, and while not active."""
+        """Return what a leaderless partition waits for; None for others, and while not active."""
         return self._core.waits_for(topic_id, partition_id)
 
     # --- brokers ------------------------------------------------------------------------------
@@ -187,7 +196,7 @@ class Recovery:
                 error=f"{type(error).__name__}: {error}",
             )
         finally:
-            # Whatever happened: while a question is under way its broker is not asked another.
+            # In any case: a broker gets no further query while one is in flight.
             if self._active:
                 now_ms = self._clock.monotonic_ms()
                 if response is None:
@@ -207,7 +216,8 @@ class Recovery:
         try:
             return await connection.request(_request(question), ASK_TIMEOUT_MS)
         except ApiError:
-            raise  # a broker without the API: the connection is as good as any
+            # A broker without the API: the connection itself is fine.
+            raise
         except BaseException:
             self._hang_up(broker.id)
             raise
@@ -226,7 +236,7 @@ class Recovery:
         return connection
 
     def _endpoint(self, broker: BrokerImage) -> Endpoint | None:
-        """The one to try now: another one after each miss, where there are several."""
+        """Return the endpoint to try now; after each miss the next one, if there are several."""
         found = endpoints_for_nodes(self._settings.config, broker)
         return found[self._misses.get(broker.id, 0) % len(found)] if found else None
 

@@ -1,9 +1,9 @@
-"""Shell: Registration of this controller with the active one (KIP-919).
+"""Shell: Registration of this controller with the active controller (KIP-919).
 
-A controller registers once per life: until the committed metadata holds this process's incarnation
-id, the request is repeated, with pauses that grow. It goes over the network also when this node is
-the active one, so that there is one way only. A cluster whose metadata.version has no place for
-the record is left alone.
+A controller registers once per process. It repeats the request with a growing backoff until the
+committed metadata contains the process's incarnation id. It uses the network also when this node is
+the active controller, so that there is only one path. If the cluster's metadata.version does not
+have the record, the controller does not register.
 """
 
 from __future__ import annotations
@@ -32,7 +32,11 @@ _log = get_logger("controller.registration")
 
 
 class ControllerRegistrar:
-    """`endpoint` gives the active controller's address, None while none is known."""
+    """Registers a controller process.
+
+    Args:
+        endpoint: returns the active controller's address, None while it is unknown.
+    """
 
     def __init__(
         self,
@@ -53,7 +57,7 @@ class ControllerRegistrar:
 
     @property
     def is_registered(self) -> bool:
-        """Whether the committed metadata holds this very process."""
+        """True if the committed metadata contains this process."""
         controllers = self._loader.image.cluster.controllers
         found = controllers.get(self._request.controller_id)
         return found is not None and found.incarnation_id == self._request.incarnation_id
@@ -64,7 +68,7 @@ class ControllerRegistrar:
         return level is not None and level >= CONTROLLER_REGISTRATION_LEVEL
 
     async def run(self) -> None:
-        """Returns once this process is registered."""
+        """Register, with retries; return once this process is registered."""
         pause_ms = PAUSE_MS_FIRST
         while not self.is_registered:
             if not self._is_due:
@@ -80,13 +84,13 @@ class ControllerRegistrar:
             pause_ms = min(pause_ms * 2, PAUSE_MS_MAX)
 
     async def _wait_for_image(self) -> None:
-        """Until the metadata moves on; an answered request's record is in it sooner or later."""
+        """Wait for new metadata; after an accepted request, the record is in it sooner or later."""
         self._changed.clear()
         if not self.is_registered:
             await self._changed.wait()
 
     async def _try(self) -> str | None:
-        """Ask once; what went wrong, None if it was accepted."""
+        """Send the request once. Returns: the problem, None if it was accepted."""
         address = self._endpoint()
         if address is None:
             return "no active controller is known"

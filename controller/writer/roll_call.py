@@ -1,13 +1,15 @@
-"""Shell: A controller that takes over looks which brokers are still there.
+"""Shell: Liveness check of brokers by a controller that has just become active.
 
-It saw nobody's connection close. Live brokers speak up when they have found it, which may take one
-that the old controller left hanging as long as the quorum's fetch timeout: only then is silence a
-sign of death. A port that refuses is one at once. So with connection-loss fencing on it knocks at
-every broker that is not fenced, and hangs up: of one that refuses it is known that its process has
-ended (`Heartbeats.process_gone`), as of a voter that refuses the new epoch.
+The new controller saw no broker's connection close. Live brokers send a heartbeat once they have
+found it. A broker whose old controller hangs needs as long as the quorum's fetch timeout for that,
+so only then is silence a sign of death. A port that refuses a connection is a sign at once.
 
-A broker that does speak is judged by that. And where no broker at all lets this controller in,
-refusals are the network's, and say nothing.
+So with connection-loss fencing the controller connects to every unfenced broker and disconnects. If
+a broker refuses, its process has ended (`Heartbeats.process_gone`), as for a voter that refuses
+connections in the new epoch.
+
+A broker that does send a heartbeat is judged by that. If no broker at all accepts a connection, the
+refusals may be caused by the network and are ignored.
 """
 
 from __future__ import annotations
@@ -26,20 +28,23 @@ from runtime.tasks import Supervisor
 
 KNOCK_MS: Final = 1_000.0
 KNOCKS_MAX: Final = 64
-"""At a time."""
+"""Limit of concurrent connection attempts."""
 
 Knock = Callable[[str, int], Awaitable[None]]
-"""Raises OSError where nobody opens."""
+"""Raises OSError if the connection fails."""
 
 
 async def knock_at(host: str, port: int) -> None:
-    """Connects, and hangs up."""
+    """Connect and disconnect. Raises OSError if the connection fails."""
     (await Connection.connect(host, port, None, KNOCK_MS, negotiate=False)).abort()
 
 
 class RollCall:
-    """An activity that appends nothing: what it finds out makes fencing due. `gone` is told of each
-    broker whose process has ended."""
+    """Activity that makes fencing due and appends nothing.
+
+    Args:
+        gone: called with the id of each broker whose process has ended.
+    """
 
     def __init__(
         self,
@@ -93,7 +98,7 @@ class RollCall:
         await asyncio.gather(*map(call, brokers))
 
     async def _is_there(self, broker: BrokerImage) -> bool | None:
-        """Whether its process listens, None where that cannot be said."""
+        """Return whether the broker's process listens, None if that is unknown."""
         refusals = 0
         endpoints = endpoints_for_nodes(self._settings.config, broker)
         for endpoint in endpoints:

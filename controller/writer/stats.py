@@ -1,7 +1,7 @@
 """Counters and metric families of the controller.
 
-Counters are plain attributes; everything about topics and brokers is read from the committed image
-when it is asked for. Names are those of Kafka's `kafka.controller` MBeans by Strimzi's rules.
+Counters are plain attributes. Values about topics and brokers are read from the committed image
+when metrics are collected. Names follow Strimzi's rules for Kafka's `kafka.controller` MBeans.
 """
 
 from __future__ import annotations
@@ -26,19 +26,20 @@ from runtime.metrics import QUANTILES, Family, single
 from runtime.recent_times import RecentTimes, summary
 
 PARTITIONS_PER_TURN = 2_000
-"""How many are counted before others may have the loop: a millisecond's worth."""
+"""Partitions counted before other tasks run: about one millisecond."""
 _PREFIX = "kafka_controller_kafkacontroller_"
 
 ELECTIONS: tuple[ElectedAs, ...] = tuple(kind for kind in ElectedAs if kind is not ElectedAs.NONE)
 
 
 def word_of(kind: ElectedAs) -> str:
-    """The kind as the audit says it: "last-known-leader"."""
+    """Return the kind in the form that the audit uses, such as "last-known-leader"."""
     return kind.name.lower().replace("_", "-")
 
 
 def last_known_leaders(records: Iterable[MetadataRecord]) -> list[PartitionChangeRecord]:
-    """Changes that elect a last known leader: nobody was left who has all committed records."""
+    """Return the changes that elect a last known leader: no replica with all committed records was
+    left."""
     return [
         record
         for record in records
@@ -67,20 +68,21 @@ class ControllerStats:
         self.by_kind: dict[ElectedAs, int] = dict.fromkeys(ELECTIONS, 0)
         self.metadata_errors = 0
         self.passed_over = 0
-        """Elections whose leader is not the first that could lead, which has too little locally."""
+        """Elections that passed over an eligible replica because it has too little of the log
+        locally."""
         self.timed_out_heartbeats = 0
         self.recovery = RecoveryCounts()
         self.processing = RecentTimes()
 
     def operation(self, duration_ms: float) -> None:
-        """One operation was decided, replayed and appended in that time."""
+        """Note the time in ms in which an operation was decided, replayed and appended."""
         self.processing.add(duration_ms)
 
     def count_elections(self, records: Iterable[MetadataRecord]) -> None:
-        """Count the elections that appended records note, by their kinds.
+        """Count the elections in appended records, by kind.
 
-        The recovery state would not do: a partition that recovers already can be led uncleanly
-        once more.
+        The recovery state would not suffice: a partition that is RECOVERING may have another
+        unclean election.
         """
         for record in records:
             if type(record) is PartitionChangeRecord and record.election_kind != ElectedAs.NONE:
@@ -88,20 +90,20 @@ class ControllerStats:
 
     @property
     def elections(self) -> int:
-        """Elections of all kinds."""
+        """Number of elections of all kinds."""
         return sum(self.by_kind.values())
 
     @property
     def unclean_elections(self) -> int:
-        """Those whose leader may lack committed records."""
+        """Number of elections whose leader may lack committed records."""
         return sum(self.by_kind[kind] for kind in LOSSY_ELECTIONS)
 
 
 class ImageCounts:
-    """Totals over an image, whole when `steps` has ended.
+    """Totals over an image, complete after `steps` has ended.
 
-    `view` has the image. Who is preferred may depend on the time (KIP-1303): then the totals are
-    those of that moment.
+    `view` contains the image. Preferred replicas may depend on the time (KIP-1303); the totals are
+    then those at that time.
     """
 
     __slots__ = (
@@ -130,12 +132,13 @@ class ImageCounts:
         self.offline_partitions = 0
         self.preferred_imbalance = 0
         self.preferred_passed_over = 0
-        """Partitions whose first replica is not preferred now: it has too little locally."""
+        """Partitions whose first replica is not preferred now, because of too little data
+        locally."""
         self.local_logs_short = 0
         """Replicas that are known to have too little locally."""
 
     def hold_for(self, image: MetadataImage) -> bool:
-        """Whether this image has the same totals, because it has the same parts."""
+        """Return whether this image has the same totals, because it shares the relevant parts."""
         mine = self.image
         return (
             self._timeless
@@ -145,7 +148,7 @@ class ImageCounts:
         )
 
     def steps(self) -> Iterator[None]:
-        """Count the partitions, with a pause now and then."""
+        """Count the partitions; yield regularly to other tasks."""
         pause_at = PARTITIONS_PER_TURN
         for topic in self.image.topics.by_id.values():
             self.partitions += len(topic.partitions)
@@ -171,7 +174,7 @@ class ImageCounts:
 
 
 def image_families(counts: ImageCounts, *, is_active: bool) -> Iterator[Family]:
-    """Cluster totals. A controller that is not active reports them too, as Kafka's do."""
+    """Yield cluster totals. A controller that is not active reports them too, as in Kafka."""
     for name, text, value in (
         ("activecontrollercount", "1 on the active controller, else 0", int(is_active)),
         ("activebrokercount", "Registered brokers that are not fenced", counts.active_brokers),
@@ -201,7 +204,7 @@ def image_families(counts: ImageCounts, *, is_active: bool) -> Iterator[Family]:
 def stats_families(
     stats: ControllerStats, *, applied: int, committed: int, applied_at_ms: int, lag_ms: int
 ) -> Iterator[Family]:
-    """The controller's own counters and offsets; `applied_at_ms` is a wall time."""
+    """Yield the controller's own counters and offsets; `applied_at_ms` is a wall time."""
     for name, text, value in (
         ("lastappliedrecordoffset", "Offset of the last metadata record applied", applied),
         (
@@ -247,7 +250,7 @@ def stats_families(
 
 
 def election_families(stats: ControllerStats) -> Iterator[Family]:
-    """Elections by what they may have cost."""
+    """Yield elections by kind, lossy and clean."""
     yield single(
         "kafka_controller_controllerstats_uncleanleaderelections_total",
         "Elections that may have lost records",
@@ -281,8 +284,10 @@ def election_families(stats: ControllerStats) -> Iterator[Family]:
 
 
 def recovery_families(counts: RecoveryCounts) -> Iterator[Family]:
-    """Unclean recoveries (KIP-966), and what partitions without leader wait for. All are zero on a
-    controller that is not active."""
+    """Yield unclean recoveries (KIP-966), and leaderless partitions by what they wait for.
+
+    All are zero on a controller that is not active.
+    """
     yield single(
         "kraftbox_unclean_recovery_running",
         "Unclean recoveries that wait for brokers to say how far their logs reach",

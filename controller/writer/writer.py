@@ -1,19 +1,21 @@
 """Shell: The controller's single writer: decide, replay, append, answer at commit.
 
-The image of the log is shared with the process's metadata loader, which replays what others wrote
-and tells of each commit. While this node leads, a decision is made on the working image: what is
-committed, plus everything appended here. Its records are replayed on that as the log will hold them
-(without fields that the finalised metadata.version does not carry), and only then appended; since
-one loop runs all of it and nothing in between waits, decisions see each other in the order of the
-log. The reply is given when the records are committed. A decision without records waits for what it
-may have seen: the last append before it.
+The process's metadata loader shares its image of the log. It replays records of other writers and
+notifies the writer of each commit. While this node leads, it decides on the working image: the
+committed records and all that it has appended since. It replays a decision's records on that image
+as the log will contain them (without fields that the finalised metadata.version lacks). Only then
+does it append them. One event loop runs all of it without a wait in between, so decisions see each
+other in log order.
 
-Losing leadership drops what was appended from the image and fails whoever waits with
-NOT_CONTROLLER: it may or may not survive, the next leader's log says (M18).
+The writer answers when the records are committed. A decision without records waits for the last
+append before it, whose effects it may have seen.
 
-A node that becomes leader acts only once everything in its log is committed and replayed; requests
-that come in between wait for that. Its log may be empty: then it writes the bootstrap records
-first. It may end inside a metadata transaction that an earlier leader left open: then it aborts it.
+When the node loses leadership, it drops uncommitted records from the image and fails waiting
+requests with NOT_CONTROLLER. The next leader's log determines whether these records survive (M18).
+
+A node that becomes leader decides only once its whole log is committed and replayed; requests wait
+until then. If its log is empty, it first writes the bootstrap records. If the log ends inside a
+metadata transaction that an earlier leader left open, it aborts the transaction.
 
 A decided record that does not replay stops the process (InvariantViolated): it must not reach the
 log.
@@ -76,7 +78,7 @@ from runtime.marks import mark
 from runtime.tasks import Supervisor
 
 REFUSED_PAUSE_MS = 100.0
-"""What the controller wants to write by itself and may not, it tries again after so long."""
+"""Retry backoff of activities after a refused append."""
 
 R = TypeVar("R")
 T = TypeVar("T")
@@ -85,7 +87,7 @@ _log = get_logger("controller")
 
 
 class Quorum(Protocol):
-    """What the controller needs of the metadata quorum."""
+    """The parts of the metadata quorum that the controller uses."""
 
     @property
     def node_id(self) -> int: ...
@@ -95,7 +97,7 @@ class Quorum(Protocol):
     def leader(self) -> tuple[int | None, int]: ...
 
     def append(self, epoch: int, records: Sequence[Any], *, metadata_version: int) -> int:
-        """Append one atomic batch; the offset of its last record. Raises NotLeader."""
+        """Append one atomic batch and return the offset of its last record. Raises NotLeader."""
         ...
 
 
@@ -106,7 +108,7 @@ class _Waiter(NamedTuple):
 
 
 class _Early(NamedTuple):
-    """An operation that came before this node was ready for it."""
+    """An operation that arrived before this node was ready for it."""
 
     future: asyncio.Future[Any]
     submit: Callable[[], asyncio.Future[Any]]
@@ -114,7 +116,7 @@ class _Early(NamedTuple):
 
 
 class _Operation(NamedTuple, Generic[R, T]):
-    """What is left of an operation, and who waits for it."""
+    """The rest of an operation, and the future of its caller."""
 
     future: asyncio.Future[T]
     decide: Decide[R]
@@ -124,8 +126,11 @@ class _Operation(NamedTuple, Generic[R, T]):
 
 @dataclass(frozen=True, slots=True)
 class _HeartbeatConnection:
-    """Called when the connection closes. A value, so that a connection knows each broker once,
-    however often its heartbeats move between two of them."""
+    """Callback for the close of a heartbeat connection.
+
+    It is a value, so that a connection has one callback per broker, however often the broker's
+    heartbeats alternate between two connections.
+    """
 
     closed: Callable[[int, Connection], None]
     broker_id: int
@@ -142,15 +147,19 @@ class _Timer(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class _Append:
-    """One batch on its way to being committed, and who waits for it."""
+    """One batch that waits for its commit, with the operations that wait for it."""
 
     last_offset: int
     waiters: list[_Waiter]
 
 
 class Controller:
-    """One per controller process. `bootstrap` is what an empty log begins with; `voters` returns
-    the ids of the quorum's voters."""
+    """The controller of a process.
+
+    Args:
+        bootstrap: the first records of an empty log.
+        voters: returns the ids of the quorum's voters.
+    """
 
     def __init__(
         self,
@@ -174,7 +183,7 @@ class Controller:
         self._supervisor = supervisor
         self._bootstrap = bootstrap
         self._log_image = loader.log_image
-        # Of the working image: what is appended and lost is not known here, either.
+        # These belong to the working image: they are reset when its uncommitted records are lost.
         self._report_epochs = ReportEpochs()
         self._directory_moves = DirectoryMoves()
         self._active = False
@@ -182,7 +191,7 @@ class Controller:
         self._claim: tuple[int, int] | None = None
         self._pending: deque[_Append] = deque()
         self._early: list[_Early] = []
-        # What was seen between the election and the end of catching up.
+        # Events between the election and the end of catching up.
         self._early_contacts: dict[tuple[int, bool], Callable[[], None]] = {}
         self._gone: set[int] = set()
         self.recovery = Recovery(
@@ -229,26 +238,26 @@ class Controller:
 
     @property
     def is_active(self) -> bool:
-        """Whether this node leads the quorum and has caught up with its log."""
+        """True if this node leads the quorum and has caught up with its log."""
         return self._active
 
     @property
     def is_leading(self) -> bool:
-        """Whether this node leads the quorum, active yet or about to be.
+        """True if this node leads the quorum, active already or not.
 
-        The quorum knows first; this object is told when it has been given everything committed.
+        The quorum knows first; this object is notified after it has received all committed records.
         """
         return not self._stopped and (self.is_active or self.leader_id == self._quorum.node_id)
 
     @property
     def leader_id(self) -> int:
-        """The quorum's leader as this node knows it, -1 when it knows none."""
+        """The quorum's leader as known to this node, -1 if unknown."""
         leader, _ = self._quorum.leader()
         return -1 if leader is None else leader
 
     @property
     def epoch(self) -> int:
-        """The epoch in which this node is active; of the last time it was, if it is not."""
+        """The epoch in which this node is or last was active, -1 if never."""
         return self._epoch
 
     @property
@@ -265,13 +274,14 @@ class Controller:
         return self._log_image.end_offset - 1
 
     def view(self) -> ControllerView:
-        """The working image for a decision. Raises NOT_CONTROLLER on a node that is not active."""
+        """Return the view for a decision. Raises ApiError: NOT_CONTROLLER if this node is not
+        active."""
         if not self._active:
             raise self._not_controller()
         return self._view_of(self._log_image.working)
 
     def committed_view(self) -> ControllerView:
-        """What is committed, on any node: for answers that change nothing."""
+        """Return a view of the committed image, on any node: for requests that change nothing."""
         return self._view_of(self._log_image.committed)
 
     def _view_of(self, image: MetadataImage) -> ControllerView:
@@ -307,11 +317,14 @@ class Controller:
         fail: Callable[[ApiError], T] | None = None,
         timeout_ms: int | None = None,
     ) -> asyncio.Future[T]:
-        """Decide now; the future has `respond(reply)` once the records are committed.
+        """Decide now. Returns: a future of `respond(reply)`, done once the records are committed.
 
-        An operation in steps goes on after the next turn of the loop, while somebody waits for it.
-        A refusal, a lost leadership or a timeout gives `fail(error)`, or without `fail` the
-        ApiError itself: raised here if it is known at once.
+        An operation in steps continues after the next event-loop iteration, while its caller waits.
+        After a refusal, a lost leadership or a timeout the future has `fail(error)`, or without
+        `fail` the ApiError itself.
+
+        Raises:
+            ApiError: without `fail`, if the error is known at once.
         """
         future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
         if not self.is_active and self.is_leading:
@@ -333,7 +346,7 @@ class Controller:
         return future
 
     def _operate(self, operation: _Operation[R, T]) -> None:
-        """One step. Raises ApiError."""
+        """Run one step of an operation. Raises ApiError."""
         future, decide, respond, fail = operation
         started_ms = self._clock.monotonic_ms()
         try:
@@ -352,8 +365,8 @@ class Controller:
             append.waiters.append(_Waiter(future, lambda: respond(reply), fail))
 
     def _go_on(self, operation: _Operation[R, T]) -> None:
-        """The next step. Nobody may wait any more; then what was written is a state of its own, and
-        whoever asks again goes on from there."""
+        """Run the next step of an operation, unless its caller has gone: every step leaves a valid
+        state, and a repeated request continues from it."""
         if operation.future.done():
             return
         try:
@@ -362,8 +375,10 @@ class Controller:
             _settle_error(operation.future, operation.fail, error)
 
     def committed(self) -> asyncio.Future[None]:
-        """Done when everything that is appended now is committed; ApiError(NOT_CONTROLLER) where
-        this node stops being the active controller before."""
+        """Return a future that is done when everything appended so far is committed.
+
+        It fails with ApiError NOT_CONTROLLER if this node stops being the active controller before.
+        """
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         if self._pending:
             self._pending[-1].waiters.append(_Waiter(future, lambda: None, None))
@@ -379,13 +394,13 @@ class Controller:
         metadata_offset: int,
         connection: Connection | None = None,
     ) -> None:
-        """A broker's sign of life: soft state, kept by the active controller only, and by one that
-        is about to be."""
+        """Note a broker's heartbeat. It is soft state of the active controller, or of a node that
+        is about to be active."""
         if not self.is_active:
             broker = self.committed_image.cluster.brokers.get(broker_id)
             if self.is_leading and broker is not None:
-                # An epoch that is not committed here may be of a newer registration, or of nobody:
-                # it takes no place from the heartbeat that is known to be the broker's.
+                # An epoch that is not committed here may belong to a newer registration or to none:
+                # it must not replace a heartbeat that is known to be the broker's.
                 self._early_contacts[broker_id, broker.epoch == epoch] = partial(
                     self.touch,
                     broker_id,
@@ -397,7 +412,8 @@ class Controller:
         is_new = self.heartbeats.touch(
             broker_id,
             epoch=epoch,
-            # Others' shutdowns wait for the broker that is furthest behind: no broker has more.
+            # Controlled shutdowns wait for the broker that is furthest behind, so an offset beyond
+            # the log end is capped.
             metadata_offset=min(metadata_offset, self._quorum.log_end_offset),
             monotonic_ms=self._clock.monotonic_ms(),
             connection=connection,
@@ -415,24 +431,25 @@ class Controller:
             self._look_again()
 
     def process_gone(self, node_id: int) -> None:
-        """Nobody listens on a port of a node any more: its process has ended, whatever it ran."""
+        """Note that a node's port refuses connections, so its process has ended with all its
+        roles."""
         if not self.is_active:
             self._gone.add(node_id)
         elif self.heartbeats.process_gone(node_id, self._clock.monotonic_ms()):
             self._look_again()
 
     def begin_shutdown(self, broker_id: int, epoch: int) -> None:
-        """The broker, registered with `epoch`, may leave once the others know everything that is in
-        the log now."""
+        """Let the broker registered with `epoch` leave once the others have the log up to its
+        current end."""
         self.heartbeats.begin_shutdown(broker_id, self._quorum.log_end_offset - 1, epoch=epoch)
 
     def _append(self, records: Sequence[MetadataRecord]) -> _Append | None:
-        """Replay and append; the append to wait for, None when there is nothing.
+        """Replay and append records. Returns: the append to wait for, None without one.
 
-        What a request writes is one batch: it is bounded (`check_record_count`). What the
-        controller decides by itself is not: fencing a broker may change every partition. That goes
-        out in several batches; the log may end between them, so its records stand in an order in
-        which each prefix is a state of its own (partitions change before their broker is fenced).
+        A request's records are one batch of limited size (`check_record_count`). Records that the
+        controller decides by itself may be more: fencing a broker may change every partition. They
+        are appended in several batches, and the log may end between them. So their order leaves a
+        valid state after each prefix (partitions change before their broker is fenced).
         """
         if not records:
             return self._pending[-1] if self._pending else None
@@ -473,13 +490,13 @@ class Controller:
             self.heartbeats.follow(image.cluster.brokers.values(), now_ms)
         self._activities.appended(records, now_ms)
         self._arm()
-        # A quorum of one may have committed the batch while it was appended.
+        # A quorum of one voter may have committed the batch during the append.
         self._settle_committed()
         return append
 
     @staticmethod
     def _warn_of_last_known(image: MetadataImage, changes: Sequence[PartitionChangeRecord]) -> None:
-        """One line for a batch: a power cut may mean ten thousand of these."""
+        """Log one line for a batch: a power failure may cause ten thousand such elections."""
         if changes:
             one = changes[0]
             name = image.topics.by_id[one.topic_id].name
@@ -504,9 +521,10 @@ class Controller:
         return growing.finish()
 
     def _unwritable(self, error: EncodeError) -> ApiError:
-        """Nothing was appended, and nothing is lost but this decision: the image is as before."""
+        """Return the error for a record that cannot be encoded; nothing was appended, and the image
+        is unchanged."""
         self.stats.metadata_errors += 1
-        # Without the value: that of a configuration may be a password.
+        # The value is left out: that of a configuration may be a password.
         why = f"{error.what} (allowed: {error.allowed})"
         _log.error("A decided record cannot be written", error=why)
         return ApiError(
@@ -521,7 +539,7 @@ class Controller:
     # --- the loader's calls ---
 
     def handle_leader_change(self, leader_id: int | None, epoch: int) -> None:
-        """A leader is known for an epoch, or none is."""
+        """Note the leader of an epoch, None if unknown."""
         if leader_id == self._quorum.node_id:
             if self.is_active and self._epoch == epoch:
                 return
@@ -535,9 +553,9 @@ class Controller:
         self._resign()
 
     def handle_commit(self, epoch: int) -> None:
-        """The image of the log has moved on, by what a leader of that epoch has written."""
+        """Note that the committed image has advanced, by records of a leader of that epoch."""
         if self.is_active and epoch != self._epoch:
-            # Another leader has written since, and what was appended here is not in the log.
+            # Another leader has written since, so records appended here are not in the log.
             self._resign()
         self._settle_committed()
         self._maybe_activate()
@@ -579,7 +597,7 @@ class Controller:
             _submit_early(operation)
 
     def _take_contacts(self, image: MetadataImage) -> None:
-        """Every broker's time begins now; some have spoken already, some will not."""
+        """Start all sessions now, then apply the early heartbeats and closed processes."""
         now_ms = self._clock.monotonic_ms()
         self.heartbeats.reset(image.cluster.brokers.values(), now_ms)
         contacts, self._early_contacts = self._early_contacts, {}
@@ -616,14 +634,14 @@ class Controller:
                 _settle_error(waiter.future, waiter.fail, error)
 
     def stop(self) -> None:
-        """Answer whoever waits and do nothing more."""
+        """Fail waiting requests and stop for good."""
         self._stopped = True
         self._resign()
 
-    # --- what it does by itself ---
+    # --- activities ---
 
     def _arm(self) -> None:
-        """A timer for each activity, at the time at which it is due."""
+        """Set a timer for each activity, for the time at which it is due."""
         for activity in self._activities:
             timer = self._timers.get(activity)
             if timer is not None:
@@ -643,7 +661,7 @@ class Controller:
         self._arm()
 
     def _act(self, activity: Activity) -> None:
-        """An activity's turn."""
+        """Run one turn of an activity."""
         del self._timers[activity]
         self._try_append(activity.act(self._clock.monotonic_ms(), self.view))
         self._arm()
@@ -656,7 +674,7 @@ class Controller:
 
 
 def _level_after(image: MetadataImage, records: Iterable[MetadataRecord]) -> int:
-    """The `metadata.version` level that holds when the records are written."""
+    """Return the `metadata.version` level in force after the records are written."""
     level = image.metadata_version
     for record in records:
         if type(record) is FeatureLevelRecord and record.name == METADATA_VERSION:
@@ -675,7 +693,8 @@ def _submit_early(operation: _Early) -> None:
         return
 
     def copy(done: asyncio.Future[Any]) -> None:
-        error = done.exception()  # asked for in any case, or the loop takes it for forgotten
+        # Retrieve the exception in any case; else the event loop reports it as never retrieved.
+        error = done.exception()
         if future.done():
             return
         if error is None:
