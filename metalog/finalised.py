@@ -1,9 +1,9 @@
-"""Finalised feature levels of a log directory, read before it is touched.
+"""Finalised feature levels of a log directory, read before the node opens it.
 
-Finalised levels say how the rest was written: a node that does not know a level must not take part,
-not even by the record that a new leader begins with. The log itself is opened only after this has
-been looked at, so what is there is read as it lies: the latest snapshot, then the log behind it.
-Without any metadata it is what formatting left for the first leader.
+Finalised levels determine how the other records were written. A node that does not know a level
+must not take part, not even by the record that a new leader writes first. So the levels are checked
+before the log is opened. They are read from the files as they are: the latest snapshot, then the
+log after it. Without any metadata, the levels are those that formatting left for the first leader.
 """
 
 from __future__ import annotations
@@ -30,7 +30,11 @@ _EVERY_FEATURE = b".version"
 
 
 def finalised_features(files: Files, metadata_dir: str) -> dict[str, int]:
-    """Levels above 0 by feature. Raises StartupRefused for a broken `bootstrap.checkpoint`."""
+    """Return the finalised levels above 0, by feature.
+
+    Raises:
+        StartupRefused: `bootstrap.checkpoint` is damaged.
+    """
     directory = posixpath.join(metadata_dir, DIRECTORY_NAME)
     levels: dict[str, int] = {}
     if files.isdir(directory):
@@ -79,8 +83,10 @@ def _follow_log(files: Files, directory: str, levels: dict[str, int]) -> None:
 
 
 def _collect(levels: dict[str, int], data: bytes, start: int) -> None:
-    """Levels that `data` sets at offsets from `start` on. What is broken ends it: whoever opens
-    the file for good will say so."""
+    """Add the levels that `data` sets at offsets from `start` on, up to the first damaged batch.
+
+    Opening the log later reports the damage.
+    """
     try:
         for header, at in iter_batches(data):
             end = at + header.size_bytes

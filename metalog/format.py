@@ -1,14 +1,14 @@
-"""Formatting log directories: what `kafka-storage format` does, as a library.
+"""Formatting of log directories, as `kafka-storage format` does it, as a library.
 
-A directory is formatted when it has a `meta.properties`; that file is written last, so formatting
-that is interrupted is simply done again. The metadata directory also gets `bootstrap.checkpoint`,
-the records the first leader writes first, and, for a dynamic quorum (KIP-853), the first snapshot
+A directory is formatted when it has a `meta.properties`. That file is written last, so interrupted
+formatting is simply repeated. The metadata directory also gets `bootstrap.checkpoint`, the first
+records of the first leader. For a dynamic quorum (KIP-853) it gets the first snapshot
 `00000000000000000000-0000000000.checkpoint` with kraft.version and the voter set.
 
-How a controller's quorum is chosen:
-- `controller.quorum.voters` is set: static voters, kraft.version 0, nothing more to say.
-- otherwise one of standalone (this node is the only voter), initial controllers (the same list on
-  every node), or no initial controllers (this node will find a quorum that exists).
+A controller's quorum is chosen as follows:
+- `controller.quorum.voters` is set: static voters, kraft.version 0, and no other options.
+- Otherwise one of standalone (this node is the only voter), initial controllers (the same list on
+  every node), or no initial controllers (this node will find an existing quorum).
 """
 
 from __future__ import annotations
@@ -50,14 +50,14 @@ from storage.log.errors import BadLogDirectory
 
 
 class FormatRefused(Exception):
-    """Nothing was written; the message says what to change."""
+    """Nothing was written; the message explains what to change."""
 
 
 class FormatRequest(NamedTuple):
-    """What to format and how. `log_dirs` includes `metadata_dir`.
+    """The directories to format, and their contents.
 
-    `endpoints` are this node's controller listeners as others reach them (controllers only).
-    `features` are asked for by name and level; `release_version` names a Kafka release.
+    log_dirs: includes `metadata_dir`. endpoints: this node's advertised controller listeners
+    (controllers only). features: requested levels by name. release_version: names a Kafka release.
     """
 
     node_id: int
@@ -77,7 +77,7 @@ class FormatRequest(NamedTuple):
 
     @classmethod
     def from_node_config(cls, config: NodeConfig, cluster_id: str) -> FormatRequest:
-        """The parts that the node's configuration says; the rest by `_replace`."""
+        """Take values from the node's configuration; the caller sets the others by `_replace`."""
         log_dirs = [config.log_dir]
         if config.metadata_log_dir not in log_dirs:
             log_dirs.append(config.metadata_log_dir)
@@ -97,7 +97,7 @@ class FormatRequest(NamedTuple):
 
 
 class FormatResult(NamedTuple):
-    """`formatted` directories with their ids; `skipped` were formatted before."""
+    """The result of formatting; `skipped` directories were formatted before."""
 
     formatted: Mapping[str, DirectoryId]
     skipped: Sequence[str]
@@ -114,7 +114,12 @@ def format_directories(
     rng: random.Random,
     supported: Mapping[str, VersionRange] = SUPPORTED_FEATURES,
 ) -> FormatResult:
-    """Format what is not formatted yet. Raises `FormatRefused`, BadLogDirectory, OSError."""
+    """Format the directories that are not formatted yet.
+
+    Raises:
+        FormatRefused: the request is invalid, or a directory belongs to another node or cluster.
+        BadLogDirectory, OSError: a directory cannot be read or written.
+    """
     _check_cluster_id(request.cluster_id)
     kraft_version = _kraft_version(request)
     features = feature_levels(request.features, request.release_version, supported)
@@ -140,8 +145,13 @@ def format_directories(
 
 
 def bootstrap_records(files: Files, metadata_dir: str) -> list[MetadataRecord]:
-    """The records an empty cluster begins with: `bootstrap.checkpoint`, or without that file the
-    defaults of this build. Raises CorruptSnapshot."""
+    """Return the first records of an empty cluster.
+
+    They are in `bootstrap.checkpoint`; without that file they are the defaults of this build.
+
+    Raises:
+        CorruptSnapshot: the file is damaged.
+    """
     path = posixpath.join(metadata_dir, BOOTSTRAP_FILE)
     if not files.exists(path):
         return feature_records(feature_levels({}, None, SUPPORTED_FEATURES))
@@ -152,9 +162,12 @@ def bootstrap_records(files: Files, metadata_dir: str) -> list[MetadataRecord]:
 def feature_levels(
     asked: Mapping[str, int], release: str | None, supported: Mapping[str, VersionRange]
 ) -> dict[str, int]:
-    """All features but kraft.version with the levels to write; off ones are left out.
+    """Return the levels above 0 to write, for all features but kraft.version.
 
-    What is not asked for gets the release's default as far as `supported` goes.
+    A feature that `asked` does not contain gets the release's default, up to its `supported` level.
+
+    Raises:
+        FormatRefused: a level is unsupported or lacks a dependency.
     """
     if release is not None and METADATA_VERSION in asked:
         raise FormatRefused(
@@ -180,7 +193,7 @@ def feature_levels(
 
 
 def feature_records(levels: Mapping[str, int]) -> list[MetadataRecord]:
-    """The metadata version first, the others by name."""
+    """Return the records of the levels: the metadata version first, the others by name."""
     names = sorted(levels, key=lambda name: (name != METADATA_VERSION, name))
     return [FeatureLevelRecord(name=name, feature_level=levels[name]) for name in names]
 
@@ -220,7 +233,7 @@ def _check_cluster_id(cluster_id: str) -> None:
 
 
 def _kraft_version(request: FormatRequest) -> int:
-    """0 for static voters, 1 for a quorum whose voters are in the log."""
+    """Return 0 for static voters, 1 for a quorum with its voters in the log."""
     ways = {
         "--standalone": request.standalone,
         "--initial-controllers": request.initial_controllers is not None,
@@ -293,7 +306,7 @@ _INITIAL_CONTROLLER = re.compile(r"(\d+)@\[?([^\]]+?)\]?:(\d+):(.+)")
 
 
 def parse_initial_controllers(text: str, listener_name: str) -> VoterSet:
-    """`id@host:port:directory-id,...` as voters. Raises `FormatRefused`."""
+    """Parse `id@host:port:directory-id,...` as voters. Raises FormatRefused."""
     voters: list[Voter] = []
     for entry in (part.strip() for part in text.split(",")):
         match = _INITIAL_CONTROLLER.fullmatch(entry)

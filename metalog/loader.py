@@ -1,12 +1,12 @@
-"""Shell: The metadata loader: committed batches in, images and deltas out.
+"""Shell: The metadata loader: committed batches to images and deltas.
 
-One per process. It moves the image of the log along what the quorum commits and, after each whole
-batch, gives every publisher the delta and the new image; a metadata transaction is published when
-it has ended. A record that does not replay stops the node with the record in the message, because
-whoever went on would act on a cluster that does not exist.
+There is one loader per process. It replays the batches that the quorum commits. After each batch it
+passes the delta and the new image to every publisher; a metadata transaction is published once it
+has ended. A record that does not replay stops the node with the record in the message: to continue
+would mean to act on wrong cluster state.
 
-In a process with the controller role its writer shares the image of the log. It is told of leaders
-and commits by the loader, not by the quorum, so that it never hears of what is not replayed yet.
+In a process with the controller role, the writer shares the image of the log. The loader, not the
+quorum, notifies it of leaders and commits, so that it learns of commits only after their replay.
 """
 
 from __future__ import annotations
@@ -32,17 +32,17 @@ Publisher: TypeAlias = Callable[[MetadataDelta, MetadataImage], None]
 
 
 class Writer(Protocol):
-    """Who appends to the metadata log while this node leads. Plain calls on the event loop."""
+    """Appends to the metadata log while this node leads. Its methods run on the event loop."""
 
     def handle_leader_change(self, leader_id: int | None, epoch: int) -> None: ...
 
     def handle_commit(self, epoch: int) -> None:
-        """The image of the log has moved on, by what a leader of that epoch has written last."""
+        """Note that the committed image has advanced, by records of a leader of that epoch."""
         ...
 
 
 class MetadataLoader:
-    """Keeps `log_image`; register publishers before the quorum starts or at any time after."""
+    """Keeps `log_image` current; publishers may register before or after the quorum starts."""
 
     def __init__(self, quorum: QuorumNode, supervisor: Supervisor) -> None:
         self.log_image = LogImage()
@@ -59,23 +59,23 @@ class MetadataLoader:
 
     @property
     def kraft_version(self) -> int:
-        """The quorum's, which no image holds."""
+        """The quorum's kraft.version; no image contains it."""
         return self._quorum.kraft_version
 
     def add_publisher(self, publisher: Publisher) -> None:
-        """Call `publisher(delta, image)` after each change; first with everything there is."""
+        """Call `publisher(delta, image)` after each change, and now if an image exists already."""
         self._publishers.append(publisher)
         if self.image is not EMPTY_IMAGE:
             publisher(MetadataDelta(EMPTY_IMAGE, self.image), self.image)
 
     def register_writer(self, writer: Writer) -> None:
-        """It is told after the publishers; to be called before the quorum starts."""
+        """Register the writer, which is called after the publishers; before the quorum starts."""
         self._writer = writer
 
     # --- QuorumListener -----------------------------------------------------------------------
 
     def handle_leader_change(self, leader_id: int | None, epoch: int) -> None:
-        """For the writer alone: an image does not depend on who leads."""
+        """Notify the writer only: an image does not depend on the leader."""
         if self._writer is not None:
             self._writer.handle_leader_change(leader_id, epoch)
 
@@ -89,7 +89,7 @@ class MetadataLoader:
         self._publish(before, touched, batch.epoch)
 
     def handle_snapshot(self, snapshot: SnapshotReader) -> Iterator[None]:
-        """Loads it a batch at a time; publishes once, at the end."""
+        """Load a snapshot, one batch per step, and publish it at the end."""
         before = self.image
         growing = GrowingImage(EMPTY_IMAGE)
         try:
@@ -120,10 +120,10 @@ class MetadataLoader:
         try:
             written = await self._quorum.create_snapshot(image)
         except OSError as error:
-            # The log is whole without it; the next one is tried when it is due.
+            # The log is complete without the snapshot; the next one is written when it is due.
             _log.error("a metadata snapshot could not be written", why=str(error))
             return
-        except Exception as error:  # noqa: BLE001 - nor does the node need it to go on
+        except Exception as error:  # noqa: BLE001 - the node works without a snapshot
             self._supervisor.survive("metadata snapshot", error)
             return
         if written is not None:

@@ -1,9 +1,9 @@
-"""The image of the metadata log: what is committed, and what this node has appended behind it.
+"""The images of the metadata log: the committed one, and those after this node's own appends.
 
-One per process. The loader moves it along the committed log; the controller that leads adds the
-image after each batch it appends, and decides on the last of them. Such an image becomes the
-committed one when its batch is committed, so a record is replayed once on the node that decided it,
-too, and the two images share all that is the same. Any other committed batch is replayed.
+There is one per process. The loader advances it along the committed log. The active controller adds
+the image after each batch that it appends, and decides on the last one. Such an image becomes the
+committed one when its batch is committed. So the node replays its own records only once, and both
+images share their common parts. Any other committed batch is replayed.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class _Appended(NamedTuple):
 
 
 class LogImage:
-    """`end_offset` is that of the committed log, as far as it has been replayed."""
+    """Committed and working image; `end_offset` is that of the replayed committed log."""
 
     __slots__ = ("_appended", "_replayer", "end_offset")
 
@@ -37,33 +37,38 @@ class LogImage:
 
     @property
     def committed(self) -> MetadataImage:
-        """The image of whole metadata transactions that are committed."""
+        """The image of the committed, complete metadata transactions."""
         return self._replayer.image
 
     @property
     def working(self) -> MetadataImage:
-        """The committed image and what was appended since."""
+        """The image of the committed records and those appended since."""
         return self._appended[-1].image if self._appended else self._replayer.image
 
     @property
     def in_transaction(self) -> bool:
-        """Whether the committed log ends inside a metadata transaction."""
+        """True if the committed log ends inside a metadata transaction."""
         return self._replayer.in_transaction
 
     def append(self, image: MetadataImage, *, base_offset: int, epoch: int) -> None:
-        """The working image after the batch at `base_offset`. A batch that was committed while it
-        was appended has been replayed already."""
+        """Set the working image after the batch at `base_offset`, unless it is committed already.
+
+        In that case the batch was committed during its append, and has been replayed.
+        """
         if base_offset >= self.end_offset:
             self._appended.append(_Appended(base_offset, epoch, image))
 
     def drop_appended(self) -> None:
-        """Back to the committed image: whether the rest is committed is for others to say."""
+        """Return to the committed image: another leader determines whether the rest is
+        committed."""
         self._appended.clear()
 
     def commit(self, batch: Batch) -> TouchedTopics:
-        """Move the committed image past the next batch of the log; the topics it may have changed.
+        """Advance the committed image by the next batch. Returns: the topics that it may have
+        changed.
 
-        Raises `ReplayError`.
+        Raises:
+            ReplayError: a record cannot follow the image.
         """
         first = self._appended[0] if self._appended else None
         end = Provenance(batch.last_offset, batch.epoch, batch.append_timestamp_ms)
@@ -73,7 +78,7 @@ class LogImage:
             self._appended.popleft()
             self._replayer.adopt(first.image.at(end), batch.records)
         else:
-            # What stands where this node appended is another leader's.
+            # Another leader wrote the batch at the offset of this node's append.
             self._appended.clear()
             self._replayer.apply_batch(
                 batch.records,
@@ -85,7 +90,12 @@ class LogImage:
         return self._replayer.take_touched()
 
     def load(self, image: MetadataImage) -> None:
-        """Start over from the image of a snapshot; a leader is never asked to (M11)."""
+        """Start over from the image of a snapshot.
+
+        Raises:
+            InvariantViolated: this node has appended records; a leader never loads a snapshot
+                (M11).
+        """
         if self._appended:
             raise InvariantViolated("a node that leads was asked to load a metadata snapshot")
         self._replayer = Replayer(image)

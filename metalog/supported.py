@@ -1,7 +1,7 @@
-"""Feature levels that this build supports: exactly what is built.
+"""Feature levels that this build supports and fully implements.
 
-Broker and controller advertise and register this table, formatting writes levels out of it, and a
-feature update is refused beyond it. A feature that is missing here exists at level 0 only.
+Brokers and controllers advertise and register this table, formatting writes levels from it, and a
+feature update beyond it is refused. A feature that is missing here exists at level 0 only.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The metadata image: frozen values, the one replay table, deltas and snapshots.
+"""The metadata image: immutable values, the replay table, deltas and snapshots.
 
-Imports only `protocol`: the audit ships this package to Spark with nothing else of ours.
+This package imports only `protocol`: the audit ships it to Spark without our other packages.
 """

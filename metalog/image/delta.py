@@ -1,11 +1,11 @@
-"""Differences between two images, by identity.
+"""Differences between two metadata images, found by object identity.
 
-Replay shares every value that a record did not touch, so a value is unchanged exactly when it is
-the same object (a value replaced by an equal one counts as changed: an extra notification does no
-harm, a missed one does). Each part is computed when first asked for.
+Replay shares every value that a record did not touch, so an unchanged value is the same object. A
+value replaced by an equal one counts as changed: an extra notification does no harm, a missed one
+does. Each part is computed when it is first accessed.
 
-Parts with text or bytes as keys are sorted by them. A map's own order is that of hashes, which
-differ from process to process, and what a delta causes must not.
+Parts with text or bytes as keys are sorted by them. The order of the maps depends on hashes, which
+differ between processes; the effects of a delta must not.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ V = TypeVar("V")
 
 
 class Change(NamedTuple, Generic[V]):
-    """A value before and after; None where it does not exist."""
+    """A value before and after; None if it does not exist."""
 
     before: V | None
     after: V | None
@@ -45,7 +45,7 @@ class Change(NamedTuple, Generic[V]):
 
 
 class PartitionChange(NamedTuple):
-    """One partition's change. `topic` is the topic after it, or before if it was deleted."""
+    """The change of one partition. `topic` is the one after the change, or before a deletion."""
 
     topic: TopicImage
     partition_index: int
@@ -56,7 +56,7 @@ class PartitionChange(NamedTuple):
 def diff(
     before: Mapping[K, V], after: Mapping[K, V], keys: Iterable[K] | None = None
 ) -> dict[K, Change[V]]:
-    """Keys whose value is another object; with `keys` only those are looked at."""
+    """Return the keys whose value is another object; with `keys`, compare only those."""
     if before is after:
         return {}
     changes: dict[K, Change[V]] = {}
@@ -87,12 +87,16 @@ def _sorted(changes: dict[K, Change[V]], order: Callable[[K], Any] = _itself) ->
 
 
 def _entity_order(entity: QuotaEntity) -> list[tuple[str, str]]:
-    """An entity's name may be None: the default one."""
+    """Sort key of an entity; a name of None is the default entity."""
     return [(kind, name or "") for kind, name in entity]
 
 
 class MetadataDelta:
-    """The difference of two images. `touched` narrows the search among topics (see Replayer)."""
+    """The difference of two images.
+
+    Args:
+        touched: limits the comparison to some topics (see Replayer).
+    """
 
     def __init__(
         self, before: MetadataImage, after: MetadataImage, touched: TouchedTopics | None = None
@@ -103,14 +107,16 @@ class MetadataDelta:
 
     @cached_property
     def topics(self) -> dict[bytes, Change[TopicImage]]:
-        """Topics created, deleted or with any changed partition, by topic id."""
+        """Topics that were created, deleted or have a changed partition, by topic id."""
         touched = self._touched
         keys = None if touched is None or touched.any_topic else touched.partitions
         return _sorted(diff(self.before.topics.by_id, self.after.topics.by_id, keys))
 
     def changed_in(self, topic: TopicImage, before: TopicImage | None) -> list[int]:
-        """Partitions of a topic after the change that are other than in `before`, by number. Of a
-        thousand partitions mostly one has changed."""
+        """Return the numbers of partitions that differ from `before`, sorted.
+
+        Only touched partitions are compared: of a thousand mostly one has changed.
+        """
         old: Mapping[int, PartitionImage] = {} if before is None else before.partitions
         touched, new = self._touched, topic.partitions
         looked_at: Iterable[int] = new
@@ -123,7 +129,7 @@ class MetadataDelta:
         return [c.before for c in self.topics.values() if c.after is None and c.before is not None]
 
     def partitions(self) -> Iterator[PartitionChange]:
-        """Every partition created, deleted or changed, topic by topic."""
+        """Yield every partition that was created, deleted or changed, by topic."""
         for change in self.topics.values():
             topic = change.after or change.before
             assert topic is not None
@@ -142,7 +148,7 @@ class MetadataDelta:
 
     @cached_property
     def configs(self) -> dict[ConfigKey, Change[Mapping[str, str]]]:
-        """Resources with any changed key, by (resource type, resource name)."""
+        """Resources with a changed key, by (resource type, resource name)."""
         return _sorted(diff(self.before.configs, self.after.configs))
 
     @cached_property

@@ -1,9 +1,9 @@
-"""Feature levels of Apache Kafka 4.3 and what each `metadata.version` level means for records.
+"""Feature levels of Apache Kafka 4.3, and record versions by `metadata.version` level.
 
-Facts, each of which a Kafka tool prints (`kafka-storage version-mapping`, `feature-dependencies`):
-level numbers, release names, the level a feature gets when a cluster is formatted with a release,
-dependencies, and which record versions may be written at a level. What a node of ours *supports*
-is narrower and is said by the node (design decision 14), not here.
+Kafka's tools print these data (`kafka-storage version-mapping`, `feature-dependencies`): level
+numbers, release names, the default level of a feature for each release, dependencies, and the
+record versions allowed at a level. The levels that our nodes support are fewer (design decision
+14); they are in `metalog/supported.py`.
 """
 
 from __future__ import annotations
@@ -59,15 +59,19 @@ SCRAM_LEVEL = 11
 DELEGATION_TOKEN_LEVEL = 14
 ELR_LEVEL = 23
 PENDING_UPLOAD_LEVEL = 29
-"""4.2-IV1: brokers ask each other for the earliest offset that is not in the tier (KIP-1023)."""
+"""4.2-IV1: brokers request from each other the earliest offset that is not in the tier
+(KIP-1023)."""
 CORDONED_DIRECTORIES_LEVEL = 30
 LEADER_EPOCH_BUMP_ON_ISR_SHRINK_UNTIL_LEVEL = 11
-"""Up to and with this level a shrinking ISR bumps the leader epoch (KAFKA-15021)."""
+"""Up to and including this level a shrinking ISR bumps the leader epoch (KAFKA-15021)."""
 
 
 class FeatureSpec(NamedTuple):
-    """A finalised feature. `since` maps each level above 0 to the first `metadata.version` level
-    whose release formats a cluster with it; `needs` maps a level to what it depends on."""
+    """A finalised feature.
+
+    since: maps each level above 0 to the first `metadata.version` level whose release formats a
+    cluster with it. needs: maps a level to its dependencies.
+    """
 
     name: str
     max_level: int
@@ -76,7 +80,7 @@ class FeatureSpec(NamedTuple):
     min_level: int = 0
 
     def default_level(self, metadata_version: int) -> int:
-        """The level that a cluster formatted at `metadata_version` gets."""
+        """Return the level that a cluster formatted at `metadata_version` gets."""
         return max(
             (level for level, first in self.since.items() if first <= metadata_version), default=0
         )
@@ -91,19 +95,21 @@ FEATURES: tuple[FeatureSpec, ...] = (
     FeatureSpec("share.version", 1, {1: 28}, {}),
     FeatureSpec("streams.version", 1, {1: 29}, {}),
 )
-"""All features but `metadata.version` itself. `kraft.version` lives in control records, never in
-a FeatureLevelRecord."""
+"""All features but `metadata.version` itself. `kraft.version` is in control records, never in a
+FeatureLevelRecord."""
 FEATURES_BY_NAME: Mapping[str, FeatureSpec] = {feature.name: feature for feature in FEATURES}
 
 
 class UnknownVersion(ValueError):
-    """A release, feature or level that Kafka 4.3 does not have; the message says what it has."""
+    """A release, feature or level that Kafka 4.3 does not have; the message lists those it has."""
 
 
 def metadata_version_of(text: str) -> MetadataVersion:
-    """The version named `text`: "4.3-IV0", a release ("4.3", "4.3.1": its last level) or a level.
+    """Return the version named `text`: "4.3-IV0", a release ("4.3", "4.3.1": its last level) or a
+    level.
 
-    Raises `UnknownVersion`.
+    Raises:
+        UnknownVersion: Kafka 4.3 does not have it.
     """
     if text.isdigit():
         return metadata_version_at(int(text))
@@ -121,7 +127,7 @@ def metadata_version_of(text: str) -> MetadataVersion:
 
 
 def metadata_version_at(level: int) -> MetadataVersion:
-    """Raises `UnknownVersion` for a level that Kafka 4.3 does not have."""
+    """Return the version with that level. Raises UnknownVersion if Kafka 4.3 does not have it."""
     index = level - MINIMUM_METADATA_VERSION.level
     if not 0 <= index < len(METADATA_VERSIONS):
         raise UnknownVersion(
@@ -131,7 +137,8 @@ def metadata_version_at(level: int) -> MetadataVersion:
     return METADATA_VERSIONS[index]
 
 
-# Record types whose version depends on the metadata.version level: (first level, version), falling.
+# Record types whose version depends on the metadata.version level: (first level, version), in
+# falling order.
 _RECORD_VERSIONS: Mapping[str, tuple[tuple[int, int], ...]] = {
     "RegisterBrokerRecord": ((30, 4), (17, 3), (8, 2), (7, 1)),
     "BrokerRegistrationChangeRecord": ((30, 3), (17, 2), (7, 1)),
@@ -141,7 +148,8 @@ _RECORD_VERSIONS: Mapping[str, tuple[tuple[int, int], ...]] = {
 
 
 def record_version(record_name: str, metadata_version: int) -> int:
-    """The version in which a record of that class is written at a `metadata.version` level."""
+    """Return the version in which a record of that class is written at a `metadata.version`
+    level."""
     for first_level, version in _RECORD_VERSIONS.get(record_name, ()):
         if metadata_version >= first_level:
             return version

@@ -1,16 +1,17 @@
-"""Local logs of replicas that are to lead, and whether they are enough (KIP-1303).
+"""Local logs of candidates for leadership, and the rule whether they are large enough (KIP-1303).
 
-A replica that began behind the tier has few local segments: as a leader it would fetch from the
-remote store what consumers ask for. So a replica says since when and how much it has, and counts as
-eligible when it has enough by time or by bytes. It is a preference among replicas that may lead,
-never a condition.
+A replica that started from the tier has few local segments. As a leader it would read from the
+remote store most of what consumers fetch. So each replica reports the start time and the size of
+its local log, and is eligible if it has enough by time or by bytes. This is a preference among
+replicas that may lead, never a condition.
 
-- Each threshold is in force above 0. With neither the feature is off, and everybody has enough.
-- One condition met is enough, also exactly. What is not known counts as met: a replica that has
-  told nothing is taken for one that has all.
-- A known size of 0 is never enough, else a replica that has just begun, which has no first batch
-  and so no time, would be the favourite.
-- A span below 0 is not enough: a clock is behind, or a producer wrote a time in the future.
+- A threshold is in force if it is above 0. With neither, the feature is off, and every replica has
+  enough.
+- One condition met is enough, also exactly. An unknown value counts as met: a replica without a
+  report is assumed to have everything.
+- A known size of 0 is never enough. Otherwise a replica that has just started, without a first
+  batch and so without a start time, would be preferred.
+- A span below 0 is not enough: a clock is behind, or a producer wrote a timestamp in the future.
 """
 
 from __future__ import annotations
@@ -22,14 +23,17 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 UNKNOWN: Final = -1
 Lives: TypeAlias = tuple[tuple[int, int], ...]
-"""Brokers, each with the epoch of the life that is meant."""
+"""Broker incarnations: broker ids with broker epochs."""
 Row: TypeAlias = tuple[tuple[int, int], int, int, int]
-"""One life, and of its log the time of the start, the size, and when that was reported."""
+"""One incarnation, and the start time, size and report time of its log."""
 
 
 class LocalLogStats(NamedTuple):
-    """What a replica says of its local log: timestamp of the first batch at the local log start
-    (epoch milliseconds), and the size of its local segments. -1 is unknown."""
+    """A replica's report on its local log.
+
+    start_timestamp_ms: timestamp of the first batch at the local log start, epoch milliseconds.
+    size_bytes: size of its local segments. -1 is unknown.
+    """
 
     start_timestamp_ms: int = UNKNOWN
     size_bytes: int = UNKNOWN
@@ -39,7 +43,7 @@ NOTHING_KNOWN: Final = LocalLogStats()
 
 
 class LocalLogThresholds(NamedTuple):
-    """`leader.election.eligible.local.log.ms` and `.bytes` as they are in force for a topic."""
+    """Effective `leader.election.eligible.local.log.ms` and `.bytes` of a topic."""
 
     span_ms: int = -1
     size_bytes: int = -1
@@ -53,7 +57,7 @@ OFF: Final = LocalLogThresholds()
 
 
 class LocalLogVerdict(Enum):
-    """Whether it is enough, and why; the text completes "its local log ..."."""
+    """The verdict about a local log; the text completes "its local log ..."."""
 
     OFF = "is not asked for"
     SPAN = "goes back far enough"
@@ -74,7 +78,7 @@ _ENOUGH: Final = frozenset(
 
 
 def judge(stats: LocalLogStats, thresholds: LocalLogThresholds, now_ms: int) -> LocalLogVerdict:
-    """The rule; `now_ms` is the wall clock at the decision (epoch milliseconds)."""
+    """Return the verdict; `now_ms` is the wall clock at the decision (epoch milliseconds)."""
     by_time, by_size = thresholds.span_ms > 0, thresholds.size_bytes > 0
     if not (by_time or by_size):
         return LocalLogVerdict.OFF
@@ -93,8 +97,11 @@ def judge(stats: LocalLogStats, thresholds: LocalLogThresholds, now_ms: int) -> 
 
 
 class ReplicaLocalLog(NamedTuple):
-    """What the cluster knows of one replica's local log: what its broker said in that life, and
-    when that was written down (wall clock, epoch milliseconds)."""
+    """The last report on one replica's local log.
+
+    It is valid for one broker epoch. reported_ms: wall clock when it was written to the metadata
+    log (epoch milliseconds).
+    """
 
     broker_id: int
     broker_epoch: int
@@ -103,12 +110,13 @@ class ReplicaLocalLog(NamedTuple):
 
 
 class LocalLogTable(NamedTuple):
-    """All that is known of one partition's local logs: a column each for the lives of brokers, in
-    the order of their ids, and for the parts of their `ReplicaLocalLog`.
+    """The known local-log stats of one partition, as columns in the order of broker ids.
 
-    One decision asks ten thousand tables. So what it reads of one lies together, and tables that
-    name the same lives share them. `plain_starts` and `plain_sizes` are the columns once more,
-    where every size is known and above 0: then numbers are all that is to be compared.
+    lives: the broker incarnations. The other columns are the fields of their `ReplicaLocalLog`.
+
+    One decision reads ten thousand tables. So values that it reads together are stored together,
+    and tables with equal incarnations share that column. `plain_starts` and `plain_sizes` repeat
+    two columns if every size is known and above 0: then a comparison of numbers suffices.
     """
 
     lives: Lives = ()
@@ -120,7 +128,7 @@ class LocalLogTable(NamedTuple):
 
     @classmethod
     def of(cls, rows: Iterable[Row]) -> LocalLogTable:
-        """The table of these rows, which are in the order of their brokers."""
+        """Build a table from rows, which must be in the order of their brokers."""
         given = list(rows)
         if not given:
             return NO_LOCAL_LOGS
@@ -134,7 +142,7 @@ class LocalLogTable(NamedTuple):
 
     @property
     def entries(self) -> tuple[ReplicaLocalLog, ...]:
-        """What is known of each."""
+        """The rows of the table as `ReplicaLocalLog`."""
         return tuple(
             ReplicaLocalLog(broker_id, broker_epoch, LocalLogStats(start_ms, size), reported_ms)
             for (broker_id, broker_epoch), start_ms, size, reported_ms in self.rows
@@ -153,7 +161,7 @@ NO_LOCAL_LOGS: Final = LocalLogTable()
 
 
 def table_of(entries: Sequence[Any]) -> LocalLogTable:
-    """The whole table of a partition, from the field that both its records have for it."""
+    """Return a partition's table, from the local-log field of its record."""
     return LocalLogTable.of(
         [
             (
@@ -168,7 +176,8 @@ def table_of(entries: Sequence[Any]) -> LocalLogTable:
 
 
 def known_stats(table: LocalLogTable, broker_id: int, broker_epoch: int) -> LocalLogStats:
-    """What is known of a replica in this life of its broker: a table may be older than that."""
+    """Return the stats of a replica in this broker incarnation, unknown if the table has others
+    only."""
     life = broker_id, broker_epoch
     if life not in table.lives:
         return NOTHING_KNOWN

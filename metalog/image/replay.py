@@ -1,13 +1,13 @@
-"""The one replay table: what each metadata record does to the image.
+"""The replay table: the effect of each metadata record on the image.
 
-Controller, broker and audit all go through `replay`; no other module looks at a record's type to
-change state, because two replays drift. A function here takes an image and a record and returns
-the next image, or raises `ReplayError` when the record cannot follow what is there: a log that
-says so is broken, and the process that reads it stops with the record in its message.
+Controller, broker and audit all use `replay`. No other module changes state by a record's type,
+because two replays would diverge. A function here takes an image and a record and returns the next
+image. It raises `ReplayError` if the record cannot follow the image. The log is then broken, and
+the process that reads it stops with the record in its message.
 
-Metadata transactions (KIP-868) group records that must be seen together or not at all. The table
-itself ignores their markers: a controller that writes a transaction needs to see inside it.
-`Replayer` is for everyone else; it shows only images outside of a transaction.
+Metadata transactions (KIP-868) group records that must become visible together or not at all. The
+table itself ignores their markers, because a controller that writes a transaction must see its
+records. All other readers use `Replayer`, which shows only images outside of a transaction.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ V = TypeVar("V")
 
 
 class ReplayError(Exception):
-    """A record that cannot follow the image before it; the message names what is wrong."""
+    """A record that cannot follow the image before it; the message names the conflict."""
 
 
 _NO_LEADER_CHANGE = -2
@@ -85,12 +85,12 @@ SECRET_FIELDS: Mapping[type, frozenset[str]] = {
     UserScramCredentialRecord: frozenset({"salt", "stored_key", "server_key"}),
     DelegationTokenRecord: frozenset({"token_id"}),
 }
-"""Fields that may hold a credential, or a part of one. A key's sensitivity is not looked up: a log
-may hold keys of newer versions and of plug-ins."""
+"""Fields that may contain a credential or a part of one. A key's sensitivity is not checked: a log
+may contain keys of newer versions and of plug-ins."""
 
 
 def described(record: Any) -> str:
-    """Return a record for an error or a log line, without what may be a secret."""
+    """Return a record as text for an error or a log line, without possible secrets."""
     secret = SECRET_FIELDS.get(type(record), frozenset())
     parts = [
         f"{one.name}={'(hidden)' if one.name in secret else repr(getattr(record, one.name))}"
@@ -102,7 +102,7 @@ def described(record: Any) -> str:
 
 
 def replay(image: MetadataImage, record: Any) -> MetadataImage:
-    """The image after `record` (any metadata record). Raises `ReplayError`."""
+    """Return the image after `record` (any metadata record). Raises ReplayError."""
     apply = REPLAY.get(type(record))
     if apply is None:
         raise ReplayError(f"no replay for {type(record).__name__}")
@@ -110,7 +110,7 @@ def replay(image: MetadataImage, record: Any) -> MetadataImage:
 
 
 def replay_all(image: MetadataImage, records: Iterable[Any]) -> MetadataImage:
-    """`replay` over each record in order."""
+    """Replay each record in order. Raises ReplayError."""
     growing = GrowingImage(image)
     for record in records:
         growing.add(record)
@@ -118,10 +118,10 @@ def replay_all(image: MetadataImage, records: Iterable[Any]) -> MetadataImage:
 
 
 class GrowingImage:
-    """An image and the records that follow it, one after the other.
+    """An image under construction, with records added one after the other.
 
-    `add` does what `replay` does, and raises what it raises; partitions of one topic that stand in
-    a row, as those of a new topic and of a broker that is fenced do, change the topic once.
+    `add` has the effect of `replay` and raises the same errors. Consecutive partition records of
+    one topic, as for a new topic or a fenced broker, change the topic only once.
     """
 
     __slots__ = ("_image", "_partitions", "_topic")
@@ -129,7 +129,8 @@ class GrowingImage:
     def __init__(self, image: MetadataImage) -> None:
         self._image = image
         self._topic: TopicImage | None = None
-        self._partitions: Any = None  # a mutation of the topic's map, whose class has no types
+        # a mutation of the topic's map, whose class has no types
+        self._partitions: Any = None
 
     def add(self, record: Any) -> None:
         kind = type(record)
@@ -144,7 +145,7 @@ class GrowingImage:
         self._partitions[record.partition_id] = change(self._topic, self._partitions, record)
 
     def finish(self) -> MetadataImage:
-        """The image after all that was added; more may follow."""
+        """Return the image after all added records; more may follow."""
         topic = self._topic
         if topic is not None:
             grown = TopicImage(topic.name, topic.id, self._partitions.finish())
@@ -294,7 +295,7 @@ def _remove_topic(image: MetadataImage, record: RemoveTopicRecord) -> MetadataIm
 
 
 def _directories(given: Sequence[bytes] | None, replicas: tuple[int, ...]) -> tuple[bytes, ...]:
-    """Records from before KIP-858 have no directories: all unknown."""
+    """Return the directories of replicas; records from before KIP-858 have none."""
     if not given:
         return (DIRECTORY_MIGRATING,) * len(replicas)
     if len(given) != len(replicas):
@@ -338,9 +339,14 @@ def merge_partition_change(
     record: PartitionChangeRecord,
     local_logs: LocalLogTable | None = None,
 ) -> PartitionImage:
-    """The partition after a change. The partition epoch grows with every change, the leader epoch
-    with every change that names a leader, even the same one. `local_logs` is the table that the
-    record says, for whoever has it already."""
+    """Return the partition after a change.
+
+    The partition epoch grows with every change. The leader epoch grows with every change that names
+    a leader, even the same one.
+
+    Args:
+        local_logs: the table in the record, if the caller has it already.
+    """
     if record.local_logs is None:
         local_logs = before.local_logs
     elif local_logs is None:
@@ -378,7 +384,7 @@ def merge_partition_change(
 def _directories_after(
     before: PartitionImage, record: PartitionChangeRecord, replicas: tuple[int, ...]
 ) -> tuple[bytes, ...]:
-    """Of a record that names replicas or directories."""
+    """Return the directories after a record that names replicas or directories."""
     if record.directories is not None:
         return _directories(record.directories, replicas)
     if all(directory == DIRECTORY_MIGRATING for directory in before.directories):
@@ -397,13 +403,14 @@ _IN_A_ROW: Mapping[type[Any], Callable[[TopicImage, Any, Any], PartitionImage]] 
     PartitionRecord: _new_partition,
     PartitionChangeRecord: _changed_partition,
 }
-"""Record class -> the partition after it; `partitions` are the topic's before it."""
+"""Record class -> the new state of its partition; `partitions` are the topic's before the
+record."""
 
 
 def _clear_elr(image: MetadataImage, record: ClearElrRecord) -> MetadataImage:
-    """Empties ELR and last known ELR of one topic, or of all when the name is empty.
+    """Clear ELR and LastKnownELR of one topic, or of all topics if the name is empty.
 
-    It is a change to each partition that had any, so their partition epochs grow.
+    It changes each partition that had any, so their partition epochs grow.
     """
     if record.topic_name:
         topics: Iterable[TopicImage] = (_get(image.topics.by_name, record.topic_name, "topic"),)
@@ -426,7 +433,7 @@ def _clear_elr(image: MetadataImage, record: ClearElrRecord) -> MetadataImage:
 
 
 def _feature_level(image: MetadataImage, record: FeatureLevelRecord) -> MetadataImage:
-    """Level 0 means that the feature is off, and an off feature is not listed."""
+    """Set a level; level 0 means that the feature is off and removes it from the list."""
     if record.feature_level:
         return image._replace(features=image.features.set(record.name, record.feature_level))
     if record.name in image.features:
@@ -435,7 +442,7 @@ def _feature_level(image: MetadataImage, record: FeatureLevelRecord) -> Metadata
 
 
 def _config(image: MetadataImage, record: ConfigRecord) -> MetadataImage:
-    """A value of None removes the key; a resource without keys is not listed."""
+    """Set a value; a value of None removes the key, and a resource without keys is removed."""
     key = (record.resource_type, record.resource_name)
     values: Map[str, str] = image.configs.get(key, Map())
     if record.value is not None:
@@ -459,7 +466,7 @@ def _producer_ids(image: MetadataImage, record: ProducerIdsRecord) -> MetadataIm
 
 
 def quota_entity(record: ClientQuotaRecord) -> QuotaEntity:
-    """The key of a quota: its entity parts by type, in a fixed order."""
+    """Return the key of a quota: its entity parts sorted by type."""
     parts = {part.entity_type: part.entity_name for part in record.entity}
     return tuple(sorted(parts.items(), key=lambda part: part[0]))
 
@@ -540,10 +547,10 @@ REPLAY: Mapping[type[Any], Callable[[MetadataImage, Any], MetadataImage]] = {
     AccessControlEntryRecord: _add_acl,
     RemoveAccessControlEntryRecord: _remove_acl,
     NoOpRecord: _no_change,
-    # The state of a migration from ZooKeeper; 4.x has none, old logs still hold it.
+    # State of a migration from ZooKeeper; 4.x has none, but old logs contain it.
     ZkMigrationStateRecord: _no_change,
     RemoveUserScramCredentialRecord: _remove_scram,
-    # Visibility of a transaction is the Replayer's business, see the top.
+    # The Replayer handles the visibility of transactions, see the module docstring.
     BeginTransactionRecord: _no_change,
     EndTransactionRecord: _no_change,
     AbortTransactionRecord: _no_change,
@@ -551,12 +558,14 @@ REPLAY: Mapping[type[Any], Callable[[MetadataImage, Any], MetadataImage]] = {
     RegisterControllerRecord: _register_controller,
     ClearElrRecord: _clear_elr,
 }
-"""Record class -> what it does. Every class of protocol.metadata, each once."""
+"""Record class -> its effect. Contains every class of protocol.metadata once."""
 
 
 class TouchedTopics:
-    """Which topics a run of records may have changed, each with those of its partitions, or any
-    topic at all."""
+    """Topics and partitions that a sequence of records may have changed.
+
+    any_topic: whether any other topic may have changed, too.
+    """
 
     __slots__ = ("any_topic", "partitions")
 
@@ -583,11 +592,11 @@ class TouchedTopics:
 
 
 class Replayer:
-    """Replays a log and shows only whole metadata transactions.
+    """Replay of a log that shows only complete metadata transactions.
 
-    `image` is what may be shown: the image at the end of the last batch, or, while a transaction
-    is open, the image just before it began. `touched` says which topics the records shown since
-    `take_touched` may have changed, so that a delta need not look at all of them.
+    image: the visible image, at the end of the last batch, or while a transaction is open, just
+    before it began. touched: topics that visible records since `take_touched` may have changed, so
+    that a delta does not have to compare all topics.
     """
 
     __slots__ = ("_growing", "_hidden", "_hidden_touched", "_touched", "image")
@@ -604,16 +613,17 @@ class Replayer:
         return self._hidden is not None
 
     def take_touched(self) -> TouchedTopics:
-        """What was touched since the last call; call it once per published delta."""
+        """Return the topics touched since the last call; call it once per published delta."""
         taken, self._touched = self._touched, TouchedTopics()
         return taken
 
     def apply_batch(
         self, records: Iterable[Any], *, base_offset: int, epoch: int, timestamp_ms: int
     ) -> MetadataImage:
-        """Replay one batch of the log and return what may be shown after it.
+        """Replay one batch of the log and return the visible image after it.
 
-        Raises `ReplayError` with the offending record and its offset in the message.
+        Raises:
+            ReplayError: with the offending record and its offset in the message.
         """
         offset = base_offset
         for record in records:
@@ -635,7 +645,8 @@ class Replayer:
         return self.image
 
     def adopt(self, image: MetadataImage, records: Iterable[Any]) -> None:
-        """A batch whose replay gave `image` already; no metadata transaction is open after it."""
+        """Take over `image`, the known result of replaying a batch, with no transaction open after
+        it."""
         for record in records:
             self._touched.add(record)
         self.image = image
@@ -643,7 +654,7 @@ class Replayer:
         self._hidden_touched = TouchedTopics()
 
     def skip(self, provenance: Provenance) -> None:
-        """A batch without metadata records: only the image's place moves."""
+        """Skip a batch without metadata records: only the provenance advances."""
         if self._hidden is None:
             self.image = self.image.at(provenance)
 
@@ -659,7 +670,7 @@ class Replayer:
         (self._touched if self._hidden is None else self._hidden_touched).add(record)
 
     def _finish(self) -> None:
-        """What grew since the batch's begin, or since the last marker, can be seen."""
+        """Publish the records since the batch began or since the last marker to their image."""
         if self._growing is None:
             return
         if self._hidden is None:

@@ -1,9 +1,10 @@
-"""An image as records and back.
+"""Conversion of a metadata image to snapshot records and back.
 
-The records of a snapshot, replayed on an empty image, give the image again; each is written in the
+The records of a snapshot, replayed on an empty image, give the image again. Each record has the
 version that the image's `metadata.version` allows, so that every node of the cluster can read it.
-The order is that of Kafka's own snapshots (features first: they say how to read the rest; a topic
-before its partitions), and within a part by key, so equal images give equal bytes.
+The order is that of Kafka's snapshots. Features come first, since they determine how to read the
+rest, and a topic precedes its partitions. Each part is sorted by key, so equal images give equal
+bytes.
 """
 
 from __future__ import annotations
@@ -51,19 +52,21 @@ _FIRST_LEVEL: Mapping[str, int] = {
     DelegationTokenRecord.__name__: DELEGATION_TOKEN_LEVEL,
     RegisterControllerRecord.__name__: CONTROLLER_REGISTRATION_LEVEL,
 }
-"""Record types that no node below a `metadata.version` level can read."""
+"""Record types with the first `metadata.version` level at which nodes can read them."""
 
 VersionedRecord: TypeAlias = tuple[Any, int]
-"""A metadata record and the version it is written in."""
+"""A metadata record and the version in which it is written."""
 
 
 def image_to_records(
     image: MetadataImage, on_loss: Callable[[str], None] | None = None
 ) -> Iterator[VersionedRecord]:
-    """The records whose replay on an empty image gives `image` (but for its provenance).
+    """Yield the records whose replay on an empty image gives `image` (except for its provenance).
 
-    What the image's `metadata.version` has no room for, say after a downgrade, is left out;
-    `on_loss` is told of each such record or field.
+    Args:
+        on_loss: called with a text for each record or field that the image's `metadata.version`
+            does
+            not support, for example after a downgrade. It is left out.
     """
     level = image.metadata_version or MINIMUM_METADATA_VERSION.level
     for record in _records(image):
@@ -77,7 +80,7 @@ def image_to_records(
 
 
 def fit_record(record: Any, version: int, on_loss: Callable[[str], None] | None = None) -> Any:
-    """`record`, or a copy of it without the fields that `version` does not carry."""
+    """Return `record`, or a copy of it without the fields that `version` does not have."""
     if version == type(record).VERSIONS.last:
         return record
     dropped: dict[str, Any] = {}
@@ -96,7 +99,7 @@ def fit_record(record: Any, version: int, on_loss: Callable[[str], None] | None 
 def image_from_records(
     records: Iterable[Any], provenance: Provenance = EMPTY_IMAGE.provenance
 ) -> MetadataImage:
-    """The image that a snapshot's records describe. Raises `ReplayError`."""
+    """Return the image that a snapshot's records describe. Raises ReplayError."""
     return replay_all(EMPTY_IMAGE, records).at(provenance)
 
 
@@ -197,7 +200,7 @@ def _none_if_empty(values: Sequence[int]) -> list[int] | None:
 
 
 def partition_record(topic_id: bytes, index: int, partition: PartitionImage) -> PartitionRecord:
-    """The record that says all of a partition."""
+    """Return the record with the complete state of a partition."""
     return PartitionRecord(
         partition_id=index,
         topic_id=topic_id,
@@ -220,7 +223,7 @@ def partition_record(topic_id: bytes, index: int, partition: PartitionImage) -> 
 def local_log_entries(
     record: type[PartitionRecord | PartitionChangeRecord], table: LocalLogTable
 ) -> list[Any]:
-    """A table of local logs as this kind of record holds it."""
+    """Return a table of local logs as the entries of this record class."""
     entry = record.ReplicaLocalLog
     return [
         entry(

@@ -1,12 +1,13 @@
-"""The metadata image: what the cluster is, as one frozen value.
+"""The metadata image: the state of the cluster as one immutable value.
 
-An image is a tree of named tuples over persistent maps, so a change shares everything it does not
-touch, an old image stays valid for whoever holds it, and "did this change" is an identity test.
-Nobody edits an image; `metalog.image.replay` makes the next one from a record.
+An image is a tree of named tuples over persistent maps. A change shares everything that it does not
+touch, an old image stays valid, and an identity test finds changes. `metalog.image.replay` creates
+the next image from a record; no code changes an image.
 
-Laws (tests/property/test_image_laws.py): image -> records -> image is the identity, any split of
-a record list gives the same image, and a snapshot followed by the records after it gives the
-image of the full replay.
+Laws (tests/property/test_image_laws.py):
+- image -> records -> image is the identity;
+- any split of a list of records gives the same image;
+- a snapshot and the records after it give the image of the full replay.
 
 Ids are plain ints and 16-byte strings as in the records; texts are as in the records. Timestamps
 are epoch milliseconds.
@@ -22,11 +23,11 @@ from immutables import Map
 from metalog.image.local_log import NO_LOCAL_LOGS, LocalLogTable
 
 NO_LEADER = -1
-"""`PartitionImage.leader` of a partition that nobody leads."""
+"""`PartitionImage.leader` of a partition without a leader."""
 
 
 class ConfigResourceType(IntEnum):
-    """What a configuration belongs to; the numbers are those of ConfigRecord."""
+    """The type of resource of a configuration; the numbers are those of ConfigRecord."""
 
     TOPIC = 2
     BROKER = 4
@@ -36,18 +37,18 @@ class ConfigResourceType(IntEnum):
 
 
 class LeaderRecoveryState(IntEnum):
-    """Whether a partition's leader still recovers from an unclean election (KIP-704)."""
+    """The recovery state of a partition's leader after an unclean election (KIP-704)."""
 
     RECOVERED = 0
     RECOVERING = 1
 
 
 class ElectedAs(IntEnum):
-    """What kind of election gave a partition its leader, as our controllers note it in the record.
+    """The kind of election that gave a partition its leader, as our controllers record it.
 
-    PREFERRED: the old leader stays in the ISR and gives way to the first of the election order.
-    UNCLEAN_RECOVERY: it had the most data of the replicas that were asked. DESIGNATED: an operator
-    named it.
+    PREFERRED: the old leader stays in the ISR and yields to the first of the election order.
+    UNCLEAN_RECOVERY: the leader had the longest log of the replicas that answered. DESIGNATED: an
+    operator chose the leader.
     """
 
     NONE = 0
@@ -68,18 +69,18 @@ LOSSY_ELECTIONS = frozenset(
         ElectedAs.DESIGNATED,
     )
 )
-"""Those whose leader may lack committed records."""
+"""Elections whose leader may lack committed records."""
 
 
 UnknownTags: TypeAlias = tuple[tuple[int, bytes], ...]
-"""Tagged fields of a newer schema, by tag: kept and written back, never read."""
+"""Tagged fields of a newer schema, by tag: kept and written back, but not interpreted."""
 
 
 class Provenance(NamedTuple):
-    """Which prefix of the metadata log an image is: everything up to and with `offset`.
+    """The prefix of the metadata log that an image represents: up to and including `offset`.
 
-    `batch_aligned` is false for an image that ends inside a batch (a metadata transaction began
-    there); a snapshot cannot be taken of it, because a snapshot ends where a batch ends.
+    batch_aligned: False for an image that ends inside a batch, where a metadata transaction began.
+    No snapshot can be taken of it, because a snapshot ends at the end of a batch.
     """
 
     offset: int = -1
@@ -121,12 +122,12 @@ class BrokerImage(NamedTuple):
     unknown_tags: UnknownTags = ()
 
     def endpoint(self, listener_name: str) -> Endpoint | None:
-        """The endpoint on that listener, or None if the broker has none there."""
+        """Return the endpoint of that listener, or None if the broker does not have it."""
         return next((e for e in self.endpoints if e.name == listener_name), None)
 
 
 class ControllerImage(NamedTuple):
-    """A controller's registration (KIP-919); voters and observers alike."""
+    """A controller's registration (KIP-919), voter or observer."""
 
     id: int
     incarnation_id: bytes
@@ -142,12 +143,12 @@ class ClusterImage(NamedTuple):
 
 
 class PartitionImage(NamedTuple):
-    """One partition's replication state.
+    """The replication state of one partition.
 
-    `directories[i]` is where `replicas[i]` keeps its log. `elr` and `last_known_elr` are KIP-966's
-    eligible leader replicas and last known members of them. `local_logs` is what replicas were last
-    known to have locally (KIP-1303): it may name replicas that are none any more, and earlier lives
-    of brokers, because a node that does not know of it keeps it as it was.
+    directories: `directories[i]` contains the log of `replicas[i]`. elr and last_known_elr:
+    eligible leader replicas and last known ELR of KIP-966. local_logs: last known local-log stats
+    (KIP-1303). These may name brokers that are no longer replicas, and earlier broker incarnations,
+    because a node that does not know the field leaves it unchanged.
     """
 
     replicas: tuple[int, ...]
@@ -165,7 +166,7 @@ class PartitionImage(NamedTuple):
     local_logs: LocalLogTable = NO_LOCAL_LOGS
 
     def directory_of(self, broker_id: int) -> bytes | None:
-        """The directory id of that broker's replica, or None if it has no replica."""
+        """Return the directory id of that broker's replica, or None if it has no replica."""
         if broker_id not in self.replicas:
             return None
         return self.directories[self.replicas.index(broker_id)]
@@ -178,7 +179,7 @@ class TopicImage(NamedTuple):
 
 
 class TopicsImage(NamedTuple):
-    """Topics under both of their keys; the two maps always hold the same values."""
+    """Topics by both of their keys; the two maps always hold the same values."""
 
     by_id: Map[bytes, TopicImage] = Map()
     by_name: Map[str, TopicImage] = Map()
@@ -225,7 +226,7 @@ ScramKey: TypeAlias = tuple[int, str]
 
 
 class MetadataImage(NamedTuple):
-    """The whole cluster at one offset of the metadata log."""
+    """The state of the whole cluster at one offset of the metadata log."""
 
     provenance: Provenance = Provenance()
     features: Map[str, int] = Map()
@@ -245,16 +246,16 @@ class MetadataImage(NamedTuple):
 
     @property
     def elr_enabled(self) -> bool:
-        """Whether eligible leader replicas are on (KIP-966); what is left of an ELR from before
-        they were turned off says nothing."""
+        """True if eligible leader replicas are on (KIP-966). Otherwise an ELR in the image is left
+        from before and has no meaning."""
         return self.features.get("eligible.leader.replicas.version", 0) > 0
 
     def at(self, provenance: Provenance) -> MetadataImage:
-        """The same cluster, known to end at another place of the log."""
+        """Return the same cluster with another provenance."""
         return self if provenance == self.provenance else self._replace(provenance=provenance)
 
     def same_cluster(self, other: MetadataImage) -> bool:
-        """Equality of everything but the provenance."""
+        """Return whether everything but the provenance is equal."""
         return self.at(other.provenance) == other
 
 

@@ -1,1 +1,1 @@
-"""KRaft: the pure core, the metadata log on disk, and the node that joins them."""
+"""KRaft: the pure core, the metadata log on disk, and the node that connects them."""

@@ -1,9 +1,9 @@
-"""Partition changes that differ from their neighbour in the log by nothing but the partition.
+"""Fast encoding and decoding of consecutive partition changes that differ only by partition id.
 
-A broker that is fenced changes thousands of partitions, in a handful of ways, and the controller
-writes and every other node reads them one after the other. The partition id is the first field of
-such a record and has a fixed size: what stands around it is encoded, or decoded, once for all of a
-row. Decoded records of a row share their lists, which nobody changes.
+A fenced broker changes thousands of partitions in a few ways; the controller writes them one after
+the other, and every other node reads them so. The partition id is the first field of such a record
+and has a fixed size. The bytes around it are encoded or decoded once per sequence. Decoded records
+of a sequence share their lists, which must not be modified.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from metalog.image.snapshot import VersionedRecord
 from protocol.metadata import PartitionChangeRecord, decode_record, encode_record
 
 _ID_AT: Final = 3
-"""Behind the versions of frame and record and the record's type, each a byte."""
+"""After the frame version, the record type and the record version, one byte each."""
 _ID_END: Final = _ID_AT + 4
 _rest = attrgetter(
     "unknown_tags", *(f.name for f in PartitionChangeRecord.FIELDS if f.name != "partition_id")
@@ -24,7 +24,7 @@ _rest = attrgetter(
 
 
 def encoded(records: Iterable[VersionedRecord]) -> Iterator[bytes]:
-    """Each record in its version, as `encode_record` encodes it. Raises what that raises."""
+    """Yield each record as `encode_record` encodes it, and raise the same errors."""
     last: Any = None
     head = tail = b""
     for record, version in records:
@@ -41,7 +41,7 @@ def encoded(records: Iterable[VersionedRecord]) -> Iterator[bytes]:
 
 
 def decoded(values: Iterable[bytes]) -> Iterator[Any]:
-    """Each record, as `decode_record` decodes it. Raises what that raises."""
+    """Yield each record as `decode_record` decodes it, and raise the same errors."""
     known: PartitionChangeRecord | None = None
     head = tail = b""
     for value in values:

@@ -1,8 +1,8 @@
-"""Shell: The quorum's requests on the controller listener.
+"""Shell: Handlers of the quorum's APIs on controller listeners.
 
-Each handler checks whom it is for (cluster id, topic, partition), gives the core the event, and
-answers what the core says; where the core must first persist, the answer is a future. Fetch holds
-an answer back until there is something new, as long as the replica is ready to wait.
+Each handler checks the destination (cluster id, topic, partition), passes an event to the core and
+returns the core's answer. If the core must persist state first, the answer is a future. A Fetch
+waits for new data, up to the replica's maximum wait.
 
 Versions are Kafka 4.3's: Vote 0-2, BeginQuorumEpoch and EndQuorumEpoch 0-1, Fetch, FetchSnapshot
 0-1, DescribeQuorum 0-2.
@@ -51,17 +51,18 @@ DIRECTORIES_SINCE = 2
 """First version of DescribeQuorum with directory ids and the voters' endpoints (KIP-853)."""
 
 FETCH_ENDPOINTS_SINCE = 16
-"""First version of Fetch whose answer says where the leader listens (KIP-951)."""
+"""First version of Fetch whose response contains the leader's endpoint (KIP-951)."""
 
 FETCH_VERSION_MAX = 18
-"""What is above is between brokers."""
+"""Higher versions are for brokers only."""
 
 FETCH_BYTES_MAX = 8 << 20
-"""Whatever a replica asks for, one answer holds no more (a larger first batch goes whole)."""
+"""Limit of records in one response, whatever the replica requests; a larger first batch is
+whole."""
 
 
 def register_quorum_apis(table: HandlerTable, node: QuorumNode) -> None:
-    """Serve the quorum's APIs on a controller listener."""
+    """Register the quorum's APIs in a controller's handler table."""
     apis = QuorumApis(node)
     table.register(ApiKey.VOTE, apis.vote)
     table.register(ApiKey.BEGIN_QUORUM_EPOCH, apis.begin_quorum_epoch)
@@ -73,13 +74,13 @@ def register_quorum_apis(table: HandlerTable, node: QuorumNode) -> None:
 
 
 class QuorumApis:
-    """The handlers."""
+    """The handlers of one node."""
 
     def __init__(self, node: QuorumNode) -> None:
         self._node = node
 
     def _request_error(self, request: Any) -> ErrorCode:
-        """Why a request is not for us: another cluster, or another partition."""
+        """Return the error of a request for another cluster or partition, else NONE."""
         if request.cluster_id is not None and request.cluster_id != self._node.cluster_id:
             return ErrorCode.INCONSISTENT_CLUSTER_ID
         topics = request.topics
@@ -92,7 +93,7 @@ class QuorumApis:
         return ErrorCode.NONE
 
     def _ask(self, make: Callable[[int], Any], respond: Callable[[Any], R]) -> MaybeLater[R]:
-        """The response, or a future of it while the core's answer waits for the disk."""
+        """Return the response, or a future of it while the core's answer waits for the disk."""
         ready: list[R] = []
         later: asyncio.Future[R] | None = None
 
@@ -109,7 +110,7 @@ class QuorumApis:
         return later
 
     def _leader_endpoint(self, version: int, since: int) -> VoterEndpoint | None:
-        """Where the leader listens, for a response that says so `since` that version."""
+        """Return the leader's endpoint, for a response that has it from version `since` on."""
         return self._node.leader_endpoint() if version >= since else None
 
     # --- elections ----------------------------------------------------------------------------
@@ -154,7 +155,7 @@ class QuorumApis:
     # --- replication --------------------------------------------------------------------------
 
     def fetch(self, context: RequestContext, request: FetchRequest) -> MaybeLater[FetchResponse]:
-        """Replication of the metadata log: voters, observers, and tools that read it."""
+        """Serve a fetch of the metadata log by a voter, an observer, or a tool."""
         error = self._fetch_error(context, request)
         if error is not ErrorCode.NONE:
             return FetchResponse(error_code=error)
@@ -188,7 +189,7 @@ class QuorumApis:
         return ErrorCode.NONE
 
     def _is_idle(self, reply: ReplyFetch, request: FetchRequest, response: FetchResponse) -> bool:
-        """Nothing to say yet: no error, no records, no news of the high watermark."""
+        """Return whether there is nothing new: no error, no records, no higher high watermark."""
         known = request.topics[0].partitions[0].high_watermark
         news = (self._node.core.shown_high_watermark or -1) > known
         special = reply.error or reply.diverging is not None or reply.snapshot is not None
@@ -214,7 +215,7 @@ class QuorumApis:
     def fetch_snapshot(
         self, context: RequestContext, request: FetchSnapshotRequest
     ) -> FetchSnapshotResponse:
-        """Part of a snapshot file, from a byte position on."""
+        """Serve a part of a snapshot file, from a byte position on."""
         node = self._node
         if request.cluster_id is not None and request.cluster_id != node.cluster_id:
             return FetchSnapshotResponse(error_code=ErrorCode.INCONSISTENT_CLUSTER_ID)
@@ -280,7 +281,7 @@ class QuorumApis:
     def update_raft_voter(
         self, context: RequestContext, request: UpdateRaftVoterRequest
     ) -> MaybeLater[UpdateRaftVoterResponse]:
-        """A voter's new endpoints; answered when they are committed (KIP-853)."""
+        """Update a voter's endpoints; answered once they are committed (KIP-853)."""
         if request.cluster_id is not None and request.cluster_id != self._node.cluster_id:
             leader_id, epoch = self._node.leader()
             refused = ReplyVoterUpdate(0, ErrorCode.INCONSISTENT_CLUSTER_ID, epoch, leader_id)
@@ -292,7 +293,7 @@ class QuorumApis:
     def describe_quorum(
         self, context: RequestContext, request: DescribeQuorumRequest
     ) -> DescribeQuorumResponse:
-        """KIP-595, KIP-836 (timestamps), KIP-853 (directory ids, nodes)."""
+        """Describe the quorum: KIP-595, KIP-836 (timestamps), KIP-853 (directory ids, nodes)."""
         asked = [
             (topic.topic_name, partition.partition_index)
             for topic in request.topics
@@ -313,8 +314,11 @@ class QuorumApis:
         return response
 
     def _describe(self, version: int) -> DescribeQuorumResponse.PartitionData:
-        """Voters are named as the voter set has them: static ones have no directory, as in Kafka,
-        though those that fetch say theirs."""
+        """Return the state of the quorum's partition.
+
+        Voters have the key in the voter set. Static voters have no directory id there, as in Kafka,
+        although their fetches contain one.
+        """
         node = self._node
         leader_id, epoch = node.leader()
         partition = DescribeQuorumResponse.PartitionData(
@@ -370,14 +374,16 @@ class QuorumApis:
         ]
 
     def _endpoints(self, voter: Voter) -> Endpoints:
-        """This node knows its own ports best: they may have come from the kernel."""
+        """Return a voter's endpoints; this node's own may have ports that the kernel assigned."""
         own = voter.id == self._node.node_id
         return self._node.endpoints if own and self._node.endpoints else voter.endpoints
 
 
 def _set_response(future: asyncio.Future[R], respond: Callable[[Any], R], answer: Any) -> None:
-    """Give a waiting request its response. What fails there is that request's alone: the caller is
-    a timer, or somebody who appends."""
+    """Set the response of a waiting request.
+
+    An error belongs to that request alone: the caller is a timer, or appends for another request.
+    """
     try:
         future.set_result(respond(answer))
     except Exception as error:  # noqa: BLE001 - the transport answers and counts it
@@ -385,7 +391,7 @@ def _set_response(future: asyncio.Future[R], respond: Callable[[Any], R], answer
 
 
 def _pop_progress(replicas: dict[ReplicaKey, Progress], voter: ReplicaKey) -> Progress | None:
-    """A voter's progress, removed from `replicas`."""
+    """Remove a voter's progress from `replicas` and return it, None without one."""
     found = next((key for key in replicas if key.matches(voter)), None)
     return None if found is None else replicas.pop(found)
 
@@ -433,7 +439,7 @@ class _WaitingUpdate:
 
 
 class _WaitingFetch:
-    """A fetch that waits for records, for the high watermark to move, or for its time to end."""
+    """A fetch that waits for records, for a higher high watermark, or for its timeout."""
 
     def __init__(self, apis: QuorumApis, request: FetchRequest, version: int) -> None:
         self._apis = apis
@@ -461,7 +467,7 @@ class _WaitingFetch:
         self._forget()
         try:
             self._node.ask(lambda token: wire.fetch_asked(token, self._request), self._respond)
-        except Exception as error:  # noqa: BLE001 - who asked hears of it, not who wakes this
+        except Exception as error:  # noqa: BLE001 - it fails the fetch, not the caller
             if not self.future.done():
                 self.future.set_exception(error)
 
@@ -478,8 +484,10 @@ class _WaitingFetch:
 def _unknown_partition(
     asked: DescribeQuorumRequest.PartitionData,
 ) -> DescribeQuorumResponse.PartitionData:
-    """Only the metadata log's partition is described, asked for alone; any other way it is not
-    known."""
+    """Return the error for a partition of a DescribeQuorum.
+
+    Only the metadata log's partition can be described, and only in a request for it alone.
+    """
     return DescribeQuorumResponse.PartitionData(
         partition_index=asked.partition_index,
         error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,

@@ -1,8 +1,8 @@
 """Batches of the metadata log: metadata records, and the control records of KRaft.
 
 A batch is atomic: it is appended, replicated, committed and replayed as a whole. Its partition
-leader epoch is the epoch of the leader that wrote it; metadata records have no key, control
-records a key with their type.
+leader epoch is the epoch of the leader that wrote it. Metadata records have no key; the key of a
+control record contains its type.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ from protocol.errors import ApiError, ProtocolError
 from protocol.schema import ControlRecord
 
 MAX_BATCH_BYTES = 8 << 20
-"""No batch of the metadata log is larger; Kafka's readers allocate this much at most."""
+"""Limit of a batch in the metadata log; Kafka's readers allocate at most this much."""
 
 
 class Batch(NamedTuple):
-    """A batch of the log, decoded. Exactly one of `records` and `control` is non-empty.
+    """A decoded batch of the log. Exactly one of `records` and `control` is non-empty.
 
     `last_offset` is inclusive. Timestamps are epoch milliseconds.
     """
@@ -50,7 +50,8 @@ class Batch(NamedTuple):
 def build_metadata_batch(
     records: Sequence[VersionedRecord], base_offset: int, *, epoch: int, timestamp_ms: int
 ) -> bytes:
-    """One batch of (record, version) pairs. EncodeError if a version cannot carry its record."""
+    """Encode (record, version) pairs as one batch. Raises EncodeError if a version cannot carry
+    one."""
     return build_batch(
         [Record(timestamp=timestamp_ms, value=value) for value in encoded(records)],
         base_offset,
@@ -61,7 +62,7 @@ def build_metadata_batch(
 def build_kraft_batch(
     records: Iterable[ControlRecord], base_offset: int, *, epoch: int, timestamp_ms: int
 ) -> bytes:
-    """One control batch."""
+    """Encode control records as one batch."""
     return build_control_batch(
         [
             (ControlType(type(record).CONTROL_TYPE), encode_control_value(record))
@@ -74,13 +75,14 @@ def build_kraft_batch(
 
 
 def read_batches(buf: Buffer) -> Iterator[Batch]:
-    """Every whole batch of `buf`, decoded. Raises ProtocolError (CRC, frame or record broken)."""
+    """Yield every whole batch of `buf`, decoded. Raises ProtocolError (CRC, frame or record
+    broken)."""
     for header, position in iter_checked(buf):
         yield _decode(buf, position, header)
 
 
 def read_control_batches(buf: Buffer) -> Iterator[Batch]:
-    """As `read_batches`, without decoding batches of metadata records."""
+    """Yield as `read_batches` does, without decoding batches of metadata records."""
     for header, position in iter_checked(buf):
         if header.is_control:
             yield _decode(buf, position, header)
@@ -99,12 +101,12 @@ def _decode(buf: Buffer, position: int, header: BatchHeader) -> Batch:
             return batch._replace(control=tuple(map(_control, read_batch(buf, position, header))))
         return batch._replace(records=tuple(decoded(_values(buf, position, header))))
     except ApiError as error:
-        # A client would get this error for its batch. Here a log or a snapshot is broken.
+        # For a client's batch this error would be its response; here a log or a snapshot is broken.
         raise ProtocolError(f"batch at offset {header.base_offset}: {error}") from error
 
 
 def _values(buf: Buffer, position: int, header: BatchHeader) -> Iterator[bytes]:
-    """Of every record; nothing else of a metadata record counts."""
+    """Yield the value of every record; metadata records use nothing else."""
     data = records_payload(buf, position, header)
     for one in scan(data, header.record_count):
         yield data[one.value_at : one.value_at + max(one.value_length, 0)]

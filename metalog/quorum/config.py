@@ -12,8 +12,11 @@ from runtime.config import NodeConfig, keys_quorum
 
 
 class QuorumConfig(NamedTuple):
-    """`voters` are the static ones; with a voter set in the log there are none. `votes`: this node
-    is a controller, and may be one of them."""
+    """Settings of a quorum replica.
+
+    voters: the static ones; empty if the voter set is in the log. votes: this node is a controller
+    and may be a voter.
+    """
 
     node: ReplicaKey
     cluster_id: str
@@ -31,7 +34,8 @@ class QuorumConfig(NamedTuple):
     def from_node_config(
         cls, config: NodeConfig, *, cluster_id: str, directory_id: bytes
     ) -> QuorumConfig:
-        """`directory_id` is that of the metadata log directory (meta.properties)."""
+        """Return the settings; `directory_id` is that of the metadata log directory
+        (meta.properties)."""
         listener = config.controller_listener_names[0]
         return cls(
             node=ReplicaKey(config.node_id, directory_id),

@@ -1,9 +1,9 @@
-"""Handing committed batches to listeners, in order, each exactly once.
+"""Delivery of committed batches to listeners, in order, each exactly once.
 
-A listener gets the latest snapshot first if it has not seen what that covers, then every batch
-below the high watermark. It hears of a leader at once, with one exception: that this very node
-leads is told only after the listener has everything that was committed before, up to and with the
-record that opened the epoch, so a controller that becomes active decides on whole knowledge (M18).
+A listener gets the latest snapshot first if it has not seen the records that it covers, then every
+batch below the high watermark. It is notified of a leader at once, with one exception. If this node
+leads, the listener first gets everything committed before, including the record that opened the
+epoch. So a controller that becomes active decides on complete state (M18).
 """
 
 from __future__ import annotations
@@ -24,19 +24,20 @@ _READ_BYTES = 1 << 20
 
 
 class QuorumListener(Protocol):
-    """Plain calls on the event loop. What one raises stops the node."""
+    """Receiver of committed metadata, called on the event loop. An exception stops the node."""
 
     def handle_leader_change(self, leader_id: int | None, epoch: int) -> None: ...
 
     def handle_commit(self, batch: CommittedBatch) -> None:
-        """A committed batch. One of control records has no `records`; it only moves the offset."""
+        """Process a committed batch. A control batch has no `records` and only advances the
+        offset."""
         ...
 
     def handle_snapshot(self, snapshot: SnapshotReader) -> Iterator[None] | None:
-        """Forget everything and begin with this snapshot.
+        """Drop all state and begin with this snapshot.
 
-        A listener that wants to take its time returns an iterator; it is advanced step by step,
-        with turns for the loop in between, and nothing else is delivered until it has ended.
+        A listener may return an iterator to load it in steps. Other tasks run between the steps,
+        and no other delivery happens until the iterator has ended.
         """
         ...
 
@@ -52,7 +53,8 @@ class _Subscription:
 
 
 class Delivery:
-    """`recent` batches need no reading and decoding: this node has just written them."""
+    """Delivery to all listeners. It keeps this node's own appends decoded until they are
+    delivered."""
 
     def __init__(self, log: MetadataLog, node_id: int) -> None:
         self._log = log
@@ -72,11 +74,11 @@ class Delivery:
         self._subscriptions.append(subscription)
 
     def remember(self, batch: Batch) -> None:
-        """A batch just appended here, not committed yet."""
+        """Keep a batch that was just appended here and is not committed yet."""
         self._recent[batch.base_offset] = batch
 
     def forget_from(self, offset: int) -> None:
-        """The log was truncated to `offset`."""
+        """Drop batches from `offset` on: the log was truncated."""
         self._recent = {base: b for base, b in self._recent.items() if base < offset}
         self._read_ahead_at = NOWHERE
 
@@ -84,14 +86,15 @@ class Delivery:
         self._high_watermark = high_watermark
 
     def leader_changed(self, leader: LeaderChanged, epoch_start_offset: int) -> None:
-        """`epoch_start_offset` matters only when this node leads."""
+        """Note the leader; `epoch_start_offset` matters only if this node leads."""
         self._leader = leader
         self._epoch_start_offset = epoch_start_offset
         for subscription in self._subscriptions:
             subscription.leader = leader
 
     def step(self) -> bool:
-        """Hand one batch or snapshot to each listener that waits for one; False if none did."""
+        """Deliver one batch or snapshot to each listener that waits for one. Returns: False if none
+        did."""
         worked = False
         for subscription in self._subscriptions:
             worked |= self._step(subscription)
@@ -141,7 +144,8 @@ class Delivery:
         return batch
 
     def _read(self, offset: int) -> Batch:
-        """The next batch of what was read last, or of the log: one at a time is decoded."""
+        """Return the batch at `offset`, from the last read or from the log; batches are decoded one
+        at a time."""
         batch = next(self._read_ahead, None) if offset == self._read_ahead_at else None
         if batch is None:
             self._read_ahead = self._log.read_committed(offset, _READ_BYTES)
@@ -150,8 +154,8 @@ class Delivery:
             raise InvariantViolated(f"offset {offset} is committed, and no batch is there")
         if batch.base_offset < offset:
             raise InvariantViolated(f"the batch at offset {offset} begins at {batch.base_offset}")
-        # One that begins later follows a hole in a log that another program wrote. `MetadataLog`
-        # has judged it when it was opened; a leader's log may have one, too.
+        # A batch that begins later follows a hole in a log of another program. `MetadataLog`
+        # checked it when it was opened; a leader's log may have one, too.
         self._read_ahead_at = batch.last_offset + 1
         return batch
 

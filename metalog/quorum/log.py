@@ -1,20 +1,20 @@
-"""Shell: `__cluster_metadata-0`: the metadata log as KRaft lays it out, over a storage log.
+"""Shell: `__cluster_metadata-0`: the metadata log in KRaft's layout, over a storage log.
 
-What the folder holds besides segments: snapshots (`<end offset>-<epoch>.checkpoint`) and the
-quorum-state file. The bounds hold this law (M12): the log starts at 0 or exactly at the end of a
-snapshot, and the latest snapshot never ends beyond the log. At the start whatever a crash left is
-brought back to it: half-written snapshots go, and a log that ends before the latest snapshot (the
-crash came between installing one and emptying the log) begins anew at the snapshot's end.
+Besides segments, the folder contains snapshots (`<end offset>-<epoch>.checkpoint`) and the
+quorum-state file. The log starts at 0 or exactly at the end of a snapshot, and the latest snapshot
+never ends beyond the log (M12). Opening the log restores this after a crash. Half-written snapshots
+are removed. A log that ends before the latest snapshot (the crash came between installing one and
+emptying the log) starts again at the snapshot's end.
 
 A log of another program, or one that lost a batch, may lack offsets at its beginning or in the
-middle. As in Kafka the only voter serves what is there. One of several voters is refused, since the
-others may have the rest, and an observer fetches again from there on.
+middle. As in Kafka a sole voter serves the rest. One of several voters refuses to start, since the
+others may have the missing batches, and an observer fetches again from there on.
 
-A newest snapshot that is damaged is set aside where the log, alone or with an older snapshot, holds
-all that it stood for; otherwise the start is refused.
+A damaged newest snapshot is renamed if the log, alone or with an older snapshot, contains all that
+it covered. Otherwise the node refuses to start.
 
-The voter set is part of the log (KIP-853): the last Voters record says it, committed or not, and
-truncation takes it back. Snapshots begin with the one in force at their end.
+The voter set is part of the log (KIP-853): it is in the last Voters record, committed or not, and
+truncation reverts it. A snapshot begins with the voter set in force at its end.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ class MetadataLogConfig(NamedTuple):
     max_snapshot_interval_ms: int = 3_600_000
 
     def storage(self, *, refuse_rot: bool = False) -> LogConfig:
-        """Segments go when a snapshot stands for them, never by age or size of their own."""
+        """Return the storage settings: segments are removed only when a snapshot covers them."""
         return LogConfig(
             segment_bytes=self.segment_bytes,
             segment_ms=self.segment_ms,
@@ -98,7 +98,7 @@ class MetadataLogConfig(NamedTuple):
 
 
 class MetadataLog:
-    """The log, its snapshots and the quorum-state file. See `LogView` for what the core reads."""
+    """The log, its snapshots and the quorum-state file. The core reads it as a `LogView`."""
 
     def __init__(
         self, files: Files, directory: str, log: Log, config: MetadataLogConfig, voters: VoterSet
@@ -110,7 +110,7 @@ class MetadataLog:
         self._snapshots = list_snapshots(files, directory)
         self._snapshot_times: dict[OffsetAndEpoch, int] = {}
         self.problems: list[str] = []
-        """What was wrong when the log was opened."""
+        """Problems found when the log was opened."""
         self._hole: tuple[int, int] | None = None
         self._static_voters = voters
         self._voters: list[tuple[int, VoterSet]] = [(-1, voters)]
@@ -127,13 +127,16 @@ class MetadataLog:
         *,
         votes: bool = True,
     ) -> MetadataLog:
-        """Open or create the metadata log below `log_dir`; everything in it is durable then.
+        """Open or create the metadata log below `log_dir` and make its content durable.
 
-        `voters` are those of `controller.quorum.voters`; a set in the log or snapshot replaces
-        them. `votes`: this node may be one of them, so nothing that it may have said to have is
-        forgotten (M6): a log that the disk has spoilt is refused. An observer gets it again.
+        Args:
+            voters: those of `controller.quorum.voters`; a set in the log or snapshot replaces them.
+            votes: this node may be a voter, so it must not lose records that it may have
+                acknowledged
+                (M6). A log that the disk has corrupted is refused; an observer fetches it again.
 
-        Raises `StartupRefused` for files that cannot be a metadata log's.
+        Raises:
+            StartupRefused: the files cannot be those of a metadata log.
         """
         directory = posixpath.join(log_dir, DIRECTORY_NAME)
         files.mkdirs(directory)
@@ -166,8 +169,8 @@ class MetadataLog:
         opened._judge_hole(votes=votes)
         log.update_high_watermark(latest.offset)
         log.flush_blocking()
-        # A process that was killed may have left names that are not durable: a vote among them,
-        # which must not be lost once it has been acted upon.
+        # A killed process may have left directory entries that are not durable. A vote may be among
+        # them, which must not be lost once it has been acted upon.
         files.fsync_dir(directory)
         return opened
 
@@ -198,8 +201,8 @@ class MetadataLog:
         return self._snapshots[-1] if self._snapshots else None
 
     def end_offset_for_epoch(self, epoch: int) -> OffsetAndEpoch:
-        """Where the largest epoch not above `epoch` ends; for one older than the log that is
-        where the log starts."""
+        """Return the end of the largest epoch not above `epoch`; the log start for one older than
+        the log."""
         if epoch >= self.last_epoch:
             return OffsetAndEpoch(self.end_offset, self.last_epoch)
         found_epoch, end_offset = self._log.end_offset_for_epoch(epoch)
@@ -216,7 +219,7 @@ class MetadataLog:
 
     @property
     def voters_offset(self) -> int:
-        """Offset of the record that says `voters`; -1 if it is not in this log."""
+        """Offset of the record that contains `voters`; -1 if it is not in this log."""
         return self._voters[-1][0]
 
     @property
@@ -225,23 +228,23 @@ class MetadataLog:
 
     @property
     def voters_in_log(self) -> bool:
-        """Whether a follower that reads this log learns the voters from it.
+        """True if a follower that reads this log learns the voters from it.
 
-        False when they come from the snapshot that formatting wrote, which is never sent; with
-        static voters there is nothing to learn.
+        False if they come from the snapshot that formatting wrote, which is never sent. With static
+        voters there is nothing to learn.
         """
         offset = self._voters[-1][0]
         return self.kraft_version == 0 or offset >= 0
 
     def voters_at(self, end_offset: int) -> VoterSet:
-        """The set in force for a log that ends there."""
+        """Return the set in force for a log that ends at `end_offset`."""
         return _value_before(self._voters, end_offset)
 
     def kraft_version_at(self, end_offset: int) -> int:
         return _value_before(self._kraft_versions, end_offset)
 
     def _drop_snapshots_below(self, start_offset: int) -> None:
-        """Cleaning was cut short between the log and the snapshots."""
+        """Drop snapshots that interrupted cleaning left below the log start."""
         for snapshot_id in [s for s in self._snapshots if s.offset < start_offset]:
             self._snapshots.remove(snapshot_id)
             self.files.unlink(self.snapshot_path(snapshot_id))
@@ -253,7 +256,7 @@ class MetadataLog:
         latest = self.latest_snapshot
         if latest is not None:
             snapshot = self.open_snapshot(latest)
-            # The first snapshot stands for nothing in the log, see voters_in_log.
+            # The first snapshot covers no record of the log, see voters_in_log.
             at = latest.offset - 1
             if snapshot.voters is not None:
                 self._voters.append((at, snapshot.voters))
@@ -269,7 +272,7 @@ class MetadataLog:
             self._note_control(data)
 
     def _judge_hole(self, *, votes: bool) -> None:
-        """Decide about the first offsets that have no batch. Raises `StartupRefused`."""
+        """Handle the first hole in the offsets, see the module docstring. Raises StartupRefused."""
         if self._hole is None:
             return
         first, end = self._hole
@@ -291,7 +294,7 @@ class MetadataLog:
             offset = _end_of(data, offset)
 
     def _note_control(self, data: Buffer) -> bool:
-        """Take note of voters and kraft.version in batches; True if there were any."""
+        """Note voters and kraft.version in batches. Returns: True if the voters changed."""
         noted = False
         for batch in read_control_batches(data):
             offset = batch.base_offset
@@ -309,9 +312,14 @@ class MetadataLog:
     def append_records(
         self, records: Sequence[VersionedRecord], *, epoch: int, timestamp_ms: int
     ) -> Batch:
-        """Append one batch of (record, version) as the leader; returns it as written.
+        """Append (record, version) pairs as one batch, as the leader. Returns: the batch.
 
-        Raises ApiError(RECORD_LIST_TOO_LARGE), EncodeError, LogFailed; nothing is appended then.
+        Nothing is appended if it raises.
+
+        Raises:
+            ApiError: RECORD_LIST_TOO_LARGE, the batch exceeds `MAX_BATCH_BYTES`.
+            EncodeError: a version cannot carry its record.
+            LogFailed: the disk failed.
         """
         data = build_metadata_batch(
             records, self.end_offset, epoch=epoch, timestamp_ms=timestamp_ms
@@ -335,7 +343,8 @@ class MetadataLog:
     def append_control(
         self, records: Sequence[ControlRecord], *, epoch: int, timestamp_ms: int
     ) -> tuple[Batch, bool]:
-        """Append one control batch as the leader; also says whether it changed the voters."""
+        """Append one control batch as the leader. Returns: the batch, and whether the voters
+        changed."""
         data = build_kraft_batch(records, self.end_offset, epoch=epoch, timestamp_ms=timestamp_ms)
         info = self._append(data, epoch, timestamp_ms)
         batch = Batch(
@@ -354,10 +363,13 @@ class MetadataLog:
         )
 
     def check_fetched(self, data: Buffer) -> None:
-        """Whether `append_fetched` could append what a leader sent; to be asked before anything
-        counts as received. Raises ProtocolError.
+        """Check that `append_fetched` can append a leader's batches; call it before they count as
+        received.
 
-        Metadata records are not decoded: they count when a majority has committed them.
+        Metadata records are not decoded: they matter once a majority has committed them.
+
+        Raises:
+            ProtocolError: the batches are invalid.
         """
         try:
             self._log.check_fetched(data)
@@ -369,17 +381,20 @@ class MetadataLog:
             raise ProtocolError(f"fetched metadata batches: {error}") from error
 
     def append_fetched(self, data: Buffer) -> bool:
-        """Append batches as the leader sent them; True if they changed the voters.
+        """Append batches as the leader sent them. Returns: True if they changed the voters.
 
-        Raises CorruptLog, LogFailed.
+        Raises:
+            CorruptLog, LogFailed: the batches are broken, or the disk failed.
         """
         appended = self._log.append_as_follower(data)
         return appended is not None and self._note_control(data)
 
     def truncate_to(self, end_offset: int) -> bool:
-        """Cut the tail; True if that took a voter set back.
+        """Truncate the log. Returns: True if that reverted a change of the voter set.
 
-        Raises LogFailed, CorruptLog for what the disk has not kept before the cut.
+        Raises:
+            LogFailed: the disk failed.
+            CorruptLog: records before the truncation point are damaged on disk.
         """
         try:
             self._log.truncate_to(end_offset)
@@ -391,9 +406,13 @@ class MetadataLog:
         return len(self._voters) != before
 
     def read(self, offset: int, max_bytes: int) -> bytes:
-        """Whole batches from `offset` on (perhaps a cut last one), at least one if there is any.
+        """Read whole batches from `offset` on (the last one may be cut), at least one if there is
+        any.
 
-        Raises OffsetOutOfRange, LogFailed, CorruptLog for what the disk has not kept.
+        Raises:
+            OffsetOutOfRange: the log does not have the offset.
+            LogFailed: the disk failed.
+            CorruptLog: the records are damaged on disk.
         """
         return self._read(offset, max_bytes, self.end_offset)
 
@@ -418,14 +437,15 @@ class MetadataLog:
         return CorruptLog(f"{path}, at offset {offset}: {why}. The disk did not keep what it had")
 
     def read_committed(self, offset: int, max_bytes: int) -> Iterator[Batch]:
-        """Decoded whole batches from `offset` up to the high watermark. Raises as `read` does."""
+        """Yield decoded whole batches from `offset` up to the high watermark. Raises as `read`
+        does."""
         return read_batches(self._read(offset, max_bytes, self._log.high_watermark))
 
     def update_high_watermark(self, offset: int) -> None:
         self._log.update_high_watermark(offset)
 
     async def flush(self) -> int:
-        """Make what was appended durable; returns up to where it is. Raises LogFailed."""
+        """Make appended records durable. Returns: the end of the durable log. Raises LogFailed."""
         return await self._log.flush()
 
     # --- the quorum-state file ----------------------------------------------------------------
@@ -435,7 +455,8 @@ class MetadataLog:
         return posixpath.join(self.directory, FILE_NAME)
 
     def read_state(self) -> QuorumState | None:
-        """Raises `StartupRefused` for a file that is not whole."""
+        """Return the quorum state, None without a file. Raises StartupRefused for a damaged
+        file."""
         return read_quorum_state(self.files, self.state_path)
 
     def encode_state(self, state: QuorumState) -> bytes:
@@ -445,24 +466,24 @@ class MetadataLog:
 
     @property
     def snapshots(self) -> Sequence[OffsetAndEpoch]:
-        """Oldest first."""
+        """The snapshots, oldest first."""
         return self._snapshots
 
     def snapshot_path(self, snapshot_id: OffsetAndEpoch) -> str:
         return posixpath.join(self.directory, snapshot_name(snapshot_id))
 
     def open_snapshot(self, snapshot_id: OffsetAndEpoch) -> SnapshotReader:
-        """Raises CorruptSnapshot, FileNotFoundError."""
+        """Open a snapshot. Raises CorruptSnapshot, FileNotFoundError."""
         return SnapshotReader.open(self.files, self.snapshot_path(snapshot_id), snapshot_id)
 
     def snapshot_size(self, snapshot_id: OffsetAndEpoch) -> int | None:
-        """The file's size; None if there is no such snapshot."""
+        """Return the file's size; None if there is no such snapshot."""
         if snapshot_id not in self._snapshots:
             return None
         return self.files.size(self.snapshot_path(snapshot_id))
 
     def read_snapshot(self, snapshot_id: OffsetAndEpoch, position: int, max_bytes: int) -> bytes:
-        """Raises FileNotFoundError."""
+        """Read bytes of a snapshot file. Raises FileNotFoundError."""
         file = self.files.open(self.snapshot_path(snapshot_id))
         try:
             return file.pread(max_bytes, position)
@@ -470,21 +491,21 @@ class MetadataLog:
             file.close()
 
     def snapshot_written(self, snapshot_id: OffsetAndEpoch) -> None:
-        """A snapshot file of this log has been renamed to its final name."""
+        """Note that a snapshot file of this log has been renamed to its final name."""
         if snapshot_id not in self._snapshots:
             self._snapshots = sorted([*self._snapshots, snapshot_id])
 
     def install_snapshot(self, snapshot_id: OffsetAndEpoch) -> None:
-        """Begin the log anew at the end of a snapshot that a leader sent (KIP-630)."""
+        """Start the log again at the end of a snapshot that a leader sent (KIP-630)."""
         self.snapshot_written(snapshot_id)
         self._log.truncate_fully_and_start_at(snapshot_id.offset)
         self._log.update_high_watermark(snapshot_id.offset)
         self._reload_voters()
 
     def clean(self, now_ms: int) -> list[OffsetAndEpoch]:
-        """Drop the oldest snapshots, and the log up to the next one, while retention asks for it.
+        """Drop the oldest snapshots, and the log up to the next one, as retention requires.
 
-        The latest snapshot always stays. Returns what was removed.
+        The latest snapshot always stays. Returns: the removed snapshots.
         """
         removed: list[OffsetAndEpoch] = []
         while len(self._snapshots) > 1 and self._expired(now_ms):
@@ -524,14 +545,14 @@ def _value_before(entries: Sequence[tuple[int, T]], end_offset: int) -> T:
 
 
 def _end_of(data: bytes, offset: int) -> int:
-    """Offset after the last whole batch in `data`, which begins at `offset`."""
+    """Return the offset after the last whole batch in `data`, which begins at `offset`."""
     for header, _ in iter_batches(data):
         offset = header.next_offset
     return offset
 
 
 def _require_covered(log: Log, damaged: Sequence[DamagedSnapshot]) -> None:
-    """Raises `StartupRefused` unless the log reaches as far as the damaged snapshots."""
+    """Raise StartupRefused unless the log reaches as far as the damaged snapshots."""
     newest = damaged[0]
     if newest.id == FIRST_SNAPSHOT or damaged[-1].id == FIRST_SNAPSHOT:
         raise StartupRefused(
@@ -551,9 +572,10 @@ def _start_offset(
     snapshots: Sequence[OffsetAndEpoch],
     damaged: Sequence[DamagedSnapshot],
 ) -> int:
-    """Where the log starts: at 0, or at the first snapshot its segments reach back to.
+    """Return the log start: 0, or the end of the first snapshot within the range of the segments.
 
-    Raises `StartupRefused` if the beginning is missing and no snapshot stands for it.
+    Raises:
+        StartupRefused: the beginning is missing and no snapshot covers it.
     """
     bases = [
         int(name.removesuffix(_LOG_SUFFIX))

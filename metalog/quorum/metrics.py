@@ -17,7 +17,8 @@ _CHANNEL = "kafka_server_raftchannelmetrics_"
 
 
 def quorum_families(quorum: QuorumNode, now_ms: float) -> Iterator[Family]:
-    """The families of a started replica; `now_ms` is monotonic. -1 stands for nobody, nothing."""
+    """Yield the families of a started replica; `now_ms` is monotonic. -1 stands for an unknown
+    value."""
     core, stats = quorum.core, quorum.stats
     leader_id, epoch = quorum.leader()
     high_watermark = quorum.high_watermark
@@ -66,7 +67,7 @@ def quorum_families(quorum: QuorumNode, now_ms: float) -> Iterator[Family]:
 
 
 def _channel(traffic: Traffic) -> Iterator[Family]:
-    """What this replica asked others; nothing of a sole voter, which has nobody to ask."""
+    """Yield metrics of requests to other replicas; nothing for a sole voter, which sends none."""
     if not traffic.requests:
         return
     for name, text, value in (

@@ -1,18 +1,18 @@
-"""Shell: A replica of the metadata quorum at work: the core, its log, its timers, its peers.
+"""Shell: A running replica of the metadata quorum: the core, its log, its timers, its peers.
 
-The core decides in plain calls; this carries out its effects in their order. One kind of effect
-waits, PersistState: until the quorum-state file is durable no later effect is carried out, so no
-vote and no epoch leaves the node before the disk has it (M3). Meanwhile events go on being taken;
-their effects queue up behind.
+The core decides in plain calls; this module carries out its effects in order. One kind of effect
+waits, PersistState. Until the quorum-state file is durable no later effect is carried out, so no
+vote and no epoch leaves the node before it is on disk (M3). In the meantime the core still
+processes events; their effects are queued.
 
-A broker does not flush what it fetches, as Kafka's does not: it acts on what is committed, which a
-majority of the controllers has on their disks. Waiting for its own disk, it would lead and follow
-later, just when the epochs of the new leaders are written there.
+As in Kafka, a broker does not flush what it fetches. It acts on committed records, which a majority
+of the controllers has on disk. If it waited for its own disk, it would lead and follow later, just
+when that disk also writes the epochs of new leaders.
 
-Appends are plain writes. A single task flushes whatever has been appended since it last began, so
-everyone who appends during one flush shares the next one, and the loop never waits for a disk. A
-flush that fails is never tried again: what the kernel kept of the dirty pages is unknown, so the
-task fails, the supervisor stops the node, and the next start recovers what is really there (F19).
+Appends are plain writes. A single task flushes everything appended since its last flush began. So
+all appends during one flush share the next one, and the event loop never waits for a disk. A failed
+flush is never repeated, because the state of the kernel's dirty pages is unknown. The task fails,
+the supervisor stops the node, and the next start recovers what is on disk (F19).
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ R = TypeVar("R", bound=Response)
 
 CLEAN_INTERVAL_MS = 60_000.0
 DELIVERY_SLICE_MS = 5.0
-"""How long listeners are fed before the loop gets a turn."""
+"""Time of a delivery to listeners before other tasks run."""
 
 
 class NotLeader(ApiError):
@@ -108,7 +108,7 @@ Answer = ReplyVote | ReplyEpoch | ReplyFetch | ReplyVoterUpdate
 
 
 class QuorumNode:
-    """One per process, shared by its roles. `start` before anything else."""
+    """The quorum replica of a process, shared by its roles. `start` must be called first."""
 
     def __init__(
         self,
@@ -151,9 +151,12 @@ class QuorumNode:
     # --- life ---------------------------------------------------------------------------------
 
     async def start(self) -> None:
-        """Load the log and take part. A sole voter leads when this returns.
+        """Load the log and take part in the quorum. A sole voter leads when this returns.
 
-        Raises `StartupRefused`, LogFailed, DirectoryLocked.
+        Raises:
+            StartupRefused: files of the metadata log are missing or damaged.
+            LogFailed: the disk failed.
+            DirectoryLocked: another process uses the directory.
         """
         config = self.config
         self.log = MetadataLog.open(
@@ -211,7 +214,7 @@ class QuorumNode:
             _log.error("the metadata log could not be closed cleanly", error=str(error))
 
     async def abort(self) -> None:
-        """Stop as a crash would: nothing is sent, flushed or closed."""
+        """Stop as in a crash: nothing is sent, flushed or closed."""
         self._stopping = True
         if self._timer is not None:
             self._timer.cancel()
@@ -230,15 +233,15 @@ class QuorumNode:
         task.add_done_callback(self._tasks.remove)
         return task
 
-    # --- what others may know -----------------------------------------------------------------
+    # --- public state -------------------------------------------------------------------------
 
     def leader(self) -> tuple[int | None, int]:
-        """(leader id or None, epoch)."""
+        """Return (leader id or None, epoch)."""
         return self.core.active_leader_id, self.core.epoch
 
     @property
     def is_started(self) -> bool:
-        """Whether the log is open; before that nothing may be asked of this node."""
+        """True once the log is open; before that no request may reach this node."""
         return self._started
 
     @property
@@ -247,7 +250,7 @@ class QuorumNode:
 
     @property
     def high_watermark(self) -> int | None:
-        """Offset below which everything is committed; None until that is known."""
+        """Offset below which everything is committed; None while unknown."""
         return self.core.high_watermark
 
     @property
@@ -256,7 +259,8 @@ class QuorumNode:
 
     @property
     def is_persisting(self) -> bool:
-        """Whether the core is ahead of quorum-state on the disk; then nothing leaves the node."""
+        """True while the core is ahead of quorum-state on the disk; then nothing leaves the
+        node."""
         return self._persisting
 
     @property
@@ -273,35 +277,38 @@ class QuorumNode:
         return self.core.endpoints
 
     def advertise(self, endpoints: Endpoints) -> None:
-        """The controller listeners as bound, once ports are known."""
+        """Set the controller listeners as bound, once ports are known."""
         if self._started:
             self._step(EndpointsBound(endpoints))
         else:
             self._addresses = self._addresses._replace(endpoints=endpoints)
 
     def leader_endpoint(self) -> VoterEndpoint | None:
-        """Where the leader's controller listener is; None while nobody leads or it is unknown."""
+        """Return the address of the leader's controller listener; None without a leader or if
+        unknown."""
         leader_id = self.core.active_leader_id
         return None if leader_id is None else self.core.endpoint_of(leader_id)
 
     def watch_leader(self, callback: Callable[[], None]) -> None:
-        """Call back at once whenever `leader()` changes, for as long as this node runs."""
+        """Call back at once whenever `leader()` changes, as long as this node runs."""
         self._leader_watchers.append(callback)
 
     def watch_gone(self, callback: Callable[[int], None]) -> None:
-        """Call back with the id of each voter that this node, as leader, could not tell of its
-        epoch because nobody listens on the voter's port; again whenever it is tried again."""
+        """Call back with the id of a voter whose port refuses this leader's BeginQuorumEpoch.
+
+        The call is repeated with each retry.
+        """
         self._gone_watchers.append(callback)
 
     def register(self, listener: QuorumListener) -> None:
-        """Feed a listener from the first offset (or the latest snapshot) on."""
+        """Deliver to a listener from the first offset (or the latest snapshot) on."""
         if not self._started:
             self._early_listeners.append(listener)
             return
         self._delivery.add(listener)
         self._delivery_wanted.set()
 
-    # --- the leader's work --------------------------------------------------------------------
+    # --- appends of the leader ----------------------------------------------------------------
 
     def append(
         self,
@@ -310,12 +317,16 @@ class QuorumNode:
         *,
         metadata_version: int = LATEST_PRODUCTION_METADATA_VERSION.level,
     ) -> int:
-        """Append metadata records as one atomic batch; returns the offset of the last.
+        """Append metadata records as one atomic batch. Returns: the offset of the last record.
 
-        They are written in the versions of that `metadata.version` level, which must carry them
-        (`fit_record`). Durable and committed later: listeners hear of it. Raises `NotLeader`,
-        EncodeError, ApiError(RECORD_LIST_TOO_LARGE); a disk that refuses stops the node
-        (KAFKA_STORAGE_ERROR).
+        The records are written in the versions of that `metadata.version` level, which must carry
+        them (`fit_record`). They are durable and committed later; listeners then receive them.
+
+        Raises:
+            NotLeader: this node does not lead `epoch`.
+            EncodeError: a version cannot carry its record.
+            ApiError: RECORD_LIST_TOO_LARGE; KAFKA_STORAGE_ERROR if the disk fails, which stops the
+                node.
         """
         core = self.core
         if not core.is_leader or core.epoch != epoch:
@@ -336,18 +347,23 @@ class QuorumNode:
         return batch.last_offset
 
     def snapshot_due(self, image: MetadataImage) -> bool:
-        """Whether enough was committed, or enough time passed, since the last snapshot."""
+        """Return whether enough was committed, or enough time has passed, since the last
+        snapshot."""
         return self._snapshots.due(image)
 
     def replayed(self, size_bytes: int) -> None:
-        """A listener has replayed a committed batch of that size: it counts towards a snapshot."""
+        """Count the size of a committed batch that was replayed; it makes a snapshot due."""
         self._snapshots.committed(size_bytes)
 
     async def create_snapshot(self, image: MetadataImage) -> OffsetAndEpoch | None:
-        """Write a snapshot of a whole batch's image, a slice at a time; None if it exists.
+        """Write a snapshot of a batch-aligned image, in slices. Returns: None if it exists already.
 
-        What it covers is durable before it: the next start does not look at the log below it.
-        Raises OSError, and the log is as before then; LogFailed, which stops the node.
+        The log that it covers is made durable first, since the next start does not check the log
+        below a snapshot.
+
+        Raises:
+            OSError: the snapshot could not be written; the log is unchanged.
+            LogFailed: the disk failed, which stops the node.
         """
         if not self.core.must_flush:
             try:
@@ -381,7 +397,7 @@ class QuorumNode:
                 effect = self._queue.popleft()
                 _EFFECTS[type(effect)](self, effect)
         except LogFailed as error:
-            # Whoever brought the event may take it for a peer's error, and ask again for ever.
+            # The caller might mistake this for a peer's error and retry indefinitely.
             self._supervisor.report("append to the metadata log", error)
             raise
         finally:
@@ -402,14 +418,14 @@ class QuorumNode:
         self._guarded("a quorum timer", lambda: self._step(Tick()))
 
     def _guarded(self, name: str, work: Callable[[], None]) -> None:
-        """Run work that no caller waits for; what breaks there stops the node."""
+        """Run work that has no caller; an exception stops the node."""
         try:
             work()
         except Exception as error:  # noqa: BLE001 - a quorum without its timer would hang in silence
             self._supervisor.report(name, error)
 
     def ask(self, make: Callable[[int], Event], then: Callable[[Any], None]) -> None:
-        """Step with the event that `make(token)` gives; `then` gets the answer to the token.
+        """Step with the event `make(token)`; `then` gets the answer to the token.
 
         `then` is called at once, or later if the answer waits for the quorum-state file.
         """
@@ -418,13 +434,19 @@ class QuorumNode:
         self._step(make(self._tokens))
 
     def watch(self, callback: Callable[[], None]) -> Callable[[], None]:
-        """Call back whenever the log grows, commits, or changes leader; returns the undo."""
+        """Call back whenever the log grows, commits, or changes leader. Returns: a function to undo
+        it."""
         self._fetch_watchers[callback] = None
         return lambda: self._fetch_watchers.pop(callback, None)
 
     def read_log(self, offset: int, max_bytes: int) -> bytes:
-        """Batches for whoever fetches. What the disk has not kept goes to nobody, and the node
-        stops: another voter can lead. Raises OffsetOutOfRange, ApiError(KAFKA_STORAGE_ERROR)."""
+        """Read batches for a fetch. Records that are damaged on disk stop the node, so that another
+        voter can lead.
+
+        Raises:
+            OffsetOutOfRange: the log does not have the offset.
+            ApiError: KAFKA_STORAGE_ERROR, the disk failed or the records are damaged.
+        """
         try:
             return self.log.read(offset, max_bytes)
         except (CorruptLog, LogFailed) as error:
@@ -432,11 +454,11 @@ class QuorumNode:
             raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
 
     def snapshot_asked(self, replica: ReplicaKey) -> None:
-        """A replica has asked for part of a snapshot."""
+        """Note that a replica has requested a part of a snapshot."""
         self._step(SnapshotAsked(replica))
 
     def wall_ms(self, monotonic_ms: float | None) -> int:
-        """A moment of the monotonic clock (None: now) as epoch milliseconds."""
+        """Convert monotonic time (None: now) to epoch milliseconds."""
         now_ms = self._clock.now_ms()
         if monotonic_ms is None:
             return now_ms
@@ -563,7 +585,7 @@ class QuorumNode:
             for removed in self.log.clean(self._clock.now_ms()):
                 _log.info("removed a metadata snapshot", offset=removed.offset, epoch=removed.epoch)
 
-    # --- asking others ------------------------------------------------------------------------
+    # --- requests to peers --------------------------------------------------------------------
 
     def _on_send_vote(self, effect: SendVote) -> None:
         self._ask_peer(RequestKind.VOTE, effect.to, lambda: self._vote(effect))
@@ -599,7 +621,7 @@ class QuorumNode:
         await self._fetch(effect, NOBODY, effect.endpoint, timeout_ms=effect.timeout_ms)
 
     def _stop_fetching(self) -> None:
-        """The core has given up the fetch or snapshot under way."""
+        """Cancel the fetch or snapshot in flight, which the core has abandoned."""
         if self._fetching is not None and self._fetching is not asyncio.current_task():
             self._fetching.cancel()
         self._fetching = None
@@ -618,7 +640,7 @@ class QuorumNode:
         try:
             await work()
         except LogFailed:
-            raise  # the own disk's
+            raise  # this node's disk failed
         except (OSError, ApiError, ProtocolError) as error:
             _log.debug(
                 "a quorum peer did not answer",

@@ -1,7 +1,7 @@
 """Shell: Connections to the other replicas of the quorum, one per address.
 
-There is no retry here: a request is answered or fails, and the core decides what to do next. A
-name that does not resolve is a failure like any other, so it is tried again for ever.
+This module does not retry: a request is answered or fails, and the core decides on the next step. A
+name that does not resolve is an ordinary failure, so the core retries it indefinitely.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ R = TypeVar("R", bound=Response)
 
 
 class Traffic(NamedTuple):
-    """What went over all connections there ever were; bytes as they stand in the streams."""
+    """Traffic of all connections so far; bytes as in the streams."""
 
     requests: int = 0
     responses: int = 0
@@ -34,7 +34,7 @@ class Traffic(NamedTuple):
 
 
 class Peers:
-    """`request` from here to other replicas."""
+    """Requests from this node to other replicas."""
 
     def __init__(self, client_id: str, timeout_ms: float) -> None:
         self._client_id = client_id
@@ -58,17 +58,24 @@ class Peers:
         wait_ms: float = 0.0,
         timeout_ms: float | None = None,
     ) -> R:
-        """Ask and wait. `wait_ms` is how long the peer may hold the answer back; `timeout_ms`
-        overrides how long connecting, and the answer beyond that, may take.
+        """Send a request and wait for the answer.
 
-        Raises OSError (no connection, or none any more), ApiError, ProtocolError.
+        Args:
+            wait_ms: how long the peer may hold back the answer.
+            timeout_ms: replaces the default timeout for connecting, and for the answer beyond
+                `wait_ms`.
+
+        Raises:
+            OSError: the connection failed or was lost.
+            ApiError, ProtocolError: the answer is an error or invalid.
         """
         limit_ms = self._timeout_ms if timeout_ms is None else timeout_ms
         connection = await self._connection(to, limit_ms)
         try:
             return await connection.request(message, limit_ms + wait_ms)
         except asyncio.CancelledError:
-            # The caller gave up, perhaps because the peer hangs: the next request connects anew.
+            # The caller has abandoned the request, perhaps because the peer hangs: the next one
+            # uses a new connection.
             connection.abort()
             raise
 

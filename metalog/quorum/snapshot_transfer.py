@@ -1,8 +1,8 @@
-"""Shell: Writing snapshots while the node works, and fetching them from a leader.
+"""Shell: Writing of snapshots while the node works, and fetching them from a leader.
 
-Both write `<name>.part`, flush it off the loop, and rename: a crash at any point leaves either no
-snapshot or a whole one (F34). Writing takes the image as it is and encodes it in short slices, so
-commits go on meanwhile.
+Both write `<name>.part`, flush it off the event loop, and rename it: a crash at any point leaves no
+snapshot or a complete one (F34). The writer encodes an immutable image in short slices, so commits
+continue in the meantime.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _PART = ".part"
 
 
 class SnapshotWriter:
-    """Knows when a snapshot is due and writes it, one at a time."""
+    """Writes snapshots when they are due, one at a time."""
 
     def __init__(self, files: Files, log: MetadataLog, clock: Clock) -> None:
         self._files = files
@@ -39,11 +39,11 @@ class SnapshotWriter:
         self._last_ms = clock.monotonic_ms()
 
     def committed(self, size_bytes: int) -> None:
-        """A batch of that size was replayed."""
+        """Count the size of a batch that was replayed."""
         self._bytes_since += size_bytes
 
     def due(self, image: MetadataImage) -> bool:
-        """Whether to write one of `image` now."""
+        """Return whether to write a snapshot of `image` now."""
         provenance, config = image.provenance, self._log.config
         latest = self._log.latest_snapshot
         if self._writing or not provenance.batch_aligned or provenance.offset < 0:
@@ -59,7 +59,12 @@ class SnapshotWriter:
     async def write(
         self, image: MetadataImage, records: Iterable[VersionedRecord]
     ) -> OffsetAndEpoch | None:
-        """Raises OSError, ValueError for an image that ends inside a batch."""
+        """Write a snapshot of `image`. Returns: its id, None if one exists or is being written.
+
+        Raises:
+            OSError: the disk failed.
+            ValueError: the image ends inside a batch.
+        """
         provenance = image.provenance
         if not provenance.batch_aligned or provenance.offset < 0:
             raise ValueError(f"no snapshot ends at {provenance}")
@@ -96,7 +101,7 @@ class SnapshotWriter:
 
 
 def fresh_file(files: Files, path: str) -> File:
-    """An empty file at `path`, whatever was there."""
+    """Return an empty file at `path`, replacing an existing one."""
     file = files.open(path, create=True)
     if file.size():
         file.truncate(0)
@@ -109,7 +114,8 @@ def discard_part(files: Files, file: File) -> None:
     try:
         files.unlink(file.path)
     except OSError:
-        return  # finished and renamed, or a disk that does nothing any more
+        # the file is finished and renamed, or the disk has failed
+        return
 
 
 async def finish_file(files: Files, file: File, path: str, directory: str) -> None:
@@ -121,21 +127,21 @@ async def finish_file(files: Files, file: File, path: str, directory: str) -> No
 
 
 class _Partial(NamedTuple):
-    """The snapshot that a part file belongs to; another node's has other bytes."""
+    """The snapshot that a part file belongs to; another node's snapshot has other bytes."""
 
     node_id: int
     id: OffsetAndEpoch
 
 
 class NotStored(OSError):
-    """The own disk does not take a snapshot."""
+    """This node's disk did not store a snapshot."""
 
 
 class SnapshotFetcher:
     """Fetches snapshots from leaders, in pieces, one at a time.
 
-    A fetch that breaks off goes on where it stopped when the same node is asked again; one that the
-    disk refused begins anew.
+    An interrupted fetch continues where it stopped if the source is the same node. After an error
+    of this node's disk the fetch starts from scratch.
     """
 
     def __init__(self, files: Files, log: MetadataLog, peers: Peers, config: QuorumConfig) -> None:
@@ -149,10 +155,14 @@ class SnapshotFetcher:
     async def fetch(
         self, effect: InstallSnapshot, to: VoterEndpoint, on_piece: Callable[[], None]
     ) -> None:
-        """The snapshot is whole, durable and under its name when this returns.
+        """Fetch a snapshot; on return it is complete, durable and has its final name.
 
-        `on_piece` is called whenever the leader has sent another part. Raises NotStored, OSError,
-        ApiError, ProtocolError.
+        Args:
+            on_piece: called after each piece that the leader sends.
+
+        Raises:
+            NotStored: this node's disk did not store it.
+            OSError, ApiError, ProtocolError: the leader did not send it.
         """
         path = self._log.snapshot_path(effect.id)
         file = self._part_file(_Partial(effect.node_id, effect.id), path + _PART)
@@ -166,7 +176,7 @@ class SnapshotFetcher:
                     await asyncio.sleep(0)
             await self._finish(file, path)
         except (ApiError, ProtocolError):
-            # The node does not have it (any more), or it is not what it should be.
+            # The node does not have the snapshot (any more), or the snapshot is invalid.
             self._partial = None
             raise
         except NotStored:

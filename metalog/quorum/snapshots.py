@@ -1,12 +1,13 @@
 """Snapshot files: `<end offset>-<epoch>.checkpoint`, as KRaft writes them (KIP-630).
 
-A snapshot is batches with offsets of its own from 0 on: a control batch with the header (and, with
-kraft.version 1, the voter set), batches of metadata records, a control batch with the footer. It
-is written under `.part` and renamed when it is whole and flushed, so a file with the final name is
-whole; what is left of a crash is removed at the next start. A file without a footer is broken.
+A snapshot consists of batches with their own offsets from 0 on: a control batch with the header
+(and, with kraft.version 1, the voter set), batches of metadata records, and a control batch with
+the footer. It is written as `.part` and renamed when it is complete and flushed, so a file with the
+final name is complete. The next start removes leftovers of a crash. A file without a footer is
+damaged.
 
-`bootstrap.checkpoint` has the same form and lies beside the log's folder: the records that the
-first leader writes first.
+`bootstrap.checkpoint` has the same format and is in the log directory itself: it contains the first
+records that the first leader writes.
 """
 
 from __future__ import annotations
@@ -54,7 +55,7 @@ _RECORDS_PER_BATCH = 256
 
 
 class CorruptSnapshot(ProtocolError):
-    """A snapshot file that is not whole or not of a snapshot's form."""
+    """A snapshot file that is incomplete or not a snapshot."""
 
 
 def snapshot_name(snapshot_id: OffsetAndEpoch) -> str:
@@ -62,13 +63,13 @@ def snapshot_name(snapshot_id: OffsetAndEpoch) -> str:
 
 
 def parse_snapshot_name(name: str) -> OffsetAndEpoch | None:
-    """None for a name that is no snapshot's."""
+    """Parse a snapshot's file name; None for another name."""
     match = _NAME.fullmatch(name)
     return None if match is None else OffsetAndEpoch(int(match[1]), int(match[2]))
 
 
 def list_snapshots(files: Files, directory: str) -> list[OffsetAndEpoch]:
-    """The snapshots in the directory, oldest first."""
+    """Return the snapshots in the directory, oldest first."""
     found = map(parse_snapshot_name, files.listdir(directory))
     return sorted(snapshot_id for snapshot_id in found if snapshot_id is not None)
 
@@ -81,7 +82,7 @@ def remove_leftovers(files: Files, directory: str) -> None:
 
 
 def damage(files: Files, path: str, snapshot_id: OffsetAndEpoch) -> str | None:
-    """What is wrong with a snapshot's file, None if it is whole. Raises OSError."""
+    """Return the damage of a snapshot's file, None if it is intact. Raises OSError."""
     try:
         for _ in SnapshotReader.open(files, path, snapshot_id).check():
             pass
@@ -101,7 +102,7 @@ class DamagedSnapshot(NamedTuple):
 def whole_snapshots(
     files: Files, directory: str
 ) -> tuple[list[OffsetAndEpoch], list[DamagedSnapshot]]:
-    """The snapshots up to the newest that is whole, and the damaged ones after it."""
+    """Return the snapshots up to the newest intact one, and the damaged ones after it."""
     snapshots = list_snapshots(files, directory)
     damaged: list[DamagedSnapshot] = []
     while snapshots:
@@ -123,7 +124,7 @@ def snapshot_parts(
     voters: VoterSet | None = None,
     kraft_version: int = 0,
 ) -> Iterator[bytes]:
-    """The file's bytes, batch by batch; each part takes little time to make.
+    """Yield the file's bytes, batch by batch; each part takes little time to encode.
 
     The voter set is written only with kraft.version 1 and above.
     """
@@ -152,9 +153,10 @@ def write_snapshot(files: Files, path: str, parts: Iterable[bytes]) -> None:
 
 
 class SnapshotReader:
-    """A snapshot, opened: its header's facts at once, its records when asked for.
+    """An open snapshot: the header is read at once, the records on iteration.
 
-    Raises `CorruptSnapshot` here or while iterating.
+    Raises:
+        CorruptSnapshot: on construction or during iteration.
     """
 
     def __init__(self, data: bytes, snapshot_id: OffsetAndEpoch, path: str = "") -> None:
@@ -171,7 +173,7 @@ class SnapshotReader:
         return cls(files.read(path), snapshot_id, path)
 
     def batches(self) -> Iterator[Batch]:
-        """Batches of metadata records in order; ends at the footer."""
+        """Yield batches of metadata records in order, up to the footer."""
         whole = False
         for batch in self._all():
             if whole:
@@ -183,7 +185,7 @@ class SnapshotReader:
             raise self._corrupt("has no footer")
 
     def check(self) -> Iterator[None]:
-        """Step through the whole file: every CRC, and the footer at its end."""
+        """Check the whole file in steps: every CRC, and the footer at its end."""
         last: ControlRecord | None = None
         end = 0
         try:

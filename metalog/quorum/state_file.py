@@ -1,8 +1,8 @@
-"""The `quorum-state` file: epoch, leader and vote, as Kafka writes them (one JSON line).
+"""The `quorum-state` file: epoch, leader and vote, in Kafka's format (one JSON line).
 
-Data version 0 goes with kraft.version 0 and knows no directory ids; version 1 goes with
-kraft.version 1. A file that cannot be read stops the start: guessing an epoch could let this
-replica vote twice in it (M3).
+Data version 0 belongs to kraft.version 0 and has no directory ids; version 1 belongs to
+kraft.version 1. A node with an unreadable file refuses to start: with a guessed epoch this replica
+could vote twice in it (M3).
 """
 
 from __future__ import annotations
@@ -21,9 +21,10 @@ FILE_NAME = "quorum-state"
 
 
 def read_quorum_state(files: Files, path: str) -> QuorumState | None:
-    """The state in the file at `path`, None if there is no file.
+    """Return the state in the file at `path`, None if there is no file.
 
-    Raises `StartupRefused` for a file that is not whole.
+    Raises:
+        StartupRefused: the file is damaged.
     """
     if not files.exists(path):
         return None
@@ -56,7 +57,7 @@ def _parse(fields: Mapping[str, Any]) -> QuorumState:
 def format_quorum_state(
     state: QuorumState, kraft_version: int, voter_ids: tuple[int, ...] = ()
 ) -> bytes:
-    """The file's content; `voter_ids` stand in it with kraft.version 0 only."""
+    """Return the file's content; it contains `voter_ids` with kraft.version 0 only."""
     voted = state.voted or ReplicaKey(NOBODY)
     fields: dict[str, Any] = {} if kraft_version else {"clusterId": ""}
     fields |= {

@@ -1,10 +1,10 @@
 """Counters of one quorum replica.
 
-Rates, averages and maxima are, as in Kafka, those of the last two windows of thirty seconds.
+As in Kafka, rates, averages and maxima are those of the last two windows of thirty seconds.
 
 - Commit latency: from an append of the leader until the high watermark has passed it.
-- Election latency: from the moment this replica stood for election until a leader was known. A
-  sole voter is elected in the step in which it stands.
+- Election latency: from the moment this replica stood for election until a leader was known. A sole
+  voter is elected in the step in which it stands.
 """
 
 from __future__ import annotations
@@ -37,7 +37,8 @@ class WindowedTimes:
             windows.append((now_ms, 1, duration_ms, duration_ms))
 
     def average_and_max(self, now_ms: float) -> tuple[float, float]:
-        """Of what is not too old; NaN without any, as Kafka's sensors say it."""
+        """Return (average, maximum) of the recent durations; NaN without any, as in Kafka's
+        sensors."""
         recent = [w for w in self._windows if now_ms - w[0] < WINDOWS * WINDOW_MS]
         count = sum(window[1] for window in recent)
         if not count:
@@ -46,7 +47,7 @@ class WindowedTimes:
 
 
 class QuorumStats:
-    """Told of a replica's state whenever that may have changed."""
+    """Counters of a replica, updated whenever its state may have changed."""
 
     def __init__(self) -> None:
         self.appended = 0
@@ -57,14 +58,14 @@ class QuorumStats:
         self.append_rate = WindowedRate(WINDOWS, WINDOW_MS)
         self.fetch_rate = WindowedRate(WINDOWS, WINDOW_MS)
         self._end_offset = -1
-        # (end offset, when) of appends that are not committed.
+        # (end offset, time) of uncommitted appends.
         self._uncommitted: deque[tuple[int, float]] = deque()
         self._election_since_ms: float | None = None
 
     def observe(
         self, role: Role, end_offset: int, high_watermark: int | None, now_ms: float
     ) -> None:
-        """The replica's role, log end and high watermark after an append or a step."""
+        """Note the replica's role, log end and high watermark after an append or a step."""
         grown = end_offset - self._end_offset
         if self._end_offset >= 0 and grown > 0:
             if role is Role.LEADER:
@@ -85,7 +86,7 @@ class QuorumStats:
             self._election_since_ms = now_ms
 
     def leader_known(self, is_self: bool, now_ms: float) -> None:
-        """A leader was elected, or found after this replica stood for election."""
+        """Note that a leader was elected, or found after this replica stood for election."""
         since_ms, self._election_since_ms = self._election_since_ms, None
         if since_ms is not None or is_self:
             self.elections += 1

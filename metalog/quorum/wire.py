@@ -1,7 +1,7 @@
-"""Kafka's quorum requests and responses to and from the core's messages.
+"""Conversion of Kafka's quorum requests and responses to and from the core's messages.
 
-All of them speak of one partition, `__cluster_metadata-0`; anything else in them is refused as
-INVALID_REQUEST or UNKNOWN_TOPIC_OR_PARTITION by `metalog.quorum.apis`.
+All of them concern one partition, `__cluster_metadata-0`. `metalog.quorum.apis` refuses others with
+INVALID_REQUEST or UNKNOWN_TOPIC_OR_PARTITION.
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ def vote_response(reply: ReplyVote, leader_endpoint: VoterEndpoint | None) -> Vo
 
 
 def vote_answered(voter_id: int, response: VoteResponse, *, pre_vote: bool) -> VoteAnswered | None:
-    """None for a response that says nothing about our partition."""
+    """Return the event, None for a response without our partition."""
     if response.error_code or not response.topics or not response.topics[0].partitions:
         return None
     partition = response.topics[0].partitions[0]
@@ -232,7 +232,7 @@ def end_epoch_response(
 def epoch_answered(
     voter_id: int, response: BeginQuorumEpochResponse | EndQuorumEpochResponse
 ) -> EpochAnswered | None:
-    """None for a response that says nothing about our partition."""
+    """Return the event, None for a response without our partition."""
     if response.error_code or not response.topics or not response.topics[0].partitions:
         return None
     partition = response.topics[0].partitions[0]
@@ -341,7 +341,7 @@ def fetch_response(
 def fetch_answered(
     fetch_id: int, node_id: int, response: FetchResponse
 ) -> tuple[FetchAnswered, Records] | None:
-    """The event and the batches it speaks of; None if it says nothing about our partition."""
+    """Return the event and the batches in the response; None without our partition."""
     if response.error_code or not response.responses or not response.responses[0].partitions:
         return None
     partition = response.responses[0].partitions[0]

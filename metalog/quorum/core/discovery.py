@@ -1,4 +1,4 @@
-"""Discovery of the leader: addresses of the other replicas, and which of them is asked next."""
+"""Discovery of the leader: addresses of other replicas, and the order in which they are queried."""
 
 from __future__ import annotations
 
@@ -9,12 +9,15 @@ from metalog.quorum.core.replica import Replica
 from metalog.quorum.core.voters import Endpoints, VoterEndpoint
 
 FIRST_WAIT_MS = 250.0
-"""How long a replica that looks for the leader waits for the first ones it asks."""
+"""Timeout of the first queries for the leader."""
 
 
 class Addresses(NamedTuple):
-    """What a node is told of addresses: `endpoints` are its own, empty for a broker; of another's
-    listeners it uses the first of `listener_names` that the other has."""
+    """Configured addresses of a node.
+
+    endpoints: its own listeners, empty for a broker. listener_names: of another node's listeners it
+    uses the first of these that the other has.
+    """
 
     endpoints: Endpoints = ()
     listener_names: tuple[str, ...] = ("CONTROLLER",)
@@ -22,7 +25,7 @@ class Addresses(NamedTuple):
 
 
 class Discovery:
-    """The part of a replica that finds the leader."""
+    """Leader discovery of a replica."""
 
     def __init__(self, replica: Replica, addresses: Addresses) -> None:
         self._replica = replica
@@ -33,12 +36,12 @@ class Discovery:
         self._unanswered = 0
 
     def learn(self, endpoints: Iterable[tuple[int, VoterEndpoint]]) -> None:
-        """Where nodes listen as an answer has it; voters and leader say so themselves, too, and
-        count for more."""
+        """Store endpoints from a response; those from the voter set and from the leader take
+        precedence."""
         self._learned.update(endpoints)
 
     def endpoint_of(self, node_id: int) -> VoterEndpoint | None:
-        """A controller's endpoint on our controller listener, as far as this node knows it."""
+        """Return a controller's endpoint on our controller listener, None if unknown."""
         replica = self._replica
         endpoints: Endpoints = ()
         voter = replica.voters.get(node_id)
@@ -55,11 +58,11 @@ class Discovery:
         return self._learned.get(node_id)
 
     def next_to_ask(self) -> tuple[VoterEndpoint, float] | None:
-        """Whom to ask for the leader now, and how long to wait for the answer; None while nobody
-        is known.
+        """Return the node to query for the leader now, and the timeout in ms; None if none is
+        known.
 
-        One node is asked after the other, because one that hangs must not hold this up. The wait
-        doubles from round to round, for those who are far away.
+        Nodes are queried one after the other, because one that hangs must not delay discovery. The
+        timeout doubles from round to round, for distant nodes.
         """
         known = self._known()
         if not known:
@@ -74,7 +77,7 @@ class Discovery:
         self._unanswered = 0
 
     def _known(self) -> list[VoterEndpoint]:
-        """Those who may know the leader: bootstrap servers and voters."""
+        """Return the nodes that may know the leader: bootstrap servers and voters."""
         known = list(self._bootstrap_servers)
         for voter in self._replica.voters.others(self._replica.node):
             endpoint = self.endpoint_of(voter.id)

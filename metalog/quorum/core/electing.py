@@ -1,4 +1,4 @@
-"""Elections: pre-vote and vote, asked for and given."""
+"""Elections: pre-votes and votes, requested and granted."""
 
 from __future__ import annotations
 
@@ -24,12 +24,14 @@ from protocol.errors import ErrorCode
 from runtime.marks import mark
 
 ELECTION_BACKOFF_FIRST_MS = 100
-"""The bound of the pause after a lost election; it doubles with each one in a row."""
+"""Bound of the first backoff after a lost election; it doubles with each one in a row."""
 
 
 class Electing:
-    """The part of a replica that takes part in elections. Who wins begins to lead, who loses
-    against a leader that lives goes back to following it."""
+    """Participation of a replica in elections.
+
+    A winner begins to lead. A candidate that loses against a live leader follows it again.
+    """
 
     def __init__(self, replica: Replica, following: Following, leading: Leading) -> None:
         self._replica = replica
@@ -39,7 +41,8 @@ class Electing:
     # --- standing for election ----------------------------------------------------------------
 
     def stand(self, cause: Cause) -> None:
-        """Ask whether the others would vote for this replica (KIP-996)."""
+        """Start a pre-vote: query whether the other voters would vote for this replica
+        (KIP-996)."""
         self._begin(cause, Role.PROSPECTIVE)
 
     def _begin(self, cause: Cause, role: Role) -> None:
@@ -77,7 +80,8 @@ class Electing:
         self._count_votes(state)
 
     def vote_failed(self, voter_id: int) -> None:
-        """No answer: ask again soon, if the election still goes on."""
+        """Schedule another request to a voter that did not answer, if the election is still
+        open."""
         replica, state = self._replica, self._replica.state
         if isinstance(state, ElectionState) and voter_id not in state.answers:
             state.ask_again.add(voter_id)
@@ -93,7 +97,7 @@ class Electing:
             self._ask_for_votes(election, voter_ids)
 
     def _count_votes(self, election: ElectionState) -> bool:
-        """Move on if the election is decided; True if it was won."""
+        """Continue if the election is decided. Returns: True if it was won."""
         replica, voters = self._replica, self._replica.voters
         if len(election.granting_ids) >= voters.majority:
             if election.role is Role.PROSPECTIVE:
@@ -101,8 +105,8 @@ class Electing:
             else:
                 self._win(election)
             return True
-        # Who cannot be reached will hardly grant in time: two candidates beside a dead voter must
-        # not wait for it.
+        # An unreachable voter will hardly grant its vote in time: two candidates must not wait for
+        # a dead third voter.
         hopeless = election.rejecting_count + len(election.ask_again - set(election.answers))
         if not election.lost and len(voters) - hopeless < voters.majority:
             election.lost = True
@@ -110,7 +114,7 @@ class Electing:
             known = replica.leader_id not in (None, replica.node.id)
             if election.role is Role.PROSPECTIVE and known and refused:
                 assert replica.leader_id is not None
-                # The others know that the leader lives; ours was only slow to us.
+                # The other voters know that the leader is alive; it was only slow to this replica.
                 mark("quorum.pre-vote-back-to-leader")
                 self._following.follow(replica.leader_id, replica.epoch)
             else:
@@ -133,7 +137,7 @@ class Electing:
         return replica.jitter(max(1, bound))
 
     def voters_changed(self, state: ElectionState) -> None:
-        """Who is a voter no more has no election to win."""
+        """Leave the election if this replica is no longer a voter."""
         replica = self._replica
         if not replica.is_voter:
             replica.leader_id = None

@@ -1,9 +1,9 @@
-"""Following a leader, or looking for one: fetch, reconcile, learn the high watermark.
+"""Following or finding a leader: fetch, log reconciliation, and the high watermark.
 
-One fetch is waited for at a time. What it brings is appended, and by who may vote also flushed,
-before the next one is sent: the offset of a fetch tells the leader what this replica will not lose.
-A change of role or leader gives up the fetch under way; its answer, should it come, says only who
-leads.
+A replica has one fetch in flight. It appends the result, and a possible voter also flushes it,
+before it sends the next one: a fetch offset promises the leader that this replica will not lose the
+records below. A change of role or leader abandons the fetch in flight; only the leader and epoch in
+its response are still used.
 """
 
 from __future__ import annotations
@@ -41,12 +41,15 @@ from runtime.errors import InvariantViolated, invariant
 from runtime.marks import mark
 
 LOST_LEADER_TIMEOUT_MS = 250.0
-"""The fetch timeout of a non-voter whom others send back to the leader it has just lost: they may
-not have noticed yet. It doubles each time, up to the usual fetch timeout."""
+"""First fetch timeout of a non-voter for a leader that it has just lost and found again.
+
+The nodes that it queried may not have noticed the loss yet. The timeout doubles each time, up to
+the usual fetch timeout.
+"""
 
 
 class Following:
-    """The part of a replica that follows."""
+    """Following of a leader by a replica."""
 
     def __init__(self, replica: Replica, discovery: Discovery) -> None:
         self._replica = replica
@@ -54,24 +57,27 @@ class Following:
         self._leader_high_watermark = -1
         self._fetches = 0
         self._fetch_after_flush = False
-        self._lost: tuple[int, int] | None = None  # the leader that went silent, and its epoch
+        # the leader that timed out, and its epoch
+        self._lost: tuple[int, int] | None = None
         self._lost_times = 0
-        self._not_stored = 0  # snapshots in a row that the own disk did not take
-        self._refusals = 0  # leaders in a row whose port was closed before they answered a fetch
+        # consecutive snapshots that this node's disk did not store
+        self._not_stored = 0
+        # consecutive leaders whose port refused before they answered a fetch
+        self._refusals = 0
 
     def _pending(self) -> PendingFetch | None:
         state = self._replica.state
         return state.fetch if isinstance(state, FollowerState | UnattachedState) else None
 
     def awaits(self, fetch_id: int) -> bool:
-        """Whether what that fetch brings is still wanted."""
+        """Return whether the result of that fetch is still wanted."""
         pending = self._pending()
         return pending is not None and pending.id == fetch_id
 
     # --- whom to follow -----------------------------------------------------------------------
 
     def detach(self, cause: Cause, epoch: int) -> None:
-        """UNATTACHED in `epoch`; a new epoch forgets leader and vote."""
+        """Become UNATTACHED in `epoch`; a new epoch clears leader and vote."""
         replica = self._replica
         replica.raise_epoch(epoch)
         replica.leader_id = None
@@ -101,13 +107,16 @@ class Following:
         self._fetch()
 
     def _fetch_timeout_ms(self) -> float:
-        """How long the leader may be silent. A leader answers its followers all at once: without
-        a little chance in it they would all stand for election at once, too."""
+        """Return the timeout for a leader's answer, with jitter.
+
+        A leader answers all its followers at once. Without jitter they would also start elections
+        at once.
+        """
         timeout_ms = self._replica.timing.fetch_timeout_ms
         return timeout_ms + self._replica.jitter(max(1, timeout_ms // 8))
 
     def leader_lost(self, state: FollowerState) -> None:
-        """The leader of a non-voter has not answered in time."""
+        """Note that the leader of a non-voter has not answered in time, and look for a leader."""
         mark("quorum.observer-lost-leader")
         lost = (state.leader_id, self._replica.epoch)
         self._lost_times = min(self._lost_times + 1, 10) if lost == self._lost else 0
@@ -118,7 +127,7 @@ class Following:
         self._lost = None
 
     def observe(self, epoch: int, leader_id: int | None) -> bool:
-        """Take note of an epoch and leader that a peer told of; True if they were news."""
+        """Note an epoch and leader from a peer's message. Returns: True if they were new."""
         replica = self._replica
         if leader_id == replica.node.id:
             leader_id = None
@@ -138,7 +147,7 @@ class Following:
         return False
 
     def voters_changed(self, state: FollowerState) -> None:
-        """A follower that is a voter no more goes on as an observer, and the other way round."""
+        """Change from follower to observer or back, if this replica left or joined the voters."""
         replica = self._replica
         if (state.role is Role.FOLLOWER) == replica.is_voter:
             return
@@ -151,7 +160,7 @@ class Following:
         changed.fetch, changed.fetched, changed.refused = state.fetch, state.fetched, state.refused
         replica.enter(cause, changed)
 
-    # --- what a leader tells ------------------------------------------------------------------
+    # --- requests of a leader -----------------------------------------------------------------
 
     def on_begin_epoch(self, event: BeginEpochAsked) -> None:
         replica, state = self._replica, self._replica.state
@@ -175,7 +184,7 @@ class Following:
         self._reply_epoch(event.token, error)
 
     def _leader_error(self, event: BeginEpochAsked | EndEpochAsked) -> ErrorCode:
-        """Why the sender cannot lead the epoch it names, or have led it."""
+        """Return why the sender cannot lead or have led its epoch, else NONE."""
         replica = self._replica
         if event.leader_id < 0 or replica.is_too_far(event.epoch):
             return ErrorCode.INVALID_REQUEST
@@ -192,7 +201,8 @@ class Following:
         replica.effects.append(ReplyEpoch(token, error, replica.epoch, replica.active_leader_id))
 
     def _stand_early(self, preferred: tuple[ReplicaKey, ...]) -> None:
-        """The leader has gone: the best successor tries at once, the others in turn."""
+        """Start an election early, after the leader has resigned: the best successor at once, the
+        others in turn."""
         replica, state = self._replica, self._replica.state
         if not isinstance(state, FollowerState) or state.role is not Role.FOLLOWER:
             return
@@ -246,7 +256,8 @@ class Following:
             self._fetch()
 
     def _truncate(self, diverging: OffsetAndEpoch) -> None:
-        """Cut back to where our log and the leader's agree (KIP-595, log reconciliation)."""
+        """Truncate the log to the point where it agrees with the leader's (KIP-595, log
+        reconciliation)."""
         replica, log = self._replica, self._replica.log
         own = log.end_offset_for_epoch(diverging.epoch)
         if own.epoch == diverging.epoch:
@@ -276,12 +287,13 @@ class Following:
             self.look_for_leader()
 
     def _follow_high_watermark(self, offset: int) -> None:
-        """What is below the leader's mark and durable here is committed for this replica."""
+        """Commit what is below the leader's high watermark and durable here."""
         self._leader_high_watermark = max(self._leader_high_watermark, offset)
         self._replica.commit_below(min(self._leader_high_watermark, self._replica.flushed_end))
 
     def on_snapshot_piece_fetched(self, event: SnapshotPieceFetched) -> None:
-        """A leader that sends a snapshot lives, however long all of it takes."""
+        """Extend the leader's deadline: a leader that sends a snapshot is alive, however long it
+        takes."""
         state = self._replica.state
         if self.awaits(event.fetch_id) and isinstance(state, FollowerState):
             state.deadline_ms = self._replica.now_ms + self._fetch_timeout_ms()
@@ -310,18 +322,24 @@ class Following:
             pending.retry_ms = self._replica.now_ms + self._disk_pause_ms()
 
     def _disk_pause_ms(self) -> float:
-        """A full disk is not asked every 20 ms. Nor may the pause be so long that this replica
-        takes its leader for lost."""
+        """Return the backoff after the disk refused a snapshot.
+
+        A full disk is not tried every 20 ms. But the backoff stays short enough that this replica
+        does not mistake its leader for lost.
+        """
         timing = self._replica.timing
         pause_ms = timing.retry_backoff_ms * 2.0 ** min(self._not_stored, 20)
         self._not_stored += 1
         return min(pause_ms, timing.fetch_timeout_ms / 2.0)
 
     def _leader_refused(self) -> None:
-        """Nobody listens where the leader did: its process has ended, and whoever comes back there
-        does not lead this epoch again (KAFKA-10527). So this replica need not wait for the fetch
-        timeout. It is only a pre-vote that it stands for: where others still hear of the leader,
-        they refuse and nothing changes. Then it waits twice as long the next time."""
+        """Start a pre-vote early, because the leader's port refuses connections.
+
+        Its process has ended, and a new process at that port does not lead this epoch again
+        (KAFKA-10527). So this replica need not wait for the fetch timeout. It is only a pre-vote:
+        voters that still reach the leader refuse it, and nothing changes. This replica then waits
+        twice as long the next time.
+        """
         replica, state = self._replica, self._replica.state
         if not isinstance(state, FollowerState) or state.refused:
             return
@@ -329,12 +347,13 @@ class Following:
         first_ms = replica.timing.retry_backoff_ms
         times, self._refusals = self._refusals, min(self._refusals + 1, 10)
         bound_ms = min(first_ms << times, replica.timing.fetch_timeout_ms)
-        # The first time all followers have just lost it: who asks first finds the others in doubt.
+        # The first time, all followers have just lost the leader; the first candidate finds the
+        # others ready to vote.
         at_ms = replica.now_ms + bound_ms - first_ms + replica.jitter(max(1, bound_ms))
         state.deadline_ms = min(state.deadline_ms, at_ms)
 
     def _retry_fetch(self) -> None:
-        """Of a role that fetches."""
+        """Schedule the next fetch; the role must be one that fetches."""
         pending = self._pending()
         assert pending is not None
         pending.retry_ms = self._replica.now_ms + self._replica.timing.retry_backoff_ms
@@ -346,7 +365,7 @@ class Following:
             self.look_for_leader()
 
     def _fetch(self) -> None:
-        """Ask the leader for what follows our log, one request at a time."""
+        """Fetch from the leader what follows the local log, one request at a time."""
         replica, log, state = self._replica, self._replica.log, self._replica.state
         if isinstance(state, FollowerState) and self._may_send(state.fetch):
             patient = self._lost is None
@@ -363,7 +382,7 @@ class Following:
             )
 
     def look_for_leader(self) -> None:
-        """Ask one of those who may know: the answer says who leads."""
+        """Query one of the nodes that may know the leader."""
         replica, log, state = self._replica, self._replica.log, self._replica.state
         if not isinstance(state, UnattachedState) or not self._may_send(state.fetch):
             return
@@ -377,7 +396,7 @@ class Following:
         )
 
     def _may_send(self, pending: PendingFetch) -> bool:
-        """Not while a fetch is under way, nor before the log is flushed."""
+        """Return whether no fetch is in flight and the log is flushed."""
         if pending.id is not None:
             return False
         if self._replica.flushed_end < self._replica.log.end_offset:

@@ -1,4 +1,4 @@
-"""Leading an epoch: the high watermark, check-quorum, and answering fetches."""
+"""Leadership of an epoch: the high watermark, check-quorum, and responses to fetches."""
 
 from __future__ import annotations
 
@@ -21,28 +21,28 @@ from protocol.errors import ErrorCode
 from runtime.marks import mark
 
 CHECK_QUORUM_FACTOR = 1.5
-"""How many fetch timeouts a leader waits for a majority to fetch before it resigns."""
+"""A leader resigns if no majority has fetched within this many fetch timeouts."""
 OBSERVER_FORGOTTEN_MS = 300_000.0
-"""A non-voter that has not fetched for so long is not listed any more."""
+"""A non-voter that has not fetched for this time is no longer listed."""
 OBSERVERS_MAX = 1_000
-"""Non-voters that are listed at most: whatever ids requests name, memory stays bounded."""
+"""Limit of listed non-voters: memory stays bounded, whatever ids requests contain."""
 
 
 class Leading:
-    """The part of a replica that leads."""
+    """Leadership of a replica."""
 
     def __init__(self, replica: Replica) -> None:
         self._replica = replica
 
     def begin(self, granting_ids: tuple[int, ...]) -> None:
-        """Lead the epoch that this replica was elected in."""
+        """Lead the epoch in which this replica was elected."""
         replica = self._replica
         others = replica.voters.others(replica.node)
         state = LeaderState(replica.log.end_offset, {voter.id for voter in others})
         if others:
             state.check_deadline_ms = self._check_quorum_deadline()
         replica.enter(Cause.VOTE_WON, state)
-        # As Kafka writes it: the leader's own vote is not kept, that it leads says as much.
+        # As in Kafka, the leader's vote for itself is not stored: its leadership implies it.
         replica.leader_id, replica.voted = replica.node.id, None
         replica.persist_state()
         replica.effects.append(
@@ -91,15 +91,17 @@ class Leading:
         if event.refused and self._replica.is_leader:
             self._replica.effects.append(VoterGone(event.node_id))
 
-    # --- who lives ----------------------------------------------------------------------------
+    # --- liveness of voters -------------------------------------------------------------------
 
     def on_snapshot_asked(self, event: SnapshotAsked) -> None:
         if isinstance(self._replica.state, LeaderState):
             self._voter_fetched(self._replica.state, event.replica)
 
     def _voter_fetched(self, state: LeaderState, key: ReplicaKey) -> None:
-        """A voter fetched: the leader is not cut off from it. Its own key, whoever sends that, says
-        nothing."""
+        """Note that a voter fetched: the leader is not cut off from it.
+
+        A request with the leader's own key does not count, even if another node sent it.
+        """
         replica = self._replica
         if key.matches(replica.node) or not replica.voters.is_voter(key):
             return
@@ -123,8 +125,11 @@ class Leading:
     # --- the high watermark -------------------------------------------------------------------
 
     def shown_high_watermark(self) -> int | None:
-        """What a leader may tell: its own, once its first record is committed (M9). What it knew
-        as a follower may be behind what other followers know."""
+        """Return the high watermark that a leader may expose, None before its first record is
+        committed (M9).
+
+        The one that it knew as a follower may be behind what other followers know.
+        """
         state, mark = self._replica.state, self._replica.high_watermark
         if isinstance(state, LeaderState) and mark is not None and mark > state.epoch_start_offset:
             return mark
@@ -144,7 +149,8 @@ class Leading:
             replica.commit_below(committed)
 
     def _replica_end(self, state: LeaderState, key: ReplicaKey) -> int:
-        """Return the log end of the voter's directory that fetches; -1: none has in this epoch."""
+        """Return the log end of the voter's directory that fetches; -1 if none has in this
+        epoch."""
         return min((p.end_offset for k, p in state.replicas.items() if k.matches(key)), default=-1)
 
     # --- fetches ------------------------------------------------------------------------------
@@ -182,13 +188,16 @@ class Leading:
     def _check_position(
         self, event: FetchAsked
     ) -> tuple[OffsetAndEpoch | None, OffsetAndEpoch | None]:
-        """(where the logs part, the snapshot to load), both None for a position in our log."""
+        """Check a fetch position against the log.
+
+        Returns: (the divergence point, the snapshot to load), both None for a position in the log.
+        """
         log = self._replica.log
         offset, epoch, start = event.fetch_offset, event.last_epoch, log.start_offset
         if offset == 0 and start == 0 and epoch == 0:
             return None, None
         latest = log.latest_snapshot
-        # Of an epoch before the log's start nothing is known here but that the snapshot covers it.
+        # The log does not have epochs before its start; the snapshot covers them.
         before = offset < start or epoch < log.start_epoch
         if latest is not None and (before or (offset == start > 0 and epoch != log.start_epoch)):
             return None, latest
@@ -208,15 +217,17 @@ class Leading:
             progress = state.replicas[event.replica] = Progress()
         progress.fetched(event.fetch_offset, replica.log.end_offset, replica.now_ms)
         if earlier_end is not None:
-            # A late fetch of the directory that was replaced must not count for the new one. The
-            # directory that is there fetches again, and counts in full from then on.
+            # A late fetch of the replaced directory must not count for the new one. The current
+            # directory fetches again, and its progress counts in full from then on.
             progress.end_offset = min(progress.end_offset, earlier_end)
         if replica.voters.is_voter(event.replica):
             self.advance_high_watermark(state)
 
     def _voter_lost_end(self, state: LeaderState, key: ReplicaKey) -> None:
-        """Count a voter with nothing once it fetches from a position that this log does not have:
-        its disk was wiped or its log cut, and its next valid fetch says how far it has come (M8).
+        """Reset the progress of a voter that fetches from a position that this log does not have.
+
+        Its disk was wiped or its log truncated; its next valid fetch shows how far it has come
+        (M8).
         """
         voter = self._replica.voters.get(key.id)
         if voter is not None and voter.key.matches(key):
@@ -225,10 +236,11 @@ class Leading:
                     progress.end_offset = -1
 
     def _replace_directory(self, state: LeaderState, key: ReplicaKey) -> int | None:
-        """Forget the other directories of the voter that `key` is: it has one at a time (M8).
+        """Drop the other directories of the voter `key`: it has one at a time (M8).
 
         With static voters any directory of the id is the voter, also one on an empty disk.
-        Returns: the end of the log in the directory that is replaced, None without one.
+
+        Returns: the log end of the directory that is replaced, None without one.
         """
         voter = self._replica.voters.get(key.id)
         if voter is None or not voter.key.matches(key):
@@ -237,8 +249,8 @@ class Leading:
         return min((state.replicas.pop(known).end_offset for known in earlier), default=None)
 
     def _forget_observers(self, state: LeaderState) -> None:
-        """Drop the non-voters that fetch no more, or else the one that fetched longest ago, so that
-        their number stays bounded."""
+        """Drop non-voters that no longer fetch, or else the one with the oldest fetch, to bound
+        their number."""
         horizon_ms = self._replica.now_ms - OBSERVER_FORGOTTEN_MS
         observers = {
             key: progress.fetch_ms or 0.0

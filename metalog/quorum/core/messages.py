@@ -1,11 +1,11 @@
 """Events and effects of the quorum core.
 
-Events are things that happened: time passed, a peer asked or answered, the disk has what it was
-given. Effects are orders to the node, to be carried out in the order given; the one that
-persists stands before the ones that tell anybody, and that order is the safety of the vote (M3).
+Events report what happened: time passed, a peer sent a request or a response, a write finished.
+Effects are instructions for the node, carried out in order. The effect that persists state precedes
+the effects that send it to a peer; the safety of the vote depends on that order (M3).
 
-Messages between replicas appear here by meaning; `metalog.quorum.wire` turns them into Kafka's
-requests and back.
+Messages between replicas appear here by meaning; `metalog.quorum.wire` converts them to and from
+Kafka's requests and responses.
 """
 
 from __future__ import annotations
@@ -18,14 +18,15 @@ from protocol.errors import ErrorCode
 
 
 class OffsetAndEpoch(NamedTuple):
-    """An end offset (exclusive) and the epoch of the record before it; a snapshot's name too."""
+    """An end offset (exclusive) and the epoch of the record before it; also identifies a
+    snapshot."""
 
     offset: int
     epoch: int
 
 
 class QuorumState(NamedTuple):
-    """What must survive a crash: the `quorum-state` file. None means nobody."""
+    """State that must survive a crash: the `quorum-state` file. None stands for no replica."""
 
     epoch: int = 0
     leader_id: int | None = None
@@ -33,7 +34,7 @@ class QuorumState(NamedTuple):
 
 
 class LogView(Protocol):
-    """What the core asks of the log. In memory, immediate, never blocking."""
+    """The core's view of the log: in memory, immediate, never blocking."""
 
     @property
     def start_offset(self) -> int: ...
@@ -43,7 +44,7 @@ class LogView(Protocol):
 
     @property
     def last_epoch(self) -> int:
-        """Epoch of the last record, or of the snapshot the log starts at; 0 for an empty log."""
+        """Epoch of the last record, or of the snapshot at the log start; 0 for an empty log."""
         ...
 
     @property
@@ -51,7 +52,7 @@ class LogView(Protocol):
 
     @property
     def start_epoch(self) -> int:
-        """Epoch of the snapshot the log starts at; 0 if it starts at the beginning."""
+        """Epoch of the snapshot at the log start; 0 if the log starts at the beginning."""
         ...
 
     @property
@@ -63,7 +64,7 @@ class LogView(Protocol):
     def kraft_version(self) -> int: ...
 
     def end_offset_for_epoch(self, epoch: int) -> OffsetAndEpoch:
-        """Where the largest epoch not above `epoch` ends."""
+        """Return the end of the largest epoch not above `epoch`."""
         ...
 
 
@@ -71,7 +72,7 @@ class LogView(Protocol):
 
 
 class Start(NamedTuple):
-    """The log is loaded. Once, before anything else."""
+    """The log is loaded. The first event, exactly once."""
 
 
 class Tick(NamedTuple):
@@ -79,7 +80,7 @@ class Tick(NamedTuple):
 
 
 class Flushed(NamedTuple):
-    """The log is durable below `end_offset`; or written, where nobody counts on this replica."""
+    """The log is durable below `end_offset`; on a broker, which is never a voter, only written."""
 
     end_offset: int
 
@@ -91,7 +92,7 @@ class EndpointsBound(NamedTuple):
 
 
 class VotersChanged(NamedTuple):
-    """The log (its uncommitted tail included) now says another voter set."""
+    """The voter set in the log (including its uncommitted tail) has changed."""
 
     voters: VoterSet
 
@@ -101,7 +102,8 @@ class Resign(NamedTuple):
 
 
 class VoteAsked(NamedTuple):
-    """A Vote request. `voter` is whom the candidate believes it asks, None if it did not say."""
+    """A Vote request. `voter` is the replica that the candidate means to reach, None if not
+    given."""
 
     token: int
     candidate: ReplicaKey
@@ -120,7 +122,7 @@ class VoteAnswered(NamedTuple):
 
 
 class BeginEpochAsked(NamedTuple):
-    """A leader says that it leads `epoch`."""
+    """A leader announces that it leads `epoch`."""
 
     token: int
     leader_id: int
@@ -130,7 +132,7 @@ class BeginEpochAsked(NamedTuple):
 
 
 class EndEpochAsked(NamedTuple):
-    """A leader resigns and names who should follow it, best first."""
+    """A leader resigns and names its preferred successors, best first."""
 
     token: int
     leader_id: int
@@ -149,7 +151,7 @@ class EpochAnswered(NamedTuple):
 
 
 class FetchAsked(NamedTuple):
-    """A replica fetches; with `last_epoch` below 0 it says nothing about its log's last epoch."""
+    """A replica fetches; a `last_epoch` below 0 stands for an unknown last epoch of its log."""
 
     token: int
     replica: ReplicaKey
@@ -159,11 +161,11 @@ class FetchAsked(NamedTuple):
 
 
 class FetchAnswered(NamedTuple):
-    """An answer to the SendFetch or FindLeader (`node_id` is NOBODY) with that `fetch_id`.
+    """An answer to the SendFetch or FindLeader (`node_id` is `NOBODY`) with that `fetch_id`.
 
-    One of `diverging`, `snapshot`, `size_bytes` says what it holds: where the logs part, which
-    snapshot to load first, or how many bytes of whole batches (the node keeps the bytes).
-    `endpoints` say where the nodes listen that the answer names.
+    It has at most one of these: `diverging`, the point where the logs diverge; `snapshot`, to load
+    first; `size_bytes` of whole batches (the node keeps the bytes). endpoints: addresses of the
+    nodes that the answer names.
     """
 
     fetch_id: int
@@ -179,7 +181,7 @@ class FetchAnswered(NamedTuple):
 
 
 class VoterUpdateAsked(NamedTuple):
-    """A voter says what its entry in the voter set should be."""
+    """A voter requests an update of its entry in the voter set."""
 
     token: int
     epoch: int
@@ -197,7 +199,7 @@ class LogTruncated(NamedTuple):
 
 
 class SnapshotAsked(NamedTuple):
-    """A replica asked for part of a snapshot: it lives, though it cannot fetch yet."""
+    """A replica requested a part of a snapshot: it is alive, although it cannot fetch yet."""
 
     replica: ReplicaKey
 
@@ -210,7 +212,7 @@ class SnapshotInstalled(NamedTuple):
 
 
 class SnapshotPieceFetched(NamedTuple):
-    """The leader answered with one more piece of the snapshot that InstallSnapshot asked for."""
+    """The leader answered with one more piece of the snapshot of an InstallSnapshot."""
 
     fetch_id: int
 
@@ -225,11 +227,12 @@ class RequestKind(Enum):
 
 
 class RequestFailed(NamedTuple):
-    """No answer: the peer does not resolve, does not connect, or was silent too long.
+    """A request without an answer: the name does not resolve, the connection failed, or it timed
+    out.
 
-    `fetch_id` is that of the fetch that failed, for FETCH and FETCH_SNAPSHOT. `refused` says that
-    the peer's machine answered: nobody listens on that port. `not_stored`: not the peer failed but
-    the own disk, which did not take the snapshot.
+    fetch_id: of the failed fetch, for FETCH and FETCH_SNAPSHOT. refused: the peer's host answered
+    that the port is closed. not_stored: the peer did not fail, but this node's disk did not store
+    the snapshot.
     """
 
     node_id: int
@@ -275,8 +278,8 @@ class PersistState(NamedTuple):
 class AppendLeaderChange(NamedTuple):
     """Append the control batch that opens an epoch, then flush.
 
-    `write_voters` asks for KRaftVersion and Voters records in the same batch: the set is known
-    from the formatting alone, and followers have no other way to learn it.
+    write_voters: add KRaftVersion and Voters records to the batch. The voter set is known from the
+    formatting only, and followers have no other way to learn it.
     """
 
     epoch: int
@@ -300,7 +303,7 @@ class AppendFetched(NamedTuple):
 
 
 class TruncateLog(NamedTuple):
-    """Cut the log so that it ends at `end_offset`; ends with LogTruncated."""
+    """Truncate the log to `end_offset`; ends with LogTruncated."""
 
     end_offset: int
 
@@ -308,7 +311,7 @@ class TruncateLog(NamedTuple):
 class InstallSnapshot(NamedTuple):
     """Fetch a snapshot from a node and replace the log by it; ends with SnapshotInstalled.
 
-    Ask `QuorumCore.awaits` before replacing: another leader may have come meanwhile.
+    Check `QuorumCore.awaits` before replacing the log: the leader may have changed in the meantime.
     """
 
     fetch_id: int
@@ -324,14 +327,14 @@ class HighWatermarkAdvanced(NamedTuple):
 
 
 class LeaderChanged(NamedTuple):
-    """This node's view: who leads `epoch` (None: not known)."""
+    """This node's view of the leader of `epoch` (None: unknown)."""
 
     leader_id: int | None
     epoch: int
 
 
 class VoterGone(NamedTuple):
-    """Nobody listens where a voter did that this leader told of its epoch."""
+    """A voter's port refused this leader's BeginQuorumEpoch."""
 
     voter_id: int
 
@@ -357,8 +360,8 @@ class SendEndEpoch(NamedTuple):
 class SendFetch(NamedTuple):
     """Fetch from the leader.
 
-    Whatever was asked with an earlier `fetch_id` is not waited for any more. Without `patient` the
-    answer is wanted at once, news or not.
+    The answer to an earlier `fetch_id` is no longer awaited. Without `patient` the leader answers
+    at once, also without new data.
     """
 
     fetch_id: int
@@ -370,7 +373,7 @@ class SendFetch(NamedTuple):
 
 
 class FindLeader(NamedTuple):
-    """Send a fetch to a node that may know the leader, and wait so long for the answer."""
+    """Send a fetch to a node that may know the leader, with this timeout."""
 
     fetch_id: int
     endpoint: VoterEndpoint
@@ -381,7 +384,7 @@ class FindLeader(NamedTuple):
 
 
 class SendVoterUpdate(NamedTuple):
-    """Tell the leader of this voter's entry."""
+    """Send this voter's entry to the leader."""
 
     to: int
     epoch: int
@@ -406,8 +409,10 @@ class ReplyEpoch(NamedTuple):
 
 
 class ReplyFetch(NamedTuple):
-    """The answer to a Fetch: an error, where the logs part, a snapshot to load, or, if none of
-    them, what the log has from `fetch_offset` on (the node may wait for it to have something)."""
+    """The answer to a Fetch: an error, the divergence point, a snapshot to load, or none of them.
+
+    Without any of them, the node sends the log from `fetch_offset` on, and may wait for new data.
+    """
 
     token: int
     error: ErrorCode
@@ -419,8 +424,10 @@ class ReplyFetch(NamedTuple):
 
 
 class ReplyVoterUpdate(NamedTuple):
-    """The answer to an update of a voter's entry; one that was `appended` is to be committed
-    before anybody hears of it."""
+    """The answer to an update of a voter's entry.
+
+    If it was `appended`, it must be committed before the node sends the response.
+    """
 
     token: int
     error: ErrorCode

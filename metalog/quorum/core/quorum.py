@@ -1,21 +1,22 @@
 """One replica of the metadata quorum as a pure state machine (KIP-595, KIP-853, KIP-996).
 
-`step(event, now_ms)` is the only way in; what it returns is the only way out. The core holds no
-log and no socket: it reads the log's ends through `LogView` and says what to append, truncate,
+`step(event, now_ms)` is the only input; its return value is the only output. The core has no log
+and no socket. It reads the log's ends through `LogView` and returns what to append, truncate,
 persist and send. Time and the jitter of timeouts are arguments.
 
 `QuorumCore` routes events to its parts: `Discovery`, `Following`, `Leading`, `Electing` and
 `VoterUpdates`. They share one `Replica`, their common state, and each uses only the parts that it
 is given.
 
-Rules that the parts keep (numbers: reliability notes)
-- A vote or a new epoch is persisted by an effect that stands before the effect that tells (M3).
-- The leader counts its own log only as far as it is flushed, and only if it is a voter (M8); the
-  high watermark never falls (M7) and first appears with the leader's own record (M9).
-- A replica never truncates below its high watermark; being asked to is a broken quorum (M10).
+Rules of the parts (numbers: reliability notes)
+- A vote or a new epoch is persisted by an effect that precedes the effect that sends it (M3).
+- The leader counts its own log only as far as it is flushed, and only if it is a voter (M8). The
+  high watermark never falls (M7) and is first exposed with the leader's own record (M9).
+- A replica never truncates below its high watermark; a request to do so means a broken quorum
+  (M10).
 - A leader that restarts does not lead the same epoch again: it starts resigned (KAFKA-10527).
-- Whoever is its own majority asks nobody: pre-vote, vote and leadership follow in one step, and
-  check-quorum does not apply to it (KAFKA-16144).
+- A sole voter sends no requests: pre-vote, vote and leadership follow in one step, and check-quorum
+  does not apply to it (KAFKA-16144).
 """
 
 from __future__ import annotations
@@ -71,7 +72,7 @@ from runtime.errors import invariant
 
 
 class QuorumCore:
-    """One replica. See the module."""
+    """State machine of one replica; its rules are in the module docstring."""
 
     def __init__(
         self,
@@ -124,7 +125,7 @@ class QuorumCore:
         }
 
     def step(self, event: Event, now_ms: float) -> list[Effect]:
-        """Take one event; returns what to do, in order."""
+        """Process one event. Returns: the effects to carry out, in order."""
         replica = self._replica
         replica.now_ms = now_ms
         replica.effects = []
@@ -133,11 +134,11 @@ class QuorumCore:
         return replica.effects
 
     def next_deadline_ms(self) -> float | None:
-        """When to `step(Tick())` next; None when nothing is waited for."""
+        """Return when to `step(Tick())` next; None if the core waits for no deadline."""
         deadlines = (*self._replica.state.deadlines(), self._voter_updates.deadline_ms())
         return min((time for time in deadlines if time is not None), default=None)
 
-    # --- what others may know -----------------------------------------------------------------
+    # --- public state -------------------------------------------------------------------------
 
     @property
     def role(self) -> Role:
@@ -153,7 +154,8 @@ class QuorumCore:
 
     @property
     def active_leader_id(self) -> int | None:
-        """Who leads now; None if it is not known, and once this node itself leads no more."""
+        """The current leader; None if unknown, or if this node was the leader and no longer
+        leads."""
         return self._replica.active_leader_id
 
     @property
@@ -170,8 +172,8 @@ class QuorumCore:
 
     @property
     def must_flush(self) -> bool:
-        """Whether the log's end counts only once it is durable; a broker's counts at once, and
-        `Flushed` says for it that the log was written."""
+        """True if the log's end counts only once it is durable. A broker's counts at once, and
+        `Flushed` then reports that the log was written."""
         return self._replica.must_flush
 
     @property
@@ -184,12 +186,12 @@ class QuorumCore:
 
     @property
     def shown_high_watermark(self) -> int | None:
-        """The high watermark that this node may tell as the leader (M9)."""
+        """The high watermark that this node may expose as the leader (M9)."""
         return self._leading.shown_high_watermark()
 
     @property
     def replicas(self) -> Mapping[ReplicaKey, Progress]:
-        """The leader's view of the others; empty when this node does not lead."""
+        """The leader's view of the other replicas; empty if this node does not lead."""
         state = self._replica.state
         return state.replicas if isinstance(state, LeaderState) else {}
 
@@ -199,15 +201,15 @@ class QuorumCore:
         return self._replica.endpoints
 
     def endpoint_of(self, node_id: int) -> VoterEndpoint | None:
-        """A controller's endpoint on our controller listener, as far as this node knows it."""
+        """Return a controller's endpoint on our controller listener, None if unknown."""
         return self._discovery.endpoint_of(node_id)
 
     def awaits(self, fetch_id: int) -> bool:
-        """Whether what that fetch brings is still wanted."""
+        """Return whether the result of that fetch is still wanted."""
         return self._following.awaits(fetch_id)
 
     def validate(self) -> None:
-        """Raises `InvariantViolated` unless state and role agree (M2, M16)."""
+        """Raise InvariantViolated unless state and role agree (M2, M16)."""
         replica, state = self._replica, self._replica.state
         replica.validate()
         if isinstance(state, LeaderState):
@@ -222,13 +224,14 @@ class QuorumCore:
             if state.role is Role.CANDIDATE:
                 invariant(replica.voted == replica.node, "a candidate that voted for another")
 
-    # --- what concerns more than one part -----------------------------------------------------
+    # --- events for several parts -------------------------------------------------------------
 
     def _on_start(self, event: Start) -> None:
         replica = self._replica
         self._voter_updates.start()
         if replica.log.last_epoch > replica.epoch:
-            # Records of an epoch that the state file never saw: the log is right.
+            # The log has records of an epoch that the state file does not have: use the log's
+            # epoch.
             replica.epoch, replica.leader_id, replica.voted = replica.log.last_epoch, None, None
         if replica.voters.is_only_voter(replica.node):
             replica.leader_id = None

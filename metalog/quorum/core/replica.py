@@ -1,7 +1,7 @@
-"""The state that all parts of a quorum replica share: epoch, leader, vote, role, ends of the log.
+"""State shared by all parts of a quorum replica: epoch, leader, vote, role, ends of the log.
 
-Each part (following, leading, electing) gets this one value, changes it, and adds the effects of
-what it did in their order.
+Each part (following, leading, electing) gets this one value and changes it. It appends the effects
+of its actions in order.
 """
 
 from __future__ import annotations
@@ -30,8 +30,11 @@ from metalog.quorum.core.voters import Endpoints, ReplicaKey, VoterSet
 from runtime.errors import InvariantViolated, invariant
 
 EPOCH_JUMP_MAX = 1 << 24
-"""A message with an epoch further ahead is refused. Each epoch takes an election, so no correct
-replica is so far ahead, and one request with the highest epoch would leave none for an election."""
+"""Limit of an epoch's distance; a message with a higher epoch is refused.
+
+Each epoch takes an election, so no correct replica is that far ahead. A single request with the
+highest epoch would leave no epochs for elections.
+"""
 
 
 class Timing(NamedTuple):
@@ -51,9 +54,8 @@ Jitter = Callable[[int], int]
 class Replica:
     """Epoch, leader, vote and role of one node. A broker is a replica too, never a voter.
 
-    `flushed_end` is how far the log is durable, `lost_elections` how many this replica lost in a
-    row since there was a leader, `endpoints` are its own controller listeners, `effects` those of
-    the event that is being taken.
+    flushed_end: end of the durable log. lost_elections: elections lost in a row since there was a
+    leader. endpoints: own controller listeners. effects: those of the event in progress.
     """
 
     def __init__(
@@ -93,9 +95,11 @@ class Replica:
 
     @property
     def must_flush(self) -> bool:
-        """Whether what this replica has counts only once it is durable: others count on a voter,
-        and a controller may become one (KIP-853). Nobody counts on a broker: what it loses in a
-        power cut is committed, and is fetched again."""
+        """True if this replica's records count only once they are durable.
+
+        Other replicas rely on a voter, and a controller may become one (KIP-853). None relies on a
+        broker: what it loses in a power failure is committed, and is fetched again.
+        """
         return self.is_voter or bool(self.endpoints)
 
     @property
@@ -104,13 +108,13 @@ class Replica:
 
     @property
     def active_leader_id(self) -> int | None:
-        """Who leads now: as `leader_id`, but None once this node itself leads no more: resigned, or
-        asking for votes since."""
+        """The current leader: `leader_id`, or None once this node itself no longer leads, because
+        it resigned or has started an election since."""
         leads_no_more = self.leader_id == self.node.id and not self.is_leader
         return None if leads_no_more else self.leader_id
 
     def leader_endpoints(self) -> Endpoints:
-        """The controller listeners of the leader that there is, as far as they are known."""
+        """Return the controller listeners of the current leader, empty if unknown."""
         assert self.leader_id is not None
         if isinstance(self.state, FollowerState) and self.state.endpoints:
             return self.state.endpoints
@@ -134,15 +138,16 @@ class Replica:
         self.state = state
 
     def raise_epoch(self, epoch: int) -> None:
-        """A new epoch forgets the vote."""
+        """Set a higher epoch, which clears the vote."""
         if epoch > self.epoch:
             self.epoch, self.voted = epoch, None
 
     def persist(self) -> None:
-        """Have epoch, leader and vote persisted, then the leader told, wherever they are news."""
+        """Add effects that persist epoch, leader and vote, then announce the leader, if they
+        changed."""
         self.persist_state()
-        # A leader that resigned keeps its own id on disk, so that it never votes in that epoch
-        # again, but to everybody else the epoch has no leader any more.
+        # A resigned leader keeps its own id on disk, so that it never votes in that epoch again.
+        # For all others the epoch has no leader any more.
         told = LeaderChanged(self.active_leader_id, self.epoch)
         if told != self._announced and not isinstance(self.state, ElectionState):
             self._announced = told
@@ -155,14 +160,14 @@ class Replica:
             self.effects.append(PersistState(state))
 
     def commit_below(self, offset: int) -> None:
-        """The high watermark rises to `offset`; it never falls (M7)."""
+        """Raise the high watermark to `offset`; it never falls (M7)."""
         if offset > (self.high_watermark or 0):
             self.high_watermark = offset
             self.effects.append(HighWatermarkAdvanced(offset))
 
     def validate(self) -> None:
-        """Raises `InvariantViolated` unless what is persisted is what is in memory (M2)."""
+        """Raise InvariantViolated unless the persisted state is that in memory (M2)."""
         current = QuorumState(self.epoch, self.leader_id, self.voted)
-        # The text costs more than the comparison, and simulations ask after every event.
+        # The text costs more than the comparison, and simulations call this after every event.
         if self._persisted != current:
             raise InvariantViolated(f"persisted {self._persisted}, in memory {current}")

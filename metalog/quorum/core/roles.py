@@ -1,16 +1,16 @@
-"""Roles of a replica and the ways between them.
+"""Roles of a replica and the transitions between them.
 
-The law is the table: a pair that is not in it is a bug of ours and raises with both names. The
-state that a role needs lives in one small object which dies with the role, so nothing of an old
-role can leak into the next.
+The table defines all transitions: a pair that is not in it is a bug and raises with both names. The
+state of a role is in one small object that is dropped with the role, so no state of an old role
+remains.
 
-    UNATTACHED   knows an epoch, nobody to follow; a voter waits for its election timeout
-    PROSPECTIVE  a voter that asks whether it would win (KIP-996); its epoch stays where it is
+    UNATTACHED   knows an epoch, but no leader to follow; a voter waits for its election timeout
+    PROSPECTIVE  a voter that requests pre-votes (KIP-996); its epoch does not change
     CANDIDATE    a voter that has voted for itself in a new epoch
-    LEADER       won; alone may append
+    LEADER       has won the election; the only replica that may append
     FOLLOWER     a voter that fetches from a leader
     OBSERVER     a non-voter (a broker, a spare controller) that fetches from a leader
-    RESIGNED     led this epoch and will not again (KAFKA-10527)
+    RESIGNED     led this epoch and will not lead it again (KAFKA-10527)
 """
 
 from __future__ import annotations
@@ -79,7 +79,8 @@ TRANSITIONS: Mapping[tuple[Role, Cause], Role] = {
 
 
 def transition(role: Role, cause: Cause) -> Role:
-    """Where `cause` leads from `role`. Raises `InvariantViolated` for a pair not in the table."""
+    """Return the role after `cause` in `role`. Raises InvariantViolated for a pair not in the
+    table."""
     target = TRANSITIONS.get((role, cause))
     if target is None:
         raise InvariantViolated(f"a {role.value} cannot change because of: {cause.value}")
@@ -90,9 +91,9 @@ Deadlines = tuple[float | None, ...]
 
 
 class PendingFetch:
-    """The fetch that is waited for, by its id, or when the next one is sent.
+    """The fetch in flight, by its id, or the time of the next one.
 
-    It ends with the role: a leader that hangs must not keep a replica from the next one.
+    It ends with the role: a leader that hangs must not delay the fetch from the next one.
     """
 
     __slots__ = ("id", "retry_ms")
@@ -103,7 +104,10 @@ class PendingFetch:
 
 
 class UnattachedState:
-    """`deadline_ms` is the election timeout of a voter, None for a non-voter."""
+    """State of UNATTACHED.
+
+    deadline_ms: election timeout of a voter, None for a non-voter.
+    """
 
     __slots__ = ("deadline_ms", "fetch")
     role = Role.UNATTACHED
@@ -117,9 +121,9 @@ class UnattachedState:
 
 
 class ElectionState:
-    """A poll of the voters: a Prospective's pre-vote or a Candidate's vote.
+    """A poll of the voters: pre-votes of a Prospective or votes of a Candidate.
 
-    `ask_again` are voters whose request failed; they are asked again at `ask_again_ms`.
+    ask_again: voters whose request failed; the next request to them is due at `ask_again_ms`.
     """
 
     __slots__ = ("answers", "ask_again", "ask_again_ms", "deadline_ms", "lost", "role")
@@ -145,11 +149,11 @@ class ElectionState:
 
 
 class FollowerState:
-    """A voter (FOLLOWER) or non-voter (OBSERVER) with a leader.
+    """State of a voter (FOLLOWER) or non-voter (OBSERVER) with a leader.
 
-    `fetched` says that the leader has answered a fetch in this epoch, and that its port has not
-    been found closed since: only then does a follower refuse pre-votes, because it knows that the
-    leader lives. `refused`: it was found closed.
+    fetched: the leader has answered a fetch in this epoch, and its port has not refused a
+    connection since. Only then does a follower refuse pre-votes, because it knows that the leader
+    is alive. refused: the leader's port has refused a connection.
     """
 
     __slots__ = ("deadline_ms", "endpoints", "fetch", "fetched", "leader_id", "refused", "role")
@@ -174,7 +178,7 @@ class FollowerState:
 
 
 class ResignedState:
-    """`deadline_ms` is the election timeout."""
+    """State of RESIGNED; `deadline_ms` is the election timeout."""
 
     __slots__ = ("deadline_ms",)
     role = Role.RESIGNED
@@ -187,7 +191,7 @@ class ResignedState:
 
 
 class Progress:
-    """How far a replica has come, as the leader knows it. Times are monotonic milliseconds."""
+    """Progress of a replica, as known to the leader. Times are monotonic milliseconds."""
 
     __slots__ = ("caught_up_ms", "end_offset", "fetch_ms", "leader_end_at_fetch")
 
@@ -198,7 +202,7 @@ class Progress:
         self.leader_end_at_fetch = -1
 
     def fetched(self, fetch_offset: int, leader_end: int, now_ms: float) -> None:
-        """A valid fetch: the replica has everything below `fetch_offset`, durably."""
+        """Note a valid fetch: the replica durably has everything below `fetch_offset`."""
         if fetch_offset >= leader_end:
             self.caught_up_ms = now_ms
         elif self.fetch_ms is not None and fetch_offset >= self.leader_end_at_fetch >= 0:
@@ -209,13 +213,13 @@ class Progress:
 
 
 class LeaderState:
-    """What a leader knows of its epoch and of the others.
+    """State of LEADER.
 
-    `fetched_voters` are those that fetched since the last majority did. `begin_pending` are voters
-    that do not know of the epoch yet; they are told again at `begin_at_ms`.
-    `epoch_start_offset` is where its LeaderChange record stands; no high watermark is shown
-    before that record is committed (M9). `check_deadline_ms` is when the leader resigns unless a
-    majority has fetched; None when it needs nobody (KAFKA-16144).
+    fetched_voters: voters that fetched since a majority last did. begin_pending: voters that do not
+    know of the epoch yet; the next request to them is due at `begin_at_ms`. epoch_start_offset:
+    offset of its LeaderChange record; the high watermark is not exposed before that is committed
+    (M9). check_deadline_ms: the leader resigns then unless a majority has fetched; None for a sole
+    voter (KAFKA-16144).
     """
 
     __slots__ = (

@@ -1,8 +1,8 @@
-"""Updates of the voter set: this voter's entry kept true, those of others taken (KIP-853).
+"""Updates of the voter set: this voter's own entry, and requests of other voters (KIP-853).
 
-With kraft.version 1 the addresses of the voters stand in the log. A voter that now listens
-elsewhere, or supports other kraft.versions, tells the leader; the leader writes its own entry
-itself. An update that is refused or not answered is tried again after the fetch timeout.
+With kraft.version 1 the voters' endpoints are in the log. A voter whose endpoints or supported
+kraft.versions have changed sends them to the leader. A leader updates its own entry itself. An
+update that is refused or not answered is retried after the fetch timeout.
 """
 
 from __future__ import annotations
@@ -22,8 +22,10 @@ from protocol.errors import ErrorCode
 
 
 class VoterUpdates:
-    """The part of a replica that changes the voter set. A voter without the listener called
-    `listener_name` could not be reached."""
+    """Changes of the voter set by a replica.
+
+    A voter without the listener `listener_name` could not be reached, so its update is refused.
+    """
 
     def __init__(self, replica: Replica, listener_name: str) -> None:
         self._replica = replica
@@ -41,7 +43,8 @@ class VoterUpdates:
     # --- the own entry ------------------------------------------------------------------------
 
     def deadline_ms(self) -> float | None:
-        """When to update this node's entry; None while it is true or nobody takes an update."""
+        """Return when to update this node's entry; None if it is current or cannot be updated
+        now."""
         return None if self._wanted() is None or not self._is_taken() else self._next_ms
 
     def tick(self) -> None:
@@ -63,7 +66,7 @@ class VoterUpdates:
         self._wait()
 
     def _wanted(self) -> Voter | None:
-        """What this node's entry should be; None if it is that, or if there is none to update."""
+        """Return the updated entry of this node; None if the entry is current or does not exist."""
         replica = self._replica
         if replica.log.kraft_version == 0 or not replica.endpoints:
             return None
@@ -113,7 +116,8 @@ class VoterUpdates:
         return ErrorCode.NONE
 
     def _change_pending(self, state: LeaderState) -> bool:
-        """Whether this leader's epoch, or an earlier change of the set, is not committed yet."""
+        """Return whether this leader's epoch start or the last change of the set is not committed
+        yet."""
         replica = self._replica
         changed_at = max(state.epoch_start_offset, replica.log.voters_offset)
         return (replica.high_watermark or 0) <= changed_at

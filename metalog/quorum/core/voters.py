@@ -1,9 +1,9 @@
 """The voter set: a value in the log (KIP-853), or fixed by `controller.quorum.voters`.
 
-A voter is a replica key: node id and the id of the directory that holds its log. A node that
-comes back with the same id on an empty disk has another directory id and is not that voter any
-more, so it cannot lend its vote to a log it has lost (M15, F22). With static voters (kraft.version
-0) directory ids are not known and match anything.
+A voter is a replica key: node id and id of its metadata log directory. A node that returns with the
+same id on an empty disk has another directory id and is no longer that voter. So it cannot vote on
+the basis of a log that it has lost (M15, F22). With static voters (kraft.version 0) directory ids
+are unknown and match any.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ NOBODY = -1
 
 
 class ReplicaKey(NamedTuple):
-    """A replica of the metadata log. A `directory_id` of zeros means that it is not known."""
+    """A replica of the metadata log. A `directory_id` of zeros is unknown."""
 
     id: int
     directory_id: bytes = ZERO_UUID
@@ -27,7 +27,7 @@ class ReplicaKey(NamedTuple):
         return f"{self.id}@{uuid_to_text(self.directory_id)}"
 
     def matches(self, other: ReplicaKey) -> bool:
-        """Same replica, as far as both know their directories."""
+        """Return whether both may be the same replica: an unknown directory matches any."""
         return self.id == other.id and (
             self.directory_id == other.directory_id
             or ZERO_UUID in (self.directory_id, other.directory_id)
@@ -35,7 +35,7 @@ class ReplicaKey(NamedTuple):
 
 
 class VoterEndpoint(NamedTuple):
-    """Where a controller listens."""
+    """The address of a controller listener."""
 
     host: str
     port: int
@@ -46,8 +46,8 @@ Endpoints = tuple[tuple[str, VoterEndpoint], ...]
 
 
 class Voter(NamedTuple):
-    """A member of the quorum, its controller listeners by name, the kraft.version levels it
-    supports (both ends included)."""
+    """A member of the quorum: its controller listeners by name, and the kraft.version levels that
+    it supports (both ends included)."""
 
     key: ReplicaKey
     endpoints: Endpoints = ()
@@ -59,7 +59,7 @@ class Voter(NamedTuple):
         return self.key.id
 
     def endpoint(self, listener_name: str | None = None) -> VoterEndpoint | None:
-        """The endpoint on that listener; without a name the first one."""
+        """Return the endpoint of that listener; without a name the first one."""
         for name, endpoint in self.endpoints:
             if listener_name is None or name == listener_name:
                 return endpoint
@@ -110,9 +110,9 @@ class VoterSet:
         return len(self._by_id) == 1 and self.is_voter(key)
 
     def others(self, key: ReplicaKey) -> list[Voter]:
-        """Every voter but that one."""
+        """Return every voter but that one."""
         return [voter for voter in self if not voter.key.matches(key)]
 
     def with_voter(self, voter: Voter) -> VoterSet:
-        """This set with a voter added or replaced."""
+        """Return this set with a voter added or replaced."""
         return VoterSet([*(v for v in self if v.id != voter.id), voter])
