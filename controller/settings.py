@@ -55,7 +55,7 @@ class ControllerSettings:
 
     @property
     def session_timeouts(self) -> SessionTimeouts:
-        """Session timeouts of brokers."""
+        """Session timeouts of brokers, in ms."""
         loss_ms = self.connection_loss_fence_ms
         if not loss_ms:
             return SessionTimeouts(self.session_timeout_ms)

@@ -57,6 +57,6 @@ def _of_listener(config: NodeConfig, listener: str, key: NodeKey[int]) -> int:
 
 
 def _overrides(text: str) -> dict[str, int]:
-    """Parse `host:count,...`."""
+    """Return the counts by host in `host:count,...`."""
     pairs = (entry.rpartition(":") for entry in text.split(",") if entry.strip())
     return {host.strip(): int(count) for host, _, count in pairs}

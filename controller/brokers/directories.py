@@ -1,16 +1,17 @@
-"""AssignReplicasToDirs: the log directories of a broker's replicas, as it reports them (KIP-858).
+"""AssignReplicasToDirs: log directories of a broker's replicas, as the broker reports them
+(KIP-858).
 
-A broker with one directory has its replicas there, so the controller writes that down when it
-places them. A broker with several (Apache Kafka's) chooses one for each replica and says which.
-That matters when one of them fails: its replicas leave their ISRs and leaderships, the broker's
-others stay (`controller.brokers.registration`).
+For a broker with one directory, the controller records that directory when it places a replica. A
+broker with several (Apache Kafka's) chooses one for each replica and reports it. The record matters
+when a directory fails: its replicas leave their ISRs and leaderships, the broker's others stay
+(`controller.brokers.registration`).
 
-A replica whose directory on record is offline, and that turns up in another one, is a new replica:
-whatever it held is on the disk that is gone. So it leaves the ISR, and comes back when it has
-caught up (P11). Where nobody would be left who holds what was committed, the assignment is refused
-until there is a leader again: taken down, it would make an empty replica the only one that counts
-as complete, and the next election clean. A broker that takes a move back within one broker epoch
-has the replica where it was: that one is not new (`controller.directory_moves`).
+If a replica's recorded directory is offline and the broker reports it in another one, it is a new
+replica: its log is on the lost disk. So it leaves the ISR, and returns when it has caught up (P11).
+If no replica with all committed records would remain, the assignment is refused until there is a
+leader again. Otherwise an empty replica would be the only one that counts as complete, and the next
+election would count as clean. A broker that moves a replica back within one broker epoch still has
+its log there, so that replica is not new (`controller.directory_moves`).
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ from runtime.marks import mark
 
 
 class Assigned(NamedTuple):
-    """What became of one replica."""
+    """The result for one replica."""
 
     directory: bytes
     topic_id: bytes
@@ -45,9 +46,12 @@ class Assigned(NamedTuple):
 def decide_assign_directories(
     view: ControllerView, request: AssignReplicasToDirsRequest
 ) -> Decision[tuple[Assigned, ...]]:
-    """Write down where the broker's replicas are; each is judged alone, in the request's order.
+    """Record the directories of the broker's replicas; each is judged alone, in the request's
+    order.
 
-    Raises STALE_BROKER_EPOCH, and UNSUPPORTED_VERSION where records cannot say it yet.
+    Raises:
+        ApiError: STALE_BROKER_EPOCH; UNSUPPORTED_VERSION if the metadata.version has no
+            directories.
     """
     if view.metadata_version < DIRECTORY_ASSIGNMENT_LEVEL:
         raise ApiError(
@@ -56,7 +60,7 @@ def decide_assign_directories(
     broker = check_broker_epoch(view, request.broker_id, request.broker_epoch)
     records: list[MetadataRecord] = []
     outcomes = []
-    # Who names a partition twice gets the second answer for what the first one made of it.
+    # If a request names a partition twice, the second entry sees the result of the first.
     changed: dict[tuple[bytes, int], PartitionImage] = {}
     for directory in request.directories:
         for asked in directory.topics:
@@ -100,10 +104,10 @@ def _is_new_replica(
     broker: BrokerImage,
     directory: bytes,
 ) -> bool:
-    """Return whether the directory on record is offline and the replica is in another one now, in
-    which this process of the broker did not have it before.
+    """Return whether the replica's recorded directory is offline and the new one is online.
 
-    The log of a leader is the partition's, in whatever directory it is.
+    False if this process of the broker had the replica there before. A leader's log is the
+    partition's log, in whatever directory it is.
     """
     known = None if current.leader == broker.id else current.directory_of(broker.id)
     if known is None or is_online(broker, known) or not is_online(broker, directory):
@@ -112,7 +116,7 @@ def _is_new_replica(
 
 
 def _is_relied_on(current: PartitionImage, broker_id: int) -> bool:
-    """Whether the partition waits for this broker, or for what it had, to lead it again."""
+    """Return whether the leaderless partition waits for this broker, or for its records."""
     clean = (*current.isr, *current.elr, *current.last_known_elr)
     return current.leader == NO_LEADER and broker_id in clean
 
@@ -125,8 +129,13 @@ def _assign(
     where: tuple[BrokerImage, bytes],
     is_new: bool,
 ) -> PartitionChangeRecord | None:
-    """The record, None if it says so already, or says of one offline directory after another.
-    `where` is the broker and the directory in which it has the replica."""
+    """Return the record, None if the directory is recorded already.
+
+    None, too, if an offline directory is reported after another one.
+
+    Args:
+        where: the broker, and the directory in which it has the replica.
+    """
     broker, directory = where
     before = current.directory_of(broker.id)
     assert before is not None
@@ -136,7 +145,7 @@ def _assign(
         change = BrokerChange(leaving=here, unclean=here)
     elif not is_online(broker, directory):
         if not is_online(broker, before):
-            # The first one stays on record: with it the replica would be whole again.
+            # The first one stays on record: with that disk the replica would be complete again.
             return None
         change = BrokerChange(leaving=here)
     elif before == directory:

@@ -14,7 +14,7 @@ LAST_PRODUCER_ID = 2**63 - 1
 
 
 class ProducerIdBlock(NamedTuple):
-    """Ids from `first` on, `size` of them."""
+    """A block of `size` producer ids that begins at `first`."""
 
     first: int
     size: int
@@ -23,7 +23,11 @@ class ProducerIdBlock(NamedTuple):
 def decide_allocate_producer_ids(
     view: ControllerView, *, broker_id: int, broker_epoch: int
 ) -> Decision[ProducerIdBlock]:
-    """Give the broker the next block, which nobody else ever gets. Raises STALE_BROKER_EPOCH."""
+    """Assign the next block to the broker; no other broker gets it.
+
+    Raises:
+        ApiError: STALE_BROKER_EPOCH; UNKNOWN_SERVER_ERROR if no ids are left.
+    """
     check_broker_epoch(view, broker_id, broker_epoch)
     first = max(view.image.next_producer_id, 0)
     if first > LAST_PRODUCER_ID - BLOCK_SIZE:

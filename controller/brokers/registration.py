@@ -1,11 +1,12 @@
 """Brokers and controllers of the cluster: registration, heartbeat, fencing, removal.
 
-A broker registers (it is fenced then), catches up with the metadata log, asks by heartbeat to be
-unfenced, serves, and leaves by a controlled shutdown or by silence. Its epoch is the log offset of
-its registration, so epochs only grow and a message of an earlier life is recognised (P16).
+A broker registers and is fenced at first. It catches up with the metadata log, requests by
+heartbeat to be unfenced, and serves. It leaves by a controlled shutdown or by missing heartbeats.
+Its epoch is the log offset of its registration. So epochs only grow, and a message of an earlier
+incarnation is recognised (P16).
 
-Brokers: FENCED -> UNFENCED -> CONTROLLED_SHUTDOWN -> SHUTDOWN_NOW (fenced again). The next state is
-`next_state`; what a transition does to partitions is `elections.triggers`.
+Brokers: FENCED -> UNFENCED -> CONTROLLED_SHUTDOWN -> SHUTDOWN_NOW (fenced again). `next_state`
+decides on the next state; `elections.triggers` changes the partitions of a transition.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ _SHUTTING_DOWN = 1
 
 
 class BrokerState(Enum):
-    """What the controller makes of a broker."""
+    """The state of a broker after a heartbeat."""
 
     FENCED = "fenced"
     UNFENCED = "unfenced"
@@ -61,8 +62,11 @@ class BrokerState(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeartbeatReply:
-    """What a heartbeat is answered. `moved_leaders` says that it took leaderships or ISR places
-    away from a broker that shuts down, which the others must learn before it may go."""
+    """The answer to a heartbeat.
+
+    moved_leaders: the broker shuts down, and this heartbeat removed it from leaderships or ISRs.
+    The other brokers must see these changes before it may stop.
+    """
 
     state: BrokerState
     is_caught_up: bool
@@ -85,15 +89,18 @@ def decide_register_broker(
 ) -> Decision[int] | Step[int]:
     """Register a broker; the reply is its epoch.
 
-    The last record is the registration, and its offset the epoch. What the broker leaves stands
-    before it, in steps, the next from `since` on: a controller that is lost in between
-    leaves a broker that has yet to register, and the next one goes on. A new process leaves the
-    ISRs that its broker id is in, also where no registration is known (UnregisterBroker removed
-    it). The same process that registers again (its endpoints changed) keeps epoch, fencing and ISRs
-    (KAFKA-16952), but for replicas in a log directory that it does not name any more.
+    The last record is the registration, and its offset the epoch. The broker's partitions change
+    before it, in steps, the next from `since` on. If the controller fails in between, the broker is
+    not registered yet; it repeats the request, and the next controller continues.
 
-    Raises INCONSISTENT_CLUSTER_ID, DUPLICATE_BROKER_REGISTRATION, INVALID_REGISTRATION,
-    UNSUPPORTED_VERSION.
+    A new process leaves the ISRs of its broker id, also if no registration is known
+    (UnregisterBroker removed it). The same process may register again because its endpoints
+    changed. It then keeps epoch, fencing and ISRs (KAFKA-16952), except for replicas in a log
+    directory that it no longer names.
+
+    Raises:
+        ApiError: INCONSISTENT_CLUSTER_ID, DUPLICATE_BROKER_REGISTRATION, INVALID_REGISTRATION,
+            UNSUPPORTED_VERSION.
     """
     if request.cluster_id != view.settings.cluster_id:
         raise ApiError(
@@ -154,11 +161,10 @@ def _leave_behind(
     existing: BrokerImage | None,
     since: Place,
 ) -> Part:
-    """Take a new process out of what its broker id is in: it holds what its disk holds.
+    """Change the partitions that a new broker process leaves: only the records on its disk count.
 
-    The epoch that it last ran with proves a clean shutdown if it is that of the registration before
-    (KIP-966). Where no registration is known there is nothing that the epoch could equal, so the
-    shutdown counts as unclean.
+    The shutdown was clean if the process last ran with the epoch of the previous registration
+    (KIP-966). Without a known registration it counts as unclean, since the epoch cannot match one.
     """
     clean = existing is not None and request.previous_broker_epoch == existing.epoch
     change = _departure(view, request.broker_id, clean=clean)
@@ -166,7 +172,7 @@ def _leave_behind(
 
 
 def _departure(view: ControllerView, broker_id: int, *, clean: bool) -> BrokerChange:
-    """Return what a broker leaves whose process has ended, or counts as ended.
+    """Return the change for a broker whose process has ended, or counts as ended.
 
     Without ELR it leaves every ISR that has another member, as a fenced broker does. With ELR it
     leaves every ISR, and after an unclean shutdown every ELR.
@@ -195,8 +201,9 @@ def _check_identity(
     if existing is None or same_process or existing.fenced:
         return
     if request.broker_id == settings.node_id and request.incarnation_id == settings.incarnation_id:
-        # The broker of this very process: its predecessor gave up the lock on the directory, so it
-        # is dead, however fresh its session looks. Kafka lets it wait the session out.
+        # The broker of this very process: its predecessor released the lock on the directory, so it
+        # is dead, however recent its last heartbeat. Kafka lets the new one wait for the session's
+        # end.
         return
     if view.heartbeats.has_session(existing.id, view.monotonic_ms, settings.session_timeout_ms):
         mark("controller.duplicate-broker")
@@ -238,7 +245,12 @@ def _directories_to_write(view: ControllerView, request: BrokerRegistrationReque
 
 
 def _check_features(view: ControllerView, offered: dict[str, VersionRange]) -> None:
-    """A node must support every finalised level; a feature it does not name it has at 0 only."""
+    """Check that a node supports every finalised level; a feature it does not name it has at 0
+    only.
+
+    Raises:
+        ApiError: UNSUPPORTED_VERSION.
+    """
     for name, level in sorted(view.image.features.items()):
         low, high = offered.get(name, VersionRange(0, 0))
         if level != 0 and not low <= level <= high and name != KRAFT_VERSION:
@@ -253,8 +265,9 @@ def decide_register_controller(
 ) -> Decision[None]:
     """Register a controller's endpoints and features (KIP-919).
 
-    Raises UNSUPPORTED_VERSION while the finalised metadata.version has no such record,
-    INVALID_REQUEST.
+    Raises:
+        ApiError: UNSUPPORTED_VERSION while the finalised metadata.version has no such record,
+            INVALID_REQUEST for a migration from ZooKeeper.
     """
     level = view.metadata_version
     if level < CONTROLLER_REGISTRATION_LEVEL:
@@ -290,9 +303,10 @@ def decide_register_controller(
 
 
 def check_broker_epoch(view: ControllerView, broker_id: int, epoch: int) -> BrokerImage:
-    """The registration that the caller speaks for.
+    """Return the registration of the request's broker and epoch.
 
-    Raises STALE_BROKER_EPOCH when there is none or it is another one.
+    Raises:
+        ApiError: STALE_BROKER_EPOCH, the broker is not registered or has another epoch.
     """
     broker = view.image.cluster.brokers.get(broker_id)
     if broker is None:
@@ -309,10 +323,14 @@ def check_broker_epoch(view: ControllerView, broker_id: int, epoch: int) -> Brok
 def decide_heartbeat(
     view: ControllerView, request: BrokerHeartbeatRequest, since: Place = BEGIN, moved: bool = False
 ) -> Decision[HeartbeatReply] | Step[HeartbeatReply]:
-    """Move the broker to its next state, in steps where that changes many partitions: the next from
-    `since` on, `moved` what the ones before did of HeartbeatReply.moved_leaders.
+    """Move the broker to its next state, in steps if that changes many partitions.
 
-    Raises STALE_BROKER_EPOCH.
+    Args:
+        since: place of this step's first partition.
+        moved: `HeartbeatReply.moved_leaders` of the steps before.
+
+    Raises:
+        ApiError: STALE_BROKER_EPOCH.
     """
     broker = check_broker_epoch(view, request.broker_id, request.broker_epoch)
     caught_up = request.current_metadata_offset >= broker.epoch
@@ -335,14 +353,15 @@ def _lose_directories(
     reply: HeartbeatReply,
     since: Place = BEGIN,
 ) -> Decision[HeartbeatReply] | Step[HeartbeatReply]:
-    """Let the broker go on without the directories that it reports as failed (KIP-858).
+    """Let the broker continue without the directories that it reports as failed (KIP-858).
 
     Replicas in them leave their ISRs and leaderships, in steps, the next from `since` on. The
-    registration names the directories until the last of them: if the controller is lost in between,
-    the next heartbeat begins again. A broker that has lost all directories stops by itself, and the
-    record could not say that none is left.
+    registration contains the directories until the last step: if the controller fails in between,
+    the next heartbeat begins again. A broker that has lost all directories stops by itself; a
+    record cannot express an empty list.
 
-    Raises: ApiError STALE_BROKER_EPOCH.
+    Raises:
+        ApiError: STALE_BROKER_EPOCH.
     """
     broker = check_broker_epoch(view, request.broker_id, request.broker_epoch)
     lost = frozenset(request.offline_log_dirs) & frozenset(broker.directories)
@@ -363,7 +382,7 @@ def _lose_directories(
 def _leave_directories(
     view: ControllerView, broker: BrokerImage, lost: frozenset[bytes], since: Place
 ) -> Part:
-    """The broker leaves what it has in these directories."""
+    """Return changes by which the broker leaves its replicas in these directories."""
     if not lost:
         return Part()
     change = BrokerChange(leaving=frozenset({broker.id}), directories=lost)
@@ -373,10 +392,10 @@ def _leave_directories(
 def _cordoning(
     view: ControllerView, broker: BrokerImage, request: BrokerHeartbeatRequest
 ) -> list[MetadataRecord]:
-    """The record of which directories take no new replicas any more, if they are others (KIP-1066).
+    """Return the record of cordoned directories, which take no new replicas (KIP-1066), if changed.
 
-    Null is said by a broker that does not know yet. What is not among its directories is left out:
-    a sign of life is not to be refused for that.
+    A broker that does not know cordoned directories sends null. Directories of other brokers are
+    ignored: a heartbeat is not refused because of them.
     """
     named = request.cordoned_log_dirs
     if named is None or view.metadata_version < CORDONED_DIRECTORIES_LEVEL:
@@ -394,10 +413,10 @@ def _cordoning(
 def next_state(
     view: ControllerView, broker: BrokerImage, request: BrokerHeartbeatRequest, caught_up: bool
 ) -> BrokerState:
-    """The state after this heartbeat.
+    """Return the state after this heartbeat.
 
-    A broker in controlled shutdown goes when it leads nothing and every broker that stays has
-    seen the new leaders, so that clients find them (KIP-841 keeps it out of the ISRs until then).
+    A broker in controlled shutdown may stop when it leads no partition and every remaining active
+    broker has seen the new leaders, so that clients find them (KIP-841 keeps it out of the ISRs).
     """
     if broker.fenced:
         return _next_when_fenced(broker, request, caught_up)
@@ -415,7 +434,7 @@ def next_state(
 def _next_when_fenced(
     broker: BrokerImage, request: BrokerHeartbeatRequest, caught_up: bool
 ) -> BrokerState:
-    # Who began to shut down comes back under a new epoch or not at all.
+    # A broker that has begun to shut down returns only under a new epoch.
     if request.want_shut_down or broker.in_controlled_shutdown:
         return BrokerState.SHUTDOWN_NOW
     if request.want_fence or not caught_up:
@@ -437,7 +456,7 @@ def _next_in_shutdown(view: ControllerView, broker: BrokerImage) -> BrokerState:
 
 
 def has_leaderships(view: ControllerView, broker_id: int) -> bool:
-    """Whether the broker leads any partition."""
+    """Return whether the broker leads any partition."""
     return any(
         partition.leader == broker_id
         for topic in view.image.topics.by_id.values()
@@ -470,7 +489,7 @@ _NOTHING = _RecordsLeft((), None)
 
 
 def _fence(view: ControllerView, broker: BrokerImage, cause: Cause, since: Place) -> _RecordsLeft:
-    """Take the broker out of its ISRs and leaderships, then fence it."""
+    """Remove the broker from its ISRs and leaderships, then fence it."""
     part = part_of_changes(view, BrokerChange(leaving=frozenset({broker.id})), cause, since)
     if part.since is not None:
         return _RecordsLeft(*part)
@@ -478,7 +497,7 @@ def _fence(view: ControllerView, broker: BrokerImage, cause: Cause, since: Place
 
 
 def _unfence(view: ControllerView, broker: BrokerImage, since: Place) -> _RecordsLeft:
-    """Unfence the broker, then let it lead what nobody leads."""
+    """Unfence the broker, then let it lead leaderless partitions."""
     change = BrokerChange(joining=frozenset({broker.id}))
     part = part_of_changes(view, change, Cause.BROKER_UNFENCED, since)
     if not broker.fenced:
@@ -510,9 +529,9 @@ def _registration_change(
 
 
 class Silent(NamedTuple):
-    """Brokers that one look at the clock found silent, each with its epoch, and why it is fenced.
+    """Expired brokers that one check found, each with its epoch and the cause of fencing.
 
-    `since` is where the fencing of the first of them goes on.
+    since: place from which fencing of the first one continues.
     """
 
     causes: Mapping[tuple[int, int], Cause]
@@ -520,7 +539,7 @@ class Silent(NamedTuple):
 
 
 def silent_brokers(view: ControllerView) -> Silent:
-    """Who is to be fenced now; `decide_fence_silent` does it."""
+    """Return the brokers to fence now; `decide_fence_silent` fences them."""
     brokers = view.image.cluster.brokers
     found = {}
     for broker_id in sorted(view.expired_brokers()):
@@ -533,13 +552,15 @@ def silent_brokers(view: ControllerView) -> Silent:
 def decide_fence_silent(
     view: ControllerView, silent: Silent, partitions_max: int = CHANGES_PER_STEP
 ) -> Decision[Silent | None]:
-    """Fence the first of them, or change as many of its partitions; the reply is what is left.
+    """Fence the first broker, or change up to `partitions_max` of its partitions.
 
-    A broker of ten thousand partitions takes many such steps. Each leaves a state of its own: a
-    broker that is in fewer ISRs, and fenced last of all, once a look at every topic finds it in no
-    more of them than one step can change. Who was found silent once is fenced, whatever is heard of
-    it meanwhile: for all of them are no candidates for the others' leaderships
-    (Reason.SESSION_EXPIRED), and nobody would come back to what they were passed over for.
+    The reply is what is left. A broker of ten thousand partitions takes many such steps, each of
+    which leaves a valid state. The broker is fenced last, once a scan of every topic finds no more
+    of its partitions than one step can change.
+
+    A broker that was found silent is fenced even if it sends a heartbeat in the meantime. All of
+    them are passed over as candidates for the others' leaderships (Reason.SESSION_EXPIRED), and no
+    later decision would return to these partitions.
     """
     brokers = view.image.cluster.brokers
     for (broker_id, epoch), cause in silent.causes.items():
@@ -558,7 +579,8 @@ def decide_fence_silent(
 
 
 def silence(view: ControllerView, broker_id: int) -> Cause:
-    """Why an expired broker is fenced: its session is over, or before that its connection went."""
+    """Return why an expired broker is fenced: its session ended, or its connection was lost
+    before."""
     timeout_ms = view.settings.session_timeout_ms
     if view.heartbeats.has_session(broker_id, view.monotonic_ms, timeout_ms):
         return Cause.CONNECTION_LOST
@@ -568,12 +590,13 @@ def silence(view: ControllerView, broker_id: int) -> Cause:
 def decide_unregister_broker(
     view: ControllerView, broker_id: int, since: Place = BEGIN
 ) -> Decision[None] | Step[None]:
-    """Forget a broker, once it has left every ISR and ELR.
+    """Remove a broker's registration, once it has left every ISR and ELR.
 
-    The removal forgets the epoch too, so no later registration can prove a clean shutdown: the
+    The removal drops the epoch too, so no later registration can prove a clean shutdown. So the
     broker leaves as after an unclean one (P11).
 
-    Raises: ApiError BROKER_ID_NOT_REGISTERED.
+    Raises:
+        ApiError: BROKER_ID_NOT_REGISTERED.
     """
     broker = view.image.cluster.brokers.get(broker_id)
     if broker is None:

@@ -307,7 +307,7 @@ class UncleanRecovery:
         view: ControllerView,
         now_ms: float,
     ) -> None:
-        """Process a broker's answer."""
+        """Process a broker's answer and store it if it counts."""
         broker = view.image.cluster.brokers.get(question.broker_id)
         useful = False
         if broker is None or broker.epoch != response.broker_epoch:

@@ -99,7 +99,7 @@ class Verdict(NamedTuple):
 
     @property
     def asked(self) -> tuple[int, ...]:
-        """Brokers to query now."""
+        """Brokers that are queried now."""
         return self.brokers if self.waits is WaitsFor.ANSWERS else self.early
 
 

@@ -1,7 +1,7 @@
-"""Replica lists of new partitions: checked when given by hand, placed when not.
+"""Replica assignments of new partitions: validated if the request gives them, otherwise placed.
 
-Both ways end in PartitionRecords: the ISR of a new partition is every replica whose broker is
-unfenced and stays, the leader is the first of them.
+Both result in PartitionRecords. The ISR of a new partition is every replica whose broker is
+unfenced and not shutting down; the first of them is the leader.
 """
 
 from __future__ import annotations
@@ -25,9 +25,13 @@ if TYPE_CHECKING:
 def check_manual_assignment(
     view: ControllerView, broker_ids: Sequence[int], *, replication_factor: int | None
 ) -> tuple[int, ...]:
-    """A replica list given by hand. `replication_factor` is that of the other partitions.
+    """Check a replica list from a request.
 
-    Raises INVALID_REPLICA_ASSIGNMENT.
+    Args:
+        replication_factor: of the topic's other partitions, None without any.
+
+    Raises:
+        ApiError: INVALID_REPLICA_ASSIGNMENT.
     """
     problem = _list_problem(view, broker_ids) or _set_problem(view, broker_ids, replication_factor)
     if problem is not None:
@@ -36,9 +40,10 @@ def check_manual_assignment(
 
 
 def check_replica_list(view: ControllerView, broker_ids: Sequence[int]) -> None:
-    """What a partition is to be moved to; the brokers may be down for now.
+    """Check the target of a reassignment; its brokers may be down for now.
 
-    Raises INVALID_REPLICA_ASSIGNMENT.
+    Raises:
+        ApiError: INVALID_REPLICA_ASSIGNMENT.
     """
     problem = _list_problem(view, broker_ids)
     if problem is not None:
@@ -72,7 +77,7 @@ def _set_problem(
 def placed_assignments(
     view: ControllerView, *, partition_count: int, replication_factor: int, rng: Random
 ) -> Iterator[tuple[int, ...]]:
-    """Replica lists by the placement rules. Raises INVALID_REPLICATION_FACTOR."""
+    """Return replica lists by the placement rules. Raises ApiError: INVALID_REPLICATION_FACTOR."""
     usable = [
         UsableBroker(broker.id, broker.rack, broker.fenced)
         for broker in view.image.cluster.brokers.values()
@@ -87,12 +92,13 @@ def placed_assignments(
 
 
 def is_active(broker: BrokerImage) -> bool:
-    """Unfenced and not on its way out."""
+    """Return whether the broker is unfenced and not shutting down."""
     return not broker.fenced and not broker.in_controlled_shutdown
 
 
 def _is_cordoned(broker: BrokerImage) -> bool:
-    """KIP-1066: no new replicas where every log directory is cordoned."""
+    """Return whether every log directory is cordoned, so that it gets no new replicas
+    (KIP-1066)."""
     return bool(broker.directories) and set(broker.directories) <= set(broker.cordoned_directories)
 
 
@@ -103,8 +109,10 @@ def partition_records(
     cause: Cause,
     first_index: int = 0,
 ) -> Iterator[PartitionRecord]:
-    """The first records of partitions, numbered from `first_index` on. At least one replica of
-    each must be active."""
+    """Yield the first records of partitions, numbered from `first_index` on.
+
+    At least one replica of each must be active.
+    """
     brokers = view.image.cluster.brokers
     with_directories = view.metadata_version >= DIRECTORY_ASSIGNMENT_LEVEL
     recovered, why = int(LeaderRecoveryState.RECOVERED), cause.value

@@ -1,4 +1,4 @@
-"""Topics: deletion and more partitions."""
+"""Deletion of topics, and additional partitions of topics."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ PartitionsTopic: TypeAlias = CreatePartitionsRequest.CreatePartitionsTopic
 
 
 class TopicKey(NamedTuple):
-    """How a request names a topic: by name, or by id where the name is None."""
+    """The key of a topic in a request: its name, or its id with a name of None."""
 
     name: str | None
     topic_id: bytes = ZERO_UUID
 
 
 class DeleteOutcome(NamedTuple):
-    """`name` and `topic_id` are filled in as far as they are known."""
+    """The result for one topic; `name` and `topic_id` are filled in if known."""
 
     name: str | None
     topic_id: bytes
@@ -58,11 +58,12 @@ class PartitionsOutcome(NamedTuple):
 def decide_delete_topics(
     view: ControllerView, keys: Sequence[TopicKey], spending: Spending | None = None
 ) -> Decision[tuple[DeleteOutcome, ...]]:
-    """Delete topics by name or by id; each stands or falls alone. Partitions are charged.
+    """Delete topics by name or by id; each succeeds or fails independently. Partitions are charged.
 
-    A topic that is named both ways stays, and one outcome says so for both.
+    A topic that is named both ways is not deleted, and one outcome reports that for both.
 
-    Raises TOPIC_DELETION_DISABLED, POLICY_VIOLATION.
+    Raises:
+        ApiError: TOPIC_DELETION_DISABLED, POLICY_VIOLATION.
     """
     if not view.settings.delete_topic_enable:
         raise ApiError(ErrorCode.TOPIC_DELETION_DISABLED, "delete.topic.enable is false")
@@ -111,7 +112,7 @@ def _find_doomed(view: ControllerView, key: TopicKey, occurrences: int) -> Topic
 
 
 def _other_key(topic: TopicImage, key: TopicKey) -> TopicKey:
-    """The other way to name the topic that `key` names."""
+    """Return the other key of the topic that `key` names."""
     return TopicKey(topic.name) if key.name is None else TopicKey(None, topic.id)
 
 
@@ -125,9 +126,10 @@ def _named_twice() -> ApiError:
 def decide_create_partitions(
     view: ControllerView, request: CreatePartitionsRequest, spending: Spending | None = None
 ) -> Decision[tuple[PartitionsOutcome, ...]]:
-    """Add partitions to topics; each topic stands or falls alone. Partitions are charged.
+    """Add partitions to topics; each succeeds or fails independently. Partitions are charged.
 
-    Raises POLICY_VIOLATION.
+    Raises:
+        ApiError: POLICY_VIOLATION.
     """
     counts = Counter(topic.name for topic in request.topics)
     rng = view.fresh_rng()
@@ -168,7 +170,7 @@ def _add_partitions(
             f"the topic has {current} partitions already; {wanted.count} would not be more",
         )
     first = topic.partitions[min(topic.partitions)]
-    # A partition that is being moved counts as what it will be.
+    # A partition in reassignment counts with its target replicas.
     replication_factor = sum(replica not in first.removing for replica in first.replicas)
     if wanted.assignments is not None:
         replica_lists = _manual(view, wanted.assignments, additional, replication_factor)

@@ -1,8 +1,8 @@
-"""Topics: creation.
+"""Creation of topics.
 
-A topic's records stand in one batch: TopicRecord, its ConfigRecords, its PartitionRecords. Each
-topic of a request succeeds or fails alone, except that the whole request is refused when it would
-write more records than one operation may.
+A topic's records are in one batch: TopicRecord, its ConfigRecords, its PartitionRecords. Each topic
+of a request succeeds or fails alone. Only a request that would write more records than one
+operation may is refused as a whole.
 """
 
 from __future__ import annotations
@@ -47,7 +47,8 @@ DEFAULT = -1
 
 
 class CreatedTopic(NamedTuple):
-    """What a topic was created as; with `validate_only`, would have been."""
+    """The properties of a created topic; with `validate_only`, of the topic that would be
+    created."""
 
     topic_id: bytes
     partition_count: int
@@ -56,12 +57,14 @@ class CreatedTopic(NamedTuple):
 
 
 _Described: TypeAlias = dict[frozenset[tuple[str, str]], Mapping[str, ConfigValue]]
-"""What topics with the same overrides share: two milliseconds of work for each would be a second
-for the 500 topics of a request."""
+"""Configurations shared by topics with the same overrides.
+
+Resolving one takes two milliseconds: one second for a request with 500 topics.
+"""
 
 
 class TopicOutcome(NamedTuple):
-    """One topic of the request: created, or why not."""
+    """The result for one topic of the request: the created topic, or the error."""
 
     name: str
     result: CreatedTopic | ApiError
@@ -72,9 +75,10 @@ def decide_create_topics(
 ) -> Decision[tuple[TopicOutcome, ...]]:
     """Create topics. The reply has one outcome per name, in the order of the request.
 
-    `spending` is charged with every partition, also of what is only validated.
+    `spending` is charged with every partition, also with `validate_only`.
 
-    Raises POLICY_VIOLATION when the request is too large for one operation.
+    Raises:
+        ApiError: POLICY_VIOLATION, the request is too large for one operation.
     """
     _check_size(view, request.topics)
     names = Counter(topic.name for topic in request.topics)

@@ -1,20 +1,20 @@
-"""AlterPartition: ISRs that leaders propose, compared and set.
+"""AlterPartition: validation and application of the ISRs that leaders propose.
 
-A proposal counts only for the leader epoch and partition epoch it was made in, and only with
-members that are fit to be in an ISR now: registered, unfenced, not shutting down (KIP-841), with
-the broker epoch the leader saw them fetch with (KIP-903). Any refusal leaves the partition as it
-is and says why; the leader goes back to the committed state.
+A proposal counts only for the leader epoch and partition epoch in which it was made. Its members
+must be fit for an ISR now: registered, unfenced, not shutting down (KIP-841), with the broker epoch
+of their fetches (KIP-903). A refusal leaves the partition unchanged and gives the error; the leader
+returns to the committed state.
 
-A member whose log directory on record is offline has caught up in another one. Where its broker has
-only one, that is written down with the ISR; where it has several, the broker must say which first
-(AssignReplicasToDirs).
+A member whose recorded log directory is offline has caught up in another one. If its broker has
+only one directory, that one is recorded with the ISR. If it has several, the broker must report the
+directory first (AssignReplicasToDirs).
 
-An accepted proposal always moves the partition epoch, also when the ISR is the same as before.
+An accepted proposal always moves the partition epoch, also if the ISR is the same as before.
 
-Since version 4 it says what members have of the log locally (KIP-1303). That is kept where the
-topic has a threshold for it; a proposal of the same ISR may be there for that alone. Such a report
-holds up no change of the ISR: one that its leader proposed before it, and that says what its
-members have, is taken behind it, too (`report_epochs`).
+Since version 4 a proposal contains the members' local-log stats (KIP-1303). They are stored if the
+topic has a threshold for them. A proposal of the same ISR may only report stats. Such a report must
+not block a change of the ISR that the leader proposed before it. If that change contains stats, it
+is accepted after the report, too (`report_epochs`).
 """
 
 from __future__ import annotations
@@ -54,8 +54,11 @@ RECOVERY_STATES: Final = frozenset(map(int, LeaderRecoveryState))
 
 
 class ProposedMember(NamedTuple):
-    """A proposed ISR member; `epoch` is -1 where the leader does not say (before version 3).
-    `stats` is what it has locally (from version 4 on)."""
+    """A proposed ISR member.
+
+    epoch: broker epoch, -1 if the leader does not send it (before version 3). stats: of its local
+    log (from version 4 on).
+    """
 
     broker_id: int
     epoch: int
@@ -63,7 +66,7 @@ class ProposedMember(NamedTuple):
 
 
 class PartitionOutcome(NamedTuple):
-    """`state` is the partition afterwards, None with an error."""
+    """The result for one partition; `state` is the partition afterwards, None with an error."""
 
     partition_id: int
     error: ErrorCode
@@ -78,7 +81,11 @@ class TopicOutcome(NamedTuple):
 def decide_alter_partition(
     view: ControllerView, request: AlterPartitionRequest
 ) -> Decision[tuple[TopicOutcome, ...]]:
-    """Judge each proposal alone. Raises STALE_BROKER_EPOCH for the request as a whole."""
+    """Judge each proposal independently.
+
+    Raises:
+        ApiError: STALE_BROKER_EPOCH, for the request as a whole.
+    """
     check_broker_epoch(view, request.broker_id, request.broker_epoch)
     elections = ElectionContext(view)
     records: list[MetadataRecord] = []
@@ -111,7 +118,7 @@ def _refused(proposal: Proposal, error: ErrorCode) -> PartitionOutcome:
 
 
 def proposed_members(proposal: Proposal) -> tuple[ProposedMember, ...]:
-    """The proposed ISR, whichever field the version puts it in."""
+    """Return the proposed ISR from the field that the request's version uses."""
     if proposal.new_isr_with_epochs:
         return tuple(
             ProposedMember(
@@ -139,7 +146,7 @@ def _alter(
     broker_id: int,
     proposal: Proposal,
 ) -> tuple[PartitionOutcome, tuple[PartitionChangeRecord, PartitionImage] | None]:
-    """The outcome, and the change with the partition after it, if there is one."""
+    """Return the outcome, and the change with the partition after it, None without one."""
     if current is None:
         return _refused(proposal, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION), None
     view, members = elections.view, proposed_members(proposal)
@@ -171,7 +178,7 @@ def _alter(
         return PartitionOutcome(proposal.partition_index, ErrorCode.NONE, current), None
     after = merge_partition_change(current, change.record, change.local_logs)
     if after.leader != broker_id:
-        # The proposal completed a reassignment that leaves the proposer out.
+        # The proposal completed a reassignment that removes the proposer.
         mark("controller.isr-ends-leadership")
         return _refused(proposal, ErrorCode.NEW_LEADER_ELECTED), (change.record, after)
     return PartitionOutcome(proposal.partition_index, ErrorCode.NONE, after), (change.record, after)
@@ -184,8 +191,13 @@ def _epoch_error(
     members: Sequence[ProposedMember],
     reported: int,
 ) -> ErrorCode | None:
-    """An epoch ahead of ours means that we are the one who is behind (KAFKA-14154). `reported` is
-    the partition epoch that the newest report has made."""
+    """Return the error of a proposal's epochs, None if they are valid.
+
+    An epoch ahead of this controller's means that the controller is behind (KAFKA-14154).
+
+    Args:
+        reported: the partition epoch, if a report made the newest change.
+    """
     if (
         proposal.leader_epoch > current.leader_epoch
         or proposal.partition_epoch > current.partition_epoch
@@ -211,8 +223,10 @@ def _goes_past_report(
     members: Sequence[ProposedMember],
     reported: int,
 ) -> bool:
-    """Whether nothing but a report of its own leader came since this change was proposed. Only a
-    leader that says what members have knows that such a change is still open."""
+    """Return whether only a report of the same leader followed this proposed change.
+
+    Only a leader that sends stats knows that such a change is still open.
+    """
     return (
         proposal.partition_epoch + 1 == current.partition_epoch == reported
         and _tells(members)
@@ -231,7 +245,7 @@ def _isr_error(
     if proposal.leader_recovery_state not in RECOVERY_STATES:
         return ErrorCode.INVALID_REQUEST
     recovering = proposal.leader_recovery_state == LeaderRecoveryState.RECOVERING
-    # A leader that recovers is alone, and one that has recovered does not start again.
+    # A recovering leader is the only ISR member, and one that has recovered does not start again.
     if recovering and (len(isr) > 1 or current.recovery_state == LeaderRecoveryState.RECOVERED):
         return ErrorCode.INVALID_REQUEST
     return None
@@ -240,7 +254,7 @@ def _isr_error(
 def _directories(
     view: ControllerView, current: PartitionImage, members: Sequence[ProposedMember]
 ) -> tuple[bytes, ...] | None:
-    """Where the replicas are, if these are in sync; None: where they were."""
+    """Return the directories if these members are in sync; None if they are unchanged."""
     brokers, in_sync = view.image.cluster.brokers, {member.broker_id for member in members}
     found = tuple(
         default_directory(brokers[replica])
@@ -257,9 +271,10 @@ def _local_logs(
     current: PartitionImage,
     members: Sequence[ProposedMember],
 ) -> LocalLogTable | None:
-    """What is known of local logs with this proposal; None where it says nothing, or nobody asks.
+    """Return the local-log stats after this proposal; None if it has none or the topic no
+    threshold.
 
-    Members are of the lives that are registered: others are not fit to be in an ISR.
+    Members are registered with these broker epochs: others are not fit to be in an ISR.
     """
     if elections.rules(topic).local_logs is None or not _tells(members):
         return None
@@ -267,15 +282,18 @@ def _local_logs(
 
 
 def _tells(members: Sequence[ProposedMember]) -> bool:
-    """Whether the proposal says of anybody what it has of the log locally."""
+    """Return whether the proposal contains local-log stats of any member."""
     return any(member.stats != NOTHING_KNOWN for member in members)
 
 
 def isr_eligibility(
     view: ControllerView, current: PartitionImage, member: ProposedMember
 ) -> Eligibility:
-    """Whether the broker may be in the ISR: a stricter question than whether it may lead,
-    because it also asks for the life in which the broker fetched."""
+    """Return whether the broker may be in the ISR.
+
+    It is stricter than eligibility to lead: the broker must have fetched in its current
+    incarnation.
+    """
     broker = view.image.cluster.brokers.get(member.broker_id)
     if broker is None:
         return Ineligible(Reason.NOT_REGISTERED)

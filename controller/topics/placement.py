@@ -1,13 +1,13 @@
 """Placement of new replicas, striped over racks.
 
 Rules, in order of weight
-1. Replicas of one partition stand on different brokers, in as many racks as there are; then each
-   rack gets a second replica, and so on.
-2. The first replica, the preferred leader, is never on a fenced broker; other replicas go to
-   fenced brokers only where a rack has no unfenced one left for this partition.
+1. Replicas of one partition are on different brokers, in as many racks as possible; then each rack
+   gets a second replica, and so on.
+2. The first replica, the preferred leader, is never on a fenced broker. Other replicas are placed
+   on fenced brokers only if their rack has no unfenced one left for this partition.
 3. Over many partitions leaders and replicas spread evenly: racks take turns, and inside a rack
    brokers take turns. Racks and brokers start at a random place, so that many small topics spread
-   as well as one large topic, and are shuffled again after each round over all brokers, so that
+   as well as one large topic. They are shuffled again after each round over all brokers, so that
    the same two brokers do not always share their partitions.
 
 Brokers without a rack form one rack of their own.
@@ -52,7 +52,7 @@ class _Ring:
             self._start = (self._start + 1) % len(self._brokers)
 
     def take(self) -> int | None:
-        """The next broker for this partition, None when all have been taken."""
+        """Return the next broker for this partition, None if all have been taken."""
         if self._used >= len(self._brokers):
             return None
         broker = self._brokers[(self._start + self._used) % len(self._brokers)]
@@ -81,7 +81,7 @@ class _Rack:
 
 
 class _Striper:
-    """Yields one replica list per call of `place`."""
+    """Assigns replicas over racks; each call of `place` returns one replica list."""
 
     __slots__ = ("_brokers", "_by_rack", "_in_round", "_racks", "_rng", "_turn")
 
@@ -120,7 +120,8 @@ class _Striper:
         return tuple(replicas)
 
     def _take_leader(self) -> int:
-        """The leader comes from the next rack that has an unfenced broker; `_turn` ends there."""
+        """Return the leader, from the next rack with an unfenced broker; `_turn` ends at that
+        rack."""
         for _ in self._racks:
             rack = self._racks[self._turn]
             rack.turn()
@@ -138,10 +139,12 @@ def place_replicas(
     replication_factor: int,
     rng: Random,
 ) -> Iterator[tuple[int, ...]]:
-    """Replica lists for `partition_count` new partitions, the preferred leader first.
+    """Return replica lists for `partition_count` new partitions, the preferred leader first.
 
-    Raises INVALID_REPLICATION_FACTOR when there are fewer brokers than replicas, or all brokers
-    are fenced.
+    Raises:
+        ApiError: INVALID_REPLICATION_FACTOR, there are fewer brokers than replicas, or all brokers
+            are
+            fenced.
     """
     usable = list(brokers)
     if replication_factor > len(usable):
@@ -153,6 +156,7 @@ def place_replicas(
     if all(broker.fenced for broker in usable):
         raise ApiError(ErrorCode.INVALID_REPLICATION_FACTOR, "all brokers are fenced")
     if len(usable) == 1:
-        return repeat((usable[0].id,), partition_count)  # nothing to choose: a node on its own
+        # a single node leaves no choice
+        return repeat((usable[0].id,), partition_count)
     striper = _Striper(usable, rng)
     return (striper.place(replication_factor) for _ in range(partition_count))

@@ -1,19 +1,19 @@
 """Partition reassignments: start, replace, cancel, list (KIP-455).
 
-A reassignment is state of the partition itself. Starting one adds the new replicas behind the
-target (replicas = target + those that leave) and names who is `adding` and who is `removing`; the
-leader then proposes ISRs as ever, and the first one that holds every target replica ends it
-(`elections.partition_change`, which also keeps it open below min ISR). What needs no new replica
-ends at once. Nobody is ever put into an ISR here (P23).
+A reassignment is state of the partition itself. Starting one adds the new replicas (replicas =
+target + those to remove) and records the `adding` and the `removing` replicas. The leader then
+proposes ISRs as usual. The first ISR that contains every target replica ends the reassignment
+(`elections.partition_change`, which also keeps it open below min ISR). Without new replicas it ends
+at once. This module never adds a replica to an ISR (P23).
 
-- The replicas of a partition without those being added are its original ones. Cancelling goes back
-  to them, so a replica that an earlier reassignment was adding never stays behind (KAFKA-13972:
-  its broker learns from the new leader epoch that it has left).
-- Replacing starts from the original replicas too. Those that the first reassignment was adding and
-  the second does not want leave at once, unless the ISR needs them to stay at min ISR: then they
-  leave when the second one ends.
-- Cancelling takes the added replicas out of the ISR. It is refused where that would leave fewer
-  than min ISR (KIP-966): what those replicas alone hold besides is safer with them.
+- The original replicas of a partition are those that are not being added. Cancelling restores them,
+  so a replica that an earlier reassignment was adding never stays (KAFKA-13972: its broker learns
+  from the new leader epoch that it has been removed).
+- Replacing starts from the original replicas too. Replicas that the first reassignment was adding
+  and the second does not contain are removed at once. If the ISR needs them to stay at min ISR,
+  they are removed when the second one ends.
+- Cancelling removes the added replicas from the ISR. It is refused if fewer than min ISR would
+  remain (KIP-966): the records that only few others have are safer with the added replicas.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Reassignment(NamedTuple):
 
 
 class ReassignOutcome(NamedTuple):
-    """One partition of the request; `error` is None when it was accepted."""
+    """One partition of the request, with the error of a refusal."""
 
     topic: str
     partition_id: int
@@ -54,14 +54,14 @@ class ReassignOutcome(NamedTuple):
 
 
 def is_reassigning(partition: PartitionImage) -> bool:
-    """Whether replicas are being added to or removed from the partition."""
+    """Return whether replicas are being added to or removed from the partition."""
     return bool(partition.adding or partition.removing)
 
 
 def list_reassignments(
     view: ControllerView, named: Sequence[tuple[str, Sequence[int]]] | None
 ) -> Iterator[Reassignment]:
-    """Those among the named partitions, or among all, that are being reassigned."""
+    """Yield ongoing reassignments of the named partitions, or of all."""
     by_name = view.image.topics.by_name
     if named is None:
         named = [(name, sorted(by_name[name].partitions)) for name in sorted(by_name)]
@@ -78,12 +78,13 @@ def list_reassignments(
 def decide_reassign(
     view: ControllerView, request: AlterPartitionReassignmentsRequest
 ) -> Decision[tuple[ReassignOutcome, ...]]:
-    """Start, replace or (replicas None) cancel; each partition stands or falls alone.
+    """Start, replace or (replicas None) cancel; each partition succeeds or fails independently.
 
-    Raises POLICY_VIOLATION when the request as a whole would write too much.
+    Raises:
+        ApiError: POLICY_VIOLATION, the request as a whole would write too much.
     """
     elections = ElectionContext(view)
-    # A request may name a partition twice: the second time it meets what the first one did.
+    # If a request names a partition twice, the second entry sees the result of the first.
     changed: dict[tuple[str, int], PartitionImage] = {}
     records: list[MetadataRecord] = []
     outcomes = []
@@ -120,7 +121,7 @@ def _existing(topic: TopicImage | None, index: int) -> PartitionImage:
 
 
 def original_replicas(partition: PartitionImage) -> tuple[int, ...]:
-    """The replicas as they were before any reassignment that is going on."""
+    """Return the replicas from before any ongoing reassignment."""
     return tuple(r for r in partition.replicas if r not in partition.adding)
 
 
@@ -202,7 +203,8 @@ def _cancel(
 def _directories(
     view: ControllerView, current: PartitionImage, replicas: tuple[int, ...]
 ) -> tuple[bytes, ...]:
-    """Replicas that stay keep their directory, new ones get their broker's default."""
+    """Return the directories: replicas that stay keep theirs, new ones get their broker's
+    default."""
     known = dict(zip(current.replicas, current.directories, strict=True))
     brokers = view.image.cluster.brokers
     return tuple(known[r] if r in known else default_directory(brokers[r]) for r in replicas)

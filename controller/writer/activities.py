@@ -71,7 +71,7 @@ class Activities:
             activity.begin(now_ms)
 
     def end(self) -> None:
-        """Stop all activities."""
+        """Stop all activities: nothing is due any more."""
         for activity in self._activities:
             activity.end()
 

@@ -466,7 +466,7 @@ class MetadataLog:
 
     @property
     def snapshots(self) -> Sequence[OffsetAndEpoch]:
-        """The snapshots, oldest first."""
+        """Snapshots of this log, oldest first."""
         return self._snapshots
 
     def snapshot_path(self, snapshot_id: OffsetAndEpoch) -> str:
