@@ -7,8 +7,8 @@ records of the first leader. For a dynamic quorum (KIP-853) it gets the first sn
 
 A controller's quorum is chosen as follows:
 - `controller.quorum.voters` is set: static voters, kraft.version 0, and no other options.
-- Otherwise one of standalone (this node is the only voter), initial controllers (the same list on
-  every node), or no initial controllers (this node will find an existing quorum).
+- Otherwise the request has one of three: standalone (this node is the only voter), initial
+  controllers (the same list on every node), or no initial controllers (the quorum exists already).
 """
 
 from __future__ import annotations
@@ -117,8 +117,9 @@ def format_directories(
     """Format the directories that are not formatted yet.
 
     Raises:
-        FormatRefused: the request is invalid, or a directory belongs to another node or cluster.
-        BadLogDirectory, OSError: a directory cannot be read or written.
+        FormatRefused: the request is invalid, a directory belongs to another node or cluster, or
+            its `meta.properties` is unreadable.
+        OSError: a directory cannot be read or written.
     """
     _check_cluster_id(request.cluster_id)
     kraft_version = _kraft_version(request)

@@ -1,9 +1,9 @@
 """DescribeConfigs (key 32), versions 1-4.
 
-Behaviour: on a controller listener, describes topics, the cluster-wide dynamic defaults (broker
-with an empty name), this controller's own node and its loggers, groups and client metrics, from the
-committed metadata. Without keys (null or empty list) all keys are returned. Sensitive values are
-null.
+Behaviour: on a controller listener, describes topics, groups and client metrics from the committed
+metadata. It also describes this controller's own node and loggers, and the cluster-wide dynamic
+defaults (broker with an empty name). Without keys (null or empty list) all keys are returned.
+Sensitive values are null.
 
 Versions: 1 has synonyms; 3 types and documentation.
 

@@ -1,9 +1,9 @@
 """ExplainElection (key 10000), version 0: why a partition has its current leader, or none.
 
-Behaviour: for each partition it returns the sets of KIP-966, the strategy and the configuration
-that sets it, what the recovery waits for and since when, and each candidate in election order. It
-changes nothing. Only the active controller answers: it alone knows the last heartbeats and the
-brokers' answers about their logs.
+Behaviour: for each partition it returns the sets of KIP-966, the strategy with its configuration
+key, and each candidate in election order. It also returns what the recovery waits for and since
+when. It changes nothing. Only the active controller answers: it alone knows the last heartbeats and
+the brokers' answers about their logs.
 
 Served only to our own tools, and to our own brokers, which forward it: Kafka has no such API.
 

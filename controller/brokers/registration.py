@@ -415,8 +415,8 @@ def next_state(
 ) -> BrokerState:
     """Return the state after this heartbeat.
 
-    A broker in controlled shutdown may stop when it leads no partition and every remaining active
-    broker has seen the new leaders, so that clients find them (KIP-841 keeps it out of the ISRs).
+    A broker in controlled shutdown may stop when it leads no partition and all active brokers have
+    seen the new leaders. Clients can then find them. Until then KIP-841 keeps it out of the ISRs.
     """
     if broker.fenced:
         return _next_when_fenced(broker, request, caught_up)

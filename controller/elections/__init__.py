@@ -1,1 +1,1 @@
-"""Leader elections: who may lead, who is chosen, and the one place that writes the change."""
+"""Leader elections: eligibility, choice of the leader, and construction of partition changes."""

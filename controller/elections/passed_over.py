@@ -1,7 +1,7 @@
 """Elections that passed over a replica because of its local log (KIP-1303), for the metrics.
 
-An election counts if its leader has enough of the log locally, and a replica before it in the
-assignment has too little although it could lead just as cleanly.
+An election counts if its leader has enough of the log locally and an earlier replica in the
+assignment has too little. That replica must have been able to lead just as cleanly.
 """
 
 from __future__ import annotations

@@ -4,10 +4,11 @@ Fencing, unfencing, controlled shutdown, removal and an unclean shutdown differ 
 that leave, join, or lost data. All partitions concerned are changed by `change_partition`.
 
 A broker may be in ten thousand partitions, so they change in parts. Each part is a batch that
-leaves a valid state. Partitions change before the record about the broker, and the last part is in
-one batch with that record. So a broker that is fenced, removed or registered again is in no ISR,
-whatever was appended between the parts. An unfenced broker is the exception: its record is in the
-first part, since a fenced broker may not lead.
+leaves a valid state. If a broker is fenced, removed or registered again, its partitions change
+first, and the last part is in one batch with the broker's record. So the broker has left them by
+then, whatever was appended between the parts. (Without ELR, the last member stays in an ISR.) The
+records that unfence a broker or begin its controlled shutdown are in the first part: a fenced
+broker may not lead.
 """
 
 from __future__ import annotations

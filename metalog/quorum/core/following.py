@@ -2,8 +2,8 @@
 
 A replica has one fetch in flight. It appends the result, and a possible voter also flushes it,
 before it sends the next one: a fetch offset promises the leader that this replica will not lose the
-records below. A change of role or leader abandons the fetch in flight; only the leader and epoch in
-its response are still used.
+records below. A change of role or leader abandons the fetch in flight; of its response only leader,
+epoch and endpoints are still used.
 """
 
 from __future__ import annotations
