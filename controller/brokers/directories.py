@@ -1,5 +1,4 @@
-"""AssignReplicasToDirs: log directories of a broker's replicas, as the broker reports them
-(KIP-858).
+"""AssignReplicasToDirs: log directories of replicas, as their broker reports them (KIP-858).
 
 For a broker with one directory, the controller records that directory when it places a replica. A
 broker with several (Apache Kafka's) chooses one for each replica and reports it. The record matters
