@@ -1,12 +1,13 @@
 """Valid requests with hostile values, of every API and version, made from the message classes.
 
-The class is the schema: each field of each version gets a value that its wire type allows. A field
-is either plausible (names, ids and epochs that exist, so that a handler gets far) or hostile: the
-extremes of its type, what is not there, what stands twice. How hostile a request is as a whole is
-drawn first, so that many requests have one bad value among good ones.
+The class is the schema: each field of each version gets a value that its wire type allows. A
+plausible value (a name, id or epoch that exists) lets the handler get far. A hostile value is an
+extreme of its type, a reference to a missing object, or a duplicate. The share of hostile fields is
+drawn once per request, so that many requests have one bad value among good ones.
 
-What an administrator may do and is then done (another broker unregistered, the bystanders' topic
-deleted, every client throttled) is left out: it says nothing about poison.
+Legitimate administrative requests that would stop the run are left out or restricted: unregistering
+a broker, deleting the bystanders' topic, throttling every client. Their effect would reveal nothing
+about hostile input.
 """
 
 from __future__ import annotations
@@ -39,9 +40,9 @@ WEIRD_BYTES: Final = (b"", b"\x00", b"\xff" * 8, b"\x00\x00\xff\xff\xff\xff", by
 FLOATS: Final = (0.0, -1.0, 1e308, -1e308, 5e-324, float("nan"), float("inf"), float("-inf"))
 NOW_MS: Final = 1_700_000_000_000
 VICTIMS: Final = ("walked-zstd", "walked-compacted", "walked-after", "walked-all", "plain")
-"""Topics that poison may change and delete."""
+"""Topics that hostile requests may change and delete."""
 BYSTANDER: Final = "bystander"
-"""The topic of ordinary clients: poison reads and writes it, no more."""
+"""The topic of ordinary clients: hostile requests only produce to it and read it."""
 TOPIC_CONFIGS: Final[Mapping[str, Mapping[str, str]]] = {
     "walked-zstd": {"compression.type": "zstd", "message.timestamp.type": "LogAppendTime"},
     "walked-compacted": {"cleanup.policy": "compact", "message.timestamp.type": "LogAppendTime"},
@@ -69,7 +70,7 @@ CHANGING: Final = frozenset(
         ApiKey.ASSIGN_REPLICAS_TO_DIRS,
     }
 )
-"""May name victims only."""
+"""APIs that may name only the victim topics."""
 OF_NODES: Final = frozenset(
     {
         ApiKey.BROKER_REGISTRATION,
@@ -84,8 +85,8 @@ OF_NODES: Final = frozenset(
         ApiKey.UPDATE_RAFT_VOTER,
     }
 )
-"""Requests that speak for a node. Whoever knows its id and epoch is that node as long as nobody has
-to prove who they are; poison does not know them."""
+"""Requests that a node sends for itself. Without authentication, any sender that knows the id and
+epoch of a node can act as that node; hostile requests use neither."""
 STRANGERS: Final = (-(2**31), -1, 77, 2**31 - 2, 2**31 - 1)
 FAR_EPOCHS: Final = (-(2**31), -1, 0, 2**31 - 2, 2**31 - 1)
 FAR_LONG_EPOCHS: Final = (-(2**63), -2, -1, 2**63 - 2, 2**63 - 1)
@@ -93,7 +94,7 @@ FAR_LONG_EPOCHS: Final = (-(2**63), -2, -1, 2**63 - 2, 2**63 - 1)
 
 @dataclass
 class Facts:
-    """What poison has heard of the cluster; answers add to it."""
+    """Names and ids of the cluster that hostile requests use; responses add to them."""
 
     topics: Sequence[str] = (*VICTIMS, BYSTANDER)
     victims: Sequence[str] = VICTIMS
@@ -107,7 +108,7 @@ class Facts:
     now_ms: int = NOW_MS
 
     def hear(self, kept: list[Any], value: Any) -> None:
-        """Remember a name or an id; the oldest but the first is forgotten."""
+        """Remember a name or an id; beyond 12 the second oldest is dropped, the first one stays."""
         if value not in kept:
             kept.append(value)
             if len(kept) > 12:
@@ -115,7 +116,7 @@ class Facts:
 
 
 class Hostile:
-    """Makes requests; equal source, equal facts, equal requests."""
+    """Generator of requests; equal random source and equal facts give equal requests."""
 
     def __init__(self, rng: random.Random, facts: Facts) -> None:
         self.rng = rng
@@ -124,7 +125,7 @@ class Hostile:
         self._share = 0.0
 
     def frame(self, api: ApiKey, version: int, correlation_id: int = 0) -> tuple[bytes, bool]:
-        """A whole frame with its length, and whether an answer is due."""
+        """Return a whole frame with its length prefix, and whether a response is due."""
         message = self.message(api, version)
         header = RequestHeader(api, version, correlation_id, self.rng.choice(("poison", "", None)))
         body = encode_request_header(header) + encode(message, version)
@@ -132,14 +133,14 @@ class Hostile:
         return len(body).to_bytes(4, "big") + body, not unanswered
 
     def message(self, api: ApiKey, version: int) -> Any:
-        """A request that this version can carry."""
+        """Return a request that this version can encode."""
         while True:
             self._api, self._share = api, self.rng.choice((0.03, 0.1, 0.1, 0.3, 0.9))
             made = self._struct(request_class(api), version)
             try:
                 encode(made, version)
             except EncodeError:
-                continue  # a text beyond what its length can say
+                continue  # a text longer than its length field can hold
             return made
 
     # --- by the schema ------------------------------------------------------------------------
@@ -248,7 +249,7 @@ class Hostile:
         return self.rng.choice(self.facts.victim_ids if changing else self.facts.topic_ids)
 
     def name(self) -> str:
-        """What a field that is only called `name` may mean."""
+        """Return a value for a field called just `name`, whose meaning depends on the API."""
         if self._api in (ApiKey.ALTER_CONFIGS, ApiKey.INCREMENTAL_ALTER_CONFIGS):
             return self.rng.choice(tuple(_CONFIG_VALUES))
         if self._api is ApiKey.JOIN_GROUP:
@@ -259,7 +260,7 @@ class Hostile:
         return self.rng.choice(self.rng.choice(tuple(_CONFIG_VALUES.values())))
 
     def batch(self) -> bytes:
-        """Records for a Produce: good, good with a hostile header, or torn."""
+        """Return records for a Produce request: good, good with a hostile header, or torn."""
         rng = self.rng
         kind = rng.random()
         if kind < 0.3:
@@ -283,7 +284,7 @@ def _fits(value: object, kind: str) -> bool:
 
 
 def hostile_batch(rng: random.Random, count: int | None = None) -> bytes:
-    """A batch with a right CRC whose header and records need not be true."""
+    """Return a batch with a valid CRC and possibly false values in header and records."""
     extremes = (-(2**63), -1, 0, NOW_MS, 2**63 - 1)
     count = rng.choice((1, 3, 600, 2000)) if count is None else count
     delta = rng.choice((-(2**63), -1, 0, 1, 2**63 - 1))

@@ -1,4 +1,4 @@
-"""Damage to bytes, driven by one random source: equal seed, equal damage."""
+"""Random damage to bytes from one random source: equal seed, equal damage."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ DAMAGE: tuple[Damage, ...] = (
 
 
 def mutate(seeds: Sequence[bytes], rng: random.Random) -> bytes:
-    """One of the seeds, damaged some times; sometimes joined with another, or noise."""
+    """Return one seed with zero or more damages; sometimes joined with another one, or noise."""
     if not seeds or rng.random() < 0.03:
         return rng.randbytes(rng.randrange(200))
     data = bytearray(rng.choice(seeds))

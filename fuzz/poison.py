@@ -1,14 +1,14 @@
 """`python -m fuzz.poison --minutes N`: hostile requests to a cluster of processes.
 
 Three brokers and their controllers get requests of every API and version they offer, made by
-`fuzz.hostile`, on all their listeners; every frame goes to several nodes in turn, as a client that
-tries again elsewhere would send it. Beside it an ordinary client in a process of its own produces
-and reads. What must hold: no node stops, no failure that nobody foresaw is counted, memory stays
-bounded, the loops are not held, the ordinary client hardly notices.
+`fuzz.hostile`, on all their listeners. Every frame goes to several nodes in turn, as a client would
+retry it elsewhere. At the same time an ordinary client in a process of its own produces and reads.
+Requirements: no node stops, the counter of unforeseen errors stays at 0, memory stays bounded,
+event loops are not blocked, and the ordinary client is hardly slower.
 
-The run prints what it saw as JSON. It fails (exit 1) when a node stopped, or counted an unforeseen
-failure. How long loops were held and the client's times depend on the machine: they are printed,
-and judged only where a limit is given.
+The run prints its results as JSON. It fails (exit 1) if a node stopped or counted an unforeseen
+error. Event-loop lag and the client's latencies depend on the machine: they are printed, and
+checked only against a limit that is given.
 """
 
 from __future__ import annotations
@@ -40,16 +40,17 @@ from protocol.transport.client import Connection
 from testkit.processes.ending import end_on_sigterm
 
 WINDOW: Final = 5
-"""Requests under way on one connection."""
+"""Requests in flight on one connection."""
 PATIENCE_S: Final = 0.5
-"""A connection whose oldest request is older is given up: hostile timeouts wait for days."""
+"""Age of the oldest unanswered request at which a connection is aborted: hostile timeouts may last
+for days."""
 SHARED: Final = 3
-"""To how many connections one frame goes."""
+"""Number of connections that get the same frame."""
 WEIGHTS: Final = {ApiKey.PRODUCE: 5, ApiKey.FETCH: 3, ApiKey.JOIN_GROUP: 3, ApiKey.SYNC_GROUP: 3}
-"""How much more often than others an API is asked."""
+"""Frequency of an API relative to others."""
 WATCH_S: Final = 2.0
 ERRORS_MAX: Final = 30
-"""Printed of each node's log."""
+"""Errors printed from the log of each node."""
 LEARNT: Final = frozenset({ApiKey.JOIN_GROUP, ApiKey.FETCH, ApiKey.INIT_PRODUCER_ID})
 SETTINGS: Final = {
     "auto.create.topics.enable": "false",
@@ -105,7 +106,7 @@ class Source:
 
 
 class Sender(asyncio.Protocol):
-    """One connection that sends poison and counts what comes back."""
+    """One connection that sends hostile requests and counts the responses."""
 
     def __init__(self, run: Run, source: Source) -> None:
         self.run = run
@@ -162,7 +163,7 @@ class Sender(asyncio.Protocol):
 
 
 async def keep_sending(run: Run, address: tuple[str, int], source: Source) -> None:
-    """One connection after the other to this node, until the run is over."""
+    """Keep one connection to this node open until the run is over, and replace it when it ends."""
     while not run.is_over:
         try:
             _, sender = await asyncio.get_running_loop().create_connection(
@@ -192,7 +193,7 @@ async def keep_sending(run: Run, address: tuple[str, int], source: Source) -> No
 
 
 class Run:
-    """Everything that is counted."""
+    """Options, counters and problems of one run."""
 
     def __init__(self, options: argparse.Namespace, facts: Facts) -> None:
         self.options = options
@@ -222,7 +223,7 @@ class Run:
         return rate is None or self.total < (now_s - self.began_s) * rate
 
     def learn(self, api: ApiKey, version: int, frame: bytes) -> None:
-        """Names and ids that let later requests get further."""
+        """Remember names and ids from a response, so that later requests get further."""
         try:
             _, at = decode_response_header(frame, api, version)
             answer: Any = decode(response_class(api), frame, version, at)[0]
@@ -239,7 +240,7 @@ class Run:
 
 
 async def scrape(address: str) -> dict[tuple[str, str], float]:
-    """Our own metrics of a node."""
+    """Scrape the `kraftbox_` metrics of a node."""
     host, _, port = address.rpartition("/")[2].rpartition(":")
     reader, writer = await asyncio.open_connection(host.strip("[]"), int(port))
     writer.write(b"GET /metrics HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
@@ -256,7 +257,7 @@ def resident_mib(pid: int) -> int:
 
 
 async def watch(run: Run, cluster: KafkaCluster) -> None:
-    """Looks after the nodes: that they live, and what they say of themselves."""
+    """Watch the nodes: report a stopped one, and collect its memory, loop lag and errors."""
     pids = {node["id"]: node["pid"] for node in cluster.supervised()["nodes"]}
     while True:
         for facts in (await asyncio.to_thread(cluster.supervised))["nodes"]:
@@ -281,7 +282,7 @@ async def watch(run: Run, cluster: KafkaCluster) -> None:
 
 
 async def make_topics(cluster: KafkaCluster, facts: Facts) -> None:
-    """The topics that are not there, and the ids of those that are."""
+    """Create the missing topics, and remember the ids of those that exist."""
     addresses = [("127.0.0.1", int(node.address.rpartition(":")[2])) for node in cluster.brokers]
     client = await ClusterClient.connect(addresses)
     try:
@@ -309,7 +310,7 @@ async def make_topics(cluster: KafkaCluster, facts: Facts) -> None:
 
 
 async def refresh_topics(cluster: KafkaCluster, run: Run) -> None:
-    """Poison deletes topics: they are made again."""
+    """Create the topics again every 10 seconds, since hostile requests delete them."""
     while True:
         await asyncio.sleep(10)
         run.facts.now_ms = int(time.time() * 1000)
@@ -323,7 +324,7 @@ async def refresh_topics(cluster: KafkaCluster, run: Run) -> None:
 
 
 async def stand_by(bootstrap: str) -> None:
-    """Produce and read now and then; a line of JSON per second on standard output."""
+    """Produce and read repeatedly, and print one line of JSON per second to standard output."""
     addresses = []
     for address in bootstrap.split(","):
         host, _, port = address.rpartition(":")
@@ -347,7 +348,7 @@ async def stand_by(bootstrap: str) -> None:
 
 
 class Bystander:
-    """The process of the ordinary client, and its times before and during."""
+    """The process of the ordinary client, and its latencies before and during the run."""
 
     def __init__(self) -> None:
         self.took_ms: list[float] = []
@@ -371,7 +372,7 @@ class Bystander:
             self.errors += told["errors"]
 
     def take(self) -> dict[str, Any]:
-        """What was seen since the last call."""
+        """Return statistics of the requests since the last call."""
         times, self.took_ms = sorted(self.took_ms), []
         errors, self.errors = self.errors, []
 
@@ -396,7 +397,7 @@ class Bystander:
 
 
 async def poison(options: argparse.Namespace, cluster: KafkaCluster) -> dict[str, Any]:
-    """The whole run; returns what it saw."""
+    """Run the hostile senders with all observers. Returns: the results, as JSON values."""
     rng = random.Random(options.seed)
     facts = Facts(cluster_id=cluster.cluster_id, now_ms=int(time.time() * 1000))
     await make_topics(cluster, facts)
@@ -454,7 +455,7 @@ async def poison(options: argparse.Namespace, cluster: KafkaCluster) -> dict[str
 
 
 def say_errors(text: str) -> None:
-    """Each error of a node's log once; the last lines of one that has stopped."""
+    """Print each error of a node's log once, and the last 1,000 characters of the log."""
     told: set[str] = set()
     for part in re.split(r"^(?=\[)", text, flags=re.M):
         last = part.rstrip().rpartition("\n")[2]
@@ -472,13 +473,14 @@ async def _tell(run: Run) -> None:
 
 
 def _listener(listeners: str) -> tuple[str, int]:
-    """The address of a node's listener, of `NAME://host:port,...` or `host:port`."""
+    """Return the address of a node's first listener, given as `NAME://host:port,...` or
+    `host:port`."""
     host, _, port = listeners.split(",")[0].rpartition("/")[2].rpartition(":")
     return host or "127.0.0.1", int(port)
 
 
 def main(given: list[str] | None = None) -> int:
-    """See the module."""
+    """Run the command line. Returns: the exit code."""
     parser = argparse.ArgumentParser(prog="python -m fuzz.poison", description=__doc__)
     parser.add_argument("--minutes", type=float, default=1.0)
     parser.add_argument("--requests", type=int, help="end earlier, after so many")

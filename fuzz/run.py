@@ -1,9 +1,9 @@
 """`python -m fuzz.run --minutes N`: every target in turn, from one seed.
 
 A run fails on an exception, on an input that takes longer than `--input-seconds`, and on a process
-that grows. What fails is written to a file, with the command that runs it again. The engine
-`builtin` damages good inputs at random; `atheris` (pip install atheris) looks for new code, one
-process per target, and takes the same inputs to begin with.
+that grows. A failing input is written to a file, with the command that runs it again. The engine
+`builtin` damages good inputs at random. The engine `atheris` (pip install atheris) searches for new
+code coverage, one process per target, and starts from the same inputs.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ from testkit.processes.ending import end_on_sigterm
 
 GROWTH_BYTES_MAX = 64 << 20
 PEAK_BYTES_MAX = 256 << 20
-"""One input may not take more than this on top of what the process had."""
+"""Memory that one input may take beyond the peak of the process so far."""
 SLICE_S = 2.0
 
 
 class TooSlow(Exception):
-    """An input took longer than allowed."""
+    """An input that took longer than allowed."""
 
 
 def say(text: str) -> None:
@@ -45,7 +45,7 @@ def say(text: str) -> None:
 
 
 def resident_bytes() -> int:
-    """Memory of the process now, where /proc tells; else its peak."""
+    """Return the resident memory of the process; its peak where /proc is not available."""
     try:
         pages = int(Path("/proc/self/statm").read_text().split()[1])
     except OSError:
@@ -60,7 +60,7 @@ def peak_bytes() -> int:
 
 @contextmanager
 def time_limit(seconds: float) -> Iterator[None]:
-    """Raise TooSlow inside the block when it takes longer."""
+    """Raise TooSlow inside the block once it has taken this many seconds."""
 
     def ring(_number: int, _frame: FrameType | None) -> None:
         raise TooSlow(f"more than {seconds:.0f} s")
@@ -87,14 +87,14 @@ class Course:
         self.seconds = 0.0
 
     def steps(self) -> Iterator[bytes]:
-        """The good inputs once, then damaged ones for ever."""
+        """Yield the good inputs once, then damaged ones without end."""
         yield from self.seeds
         while True:
             yield mutate(self.seeds, self.rng)
 
 
 class Failure(Exception):
-    """A finding, with the input that led to it."""
+    """A failed run of a target, with the input that caused it."""
 
     def __init__(self, name: str, data: bytes, error: BaseException) -> None:
         super().__init__(f"{name}: {error!r}")
@@ -104,7 +104,10 @@ class Failure(Exception):
 
 
 def run_one(course: Course, data: bytes, input_s: float) -> None:
-    """Raises Failure."""
+    """Run one input and count it.
+
+    Raises: Failure if the target fails, takes longer than `input_s`, or takes too much memory.
+    """
     peak = peak_bytes()
     began = time.monotonic()
     try:
@@ -120,7 +123,10 @@ def run_one(course: Course, data: bytes, input_s: float) -> None:
 
 
 def run_builtin(names: Sequence[str], seed: int, minutes: float, input_s: float) -> None:
-    """Slices of every target in turn until the time is up; raises Failure."""
+    """Run slices of every target in turn until the time is up.
+
+    Raises: Failure with the first failing input; MemoryError if the process grew too much.
+    """
     courses = [Course(name, seed) for name in names]
     inputs = {course.name: course.steps() for course in courses}
     ends = time.monotonic() + minutes * 60.0
@@ -156,12 +162,13 @@ def _settled_bytes() -> int:
 
 
 def kept_in(folder: Path | None) -> Path:
-    """The folder for inputs that fail. Another user of the machine could foresee a fixed name."""
+    """Return the folder for failing inputs: by default a temporary one with a random name, since
+    another user of the machine could predict a fixed one."""
     return Path(tempfile.mkdtemp(prefix="kraftbox-fuzz-")) if folder is None else folder
 
 
 def keep(failure: Failure, folder: Path) -> Path:
-    """Write the input down; returns its path."""
+    """Write the input to a file. Returns: its path."""
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{failure.name}-{hashlib.sha256(failure.data).hexdigest()[:12]}"
     path.write_bytes(failure.data)
@@ -169,7 +176,7 @@ def keep(failure: Failure, folder: Path) -> Path:
 
 
 def replay(name: str, path: Path, input_s: float) -> None:
-    """Run one input; raises Failure."""
+    """Run one input from a file. Raises: Failure if it fails again."""
     course = Course(name, 0)
     run_one(course, path.read_bytes(), input_s)
     course.target.close()
@@ -179,7 +186,7 @@ def replay(name: str, path: Path, input_s: float) -> None:
 
 
 def run_atheris(names: Sequence[str], seed: int, minutes: float, folder: Path) -> int:
-    """One process per target, one after the other; the first exit code that is not 0."""
+    """Run one process per target in turn. Returns: the first exit code other than 0."""
     seconds = max(int(minutes * 60.0 / len(names)), 1)
     for name in names:
         with tempfile.TemporaryDirectory() as corpus:
@@ -197,7 +204,7 @@ def run_atheris(names: Sequence[str], seed: int, minutes: float, folder: Path) -
 
 
 def atheris_child(name: str, arguments: Sequence[str]) -> None:
-    """Instruments what is imported from here on, and does not return."""
+    """Instrument modules that are imported from here on and fuzz the target; does not return."""
     import atheris
 
     with atheris.instrument_imports(

@@ -1,4 +1,4 @@
-"""What a target is, and where they are listed."""
+"""Protocol of a fuzz target, and the list of all targets."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ NAMES = ("batches", "compression", "frames", "logs", "messages", "node", "poison
 
 
 class Finding(AssertionError):
-    """A target's own complaint: bytes were accepted and something about them does not add up."""
+    """An inconsistency found by the target itself in bytes that the code accepted."""
 
 
 class Target(Protocol):
-    """Something that takes bytes from strangers.
+    """A consumer of untrusted bytes.
 
-    `run` returns or raises; whatever it raises is a finding. What the code under test may raise
-    for bad bytes is caught inside.
+    `run` returns or raises, and every exception is a finding: expected errors of the code under
+    test for bad bytes are caught inside `run`.
     """
 
     def seeds(self, rng: random.Random) -> Sequence[bytes]:
-        """Good inputs, to be damaged."""
+        """Return good inputs, for the engine to damage."""
 
     def run(self, data: bytes) -> None: ...
 
@@ -31,6 +31,6 @@ class Target(Protocol):
 
 
 def make(name: str) -> Target:
-    """The target of a module of `fuzz.targets`."""
+    """Return the target of a module of `fuzz.targets`."""
     factory: Callable[[], Target] = import_module(f"fuzz.targets.{name}").make
     return factory()

@@ -14,7 +14,7 @@ _SMALL = (0, 1, -1, 2, 3, 5)
 
 
 def random_message(rng: random.Random, cls: type[Message], version: int) -> Message:
-    """A value that `version` can carry."""
+    """Return a random message that `version` can encode."""
     return _struct(rng, cls, version)  # type: ignore[return-value]
 
 

@@ -1,1 +1,1 @@
-"""The targets: each module has `make() -> Target`."""
+"""Fuzz targets: each module has `make() -> Target`."""

@@ -1,7 +1,7 @@
-"""Record batches of a producer: the checks of an append, then a reader of what passed.
+"""Record batches of a producer: the checks of an append, then a read of the accepted batches.
 
-The first byte chooses the version of Produce and the rules; a bit of it repairs length and CRC, so
-that damage behind them is reached.
+The first byte chooses the Produce version and the append rules. One of its bits repairs length and
+CRC, so that the code behind these checks is reached, too.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class Batches:
 
 
 def read_anything(data: bytes) -> None:
-    """A log or a Fetch response of these bytes."""
+    """Read these bytes as a log or a Fetch response would be read."""
     try:
         for header, position in iter_batches(data):
             if position + header.size_bytes > len(data):
@@ -85,7 +85,7 @@ def read_anything(data: bytes) -> None:
 
 
 def check_what_passed(valid: ValidBatch) -> None:
-    """A reader gets as many records as the header says, with dense offsets."""
+    """Check that a reader gets as many records as the header declares, with dense offsets."""
     offsets = [record.offset for record in read_records(bytes(valid.data))]
     if offsets != list(range(valid.header.record_count)):
         raise Finding(f"{valid.header.record_count} records have offsets {offsets[:10]}")

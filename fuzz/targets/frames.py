@@ -1,7 +1,7 @@
 """Bytes of one client into a server's connection, without a socket.
 
-Every API that has a message class is served by a handler that answers at once, later or in a task,
-so every request decoder is reached. The first two bytes say how the stream is cut.
+Every API that has a message class gets a handler that responds at once, later or in a task, so
+every request decoder is reached. The first two bytes choose how the stream is split.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ REQUEST_BYTES_MAX = 1 << 20
 
 
 class _Wire(asyncio.Transport):
-    """Counts what is written, and must be told to stop reading before it does."""
+    """A transport that counts the bytes written, and reads until `pause_reading` is called."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -90,7 +90,7 @@ def _table() -> HandlerTable:
 
 
 def exists(api: ApiKey) -> bool:
-    """Whether the API was not removed from the protocol."""
+    """Return whether the protocol still has the API."""
     try:
         request_class(api)
     except LookupError:
@@ -189,7 +189,7 @@ class Frames:
 
 
 def request_frame(rng: random.Random, api: ApiKey, version: int) -> bytes:
-    """A whole request with random content."""
+    """Return a whole request frame with random content."""
     message = random_message(rng, request_class(api), version)
     client_id = rng.choice((None, "", "client"))
     header = encode_request_header(RequestHeader(api, version, rng.randrange(100), client_id))

@@ -1,9 +1,10 @@
 """A partition's log opened over damaged files.
 
-Input: one byte of flags, two bytes that choose the file, then the file's new content. The flags say
-whether the shutdown was clean and whether batches get the CRC of their content. What was recovered
-must hold together: everything can be read, and a new batch can be appended and read. After a clean
-shutdown nothing is checked, by us or by Kafka: there, only nothing unheard-of may happen.
+Input: one byte of flags, two bytes that choose the file, then the file's new content. The flags
+choose whether the shutdown was clean, whether batches get the CRC of their content, and whether
+indexes are missing. The recovered log must be consistent: all of it can be read, and a new batch
+can be appended and read. After a clean shutdown neither Kraftbox nor Kafka checks the log, so that
+there only unexpected exceptions are findings.
 """
 
 from __future__ import annotations
@@ -86,7 +87,7 @@ def _open(files: MemoryFiles, *, clean: bool) -> Log:
 
 
 def check(log: Log) -> None:
-    """Read all, append, read that, close and open once more."""
+    """Read the whole log, append a batch, read it back, and close the log."""
     if not log.log_start_offset <= log.local_log_start_offset <= log.log_end_offset:
         raise Finding(
             f"offsets {log.log_start_offset} {log.local_log_start_offset} {log.log_end_offset}"
@@ -97,13 +98,13 @@ def check(log: Log) -> None:
         epoch = min(max(log.latest_epoch, 9), 2**31 - 1)
         log.append_as_leader(batch(3), epoch, NOW_MS, Origin.RAFT_LEADER)
     except (ApiError, CorruptLog):
-        # Nothing can follow the last offset that there is.
+        # No offset is left after the last one in the log.
         log.close()
         return
     try:
         data = log.read(end, 10_000, max_offset=log.log_end_offset)
     except ApiError:
-        # After a clean shutdown nothing was checked: reading finds out.
+        # After a clean shutdown nothing was checked at the start: the read reveals the damage.
         if not log.recovery_report.clean:
             raise
         return

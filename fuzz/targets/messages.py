@@ -1,7 +1,7 @@
-"""Every message that is encoded on its own, requests and responses: any bytes decode or refuse.
+"""Every message with an encoding of its own, requests and responses: any bytes decode or raise.
 
-What decodes, encodes again to something that decodes to the same. The first two bytes choose class
-and version.
+A decoded message must encode again to bytes that decode to an equal one. The first two bytes choose
+class and version.
 """
 
 from __future__ import annotations

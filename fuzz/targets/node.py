@@ -1,7 +1,7 @@
-"""Requests to a whole node on virtual time: no handler may fail, whatever the fields say.
+"""Requests to a whole node on virtual time: no handler may fail, whatever the field values.
 
-Input: frames as a client's connection would carry them. The node is made anew now and then, and
-after a request that takes it out of its cluster.
+Input: frames as a client's connection would carry them. The node is replaced every `RUNS_PER_NODE`
+inputs, and after a request that takes it out of its cluster.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ from testkit.memory.node import make_node
 
 RUNS_PER_NODE = 500
 NODE_SECONDS = 2.0
-"""Virtual seconds for the answers to one input."""
+"""Virtual seconds for the responses to one input."""
 SETTINGS = {
     "kraftbox.produce.validate.records": "true",
     "kraftbox.produce.decompressed.max.bytes": "1000000",
     "kraftbox.http.listener": "",
 }
 SKIPPED = {ApiKey.UNREGISTER_BROKER}
-"""What an administrator may do to a node, and then it is gone."""
+"""Legitimate administrative requests that remove the node."""
 
 
 class _Client(asyncio.Protocol):
@@ -65,7 +65,7 @@ class NodeTarget:
         self._apis: list[tuple[ApiKey, int, int]] = []
 
     def seeds(self, rng: random.Random) -> Sequence[bytes]:
-        """Good requests of every API and version."""
+        """Return good requests of every API and version."""
         self._renew()
         out = [_framed(rng, message, version) for message, version in _likely()]
         for api, low, high in self._apis:
@@ -193,7 +193,7 @@ _MODEST = {"num_partitions": 5, "count": 5, "timeout_ms": 1000, "max_wait_ms": 1
 
 
 def _make_likely(rng: random.Random, value: Any) -> None:
-    """Numbers that would make the node do much work become small; records become batches."""
+    """Reduce numbers that would cause much work in the node, and turn records into batches."""
     for field in type(value).FIELDS:
         inner = getattr(value, field.name)
         if field.name in _MODEST and inner is not None:

@@ -1,8 +1,8 @@
 """Valid requests with hostile values to a whole node on virtual time, broker and controller.
 
-Input: one byte that says which listener, then frames. The good inputs are requests that
-`fuzz.hostile` makes of each API and version, and what once hurt (`fuzz/corpus/poison`). The same
-requests go to a cluster of processes with `python -m fuzz.poison`.
+Input: one byte that chooses the listener, then frames. The good inputs are requests that
+`fuzz.hostile` makes for each API and version, and inputs that once caused a failure
+(`fuzz/corpus/poison`). `python -m fuzz.poison` sends the same requests to a cluster of processes.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ EACH = 4
 
 
 class PoisonTarget(NodeTarget):
-    """See the module."""
+    """A node whose broker and controller listeners both get hostile requests."""
 
     def seeds(self, rng: random.Random) -> Sequence[bytes]:
         self._renew()

@@ -1,4 +1,4 @@
-"""Records of the metadata log and of batches in it, as a replica gets them from another."""
+"""Metadata log records, alone and in batches, as a replica receives them from another node."""
 
 from __future__ import annotations
 

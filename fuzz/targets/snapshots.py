@@ -1,4 +1,4 @@
-"""Snapshot files of the metadata log, as they come from disk or from another node."""
+"""Snapshot files of the metadata log, as read from disk or received from another node."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class Snapshots:
 
 
 def repair(content: bytearray) -> None:
-    """Give every batch that can be found the CRC of its content."""
+    """Give every batch that `iter_batches` reaches the CRC of its content."""
     try:
         for header, position in list(iter_batches(bytes(content))):
             write_crc(content, position, header.size_bytes)

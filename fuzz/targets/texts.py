@@ -1,4 +1,4 @@
-"""Small files and texts: checkpoints, properties, quorum state, names. The first byte chooses."""
+"""Small files and texts: checkpoints, properties, quorum state, names; chosen by the first byte."""
 
 from __future__ import annotations
 
