@@ -1,8 +1,8 @@
-"""Choose the seeds that CI plays: `python -m scripts.choose_seeds LEDGER > tests/sim/ci_seeds.txt`.
+"""Choice of the CI seeds: `python -m scripts.choose_seeds LEDGER > tests/sim/ci_seeds.txt`.
 
-Of each fault the seed that costs least, and of each shape of cluster the same share of its seeds,
-again the cheapest: the cost of a run goes with the messages that are delivered in it. The ledger is
-that of `make soak-seeds`, by this code.
+Chosen are the cheapest seed of each fault, and the cheapest seeds of each cluster shape, an equal
+share of each. The cost of a run is the number of messages delivered in it. The ledger is written by
+`make soak-seeds` and must be of the current code.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from simulation.ledger import Ledger, code_id
 
 CHOSEN = 300
 ACKED_MIN = 4
-"""A run in which less was acknowledged has asked little."""
+"""Fewest acknowledged records of a run worth choosing: a run with fewer tests little."""
 PER_LINE = 15
 
 Outcome = Mapping[str, Any]
 
 
 def choose(outcomes: Iterable[Outcome], wanted: int = CHOSEN) -> list[int]:
-    """Seeds in order, `wanted` of them; all there are if there are fewer."""
+    """Return `wanted` seeds in ascending order, or all if there are fewer."""
     by_shape: dict[tuple[str, str], list[tuple[int, int]]] = defaultdict(list)
     by_fault: dict[str, list[tuple[int, int]]] = defaultdict(list)
     for one in outcomes:
@@ -48,7 +48,7 @@ def main() -> None:
     parser.add_argument("ledger", type=Path)
     options = parser.parse_args()
     ledger = Ledger(options.ledger, code_id())
-    # Without what chooses faults or a tier: the seed alone is what CI plays.
+    # Runs with options for faults or tiering are left out: CI plays the seed alone.
     plain = [one for replay, one in ledger.runs.items() if replay == f"--seed {one['seed']}"]
     seeds = choose(plain)
     print(f"# {len(seeds)} of {len(plain)} seeds: scripts/choose_seeds.py.")

@@ -1,6 +1,6 @@
 """Check of a commit message: the subject is one imperative change of at most 72 characters.
 
-Usage: python scripts/commit_subject.py FILE (the file with the message that git passes)
+Usage: python scripts/commit_subject.py FILE (the message file that git passes to a hook)
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ _FINITE = re.compile(r"(A|An|The|It|They|This|These|Those|There)\b")
 
 
 def subject_of(message: str) -> str:
-    """Return the first line that is no comment; empty if there is none."""
+    """Return the first non-empty line that is not a comment; empty if there is no such line."""
     lines = (line.strip() for line in message.splitlines() if not line.startswith("#"))
     return next((line for line in lines if line), "")
 
 
 def problems(subject: str) -> list[str]:
-    """Return why the subject is not one that this project takes; empty for a good one."""
+    """Return the subject's violations of the commit rules; empty for a valid subject."""
     if _GENERATED.match(subject):
         return []
     found = []

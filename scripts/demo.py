@@ -1,9 +1,9 @@
-"""Start a node, produce every line of real text files, consume them in a group, compare, audit.
+"""Demo: start a node, produce every line of text files, consume them in a group, compare, audit.
 
     python scripts/demo.py [FILE ...]
 
-Without files: the repository's own text files, as git tracks them. The exit code is 1 when what
-was read is not what was written, or when the audit says that a promise was broken.
+Without files it uses the text files of the repository that git tracks. The exit code is 1 if the
+consumed lines differ from the produced ones, or if the audit reports a broken promise.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ REPORT = ROOT / "build" / "demo-audit"
 
 
 def tracked_files() -> list[Path]:
-    """Files that git tracks, or every file below the repository when it is no clone."""
+    """Return the files that git tracks, or every file below the repository if it is not a clone."""
     listed = subprocess.run(
         ["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=False
     )
@@ -45,7 +45,7 @@ def tracked_files() -> list[Path]:
 
 
 def text_lines(paths: list[Path]) -> Iterator[bytes]:
-    """Every line of every file that is UTF-8 text."""
+    """Yield every line of every file that is UTF-8 text."""
     for path in paths:
         if not path.is_file():
             continue
@@ -63,7 +63,7 @@ PROGRESS_LINES = 20_000
 class Tally:
     """Count, bytes, and a checksum that does not depend on the order of the lines.
 
-    doing: the word under which the count is shown while it grows, on a terminal.
+    doing: the word before the growing count on a terminal.
     """
 
     def __init__(self, doing: str) -> None:
@@ -100,7 +100,7 @@ def produce(bootstrap: str, paths: list[Path]) -> Tally:
             "linger.ms": 5,
             "acks": "all",
             "enable.idempotence": True,
-            # The library says at info level that it frees its own queues.
+            # At level info librdkafka logs that it frees its own queues.
             "log_level": 4,
         }
     )
@@ -168,8 +168,10 @@ def run(bootstrap: str, paths: list[Path]) -> int:
 
 
 def audit(directory: Path) -> int:
-    """Let the audit say what happened to the cluster, in one process and, where it is installed, by
-    Spark; 0 when every promise held and both say the same."""
+    """Audit the cluster in this process and, if it is installed, with Spark.
+
+    Returns: 0 if every promise held and both reports are equal.
+    """
     codes = [audit_by("here", directory, REPORT)]
     if find_spec("pyspark") is not None:
         codes.append(audit_by("spark", directory, REPORT / "spark"))
@@ -183,9 +185,9 @@ def audit(directory: Path) -> int:
 
 
 def audit_by(engine: str, directory: Path, out: Path) -> int:
-    """One audit, with its own progress on a terminal; its exit code."""
+    """Run one audit, with its own progress on a terminal. Returns: its exit code."""
     out.mkdir(parents=True, exist_ok=True)
-    (out / "audit.json").write_bytes(b"")  # not the one of an earlier run
+    (out / "audit.json").write_bytes(b"")  # not the report of an earlier run
     begun = time.monotonic()
     command = [sys.executable, "-m", "kraftbox", "audit", str(directory), "--no-tables"]
     done = subprocess.run(
@@ -229,6 +231,6 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    # So that the node ends with this program.
+    # End the node with this program.
     signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
     sys.exit(main())

@@ -1,19 +1,19 @@
-"""Run the commands of a transcript again and write what they print below each.
+"""Refresh of transcripts: run the commands of a page again and write their output below each.
 
     python scripts/first_hours.py docs/first-hours/chaos.md [...]
 
-A transcript is Markdown. In its `console` blocks each line that begins with `$ ` is a command of
-bash, and what stands below it is what it printed, with the exit code where that is not 0. The prose
-is written by hand and stays. All commands of a transcript run in one fresh folder, with a fresh
-virtual environment that has a wheel of this checkout (FIRST_HOURS_VENV names another). A comment
-before a block says what cannot be seen in it:
+A transcript is Markdown. In its `console` blocks each line that begins with `$ ` is a bash command;
+below it stands its output, with the exit code if it is not 0. The prose is written by hand and
+stays. All commands of a transcript run in one fresh folder, with a fresh virtual environment that
+has a wheel of this checkout (FIRST_HOURS_VENV names another). Comments before a block set what the
+block itself cannot show:
 
-    <!-- file: NAME -->       the next block, of any language, is written to this file
-    <!-- ctrl-c: TEXT -->     in the next block SIGINT comes once this text was printed
-    <!-- lines: N -->         of longer output only the first and last lines are shown, N together
-    <!-- unseen: COMMAND -->  run, and not shown
+    <!-- file: NAME -->       write the next block, of any language, to this file
+    <!-- ctrl-c: TEXT -->     send SIGINT in the next block once this text was printed
+    <!-- lines: N -->         show only the first and last lines of longer output, N together
+    <!-- unseen: COMMAND -->  run this command without showing it
 
-Commands have `$CHECKOUT`, this repository, for what its tests bring (Apache Kafka's jars).
+Commands may use `$CHECKOUT`, this repository, for files of its tests (Apache Kafka's jars).
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ LIVE = re.compile(r"\r[^\n]")
 
 
 class Shell:
-    """Commands of one transcript, in a home of their own."""
+    """The shell for the commands of one transcript, with its own home folder."""
 
     def __init__(self, home: Path, venv: Path) -> None:
         self.home = home
@@ -65,8 +65,9 @@ class Shell:
         }
 
     def run(self, command: str, ctrl_c: str | None = None) -> str:
-        """What it printed on both streams, as a reader should see it, and how it ended."""
-        # An interrupt of a key reaches all processes of the terminal: those of one session here.
+        """Run one command. Returns: both output streams as a reader should see them, and the exit
+        code."""
+        # Ctrl-C interrupts all processes of the terminal: here those of one session.
         process = subprocess.Popen(
             ["bash", "-c", f"{command}\n"],
             cwd=self.folder,
@@ -109,7 +110,7 @@ def shortened(text: str, lines_max: int) -> list[str]:
 
 
 def commands(block: str) -> Iterator[str]:
-    """Those of a block; one that ends with a backslash goes on in the next line."""
+    """Yield the commands of a block; a trailing backslash continues one on the next line."""
     lines = iter(block.splitlines())
     for line in lines:
         if line.startswith("$ "):
@@ -120,7 +121,7 @@ def commands(block: str) -> Iterator[str]:
 
 
 def run_again(text: str, shell: Shell) -> str:
-    """The transcript with what its commands print today."""
+    """Return the transcript with the current output of its commands."""
     parts: list[str] = []
     at = 0
     for block in BLOCK.finditer(text):
@@ -150,7 +151,7 @@ def run_again(text: str, shell: Shell) -> str:
 
 
 def fresh_environment(folder: Path) -> Path:
-    """A virtual environment with a wheel of this checkout, and nothing else."""
+    """Create a virtual environment that has only a wheel of this checkout."""
     venv = folder / "venv"
     pip = [str(venv / "bin/python"), "-m", "pip"]
     for command in (

@@ -1,14 +1,14 @@
-"""Counts of sentences that a reader has to read twice, in docstrings, comments and docs.
+"""Counts of prose habits that make docstrings, comments and docs hard to read.
 
-CONTRIBUTING.md says how this project writes. A program cannot judge prose, but it can count
-the habits that made it hard to read: sentences that begin with a free relative, persons without a
-name, everyday verbs in place of the field's terms, and docstrings that only repeat a name.
+CONTRIBUTING.md has the rules for prose. A program cannot judge prose, but it can count habits that
+made it hard to read: free relatives at the start of a sentence, indefinite persons, everyday verbs
+in place of the field's terms, and docstrings that only repeat a name.
 
 `tests/unit/test_prose.py` compares the counts with `tests/unit/prose_counts.txt`: they may only
-shrink, and a file that is not listed has none.
+shrink, and an unlisted file must have none.
 
-Usage: python scripts/prose_counts.py [--write | --show PATH ...]
-Without options it prints a table by package, per 1,000 words.
+Usage: python scripts/prose_counts.py [--write | --show PATH ...] Without options it prints a table
+by package, per 1,000 words.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _CODE_SPAN = re.compile(r"`[^`\n]*`")
 
 
 class Counts(NamedTuple):
-    """Habits that were found in one text, and its words."""
+    """The habits found in one text, and its number of words."""
 
     relatives: int = 0
     """Statements that begin with What, Who, Whoever, Whether, Where or Which."""
@@ -88,7 +88,7 @@ def count_prose(text: str) -> Counts:
 
 
 def count_markdown(text: str) -> Counts:
-    """Count the habits of a Markdown page, but for its code."""
+    """Count the habits of a Markdown page outside its code blocks."""
     return count_prose(_CODE_BLOCK.sub("", text))
 
 
@@ -123,10 +123,10 @@ def _descriptions(module: ast.Module) -> Iterator[tuple[ast.AST, str]]:
 
 
 def _comments(source: str, module: ast.Module) -> Iterator[str]:
-    """Yield the comments, those on lines that follow each other as one.
+    """Yield the comments, a block of consecutive comment lines as one.
 
-    A line inside a string may look like a comment, so lines of strings are left out. A tokenizer
-    would do that too, in ten times the time.
+    Lines inside strings may look like comments and are left out. A tokenizer would do the same in
+    ten times the time.
     """
     quoted = {
         line
@@ -154,7 +154,7 @@ def count_file(path: Path) -> Counts:
 
 
 def files_of_repository() -> list[str]:
-    """Return the Python files and Markdown pages that git tracks or would."""
+    """Return the Python files and Markdown pages that git tracks, or would track."""
     listed = subprocess.run(
         ["git", "ls-files", "--cached", "--others", "--exclude-standard", "*.py", "*.md"],
         cwd=ROOT,
@@ -186,7 +186,7 @@ def read_counts(text: str) -> dict[str, tuple[int, ...]]:
 
 
 def write_counts(counts: Mapping[str, Counts]) -> str:
-    """Return the text of the counts file: the files that have habits left."""
+    """Return the text of the counts file: one line for each file that still has habits."""
     head = (
         "# Habits left in each file: relatives, persons, figures, short docstrings.\n"
         "# Written by `python scripts/prose_counts.py --write`; numbers may only shrink.\n"
@@ -222,7 +222,7 @@ def table(counts: Mapping[str, Counts]) -> str:
 
 
 def shown(path: str) -> Iterator[str]:
-    """Yield the sentences of a file that count, each with its habit."""
+    """Yield the sentences of a file that have a habit."""
     text = (ROOT / path).read_text()
     if path.endswith(".md"):
         texts = [_CODE_BLOCK.sub("", text)]

@@ -1,10 +1,10 @@
-"""Build a release in `dist/` and check it as a stranger would: `make release`.
+"""Build a release in `dist/` and check it as a user would install it: `make release`.
 
     KRAFTBOX_HOME=https://... python scripts/release.py [--without-image]
 
-sdist, wheel, an SBOM (CycloneDX, of an environment that has the wheel and nothing else) and the
-changes of this version. The wheel is installed into an environment of its own, where a node is
-started, written to and read from. Nothing is uploaded. The exit code is 1 for what is wrong.
+The release has an sdist, a wheel, an SBOM (CycloneDX, of an environment with only the wheel and its
+dependencies) and the changes of this version. The wheel is installed into a fresh environment, and
+a node is started there, written to and read from. Nothing is uploaded. Exit code 1: a check failed.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ LINK = re.compile(r"\]\(([^)]+)\)")
 
 
 class NotReady(Exception):
-    """What keeps this from being released."""
+    """The reason why this version cannot be released."""
 
 
 def changes_of(version: str, changelog: str) -> str:
-    """The section of one version. Raises NotReady."""
+    """Return the changelog section of one version. Raises: NotReady if it is missing or empty."""
     found = re.search(
         rf"^## {re.escape(version)}(?![.\w]).*?(?=^## |\Z)", changelog, re.MULTILINE | re.DOTALL
     )
@@ -47,8 +47,10 @@ def changes_of(version: str, changelog: str) -> str:
 
 
 def check_metadata(text: str, version: str) -> None:
-    """What an index will show: a home, and links that do not need the repository's files beside
-    them. Raises NotReady."""
+    """Check the metadata that a package index shows: project URLs, and absolute links only.
+
+    Raises: NotReady for another version, a missing URL or a relative link.
+    """
     fields = Parser().parsestr(text)
     if fields["Version"] != version:
         raise NotReady(f"the package is {fields['Version']}, pyproject.toml says {version}")
@@ -61,7 +63,10 @@ def check_metadata(text: str, version: str) -> None:
 
 
 def run(*command: object, **environ: str) -> str:
-    """Raises NotReady with what the command said."""
+    """Run a command and return its output.
+
+    Raises: NotReady with the command's output if it fails.
+    """
     done = subprocess.run(
         [str(part) for part in command],
         cwd=ROOT,
@@ -76,7 +81,7 @@ def run(*command: object, **environ: str) -> str:
 
 
 def environment(place: Path, *packages: object) -> Path:
-    """The bin folder of a new environment with these packages."""
+    """Create an environment with these packages. Returns: its bin folder."""
     venv.create(place, with_pip=True)
     python = place / "bin" / "python"
     run(python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *packages)
@@ -84,7 +89,10 @@ def environment(place: Path, *packages: object) -> Path:
 
 
 def build(tools: Path, version: str) -> tuple[Path, Path]:
-    """sdist and wheel, the wheel from the sdist."""
+    """Build the sdist, and the wheel from it, and check their contents.
+
+    Raises: NotReady if a needed file is missing.
+    """
     shutil.rmtree(DIST, ignore_errors=True)
     run(tools / "python", "-m", "build", "--outdir", DIST, ROOT)
     sdist, wheel = DIST / f"kraftbox-{version}.tar.gz", next(DIST.glob("*.whl"))
@@ -105,7 +113,7 @@ def build(tools: Path, version: str) -> tuple[Path, Path]:
 
 
 def try_out(bin_folder: Path, version: str, place: Path) -> None:
-    """One node of the installed wheel, a topic, a record there and back."""
+    """Start a node from the installed wheel, create a topic, and produce and consume one record."""
     kraftbox = bin_folder / "kraftbox"
     if run(kraftbox, "--version").strip() != f"kraftbox {version}":
         raise NotReady(f"`kraftbox --version` does not say {version}")
@@ -134,7 +142,7 @@ def docker_answers() -> bool:
 
 
 def release(home: str, with_image: bool) -> None:
-    """Raises NotReady."""
+    """Build and check all artifacts and print their names. Raises: NotReady if a check fails."""
     if not re.fullmatch(r"https://[^\s/]+/\S+", home):
         raise NotReady(
             "KRAFTBOX_HOME: the address of the repository, as https://host/owner/kraftbox; the "
@@ -148,7 +156,7 @@ def release(home: str, with_image: bool) -> None:
         sdist, wheel = build(tools, version)
         clean = environment(place / "clean", wheel)
         try_out(clean, version, place / "data")
-        # An environment brings pip along, which is no part of what is released.
+        # A new environment has pip, which is not part of the release.
         run(clean / "python", "-m", "pip", "uninstall", "--quiet", "--yes", "setuptools", "pip")
         sbom = DIST / f"kraftbox-{version}.cdx.json"
         run(

@@ -1,11 +1,12 @@
-"""The audit's page as people see it, with 3, 300 and 30,000 partitions: in headless Chromium, light
-and dark, wide, on 500 pixels and on paper. axe-core judges each look.
+"""Rendering check of the audit page with 3, 300 and 30,000 partitions in headless Chromium.
+
+Each page is rendered light and dark, wide, 500 pixels wide and on paper; axe-core checks each look.
 
     python -m scripts.report_pages [--pictures FOLDER] [--partitions N ...]
 
-Needs chromium, node and npm (Debian's packages). The exit code is 1 when axe-core finds a serious
-or critical fault, when a page is wider than its screen, fetches something or takes ten seconds, or
-when a link leads nowhere. `--pictures` writes those of docs/audit.md.
+Needs chromium, node and npm (Debian's packages). The exit code is 1 if axe-core reports a serious
+or critical fault, a page is wider than its screen, fetches something or takes ten seconds, or a
+link has no target. `--pictures` writes the pictures of docs/audit.md.
 """
 
 from __future__ import annotations
@@ -38,11 +39,11 @@ LOOK_S = 900
 AUDIT_S = 300
 BROKEN_PROMISE = 1
 ELSEWHERE = "Asia/Kolkata"
-"""Where the page is written: its local time must not look like UTC."""
+"""Time zone of the audit: its local time must differ from UTC."""
 
 
 class Look(NamedTuple):
-    """How a page is seen. `picture` names it in docs/pictures; empty: it is only judged."""
+    """One rendering of a page. `picture` is its file name in docs/pictures; empty: check only."""
 
     partitions: int
     scheme: str
@@ -66,23 +67,24 @@ PICTURES = {
 
 
 def looks_at(partitions: int) -> Iterator[Look]:
-    """Every way in which a page is looked at."""
+    """Yield every rendering of the page of this size."""
     for scheme in ("light", "dark"):
         for width in (WIDE, NARROW):
             picture = PICTURES.get((partitions, scheme, width), "")
             yield Look(partitions, scheme, width, picture=picture)
-        # Who prints from a dark screen wants no dark paper.
+        # Paper is light even if the screen is dark.
         picture = PICTURES.get((partitions, scheme, PAPER_WIDTH), "")
         yield Look(partitions, scheme, PAPER_WIDTH, PAPER_HEIGHT, paper=True, picture=picture)
 
 
 def missing_programs() -> list[str]:
-    """The programs that are not installed."""
+    """Return the required programs that are not installed."""
     return [program for program in PROGRAMS if shutil.which(program) is None]
 
 
 def audited_page(folder: Path, partitions: int) -> Path:
-    """The page of a log of so many partitions, as the command writes it."""
+    """Write an incident log with this many partitions. Returns: the page that the audit makes of
+    it."""
     written = write_incident(folder, partitions)
     command = [sys.executable, "-m", "kraftbox", "audit", str(written.log)]
     command += ["--history", str(written.history), "--data", str(written.data)]
@@ -101,7 +103,7 @@ def audited_page(folder: Path, partitions: int) -> Path:
 
 
 def installed(folder: Path) -> Path:
-    """The Node part with what it needs, of the versions in its lock file."""
+    """Install the Node script with the dependencies of its lock file into `folder`."""
     place = folder / "browser"
     place.mkdir()
     for name in ("package.json", "package-lock.json", "look.mjs"):
@@ -113,7 +115,7 @@ def installed(folder: Path) -> Path:
 def seen(
     place: Path, pages: Sequence[tuple[Look, Path]], pictures: Path | None
 ) -> Iterator[dict[str, Any]]:
-    """What the browser says of each look, in their order."""
+    """Yield the browser's measurements of each look, in order."""
     folder = pictures.resolve() if pictures else None
     looks = [
         {
@@ -137,7 +139,7 @@ def seen(
 
 
 def complaints(look: Look, found: dict[str, Any]) -> Iterator[str]:
-    """What is wrong with a look."""
+    """Yield the faults of one look as text."""
     for fault in found["faults"]:
         if fault["impact"] in BAD:
             yield f"axe-core: {fault['impact']}: {fault['help']}, {fault['count']} times"

@@ -1,9 +1,9 @@
-"""Run groups of tests side by side, and say at the end what failed, took long, and was skipped.
+"""Run groups of tests in parallel, and report failures, slow tests and skips at the end.
 
-Groups that compute are cut into shards, one for each of two processors. Beside them run those that
-mostly wait for nodes and foreign programs, one after the other, because their tests look at a
-clock; where both want the processor, they have it. A processor that has nothing left to compute
-takes one of these, too. Each lane has ports of its own.
+Groups that compute are cut into shards, one for each of two processors. In parallel, groups that
+mostly wait for nodes and foreign programs run one after the other, because their tests measure
+time; they have priority for the processor. A lane that has no computing group left takes one of
+these groups, too. Each lane has its own range of ports.
 """
 
 from __future__ import annotations
@@ -25,46 +25,46 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 COMPUTING = {"unit": 2, "property": 2, "golden": 1, "scenarios": 1, "sim": 2, "spark": 1}
-"""Groups that compute, quick ones first, and in how many parts."""
+"""Groups that compute, quick ones first, and their number of shards."""
 WAITING = ("badinput", "interop", "e2e", "compose")
 IN_ORDER = ("interop", "e2e", "compose")
-"""Their tests run in the order of their files: they share clusters and containers, and what takes
-minutes of real processes must fail the same way twice. The others run in a random order, whose seed
-is printed."""
+"""Groups whose tests run in the order of their files. They share clusters and containers, and a
+failure after minutes of real processes must be reproducible. Other groups run in a random order,
+whose seed is printed."""
 CHOSEN = ("interop", "e2e", "spark", "compose")
-"""Groups of which `make test` runs only the tests with the mark `core`. Of the others it runs all
-but those with the mark `rest`."""
+"""Groups of which `make test` runs only the tests with the mark `core`. Of the other groups it runs
+all tests but those with the mark `rest`."""
 QUICK = ("unit", "golden", "scenarios")
 SUITES = ("quick", "core", "rest", "soak")
 LANES = 2
 NICE = ("nice", "-n", "5")
-"""For groups that compute beside others: a quarter of a processor is left to them where both want
-it, so that neither misses what it waits for."""
+"""Command prefix of groups that compute: it leaves these a quarter of a contended processor, so
+that tests with time limits keep them."""
 SEED = random.SystemRandom().randrange(2**31)
-"""Of the order of tests in this run. Printed first: with it a group runs in that order again."""
+"""Seed of the order of tests, printed first: with it a group runs in the same order again."""
 TEST_S = 600
-"""A test that takes longer hangs: it fails, and pytest shows where. Those of the soak may take so
-long."""
+"""Seconds until a test counts as hanging: it fails, and pytest shows its stack. Tests of the soak
+have no such limit."""
 PLUGINS = True
-"""Whether pytest has the plug-ins that know of both."""
+"""True if pytest has the plug-ins for random order and timeouts."""
 PORTS = (20_000, 30_000)
-"""Given out to the lanes in equal parts (KRAFTBOX_PORTS)."""
+"""Range of ports, divided equally among the lanes (KRAFTBOX_PORTS)."""
 CHATTER = re.compile(r"%\d\|")
-"""librdkafka tells on standard error of each connection that a killed node refuses: thousands of
-lines that say FAIL and mean nothing."""
+"""Output of librdkafka for each connection that a killed node refuses: thousands of lines with FAIL
+that do not mean a failed test."""
 DURATION = re.compile(r"(\d+\.\d+)s (call|setup|teardown) +(\S.*)")
 COUNTED = re.compile(r"(\d+) (passed|failed|skipped|errors?|xfailed|xpassed)\b")
 BROKEN = re.compile(r"(FAILED|ERROR) tests/")
 CLOSING = re.compile(r"\d+ [a-z]+.* in \d+\.\d+s")
 REPEATED_LINES = 150
-"""So much of a failed group's report is printed again at the end, where it is looked for."""
+"""Last lines of a failed group's report that are printed again at the end."""
 SLOWEST = 10
 NOTHING_SELECTED = 5
 
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """One run of pytest: a group or one of its parts, and the expression that selects its tests."""
+    """One run of pytest: a group or one of its shards, and the expression that selects tests."""
 
     group: str
     marks: str
@@ -91,7 +91,7 @@ class Job:
 
 @dataclass(slots=True)
 class Result:
-    """What one run of pytest said. `report` begins where failures are told."""
+    """The parsed output of one run of pytest. `report` begins at the first section heading."""
 
     job: Job
     code: int = 0
@@ -103,7 +103,7 @@ class Result:
     report: list[str] = field(default_factory=list)
 
     def hear(self, line: str) -> None:
-        """Take in one line of pytest's output."""
+        """Parse one line of pytest's output."""
         if line.startswith("SKIPPED"):
             self.skipped.append(line.strip())
         elif BROKEN.match(line):
@@ -123,19 +123,19 @@ class Result:
 
 
 def all_groups() -> list[str]:
-    """The folders of tests."""
+    """Return the names of the folders that have tests."""
     files = (ROOT / "tests").glob("*/**/test_*.py")
     return sorted({path.relative_to(ROOT / "tests").parts[0] for path in files})
 
 
 def groups_with(mark: str) -> list[str]:
-    """Groups of which some test has the mark."""
+    """Return the groups in which some test has the mark."""
     return [group for group, marks in _marks(ROOT).items() if mark in marks]
 
 
 @cache
 def _marks(root: Path) -> dict[str, set[str]]:
-    """The marks that the files of each group name."""
+    """Return the marks that the test files of each group use."""
     found: dict[str, set[str]] = {group: set() for group in all_groups()}
     for group, marks in found.items():
         for path in (root / "tests" / group).rglob("test_*.py"):
@@ -144,8 +144,8 @@ def _marks(root: Path) -> dict[str, set[str]]:
 
 
 def selection(suite: str) -> dict[str, str]:
-    """Group to the expression that selects its tests. What is in `core` is not in `rest`, and the
-    two are all that is not `soak`."""
+    """Return the expression that selects the tests of each group. `core` and `rest` are disjoint;
+    together they are all tests that are not `soak`."""
     if suite == "soak":
         return dict.fromkeys(groups_with("soak"), "soak")
     if suite == "quick":
@@ -161,8 +161,8 @@ def selection(suite: str) -> dict[str, str]:
 
 
 def jobs(selected: dict[str, str]) -> tuple[list[Job], list[Job]]:
-    """Those that compute and those that wait, in the order in which they are begun. A group that
-    nobody ordered is taken for one that waits."""
+    """Return the computing and the waiting jobs, in starting order. A group without an entry counts
+    as waiting."""
     computing = [
         Job(group, selected[group], part + 1, parts)
         for group, parts in COMPUTING.items()
@@ -175,7 +175,7 @@ def jobs(selected: dict[str, str]) -> tuple[list[Job], list[Job]]:
 
 
 class Runner:
-    """Runs jobs in lanes and passes on what they say."""
+    """Runner of jobs in lanes; it prints their output."""
 
     def __init__(self) -> None:
         self.results: list[Result] = []
@@ -184,7 +184,7 @@ class Runner:
         self._is_ended = False
 
     def run(self, computing: Sequence[Job], waiting: Sequence[Job]) -> list[Result]:
-        """All of them; the results of these."""
+        """Run all these jobs. Returns: the results of these."""
         before = len(self.results)
         computes, waits = deque(computing), deque(waiting)
         kinds = [(computes, waits)] * LANES + [(waits,)]
@@ -198,7 +198,7 @@ class Runner:
             for lane in lanes:
                 lane.join()
         except BaseException:
-            # SIGTERM or Ctrl-C: their fixtures stop the nodes that they have started.
+            # SIGTERM or Ctrl-C: the fixtures of the tests stop the nodes that they have started.
             with self._lock:
                 self._is_ended = True
                 for process in self._running:
@@ -253,7 +253,8 @@ class Runner:
 
 
 def empty(results: Iterable[Result]) -> set[tuple[str, str]]:
-    """Groups and expressions that selected no test in any part: nobody has the mark any more."""
+    """Return the groups and expressions that selected no test in any shard: the mark is unused
+    there."""
     ran: dict[tuple[str, str], bool] = {}
     for result in results:
         key = (result.job.group, result.job.marks)
@@ -262,8 +263,8 @@ def empty(results: Iterable[Result]) -> set[tuple[str, str]]:
 
 
 def closing_line(results: Sequence[Result]) -> str:
-    """The sums over all groups. Errors are failures, and so is each part of a group that ended in
-    another way than with a failure of a test, or selected nothing at all."""
+    """Return the sums over all groups. Errors count as failures. So does a shard that failed
+    without a failed test, and a group that selected no test."""
     counts: Counter[str] = sum((result.counts for result in results), Counter())
     counts["failed"] += sum(1 for r in results if r.failed and not r.counts["failed"])
     counts["failed"] += len(empty(results))
@@ -271,7 +272,7 @@ def closing_line(results: Sequence[Result]) -> str:
 
 
 def tell(results: Sequence[Result]) -> None:
-    """What failed, which tests took longest, what each group took and what it skipped."""
+    """Print the reports of failed groups, the slowest tests, and each group's time and skips."""
     for result in results:
         if result.failed:
             print(f"== what failed in {result.job.name}")

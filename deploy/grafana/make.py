@@ -1,6 +1,6 @@
-"""Write the dashboards beside this file from the panels listed here.
+"""Generator of the Grafana dashboards in `dashboards/` from the panels listed here.
 
-`python deploy/grafana/make.py` after a change; a test compares.
+Run `python deploy/grafana/make.py` after a change; a test compares the files with this module.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ from typing import Any, NamedTuple
 
 HERE = Path(__file__).resolve().parent / "dashboards"
 SOURCE = {"type": "prometheus", "uid": "${datasource}"}
-"""The variable that every dashboard has: any data source of any Grafana."""
+"""The variable of every dashboard for its data source; any Grafana and any source will do."""
 INPUT = "DS_PROMETHEUS"
-"""What an import asks for; provisioned from a file, where nobody is asked, the variable takes the
-first source of its type."""
+"""The data source input of a manual import. In a dashboard that is provisioned from a file, the
+variable takes the first data source of its type instead."""
 C = 'kafka_cluster="$cluster"'
 COLUMNS = 3
 WIDTH = 24 // COLUMNS
@@ -25,7 +25,7 @@ class Panel(NamedTuple):
     title: str
     unit: str
     queries: tuple[tuple[str, str], ...]
-    """Expression and legend."""
+    """Pairs of PromQL expression and legend."""
     kind: str = "timeseries"
 
 
@@ -54,7 +54,7 @@ _TIER = "kraftbox_tier"
 
 
 def topic_rate(series: str) -> str:
-    """Without the series that adds all topics up."""
+    """Return the rate by topic, without the series that sums up all topics."""
     return f'sum by (topic) (rate({_TOPICS}_{series}{{{C},topic!=""}}[$__rate_interval]))'
 
 
@@ -398,7 +398,7 @@ TIER_TOPICS = (
 
 
 class Row(NamedTuple):
-    """Panels under a title; without one they stand at the top."""
+    """Panels under a title; without a title they stand at the top."""
 
     title: str
     panels: tuple[Panel, ...]
@@ -415,7 +415,7 @@ DASHBOARDS = {
 
 
 def dashboard(uid: str, title: str, rows: tuple[Row, ...]) -> dict[str, Any]:
-    """The document that Grafana reads."""
+    """Return the dashboard as the JSON document that Grafana imports."""
     return {
         "__inputs": [
             {
@@ -503,7 +503,7 @@ def _panel(number: int, panel: Panel, at: dict[str, int]) -> dict[str, Any]:
 
 
 def documents() -> dict[str, str]:
-    """File name to text."""
+    """Return the text of each dashboard file by file name."""
     return {
         f"{uid}.json": json.dumps(dashboard(uid, title, rows), indent=2) + "\n"
         for uid, (title, rows) in DASHBOARDS.items()
