@@ -28,4 +28,4 @@ KINDS: dict[str, ClientKind] = {
     **tier_listers.KINDS,
     **hasty.KINDS,
 }
-"""By the name that schedules and tables use."""
+"""Client kinds by the name that schedules and tables use."""

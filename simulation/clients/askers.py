@@ -1,9 +1,9 @@
-"""Clients that ask brokers what they know, and for producer ids.
+"""Clients that request metadata and producer ids from brokers.
 
-What a broker says of metadata was committed before (M18): topics that nobody has made, leaders that
-were never elected and brokers that never registered are records that were not. Over one connection,
-which is one life of one broker, nothing goes back (P15). A producer id is given out once (T3,
-KIP-730), and comes from a block that the controllers have committed.
+Metadata in a broker's response was committed before (M18): a topic that was never created, a leader
+that was never elected or a broker that never registered breaks the promise. One connection belongs
+to one broker incarnation, and its leader epochs never decrease (P15). A producer id is given out
+once (T3, KIP-730), and comes from a block that the controllers have committed.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ Described = (
 
 
 class Describer:
-    """Asks the leader of some partition for all that it knows, in three ways."""
+    """Requests all metadata from the leader of a partition, with one of three APIs."""
 
     def __init__(self, load: Load, name: str) -> None:
         self._load = load
@@ -108,7 +108,7 @@ class Describer:
 
 
 class IdAsker:
-    """Takes producer ids from all brokers, and uses none."""
+    """Requests producer ids from all brokers without using them."""
 
     def __init__(self, load: Load, name: str) -> None:
         self._load = load

@@ -1,8 +1,8 @@
-"""A client of a simulated cluster: one request, one answer, no hidden second try.
+"""A client of a simulated cluster: one request, one response, no hidden retry.
 
-It runs on a host of its own and sees the cluster through the network alone. What a request did is
-known only if it was answered; `Unknown` says that it was not. Errors of the protocol are `ApiError`
-as everywhere.
+It runs on a host of its own and sees the cluster through the network alone. The effect of a request
+is known only if a response came; otherwise `Unknown` is raised. Errors of the protocol are
+`ApiError` as everywhere.
 """
 
 from __future__ import annotations
@@ -38,11 +38,14 @@ SET = 0
 
 
 class Unknown(Exception):
-    """No answer came: the request may have been carried out, or not, or may yet be."""
+    """No response came: the request may have been executed, or not, or may still be."""
 
 
 def checked(data: Buffer) -> list[Record]:
-    """The records of all whole batches. Raises Unknown for one that was damaged on its way."""
+    """Return the records of all whole batches but control batches.
+
+    Raises: Unknown for a batch that was damaged on its way.
+    """
     try:
         return [
             record
@@ -55,13 +58,13 @@ def checked(data: Buffer) -> list[Record]:
 
 
 def fail_on(code: int, message: str | None = None) -> None:
-    """Raises ApiError unless `code` is NONE."""
+    """Raise ApiError for any error code other than NONE."""
     if code:
         raise ApiError(ErrorCode(code), message)
 
 
 class SimClient:
-    """Make and use it on the client's host. `life` may be asked which boot answers now."""
+    """A client that must be created and used on the client's host."""
 
     def __init__(self, bootstrap: Sequence[tuple[str, int]]) -> None:
         self.bootstrap = tuple(bootstrap)
@@ -72,7 +75,10 @@ class SimClient:
         await self.cluster.close()
 
     async def _any(self, request: Request[R], timeout_ms: float = REQUEST_MS) -> R:
-        """To any broker, until one was reached or the time is over. For reading only."""
+        """Send to any broker, until one was reached or the time is over. For reading only.
+
+        Raises: Unknown if no response came.
+        """
         try:
             return await self.cluster.request_any(request, timeout_ms)
         except OSError as error:
@@ -92,7 +98,7 @@ class SimClient:
     # --- topics -------------------------------------------------------------------------------
 
     async def topics(self) -> dict[str, tuple[bytes, int]]:
-        """All topics that are not internal: name -> (id, number of partitions)."""
+        """Return all topics that are not internal: name -> (id, number of partitions)."""
         try:
             answer = await self.cluster.metadata(None, REQUEST_MS)
         except OSError as error:
@@ -105,11 +111,14 @@ class SimClient:
         return found
 
     def leader(self, topic: str, partition: int) -> Leader | None:
-        """The leader as last heard."""
+        """Return the leader in the cached metadata."""
         return self.cluster.cache.leaders.get((topic, partition))
 
     async def find_leader(self, topic: str, partition: int) -> Leader:
-        """The leader, asked for if it is not known. Raises ApiError(LEADER_NOT_AVAILABLE)."""
+        """Return the cached leader, or request metadata first.
+
+        Raises: ApiError(LEADER_NOT_AVAILABLE) if the metadata names no leader.
+        """
         cache = self.cluster.cache
         if (topic, partition) not in cache.leaders or topic not in cache.topic_ids:
             await self.topics()
@@ -127,7 +136,13 @@ class SimClient:
         replicas: int = 1,
         placed: Sequence[Sequence[int]] = (),
     ) -> bytes:
-        """The new topic's id. `placed` says who has each partition, its leader first."""
+        """Create a topic. Returns: its id.
+
+        Args:
+            placed: the brokers of each partition, its preferred leader first; `partitions` and
+                `replicas`
+                are then ignored.
+        """
         topic = CreateTopicsRequest.CreatableTopic(
             name=name,
             num_partitions=-1 if placed else partitions,
@@ -146,7 +161,7 @@ class SimClient:
         request = CreateTopicsRequest(topics=[topic], timeout_ms=REQUEST_MS)
         answer = (await self._once(await self._some_broker(), request)).topics[0]
         fail_on(answer.error_code, answer.error_message)
-        self.cluster.cache.forget(name)  # it may have been there before, under another id
+        self.cluster.cache.forget(name)  # forget an earlier topic of that name, with another id
         return answer.topic_id
 
     async def delete_topic(self, name: str) -> None:
@@ -195,7 +210,7 @@ class SimClient:
         producer: Producer | None = None,
         acks: int = -1,
     ) -> int:
-        """Send one batch once; the offset of its first record."""
+        """Send one batch once. Returns: the offset of its first record."""
         cache = self.cluster.cache
         leader = await self.find_leader(topic, partition)
         records = [Record(timestamp=now_ms, value=value) for value in values]
@@ -218,7 +233,7 @@ class SimClient:
         return one.base_offset
 
     async def bounds(self, topic: str, partition: int) -> tuple[int, int]:
-        """(log start, high watermark)."""
+        """Return (log start, high watermark)."""
         try:
             end = await self.cluster.list_offset(topic, partition, LATEST, timeout_ms=REQUEST_MS)
             start = await self.cluster.list_offset(
@@ -231,7 +246,7 @@ class SimClient:
     async def read(
         self, topic: str, partition: int, start: int, end: int, *, max_bytes: int = 1 << 20
     ) -> list[tuple[int, bytes]]:
-        """(offset, value) of the records in [start, end)."""
+        """Return (offset, value) of the records in [start, end)."""
         found: list[tuple[int, bytes]] = []
         at = start
         while at < end:
@@ -249,7 +264,8 @@ class SimClient:
         return found
 
     async def poll(self, topic: str, partition: int, offset: int) -> list[tuple[int, bytes]]:
-        """(offset, value) of what one fetch finds from `offset` on, after waiting for it a bit."""
+        """Return (offset, value) of the records of one fetch at `offset`, which may wait
+        `POLL_MS`."""
         try:
             fetched = await self.cluster.fetch(
                 topic, partition, offset, max_wait_ms=POLL_MS, timeout_ms=REQUEST_MS
@@ -260,7 +276,7 @@ class SimClient:
         return [(one.offset, one.value or b"") for one in records if one.offset >= offset]
 
     async def delete_records(self, topic: str, partition: int, before: int) -> int:
-        """Ask that records below `before` go; the new log start."""
+        """Request the deletion of records below `before`. Returns: the new log start."""
         leader = self.leader(topic, partition)
         if leader is None:
             raise ApiError(ErrorCode.LEADER_NOT_AVAILABLE)
@@ -274,7 +290,7 @@ class SimClient:
         return answer.low_watermark
 
     async def producer(self) -> Producer:
-        """A producer id for an idempotent producer."""
+        """Request a producer id for an idempotent producer."""
         request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=60_000)
         answer = await self._once(await self._some_broker(), request)
         fail_on(answer.error_code)
@@ -283,7 +299,7 @@ class SimClient:
     # --- groups -------------------------------------------------------------------------------
 
     async def coordinator(self, group: str) -> int:
-        """The node id of the group's coordinator."""
+        """Return the node id of the group's coordinator."""
         known = self._coordinators.get(group)
         if known is not None:
             return known
@@ -298,7 +314,7 @@ class SimClient:
         return found.node_id
 
     def forget_coordinator(self, group: str) -> None:
-        """Ask for it again next time."""
+        """Look the coordinator up again for the next request."""
         self._coordinators.pop(group, None)
 
     async def of_group(self, group: str, request: Request[R], timeout_ms: float = REQUEST_MS) -> R:
@@ -332,7 +348,7 @@ class SimClient:
         fail_on(answer.topics[0].partitions[0].error_code)
 
     async def committed(self, group: str, topic: str, topic_id: bytes, partition: int) -> int:
-        """The group's offset, -1 for none."""
+        """Return the group's committed offset, -1 if nothing is committed."""
         named = OffsetFetchRequest.OffsetFetchRequestTopics(
             name=topic, topic_id=topic_id, partition_indexes=[partition]
         )

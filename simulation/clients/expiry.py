@@ -1,4 +1,4 @@
-"""Clients whose offsets expire soon (G9): OffsetCommit up to version 4 says how long they last."""
+"""Clients whose offsets expire soon (G9), by the retention time in OffsetCommit up to version 4."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from simulation.clients.load import REQUEST_MS, Load
 from simulation.shape import ClientShape, TopicShape
 
 VERSION = 4
-"""The last with a retention time."""
+"""The last version with a retention time."""
 GONE_TIMES = 5
-"""So often an offset that has expired is asked for again before there is a new one."""
+"""Number of fetches that must miss an expired offset before the next commit."""
 
 
 class BriefCommitter:
-    """Commits an offset for `lasts_ms` (-1: as long as the cluster keeps offsets), asks for it
-    until it is gone, and asks again. What it is told is a register's (`GroupTruth.fetched`); the
-    judge of groups says whether an offset may end, or has to, and empties the register. `expired`
-    counts.
+    """Commits an offset that lasts `lasts_ms` (-1: the cluster's retention), and fetches it until
+    and after it expires. Responses are those of a register (`GroupTruth.fetched`). The judge of
+    groups decides whether an offset may or must expire, and empties the register. `expired` counts
+    offsets that are gone.
     """
 
     def __init__(self, load: Load, one: ClientShape) -> None:
@@ -87,7 +87,8 @@ class BriefCommitter:
 
 
 def _draw(_rng: random.Random, _topics: tuple[TopicShape, ...]) -> list[ClientShape]:
-    """None: `simulation.expiry_shape` draws them, with what lets their offsets expire."""
+    """Return no clients: `simulation.expiry_shape` draws them, with settings that expire
+    offsets."""
     return []
 
 

@@ -1,9 +1,8 @@
-"""Members of consumer groups, by the classic protocol (G1 to G9): they join, share the partitions,
-commit, ask for what is committed, leave, or die without a word. Static ones come back as
-themselves.
+"""Members of consumer groups with the classic protocol (G1 to G9).
 
-What is committed are numbers that are never used again, so that an answer says which commit it is
-from.
+They join, share the partitions, commit, fetch committed offsets, leave, or stop without leaving.
+Static members come back with the same instance id. Committed offsets are numbers that are never
+used again, so that a response identifies its commit.
 """
 
 from __future__ import annotations
@@ -35,16 +34,16 @@ if TYPE_CHECKING:
 SESSION_MS = 2_000
 REBALANCE_MS = 3_000
 JOIN_MS = 10_000
-"""Longer than a rebalance, which may wait for a member that is dead."""
+"""Longer than a rebalance, which may wait for a member that has stopped."""
 PROTOCOL = "range"
 OVER = frozenset({ErrorCode.REBALANCE_IN_PROGRESS, ErrorCode.ILLEGAL_GENERATION})
 EXPELLED = frozenset(
     {
         ErrorCode.UNKNOWN_MEMBER_ID,
         ErrorCode.FENCED_INSTANCE_ID,
-        # To a commit, where the sessions of all members ended and nothing was committed: a group
-        # without members and offsets is deleted, in Kafka too (seed 156 with a tier). Whether one
-        # may be deleted is asked of the log (`judges/expiry.py`).
+        # The response to a commit after the sessions of all members ended and nothing was
+        # committed: a group without members and offsets is deleted, in Kafka too (seed 156 with a
+        # tier). The log decides whether a group may be deleted (`judges/expiry.py`).
         ErrorCode.GROUP_ID_NOT_FOUND,
     }
 )
@@ -147,11 +146,11 @@ class Member:
     async def _assignment(
         self, joined: JoinGroupResponse, shares: dict[str, Share]
     ) -> SyncGroupResponse:
-        """What SyncGroup answers; the leader brings `shares`."""
+        """Send SyncGroup; the group's leader sends `shares`."""
         return await self._client.of_group(self._group, self._sync(joined, shares), JOIN_MS)
 
     def _plan(self, joined: JoinGroupResponse) -> dict[str, Share]:
-        """Partitions by turns."""
+        """Assign partitions to members in turns."""
         members = sorted(one.member_id for one in joined.members)
         parts = sorted((one.topic, one.index) for one in self._load.partitions)
         count = len(members)
@@ -183,7 +182,7 @@ class Member:
         coordinator = await self._client.coordinator(self._group)
         begin_s, led = self._load.now_s(), self._load.coordinates(coordinator)
         fail_on((await self._client.of_group(self._group, request)).error_code)
-        # One that was replaced may not know it yet.
+        # A replaced coordinator may not know that it was replaced.
         if led and self._load.coordinates(coordinator) == led:
             self._truth.confirmed(self._member_id, self._generation, begin_s)
 
@@ -198,7 +197,8 @@ class Member:
         fail_on(answer.error_code or answer.members[0].error_code)
 
     async def _die(self, rng: random.Random) -> None:
-        """Without a word; a static member comes back, and what it was before is fenced (G8)."""
+        """Stop without leaving. A static member comes back, and its former member id is fenced
+        (G8)."""
         before, generation, share = self._member_id, self._generation, self._share
         self._out()
         self._member_id = ""
@@ -259,12 +259,13 @@ class Member:
         coordinator = await self._client.coordinator(self._group)
         begin_s, led = self._load.now_s(), self._load.coordinates(coordinator)
         offset = await self._client.committed(self._group, one.topic, one.topic_id, one.index)
-        # One that was replaced may not know it yet, and tells what it remembers.
+        # A replaced coordinator may not know that it was replaced, and responds from its memory.
         if led and self._load.coordinates(coordinator) == led and not one.ended:
             self._truth.fetched((one.topic_id, one.index), offset, begin_s, self._load.now_s())
 
     def _some(self, rng: random.Random) -> PartitionLedger | None:
-        """A partition of ours whose name nobody has ever asked to delete: commits go by names."""
+        """Return an assigned partition of a topic whose deletion was never requested under its
+        name, since commits name topics; None if there is no such partition."""
         gone = self._load.promises.may_vanish
         mine = [self._load.partition(*one) for one in sorted(self._share) if one[0] not in gone]
         there = [one for one in mine if one is not None]

@@ -1,4 +1,4 @@
-"""Members of consumer groups that do not wait for answers (G8).
+"""Members of consumer groups that do not wait for responses (G8).
 
 A leader sends a second assignment while the first is being stored. Clients leave while their
 JoinGroup waits, and come back with the member id that they have dropped.
@@ -25,7 +25,8 @@ LEAVES_AFTER_S = 0.05
 
 
 class HastyMember(Member):
-    """As its leader it sends two assignments of one generation at once: members get one of them."""
+    """A group leader that sends two assignments of one generation at once: members get one
+    of them."""
 
     async def _assignment(
         self, joined: JoinGroupResponse, shares: dict[str, Share]
@@ -43,8 +44,10 @@ class HastyMember(Member):
 
 
 class Quitter:
-    """Joins a new group, leaves while it waits, joins with the old id, and asks for a new one. The
-    group must not take this for anything that ends the node; its answers are of no interest."""
+    """Joins a new group, leaves while the join waits, joins with the old id, and then without one.
+
+    The node must survive this; the responses are ignored.
+    """
 
     def __init__(self, load: Load, one: ClientShape) -> None:
         self._load = load
@@ -97,7 +100,7 @@ def _join(group: str, member_id: str) -> JoinGroupRequest:
 
 
 def _draw(_rng: random.Random, _topics: tuple[TopicShape, ...]) -> list[ClientShape]:
-    """None: `simulation.hasty_shape` draws them."""
+    """Return no clients: `simulation.hasty_shape` draws them."""
     return []
 
 

@@ -1,5 +1,5 @@
-"""Clients of compacted topics: some write and delete keys, some read from the beginning, again and
-again, while the cleaner takes old records away (`judges.compacted`)."""
+"""Clients of compacted topics: writers that put and delete keys, and readers that start from the
+beginning repeatedly, while the cleaner removes old records (`judges.compacted`)."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from simulation.world.invariants import require
 
 KEYS = 12
 RARE_KEYS = 300
-"""Most have their newest record where the cleaner works."""
+"""Number of keys of which most have their newest record in the part that the cleaner cleans."""
 DELETIONS = 0.2
 
 
 class KeyWriter:
-    """Sends each batch once, to all of the ISR."""
+    """Sends each batch once, with acks=all."""
 
     def __init__(self, load: Load, name: str) -> None:
         self._load = load
@@ -34,7 +34,7 @@ class KeyWriter:
             return
         one = rng.choice(self._load.keyed)
         leader = await self._access.leader(one)
-        # As with other producers: little in the quiet phase, so that slow links keep up.
+        # As with other producers: few records in the quiet phase, so that slow links keep up.
         count = 1 if self._load.calm else rng.choice((1, 2, 6))
         puts = one.putting(self._record(rng) for _ in range(count))
         now_ms = self._load.clock.now_ms()

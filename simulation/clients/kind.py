@@ -1,4 +1,4 @@
-"""A kind of client: drawn before a run, made when it begins."""
+"""A kind of client: drawn before a run, created when the run begins."""
 
 from __future__ import annotations
 
@@ -20,11 +20,14 @@ class ClientKind:
     Args:
         family: the file of `simulation.clients` that it is in.
         text: what it does, for people.
-        clients: those of this kind that a shape with these topics gets, none or more.
-        make: the step that one of them takes again and again, with the client's own chance. What
-            it raises as ApiError or Unknown is counted, and is a broken promise in the quiet phase;
-            a Violation ends the run.
-        apart: drawn from a stream of its own, after all others: what a seed had before stays.
+        clients: returns those of this kind for a shape with these topics, none or more.
+        make: returns the step that one of them repeats with a random stream of its own. An ApiError
+            or
+            Unknown from it is counted, and breaks a promise in the quiet phase; a Violation ends
+            the
+            run.
+        apart: drawn from a stream of its own, after all others, so that a seed keeps its other
+            clients.
     """
 
     family: str

@@ -1,10 +1,10 @@
-"""The clients of one simulated world: their requests, what they saw, what was promised to
-them.
+"""The clients of one simulated world: their requests, their history, and the ledgers of what was
+promised to them.
 
-Each client is a step that is taken again and again, with pauses and a stream of chance of its own.
-What steps have in common is here: one attempt at a produce or a fetch, entered in the ledger and in
-the history. Whatever is read is held against what the promises saw committed (P6), and every answer
-that says "not the leader" may name the leader, and what it names is judged (P24).
+Each client is a step that is repeated, with pauses and a random stream of its own. Steps share the
+code of this module: one attempt at a produce or a fetch, entered in the ledger and in the history.
+Every record read is compared with the committed records that the promises know (P6). A response
+that names the current leader is judged (P24).
 """
 
 from __future__ import annotations
@@ -42,9 +42,10 @@ REQUEST_MS = 3_000
 FETCH_WAIT_MS = 200
 EASED = 4
 LAST_TRIES, LAST_PAUSE_S = 20, 0.2
-"""Of the last reader, while leaders move: preferred ones lead again when all is quiet, too."""
+"""Retries of the last reader while leaders move, which preferred leaders also do in the quiet
+phase."""
 PATIENCE = 20
-"""Fetches that find nothing though there is something, one after the other."""
+"""Consecutive fetches that may return nothing although there are records."""
 REFUSED = frozenset(
     {
         ErrorCode.BROKER_NOT_AVAILABLE,
@@ -57,18 +58,19 @@ REFUSED = frozenset(
 """Errors that promise that nothing was appended."""
 MOVED = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH})
 NOT_SEEN = frozenset({ErrorCode.LEADER_NOT_AVAILABLE, ErrorCode.UNKNOWN_LEADER_EPOCH})
-"""A client asked for a partition last when nobody led it, and has not asked again; or it has heard
-of a leader before that one has (seed 8991)."""
+"""The client's metadata is from a time without a leader, or is newer than the leader's own (seed
+8991)."""
 NOT_SETTLED = frozenset({ErrorCode.OFFSET_NOT_AVAILABLE})
-"""A leader does not say where its log ends before it has committed something of its epoch."""
+"""A new leader does not report the end of its log before it has committed a record of its epoch."""
 COORDINATOR_MOVED = frozenset({ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS})
 OF_MOVES = MOVED | COORDINATOR_MOVED | NOT_SEEN | NOT_SETTLED
-"""What a client is told while leaders move, as preferred ones do when all is quiet, too."""
+"""Errors that clients may get while leaders move, which preferred leaders also do in the quiet
+phase."""
 
 
 class Asked(NamedTuple):
-    """A request for one partition: whom it went to and when, the leader epoch that it carried, that
-    of the broker's own replica then, and its number among all that began."""
+    """A request for one partition: its broker, its time, the leader epoch in it, the epoch of the
+    broker's own replica at that time, and its number among all requests."""
 
     one: PartitionLedger
     key: Key
@@ -81,23 +83,27 @@ class Asked(NamedTuple):
 
 Step = Callable[[random.Random], Awaitable[None]]
 Send = Callable[[ProduceRequest], Awaitable[ProduceResponse | None]]
-"""One attempt at a request; None where no answer comes (acks=0)."""
+"""Makes one attempt at a request; returns None where no response comes (acks=0)."""
 
 
 class Access:
-    """How a client finds leaders: its connections, and whether it doubts what it knows."""
+    """A client's access to leaders: its connections, and whether its metadata may be stale."""
 
     def __init__(self, client: SimClient) -> None:
         self.client = client
         self._stale = False
 
     def doubt(self) -> None:
-        """An answer said that the leader may have moved."""
+        """Note that the leader may have moved, after an error response."""
         self._stale = True
 
     async def leader(self, one: PartitionLedger) -> Leader:
-        """As every client does it: ask again after an error, and never go back to a leader of an
-        epoch before the one that is known. Who knows an earlier topic of that name asks at once."""
+        """Return the leader as every client finds it: from new metadata after an error, and never
+        of an epoch before the known one. Metadata with an earlier topic id for that name is
+        refreshed, too.
+
+        Raises: ApiError(UNKNOWN_TOPIC_ID) if the name belongs to another topic now.
+        """
         known = self.client.cluster.cache.topic_ids
         if self._stale or (one.topic_id and known.get(one.topic, one.topic_id) != one.topic_id):
             self._stale = False
@@ -114,9 +120,9 @@ class Access:
 class Load:
     """The clients of one world; they run on the client's host.
 
-    `strict` says that nothing is wrong with the world any more: then errors are faults, but for a
-    leader that has just moved. `judging` False lets a broken promise pass, `judging_groups` one of
-    consumer groups.
+    `strict` means that no fault is active any more: then every error is a failure, except while a
+    leader has just moved. With `judging` False a broken promise is ignored, with `judging_groups`
+    False one of consumer groups.
     """
 
     def __init__(
@@ -128,18 +134,18 @@ class Load:
         self.clock = clock
         self.partitions: list[PartitionLedger] = []
         self.keyed: list[CompactedLedger] = []
-        """Those of compacted topics."""
+        """Ledgers of the partitions of compacted topics."""
         self.producer_ids: set[int] = set()
-        """All that brokers have given out."""
+        """All producer ids that brokers have given out."""
         self.expired = 0
-        """Offsets that clients have seen go."""
+        """Number of offsets that clients have seen expire."""
         self.operations = 0
         self.errors: dict[str, int] = {}
         self.acked = 0
         self.hints = 0
         self.strict = False
         self.store_told_until_s = 0.0
-        """Until then a fetch may hear what an earlier one met in the remote store."""
+        """Virtual time until which a fetch may return a remote store error of an earlier fetch."""
         self._loop = asyncio.get_running_loop()
         self.trouble: asyncio.Future[None] = self._loop.create_future()
         """Fails when a client finds a promise broken."""
@@ -153,27 +159,28 @@ class Load:
         self.judging_groups = True
         self.history: list[Saw] = []
         self.listed: list[Listed] = []
-        """What leaders of tiered partitions said of their offsets; the judge of tiers takes it."""
+        """Offsets that leaders of tiered partitions reported; the judge of tiers removes them."""
         self.groups: dict[str, GroupTruth] = {}
         self.calm = False
-        """The quiet phase has begun: members stay where they are."""
+        """True in the quiet phase: members stay in their groups."""
         self.eased = False
-        """Clients rest `EASED` times as long: who is far behind over a slow link catches up."""
+        """True if clients rest `EASED` times as long, so that replicas behind a slow link catch up.
+        """
         self.namesakes: set[str] = set()
-        """Names that another topic had before. Where the new one is asked by name, a broker that
-        has not heard of the end of the old one answers for that."""
+        """Names that an earlier topic had. A broker that has not learned of the deletion answers
+        requests by name for the earlier topic."""
         self._first_ids: dict[str, bytes] = {}
         self._ended: set[bytes] = set()
         self._clients: list[SimClient] = []
 
     def enter(self, topics: Mapping[str, int]) -> None:
-        """A ledger for each partition; `topics` are names and numbers of partitions."""
+        """Add a ledger for each partition; `topics` maps names to numbers of partitions."""
         for topic, count in topics.items():
             self.partitions += [PartitionLedger(topic, index, True) for index in range(count)]
 
     def found(self, topic: str, topic_id: bytes, count: int) -> None:
-        """The cluster has the topic, with so many partitions; one of that name and another id is
-        gone."""
+        """Record that the cluster has the topic with this number of partitions. A topic of the same
+        name with another id has ended."""
         if topic_id in self._ended:
             return
         if self._first_ids.setdefault(topic, topic_id) != topic_id:
@@ -192,35 +199,36 @@ class Load:
         ]
 
     def end(self, topic_id: bytes) -> None:
-        """The topic is deleted, or about to be: nothing is expected of it any more."""
+        """End the ledgers of a topic that is deleted or about to be: no promise holds for it any
+        more."""
         self._ended.add(topic_id)
         for one in self.partitions:
             one.ended = one.ended or one.topic_id == topic_id
         self.partitions = [one for one in self.partitions if not one.ended]
 
     def partition(self, topic: str, index: int) -> PartitionLedger | None:
-        """The ledger of one partition, None if there is no such one at the moment."""
+        """Return the ledger of one partition, None if there is no such partition at the moment."""
         return next((p for p in self.partitions if (p.topic, p.index) == (topic, index)), None)
 
     def new_client(self) -> SimClient:
-        """One with connections of its own: answers come in the order of requests, and some wait
-        long. `close` closes it."""
+        """Return a client with connections of its own, since responses come in the order of
+        requests and some wait long. `close` closes it."""
         client = SimClient(self.client.bootstrap)
         self._clients.append(client)
         return client
 
     async def close(self) -> None:
-        """Close what clients have opened for themselves."""
+        """Close the connections that clients have opened for themselves."""
         for client in self._clients:
             await client.close()
 
     def group(self, name: str) -> GroupTruth:
-        """What is known of a consumer group."""
+        """Return the known state of a consumer group."""
         return self.groups.setdefault(name, GroupTruth(name))
 
     def coordinates(self, node_id: int) -> tuple[int, int] | None:
-        """Index and leader epoch of the only partition of groups, if this node leads it and has
-        taken that over."""
+        """Return index and leader epoch of the only partition of the offsets topic, if this node
+        leads it and its replica is in that epoch; else None."""
         topic = self.promises.metadata.image.topics.by_name.get(OFFSETS_TOPIC)
         if topic is None:
             return None
@@ -231,16 +239,16 @@ class Load:
         return None
 
     def now_s(self) -> float:
-        """Virtual time."""
+        """Return the virtual time in seconds."""
         return self._loop.time()
 
     def number(self) -> int:
-        """One that nobody had before."""
+        """Return a number that no client had before."""
         self._numbers += 1
         return self._numbers
 
     def start(self, name: str, step: Step, pause_ms: float) -> None:
-        """One more client, that rests for `pause_ms` on the average between its steps."""
+        """Start a client that rests for `pause_ms` on average between its steps."""
         self._tasks.append(asyncio.create_task(self._run(name, step, pause_ms), name=name))
 
     async def stop(self) -> None:
@@ -249,7 +257,10 @@ class Load:
         await asyncio.gather(*self._tasks)
 
     async def stop_within(self, seconds: float) -> None:
-        """As `stop`, for clients that may never get what they wait for (P26)."""
+        """Stop the clients, and cancel steps that take longer than `seconds` (P26).
+
+        Raises: Violation if a step took longer and promises are judged.
+        """
         self._stopping = True
         _, late = await asyncio.wait(self._tasks, timeout=seconds)
         for task in late:
@@ -279,7 +290,8 @@ class Load:
             raise
 
     def failed(self, what: str, error: Unknown | ApiError) -> None:
-        """Raises Violation if that must not happen."""
+        """Count an error of a client. Raises: Violation if the error is not allowed at this
+        time."""
         name = error.code.name if isinstance(error, ApiError) else "no answer"
         self.errors[name] = self.errors.get(name, 0) + 1
         if isinstance(error, ApiError):
@@ -292,7 +304,7 @@ class Load:
             raise Violation(f"{'P26' if self.strict else 'H'}: {what}: {error!r}") from error
 
     def values(self, producer: str, rng: random.Random) -> tuple[int, list[bytes]]:
-        """The number and the values of a new batch, never seen before."""
+        """Return the number and the values of a new batch; no value was used before."""
         number = self.number()
         padding = b"." * rng.choice((0, 10, 300))
         name = b"%s:%d" % (producer.encode(), number)
@@ -302,13 +314,17 @@ class Load:
     # --- requests -----------------------------------------------------------------------------
 
     async def leader(self, one: PartitionLedger) -> Leader:
-        """See `Access.leader`."""
+        """Return the leader by the shared access: see `Access.leader`."""
         return await self._access.leader(one)
 
     async def produce(
         self, one: PartitionLedger, batch: Batch, acks: int, producer: Producer | None = None
     ) -> int:
-        """One attempt at one batch, entered in the ledger; the offset of its first record."""
+        """Make one attempt at one batch, entered in the ledger. Returns: the offset of its first
+        record.
+
+        Raises: Unknown without a response, ApiError for an error response.
+        """
         one.trying(batch)
         try:
             leader = await self.leader(one)
@@ -332,8 +348,10 @@ class Load:
         leader_id: int,
         ask: Send,
     ) -> int:
-        """As `produce`, to a leader that is known, by whatever sends the request; -1: nobody says
-        where."""
+        """Send a batch to a known leader through `ask`, entered in the ledger.
+
+        Returns: the offset of its first record; -1 if no response comes (acks=0).
+        """
         one.trying(batch)
         now_ms = self.clock.now_ms()
         records = [Record(timestamp=now_ms, value=value) for value in batch.values]
@@ -380,12 +398,12 @@ class Load:
         self.trace.add(f"client: {name} is at {got.base_offset}")
         self._sent(asked, batch, acks, producer, "ok", got.base_offset)
         if acks == 1:
-            batch.uncertain = True  # its leader may take it along
+            batch.uncertain = True  # the record may be lost with its leader
         else:
             self.acked += 1
             one.acked(batch, got.base_offset, 0)
-            # Of a topic that the controllers have no more nobody looks how far it was committed: it
-            # may have been acknowledged and deleted in one turn of its leader (seed 1565).
+            # Once a topic is deleted, no judge sees how far it was committed: its leader may have
+            # acknowledged the record and deleted the topic in one event-loop iteration (seed 1565).
             expected = one.topic not in self.promises.given_up
             if expected and self.promises.exists(asked.key[0]):
                 committed = self.promises.partitions[asked.key].end
@@ -416,7 +434,7 @@ class Load:
         )
 
     def _saw(self, asked: Asked, client: str, what: str, answer: str, **more: Any) -> None:
-        """One entry of the history."""
+        """Add one entry to the history."""
         now_s = self._loop.time()
         self.history.append(
             Saw(
@@ -428,7 +446,7 @@ class Load:
         )
 
     def placed(self, client: str, one: PartitionLedger, offset: int) -> None:
-        """A reader goes to another place than behind what it read last."""
+        """Record that a reader continues at an offset other than the one after its last record."""
         now_s, key = self._loop.time(), (one.topic_id, one.index)
         self.history.append(Saw(client, "place", str(one), now_s, now_s, "ok", offset, key=key))
 
@@ -441,15 +459,16 @@ class Load:
             batch.uncertain = True
 
     def asking(self, one: PartitionLedger, broker_id: int, epoch: int) -> Asked:
-        """A request with this leader epoch is about to be sent."""
+        """Return the data of a request with this leader epoch that is about to be sent."""
         key = (one.topic_id, one.index)
         replica_epoch = self.promises.leader_epoch_at(broker_id, key)
         self._asked += 1
         return Asked(one, key, broker_id, self._loop.time(), epoch, replica_epoch, self._asked)
 
     def _hinted(self, asked: Asked, code: int, leader: Any, endpoints: Any) -> None:
-        """P24: a leader is named only where it helps, with an address, never an old one, and never
-        one of whom the broker knows that it is fenced or gone."""
+        """Check a named leader (P24): only with an error that it helps against, with an address,
+        never of an old epoch, and never a broker that the responding broker knows to be fenced or
+        removed."""
         if code:
             self.doubt()
         if leader.leader_id < 0 and leader.leader_epoch < 0:
@@ -472,7 +491,7 @@ class Load:
         judge_hint(f"broker {asked.broker_id}, {asked.one}", asked.key, named, images)
 
     async def ask(self, leader: Leader, request: Request[R]) -> R:
-        """One request to a leader; without an answer the next client asks who leads."""
+        """Send one request to a leader; after an error the next request refreshes the metadata."""
         try:
             return await self.client._once(leader.node_id, request, REQUEST_MS)
         except (Unknown, ApiError):
@@ -480,19 +499,21 @@ class Load:
             raise
 
     def doubt(self) -> None:
-        """An answer said that the leader may have moved."""
+        """Note that the leader may have moved, after an error response."""
         self._access.doubt()
 
     async def fetch(
         self, one: PartitionLedger, offset: int, client: str, what: str = "read"
     ) -> list[tuple[int, bytes]]:
-        """(offset, value) of what one fetch finds from `offset` on, after waiting for it a bit."""
+        """Return (offset, value) of the records of one fetch at `offset`, which may wait
+        `FETCH_WAIT_MS`."""
         asked, answer = await self._fetch(one, offset)
         got = answer.responses[0].partitions[0]
         return self.told(asked, got, answer.node_endpoints, offset, client, what)
 
     async def fetch_keyed(self, one: CompactedLedger, offset: int) -> tuple[dict[int, Keyed], int]:
-        """The same of a compacted partition, and where to go on: offsets are missing there."""
+        """Fetch a compacted partition, where offsets may be missing. Returns: records, and the next
+        offset."""
         asked, answer = await self._fetch(one, offset)
         got = answer.responses[0].partitions[0]
         self._hinted(asked, got.error_code, got.current_leader, answer.node_endpoints)
@@ -545,8 +566,11 @@ class Load:
         client: str,
         what: str = "read",
     ) -> list[tuple[int, bytes]]:
-        """(offset, value) from `offset` on of what an answer says of a partition, entered in the
-        history. Raises ApiError."""
+        """Enter the partition's part of a response in the history.
+
+        Returns: (offset, value) of its records from `offset` on.
+        Raises: ApiError for an error code of the partition.
+        """
         self._hinted(asked, got.error_code, got.current_leader, endpoints)
         fail_on(got.error_code)
         got_bytes = got.records or b""
@@ -558,7 +582,7 @@ class Load:
         return found
 
     async def _lasting(self, ask: Callable[[], Awaitable[T]]) -> T:
-        """Ask again where a leader has just moved."""
+        """Repeat a request while its leader has just moved."""
         for _ in range(LAST_TRIES):
             try:
                 return await ask()
@@ -570,7 +594,8 @@ class Load:
         return await ask()
 
     async def read_all(self) -> None:
-        """Read every log that keeps all it gets from its start to its end, as the last thing."""
+        """Read every log that keeps all its records from its start to its end, at the end of the
+        run."""
         self.doubt()
         for one in self.partitions:
             if one.topic in self.promises.given_up | self.promises.may_shrink:
@@ -587,7 +612,8 @@ class Load:
                 at = records[-1][0] + 1
 
     async def read_compacted(self) -> None:
-        """The same for compacted ones: the newest record of each key is there."""
+        """Read every compacted log at the end of the run: the newest record of each key is
+        there."""
         for one in self.keyed:
             if one.topic in self.promises.given_up:
                 continue
@@ -601,7 +627,7 @@ class Load:
             one.read_whole(whole, self.promises.partitions[one.topic_id, one.index].keys.undead)
 
     async def read_offsets(self) -> None:
-        """G10: what coordinators tell of their groups is what replaying their log gives."""
+        """Check that coordinators return the offsets that a replay of their log yields (G10)."""
         promises = self.promises
         logs = [one for one in promises.partitions.values() if one.name == f"{OFFSETS_TOPIC}-0"]
         for name in self.groups if logs else ():
@@ -621,7 +647,7 @@ class Load:
                 )
 
     async def _all_offsets(self, group: str) -> OffsetFetchResponse.OffsetFetchResponseGroup:
-        """What the coordinator tells of all partitions of the group."""
+        """Fetch the committed offsets of all partitions of the group."""
         asked = OffsetFetchRequest.OffsetFetchRequestGroup(group_id=group, topics=None)
         self.client.forget_coordinator(group)
         answer = await self.client.of_group(group, OffsetFetchRequest(groups=[asked]))
@@ -629,7 +655,7 @@ class Load:
         return answer.groups[0]
 
     def consumed(self, one: PartitionLedger, records: list[tuple[int, bytes]]) -> None:
-        """P6: whatever a consumer reads is committed, and is what was committed."""
+        """Check that each record that a consumer read is the committed one (P6)."""
         if one.topic in self.promises.given_up:
             return
         truth = self.promises.partitions[one.topic_id, one.index]
@@ -640,8 +666,8 @@ class Load:
     # --- the end ------------------------------------------------------------------------------
 
     def judge(self) -> None:
-        """Every acknowledged record is where it was said to be, nothing is there twice, nothing
-        that was refused is there."""
+        """Check the ledgers: every acknowledged record is at its offset, none is there twice, no
+        refused record is there."""
         for one in self.partitions:
             if one.topic in self.promises.given_up:
                 continue
@@ -651,10 +677,10 @@ class Load:
 
 
 def is_of_groups(error: BaseException) -> bool:
-    """Whether the promise that broke is one of consumer groups (G1 to G10)."""
+    """Return whether the broken promise is one of consumer groups (G1 to G10)."""
     return str(error).startswith("G")
 
 
 def _is_life(code: ErrorCode) -> bool:
-    """Whether clients try again after this error."""
+    """Return whether clients retry after this error."""
     return code.retriable or code is ErrorCode.BROKER_NOT_AVAILABLE

@@ -1,15 +1,16 @@
-"""Producers with several requests in flight, on one connection, as librdkafka and the Java client
-send: the next batch goes out before the one before it is answered.
+"""Producers with several requests in flight on one connection, as in librdkafka and the Java
+client: the next batch is sent before the previous one is acknowledged.
 
-The idempotent one sends what failed again, in order, with the same sequences (T1). A log that
-knows nothing of a producer takes any sequence from it, in Kafka, too: where its very first batches
-are refused and the next one, on its way already, is taken, the first are out of order for ever.
-Then they are given up, and what is left goes in a new epoch, as the Java client does when they
-expire; or in the same one where some of it may be there already, since a new one would write that
-twice. The plain one may write a record twice when it tries again, as everybody does; so each of
-its attempts has values of its own, and each must be there at most once. What went over one
-connection to one leader stands in the order in which it was sent (P25), though some of it may be
-missing.
+The idempotent producer resends failed batches in order, with the same sequences (T1). A log without
+state of a producer accepts any sequence from it, in Kafka, too. So if the first batches of a
+producer are refused and the next one, already in flight, is accepted, the first are out of order
+from then on. They are abandoned, and the rest is sent in a new epoch, as the Java client does with
+expired batches. If some of the rest may be in the log, it stays in the same epoch, since a new
+epoch would append it twice.
+
+The plain producer may append a record twice when it retries, as every such client does. So each of
+its attempts has values of its own, which may be there at most once. Batches of one connection to
+one leader stand in the order in which they were sent (P25), though some may be missing.
 """
 
 from __future__ import annotations
@@ -34,20 +35,20 @@ from simulation.world.invariants import require
 IN_FLIGHT_MAX = 5
 LENGTHS = (2, 3, 5, 8, 12)
 TRIES = 3
-"""Of the plain one."""
+"""Attempts of the plain producer."""
 Failure = Unknown | ApiError
 
 
 @dataclass(frozen=True)
 class Wagon:
-    """One batch, and as whom it is sent."""
+    """One batch, and the producer id, epoch and sequence with which it is sent."""
 
     batch: Batch
     producer: Producer = Producer()
 
 
 class Pipeline:
-    """What both kinds have in common: trains of batches to one partition."""
+    """Common code of both kinds: trains of batches to one partition."""
 
     def __init__(self, load: Load, name: str, acks: int, in_flight: int) -> None:
         self._load = load
@@ -56,18 +57,18 @@ class Pipeline:
         self._in_flight = in_flight
         self._access = Access(load.new_client())
         self._overtaken: set[Batch] = set()
-        """The first of their producer in its partition, refused while a later one was taken, or may
-        have been: nobody answered."""
+        """First batches of a producer in a partition that were or may have been refused, while a
+        later one was accepted or may have been (no response)."""
         self.hopeless: set[Batch] = set()
-        """Those of them that were sent again, and are out of order."""
+        """Overtaken batches that were resent and are out of order."""
 
     def length(self, rng: random.Random) -> int:
-        """How long the next train is. In the quiet phase all must be replicated within a request's
-        time, by settings that let a kilobyte through in each round."""
+        """Return the number of batches of the next train. In the quiet phase all of them must be
+        replicated within a request timeout, where settings may limit a fetch to a kilobyte."""
         return 2 if self._load.calm else rng.choice(LENGTHS)
 
     async def run(self, one: PartitionLedger, train: Sequence[Wagon]) -> list[Wagon]:
-        """Send them, and no more of them once one has failed; those that are not acknowledged."""
+        """Send a train, and stop after the first failure. Returns: the batches not acknowledged."""
         if isinstance(found := await self._connect(one), Exception):
             self._fail(found)
             return list(train)
@@ -119,8 +120,8 @@ class Pipeline:
     def _judge(
         self, one: PartitionLedger, train: Sequence[Wagon], failures: Sequence[Failure | None]
     ) -> None:
-        """T1: what comes after a batch that failed is out of order, and nothing else is, but for
-        the first of all that later ones have overtaken."""
+        """Check T1: only batches after a failed one may be out of order, and the first batches of a
+        producer that later ones have overtaken."""
         before, begins = False, _is_refused_first(train[0], failures[0])
         for wagon, failure in zip(train, failures, strict=False):
             begins = begins and _may_be_refused(failure)
@@ -150,24 +151,25 @@ def _is_there(failure: Failure) -> bool:
 
 
 def _may_be_there(failure: Failure | None) -> bool:
-    """Whether the batch may have been appended: also where it was not replicated in time."""
+    """Return whether the batch may have been appended, even if it was not replicated in time."""
     return not _is_refused(failure) and not (
         isinstance(failure, ApiError) and failure.code is OUT_OF_ORDER
     )
 
 
 def _is_refused_first(wagon: Wagon, failure: Failure | None) -> bool:
-    """Whether perhaps nothing was appended of what would have been a producer's first batch."""
+    """Return whether the first batch of a producer may not have been appended."""
     return wagon.producer.id >= 0 and not wagon.producer.sequence and _may_be_refused(failure)
 
 
 def _is_refused(failure: Failure | None) -> bool:
-    """Whether nothing was appended."""
+    """Return whether surely nothing was appended."""
     return isinstance(failure, ApiError) and failure.code in REFUSED
 
 
 def _may_be_refused(failure: Failure | None) -> bool:
-    """As above, or its broker did not lead when it came, and did for the next (seed 5978)."""
+    """Return whether nothing was appended, or the broker was not yet leader when this batch came,
+    but was for the next one (seed 5978)."""
     return _is_refused(failure) or (isinstance(failure, ApiError) and failure.code in MOVED)
 
 
@@ -195,7 +197,7 @@ class Idempotent(Pipeline):
 
 
 class Plain(Pipeline):
-    """Sends a train, and what failed a few times more."""
+    """Sends a train, and failed batches again up to `TRIES` attempts in all."""
 
     async def step(self, rng: random.Random) -> None:
         load = self._load
@@ -206,7 +208,8 @@ class Plain(Pipeline):
         for _ in range(TRIES):
             if not left or one.ended:
                 return
-            # What one attempt sends is in order; the next may overtake what is still under way.
+            # The batches of one attempt are in order; those of the next may overtake ones still in
+            # flight.
             lane = f"{self._name}/{load.number()}"
             train = []
             for _ in range(left):

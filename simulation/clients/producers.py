@@ -1,4 +1,4 @@
-"""Producers: each batch sent once, or, the idempotent ones, until it is acknowledged."""
+"""Producers that send each batch once, and idempotent ones that resend it until acknowledged."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from simulation.shape import ClientShape, TopicShape
 
 
 class Once:
-    """Sends each batch once. A late first attempt may overtake, so every batch has a producer of
-    its own for the ledger."""
+    """Sends each batch once. A late attempt may overtake a newer one, so every batch has a producer
+    of its own in the ledger."""
 
     def __init__(self, load: Load, acks: int, name: str | None = None) -> None:
         self._name = name or f"a{acks}"
@@ -34,7 +34,7 @@ class Once:
 
 
 class Numbered:
-    """The batches of an idempotent producer, each with the sequence at which it stands."""
+    """The batches of an idempotent producer, each with its sequence."""
 
     def __init__(self, load: Load, name: str) -> None:
         self._load = load
@@ -43,36 +43,39 @@ class Numbered:
         self._sequences: dict[PartitionLedger, int] = {}
 
     async def choose(self, rng: random.Random) -> PartitionLedger | None:
-        """A partition to send to, if anything is promised of any."""
+        """Return a partition to send to, None if no promise holds for any partition."""
         if self._identity is None:
             self._identity = await self._load.client.producer()
-        # Where records were given up its sequence may be lost.
+        # A topic with unclean elections may lose the producer's sequence.
         kept = [one for one in self._load.partitions if counts(self._load, one)]
         return rng.choice(kept) if kept else None
 
     def next(self, one: PartitionLedger, rng: random.Random) -> tuple[Batch, Producer]:
-        """A new batch for a partition that was chosen."""
+        """Return a new batch for a chosen partition, with its sequence."""
         number, values = self._load.values(self._name, rng)
         batch = one.sending(self._name, number, values)
         return batch, self.place(one, batch)
 
     def place(self, one: PartitionLedger, batch: Batch) -> Producer:
-        """Where the batch stands: behind all that stand there already."""
+        """Return the producer with the next free sequence of the partition, for this batch."""
         assert self._identity is not None
         sequence = self._sequences.get(one, 0)
         self._sequences[one] = sequence + len(batch.values)
         return self._identity._replace(sequence=sequence)
 
     def begin_anew(self) -> None:
-        """As the Java client after a batch that it gave up, once nothing is in flight: the next
-        epoch of the same id, in which every partition begins at 0 (KIP-360)."""
+        """Bump the epoch of the same producer id, in which every partition begins at sequence 0
+        (KIP-360).
+
+        The Java client does so after an expired batch; no batch may be in flight.
+        """
         assert self._identity is not None
         self._identity = self._identity._replace(epoch=self._identity.epoch + 1)
         self._sequences.clear()
 
 
 def counts(load: Load, one: PartitionLedger) -> bool:
-    """Whether anything is promised of what is written there."""
+    """Return whether promises hold for records in this partition."""
     return not one.ended and one.topic not in load.promises.given_up
 
 
@@ -110,7 +113,7 @@ def _some(rng: random.Random, kind: str, pauses_ms: tuple[float, ...]) -> list[C
 
 
 def _draw_all(rng: random.Random, _topics: tuple[TopicShape, ...]) -> list[ClientShape]:
-    # The first is always there: the quiet phase asks that something is acknowledged.
+    # The first producer always exists: the quiet phase requires an acknowledged record.
     first = ClientShape("acks all", "acks all", rng.choice((60.0, 150.0, 400.0)))
     return [first, *_some(rng, "acks all", (20.0, 60.0, 150.0))]
 

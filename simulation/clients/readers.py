@@ -1,4 +1,4 @@
-"""Readers: a consumer of one partition, and one who asks for the latest offsets."""
+"""Readers: consumers of one partition, and a client that lists the latest offsets."""
 
 from __future__ import annotations
 
@@ -21,8 +21,11 @@ AGAIN = 0.02
 async def ask_offset(
     load: Load, one: PartitionLedger, leader: Leader, timestamp: int, timeout_ms: int = REQUEST_MS
 ) -> ListOffsetsResponse.ListOffsetsPartitionResponse:
-    """What a leader says to a time, or to a negative one that means something. Raises Unknown,
-    ApiError."""
+    """Request the offset of a timestamp, or of a negative one with a special meaning, from a
+    leader.
+
+    Raises: Unknown without a response, ApiError for an error response.
+    """
     wish = ListOffsetsRequest.ListOffsetsPartition(
         partition_index=one.index, timestamp=timestamp, current_leader_epoch=leader.epoch
     )
@@ -37,10 +40,12 @@ async def ask_offset(
 
 
 class Lister:
-    """P14: what a leader calls the latest is never below what one before it called so. It is asked
-    by name: of a topic that is deleted meanwhile a namesake may tell (seed 321 with a tier), and of
-    one that had a namesake a broker that does not know its end (seed 1059): neither is held against
-    a topic."""
+    """Checks that the latest offset that a leader reports is never below an earlier one (P14).
+
+    ListOffsets names the topic, so a namesake may answer it. Therefore answers are ignored if the
+    topic was deleted in the meantime (seed 321 with a tier), or if its name had another topic
+    before, whose end a broker may not know yet (seed 1059).
+    """
 
     def __init__(self, load: Load) -> None:
         self._load = load
@@ -69,8 +74,7 @@ class Lister:
 
 
 class Consumer:
-    """Reads one partition from the beginning, and again from the beginning now and then: at `again`
-    of its steps."""
+    """Reads one partition from the beginning, and starts over at a share `again` of its steps."""
 
     def __init__(
         self, load: Load, topic: str, index: int, again: float = AGAIN, name: str = ""
@@ -107,7 +111,7 @@ class Consumer:
             self._load.placed(self._name, self._one, at)
 
     async def _nearest(self, one: PartitionLedger) -> int:
-        """Where to go on: the records here are deleted, or were lost."""
+        """Return the offset to continue at after records here were deleted or lost."""
         promises = self._load.promises
         if one.topic in promises.given_up:
             return 0

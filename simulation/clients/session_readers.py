@@ -1,10 +1,10 @@
-"""Readers with incremental fetch sessions (KIP-227): one client reads all partitions, over a
-session with each broker that leads some.
+"""Readers with incremental fetch sessions (KIP-227): one client reads all partitions, with one
+session per broker that leads some.
 
-A request names what has changed and the answer tells what is new, so whatever either side forgets
-is never read again: in the quiet phase a session that tells nothing of records that are there
-breaks H12. Partitions come and go; sessions are ended, left to their eviction, and asked out of
-turn (B31).
+A request names only changed partitions, and the response only new data, so a partition that either
+side forgets is never read again. In the quiet phase a session that returns nothing although there
+are records breaks H12. Partitions come and go; sessions are ended, left to be evicted, and used
+with a wrong epoch (B31).
 """
 
 from __future__ import annotations
@@ -27,14 +27,15 @@ LOST = frozenset({ErrorCode.FETCH_SESSION_ID_NOT_FOUND, ErrorCode.INVALID_FETCH_
 FINAL_EPOCH = -1
 EPOCH_MAX = 2**31 - 1
 SILENT_S = 2.0
-"""How long a session may tell nothing of records that are there, when nothing is wrong."""
+"""Longest time in seconds without data from a session although there are records, in the quiet
+phase."""
 FETCH_BYTES = 1 << 20
 
 
 @dataclass
 class Session:
-    """What both sides should know: of each partition what was last asked, and since when there
-    is something that the broker did not tell."""
+    """The session state that both sides should have: the last request for each partition, and the
+    time since which the broker has not returned existing records."""
 
     session_id: int = 0
     epoch: int = 0
@@ -43,7 +44,8 @@ class Session:
     silent_s: dict[Key, float] = field(default_factory=dict)
 
     def answered(self, session_id: int) -> None:
-        """The broker has taken a step, or keeps no session."""
+        """Advance the session's epoch after a response, or reset it if the broker keeps no
+        session."""
         if session_id == 0:
             self.session_id = self.epoch = 0
             return
@@ -52,7 +54,7 @@ class Session:
 
 
 class SessionReader:
-    """See the module."""
+    """A client that reads all partitions over one fetch session per broker."""
 
     def __init__(self, load: Load, name: str) -> None:
         self._load = load
@@ -61,7 +63,7 @@ class SessionReader:
         self._sessions: dict[int, Session] = {}
         self._positions: dict[PartitionLedger, int] = {}
         self._left: set[PartitionLedger] = set()
-        """Not read at the moment."""
+        """Partitions that are not read at the moment."""
 
     async def step(self, rng: random.Random) -> None:
         load = self._load
@@ -84,12 +86,12 @@ class SessionReader:
         try:
             await self._fetch(rng, node_id, session, led.get(node_id, {}))
         except (Unknown, ApiError):
-            self._sessions.pop(node_id, None)  # it may have taken the step, or not
+            self._sessions.pop(node_id, None)  # the broker may have advanced the epoch, or not
             self._access.doubt()
             raise
 
     def _choose(self, rng: random.Random) -> None:
-        """Somebody changes what is read; all of it once nothing is wrong any more."""
+        """Change the set of partitions that are read; in the quiet phase it is all of them."""
         if self._load.calm:
             self._left.clear()
         elif rng.random() < 0.1:
@@ -164,7 +166,7 @@ class SessionReader:
                 self._silent(one, session)
 
     def _silent(self, asked: Asked, session: Session) -> None:
-        """H12: what is there is told."""
+        """Check that existing records are returned in time (H12)."""
         load, one = self._load, asked.one
         position, truth = self._positions[one], load.promises.partitions.get(asked.key)
         behind = truth is not None and truth.end > position

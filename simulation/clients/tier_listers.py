@@ -1,4 +1,4 @@
-"""A client that asks the leader of a tiered partition for all offsets that ListOffsets has (S8)."""
+"""A client that requests all offsets of a tiered partition that ListOffsets has (S8)."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from simulation.shape import TIERED
 
 LATEST, EARLIEST, HIGHEST, LOCAL, TIERED_END, PENDING = -1, -2, -3, -4, -5, -6
 STORE = frozenset({ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.REQUEST_TIMED_OUT})
-"""What a look-up by time may be answered while the store or the metadata are not there."""
+"""Errors that a look-up by time may get while the store or the metadata are unavailable."""
 
 
 class TierLister:
-    """Asks one question after the other, and hands the answers to the judge of tiers."""
+    """Sends one request after the other, and hands the responses to the judge of tiers."""
 
     def __init__(self, load: Load) -> None:
         self._load = load
@@ -63,7 +63,7 @@ class TierLister:
                 return
             raise
         self._in_vain = 0
-        # Else a namesake may have given some of the answers: the questions are asked by name.
+        # Otherwise a namesake may have answered some of the requests, which name the topic.
         if load.promises.exists(one.topic_id) and one.topic not in load.namesakes:
             load.listed.append(listed)
 
