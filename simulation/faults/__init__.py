@@ -30,20 +30,20 @@ KINDS: dict[str, FaultKind | OperatorKind] = {
     **tier_topic.KINDS,
     **tier_calls.KINDS,
 }
-"""By the name that schedules, options and tables use."""
+"""Fault kinds by the name that schedules, options and tables use."""
 ELECTIONS = frozenset(name for name, kind in KINDS.items() if kind.family == "elections")
-"""Kinds that are for clusters with eligible leader replicas alone; drawn apart from the others."""
+"""Kinds only for clusters with eligible leader replicas; drawn apart from the others."""
 TIER = frozenset(name for name, kind in KINDS.items() if kind.family in ("store", "tiering"))
-"""Kinds that are for clusters with tiered storage alone; drawn apart from the others."""
+"""Kinds only for clusters with tiered storage; drawn apart from the others."""
 BESIDE_TIER = frozenset({"wiped disk", "swapped disk", "power cut"})
-"""Kinds that a cluster with tiered storage has whatever else it has: followers begin behind the
-tier, and what was not flushed is lost."""
+"""Kinds that every cluster with tiered storage has in addition: followers begin behind the tier,
+and unflushed records are lost."""
 REPLICAS = frozenset(name for name, kind in KINDS.items() if kind.family == "replicas")
-"""Kinds about replicas that begin behind the tier and leaders that hold enough of the log; drawn
+"""Kinds about replicas that begin behind the tier and leaders whose local log is long enough; drawn
 apart from the others."""
 BESIDE_REPLICAS = frozenset({"wiped disk", "reassign", "kill", "preferred election"})
-"""Kinds that a cluster with those has whatever else it has: replicas begin with nothing, and
-leaders change meanwhile."""
+"""Kinds that every cluster with those has in addition: replicas begin with an empty log, and
+leaders change in the meantime."""
 LATER = {
     "later": frozenset({"clock drift"}),
     "rules": frozenset({"strategy of all", "patience"}),
@@ -61,5 +61,5 @@ LATER = {
     "tier topic": frozenset({"tier topic cut"}),
     "store calls": frozenset({"store call struck"}),
 }
-"""Kinds that came later, by the stream from which they are drawn: seeds keep the events that they
-had."""
+"""Kinds that were added later, by the stream from which they are drawn, so that seeds keep their
+earlier events."""

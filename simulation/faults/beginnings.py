@@ -1,5 +1,7 @@
-"""Faults that strike a follower while its log begins behind the tier (KIP-405, KIP-1023): it ends
-at one of the durable steps, its leader ends, or the store is down from then on.
+"""Faults that strike a follower while its log begins behind the tier (KIP-405, KIP-1023).
+
+The follower's process ends at one of the durable steps, its leader's ends, or the store is down
+from then on.
 """
 
 from __future__ import annotations
@@ -36,8 +38,8 @@ STEPS: dict[str, tuple[str, str]] = {
     "log start": ("", "log-start-offset-checkpoint"),
     "marker away": ("unlink", MARKER),
 }
-"""The durable steps in their order: which file operation ("": any) on which file is the first of
-each. A checkpoint is written beside its name first."""
+"""The durable steps in their order: the file operation ("": any) and the file that mark each. A
+checkpoint is first written to a temporary file next to it."""
 BLOWS = ("kill", "kill", "power cut", "power cut", "leader", "store")
 BACK_MS = (1, 300, 2_000)
 LOOK_S = 0.005
@@ -46,7 +48,7 @@ FOR_MS_MIN, FOR_MS_MAX = 3_000, 15_000
 
 @dataclass(eq=False)
 class AtStep(DiskTrouble):
-    """Waits for one step of a log that begins, and calls `then`, once."""
+    """Calls `then` once, at one step of a log that begins."""
 
     step: str = "marker"
     _folder: str = ""
@@ -75,7 +77,7 @@ def _draw(rng: Random, _shape: Shape) -> tuple[str, Args]:
 
 
 async def _strike(world: RunWorld, event: Event, _rng: Random) -> bool:
-    """The first log that comes to that step, on whichever broker."""
+    """Strike the first log that reaches the step, on whichever broker."""
     args, ends_s = event.args, world.loop.time() + event.for_ms / 1000
     struck: list[Machine] = []
     troubles = [(one, _trouble(world, one, event, struck)) for one in world.brokers]
@@ -131,7 +133,7 @@ def _trouble(world: RunWorld, machine: Machine, event: Event, struck: list[Machi
 
 
 def _leader_of(world: RunWorld, machine: Machine) -> Machine | None:
-    """Who leads a partition of which this broker is about to begin its replica."""
+    """Return the leader of a partition of which this broker is about to begin its replica."""
     life = machine.life
     node = None if life is None else life.node
     for one in () if node is None or node.broker is None else node.broker.replicas:

@@ -1,13 +1,14 @@
-"""Faults of disks: a broker comes back on an empty disk, for good or until it gets its old one
-again (F22).
+"""Faults of disks: a broker comes back on an empty disk, for good or until it gets its old one back
+(F22).
 
-What was in sync on the old disk alone waits for it: nobody else may lead, and least of all the same
-broker on the empty one. What lives on the empty disk alone, since it was made or moved there
-meanwhile, an operator moves to another broker before the old disk comes back. Only brokers that are
-nothing else: a voter that forgets what it voted breaks the quorum's promises by itself.
+A partition that was in sync on the old disk alone waits for that disk. No other broker may lead it,
+and least of all the same broker on the empty disk. Partitions that are on the empty disk alone,
+because they were created or moved there in the meantime, are moved to another broker by an operator
+before the old disk comes back. Only pure brokers are hit: a voter that forgets its vote breaks the
+quorum's promises by itself.
 
-A static voter may lose its disk while all others have what is committed and follow one leader: no
-vote of it is counted then. It comes back as the same voter, with nothing (M8).
+A static voter may lose its disk while all others have the committed records and follow one leader,
+since no vote of it is counted then. It comes back as the same voter, with an empty disk (M8).
 """
 
 from __future__ import annotations
@@ -26,9 +27,9 @@ from simulation.world.cluster import End
 from simulation.world.disks import DiskTrouble
 
 OTHERS_MIN = 2
-"""Voters beside the leader and the one that loses its disk: those two are no majority."""
+"""Voters in addition to the leader and the one that loses its disk: those two are no majority."""
 APART_S = 0.8
-"""Below the time after which a follower gives its leader up."""
+"""Below the fetch timeout after which a follower abandons its leader."""
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -47,8 +48,11 @@ def _draw(rng: Random, shape: Shape) -> tuple[str, Args]:
 
 
 async def _swap_disk(world: RunWorld, machine: Machine, event: Event, _rng: Random) -> bool:
-    """Not where a record does not say which directory a replica is in: nobody could tell the disks
-    apart."""
+    """Run the broker on an empty disk, then on its old one again.
+
+    Without effect where records do not name the directory of a replica: the cluster could not
+    distinguish the disks.
+    """
     if machine in world.controllers or world.promises.lossy or world.swapped:
         return False
     promises = world.promises
@@ -75,8 +79,8 @@ async def _swap_disk(world: RunWorld, machine: Machine, event: Event, _rng: Rand
 
 
 def _directories_are_known(world: RunWorld, machine: Machine) -> bool:
-    """Whether the controllers know the directory of each replica here. Some time after
-    metadata.version was raised they do not yet (tiered seed 708)."""
+    """Return whether the controllers know the directory of each replica here. For some time after
+    metadata.version was raised they do not (tiered seed 708)."""
     unknown = (DIRECTORY_MIGRATING, DIRECTORY_UNASSIGNED)
     return not any(
         one.directory_of(machine.node_id) in unknown
@@ -86,7 +90,7 @@ def _directories_are_known(world: RunWorld, machine: Machine) -> bool:
 
 
 async def _wipe(world: RunWorld, machine: Machine, event: Event, _rng: Random) -> bool:
-    """What was on the disk is lost for good, whether it was flushed or not."""
+    """Replace the disk by an empty one: flushed records are lost, too."""
     if machine in world.controllers or not may_lose(world, machine):
         return False
     if holds_alone(world, machine):
@@ -100,7 +104,8 @@ async def _wipe(world: RunWorld, machine: Machine, event: Event, _rng: Random) -
 
 
 def holds_alone(world: RunWorld, machine: Machine) -> bool:
-    """Whether the only replica of a partition is here: what is flushed may be promised."""
+    """Return whether the only replica of a partition is here: promises may depend on its flushed
+    records."""
     promises = world.promises
     return any(
         tuple(one.replicas) == (machine.node_id,) and topic.name not in promises.given_up
@@ -110,10 +115,10 @@ def holds_alone(world: RunWorld, machine: Machine) -> bool:
 
 
 async def _leave(world: RunWorld, machine: Machine) -> None:
-    """Off, and in no ISR with the disk it has now: that one goes for ever.
+    """Take the broker down once no ISR has it with its present disk, which is discarded afterwards.
 
-    Who else was in sync may be fenced before this broker is. Then it alone is in sync, and must
-    come back once more.
+    If the other ISR members are fenced before this broker is, it alone is in sync and must come
+    back once more.
     """
     while True:
         while is_relied_on(world, machine):
@@ -127,7 +132,7 @@ async def _leave(world: RunWorld, machine: Machine) -> None:
 
 
 async def _move_away(world: RunWorld, machine: Machine) -> None:
-    """Ask that partitions that are here alone go to another broker: nobody else would ever have
+    """Move partitions that are here alone to another broker, since no other replica would have
     them."""
     operator, others = world.operator, [one for one in world.brokers if one is not machine]
     for where, one in list(_kept_by(world, machine)):
@@ -138,8 +143,11 @@ async def _move_away(world: RunWorld, machine: Machine) -> None:
 
 
 def is_relied_on(world: RunWorld, machine: Machine) -> bool:
-    """Whether a partition has no other clean candidate than this broker on the disk it has now. One
-    that has lost what it had not flushed is none, whatever the controllers know by now."""
+    """Return whether a partition has no other clean candidate than this broker on its present disk.
+
+    A broker that has lost unflushed records is not a clean candidate, whatever the controllers
+    know.
+    """
     lost = {*world.promises.lossy} - {machine.node_id}
     return any(
         {*one.isr, *one.elr} - lost == {machine.node_id} for _, one in _kept_by(world, machine)
@@ -147,13 +155,13 @@ def is_relied_on(world: RunWorld, machine: Machine) -> bool:
 
 
 def is_in_sync(world: RunWorld, machine: Machine) -> bool:
-    """Whether an ISR has this broker on the disk it has now. An ELR keeps it while it is
-    off; who comes back with another disk is no candidate."""
+    """Return whether an ISR has this broker with its present disk. An ELR keeps it while it is off,
+    but a broker that comes back with another disk is no candidate."""
     return any(machine.node_id in one.isr for _, one in _kept_by(world, machine))
 
 
 def _kept_by(world: RunWorld, machine: Machine) -> Iterator[tuple[tuple[str, int], PartitionImage]]:
-    """The partitions, by name, that count on the disk that this broker has now."""
+    """Yield the partitions, by name, whose ISR or ELR has this broker with its present disk."""
     node_id = machine.node_id
     for topic in world.promises.metadata.image.topics.by_id.values():
         for index, one in topic.partitions.items():
@@ -168,10 +176,13 @@ def _kept_by(world: RunWorld, machine: Machine) -> Iterator[tuple[tuple[str, int
 
 
 async def _wipe_voter(world: RunWorld, machine: Machine, event: Event, _rng: Random) -> bool:
-    """Let one voter alone follow the leader for a moment, and lose its disk: the leader knows how
-    far it had come, and nobody else has that yet. The others hear the leader again once it has
-    heard that voter, or does not lead any more: first one of them, which is no majority with it,
-    and while the empty disk keeps nothing yet."""
+    """Let one voter alone follow the leader for a moment, and replace its disk by an empty one.
+
+    The leader then knows the voter's former log end, and no other voter has those records yet. The
+    other voters are reconnected once the leader has received a fetch from the voter's new disk, or
+    no longer leads. The first of them is reconnected while the empty disk cannot flush: that is no
+    majority with the leader.
+    """
     leader = next((one for one in world.controllers if is_active(one)), None)
     others = [one for one in world.controllers if one is not machine and one is not leader]
     if leader is None or machine is leader or machine in world.brokers:
@@ -200,7 +211,7 @@ async def _wipe_voter(world: RunWorld, machine: Machine, event: Event, _rng: Ran
 
 
 async def _is_soon(world: RunWorld, holds: Callable[[], bool]) -> bool:
-    """Whether it holds before a follower gives its leader up."""
+    """Return whether the condition comes true before a follower abandons its leader."""
     ends_s = world.loop.time() + APART_S
     while not holds():
         if world.loop.time() >= ends_s:
@@ -212,8 +223,8 @@ async def _is_soon(world: RunWorld, holds: Callable[[], bool]) -> bool:
 def _is_ahead(
     world: RunWorld, leader: Machine, machine: Machine, others: Sequence[Machine]
 ) -> bool:
-    """Whether this voter alone has more than is committed of the leader's log, and each other one
-    has all of that on its disk and follows the same leader."""
+    """Return whether this voter alone has more of the leader's log than is committed, and each
+    other voter has all committed records on its disk and follows the same leader."""
     end, quorums = world.promises.metadata.end, [_quorum(one) for one in (leader, machine, *others)]
     if any(one is None for one in quorums):
         return False
@@ -225,7 +236,8 @@ def _is_ahead(
 
 
 def _is_known(leader: Machine, machine: Machine) -> bool:
-    """Whether the leader has heard the voter on its new disk, or leads no more."""
+    """Return whether the leader has received a fetch from the voter's new disk, or no
+    longer leads."""
     leads, own = _quorum(leader), _quorum(machine)
     if leads is None or not leads.is_leader:
         return True
@@ -240,7 +252,7 @@ def _quorum(machine: Machine) -> QuorumNode | None:
 
 
 def _has_static_voters(shape: Shape) -> bool:
-    """So many that the leader and one follower commit nothing."""
+    """Return whether the leader and one follower are no majority of the static voters."""
     pure = [one for one in shape.controllers if one not in shape.brokers]
     return shape.kraft_version == 0 and bool(pure) and len(shape.controllers) > OTHERS_MIN + 1
 

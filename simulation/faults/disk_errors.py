@@ -1,7 +1,8 @@
-"""Faults of disks that go on: errors of any file call, a full disk, slow and hanging flushes, bits
-that are read wrongly.
+"""Faults of disks that keep running: errors of file calls, a full disk, slow and hanging flushes,
+bits that are read wrongly.
 
-A node whose disk refuses stops (docs/fatal-tasks.md). It is started again when the fault is over.
+A node stops if its disk fails a file call (docs/fatal-tasks.md). It is started again when the fault
+is over.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ PLACES = ("", "", "__cluster_metadata", "/t", "checkpoint")
 """Parts of paths: any file, the metadata log, partitions of topics, checkpoints."""
 STOP_S_MAX = 10.0
 HEARD_S = 1.0
-"""Within this time a node has heard of a refusal."""
+"""Seconds within which a node reacts to a failed file call."""
 ROT = "index rot"
 FLUSH_MS = (50.0, 300.0, 1_500.0)
 
@@ -62,7 +63,8 @@ def _draw_any(rng: Random, shape: Shape) -> Drawn:
 async def _refuses(
     code: int, world: RunWorld, machine: Machine, event: Event, _rng: Random
 ) -> bool:
-    """With `cut` what a refused flush was to save is lost, as when the kernel has dropped it."""
+    """Let file calls fail with this error. With `cut`, data of a failed flush is lost, as if the
+    kernel had dropped it."""
     cut = bool(event.args.get("cut"))
     if not (may_lose(world, machine) if cut else may_be_hit(world, machine)):
         return False
@@ -85,7 +87,7 @@ async def _refuses(
 async def _stops(
     world: RunWorld, machine: Machine, life: NodeLife, until_s: float, *, cut: bool
 ) -> bool:
-    """Whether the node had to stop before `until_s`; it does what the process of a node does."""
+    """Return whether the node failed before `until_s`; if so, end it as its process would end."""
     node = life.node
     assert node is not None
     left_s = until_s - world.loop.time()
@@ -93,7 +95,8 @@ async def _stops(
     await asyncio.wait(ends, timeout=left_s, return_when=asyncio.FIRST_COMPLETED)
     if not node.failed.done():
         return False
-    cut = cut and may_lose(world, machine)  # others may have lost something meanwhile (seed 5829)
+    # other brokers may have lost records in the meantime (seed 5829)
+    cut = cut and may_lose(world, machine)
     if not cut:
         stopping = asyncio.ensure_future(world.stop(machine))
         await asyncio.wait([stopping], timeout=STOP_S_MAX)
@@ -117,10 +120,13 @@ async def _flushes(hit: str, world: RunWorld, machine: Machine, event: Event, _r
 
 
 async def _flips(world: RunWorld, machine: Machine, event: Event, rng: Random) -> bool:
-    """Whoever reads them must notice: consumers and followers by the checksum of each batch. Of
-    topics of clients alone: a coordinator that cannot load its groups stays without them until
-    another one is elected, as Kafka's does. In tiered topics not of headers: what a copy says of
-    times and producers comes from those, whose checksum nobody looks at for that."""
+    """Flip a bit in each closed segment of a client topic while it is read.
+
+    Consumers and followers must detect it by the checksum of each batch. Other topics are spared: a
+    coordinator that cannot load its groups stays without them until another broker is elected, as
+    in Kafka. Headers are spared in tiered topics, since times and producers of a copy come from
+    headers, whose checksum is not verified for that.
+    """
     life = machine.life
     node = None if life is None else life.node
     if node is None or node.broker is None or not may_be_hit(world, machine):
@@ -131,7 +137,7 @@ async def _flips(world: RunWorld, machine: Machine, event: Event, rng: Random) -
     for log in node.broker.logs.logs.values():
         if log.topic == event.args["topic"]:
             for segment in list(log.segments)[:-1]:
-                # The cleaner may have left nothing in it (seed 1701).
+                # The cleaner may have left the segment empty (seed 1701).
                 if segment.size_bytes:
                     trouble.flips[segment.log.path] = _checked_bit(segment, rng, first)
     machine.disk_troubles.append(trouble)
@@ -141,15 +147,16 @@ async def _flips(world: RunWorld, machine: Machine, event: Event, rng: Random) -
 
 
 def _checked_bit(segment: Segment, rng: Random, first: int) -> tuple[int, int]:
-    """A bit of a batch from its byte `first` on, which its checksum covers: that of a base offset
-    or a leader epoch can flip unseen in any Kafka."""
+    """Return (position, bit) of a random bit of a batch from its byte `first` on. Its checksum
+    covers it; base offset and leader epoch have no checksum in any Kafka."""
     data = segment.log.pread(segment.size_bytes, 0)
     header, at = rng.choice(list(iter_batches(data)))
     return at + rng.randrange(first, header.size_bytes), 1 << rng.randrange(8)
 
 
 async def _rots(world: RunWorld, machine: Machine, event: Event, rng: Random) -> bool:
-    """An index says what the batches say: whoever asks it finds all the same, and at once."""
+    """Flip bits of indexes for good. An index only repeats the batches: each look-up must still
+    find all records, at once."""
     life, files = machine.life, machine.files
     node = None if life is None else life.node
     if node is None or node.broker is None or files is None:

@@ -1,8 +1,8 @@
-"""Faults that lead to elections nobody likes: all brokers end uncleanly and come back in a drawn
-order, and a recovery that is under way is struck (KIP-966, F25).
+"""Faults that force risky elections: all brokers end uncleanly and come back in a drawn order, and
+a recovery in progress is struck (KIP-966, F25).
 
-Who may lose what was not flushed is asked broker by broker (`process.may_lose`): as many as the
-promises allow do, the others are killed and keep it.
+Each broker loses its unflushed records if the promises allow that (`process.may_lose`); the other
+brokers are killed and keep theirs.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ if TYPE_CHECKING:
     from simulation.world.links import Link
 
 DOWN_MS = (0, 0, 1, 40, 600)
-"""Between two ends."""
+"""Milliseconds between the ends of two brokers."""
 OFF_MS = (1, 500, 3_000, 8_000)
-"""From the last end to the first start."""
+"""Milliseconds from the last end to the first start."""
 UP_MS = (0, 20, 500, 2_500, 6_000)
-"""Between two starts."""
+"""Milliseconds between two starts."""
 STRUCK_MS_MIN, STRUCK_MS_MAX = 3_000, 20_000
 BEHIND_MS_MIN, BEHIND_MS_MAX = 12_000, 25_000
 MAJORITY = 2
-"""Of three controllers, the fewest of which one may be spared."""
+"""Fewer controllers than this majority cannot elect one; more than this are needed to spare one."""
 LOOK_S = 0.005
 AT_ONCE_S = 0.001
 BLOWS = (
@@ -70,7 +70,8 @@ def _draw_all(rng: Random, shape: Shape) -> tuple[str, Args]:
 
 
 async def _all(world: RunWorld, event: Event, _rng: Random) -> bool:
-    """Spared brokers go on, those in `kept` lose nothing though they may."""
+    """End all brokers but the spared ones, and start them again. Those in `kept` lose nothing, even
+    where it would be allowed."""
     args, ends_s = event.args, world.loop.time() + event.for_ms / 1000
     down: list[int] = []
     for node_id in args["down"]:
@@ -102,7 +103,7 @@ async def _all(world: RunWorld, event: Event, _rng: Random) -> bool:
 
 
 async def up_again(world: RunWorld, machine: Machine) -> None:
-    """Boot it, and let events hit it from then on."""
+    """Start the node again, and let later events hit it once it is ready."""
     await world.boot_again(machine)
     world.busy.discard(machine.node_id)
 
@@ -123,7 +124,7 @@ def _draw_strike(rng: Random, _shape: Shape) -> tuple[str, Args]:
 
 
 def leaderless(world: RunWorld) -> list[tuple[str, int, PartitionImage]]:
-    """Partitions that nobody leads, as the controllers have committed them."""
+    """Return the leaderless partitions in the committed metadata, sorted: (topic, index, image)."""
     image = world.promises.metadata.image
     return [
         (topic.name, index, one)
@@ -134,7 +135,7 @@ def leaderless(world: RunWorld) -> list[tuple[str, int, PartitionImage]]:
 
 
 def _recovering(world: RunWorld) -> Machine | None:
-    """The active controller, if it waits for answers of brokers."""
+    """Return the active controller if it waits for log answers of brokers, else None."""
     for machine in world.controllers:
         if is_active(machine):
             assert machine.life is not None and machine.life.node is not None
@@ -145,9 +146,12 @@ def _recovering(world: RunWorld) -> Machine | None:
 
 
 class _LateAnswers:
-    """What one broker tells the controllers comes late, and not at all from `hold` on, until
-    `end`. It ends by itself when its time is over: without these links there may be no controller,
-    and whoever is struck is not ready before there is one."""
+    """Delay of the traffic from one broker to the controllers; from `hold` on it is held until
+    `end`.
+
+    It must end when the event's time is over: without these links there may be no active
+    controller, and a struck broker does not become ready without one.
+    """
 
     def __init__(
         self, world: RunWorld, slow: Machine, controllers: Sequence[Machine], trouble: Trouble
@@ -170,9 +174,12 @@ class _LateAnswers:
 
 
 async def _strike(world: RunWorld, event: Event, rng: Random) -> bool:
-    """One of those whose answers are needed answers late, so that there is a recovery to strike;
-    that one is struck, or another one that has answered: then the late answer comes when that one
-    is back in another life."""
+    """Strike a recovery in progress.
+
+    One broker whose answer is needed answers late, so that the recovery lasts. The blow hits that
+    broker or another one that has answered: then the late answer comes when the struck broker is
+    back in another incarnation.
+    """
     ends_s = world.loop.time() + event.for_ms / 1000
     while not (needed := _needed(world)):
         if world.loop.time() >= ends_s:
@@ -180,7 +187,7 @@ async def _strike(world: RunWorld, event: Event, rng: Random) -> bool:
         await asyncio.sleep(LOOK_S)
     slow = needed[event.args["which"] % len(needed)]
     others = [one for one in world.controllers if one is not slow]
-    # Heartbeats are late as well as answers: three of them to each of two controllers take seconds.
+    # Heartbeats are as late as answers: three of them to each of two controllers take seconds.
     note_silence(world, int((ends_s - world.loop.time()) * 1000))
     late = _LateAnswers(world, slow, others, Trouble(rng, late_ms=event.args["late_ms"]))
     ending = world.loop.call_at(ends_s, late.end)
@@ -210,7 +217,7 @@ async def _strike(world: RunWorld, event: Event, rng: Random) -> bool:
 
 
 def _has_answered(world: RunWorld, machine: Machine) -> bool:
-    """Whether this broker has said how far its log of a partition reaches that nobody leads."""
+    """Return whether this broker has answered with its log end for a partition without leader."""
     image, laws = world.promises.metadata.image, world.promises.metadata.elections
     topics = image.topics.by_name
     return any(
@@ -220,21 +227,21 @@ def _has_answered(world: RunWorld, machine: Machine) -> bool:
 
 
 def _needed(world: RunWorld) -> list[Machine]:
-    """Those that may have everything of a partition that nobody leads."""
+    """Return the brokers that may have all committed records of a partition without leader."""
     promises = world.promises
     image, eligible = promises.metadata.image, promises.metadata.eligible
     known: set[int] = set()
     for name, index, _ in leaderless(world):
         known |= eligible.of[image.topics.by_name[name].id, index].known
-    # A controller that is a broker, too, hears itself at once.
+    # A controller that is also a broker answers itself at once.
     return [one for one in world.brokers if one.node_id in known and not is_active(one)]
 
 
 async def _cut_off(
     world: RunWorld, controller: Machine, slow: Machine, event: Event, ends_s: float
 ) -> bool:
-    """The others elect another controller, which elects; then the old one hears of it by a broker
-    that answers it late."""
+    """Cut the controller off until another one was elected and has elected a leader. Then a
+    broker's late answer reveals that to the old controller."""
     others = [one for one in world.controllers if one is not controller]
     left_s = max(0.0, ends_s - world.loop.time())
     if not others or slow is controller or not may_go_silent(world, controller, int(left_s * 1000)):
@@ -252,7 +259,7 @@ async def _cut_off(
 
 
 def _knows_more(one: Machine, other: Machine) -> bool:
-    """Whether a node has seen a leader epoch of a partition that another one has not."""
+    """Return whether a node has seen a newer leader epoch of some partition than another node."""
     images = [
         machine.life.node.loader.image
         for machine in (one, other)
@@ -261,7 +268,7 @@ def _knows_more(one: Machine, other: Machine) -> bool:
         and machine.life.node.loader is not None
     ]
     if len(images) < 2:
-        return True  # one of them has ended, and there is nothing to wait for
+        return True  # one of them has ended: there is nothing to wait for
     mine, its = images
     return any(
         partition.leader_epoch > its.topics.by_id[topic_id].partitions[index].leader_epoch
@@ -309,8 +316,11 @@ async def _hit(world: RunWorld, machine: Machine, event: Event, ends_s: float) -
 
 
 def _draw_behind(rng: Random, shape: Shape) -> tuple[str, Args]:
-    """Long enough for the others to elect a controller, and that one a leader. All brokers have
-    registered when it is cut off: what it cannot commit any more would hold the others up."""
+    """Draw an event that lasts long enough to elect another controller, and a leader by it.
+
+    All brokers have registered when the controller is cut off: a registration that it cannot commit
+    would delay the others.
+    """
     _, down = _draw_all(rng, shape)
     _, struck = _draw_strike(rng, shape)
     ids = [one.node_id for one in shape.brokers]
@@ -321,7 +331,7 @@ def _draw_behind(rng: Random, shape: Shape) -> tuple[str, Args]:
 
 
 async def _behind(world: RunWorld, event: Event, rng: Random) -> bool:
-    """Both at once: apart they seldom meet."""
+    """Run both faults at once, since drawn apart they seldom coincide."""
     ended = asyncio.ensure_future(_all(world, event, rng))
     struck = await _strike(world, event, rng)
     await ended
@@ -333,8 +343,8 @@ def has_elr(shape: Shape) -> bool:
 
 
 def _may_be_behind(shape: Shape) -> bool:
-    """Whether others elect a controller while one is cut off, nobody leads, and logs are
-    compared."""
+    """Return whether the others can elect a controller while one is cut off and no broker leads,
+    and logs are compared."""
     apart = not any(one.controls for one in shape.brokers)
     managed = shape.settings.get(MANAGER) == "true"
     return shape.elr and managed and apart and len(shape.controllers) > MAJORITY

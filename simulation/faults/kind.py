@@ -1,5 +1,5 @@
-"""A kind of fault, or of what operators do: drawn before a run, done when it is due, known by
-whether it took effect."""
+"""A kind of fault, or of operator's request: drawn before a run, executed when it is due, and
+counted if it took effect."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ class FaultKind:
     Args:
         family: the file of `simulation.faults` that it is in.
         text: what it does, for people.
-        draw: the target and the arguments of one event (`for_ms`: how long; drawn if left out).
-        run: does it, and undoes it after `event.for_ms`; returns whether it took effect. The
-            machine is busy meanwhile: no other event is done to it. `rng` is the event's own.
-        possible: whether a cluster of this shape has something to do it to.
+        draw: returns target and arguments of one event (`for_ms`: its duration; drawn if absent).
+        run: executes it, and undoes it after `event.for_ms`; returns whether it took effect. The
+            machine is busy in the meantime, so no other event hits it. `rng` is the event's own.
+        possible: returns whether the fault can occur in a cluster of this shape.
     """
 
     family: str
@@ -44,7 +44,7 @@ class FaultKind:
 
 @dataclass(frozen=True)
 class OperatorKind:
-    """Something that an operator asks of the cluster as a whole, with admin requests.
+    """A change of the whole cluster by an operator, with admin requests.
 
     As `FaultKind`, but no machine is busy with it, and the target is a text of the kind's own.
     """

@@ -1,7 +1,7 @@
 """Faults of the network: links that are cut, late, slow, choked or torn; connections that one side
 has lost.
 
-Each lies on the links between one node and some other hosts for a while.
+Each fault affects the links between one node and some other hosts for a while.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from simulation.world.links import Link
 
 GROUPS = ("all", "controllers", "brokers", "clients", "everybody")
-"""Whom a node has trouble with: all other nodes, those of a role, the clients, or nodes and
+"""The other side of a node's links: all other nodes, those of a role, the clients, or nodes and
 clients."""
 LATE_MS = (20.0, 100.0, 400.0)
 BYTES_PER_S = (2_000.0, 20_000.0, 100_000.0)
@@ -49,7 +49,7 @@ def _draw(rng: Random, shape: Shape) -> tuple[str, Args]:
 
 
 def _hosts(world: RunWorld, machine: Machine, group: str) -> list[str]:
-    """The other side: of a group, or, where a schedule says so, one node."""
+    """Return the hosts of a group or, where a schedule names one, of one node."""
     if group.startswith("node "):
         return [group.replace(" ", "-")]
     nodes = {
@@ -103,7 +103,7 @@ async def _back(world: RunWorld, machine: Machine, event: Event, _rng: Random) -
 
 
 def _draw_trouble(**choices: tuple[Any, ...]) -> Callable[[Random, Shape], tuple[str, Args]]:
-    """One of the values for each name, beside what all faults of links draw."""
+    """Return a `draw` that chooses one value for each name, in addition to the group of hosts."""
 
     def draw(rng: Random, shape: Shape) -> tuple[str, Args]:
         target, args = _draw(rng, shape)
@@ -113,7 +113,7 @@ def _draw_trouble(**choices: tuple[Any, ...]) -> Callable[[Random, Shape], tuple
 
 
 async def _trouble(hit: str, world: RunWorld, machine: Machine, event: Event, rng: Random) -> bool:
-    """What `event.args` name (see `Trouble`), both ways, for the difference that `hit` names."""
+    """Lay the `Trouble` of `event.args` on both directions; `hit` names the effect that counts."""
     if not may_go_silent(world, machine, event.for_ms):
         return False
     wanted = {name: value for name, value in event.args.items() if name not in ("from", "for_ms")}
@@ -137,7 +137,8 @@ async def _half_open(world: RunWorld, machine: Machine, event: Event, rng: Rando
 
 
 def _draw_stalled(rng: Random, shape: Shape) -> tuple[str, Args]:
-    """Between nodes. Whoever sends gives up soon, late or never."""
+    """Draw a stall between nodes, after which the sender abandons its connections soon, late or
+    never."""
     args: Args = {"from": rng.choice(("all", "controllers", "brokers"))}
     args["here"] = rng.random() < 0.5
     args["gives_up_ms"] = rng.choice((None, 0, 100, 1_000))

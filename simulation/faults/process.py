@@ -1,21 +1,23 @@
 """Faults of a process and its machine: power cuts, kills, ends between two file calls, pauses, slow
 processes, wall clocks that jump.
 
-A broker loses what was not flushed only while every partition keeps a member of its ISR that has
-lost nothing, and nothing happens to such a member until the others are back in the ISR: without
-eligible leader replicas nobody could keep the promise otherwise. No controller goes silent
-meanwhile, either, and nothing is lost until one session after one did: a controller that hears of
-nobody fences everybody, the broker that spoke last comes last, and that one stays in the ISR though
-it may be the one that has lost. What controllers have written and not committed may say so, too.
+Without eligible leader replicas a broker may lose unflushed records only while every partition
+keeps an ISR member that has lost nothing. No event hits such a member until the others are back in
+the ISR: otherwise no broker could keep the promise. Two more restrictions apply then:
 
-With them (KIP-966) a broker may lose what was not flushed as long as no partition has more than min
-ISR - 1 replicas that ended uncleanly and are not back in its ISR; there is no other mercy. A kill
-counts as an unclean end while anybody has lost something, since the controller cannot tell. Where
-the recovery manager compares logs (Balanced, or an operator who asks for that) any number may end,
-as long as no more than min ISR - 1 of a partition's replicas have lost something.
+- No controller goes silent in the meantime, and nothing is lost until one session after one did. A
+  controller that receives no heartbeats fences all brokers. The broker with the last heartbeat is
+  fenced last and stays in the ISR, though it may be the one that has lost records.
+- Nothing is lost while a controller has uncommitted records, since these may shrink an ISR, too.
 
-So `may_lose`, `may_be_hit` and `may_go_silent` are asked when an event is due, and an event that
-they refuse has no effect.
+With eligible leader replicas (KIP-966) a broker may lose unflushed records as long as no partition
+has more than min ISR - 1 replicas that ended uncleanly and are not back in its ISR. A kill counts
+as an unclean end while some broker has lost records, since the controller cannot distinguish them.
+If the recovery manager compares logs (Balanced, or at an operator's request) any number may end,
+while at most min ISR - 1 of a partition's replicas have lost records.
+
+`may_lose`, `may_be_hit` and `may_go_silent` are called when an event is due, and an event that they
+refuse has no effect.
 """
 
 from __future__ import annotations
@@ -34,17 +36,17 @@ from simulation.world.links import Trouble
 
 AT_ONCE_MS = 1
 LATE_MS_MIN, LATE_MS_MAX = 9_000, 25_000
-"""Above every session time-out."""
+"""Above every session timeout."""
 COSTS_MS = (0.1, 0.5, 2.0)
 DRIFTS = (-0.9, -0.05, 0.05, 0.5, 3.0)
-"""Seconds that a wall clock gains in each."""
+"""Seconds that a wall clock gains in each second."""
 JUMPS_MS = (500, 60_000, 3_000_000)
 """Below an hour: records from further in the future are refused."""
 SECOND_MS_MAX = 1_000
-"""Below every session time-out."""
+"""Below every session timeout."""
 LOOK_S = 0.01
 SESSION_MS = 9000
-"""Of brokers, unless the shape says another."""
+"""Session timeout of brokers, unless the shape sets another."""
 
 if TYPE_CHECKING:
     from random import Random
@@ -55,7 +57,7 @@ if TYPE_CHECKING:
 
 
 def may_be_hit(world: RunWorld, machine: Machine) -> bool:
-    """Whether the promises survive that this machine is out of action for a while."""
+    """Return whether the promises hold if this machine is out of action for a while."""
     promises = world.promises
     if promises.with_elr and machine in world.brokers and (promises.lossy or world.swapped):
         return promises.tolerates(machine.node_id, lossy=False, away=world.swapped)
@@ -65,7 +67,7 @@ def may_be_hit(world: RunWorld, machine: Machine) -> bool:
 
 
 def may_lose(world: RunWorld, machine: Machine) -> bool:
-    """Whether the promises survive that this machine loses what it has not flushed."""
+    """Return whether the promises hold if this machine loses its unflushed data."""
     if machine not in world.brokers:
         return True
     if world.promises.with_elr:
@@ -78,7 +80,7 @@ def may_lose(world: RunWorld, machine: Machine) -> bool:
 
 
 def _is_undecided(world: RunWorld) -> bool:
-    """Whether a controller has written what is not committed: the ISR may be smaller by then."""
+    """Return whether a controller has uncommitted records: the ISR may be smaller by them."""
     nodes = [one.life.node for one in world.controllers if one.life is not None]
     quorums = [one.quorum for one in nodes if one is not None]
     end = world.promises.metadata.end
@@ -86,8 +88,8 @@ def _is_undecided(world: RunWorld) -> bool:
 
 
 def may_go_silent(world: RunWorld, machine: Machine, for_ms: int) -> bool:
-    """Whether the promises survive that this machine runs and hears others late, or not at all, for
-    so long; if so, it is noted until when a session may end by that."""
+    """Return whether the promises hold if this machine runs, but receives messages late or not at
+    all, for this time. If so, the time until which a session may expire is noted."""
     if world.promises.with_elr:
         note_silence(world, for_ms)
         return True
@@ -101,10 +103,10 @@ def may_go_silent(world: RunWorld, machine: Machine, for_ms: int) -> bool:
 
 
 def note_silence(world: RunWorld, for_ms: int) -> None:
-    """A session may end since a machine hears others late for so long.
+    """Note that a session may expire, since a machine receives messages late for this time.
 
-    Also where eligible leader replicas allow that: they may be turned off before it is over, and
-    then a broker that has lost something may be alone in an ISR (seed 70016).
+    This applies with eligible leader replicas, too: they may be turned off before that time is
+    over, and then a broker that has lost records may be alone in an ISR (seed 70016).
     """
     silent_ms = for_ms + world.shape.setting_ms("broker.session.timeout.ms", SESSION_MS)
     world.heard_s = max(world.heard_s, world.loop.time() + silent_ms / 1000)
@@ -112,8 +114,11 @@ def note_silence(world: RunWorld, for_ms: int) -> None:
 
 @contextlib.contextmanager
 def lowering(world: RunWorld) -> Iterator[bool]:
-    """Inside, a request may lower how many losses are allowed: replicas leave, or min ISR falls.
-    False: somebody has lost something already, so nothing is to be asked."""
+    """Enter a block whose request may lower the number of survivable losses: replicas leave, or min
+    ISR falls.
+
+    Yields: False if a broker has lost records already; then the request must not be sent.
+    """
     promises = world.promises
     promises.lowering += 1
     try:
@@ -127,7 +132,7 @@ def _draw(rng: Random, shape: Shape) -> tuple[str, Args]:
 
 
 def _draw_kill(rng: Random, shape: Shape) -> tuple[str, Args]:
-    """Up again at once, soon, or late."""
+    """Draw a kill after which the node starts at once, soon, or late."""
     target = draw_node(rng, shape)
     args: Args = {}
     when = rng.random()
@@ -157,8 +162,8 @@ def _draw_jump(rng: Random, shape: Shape) -> tuple[str, Args]:
 
 
 async def _power_cut(world: RunWorld, machine: Machine, event: Event, rng: Random) -> bool:
-    """With `dark` the whole machine is off, and peers hear nothing; else its connections are reset
-    at once, as by a switch that watches it."""
+    """Cut the power. With `dark` the whole machine is off, and peers receive no packets; else its
+    connections are reset at once, as by a switch that monitors it."""
     if not may_lose(world, machine):
         return False
     dark = Trouble(rng) if event.args.get("dark") else None
@@ -178,7 +183,7 @@ async def _kill(world: RunWorld, machine: Machine, event: Event, _rng: Random) -
 
 
 async def _crash(world: RunWorld, machine: Machine, event: Event, _rng: Random) -> bool:
-    """The end comes inside the node's own code, between two file calls."""
+    """End the node inside its own code, between two file calls."""
     cut = bool(event.args["cut"])
     life = machine.life
     assert life is not None
@@ -212,13 +217,13 @@ async def _slow(world: RunWorld, machine: Machine, event: Event, _rng: Random) -
 
 
 def _draw_hours(rng: Random, _shape: Shape) -> tuple[str, Args]:
-    """Forward more often than back: then offsets end."""
+    """Draw a jump forward more often than back, since a jump forward expires offsets."""
     by_ms = rng.choice((-1, 1, 1, 1)) * rng.choice(JUMPS_MS)
     return "leader of __consumer_offsets-0", {"by_ms": by_ms}
 
 
 async def _jump(_world: RunWorld, machine: Machine, event: Event, _rng: Random) -> bool:
-    """Nobody may notice: time-outs are of the other clock."""
+    """Let the wall clock jump and back. No timeout may change: timeouts use the monotonic clock."""
     by_ms, reads = event.args["by_ms"], machine.clock.reads
     machine.clock.jump(by_ms)
     await asyncio.sleep(event.for_ms / 1000)
@@ -231,7 +236,7 @@ def _draw_drift(rng: Random, shape: Shape) -> tuple[str, Args]:
 
 
 async def _drift(_world: RunWorld, machine: Machine, event: Event, _rng: Random) -> bool:
-    """As above; what the clock has gained it keeps."""
+    """Let the wall clock drift, and keep the time gained."""
     reads = machine.clock.reads
     machine.clock.drift(event.args["rate"])
     await asyncio.sleep(event.for_ms / 1000)
@@ -259,8 +264,11 @@ def _draw_second(rng: Random, shape: Shape) -> tuple[str, Args]:
 
 
 async def _second(world: RunWorld, machine: Machine, event: Event, _rng: Random) -> bool:
-    """On another host with an empty disk. It may register once the session of the first is over,
-    as in Kafka; so it ends before anything else that goes wrong could end that session."""
+    """Start a second process with the broker's id on another host with an empty disk.
+
+    It could register once the session of the first process has expired, as in Kafka. So it ends
+    before any other fault could expire that session.
+    """
     if machine in world.controllers or not _is_undisturbed(world, machine):
         return False
     host = f"{machine.host}-{event.name}".replace(" ", "-")
@@ -278,7 +286,7 @@ async def _second(world: RunWorld, machine: Machine, event: Event, _rng: Random)
 
 
 async def _taken_port(world: RunWorld, machine: Machine, event: Event, _rng: Random) -> bool:
-    """It stops in good order, and its next start finds its port taken: another one comes later."""
+    """Stop the broker cleanly, let its next start fail on a taken port, and start it once more."""
     life, network = machine.life, world.loop.network
     if machine in world.controllers or life is None or not life.ready.done():
         return False
@@ -299,8 +307,9 @@ async def _taken_port(world: RunWorld, machine: Machine, event: Event, _rng: Ran
 
 
 def _is_undisturbed(world: RunWorld, machine: Machine) -> bool:
-    """Whether this broker is unfenced, no other node has trouble, and a controller is active: one
-    that is about to be may have written before that this broker is fenced (seed 6326)."""
+    """Return whether this broker is unfenced, no other node has trouble, and a controller is
+    active. A controller about to become active may have written before that this broker is fenced
+    (seed 6326)."""
     broker = world.promises.metadata.image.cluster.brokers.get(machine.node_id)
     if broker is None or broker.fenced or not world.busy <= {machine.node_id}:
         return False

@@ -1,21 +1,21 @@
-"""Faults of disks that do not keep what was flushed: bits flip, for good and unseen (F20).
+"""Faults of disks that do not keep flushed data: bits flip, for good and unnoticed (F20).
 
-They are wrong for every life of every process on that machine, at its start too, until something
-else is written there, the disk is replaced, or an operator puts right what was there. Whoever looks
-at the machine from outside sees what was written, so judges ask what the node makes of it.
+Every process on that machine reads them flipped, also at its start, until other data is written
+there, the disk is replaced, or an operator repairs it. Code outside the machine reads the original
+data, so judges compare it with the node's behaviour.
 
-A bit is one that a checksum or the frame of a batch tells of. A base offset and a leader epoch have
+Only bits flip that a checksum or the frame of a batch covers. A base offset and a leader epoch have
 no checksum in any Kafka.
 
-* Of a topic of clients one broker has lost some of its closed segments. As long as it runs nothing
-  is lost by that: consumers and followers refuse such a batch. Recovery cuts a log there, so its
-  power goes only where the promises survive that it loses what it has not flushed (`may_lose`), and
-  where others have what was flushed, too. In the end it gets an empty disk, or its bits are put
-  right. The event takes effect if the broker has read some of these bits.
-* Of the metadata log bits flip in committed batches before the last. In the last one that a disk
-  has, a length that is wrong looks as what a crash leaves of a write: no log of this form can tell
-  these apart. No other promise is given up. A voter goes until it is repaired, a broker goes on or
-  is there again after its next start.
+* In a topic of clients one broker loses some of its closed segments. As long as it runs, that loses
+  nothing: consumers and followers refuse such a batch. Recovery cuts a log there. So its power goes
+  only where the promises survive the loss of unflushed records (`may_lose`), and where other
+  brokers have the flushed ones, too. In the end it gets an empty disk, or its bits are repaired.
+  The event takes effect if the broker has read some of these bits.
+* In the metadata log bits flip in committed batches before the last one. In the last one on a disk,
+  a wrong length looks like a write torn by a crash: no log of this format can distinguish these. No
+  other promise is suspended. A voter stops until it is repaired; a broker continues or is back
+  after its next start.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def _draw(rng: Random, target: str) -> tuple[str, Args]:
 
 
 def _draw_batches(rng: Random, shape: Shape) -> tuple[str, Args]:
-    """Of a topic that has closed segments soon, where there is one, and mostly where it is read."""
+    """Draw a topic that soon has closed segments, if there is one, and mostly its leader."""
     rolls = [
         one
         for one in shape.topics
@@ -84,7 +84,8 @@ def _draw_batches(rng: Random, shape: Shape) -> tuple[str, Args]:
 
 
 def _draw_metadata(rng: Random, shape: Shape) -> tuple[str, Args]:
-    """Brokers have little of it on their disks: they flush it before a snapshot alone."""
+    """Draw mostly a controller: brokers flush their metadata log only before a snapshot, so they
+    have little of it on disk."""
     own = rng.random() < OBSERVER_CHANCE
     return _draw(rng, (draw_broker if own else draw_controller)(rng, shape))
 
@@ -93,7 +94,7 @@ def _draw_metadata(rng: Random, shape: Shape) -> tuple[str, Args]:
 
 
 async def _batches_rot(world: RunWorld, machine: Machine, event: Event, rng: Random) -> bool:
-    """The node must live on with it; only its own end, by us, ends it."""
+    """Flip bits in batches of a topic. The node must keep running; only this fault may end it."""
     disk = machine.disk
     if not may_be_hit(world, machine) or not _spoil_batches(world, machine, event, rng):
         return False
@@ -117,13 +118,15 @@ async def _batches_rot(world: RunWorld, machine: Machine, event: Event, rng: Ran
 
 
 def _may_recover(world: RunWorld, machine: Machine) -> bool:
-    """Whether the promises survive that this broker forgets what it has flushed, too."""
+    """Return whether the promises hold if this broker forgets its flushed records, too."""
     return may_lose(world, machine) and not holds_alone(world, machine)
 
 
 def _spoil_batches(world: RunWorld, machine: Machine, event: Event, rng: Random) -> int:
-    """How many batches of the topic's closed segments have rotted. In tiered topics not in headers:
-    what a copy says of times and producers comes from these."""
+    """Spoil batches in the topic's closed segments. Returns: their number.
+
+    In tiered topics headers are spared, since times and producers of a copy come from headers.
+    """
     files, topic = machine.files, event.args["topic"]
     node = None if machine.life is None else machine.life.node
     if node is None or node.broker is None or files is None:
@@ -147,7 +150,7 @@ def _spoil(
     *,
     in_header: bool = True,
 ) -> int:
-    """A bit in each of so many batches."""
+    """Spoil one bit in each of at most `most` batches. Returns: the number of batches."""
     chosen = rng.sample(found, min(most, len(found)))
     for path, at, header in chosen:
         first = CRC_START if in_header else HEADER_BYTES
@@ -161,7 +164,8 @@ def _spoil(
 
 
 async def _metadata_rots(world: RunWorld, machine: Machine, event: Event, rng: Random) -> bool:
-    """Whoever reads it stops, and says where; a voter does not start with it."""
+    """Flip bits in the metadata log. A node that reads them must stop with an error that names the
+    place, and a voter must not start with them."""
     if not may_be_hit(world, machine):
         return False
     found = list(_committed(world, machine))
@@ -189,7 +193,8 @@ async def _metadata_rots(world: RunWorld, machine: Machine, event: Event, rng: R
 
 
 def _committed(world: RunWorld, machine: Machine) -> Iterator[tuple[str, int, BatchHeader]]:
-    """Batches that are followed by another committed one in their file: file, place, header."""
+    """Yield batches that are followed by another committed one in their file: file, position,
+    header."""
     directory = f"/data/{DIRECTORY_NAME}"
     end = world.promises.metadata.end
     for name in machine.disk.listdir(directory) if machine.disk.isdir(directory) else ():
@@ -201,7 +206,7 @@ def _committed(world: RunWorld, machine: Machine) -> Iterator[tuple[str, int, Ba
 
 
 def _committed_end(world: RunWorld, machine: Machine) -> int:
-    """How far this node's metadata log has what is committed."""
+    """Return the end of the committed part of this node's metadata log."""
     node = None if machine.life is None else machine.life.node
     quorum = None if node is None else node.quorum
     if quorum is None or not quorum.is_started:
@@ -210,7 +215,7 @@ def _committed_end(world: RunWorld, machine: Machine) -> int:
 
 
 async def _lives(world: RunWorld, machine: Machine, for_s: float) -> bool:
-    """Whether it still runs then; one that has failed is stopped."""
+    """Return whether the node still runs after `for_s`; stop it if it has failed."""
     life = machine.life
     node = None if life is None else life.node
     assert life is not None and node is not None
@@ -228,7 +233,8 @@ async def _lives(world: RunWorld, machine: Machine, for_s: float) -> bool:
 
 
 async def _starts(world: RunWorld, machine: Machine) -> bool:
-    """Whether it can start; a refusal names the file, the place in it and the offset."""
+    """Return whether the node can start; a refusal must name the file, the position and the
+    offset."""
     life: NodeLife = world.boot(machine)
     ends: list[asyncio.Future[Any]] = [life.ready, life.over]
     await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)

@@ -1,5 +1,5 @@
-"""Operators: what people do to a cluster that runs, through its own protocol; one file for each
-kind of thing."""
+"""Operators: changes to a running cluster through its own protocol; one file for each kind of
+change."""
 
 from __future__ import annotations
 

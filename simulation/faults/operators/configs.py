@@ -1,6 +1,6 @@
-"""Operators and configurations that change what brokers and controllers do while they run.
+"""Operators and configurations that change the behaviour of running brokers and controllers.
 
-`min.insync.replicas` goes up and down, for a topic or for the cluster; unclean elections are
+`min.insync.replicas` goes up and down, for a topic or for the cluster. Unclean elections are
 allowed for one topic alone, the last of a shape that has others.
 """
 
@@ -36,7 +36,7 @@ Resource = tuple[ResourceType, str]
 CLUSTER: Resource = (ResourceType.BROKER, "")
 MIN_ISR = "min.insync.replicas"
 LOWERING = (MIN_ISR, MANAGER)
-"""What says how many losses are survived."""
+"""Keys that set how many losses are survived."""
 
 
 def _draw_value(rng: Random, values: tuple[str, ...]) -> tuple[str, Args]:
@@ -75,21 +75,22 @@ async def set_config(world: RunWorld, resource: Resource, key: str, value: str |
 
 
 async def set_for_a_while(world: RunWorld, event: Event, resource: Resource, key: str) -> bool:
-    """What `event.args` say: a value, and whether it goes after a while."""
+    """Set the value of `event.args`, and perhaps remove it when the event is over."""
     done = await set_config(world, resource, key, event.args["value"])
     if done and event.args["back"]:
         await asyncio.sleep(event.for_ms / 1000)
-        # With eligible leader replicas the cluster's min ISR may change, not go; 1 is the default.
+        # With eligible leader replicas the cluster's min ISR may change but not be removed; 1 is
+        # the default.
         last = (resource, key) == (CLUSTER, MIN_ISR)
         await set_config(world, resource, key, "1" if last else None)
     return done
 
 
 async def set_strategy(world: RunWorld, resource: Resource, value: str | None) -> bool:
-    """None: its own goes, unless the topic would then elect anybody."""
+    """Set a strategy, or with None remove it, unless the topic could then elect any replica."""
     async with world.operator.rules:
         if value is None and resource != CLUSTER:
-            # The older name of Aggressive, which a strategy of the topic's own comes before.
+            # The older key for Aggressive; a strategy of the topic takes precedence.
             flag = world.promises.configs(resource[1]).get(UNCLEAN)
             if world.operator.anybody or flag == "true":
                 value = BALANCED
@@ -97,7 +98,7 @@ async def set_strategy(world: RunWorld, resource: Resource, value: str | None) -
 
 
 async def set_strategy_for_a_while(world: RunWorld, event: Event, resource: Resource) -> bool:
-    """As `set_for_a_while`."""
+    """Set the strategy of `event.args`, and perhaps remove it when the event is over."""
     done = await set_strategy(world, resource, event.args["value"])
     if done and event.args["back"]:
         await asyncio.sleep(event.for_ms / 1000)

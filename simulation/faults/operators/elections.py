@@ -1,8 +1,9 @@
 """Operators and elections: the strategy of unclean recovery, its manager, the feature level, and
-elections by the longest log or by name (KIP-966).
+elections by the longest log or of a named replica (KIP-966).
 
-Only the last topic of a shape that has others may elect anybody: from then on it is given up. What
-lowers how many losses are allowed is not asked while somebody has lost something.
+Only the last topic of a shape that has others may elect any replica: from then on it is in
+`given_up`. Requests that lower the number of survivable losses are not sent while a broker has lost
+records.
 """
 
 from __future__ import annotations
@@ -44,7 +45,8 @@ if TYPE_CHECKING:
 LAG, LAG_MS = "replica.lag.time.max.ms", 30_000
 LATE_MS = (50.0, 200.0, 500.0)
 RAISED_MIN, RAISED_MAX = 0.9, 1.4
-"""Of the lag time, when the minimum is raised: a leader looks every half of it who is behind."""
+"""Share of the lag time after which the minimum is raised: a leader checks for lagging followers
+every half of that time."""
 SAFE_DOWNGRADE = 2
 LOOK_S = 0.05
 PATIENCE_MS = ("0", "300", "6000")
@@ -59,7 +61,7 @@ PARTITION_TYPES = (
 
 
 def _draw_strategy(rng: Random, shape: Shape) -> tuple[str, Args]:
-    """Of all topics, of one, or of the last one, which alone may elect anybody."""
+    """Draw a strategy for all topics, one, or the last one, which alone may elect any replica."""
     place = rng.choice(("cluster", "topic", "last"))
     values = (BALANCED, NOBODY, *((AGGRESSIVE,) if place == "last" else ()))
     args: Args = {
@@ -94,7 +96,8 @@ def _draw_all_aggressive(rng: Random, _shape: Shape) -> tuple[str, Args]:
 
 
 async def _all_aggressive(world: RunWorld, event: Event, _rng: Random) -> bool:
-    """Every topic but the last one has a strategy of its own before, and until it is over."""
+    """Set the cluster's strategy to Aggressive for a while; every topic but the last one gets a
+    strategy of its own first and keeps it until the end."""
     operator = world.operator
     last = world.shape.topics[-1].name
     if operator.anybody or not operator.may_give_up(last):
@@ -115,8 +118,11 @@ async def _all_aggressive(world: RunWorld, event: Event, _rng: Random) -> bool:
 
 
 async def _keep_balanced(world: RunWorld, last: str) -> list[str] | None:
-    """The topics that have got a strategy of their own; None where that cannot be, since a group's
-    topic, or that of the tier, may be made at any moment, and nobody would give it one."""
+    """Give every topic but the last a strategy of its own. Returns: the topics that got one.
+
+    None if the offsets topic or the tier's metadata topic may still be created, which the operator
+    could not give a strategy in time.
+    """
     image = world.promises.metadata.image
     late = {GROUPS} if world.shape.has_groups else set()
     late |= {REMOTE_LOG_METADATA_TOPIC} if world.shape.has_tier else set()
@@ -162,7 +168,7 @@ def _draw_level(rng: Random, _shape: Shape) -> tuple[str, Args]:
 
 
 async def _level(world: RunWorld, event: Event, _rng: Random) -> bool:
-    """Off for a while, if no ISR is empty."""
+    """Turn the feature off for a while, if no ISR is empty."""
     if not await _set_elr(world, 0, SAFE_DOWNGRADE):
         return False
     await asyncio.sleep(event.for_ms / 1000)
@@ -186,7 +192,8 @@ def _draw_election(rng: Random, _shape: Shape) -> tuple[str, Args]:
 
 
 async def _election(world: RunWorld, event: Event, _rng: Random) -> bool:
-    """Waits until somebody leads nothing. Who elects anybody gives the topic up."""
+    """Wait until a partition has no leader, and request its election. A topic whose election may
+    pick any replica is added to `given_up`."""
     ends_s, which = world.loop.time() + event.for_ms / 1000, event.args["which"]
     while not (found := leaderless(world)):
         if world.loop.time() >= ends_s:
@@ -216,9 +223,12 @@ def _draw_raise(rng: Random, _shape: Shape) -> tuple[str, Args]:
 
 
 async def _raise(world: RunWorld, event: Event, rng: Random) -> bool:
-    """Followers are cut off from their leader, but for so many that it may go on by the minimum
-    there is; just before it leaves them out of the ISR the minimum rises to what the ISR was, and
-    the leader hears late of it."""
+    """Raise min ISR while the leader is about to shrink the ISR.
+
+    Followers are cut off from their leader, except enough for the present minimum. Just before the
+    leader removes them from the ISR, the minimum rises to the former size of the ISR, and the
+    leader learns that late.
+    """
     found = world.operator.partition(event.args["which"])
     if found is None:
         return False
@@ -248,14 +258,18 @@ async def _raise(world: RunWorld, event: Event, rng: Random) -> bool:
 
 
 def may_elect_anybody(shape: Shape) -> bool:
-    """A cluster that has the strategy from the start has it for good."""
+    """Return whether the strategy of all may become Aggressive. A cluster that has it from the
+    start keeps it."""
     return has_elr(shape) and may_give_up(shape) and shape.settings.get(STRATEGY) != AGGRESSIVE
 
 
 async def rescue(world: RunWorld) -> None:
-    """Ask for what the cluster may not elect by itself: by the longest log of all that may have
-    everything, or, where the disk of one of these is gone for good, of those that are alive. Where
-    all disks are gone there is no log to compare, and somebody is to begin anew."""
+    """Request elections that the cluster may not hold by itself.
+
+    Elected is the longest log of all replicas that may have every record. If the disk of one of
+    these is lost, it is the longest log of the live replicas. If all disks are lost, there is no
+    log to compare, and an unclean election begins with an empty one.
+    """
     promises = world.promises
     eligible, image = promises.metadata.eligible, promises.metadata.image
     for name, index, one in leaderless(world):
@@ -272,7 +286,7 @@ async def rescue(world: RunWorld) -> None:
 
 
 def _without_disk(world: RunWorld, one: PartitionImage) -> set[int]:
-    """Replicas whose brokers are back without the disk that has them."""
+    """Return the replicas whose brokers are back without the disk that has them."""
     brokers = world.promises.metadata.image.cluster.brokers
     return {
         b

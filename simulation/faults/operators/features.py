@@ -1,4 +1,4 @@
-"""Operators and feature levels: the level of the metadata rises while the cluster runs."""
+"""Operators and feature levels: metadata.version rises while the cluster runs."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ UPGRADE = 1
 
 
 async def set_level(world: RunWorld, feature: str, level: int, upgrade_type: int) -> bool:
-    """Ask until it is answered; whether it was done."""
+    """Repeat the request until it is answered. Returns: whether the level was set."""
     operator = world.operator
 
     async def ask() -> None:
@@ -44,7 +44,7 @@ def _draw(rng: Random, shape: Shape) -> tuple[str, Args]:
 
 
 async def _raise(world: RunWorld, event: Event, _rng: Random) -> bool:
-    """Without effect where it is as high already."""
+    """Raise the level; without effect if it is as high already."""
     now = world.promises.metadata.image.features[METADATA_VERSION]
     if event.args["level"] <= now:
         return False
@@ -54,7 +54,7 @@ async def _raise(world: RunWorld, event: Event, _rng: Random) -> bool:
 
 
 def is_old(shape: Shape) -> bool:
-    """Whether there is a higher level."""
+    """Return whether the cluster starts below the highest level."""
     return shape.metadata_version is not None and shape.metadata_version < LEVELS.max_level
 
 

@@ -1,6 +1,6 @@
-"""Operators and replicas: partitions that move to other brokers, or nearly, and elections.
+"""Operators and replicas: reassignments, cancelled reassignments, and elections.
 
-An unclean election is asked for one topic alone, the last of a shape that has others.
+An unclean election is requested for one topic alone, the last of a shape that has others.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def _draw_take_back(rng: Random, shape: Shape) -> tuple[str, Args]:
 
 
 def _draw_unclean(rng: Random, shape: Shape) -> tuple[str, Args]:
-    """Long enough for sessions to end."""
+    """Draw an event that lasts long enough for sessions to expire."""
     return f"topic {shape.topics[-1].name}", {"for_ms": rng.randint(8_000, 20_000)}
 
 
@@ -86,7 +86,7 @@ async def _take_back(world: RunWorld, event: Event, _rng: Random) -> bool:
 async def elect(
     world: RunWorld, kind: ElectionType, where: tuple[str, int], leader: int | None = None
 ) -> bool:
-    """Whether the partition was given the leader that was asked for."""
+    """Request an election. Returns: whether the partition got the requested leader."""
     operator, elected = world.operator, []
     leaders = None if leader is None else {where: leader}
     if kind is not ElectionType.PREFERRED:
@@ -108,7 +108,8 @@ async def _preferred(world: RunWorld, event: Event, _rng: Random) -> bool:
 
 
 async def _unclean(world: RunWorld, event: Event, _rng: Random) -> bool:
-    """Of the partitions, and of the one where only a replica that was left behind is up."""
+    """Request unclean elections of all partitions of a topic, one of which has only a replica up
+    that was removed from its ISR."""
     operator = world.operator
     name = event.target.removeprefix("topic ")
     topic = next((one for one in operator.topics() if one.name == name), None)
@@ -128,12 +129,17 @@ async def _unclean(world: RunWorld, event: Event, _rng: Random) -> bool:
 async def _strand(
     world: RunWorld, topic: str, index: int, ends_s: float
 ) -> tuple[list[Machine], list[asyncio.Future[None]]]:
-    """Kill a follower until the ISR goes on without it, then the others, and bring it back: nobody
-    may lead. As far as it comes until the end. Returns who is down, and who comes up."""
+    """Make a partition leaderless: kill a follower until it has left the ISR, then kill the other
+    replicas, and start the follower.
+
+    It stops at `ends_s` wherever it is. Returns: the machines that are down, and the boots in
+    progress.
+    """
     image = partition_image(world, f"{topic}-{index}")
     ids = [] if image is None else image.replicas
     replicas = [one for one in world.brokers if one.node_id in ids]
-    # Without controllers nobody would answer the operator; without a leader there is the moment.
+    # If a replica's node is a controller, the operator's requests would fail. If there is no
+    # leader, the partition is already leaderless.
     if image is None or len(replicas) < 2 or any(one in world.controllers for one in replicas):
         return [], []
     if image.leader < 0:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from simulation.world.cluster import Machine
 
 WHOLE_S = 5.0
-"""How long an operator waits for full ISRs before the next node."""
+"""Seconds that an operator waits for full ISRs before the next node."""
 
 
 def _draw_roll(rng: Random, shape: Shape) -> tuple[str, Args]:

@@ -1,6 +1,6 @@
-"""Operators and topics: made, grown, deleted, and made again under the same name.
+"""Operators and topics: created, grown, deleted, and created again under the same name.
 
-A run keeps at least one topic that has given nothing up: writes must succeed in the end.
+A run keeps at least one topic that is not in `given_up`: writes must succeed in the end.
 """
 
 from __future__ import annotations
@@ -40,7 +40,8 @@ def _draw_new(rng: Random, shape: Shape) -> Args:
     if rng.random() < 0.5:
         configs["internal.segment.bytes"] = rng.choice(SEGMENT_BYTES)
     if shape.settings.get(STRATEGY) == AGGRESSIVE:
-        configs[STRATEGY] = BALANCED  # or it would be given up as it is made
+        # without it the topic could elect any replica as soon as it is created
+        configs[STRATEGY] = BALANCED
     return {"partitions": rng.randint(1, 2), "factor": factor, "configs": configs}
 
 
@@ -73,7 +74,8 @@ async def _delete(operator: Operator, topic: TopicImage) -> bool:
 
 
 def _may_go(world: RunWorld, which: int) -> TopicImage | None:
-    """A topic that the run can do without; none that somebody else is about to delete."""
+    """Return a topic that may be deleted: not the last one with promises, and not one whose
+    deletion another event is about to request. None if there is no such topic."""
     kept = [one for one in world.operator.topics() if world.operator.relies_on(one)]
     topic = kept[which % len(kept)] if kept else None
     others = {one.name for one in kept if one is not topic} - world.promises.given_up
