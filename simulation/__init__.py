@@ -1,1 +1,1 @@
-"""Whole clusters in one process on virtual time, from one seed."""
+"""Simulation of whole clusters in one process on virtual time, from one seed."""

@@ -1,4 +1,4 @@
-"""Shell: Streams of chance: one for each name, so that nobody's draws depend on another's."""
+"""Shell: Random streams, one for each name, so that draws from one do not shift another."""
 
 from __future__ import annotations
 
@@ -6,5 +6,5 @@ import random
 
 
 def stream(seed: int, *names: object) -> random.Random:
-    """The same stream for the same seed and names, in every process."""
+    """Return the random stream of this seed and these names; equal in every process."""
     return random.Random("/".join(str(one) for one in (seed, *names)))

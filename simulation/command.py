@@ -1,4 +1,4 @@
-"""Shell: `kraftbox sim`: runs seeds, or a schedule from a file, and tells what became of them."""
+"""Shell: `kraftbox sim`: runs of seeds, or of a schedule from a file, and their reports."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ Kinds = tuple[str, ...] | None
 
 @dataclass(frozen=True)
 class Options:
-    """What was asked for; None and False are what a command without the option means."""
+    """The command's options; None and False stand for an absent option."""
 
     seed: int | None = None
     runs: int | None = None
@@ -59,7 +59,7 @@ class Options:
 
 
 def main(options: Options) -> int:
-    """The exit code: 0 every promise held, 1 one broke, 2 wrong usage."""
+    """Run the command. Returns: the exit code: 0 every promise held, 1 one broke, 2 wrong usage."""
     if options.show_kinds:
         for name, kind in KINDS.items():
             print(f"{name:<14} {kind.family:<8} {kind.text}")
@@ -82,7 +82,7 @@ def main(options: Options) -> int:
 
 
 def _check(options: Options) -> None:
-    """Raises BadShape for options that do not go together."""
+    """Raise BadShape for options that exclude each other."""
     drawn = (options.seed, options.runs, options.faults, options.tiered or None)
     alone = [
         name
@@ -111,7 +111,7 @@ def _check(options: Options) -> None:
 
 
 def _check_alone(alone: Sequence[str], options: Options) -> None:
-    """Raises BadShape; `alone` are the options that take one run."""
+    """Raise BadShape for a conflict of `alone`, the options that take one run."""
     if alone and options.as_json:
         raise BadShape(f"{alone[0]} is for people: no --json with it")
     if len(alone) > 1:
@@ -128,7 +128,7 @@ def _first(options: Options) -> int:
 
 
 def _chosen(options: Options, seed: int, kinds: Kinds) -> tuple[Schedule, str]:
-    """What is to be played, and how to say so."""
+    """Return the schedule to play, and the arguments that play it again."""
     if options.schedule is not None:
         return schedule_of(options.schedule), f"--schedule '{options.schedule}'"
     drawn = draw_schedule(seed, kinds, tiered=options.tiered or None)
@@ -180,7 +180,7 @@ def _one(schedule: Schedule, replay: str, options: Options) -> int:
 
 
 def told(schedule: Schedule) -> tuple[Outcome, Story]:
-    """One run with its story."""
+    """Run a schedule with a narrator. Returns: the outcome and the story."""
     narrators: list[Narrator] = []
 
     def narrate(world: SwarmWorld) -> Narrator:
@@ -190,7 +190,7 @@ def told(schedule: Schedule) -> tuple[Outcome, Story]:
     outcome = run(schedule, watchers=[narrate])
     story = narrators[0].story
     if outcome.broken is not None and story.broken is None:
-        story.broken = outcome.broken.words  # found when all was over
+        story.broken = outcome.broken.words  # found after the end of the run
     return outcome, story
 
 
@@ -202,7 +202,7 @@ def _write(path: Path, text: str) -> None:
 
 
 def _until(schedule: Schedule, options: Options) -> int:
-    """Every node's view at a moment of the run."""
+    """Print every node's view at a moment of the run."""
     moment = Moment.parse(options.until or "", schedule)
     wanted = [] if options.partition is None else [options.partition]
     found: list[Until] = []
@@ -258,7 +258,7 @@ def _counts(counts: dict[str, int]) -> str:
 
 
 def broken_lines(outcome: Outcome, replay: str, story: Sequence[str]) -> list[str]:
-    """What is needed to see it again, and to begin to understand it."""
+    """Return the lines with the broken promise and the commands that replay it."""
     broken = outcome.broken
     assert broken is not None
     return [
@@ -272,7 +272,7 @@ def broken_lines(outcome: Outcome, replay: str, story: Sequence[str]) -> list[st
 
 
 def as_document(outcome: Outcome) -> dict[str, Any]:
-    """The outcome as plain values."""
+    """Return the outcome as plain JSON values."""
     broken = outcome.broken
     return {
         "seed": outcome.schedule.seed,
@@ -292,7 +292,7 @@ def as_document(outcome: Outcome) -> dict[str, Any]:
 
 
 def _shrink(schedule: Schedule, options: Options) -> int:
-    """The smallest schedule that breaks the same promise, written down as a find."""
+    """Write the smallest schedule that breaks the same promise to a file, as a find."""
     ends_s = None if options.minutes is None else time.perf_counter() + options.minutes * 60
 
     def may_go_on() -> bool:
@@ -312,7 +312,7 @@ def _shrink(schedule: Schedule, options: Options) -> int:
 
 
 class _Patience:
-    """Ends a run that takes too long to be worth it."""
+    """Ends a run that exceeds a limit of virtual time."""
 
     def __init__(self, world: SwarmWorld, ends_ms: float) -> None:
         self._loop = world.loop
@@ -323,7 +323,7 @@ class _Patience:
             raise Stopped
 
     def finish(self, broken: Broken | None) -> None:
-        """Nothing to tell."""
+        """Do nothing at the end of the run."""
 
 
 def _verdict(schedule: Schedule, ends_ms: float) -> Verdict | None:
@@ -332,7 +332,7 @@ def _verdict(schedule: Schedule, ends_ms: float) -> Verdict | None:
 
 
 def _sizes(shape: Shape) -> dict[str, str]:
-    """What a table of shapes counts."""
+    """Return the sizes of a shape that tables count."""
     roles = {one.roles for one in shape.nodes}
     combined = any(one.controls and one.serves for one in shape.nodes)
     return {
@@ -351,7 +351,8 @@ def _task(asked: tuple[int, Kinds, str | None, bool]) -> tuple[dict[str, Any], l
     outcome = run(schedule, keep=0)
     if outcome.broken is None:
         return as_document(outcome), []
-    outcome, story = told(schedule)  # again: who held is not slowed down by a narrator
+    # again, since a run that holds is not slowed down by a narrator
+    outcome, story = told(schedule)
     lines = story.lines(LINES_TOLD)
     if outcome.broken is None:
         return as_document(outcome), [*lines, "held when it was run again: the trace differs"]
@@ -379,7 +380,7 @@ def _many(first: int, options: Options, kinds: Kinds) -> int:
                     ledger.add(_replay(document["seed"], faults, tiered=tiered), document)
                 if lines and not options.as_json:
                     print("\n".join([f"seed {document['seed']}", *lines, ""]), flush=True)
-        except KeyboardInterrupt:  # what was run until then is told
+        except KeyboardInterrupt:  # the runs until now are reported
             interrupted = True
     real_s = time.perf_counter() - began_s
     documents = [*known.values(), *played]
@@ -410,8 +411,8 @@ def _seeds(first: int, runs: int | None, ends_s: float | None) -> Iterator[int]:
 
 @contextmanager
 def _results(asked: Iterable[Any], jobs: int, *, in_order: bool) -> Iterator[Iterator[Any]]:
-    """In the order of the seeds, whatever the number of processes; or as they end, so that nobody
-    waits for a slow one, and all that has ended is known when somebody interrupts."""
+    """Yield the results in the order of the seeds, whatever the number of processes; or as the runs
+    end, so that a slow run holds up no other and an interrupt loses no finished one."""
     if jobs == 1:
         yield map(_task, asked)
         return
@@ -424,7 +425,7 @@ def _leave_ctrl_c_to_the_parent() -> None:
 
 
 def _ahead(pool: Any, asked: Iterator[Any], most: int) -> Iterator[Any]:
-    """No more than `most` are begun before they are looked at: time may be over."""
+    """Yield results in order, with at most `most` runs begun ahead: the time may be over."""
     waiting = []
     for one in asked:
         waiting.append(pool.apply_async(_task, (one,)))
@@ -435,7 +436,7 @@ def _ahead(pool: Any, asked: Iterator[Any], most: int) -> Iterator[Any]:
 
 
 def _as_they_end(pool: Any, asked: Iterator[Any], most: int) -> Iterator[Any]:
-    """As `_ahead`, whichever ends first."""
+    """Yield results as runs end, with at most `most` at a time."""
     ended: SimpleQueue[Any] = SimpleQueue()
     running = 0
     for one in asked:
@@ -477,7 +478,7 @@ def _pace(played: list[dict[str, Any]], real_s: float) -> str:
 
 
 def _kept(ledger: Ledger, known: int) -> str:
-    """What of all that is counted came from the file."""
+    """Return a line about the runs that were already in the ledger."""
     hours = sum(one["virtual_s"] for one in ledger.runs.values()) / 3600
     others = f"; {ledger.of_other_code} runs of other code count for nothing"
     return (

@@ -1,4 +1,4 @@
-"""Coverage of many runs: which shapes, faults and rare branches of the product they had."""
+"""Coverage of many runs: their shapes, faults and rare branches of the product."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ Document = Mapping[str, Any]
 
 
 def coverage_lines(documents: Sequence[Document]) -> list[str]:
-    """The tables, for a terminal."""
+    """Return the tables, for a terminal."""
     return [*_shapes(documents), "", *_faults(documents), "", *_marks(documents)]
 
 
 def unhit(documents: Sequence[Document]) -> list[str]:
-    """Marks that no run hit."""
+    """Return the marks that no run hit."""
     hit = {name for one in documents for name in one["marks"]}
     return [name for name in MARKS if name not in hit]
 
@@ -31,7 +31,8 @@ def _shapes(documents: Sequence[Document]) -> Iterator[str]:
 
 
 def _faults(documents: Sequence[Document]) -> Iterator[str]:
-    """In how many runs each was drawn and took effect, and how often in all."""
+    """Yield, for each fault, the number of runs that drew it and in which it took effect, and both
+    totals."""
     drew: Counter[str] = Counter()
     took: Counter[str] = Counter()
     drawn: Counter[str] = Counter()
@@ -52,7 +53,7 @@ def _faults(documents: Sequence[Document]) -> Iterator[str]:
 
 
 def _marks(documents: Sequence[Document]) -> Iterator[str]:
-    """In how many runs each was hit, how often in all, and the first seed that did."""
+    """Yield, for each mark, the number of runs that hit it, the total, and the first seed."""
     width = max(len(name) for name in MARKS)
     yield f"{'mark':<{width}}   runs     hits  first seed"
     for name, text in MARKS.items():

@@ -1,9 +1,9 @@
 """The elections of a shape: eligible leader replicas, and unclean recovery (KIP-966).
 
-Drawn from a stream of its own after all the rest of a shape, which stays as it is. A topic whose
-strategy may elect anybody is given up, so that is the last one of a shape that has others. Where
-the whole cluster has that strategy, each other topic has its own; nobody may forget that for a
-topic that comes later, so then there is no group, whose topic is made by itself.
+Drawn from a stream of its own after the rest of a shape, which stays as it is. A topic with the
+strategy Aggressive is in `given_up`, so only the last of several topics gets it. If the whole
+cluster has that strategy, every other topic gets another one. A topic that is created later would
+inherit it, so then there is no group, whose topic the cluster creates itself.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 ELR_CHANCE = 0.75
 MANAGER_CHANCE = 0.65
 TIMEOUTS_MS = ("300", "1500", "6000")
-"""How long answers of those that are not needed are waited for; below what clients wait."""
+"""Timeouts for log answers that an election does not need; below the timeouts of clients."""
 
 
 def draw_elections(rng: Random, shape: Shape) -> Shape:
-    """The shape, with eligible leader replicas or without."""
+    """Return the shape, with eligible leader replicas or without."""
     if rng.random() >= ELR_CHANCE:
         return shape
     settings = {TIMEOUT: rng.choice(TIMEOUTS_MS)}

@@ -16,13 +16,15 @@ SETTINGS: dict[str, tuple[str, ...]] = {
     "offsets.retention.check.interval.ms": ("300", "1000"),
 }
 LASTS_MS = (-1, 500, 2_000, 5_000)
-"""-1: as long as the cluster keeps offsets."""
+"""Retention times of commits; -1: the cluster's retention."""
 PAUSES_MS = (50.0, 200.0)
 
 
 def draw_expiry(rng: Random, shape: Shape) -> Shape:
-    """The shape, perhaps with a short retention of offsets, and clients that commit some. Not where
-    the topic of groups may lose what was acknowledged."""
+    """Return the shape, perhaps with a short retention of offsets and clients that commit some.
+
+    A cluster whose offsets topic may lose acknowledged records stays as it is.
+    """
     late = TopicShape("of groups", 1, 1)
     if rng.random() >= CHANCE or late.allows_unclean(shape.settings):
         return shape

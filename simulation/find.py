@@ -1,8 +1,8 @@
-"""Shell: Finds: schedules that once broke a promise, shrunken and written down, played by name.
+"""Shell: Finds: schedules that once broke a promise, shrunk and stored, played by name.
 
-A seed finds nothing any more when what is drawn from it has changed. A find draws nothing: it says
-which nodes, topics, settings and clients there are and which event happens when, and is played
-again for ever (`kraftbox sim --schedule NAME`). One file of `simulation/finds/` each.
+A seed no longer reproduces a failure when other events are drawn from it. A find draws nothing: it
+lists nodes, topics, settings, clients and events with their times, and stays reproducible
+(`kraftbox sim --schedule NAME`). Each is one file of `simulation/finds/`.
 """
 
 from __future__ import annotations
@@ -29,27 +29,29 @@ class Find:
     bug: str
 
     def to_json(self) -> dict[str, Any]:
-        """Plain values for `json.dumps`."""
+        """Return plain values for `json.dumps`."""
         return {"promise": self.promise, "bug": self.bug, "schedule": self.schedule.to_json()}
 
     def text(self) -> str:
-        """The content of its file: a line for each value of the schedule, for reviews."""
+        """Return the content of its file: a line for each value of the schedule, for reviews."""
         return json.dumps(self.to_json(), indent=1) + "\n"
 
 
 def names() -> list[str]:
-    """All finds of the folder, in order."""
+    """Return the names of all finds, sorted."""
     return sorted(one.name.removesuffix(SUFFIX) for one in FOLDER.glob(f"*{SUFFIX}"))
 
 
 def named(name: str) -> Find:
-    """The find of that name; raises BadShape."""
+    """Return the find of that name. Raises: BadShape if its file is missing or invalid."""
     return _find(FOLDER / f"{name}{SUFFIX}")
 
 
 def schedule_of(text: str) -> Schedule:
-    """The schedule of a find's name, or of a file: one that `--shrink` wrote, or the schedule that
-    `--json` prints. Raises BadShape."""
+    """Return the schedule of a find's name, or of a file written by `--shrink` or with `--json`.
+
+    Raises: BadShape if there is no such find or file, or it is invalid.
+    """
     if text in names():
         return named(text).schedule
     value = _read(Path(text))

@@ -1,4 +1,4 @@
-"""Clients of groups that do not wait for answers: drawn apart, after the rest of a shape."""
+"""Clients of groups that do not wait for responses: drawn apart, after the rest of a shape."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ QUITTER_CHANCE = 0.1
 
 
 def draw_hasty(rng: Random, shape: Shape) -> Shape:
-    """The shape, perhaps with such clients. Not where the topic of groups may lose what was
-    acknowledged."""
+    """Return the shape, perhaps with such clients; without them if the offsets topic may lose
+    acknowledged records."""
     if TopicShape("of groups", 1, 1).allows_unclean(shape.settings):
         return shape
     clients: list[ClientShape] = []

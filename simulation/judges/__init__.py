@@ -40,6 +40,6 @@ KINDS: dict[str, JudgeKind] = {
     "groups": JudgeKind("G4, G7; members find G1 to G3, G5, G6, G8 and G9", GroupJudge),
     "histories": JudgeKind("H1-H9, P6, P14, P24: what clients were told", HistoryJudge),
 }
-"""By the name that options and tables use. All watch, whoever is asked: some know what others
-need."""
+"""Judge kinds by the name that options and tables use. All of them watch every run, since some need
+the state of others."""
 ALL = frozenset(KINDS)

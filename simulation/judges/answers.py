@@ -1,5 +1,5 @@
-"""Answers on one connection come in the order of their requests (B5): clients of the field rely on
-it, though this program's own goes by the number that an answer carries."""
+"""Order of responses: on one connection they come in the order of their requests (B5). Other
+clients rely on it, though this program's own client uses the correlation id."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ CORRELATION_ID_BYTES = 4
 
 
 class AnswerJudge(Judge):
-    """Looks at each answer as it reaches whoever asked, a client or a node."""
+    """Checks each response as it reaches its requester, a client or a node."""
 
     due_s = math.inf
 
@@ -31,7 +31,7 @@ class AnswerJudge(Judge):
 
     @contextlib.contextmanager
     def hooked(self) -> Iterator[None]:
-        """Every answer passes here."""
+        """Hook into the place that every response passes."""
         receive = Connection._receive
 
         def received(connection: Connection, frame: memoryview) -> None:
@@ -48,6 +48,6 @@ class AnswerJudge(Judge):
             yield
 
     def after(self, life: NodeLife) -> None:
-        """What was found since."""
+        """Raise the violation that was found since the last call."""
         if self._broken:
             raise Violation(self._broken[0])

@@ -1,7 +1,7 @@
-"""Changes that judges look for, told by the objects themselves: after most callbacks there is none.
+"""Changes that judges look for, recorded by hooks in the objects: most callbacks make none.
 
 While the hooks are installed, assigning one of the attributes below marks its object. The product
-knows nothing of it.
+is unaware of it.
 """
 
 from __future__ import annotations
@@ -34,16 +34,16 @@ WATCHED: dict[type, frozenset[str]] = {
 
 
 class Changes:
-    """`marked` are the ids of objects that were written to, until `looked`. A judge that has found
-    something inside a node's own code marks itself, and so is asked at once."""
+    """`marked` has the ids of objects that were written to, until `looked`. A judge that finds
+    something inside a node's own code marks itself, so that its `after` is called at once."""
 
     def __init__(self) -> None:
         self.marked: set[int] = set()
         self._found: tuple[Iterable[Partition], list[Partition]] | None = None
 
     def among(self, replicas: Iterable[Partition]) -> list[Partition]:
-        """Those of a broker's replicas that were written to, or whose logs were. Several judges ask
-        after the same callback, so this is worked out once."""
+        """Return the replicas of a broker that were written to, or whose logs were. The result is
+        cached, since several judges need it after the same callback."""
         if self._found is None or self._found[0] is not replicas:
             marked = self.marked
             some = [one for one in replicas if id(one) in marked or id(one.log) in marked]
@@ -51,16 +51,17 @@ class Changes:
         return self._found[1]
 
     def looked(self) -> None:
-        """All who wanted to have seen what there was."""
+        """Clear the marks: every judge has seen them."""
         self.marked.clear()
         self._found = None
 
     @contextlib.contextmanager
     def told(self) -> Iterator[None]:
-        """Objects of the watched classes mark themselves inside."""
+        """Install the hooks: inside, objects of the watched classes mark themselves."""
         with contextlib.ExitStack() as stack:
             for kind, names in WATCHED.items():
-                # Not there by itself but in `object`; so it is created, and taken away again.
+                # The classes inherit this attribute from `object`; so the patch creates it, and
+                # removes it again.
                 setter = _setter(self.marked, names)
                 stack.enter_context(mock.patch.object(kind, "__setattr__", setter))
             yield

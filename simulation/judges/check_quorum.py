@@ -1,8 +1,9 @@
-"""Leaders of the quorum that hear of a majority: one that does not resigns (M17).
+"""Check quorum: a leader of the metadata quorum that gets no fetches from a majority resigns (M17).
 
-A leader counts, as Kafka's does, who has fetched since a majority was last complete. So of one that
-is complete at the end of such a time some may have been heard at its begin, and the leader waits
-once more as long: from the first silence it may be twice the time.
+As in Kafka, a leader counts the voters that have fetched since a majority was last complete. Of a
+majority that is complete at the end of such a period, some voters may have fetched at its
+beginning. The leader then waits one more period, so from the last fetch it may take twice the
+timeout.
 """
 
 from __future__ import annotations
@@ -28,12 +29,13 @@ FETCH_TIMEOUT_MS = 2000
 """The default of `controller.quorum.fetch.timeout.ms`."""
 FACTOR = 1.5
 PAUSED_S = 0.5
-"""A node whose callbacks are further apart stood still, and has just been woken."""
+"""Seconds between callbacks after which a node counts as paused and just resumed."""
 
 
 @dataclass
 class _Term:
-    """One leadership: when each voter was heard, since when too few were, when that was seen."""
+    """One leadership: the time of each voter's last fetch, and the times since when there are too
+    few and when that was last checked."""
 
     epoch: int
     began_s: float
@@ -41,11 +43,11 @@ class _Term:
     late_s: float | None = None
     looked_s: float = 0.0
     safe_until_s: float = 0.0
-    """Until then a majority has been heard whatever comes."""
+    """Virtual time until which a majority has fetched recently enough in any case."""
 
 
 class CheckQuorumJudge(Judge):
-    """Counts the fetches that reach each leader."""
+    """Tracks the fetches that reach each leader."""
 
     def __init__(self, world: JudgedWorld) -> None:
         self._loop = world.loop
@@ -55,7 +57,7 @@ class CheckQuorumJudge(Judge):
 
     @contextlib.contextmanager
     def hooked(self) -> Iterator[None]:
-        """Every event of a quorum core passes here."""
+        """Hook into the place that every event of a quorum core passes."""
         step = QuorumCore.step
 
         def stepped(core: QuorumCore, event: Any, now_ms: float) -> Any:
@@ -76,11 +78,11 @@ class CheckQuorumJudge(Judge):
             yield
 
     def over(self, life: NodeLife, *, lossy: bool) -> None:
-        """Nobody leads any more."""
+        """End the leadership of this process."""
         self._terms.pop(life, None)
 
     def after(self, life: NodeLife) -> None:
-        """M17."""
+        """Raise Violation if a leader lacks a majority for too long (M17)."""
         term = self._terms.get(life)
         if term is not None and self._loop.now_s > term.safe_until_s:
             self._look(life, term)

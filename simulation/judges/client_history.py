@@ -1,7 +1,7 @@
-"""The history of a run's clients in the form that `kraftbox.chaos` judges: one implementation of
-H1 to H12 for simulated clusters and real ones. Pure.
+"""The history of a run's clients in the form that `kraftbox.chaos` judges, so that simulated and
+real clusters share one implementation of H1 to H12. Pure.
 
-Topics whose records were given up or deleted are left out: there anything may be missing.
+Topics that were deleted or are in `given_up` are left out: there anything may be missing.
 """
 
 from __future__ import annotations
@@ -27,17 +27,20 @@ from simulation.world.invariants import Key
 LAG = "H12 lag"
 NOBODYS = -1
 LAST_READER = "last reader"
-"""Who reads every log to its end when all is over."""
+"""The client that reads every log to its end at the end of the run."""
 
 
 class Saw(NamedTuple):
-    """One thing that a client did: `what` ("send", "read", "place", or "final" for a read of the
-    whole log in the end) and where, and what became of it. `answer` is "ok", the name of an error
-    that promises that it has no effect, or begins with "?": it may have one.
+    """One action of a client, with its place and result.
 
-    `offset` is the first of a send, where a read began, where a reader was placed; `offsets` are
-    those of what was read; `producer_id` is -1 without idempotence. `serial` counts requests in the
-    order in which they began: several that are under way may end in another."""
+    `what` is "send", "read", "place", or "final" for a read of the whole log in the end. `answer`
+    is "ok", the name of an error that guarantees no effect, or begins with "?": it may have an
+    effect.
+
+    `offset` is the first one of a send, the start of a read, or the position of a reader; `offsets`
+    are those of the records read; `producer_id` is -1 without idempotence. `serial` counts requests
+    in the order in which they began: concurrent ones may end in another order.
+    """
 
     client: str
     what: str
@@ -55,9 +58,9 @@ class Saw(NamedTuple):
 
 
 def broken_rules(saw: Sequence[Saw], without: Collection[str]) -> list[Finding]:
-    """What breaks a promise. `without` are the names of topics that are left out.
+    """Return the broken promises. `without` are the names of topics that are left out.
 
-    Topics that the last reader has not read were deleted meanwhile: nobody lags behind there.
+    Topics that the last reader has not read were deleted in the meantime: no lag is reported there.
     """
     kept = [one for one in saw if one.partition.rpartition("-")[0] not in without]
     read = {one.key[0] for one in kept if one.client == LAST_READER}
@@ -70,7 +73,7 @@ def broken_rules(saw: Sequence[Saw], without: Collection[str]) -> list[Finding]:
 
 
 class _History:
-    """Collects what several attempts at one batch say of it."""
+    """Combines the results of several attempts at one batch."""
 
     def __init__(self, saw: Sequence[Saw]) -> None:
         self.history = History()

@@ -23,10 +23,11 @@ Passed = tuple[frozenset[int], frozenset[int], int]
 
 @dataclass
 class PartitionTruth:
-    """One partition as it was committed. `had` is how far each broker's log has ever reached since
-    it was last cut, and `had_before` what it had on disks that were taken out; `elected` by the
-    controllers and `leaders` that led are by leader epoch; `members` of the ISR and how many
-    `replicas` there are by partition epoch.
+    """One partition as it was committed.
+
+    `had` is the highest end of each broker's log since it was last cut, and `had_before` that on
+    disks that were removed. By leader epoch: the leader `elected` by the controllers, and the
+    `leaders` that led. By partition epoch: the `members` of the ISR, and the number of `replicas`.
     """
 
     name: str
@@ -34,18 +35,19 @@ class PartitionTruth:
     batches: dict[int, BatchAt] = field(default_factory=dict)
     values: dict[int, bytes] = field(default_factory=dict)
     times: dict[int, int] = field(default_factory=dict)
-    """Of each record, in milliseconds."""
+    """Timestamp of each record, in milliseconds."""
     keys: KeyTable = field(default_factory=KeyTable)
-    """In place of `batches` and `values` where old records of a key may go."""
+    """Replaces `batches` and `values` where old records of a key may be removed."""
     elected: dict[int, int] = field(default_factory=dict)
     leaders: dict[int, int] = field(default_factory=dict)
     members: dict[int, frozenset[int]] = field(default_factory=dict)
     replicas: dict[int, int] = field(default_factory=dict)
     had: dict[int, int] = field(default_factory=dict)
     starts: dict[int, int] = field(default_factory=dict)
-    """Where each broker's log begins."""
+    """The log start of each broker."""
     highest_start: int = 0
-    """Where one ever began. After a crash, or under the next leader, it may begin lower."""
+    """The highest log start of any broker so far. After a crash, or under the next leader, the log
+    may start lower."""
     had_before: dict[int, int] = field(default_factory=dict)
     sequences: Sequences = field(default_factory=Sequences)
 
@@ -55,8 +57,11 @@ class PartitionTruth:
 
 
 def batches_of(log: Log, begin: int, end: int) -> Iterator[tuple[BatchAt, bytes]]:
-    """The batches of a log in [begin, end); raises Violation for what is no log (P18). Offsets may
-    be missing in a compacted one, and the first batch may begin before (DeleteRecords)."""
+    """Yield the batches of a log in [begin, end).
+
+    Offsets may be missing in a compacted log, and the first batch may begin before (DeleteRecords).
+    Raises: Violation (P18) for a gap, a decreasing epoch, or unreadable data.
+    """
     gaps = log.config.compacted
     at, epoch = begin, -1
     where = f"{log.topic}-{log.partition}"
@@ -77,14 +82,14 @@ def batches_of(log: Log, begin: int, end: int) -> Iterator[tuple[BatchAt, bytes]
             at, epoch = header.next_offset, header.leader_epoch
             yield (header.base_offset, at, epoch, zlib.crc32(whole)), whole
         if gaps and at == before:
-            return  # what stood there is cleaned away
+            return  # the cleaner has removed the records there
         require(at > before, f"P18: {where}: no whole batch at {at}, the end is {end}")
 
 
 def keyed_records(
     batches: Iterable[tuple[BatchAt, bytes]], begin: int, end: int
 ) -> dict[int, Keyed]:
-    """Those in [begin, end), of the batches of a compacted log."""
+    """Return the records in [begin, end) of the batches of a compacted log."""
     return {
         record.offset: Keyed(record.key or b"", record.value)
         for _, whole in batches

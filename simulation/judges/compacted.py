@@ -1,9 +1,9 @@
 """The promises of compacted logs, pure: of every key the newest record stays, offsets never change,
-and whatever else is gone was replaced (P4, P6, H1-H3, H9).
+and any other missing record was replaced (P4, P6, H1-H3, H9).
 
-Beside a log stands a model of it, a table of keys. Two ask it: the judge of partitions, for every
-replica against what was committed, and the ledger of clients, for what they read against what they
-were told.
+A table of keys is a model of the log. Two judges use it: the judge of partitions compares every
+replica with the committed records, and the ledger of clients compares records read with
+acknowledgements.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ class Keyed(NamedTuple):
 
 @dataclass
 class KeyTable:
-    """What a compacted partition has committed: all records by offset, the newest of each key.
+    """The committed records of a compacted partition: all by offset, and the newest of each key.
 
     A broker that is away for longer than deletions are kept (`delete.retention.ms`) finds them gone
-    on its leader, and keeps what they deleted. Kafka promises nothing there, so a key is `undead`
-    from when a log has it again that never held its deletion.
+    on its leader, and keeps the deleted records. Kafka promises nothing there, so a key becomes
+    `undead` once a log has it again that never held its deletion.
     """
 
     records: dict[int, Keyed] = field(default_factory=dict)
@@ -39,29 +39,29 @@ class KeyTable:
     undead: set[bytes] = field(default_factory=set)
 
     def add(self, offset: int, record: Keyed) -> None:
-        """The next one is committed."""
+        """Add the next committed record."""
         self.records[offset] = record
         self.newest[record.key] = offset
 
     def holds(self, broker_id: int, found: Mapping[int, Keyed]) -> None:
-        """A broker's log has these committed records."""
+        """Note that a broker's log has these committed records."""
         deletions = {offset for offset, record in found.items() if record.value is None}
         self.held.setdefault(broker_id, set()).update(deletions)
 
     def see(self, found: Mapping[int, Keyed]) -> None:
-        """A log had these records, of which nobody knows whether they were committed: what they
-        delete may be anywhere again, or nowhere."""
+        """Note that a log had these records, which may or may not be committed: keys that they
+        delete may be present again in any log, or in none."""
         self.undead.update(one.key for one in found.values() if one.value is None)
 
     def ends(self, broker_id: int, end: int) -> None:
-        """A broker's log was opened or cut, and ends there."""
+        """Note that a broker's log was opened or cut, and ends there."""
         self.held[broker_id] = {one for one in self.held.get(broker_id, ()) if one < end}
 
     def problem(self, found: Mapping[int, Keyed], begin: int, end: int) -> str | None:
-        """What is wrong with a log that has these records from `begin` to `end`, None if nothing.
+        """Return a violation in a log that has these records from `begin` to `end`, else None.
 
-        The newest record of a key is there, but for one that deletes it: that may go when its time
-        is over. Whatever is there was committed there.
+        The newest record of a key is there, except a deletion, which may be removed when its time
+        is over. Every record that is there was committed there.
         """
         for offset, record in found.items():
             committed = self.records.get(offset)
@@ -76,8 +76,8 @@ class KeyTable:
         return None
 
     def revived(self, found: Mapping[int, Keyed], broker_id: int | None = None) -> str | None:
-        """A deleted key that a whole log has again, None if there is none. Of a broker's log only
-        what has held the deletion is asked."""
+        """Return a deleted key that a whole log has again, else None. A broker's log is
+        checked only for deletions that it has held."""
         last = {record.key: offset for offset, record in sorted(found.items())}
         for key, offset in last.items():
             newest = self.newest[key]
@@ -92,9 +92,11 @@ class KeyTable:
 def problem_between(
     logs: Iterable[Mapping[int, Keyed]], begin: int, end: int, undead: Iterable[bytes] = ()
 ) -> str | None:
-    """What is wrong with replicas if nobody knows what was committed, None if nothing: each is
-    asked for what any of them has, but for keys that are `undead` (see `KeyTable`). Each was
-    cleaned at moments of its own."""
+    """Return a difference between replicas if the committed records are unknown, else None.
+
+    Each replica must have the records that any of them has, except for keys that are `undead` (see
+    `KeyTable`), since each was cleaned at times of its own.
+    """
     replicas = list(logs)
     anywhere: dict[int, Keyed] = {}
     for found in replicas:
@@ -117,21 +119,24 @@ class Put:
 
 @dataclass(eq=False)
 class CompactedLedger(PartitionLedger):
-    """What clients were told of a compacted partition."""
+    """The acknowledgements and reads of a compacted partition."""
 
     puts: list[Put] = field(default_factory=list)
     read: dict[int, Keyed] = field(default_factory=dict)
-    """What anybody has read, by offset."""
+    """Records that any client has read, by offset."""
 
     def putting(self, records: Iterable[Keyed]) -> list[Put]:
-        """These are about to be sent, as one batch."""
+        """Enter records that are about to be sent as one batch."""
         puts = [Put(one) for one in records]
         self.puts += puts
         return puts
 
     def was_read(self, offset: int, record: Keyed, *, given_up: bool = False) -> None:
-        """H1: an offset has one record for ever, but where the topic was `given_up`. H2: nobody
-        reads what was refused."""
+        """Enter a record that was read.
+
+        Raises: Violation if another record was read at that offset before, unless the topic is
+            `given_up` (H1), or if the record was refused (H2).
+        """
         known = self.read.setdefault(offset, record)
         if given_up:
             self.read[offset] = known = record
@@ -143,8 +148,8 @@ class CompactedLedger(PartitionLedger):
         )
 
     def read_whole(self, records: Mapping[int, Keyed], undead: Container[bytes] = ()) -> None:
-        """H3, H9: of each key the newest acknowledged record is there, or a later one. What was
-        deleted is gone, but for keys that are `undead` (see `KeyTable`)."""
+        """Check that of each key the newest acknowledged record is there, or a later one (H3).
+        Deleted keys are gone, except those that are `undead` (H9; see `KeyTable`)."""
         last = {record.key: offset for offset, record in sorted(records.items())}
         newest: dict[bytes, Put] = {}
         for put in self.puts:
@@ -161,7 +166,7 @@ class CompactedLedger(PartitionLedger):
             )
 
     def _may_be_deleted(self, key: bytes) -> bool:
-        """Whether a deletion that was never acknowledged may have come later."""
+        """Return whether an unacknowledged deletion may have come later."""
         deleted = Keyed(key, None)
         return any(
             one.record == deleted and one.offset < 0 and not one.refused for one in self.puts

@@ -1,4 +1,4 @@
-"""Rest of a cluster: every partition led, in sync, and whole on every replica (P26)."""
+"""Convergence of a cluster: every partition led, in sync, and whole on every replica (P26)."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ from simulation.world.invariants import Key
 
 
 class Convergence:
-    """What still keeps the cluster from rest, in words; None where nothing does.
+    """Reports the first thing that keeps the cluster from convergence, in words; None if nothing
+    does.
 
-    `replica` finds a broker's own replica of a partition, None without an open one.
+    `replica` returns a broker's own replica of a partition, None without an open one.
     """
 
     def __init__(
@@ -30,7 +31,7 @@ class Convergence:
         self._backlog: dict[Key, int] = {}
 
     def out_of_sync(self) -> str | None:
-        """A partition that has no leader or not all replicas in the ISR, None if there is none."""
+        """Return a partition that has no leader or not all replicas in the ISR, else None."""
         for topic in self._metadata.image.topics.by_id.values():
             for index, image in topic.partitions.items():
                 moving = bool(image.adding or image.removing)
@@ -42,9 +43,12 @@ class Convergence:
         return None
 
     def backlog(self) -> str | None:
-        """A partition that has not committed all yet that its leader had when this was asked first,
-        None if there is none. Members of an ISR may be far behind where a high watermark stood
-        still for long: who writes waits until they have all of that."""
+        """Return a partition whose leader has not yet committed all records that it had at the
+        first call, else None.
+
+        ISR members may be far behind after a high watermark stood still for long, and producers
+        wait until they have caught up.
+        """
         behind: list[str] = []
         for topic in self._metadata.image.topics.by_id.values():
             for index, image in topic.partitions.items():
@@ -60,7 +64,7 @@ class Convergence:
         return min(behind, default=None)
 
     def whole(self) -> str | None:
-        """What is still missing after the faults, None if every replica has everything."""
+        """Return what is still missing after the faults, None if every replica has all records."""
         apart = self.out_of_sync()
         if apart is not None:
             return apart

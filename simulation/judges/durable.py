@@ -1,11 +1,10 @@
-"""Durability, asked of the disk at the moment somebody relies on it.
+"""Durability: the disk is checked at the moment when other code relies on it.
 
-A start that comes to nothing leaves the last clean shutdown on record (P11).
-
-Whoever counts on a disk says so long before the power goes: a quorum commits (M8), a node calls
-metadata committed (M14), a log moves its recovery point or tells a high watermark to its checkpoint
-(P18, P4). Each time the disk itself is asked, so that no power cut has to come at the one instant
-that shows the lie.
+The code relies on a disk long before the power fails: a quorum commits (M8), a node treats metadata
+as committed (M14), a log advances its recovery point or writes a high watermark to its checkpoint
+(P18, P4). The judge checks the disk itself each time, so that a power cut need not come at the one
+instant that reveals the bug. It also checks that a failed start leaves the record of the last clean
+shutdown as it is (P11).
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ Bounds = tuple[int, int, int, int]
 
 
 class DurableJudge(Judge):
-    """See the module."""
+    """Checks metadata logs, partitions and clean shutdowns against the disks."""
 
     due_s = math.inf
 
@@ -42,17 +41,18 @@ class DurableJudge(Judge):
         self._flushed: dict[NodeLife, int] = {}
         self._marks: dict[NodeLife, int] = {}
         self._led: dict[NodeLife, bool] = {}
-        """Who led its quorum when it was looked at last."""
+        """True for each process that led its quorum at the last check."""
         self._has: dict[tuple[int, bytes | None], int] = {}
-        """How far each disk of a voter was seen to have the metadata log."""
+        """The flushed end of the metadata log that was seen on each disk of a voter."""
         self._seen: dict[Log, Bounds] = {}
         self._clean: dict[tuple[int, bytes | None], int | None] = {}
-        """The broker epoch of the last clean shutdown, as each disk said when a life was over."""
+        """The broker epoch of the last clean shutdown on each disk, as of the end of a process."""
         self._settled: dict[Log, tuple[int, int]] = {}
-        """How often the log was cut then, and below which base offset its segments are settled."""
+        """The number of truncations of a log, and the base offset below which its segments are
+        settled."""
 
     def after(self, life: NodeLife) -> None:
-        """All of it."""
+        """Check the quorum's log and the changed partitions of a node."""
         node, files = life.node, life.machine.files
         if node is None or files is None:
             return
@@ -64,12 +64,13 @@ class DurableJudge(Judge):
         changes = self._world.changes
         for one in changes.among(node.broker.replicas):
             log = one.log
-            # What is compacted is replaced in one step, by files that were flushed before.
+            # Compaction replaces segments in one step, by files that were flushed before.
             if id(log) in changes.marked and not log.closed and not log.config.compacted:
                 self._look_at_log(life, files, log)
 
     def over(self, life: NodeLife, *, lossy: bool) -> None:
-        """P11: a life that was never registered and ended in good order changes nothing."""
+        """Check that a process that never registered and stopped cleanly keeps the last clean
+        shutdown on record (P11)."""
         node, place = life.node, (life.machine.node_id, life.machine.directory_id)
         if node is None or node.broker is None:
             return
@@ -104,18 +105,19 @@ class DurableJudge(Judge):
         voters = quorum.voters.ids
         having = [one for one in voters if self._voter_has(one, mark)]
         committed = len(having) > len(voters) // 2
-        if quorum.is_leader:  # which may be the last of them to have it
+        if quorum.is_leader:  # the leader may be the last of them to have it
             require(
                 committed,
                 f"M8: {life} commits {mark}, of {sorted(voters)} only {having} have it on disk",
             )
-        elif not counts:  # a broker, whose own disk nobody relies on
+        elif not counts:  # a broker: no promise relies on its own disk
             require(
                 committed,
                 f"M14: {life} takes {mark} for committed, of {sorted(voters)} only {having} have "
                 "it on disk",
             )
-        elif not (led and committed):  # a leader may commit, and follow in the same callback
+        # A leader may commit and become follower in the same callback.
+        elif not (led and committed):
             require(
                 self._survives(files, log, mark),
                 f"M14: {life} takes {mark} for committed, and would not have it after a power cut",
@@ -150,7 +152,7 @@ class DurableJudge(Judge):
             f"P18: {where}: recovery point {point}, a power cut takes some of it",
         )
         if told > point:
-            # Recovery goes by the file, and reads no closed segment below what stands there.
+            # Recovery uses the checkpoint file, and reads no closed segment below its value.
             for segment, following in zip(log.segments, list(log.segments)[1:], strict=False):
                 require(
                     following.base_offset > told or _has_all(files, segment),
@@ -161,13 +163,13 @@ class DurableJudge(Judge):
     # --- disks ------------------------------------------------------------------------------------
 
     def _survives(self, files: LossyFiles, log: Log, offset: int) -> bool:
-        """Whether all of a log below an offset is there after a power cut."""
+        """Return whether a log is complete below an offset after a power cut."""
         start = log.log_start_offset
         return offset <= start or survives(files, self._unsettled(files, log), offset)
 
     def _unsettled(self, files: LossyFiles, log: Log) -> list[Segment]:
-        """The last segments of a log, without those that nobody writes to any more and that are on
-        the disk as they are: only a truncation changes them again."""
+        """Return the last segments of a log, without closed ones that are completely on disk: only
+        a truncation changes those again."""
         truncations, below = self._settled.get(log, (-1, 0))
         if truncations != log._truncations:
             below = 0
@@ -182,13 +184,13 @@ class DurableJudge(Judge):
 
 
 def _clean_shutdown(life: NodeLife, directory: str) -> int | None:
-    """The broker epoch of the clean shutdown that the disk tells of, None if it tells of none."""
+    """Return the broker epoch of the clean shutdown that the disk has on record, else None."""
     path, disk = f"{directory}/{MARKER}", life.machine.disk
     return int(json.loads(disk.read(path))["brokerEpoch"]) if disk.exists(path) else None
 
 
 def survives(files: LossyFiles, segments: Iterable[Segment], offset: int) -> bool:
-    """Whether these have everything below an offset after a power cut."""
+    """Return whether these segments are complete below an offset after a power cut."""
     for segment in segments:
         if segment.base_offset >= offset:
             return True
@@ -202,19 +204,19 @@ def _has_all(files: LossyFiles, segment: Segment) -> bool:
 
 
 def _has_below(files: LossyFiles, segment: Segment, offset: int) -> bool:
-    """Whether the segment has every batch below the offset."""
+    """Return whether the segment keeps every batch below the offset."""
     kept = files.after_power_cut(segment.log.path)[0]
     return all(base >= offset or end <= kept for base, end in _batches(segment))
 
 
 def _batches(segment: Segment) -> list[tuple[int, int]]:
-    """(base offset, position of its end) of each batch."""
+    """Return (base offset, end position) of each batch."""
     data = segment.log.pread(segment.size_bytes, 0)
     return [(one.base_offset, at + one.size_bytes) for one, at in iter_batches(data)]
 
 
 def first_coming_back(files: LossyFiles, segments: Iterable[Segment], log: Log) -> int | None:
-    """The first offset at which a power cut would bring back what a truncation has cut off."""
+    """Return the first offset at which a power cut would restore truncated batches, else None."""
     for segment in segments:
         kept, on_disk = files.after_power_cut(segment.log.path)
         if on_disk > kept:

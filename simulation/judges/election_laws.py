@@ -1,12 +1,12 @@
-"""The laws of elections (P21, P22), by the records and by what brokers have said of their logs.
+"""The laws of elections (P21, P22), by the committed records and the log answers of brokers.
 
-Each record that gives a partition another leader is judged as it is committed: who was elected, out
-of which set, and whether that may be by the strategy, the manager and what operators have asked.
-Of an election by the longest log the answers are known, too (`answered` is told of each when its
-broker gives it): the winner is unfenced in the life in which it answered, Balanced has an answer of
-each replica that may have everything, and nobody of these has more than the winner.
+Each record that gives a partition another leader is judged as it is committed: the elected replica,
+the set that it came from, and the permission by strategy, manager and operators' requests. For an
+election by the longest log the answers are known, too (`answered` is called as a broker gives one).
+The winner is unfenced in the incarnation in which it answered. Balanced needs an answer of each
+replica that may have every record, and none of these has more than the winner.
 
-What topics lose whose operators gave them up is not asked; by which rules they lose it is.
+Losses of topics that operators gave up are not judged; the rules by which they lose records are.
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ BY_OPERATOR = "operator-request"
 
 
 class Answer(NamedTuple):
-    """What a broker said of a replica in a life of it, at a leader epoch of the partition."""
+    """A broker's answer about a replica, in one broker epoch and leader epoch."""
 
     last_epoch: int
     end: int
 
 
 class Election(NamedTuple):
-    """A record that names another leader; `image` is from before it. `now_s`: when it is seen to be
-    committed, `written_ms` what its controller's wall clock said."""
+    """A record that names another leader; `image` is from before it. `now_s` is the time when it
+    was seen as committed, `written_ms` its controller's wall clock time."""
 
     where: str
     topic: str
@@ -58,20 +58,23 @@ class Election(NamedTuple):
 
     @property
     def elr(self) -> tuple[int, ...]:
-        """Who counts as eligible beside the ISR: what is left of an ELR from before the feature was
-        turned off says nothing (seed 5490)."""
+        """The members of the ELR that are eligible. An ELR left from before the feature was turned
+        off does not count (seed 5490)."""
         return self.old.elr if self.image.elr_enabled else ()
 
     @property
     def alone(self) -> bool:
-        """Whether the leader is the only member of ISR and ELR."""
+        """True if the leader is the only member of ISR and ELR."""
         return self.new.isr == (self.new.leader,) and self.new.leader not in self.new.elr
 
     @property
     def begins_anew(self) -> bool:
-        """Whether the leader's directory on record is gone with all it had, and another is taken
-        for it: then it was a member by name alone. Who was none, and joins the ISR as a move ends,
-        has caught up in that other directory (seed 623)."""
+        """True if the leader's directory on record is gone with all its records, and another one
+        replaces it: then it was a member by name alone.
+
+        A replica that was in neither ISR nor ELR, and joins the ISR as a reassignment ends, has
+        caught up in that other directory (seed 623).
+        """
         was = self.old.directory_of(self.new.leader)
         broker = self.image.cluster.brokers.get(self.new.leader)
         if self.new.leader not in (*self.old.isr, *self.elr):
@@ -86,29 +89,30 @@ class Election(NamedTuple):
 
 
 class ElectionLaws:
-    """See the module. `asked`: topic and index of what operators have asked to be elected whatever
-    is configured, told before they ask."""
+    """Judges elections. `asked` has topic and index of elections that operators have requested
+    whatever is configured, entered before the request."""
 
     def __init__(self, truth: ElectionTruth, given_up: Collection[str]) -> None:
         self._truth = truth
         self._given_up = given_up
         self.asked: set[tuple[str, int]] = set()
         self.committed: Counter[ElectedAs] = Counter()
-        """Elections by what they were, not by what their records say."""
+        """Elections by their actual kind, whatever their records contain."""
         self._answers: dict[tuple[Key, int, int, int], Answer] = {}
 
     def answered(
         self, key: Key, broker_id: int, broker_epoch: int, leader_epoch: int, answer: Answer
     ) -> None:
-        """A broker says this in the life with that epoch."""
+        """Record the answer that a broker gives in this broker epoch."""
         self._answers[key, broker_id, broker_epoch, leader_epoch] = answer
 
     def judge(self, one: Election) -> None:
-        """Raises Violation."""
+        """Judge one election. Raises: Violation if a law is broken."""
         old, new = one.old, one.new
-        # The last to catch up joins the ISR, ends the move and may lead, all in one record; what
-        # it has is judged as it joins (P13). A record that begins a move where nobody leads may
-        # elect anybody: who is only being added, or is to go (seeds 818, 904 and 1031).
+        # The last replica to catch up joins the ISR, ends the reassignment and may lead, all in one
+        # record; its log is judged as it joins (P13). A record that begins a reassignment of a
+        # leaderless partition may elect any replica that is only being added or removed (seeds 818,
+        # 904 and 1031).
         ends = set(new.replicas) != set(old.replicas) and not (*new.adding, *new.removing)
         moved = ends and new.leader in new.isr
         if one.begins_anew:
@@ -191,9 +195,9 @@ class ElectionLaws:
         self._nobody_has_more(one, won, self._may_have_everything(one), may_be_silent=False)
 
     def _has_waited(self, one: Election) -> bool:
-        """Whether those whose answers had not come had their time. The controller counts from its
-        decision, which may take longer to be committed than the election: so its own clock may say
-        so, too, in whole milliseconds."""
+        """Return whether the silent replicas had the timeout for their answers. The controller
+        counts from its decision, whose commit may take longer than the election. So its own clock
+        counts, too, in whole milliseconds."""
         mine = self._truth.of[one.key]
         timeout_ms = self._truth.timeout_ms(one.image)
         return (
@@ -213,7 +217,7 @@ class ElectionLaws:
         for other in others:
             told = self._answer(one, other)
             if told is None and may_be_silent:
-                continue  # its directory is gone, perhaps
+                continue  # its directory may be gone
             require(
                 told is not None and not one.fenced(other),
                 f"P21: {one.where}: {one.new.leader} is elected for its log; {other} may have "
@@ -230,7 +234,8 @@ class ElectionLaws:
     def answer_of(
         self, image: MetadataImage, key: Key, broker_id: int, leader_epoch: int
     ) -> Answer | None:
-        """What the broker has said in the life that is registered, at that epoch."""
+        """Return the answer of the broker in its registered incarnation at that epoch, None without
+        one."""
         broker = image.cluster.brokers.get(broker_id)
         epoch = -1 if broker is None else broker.epoch
         return self._answers.get((key, broker_id, epoch, leader_epoch))

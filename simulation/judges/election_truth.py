@@ -1,9 +1,9 @@
-"""Eligible replicas as KIP-966 has them, worked out from the committed records alone.
+"""Eligible replicas according to KIP-966, computed from the committed records alone.
 
-Of each partition: how many losses it survives, and who has been in ISR or ELR since the ISR was at
-min ISR. While the ISR is below it nothing is committed, so each of these has all that was, unless
-its disk lost it. While the recovery manager is on LastKnownELR is that set without those that ISR
-and ELR have now (P8). Nothing of this is asked of the product's own rules.
+Of each partition: the number of losses that it survives, and the replicas that have been in ISR or
+ELR since the ISR had min ISR. While the ISR is smaller nothing is committed, so each of these has
+all committed records, unless its disk lost them. While the recovery manager is on, LastKnownELR is
+that set without the present ISR and ELR (P8). No rule of the product is used here.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ DEFAULT_TIMEOUT_MS = 300_000
 
 
 def min_isr(image: MetadataImage, topic: str) -> int:
-    """`min.insync.replicas` of a topic, by its own configuration or the cluster's."""
+    """Return `min.insync.replicas` of a topic, from its own configuration or the cluster's."""
     own: Mapping[str, str] = image.configs.get((ConfigResourceType.TOPIC, topic), {})
     common: Mapping[str, str] = image.configs.get((ConfigResourceType.BROKER, ""), {})
     key = "min.insync.replicas"
@@ -27,15 +27,18 @@ def min_isr(image: MetadataImage, topic: str) -> int:
 
 
 def least_isr(image: MetadataImage, topic: str, one: PartitionImage) -> int:
-    """The effective min ISR of a partition."""
+    """Return the effective min ISR of a partition."""
     return min(min_isr(image, topic), len(one.replicas))
 
 
 @dataclass
 class PartitionElections:
-    """One partition. `floor` is the smallest min ISR since the ISR had it: fewer losses are
-    survived. `known` were in ISR or ELR since then, `whole` says that the manager was on all the
-    time; `leaderless_s`: since when nobody leads, `leaderless_ms` as its controller says."""
+    """The state of one partition.
+
+    `floor` is the smallest min ISR since the ISR had it: fewer losses are survived. `known` were in
+    ISR or ELR since then. `whole` means that the manager was on all the time. `leaderless_s` is the
+    time since when there is no leader, `leaderless_ms` the same by its controller's clock.
+    """
 
     floor: int = 0
     known: set[int] = field(default_factory=set)
@@ -45,7 +48,7 @@ class PartitionElections:
 
 
 class ElectionTruth:
-    """All partitions. `static` are the settings of all nodes."""
+    """The state of all partitions. `static` are the settings of all nodes."""
 
     def __init__(self, static: Mapping[str, str]) -> None:
         self._static = static
@@ -56,13 +59,13 @@ class ElectionTruth:
     # --- configurations -----------------------------------------------------------------------
 
     def managed(self, image: MetadataImage) -> bool:
-        """Whether the recovery manager is on."""
+        """Return whether the recovery manager is on."""
         common: Mapping[str, str] = image.configs.get((ConfigResourceType.BROKER, ""), {})
         return common.get(MANAGER, self._static.get(MANAGER, "false")) == "true"
 
     def strategy(self, image: MetadataImage, topic: str) -> str:
-        """The strategy in force for a topic: its own comes first, and in each place the newer
-        key."""
+        """Return the strategy in force for a topic: its own configuration precedes the cluster's,
+        and in each of them the newer key precedes."""
         own: Mapping[str, str] = image.configs.get((ConfigResourceType.TOPIC, topic), {})
         stored: Mapping[str, str] = image.configs.get((ConfigResourceType.BROKER, ""), {})
         for configs in (own, {**self._static, **stored}):
@@ -73,7 +76,7 @@ class ElectionTruth:
         return BALANCED
 
     def timeout_ms(self, image: MetadataImage) -> int:
-        """How long answers of those that are not needed are waited for."""
+        """Return how long an election waits for answers that it does not need."""
         common: Mapping[str, str] = image.configs.get((ConfigResourceType.BROKER, ""), {})
         return int(common.get(TIMEOUT, self._static.get(TIMEOUT, DEFAULT_TIMEOUT_MS)))
 
@@ -87,8 +90,11 @@ class ElectionTruth:
         now_s: float,
         written_ms: int,
     ) -> None:
-        """A record has changed a partition. Raises Violation (P21) for one that says nothing of one
-        without leader: who waits for answers writes nothing."""
+        """Update a partition after a record changed it.
+
+        Raises: Violation (P21) for a record of a leaderless partition that changes nothing: a
+            controller that waits for answers writes nothing.
+        """
         if old is not None and old.leader < 0 and new.leader < 0:
             same = new._replace(partition_epoch=old.partition_epoch, leader_epoch=old.leader_epoch)
             require(same != old, f"P21: a record without an election says nothing new of {old}")
@@ -102,7 +108,8 @@ class ElectionTruth:
         self._changed.add(key)
 
     def after_batch(self, image: MetadataImage, where: str) -> None:
-        """The records of a batch are all replayed. Raises Violation (P8)."""
+        """Update all partitions once the records of a batch are replayed. Raises: Violation
+        (P8)."""
         changed, self._changed = self._changed, set()
         before, self.image = self.image, image
         settled = (

@@ -1,8 +1,8 @@
-"""Pure: how long committed offsets last, by what `__consumer_offsets` says (G9).
+"""Lifetime of committed offsets according to `__consumer_offsets` (G9). Pure.
 
-Every record of that log has the time of the wall clock by which its coordinator wrote it, so clocks
-may jump as they like: a deletion is held against the times of the records before it. Nothing else
-deletes offsets but an operator who deletes their topic.
+Every record of that log has the wall clock time of the coordinator that wrote it, so clocks may
+jump: a deletion is compared with the times of earlier records. Otherwise only an operator who
+deletes their topic deletes offsets.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from simulation.world.invariants import require
 OFFSETS, GROUP = (0, 1), 2
 """Types of records, the first two bytes of a key."""
 SOON_MS = 10_000
-"""What ends so soon is waited for."""
+"""Milliseconds before their expiry from which offsets are awaited."""
 
 
 class At(NamedTuple):
-    """Where an offset stands."""
+    """Group and partition of an offset."""
 
     group: str
     topic: str
@@ -37,22 +37,26 @@ class At(NamedTuple):
 
 @dataclass
 class OffsetLives:
-    """What is committed of all groups. `retention_ms`: `offsets.retention.minutes`."""
+    """The committed offsets and metadata of all groups. `retention_ms`:
+    `offsets.retention.minutes`."""
 
     retention_ms: int
     offsets: dict[At, OffsetCommitValue] = field(default_factory=dict)
     groups: dict[str, GroupMetadataValue] = field(default_factory=dict)
 
     def add(self, record: Keyed, time_ms: int, deleted: Container[str]) -> At | str | None:
-        """The next record of the log; `deleted` are the topics that operators delete.
+        """Add the next record of the log; `deleted` are the topics that operators delete.
 
         Returns:
-            Where an offset has ended, or the group that has, None for any other record.
+            The place of an offset that has ended, or the group that has, None for any other record.
 
         Raises:
-            Violation: an offset went before its time. Its own end decides where it has one; else it
-                lasts so long from its commit on, or, where the group has had members, from when
-                the last one left. What a member of the group reads stays. Or a group went that
+            Violation: an offset was deleted before its time. Its own expiry decides if it has one.
+                Else it
+                lasts for the retention time from its commit or, if the group has had members, from
+                when the
+                last one left. An offset that a member of the group reads stays. Or a group was
+                deleted that
                 has members or offsets.
         """
         kind = int.from_bytes(record.key[:2], "big")
@@ -98,8 +102,8 @@ class OffsetLives:
     def _same_assignment(
         self, group: str, before: GroupMetadataValue | None, now: GroupMetadataValue
     ) -> None:
-        """G8: a generation has one assignment. A static member that came back has another id: only
-        members that are in both records are compared."""
+        """Check that a generation has one assignment (G8). A static member that came back has
+        another id, so only members in both records are compared."""
         if before is None or before.generation != now.generation:
             return
         old, new = (
@@ -111,8 +115,10 @@ class OffsetLives:
         )
 
     def old_namesake(self, topic_ids: Mapping[str, bytes]) -> At | None:
-        """G9: an offset of a topic that is gone though one of its name exists, None if there is
-        none. `topic_ids` are those of today, by name."""
+        """Return an offset of a deleted topic whose name another topic has today, else None (G9).
+
+        `topic_ids` are those of today, by name.
+        """
         for at, offset in self.offsets.items():
             today = topic_ids.get(at.topic)
             if today is not None and offset.topic_id not in (ZERO_UUID, today):
@@ -120,7 +126,7 @@ class OffsetLives:
         return None
 
     def end_ms(self, at: At) -> int | None:
-        """Until when this offset lasts; None: as long as its group has the members that it has."""
+        """Return when this offset expires; None while the group's members read the topic."""
         one, group = self.offsets[at], self.groups.get(at.group)
         since_ms = one.commit_timestamp
         if group is not None and group.members:
@@ -131,7 +137,7 @@ class OffsetLives:
         return since_ms + self.retention_ms if one.expire_timestamp < 0 else one.expire_timestamp
 
     def going(self, now_ms: int) -> At | None:
-        """An offset that is about to end by this clock, or has ended and is still there."""
+        """Return an offset that is about to expire by this clock, or is overdue; else None."""
         for at in self.offsets:
             end_ms = self.end_ms(at)
             if end_ms is not None and now_ms + SOON_MS >= end_ms:
