@@ -1,8 +1,7 @@
-"""Shell: runs that are written down one by one: ten thousand of them take several sittings.
+"""Shell: Ledger of runs, written one by one: ten thousand of them take several sittings.
 
-One line of JSON for each run: what replays it, the code that it is of, and its outcome. Runs of
-other code stay in the file and count for nothing: what held before a change says little of what
-holds after it.
+Each run is one line of JSON: its replay arguments, the id of the code, and its outcome. Runs of
+other code stay in the file and are not counted, since they predict little about the present code.
 """
 
 from __future__ import annotations
@@ -19,14 +18,14 @@ from simulation.preload import PACKAGES
 from simulation.shape import BadShape
 
 PROGRAM = (*PACKAGES, "kraftbox", "simulation")
-"""The packages that decide what a seed does."""
+"""The packages that decide the result of a seed."""
 
 ID_DIGITS = 16
 
 
 @cache
 def code_id() -> str:
-    """Hexadecimal digits that are others when a module of the program is another."""
+    """Return hexadecimal digits that change with the text of any module of the program."""
     digest = sha256()
     for name in sorted(PROGRAM):
         for folder in _folders(name):
@@ -44,12 +43,14 @@ def _folders(package: str) -> Iterator[Path]:
 
 
 class Ledger:
-    """The runs in one file. `runs` are those of this code, by what replays them."""
+    """The runs in one file. `runs` are those of this code, by their replay arguments."""
 
     def __init__(self, path: Path, code: str) -> None:
-        """Reads the file, which need not exist. A last line that was cut off, because whoever wrote
-        it was ended, is taken away. Raises BadShape where another line is no run, or the file
-        cannot be opened."""
+        """Read the file, which need not exist. An incomplete last line, left by a writer that was
+        killed, is removed.
+
+        Raises: BadShape if another line is not a run, or the file cannot be opened.
+        """
         self._path = path
         self._code = code
         self.runs: dict[str, dict[str, Any]] = {}
@@ -79,8 +80,8 @@ class Ledger:
             self.of_other_code += 1
 
     def add(self, replay: str, outcome: dict[str, Any]) -> None:
-        """Write down one run; it is in the file when this returns. Raises BadShape where it cannot
-        be written."""
+        """Append one run; it is in the file when this returns. Raises: BadShape if it cannot be
+        written."""
         entry = {"code": self._code, "replay": replay, "outcome": outcome}
         try:
             with open(self._path, "a", encoding="utf-8") as file:

@@ -1,5 +1,5 @@
-"""The promises of consumer groups as a judge: what coordinators hold is what a leader has planned,
-offsets last as long as they are to, and the quiet phase must bring groups together."""
+"""The promises of consumer groups as a judge: coordinators hold a leader's assignment, offsets last
+as long as they should, and groups converge in the quiet phase."""
 
 from __future__ import annotations
 
@@ -28,10 +28,12 @@ WEEK_MINUTES = 10_080
 
 
 class GroupJudge(Judge):
-    """G4 after whatever a coordinator does: a group that it holds as Stable is compared with the
-    plans that leaders have sent (`GroupTruth.held`). G9 for each offset that ends, and in the end
-    for those that have to (`OffsetLives`). G7 when nothing is wrong any more. The rest is found by
-    members."""
+    """Judges G4, G9 and G7; members judge the other promises themselves.
+
+    G4: whenever a coordinator has acted, a group that it holds as Stable is compared with the plans
+    that leaders have sent (`GroupTruth.held`). G9: each offset that ends is judged, and at the end
+    of the run the overdue ones (`OffsetLives`). G7: members converge in the quiet phase.
+    """
 
     due_s = math.inf
 
@@ -42,11 +44,12 @@ class GroupJudge(Judge):
         self._lives = OffsetLives(minutes * 60_000)
         self._log: PartitionTruth | None = None
         self._read = 0
-        """How far the log of groups has been read."""
+        """The offset up to which the log of groups has been read."""
 
     @contextlib.contextmanager
     def hooked(self) -> Iterator[None]:
-        """A coordinator sets its timers last, when a decision is carried out or a log is loaded."""
+        """Hook into the timer that a coordinator sets last, after a decision or the loading of a
+        log."""
         real = GroupCoordinator._set_wake
         with mock.patch.object(GroupCoordinator, "_set_wake", self._looking(real)):
             yield
@@ -67,7 +70,7 @@ class GroupJudge(Judge):
         return set_wake
 
     def after(self, life: NodeLife) -> None:
-        """G4, and G9 for what is newly committed."""
+        """Raise a violation of G4, or of G9 by newly committed records."""
         require(not self._wrong, self._wrong[0] if self._wrong else "")
         promises = self._world.promises
         if self._log is None:
@@ -84,7 +87,7 @@ class GroupJudge(Judge):
         self._read = log.end
 
     def _tell(self, gone: At | str | None, at_s: float) -> None:
-        """Whoever asks for what has ended finds nothing."""
+        """Notify the group's register that an offset or the group has ended."""
         load = self._world.load
         if gone is None or load is None:
             return
@@ -97,7 +100,7 @@ class GroupJudge(Judge):
             truth.ended(at_s)
 
     def missing(self) -> str | None:
-        """G9: what is to end soon ends."""
+        """Return an offset that should have ended, or is about to end (G9)."""
         topics = self._world.promises.metadata.image.topics.by_name
         old = self._lives.old_namesake({name: one.id for name, one in topics.items()})
         if old is not None:
@@ -114,7 +117,7 @@ class GroupJudge(Judge):
         return None
 
     def unsettled(self) -> str | None:
-        """G7."""
+        """Return a group whose members are not in one generation (G7)."""
         load = self._world.load
         groups = [] if load is None else list(load.groups.values())
         return next((what for one in groups if (what := one.unsettled()) is not None), None)

@@ -1,13 +1,14 @@
-"""The promises of consumer groups (G1 to G9): what members were told, what coordinators hold.
+"""The promises of consumer groups (G1 to G9): responses to members, and the state of coordinators.
 
-The words of G3 to G5 are those of KIP-848; here they are asked of the classic protocol: a member's
-epoch is its generation, the target assignment what the leader of a generation has planned, and a
-partition's epoch the generation in which somebody was given it.
+G3 to G5 are worded as in KIP-848 and applied to the classic protocol here. A member's epoch is its
+generation, the target assignment is the plan of a generation's leader, and a partition's epoch is
+the generation in which a member was given it.
 
-A generation exists once its leader's assignment was answered: then it is replicated, and no
+A generation exists once its leader's SyncGroup was answered: then it is replicated, and no
 coordinator may forget it. Before that a new coordinator may give the same number to another leader.
-Offsets are a register: a fetch gives the last commit that was acknowledged before it, or one that
-was under way meanwhile.
+
+Offsets are a register: a fetch returns the last commit that was acknowledged before it, or one that
+was in flight at the same time.
 """
 
 from __future__ import annotations
@@ -31,8 +32,8 @@ Share = frozenset[tuple[str, int]]
 
 
 def committed_offsets(table: KeyTable, group: str) -> dict[tuple[str, int], int]:
-    """G10: a group's offsets by topic and partition, as replaying `__consumer_offsets` gives
-    them."""
+    """Return a group's offsets by topic and partition, as a replay of `__consumer_offsets` yields
+    them (G10)."""
     found: dict[tuple[str, int], int] = {}
     for key, at in table.newest.items():
         record = table.records[at]
@@ -46,7 +47,7 @@ def committed_offsets(table: KeyTable, group: str) -> dict[tuple[str, int], int]
 
 
 def share_of(assignment: bytes) -> Share:
-    """The partitions that an assignment names; none in one without bytes."""
+    """Return the partitions in an assignment; none if it is empty."""
     if not assignment:
         return frozenset()
     found, _ = decode_versioned(ConsumerProtocolAssignment, assignment, newer_as_latest=True)
@@ -56,7 +57,7 @@ def share_of(assignment: bytes) -> Share:
 
 
 class Holder(NamedTuple):
-    """A member as its coordinator holds it. `waits`: a request of it has not been answered."""
+    """A member as its coordinator holds it. `waits`: one of its requests is unanswered."""
 
     member_id: str
     static: bool
@@ -66,7 +67,7 @@ class Holder(NamedTuple):
 
 @dataclass(eq=False)
 class Commit:
-    """One offset that a member has asked to commit; `end_s` is inf until it is acknowledged."""
+    """One offset that a member has sent in a commit; `end_s` is inf until it is acknowledged."""
 
     offset: int
     generation: int
@@ -76,7 +77,7 @@ class Commit:
 
 @dataclass
 class GroupTruth:
-    """One group. `members` are the generations that its members are in now, -1 for none."""
+    """The state of one group. `members` are the present generations of its members, -1 for none."""
 
     name: str
     members: dict[str, int] = field(default_factory=dict)
@@ -85,18 +86,19 @@ class GroupTruth:
     synced_s: dict[int, float] = field(default_factory=dict)
     commits: dict[Key, list[Commit]] = field(default_factory=dict)
     newest: dict[str, int] = field(default_factory=dict)
-    """By member id."""
+    """The newest generation of each member id."""
     names: dict[str, str] = field(default_factory=dict)
-    """Whose a member id is."""
+    """The member to which each member id belongs."""
     given: dict[tuple[str, int], tuple[int, float]] = field(default_factory=dict)
-    """The newest generation in which a partition was given to anybody, and when that was told."""
+    """The newest generation in which a partition was given to any member, and the time of that
+    response."""
     began_s: float = -inf
-    """Since when there is this group; one of its name may have ended before."""
+    """Time since when this group exists; an earlier group of that name may have ended."""
     asked: int = 0
-    """How often an offset was asked for, and judged."""
+    """Number of offset fetches that were judged."""
 
     def planned(self, generation: int, shares: Mapping[str, Share]) -> None:
-        """A leader is about to say who gets what."""
+        """Enter the plan that a leader is about to send."""
         self.plans.setdefault(generation, []).append(shares)
 
     def synced(
@@ -109,16 +111,16 @@ class GroupTruth:
         *,
         asked_s: float = -inf,
     ) -> None:
-        """A member was told what it gets, at `at_s`; it has asked at `asked_s`. G1, G2: by one
-        plan, and nothing twice. G6: never an older generation.
+        """Judge an assignment: a member requested it at `asked_s` and received it at `at_s`.
 
-        G3: what it is told is compared with what a plan gives to its own id; a static member that
-        came back may have what its earlier ids were given. G5: the generation is compared with
-        that in which anybody was given one of these partitions before it asked.
+        G1, G2: all assignments come from one plan, and no partition is in two. G6: a member never
+        gets an older generation. G3: the assignment is compared with the plan for the member's own
+        id; a static member that came back may have the share of its earlier ids. G5: the generation
+        is compared with that in which any member got one of these partitions before this request.
         """
         self.members[member] = generation
         if asked_s < self.began_s:
-            return  # it may be an answer of the group before
+            return  # it may be a response of the earlier group
         where = f"{self.name}, generation {generation}"
         newest = self.newest.get(member_id, -1)
         require(generation >= newest, f"G6: {where}: {member_id} was in {newest} before")
@@ -149,15 +151,19 @@ class GroupTruth:
         self.synced_s.setdefault(generation, at_s)
 
     def _own(self, plan: Mapping[str, Share], member: str, member_id: str) -> list[Share]:
-        """What the plan gives to this member: to its id, or to ids that are of nobody else."""
+        """Return the plan's shares for this member: for its id, or else for ids that are of no
+        other member."""
         if member_id in plan:
             return [plan[member_id]]
         return [share for one, share in plan.items() if self.names.get(one, member) == member]
 
     def confirmed(self, member_id: str, generation: int, begin_s: float) -> None:
-        """G3: a heartbeat of that generation was answered well by who coordinated all the while.
-        The generation is compared with those whose assignments were told before it was sent: a
-        member of an older one owns what they give to others."""
+        """Judge a successful heartbeat of a generation, from a broker that coordinated all the time
+        (G3).
+
+        The generation is compared with those whose assignments were received before the heartbeat
+        was sent: a member of an older one owns partitions that they give to others.
+        """
         newer = [g for g, told_s in self.synced_s.items() if g > generation and told_s < begin_s]
         require(
             not newer,
@@ -166,11 +172,11 @@ class GroupTruth:
         )
 
     def held(self, generation: int, leader: str | None, holders: Iterable[Holder]) -> str | None:
-        """G4: what is wrong with a group that its coordinator holds as Stable, None if nothing.
+        """Return a violation of G4 by a group that its coordinator holds as Stable, else None.
 
-        Compared are the members with one plan of the generation: the same ids (a static member
-        that came back has another one), the same shares, all of them taken; nobody waits for an
-        answer, and the leader is among them.
+        The members are compared with one plan of the generation: the same ids (a static member that
+        came back has another one), and the same shares, all of them assigned. No member waits for a
+        response, and the leader is a member.
         """
         found = list(holders)
         ids = {one.member_id for one in found}
@@ -188,24 +194,25 @@ class GroupTruth:
         return f"{where}: {found} is no leader's assignment: {self.plans.get(generation)}"
 
     def expired(self, key: Key, at_s: float) -> None:
-        """An offset has ended, as it may: that is the same as one that nobody has committed."""
+        """Enter that an offset has expired: from now on it counts as never committed."""
         self.commits.setdefault(key, []).append(Commit(-1, -1, at_s, at_s))
 
     def ended(self, at_s: float) -> None:
-        """The group has ended, since it had neither members nor offsets any more. The next one
-        begins with its first generation."""
+        """Enter that the group has ended, since it had neither members nor offsets. The next group
+        of that name begins with its first generation."""
         self.began_s = at_s
         for one in (self.owned, self.synced_s, self.given, self.newest):
             one.clear()
 
     def committing(self, key: Key, offset: int, generation: int, at_s: float) -> Commit:
-        """A commit is about to be sent."""
+        """Enter a commit that is about to be sent."""
         one = Commit(offset, generation, at_s)
         self.commits.setdefault(key, []).append(one)
         return one
 
     def committed(self, commit: Commit, at_s: float) -> None:
-        """It is acknowledged. G8: not with a generation that was over before it was sent."""
+        """Enter that a commit is acknowledged. Its generation may not have been over before it was
+        sent (G8)."""
         commit.end_s = at_s
         newer = [g for g, s in self.synced_s.items() if g > commit.generation]
         late = [g for g in newer if self.synced_s[g] < commit.begin_s]
@@ -216,7 +223,7 @@ class GroupTruth:
         )
 
     def fetched(self, key: Key, offset: int, begin_s: float, end_s: float) -> None:
-        """G9: a group's offset, -1 for none, as its coordinator told it."""
+        """Judge a group's offset, -1 for none, as its coordinator returned it (G9)."""
         self.asked += 1
         commits = self.commits.get(key, [])
         before = [one for one in commits if one.end_s < begin_s]
@@ -235,12 +242,12 @@ class GroupTruth:
 
     @property
     def acked(self) -> int:
-        """How many commits are acknowledged."""
+        """The number of acknowledged commits."""
         every = [one for each in self.commits.values() for one in each]
         return sum(one.end_s < inf and one.offset >= 0 for one in every)
 
     def unsettled(self) -> str | None:
-        """G7: all members are in one generation."""
+        """Return a violation of G7 while members are not in one generation, else None."""
         if len(set(self.members.values())) > 1 or -1 in self.members.values():
             return f"G7: {self.name}: generations {self.members}"
         return None

@@ -1,5 +1,5 @@
-"""Histories of clients against what is there: nothing acknowledged is missing, nothing is there
-twice, nothing is out of order, nothing that was refused is there (H1-H9)."""
+"""Histories of clients against the committed records: nothing acknowledged is missing, nothing is
+there twice, out of order, or after a refusal (H1-H9)."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ LEAST_ACKED = 3
 
 
 class HistoryJudge(Judge):
-    """The ledgers of the clients, in the end, against the records that were committed."""
+    """Compares the ledgers of the clients with the committed records at the end of the run."""
 
     def __init__(self, world: JudgedWorld) -> None:
         self._world = world
 
     def unsettled(self) -> str | None:
-        """P26: in the quiet phase writes succeed, if there is a topic left: a request that comes
-        late may delete the last one (seed 9486)."""
+        """Return a violation while too few writes succeed in the quiet phase (P26), unless no topic
+        is left: a late request may delete the last one (seed 9486)."""
         load, exists = self._world.load, self._world.promises.exists
         acked = 0 if load is None else load.acked - self._world.acked_before_quiet
         if acked >= LEAST_ACKED:
@@ -33,7 +33,7 @@ class HistoryJudge(Judge):
         return f"P26: only {acked} writes are acknowledged since all is quiet"
 
     def at_end(self) -> None:
-        """The whole ledger, and the whole history."""
+        """Check the whole ledger, and the whole history."""
         load = self._world.load
         require(load is not None, "H9: there are no clients")
         assert load is not None

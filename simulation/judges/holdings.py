@@ -1,7 +1,7 @@
-"""Holdings of a broker when all is over (P26): nothing that the cluster does not explain.
+"""Holdings of a broker at the end of a run (P26): only what the state of the cluster explains.
 
-Bytes say little about a process that is a minute old, so things are counted: replicas and logs,
-sessions of followers, waits, what partitions know of followers and of producers, groups.
+Memory in bytes is not meaningful for a process of a minute, so objects are counted: replicas and
+logs, sessions of followers, waiting requests, followers and producers of partitions, groups.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 def unexplained(
     server: BrokerServer, broker: BrokerContext, promises: Promises, shape: Shape
 ) -> Iterator[str]:
-    """What this broker holds too much of, in words that begin with "remembers"."""
+    """Yield each holding that the cluster does not explain, as a text that begins with
+    "remembers"."""
     yield from _replicas(server, broker.node_id, promises)
     yield from _sessions(broker)
     for one in broker.replicas:
@@ -56,9 +57,11 @@ def _replicas(server: BrokerServer, node_id: int, promises: Promises) -> Iterato
 
 
 def _sessions(broker: BrokerContext) -> Iterator[str]:
-    """Those of one life of each follower. A fetcher that has nothing to fetch here any more leaves
-    its session behind, as in Kafka: it goes when another one needs its place. Who has not
-    registered yet does not say which life it is in (seed 9700)."""
+    """Yield followers that have sessions of several broker epochs.
+
+    A fetcher with nothing left to fetch here leaves its session behind, as in Kafka; it is evicted
+    when another session needs its place. An unregistered broker sends no broker epoch (seed 9700).
+    """
     followers: dict[int, set[int]] = {}
     for session in broker.sessions:
         watch = session.watch

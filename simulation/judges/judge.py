@@ -1,7 +1,8 @@
-"""A judge: asked after events and at the end, it raises Violation for a broken promise.
+"""The interface of a judge: called after events and at the end, it raises Violation for a broken
+promise.
 
-A judge looks at states, disks and messages, and imports no code of the product that decides what it
-judges.
+A judge looks at states, disks and messages, and imports no code of the product that decides the
+behaviour that it judges.
 """
 
 from __future__ import annotations
@@ -19,44 +20,50 @@ if TYPE_CHECKING:
 
 
 class Judge:
-    """Overrides what it needs; the message of a Violation begins with the promise's code."""
+    """Base class with empty hooks; the message of a Violation begins with the promise's code."""
 
     due_s = 0.0
-    """`after` is called where something of `judges.changes` was written to, and from this virtual
-    time on after every callback: 0 always, infinity for changes alone."""
+    """`after` is called when an object of `judges.changes` was written to, and from this virtual
+    time on after every callback: 0 for always, infinity for changes alone."""
     counts: Mapping[str, int] = MappingProxyType({})
-    """What it has seen, for the outcome of a run."""
+    """Counts for the outcome of a run."""
 
     def hooked(self) -> AbstractContextManager[None]:
-        """Entered for the run: hooks into what the nodes do."""
+        """Return a context for the run that hooks into the nodes' code."""
         return nullcontext()
 
     def began(self) -> None:
-        """Every node is up for the first time, and nothing has been asked of them yet."""
+        """Called when every node is up for the first time, before the first client request."""
 
     def after(self, life: NodeLife) -> None:
-        """Something ran in this life; called thousands of times a second unless it is not due, so
-        look for what has changed first."""
+        """Called after code ran in this life, thousands of times a second unless the judge is not
+        due. An implementation should first check for changes."""
 
     def ending(self, life: NodeLife) -> None:
-        """The life is about to end, maybe in the middle of a callback; its files are as they are.
-        What it did before may have been seen by others, and `after` is not called for it."""
+        """Called before a life ends, perhaps inside a callback; its files are as they are. Other
+        nodes may have seen its last effects, and `after` is not called for it again."""
 
     def over(self, life: NodeLife, *, lossy: bool) -> None:
-        """The life has ended; `lossy`: what was not flushed may be gone."""
+        """Called when a life has ended; `lossy`: unflushed data may be lost."""
 
     def unsettled(self) -> str | None:
-        """What still goes on after the last event, while clients work; asked in the quiet phase
-        until all judges say None. From then on no client may see an error."""
+        """Return what has not settled after the last event, while clients work, else None.
+
+        Called in the quiet phase until all judges return None. From then on no client may get an
+        error.
+        """
         return None
 
     def missing(self) -> str | None:
-        """What a whole cluster has and this one has not yet; asked when clients have stopped until
-        all judges say None. What is said last is the broken promise when the time is over."""
+        """Return what the cluster still lacks to be whole, else None.
+
+        Called when clients have stopped, until all judges return None. The last text is the broken
+        promise when the time is over.
+        """
         return None
 
     def at_end(self) -> None:
-        """Everything is quiet and whole."""
+        """Called when everything is quiet and whole."""
 
 
 @dataclass(frozen=True)

@@ -1,9 +1,8 @@
-"""Whom a broker may name as leader when it turns a client away (P24, KIP-951).
+"""Leader hints: the leaders that a broker may name in an error response (P24, KIP-951).
 
-A broker knows what its metadata image says, and no more: a named leader is judged by the images
-that the answering broker had while the request was under way. In one of them it must have led the
-partition in the named epoch, and must have been registered, not fenced, and reachable where the
-answer says.
+A broker knows only its metadata image. So a named leader is judged by the images that the broker
+had while the request was in flight. In one of them it must have led the partition in the named
+epoch, and must have been registered, unfenced, and reachable at the address in the response.
 """
 
 from __future__ import annotations
@@ -19,11 +18,11 @@ if TYPE_CHECKING:
     from simulation.world.cluster import NodeLife
 
 KEPT_S = 10.0
-"""Longer than any client waits for an answer."""
+"""Longer than any client waits for a response."""
 
 
 class Named(NamedTuple):
-    """A leader as an answer names it."""
+    """A leader as a response names it."""
 
     leader_id: int
     epoch: int
@@ -32,15 +31,15 @@ class Named(NamedTuple):
 
 
 class Views:
-    """The images that each broker had lately, and since when."""
+    """The recent images of each broker, with the time at which each became current."""
 
     def __init__(self) -> None:
         self._of: dict[int, deque[tuple[float, MetadataImage]]] = {}
         self._followed: set[NodeLife] = set()
 
     def follow(self, life: NodeLife, loader: MetadataLoader) -> None:
-        """Note every image of this life from now on: one that wakes up may take over several at
-        once, and answer in the middle of them."""
+        """Record every image of this life from now on: a node that resumes may apply several at
+        once, and respond between them."""
         if life in self._followed:
             return
         self._followed.add(life)
@@ -56,7 +55,7 @@ class Views:
         loader.add_publisher(note)
 
     def since(self, node_id: int, begin_s: float) -> list[MetadataImage]:
-        """What a broker has had in force at any time from then on, oldest first."""
+        """Return the images that a broker had at any time since `begin_s`, oldest first."""
         found: list[MetadataImage] = []
         for since_s, image in reversed(self._of.get(node_id, ())):
             found.append(image)
@@ -66,7 +65,7 @@ class Views:
 
 
 def judge_hint(where: str, key: Key, named: Named, images: list[MetadataImage]) -> None:
-    """Raises Violation unless one of the images allows it."""
+    """Raise Violation unless one of the images allows the named leader."""
     wrong = [_objection(key, named, image) for image in images]
     told = "; ".join(dict.fromkeys(one for one in wrong if one))
     require(None in wrong, f"P24: {where} names {named}: {told or 'it knows nothing'}")

@@ -1,13 +1,13 @@
-"""Ledgers of what clients were promised, and whether a cluster keeps it.
+"""Ledgers of what clients were promised, and checks whether a cluster keeps it.
 
-The ledger hears of every request before it is sent and of every answer, and of every end of a
-node's life. From that it knows for each record, topic, setting and committed offset one of three
-things: it must be there, it may be there, it must not be there.
+A client reports every request to the ledger before it is sent, every response, and every end of a
+node's life. From that the ledger knows for each record, topic, setting and committed offset one of
+three states: it must exist, it may exist, it must not exist.
 
 An acknowledged record may be missing only if its topic was not flushed for it, the power was cut
-since, and everything behind it in the partition is missing too (Kafka flushes nothing on behalf of
-acks=all; `flush.messages=1` is the topic that promises more). Whatever is there is there once, in
-the order it was sent, at the offset the answer named.
+since, and every later record in the partition is missing too. (Kafka flushes nothing on behalf of
+acks=all; `flush.messages=1` is the topic that promises more.) Every record that exists is there
+once, in the order of sending, at the offset of the response.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ from simulation.world.invariants import (
 
 
 class Known(Enum):
-    """What is known of a batch."""
+    """The known state of a batch."""
 
     SENT = "sent"
     WRITTEN = "written"
-    """A retry was told that it is there already, but not where."""
+    """A retry got a duplicate error: the batch exists, at an unknown offset."""
     ACKED = "acknowledged"
     REFUSED = "refused"
     LOST = "lost"
@@ -50,7 +50,7 @@ class Batch:
     acked_in: int = -1
     """The life that acknowledged it."""
     uncertain: bool = False
-    """A request with it was not answered: it may be there, whatever is said of later ones."""
+    """A request with it got no response: it may exist, whatever the responses to later ones."""
 
     @property
     def end(self) -> int:
@@ -59,29 +59,29 @@ class Batch:
 
 @dataclass(eq=False)
 class PartitionLedger:
-    """All that was sent to one partition."""
+    """All batches that were sent to one partition."""
 
     topic: str
     index: int
     flushed: bool
     topic_id: bytes = b""
-    """Empty until somebody has asked for it."""
+    """Empty until a client has requested it."""
     ended: bool = False
     """Its topic is deleted, or about to be."""
     batches: list[Batch] = field(default_factory=list)
     by_value: dict[bytes, Batch] = field(default_factory=dict)
     start_asked: int = 0
-    """The highest offset below which deletion was asked for."""
+    """The highest offset of a request to delete records below it."""
     leader_epoch: int = -1
     checked_life: int = 0
     read_ends: dict[int, int] = field(default_factory=dict)
-    """How far consumers have read in each life."""
+    """The highest offset up to which consumers have read in each life."""
 
     def __str__(self) -> str:
         return f"{self.topic}-{self.index}"
 
     def sending(self, producer: str, number: int, values: Sequence[bytes]) -> Batch:
-        """A batch is about to be sent for the first time."""
+        """Enter a batch that is about to be sent for the first time."""
         batch = Batch(producer, number, tuple(values))
         self.batches.append(batch)
         for value in values:
@@ -90,19 +90,19 @@ class PartitionLedger:
         return batch
 
     def trying(self, batch: Batch) -> None:
-        """The batch is about to be sent, perhaps once more."""
+        """Enter that the batch is about to be sent, perhaps once more."""
         if batch.known is Known.REFUSED:
             batch.known = Known.SENT
 
     def acked(self, batch: Batch, offset: int, life: int) -> None:
-        """The cluster said that the batch is at `offset`."""
+        """Enter that the cluster acknowledged the batch at `offset`."""
         require(offset >= 0, f"H1: {self}: {batch.values[0]!r} was acknowledged without an offset")
         if batch.known is Known.ACKED:
             require(offset == batch.offset, f"H1: {self}: {batch} was acknowledged at {offset} too")
         batch.known, batch.offset, batch.acked_in = Known.ACKED, offset, life
 
     def written(self, batch: Batch) -> None:
-        """The cluster said that an earlier attempt had succeeded."""
+        """Enter that the cluster reported the batch as a duplicate of an earlier attempt."""
         require(
             batch.uncertain, f"H4: {self}: {batch.values[0]!r} was sent once and is a duplicate"
         )
@@ -110,12 +110,13 @@ class PartitionLedger:
             batch.known = Known.WRITTEN
 
     def refused(self, batch: Batch) -> None:
-        """An error came that promises that nothing of it was appended."""
+        """Enter an error that promises that nothing of the batch was appended."""
         if batch.known is Known.SENT and not batch.uncertain:
             batch.known = Known.REFUSED
 
     def seen(self, batch: Batch, offset: int, life: int) -> None:
-        """A consumer read the batch, whose first record was, or would have been, at `offset`."""
+        """Enter that a consumer read the batch; its first record was, or would have been, at
+        `offset`."""
         require(
             batch.known is not Known.ACKED or batch.offset == offset,
             f"H1: {self}: {batch.values[0]!r} was acknowledged at {batch.offset} and read at "
@@ -129,7 +130,8 @@ class PartitionLedger:
         return max((b.end for b in self.batches if b.known is Known.ACKED), default=0)
 
     def began(self, life: int, offset: int, *, empty: bool, power_cut: bool) -> None:
-        """In life `life` the log began with its end at `offset`; `empty` if that is its start."""
+        """Judge a log that life `life` opened with its end at `offset`; `empty` if that is its
+        start."""
         if life <= self.checked_life:
             return
         self.checked_life = life
@@ -145,14 +147,15 @@ class PartitionLedger:
             what = f"H3: {self}: {batch.values[0]!r}, acknowledged at {batch.offset},"
             require(power_cut, f"{what} is missing without a power cut: the log ends at {offset}")
             require(not self.flushed, f"{what} was flushed and is missing: the end is {offset}")
-            # An empty log begins where the deletion of records had got to, inside a batch or not.
+            # An empty log begins at the offset of the last record deletion, even inside a batch.
             require(batch.offset >= offset or empty, f"{what} was cut in two at {offset}")
             batch.known = Known.LOST
 
     def check(self, start: int, end: int, records: Sequence[tuple[int, bytes]], life: int) -> None:
-        """The partition as a client read it in life `life`: every record from `start` to `end`.
+        """Judge the partition as a client read it in life `life`: every record from `start` to
+        `end`.
 
-        Nothing is sent meanwhile.
+        Nothing may be sent in the meantime.
         """
         offsets = [offset for offset, _ in records]
         require(
@@ -204,7 +207,7 @@ class PartitionLedger:
 
 
 class Presence(Enum):
-    """What is known of a topic."""
+    """The known state of a topic."""
 
     ABSENT = "absent"
     CREATING = "creating"
@@ -214,7 +217,7 @@ class Presence(Enum):
 
 @dataclass(eq=False)
 class TopicLedger:
-    """One topic of one id (of none yet, while its creation is uncertain)."""
+    """One topic with one id (None while its creation is uncertain)."""
 
     name: str
     flushed: bool
@@ -232,7 +235,7 @@ class TopicLedger:
         self.grow(self.partition_count)
 
     def grow(self, count: int) -> None:
-        """At least `count` partitions exist."""
+        """Enter that at least `count` partitions exist."""
         self.partition_count = max(self.partition_count, count)
         while len(self.partitions) < count:
             self.partitions.append(PartitionLedger(self.name, len(self.partitions), self.flushed))
@@ -246,7 +249,7 @@ class CommitLedger:
     acked: int = -1
 
     def check(self, what: str, found: int) -> None:
-        """A group's offset as the cluster tells it, -1 for none."""
+        """Judge a group's offset as the cluster returned it, -1 for none."""
         require(found >= self.acked, f"{what}: committed {self.acked}, found {found}")
         require(found == -1 or found in self.asked, f"{what}: {found} was never committed")
 
@@ -266,13 +269,13 @@ class Ledger:
         """Partitions as last seen in a life that is over, and whether the power was cut since."""
 
     def count(self, what: str) -> None:
-        """For the summary: something happened once more."""
+        """Count an event for the summary."""
         self.counts[what] = self.counts.get(what, 0) + 1
 
     # --- lives --------------------------------------------------------------------------------
 
     def life_is_up(self, life: int, state: NodeState) -> None:
-        """What a node knows in its present life must fit what was before."""
+        """Judge the state of a node in its present life against earlier lives."""
         for problem in node_problems(self._node, state):
             raise Violation(f"life {life}: {problem}")
         for key, new in state.logs.items():
@@ -294,7 +297,7 @@ class Ledger:
         return None
 
     def life_is_over(self, life: int, state: NodeState, *, power_cut: bool) -> None:
-        """A life has ended. What it did not get to is kept as it was before."""
+        """Enter the end of a life. State that the life did not reach is kept from before."""
         self.life_is_up(life, state)
         for key, (old, cut) in self._logs.items():
             self._logs[key] = (old, cut or power_cut)
@@ -316,7 +319,7 @@ class Ledger:
         return topic
 
     def exists(self, topic: TopicLedger, topic_id: bytes) -> None:
-        """The cluster showed the topic under this id: it is committed."""
+        """Enter that the cluster listed the topic with this id: it is committed."""
         gone = self.dead_ids.get(topic_id)
         require(gone is None, f"topic {topic.name}: {gone} of the same id was deleted before")
         if topic.topic_id is None:
@@ -326,15 +329,15 @@ class Ledger:
             topic.presence = Presence.PRESENT
 
     def gone(self, topic: TopicLedger) -> None:
-        """The cluster said that the topic is deleted."""
+        """Enter that the cluster confirmed the deletion of the topic."""
         if topic.topic_id is not None:
             self.dead_ids[topic.topic_id] = topic.name
         topic.presence = Presence.ABSENT
         del self.topics[topic.name]
 
     def check_topics(self, found: dict[str, tuple[bytes, int]], life: int) -> None:
-        """All topics (name -> id, partitions) as the cluster listed them, with no admin request
-        under way."""
+        """Judge all topics (name -> id, partitions) as the cluster listed them, with no admin
+        request in flight."""
         for name, topic in list(self.topics.items()):
             seen = found.get(name)
             if seen is None:
@@ -343,7 +346,7 @@ class Ledger:
                     f"topic {name} was created and is not there",
                 )
                 if topic.asked_in < life:
-                    self.gone(topic)  # what was asked of a dead node is decided now
+                    self.gone(topic)  # an uncertain request to the earlier life is decided now
                 continue
             self.exists(topic, seen[0])
             require(
@@ -363,7 +366,7 @@ class Ledger:
         return self.commits.setdefault((group, topic, partition), CommitLedger())
 
     def producer_id(self, producer_id: int, life: int) -> None:
-        """A producer was given this id."""
+        """Enter a producer id that a producer was given; each is given once."""
         before = self.producer_ids.get(producer_id)
         require(before is None, f"producer id {producer_id} was given in life {before} and {life}")
         self.producer_ids[producer_id] = life

@@ -1,8 +1,9 @@
-"""Leftovers (P26): nodes hold as much when all is over and nobody asks anything as when they began.
+"""Leftovers (P26): at the end, without requests, nodes hold no more than at the beginning.
 
-A request that waits has a connection and a deadline; a file that is open is there; tasks, timers
-and connections are about as many as there were before the trouble. They are asked for until they
-are, so what ends by itself, late, is no leftover. What a broker remembers is in `judges.holdings`.
+A waiting request has a connection and a deadline, and an open file exists. Tasks, timers and
+connections are about as many as before the trouble. The checks are repeated until they hold, so
+work that ends by itself, late, is not a leftover. The memory of a broker is checked in
+`judges.holdings`.
 """
 
 from __future__ import annotations
@@ -19,30 +20,30 @@ if TYPE_CHECKING:
     from simulation.world.cluster import Machine
 
 TASKS_MORE = 12
-"""Beyond what any node had in the beginning: leaders have more to do than those who follow."""
+"""Tasks beyond the most that any node had in the beginning: leaders have more than followers."""
 TIMERS_MORE = 25
 CONNECTIONS_MAX = 12
-"""From one node to another: heartbeats, fetchers, the quorum, forwarding, questions."""
+"""From one node to another: heartbeats, fetchers, the quorum, forwarding, other requests."""
 OPENED_MAX = 2
 OVERDUE_MS = 1_000.0
 
 
 class LeftoverJudge(Judge):
-    """See the module."""
+    """Compares tasks, timers, connections, files and waits with the beginning of the run."""
 
     def __init__(self, world: JudgedWorld) -> None:
         self._world = world
         self._tasks = self._timers = 0
 
     def began(self) -> None:
-        """The most that a node has."""
+        """Note the highest numbers of tasks and timers of any node."""
         for machine in self._world.cluster.machines:
             if machine.life is not None:
                 tasks, timers = self._world.loop.held_by(machine.life)
                 self._tasks, self._timers = max(self._tasks, tasks), max(self._timers, timers)
 
     def missing(self) -> str | None:
-        """P26: what is left over."""
+        """Return a leftover of any node (P26), else None."""
         hosts = [machine.host for machine in self._world.cluster.machines]
         for (source, target), count in self._world.loop.network.between(hosts).items():
             if count > CONNECTIONS_MAX:

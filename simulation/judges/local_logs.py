@@ -1,18 +1,18 @@
-"""Leaders that hold enough of the log locally (KIP-1303), from above.
+"""Leaders with enough of the log on local disks (KIP-1303), judged from outside.
 
-It hears what brokers say of their logs, in each life, as it leaves them (Fetch 19, AlterPartition
-4), and judges by the committed records:
+The judge sees the log stats that brokers send, in each incarnation (Fetch 19, AlterPartition 4),
+and judges by the committed records:
 
-* L1: of each replica that is stored which its broker has said in that life, or nothing; what is
-  new is of the life that is registered; -1 overwrites nothing; without a threshold nothing is
-  stored, and a leader tells of others only what they have said;
-* L2: nobody who has enough, or of whom it is not known, is passed over for one who has too little,
-  but who is about to be fenced (tiered seed 225);
-* L3: replicas never move in a record that was not asked to move them;
-* L4: the answer to a report takes no change of the ISR back.
+* L1: the stored stats of a replica are those that its broker sent in that incarnation, or unknown.
+  New stats are of the registered incarnation; -1 overwrites nothing; without a threshold nothing is
+  stored; and a leader forwards only stats that other replicas have sent.
+* L2: no replica with enough, or with unknown stats, is passed over for one with too little, unless
+  it is about to be fenced (tiered seed 225).
+* L3: the order of replicas changes only in a record that was requested to reassign them.
+* L4: the response to a report reverts no ISR change.
 
-The wall clock that an election went by is that of its record: a controller's own, whatever that
-shows.
+The wall clock time of an election is that of its record, from the controller's own clock, whatever
+that shows.
 """
 
 from __future__ import annotations
@@ -43,12 +43,12 @@ if TYPE_CHECKING:
     from simulation.world.cluster import NodeLife
 
 FETCH, ALTER = 19, 4
-"""The versions that carry what a replica has."""
+"""The versions that carry the stats of a local log."""
 DECIDED_MS = 1_000
-"""An election was decided so long before its record was written, at most."""
+"""Longest time between the decision for an election and the timestamp of its record."""
 FENCED_S = 2.0
-"""Brokers that are found silent together are fenced one after the other, and none of them is
-elected in place of another (Reason.SESSION_EXPIRED); so long it takes at most."""
+"""Brokers whose sessions expire together are fenced one after the other, and none of them is
+elected in place of another (Reason.SESSION_EXPIRED). This takes at most that long."""
 LOST = bytes(15) + b"\1"
 NO_EPOCH = -1
 RESERVED = 100
@@ -58,7 +58,7 @@ Said = tuple[set[int], set[int]]
 
 
 class PassedOver(NamedTuple):
-    """A broker before which another was elected that has less."""
+    """A broker that was passed over in an election for one with less."""
 
     words: str
     broker_id: int
@@ -67,7 +67,7 @@ class PassedOver(NamedTuple):
 
 
 class LocalLogJudge(Judge):
-    """See the module."""
+    """Judges the stats, elections and replica lists of tiered partitions."""
 
     due_s = math.inf
 
@@ -78,13 +78,13 @@ class LocalLogJudge(Judge):
         self._broken: list[str] = []
         self._passed_over: list[PassedOver] = []
         self._said: dict[tuple[Key, int, int], Said] = {}
-        """By partition, broker and the epoch of its life."""
+        """The stats sent, by partition, broker and broker epoch."""
         self.counts: dict[str, int] = {"local logs stored": 0, "elections by local logs": 0}
         self._truth.heard.append(self._judge)
 
     @contextlib.contextmanager
     def hooked(self) -> Iterator[None]:
-        """Hears all that brokers send, and every answer to a report."""
+        """Hook into all messages that brokers send, and every response to a report."""
         write, answered = Connection._write, Partition.report_answered
 
         def sent(connection: Connection, message: Any, way: Any) -> int:
@@ -109,14 +109,14 @@ class LocalLogJudge(Judge):
             yield
 
     def after(self, life: NodeLife) -> None:
-        """What was heard inside a node's own code, where nothing may be raised."""
+        """Raise the violations found inside a node's own code, where the judge must not raise."""
         if self._broken:
             raise Violation(self._broken[0])
         if self._passed_over:
             self._look_at_passed_over()
 
     def at_end(self) -> None:
-        """Who was passed over leads well."""
+        """Judge the replicas that were passed over and are still registered and unfenced."""
         self._look_at_passed_over(at_end=True)
 
     def _look_at_passed_over(self, *, at_end: bool = False) -> None:
@@ -131,7 +131,7 @@ class LocalLogJudge(Judge):
             left.append(one)
         self._passed_over = left
 
-    # --- what is said -------------------------------------------------------------------------
+    # --- stats that brokers send ---------------------------------------------------------------
 
     def _hear_follower(self, message: FetchRequest) -> None:
         sender = message.replica_state
@@ -163,7 +163,8 @@ class LocalLogJudge(Judge):
         return self._said.setdefault((key, broker_id, broker_epoch), ({-1}, {-1}))
 
     def _said_in(self, key: Key, broker_id: int, broker_epoch: int) -> Said:
-        """A broker that does not know its epoch yet says -1, and goes on with that session."""
+        """Return the stats sent in a broker epoch. A broker that does not know its epoch yet sends
+        -1, and keeps using that session."""
         known, early = (self._of(key, broker_id, epoch) for epoch in (broker_epoch, NO_EPOCH))
         return known[0] | early[0], known[1] | early[1]
 
@@ -204,7 +205,7 @@ class LocalLogJudge(Judge):
                 require(not forgotten, f"{where}: what was known is overwritten")
 
     def _look_at_election(self, one: Election, written_ms: int) -> None:
-        """Of those who could lead as cleanly as who was elected."""
+        """Judge an election against the replicas that could have been elected as cleanly."""
         thresholds = self._thresholds(one.image, one.topic)
         by_name = (one.topic, one.key[1]) in self._truth.elections.asked
         if by_name or one.kind not in (ElectedAs.ISR, ElectedAs.PREFERRED, ElectedAs.ELR):
@@ -226,7 +227,7 @@ class LocalLogJudge(Judge):
                 self._passed_over.append(PassedOver(words, other, epoch, until_s))
 
     def _thresholds(self, image: MetadataImage, topic: str) -> dict[str, int]:
-        """In force for a topic; those that are off are not above 0."""
+        """Return the thresholds in force for a topic; those that are off are not above 0."""
         own: Mapping[str, str] = image.configs.get((ConfigResourceType.TOPIC, topic), {})
         common: Mapping[str, str] = image.configs.get((ConfigResourceType.BROKER, ""), {})
         stored = {**self._static, **common, **own}
@@ -238,7 +239,7 @@ def _ids(sender: FetchRequest.ReplicaState) -> tuple[int, int]:
 
 
 def _wanted(one: Partition) -> tuple[frozenset[int], frozenset[int], object]:
-    """The ISR, what it may be, and what is proposed."""
+    """Return the ISR, the maximal ISR, and the proposed ISR."""
     proposed = None if one.proposal is None else one.proposal.broker_ids
     return one.isr, one.maximal_isr, proposed
 
@@ -248,7 +249,7 @@ def _look_at_places(one: Election, asked: object) -> None:
     same = (old.adding, old.removing) == (new.adding, new.removing)
     if same and old.replicas != new.replicas:
         assert isinstance(asked, (set, tuple))
-        # Those that go come after those that were asked for.
+        # Replicas to be removed come after the requested ones.
         require(
             frozenset(new.replicas).difference(new.removing) in asked,
             f"L3: {one.where}: replicas {new.replicas} after {old.replicas}",
@@ -256,7 +257,7 @@ def _look_at_places(one: Election, asked: object) -> None:
 
 
 def _could_lead(one: Election, broker_id: int) -> bool:
-    """For sure: a broker whose directory is not known to be there may not."""
+    """Return whether the broker could surely lead: its directory must be known to exist."""
     broker = one.image.cluster.brokers.get(broker_id)
     if broker is None or broker.fenced or broker.in_controlled_shutdown:
         return False
@@ -268,7 +269,8 @@ def _could_lead(one: Election, broker_id: int) -> bool:
 
 
 def _has_enough(one: Election, broker_id: int, thresholds: Mapping[str, int], now_ms: int) -> bool:
-    """What is not known counts as enough, and an empty log never does."""
+    """Return whether the broker has enough of the log: unknown stats count as enough, an empty log
+    never."""
     broker = one.image.cluster.brokers.get(broker_id)
     entries = [e for e in _table(one.new) if broker and e[:2] == (broker_id, broker.epoch)]
     start, size = entries[0].stats if entries else (-1, -1)

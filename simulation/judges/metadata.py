@@ -1,7 +1,7 @@
 """The metadata log as all nodes together have committed it, and the laws of its records.
 
-Whatever a node calls committed is compared with what another called so before (P5, M14), and every
-record is replayed once into an image that no node owns. What a record may do to a partition or a
+Records that a node reports as committed are compared with those of other nodes (P5, M14). Every
+record is replayed once into an image of the judge's own. The effect of a record on a partition or a
 broker is judged there (P9, P10, P13, P15, P16, P21, P22, P23), before any node acts on it.
 """
 
@@ -35,14 +35,17 @@ from simulation.world.invariants import Key, Violation, require
 
 READ_BYTES = 1 << 20
 PRODUCER_IDS = 1000
-"""In each block (KIP-730)."""
+"""Producer ids in each block (KIP-730)."""
 
 
 class MetadataTruth:
-    """What is committed. `joined(key, broker id)` is told of each replica that enters an ISR,
-    `changed(key, old, new)` of each change of a partition, `removed(topic)` of each deleted one.
-    `ended(incarnation)` says whether that process is over. `given_up` may grow. `static` are the
-    settings of all nodes, `now_s` the virtual time."""
+    """The committed metadata.
+
+    Callbacks: `joined(key, broker id)` for each replica that enters an ISR, `changed(key, old,
+    new)` for each change of a partition, `removed(topic)` for each deleted topic.
+    `ended(incarnation)` returns whether that process is over. `given_up` may grow. `static` are the
+    settings of all nodes, `now_s` returns the virtual time.
+    """
 
     def __init__(
         self,
@@ -61,31 +64,31 @@ class MetadataTruth:
         self.image: MetadataImage = EMPTY_IMAGE
         self.end = 0
         self.moves: dict[tuple[str, int], set[frozenset[int]]] = {}
-        """Where operators have asked partitions to move, by topic and index."""
+        """Replica sets that operators have requested, by topic and index."""
         self.records = 0
         self.topic_names: dict[bytes, str] = {}
-        """All that there ever were, by id."""
+        """Names of all topics that ever existed, by id."""
         self.addresses: dict[int, set[tuple[str, int]]] = {}
-        """Where each broker ever said that it is."""
+        """All addresses that each broker has ever registered."""
         self.last_change: dict[Key, PartitionRecord | PartitionChangeRecord] = {}
-        """Of each partition; it tells the kind and the cause of an election."""
+        """The last record of each partition, with the kind and the cause of an election."""
         self.heard: list[Callable[[Election, int], None]] = []
-        """Told of each change of a partition that was there, and when its record was written, by
-        the wall clock of its controller."""
+        """Callbacks for each change of an existing partition, with the wall clock time at which its
+        controller wrote the record."""
         self._judged = EMPTY_IMAGE
         self._written_ms = 0
         self._batches: dict[int, tuple[int, int]] = {}
         self._stays: dict[Key, int] = {}
-        """Who stayed alone in a partition's ISR before there were eligible replicas. With the
-        feature it may stay while that is so, whatever else changes (a reassignment): Kafka takes it
-        out only when its broker has ended uncleanly."""
+        """The replica that stayed alone in a partition's ISR before eligible replicas were enabled.
+        With the feature it may stay while it is alone, whatever else changes (a reassignment):
+        Kafka removes it only when its broker has ended uncleanly."""
         self._joined = joined
         self._changed = changed
         self._removed = removed
         self._ended = ended
 
     def committed(self, where: str, log: MetadataLog, begin: int, end: int) -> None:
-        """A node has committed [begin, end) of its log."""
+        """Judge and replay the part [begin, end) of its log that a node has committed."""
         at = max(begin, log.start_offset)
         while at < end:
             data = log.read(at, READ_BYTES)
@@ -167,7 +170,7 @@ class MetadataTruth:
         if old is not None:
             grown = same or new.epoch > old.epoch
             require(grown, f"P16: {where}: epoch {new.epoch} after {old.epoch}")
-            # A session may be over before its end is written down: who registers then is alone.
+            # A session may have expired before the fencing is committed: the new process is alone.
             alone = again or old.fenced or self._ended(old.incarnation_id)
             require(alone, f"P16: {where} registers though another one is alive")
 
@@ -186,13 +189,13 @@ class MetadataTruth:
     def _judge_move(
         self, where: str, partition: tuple[str, int], old: PartitionImage, new: PartitionImage
     ) -> None:
-        """P23: who is a replica changes only as it was asked, and in the end all are in sync. A
-        move that needs nobody to catch up begins and ends in one record."""
+        """Judge that replicas change only as requested, and that all are in sync at the end (P23).
+        A reassignment that needs no replica to catch up begins and ends in one record."""
         if new.adding or new.removing or set(new.replicas) == set(old.replicas):
             return
         target = frozenset(new.replicas)
         if target == frozenset(old.replicas) - frozenset(old.adding):
-            return  # taken back
+            return  # cancelled
         asked = target in self.moves.get(partition, ())
         require(asked, f"P23: {where}: replicas {new.replicas} after {old}, which nobody asked for")
         require(
@@ -249,6 +252,6 @@ class MetadataTruth:
             self._stays.pop(key, None)
         elif not with_elr:
             self._stays[key] = one.isr[0]
-        # With the feature nobody stays in the ISR but who did so when it came.
+        # With the feature, only a replica that was alone before it stays in the ISR.
         if not alone or self._stays.get(key) != one.isr[0]:
             require(not fenced, f"P10: {where}: fenced {fenced} in the ISR {one.isr}")

@@ -1,15 +1,15 @@
-"""Replicas that begin behind the tier (KIP-405, KIP-1023), from above.
+"""Replicas that begin behind the tier (KIP-405, KIP-1023), judged from outside.
 
-* what the leader's tier is asked for is of the epoch that wrote the offset before the begin, and of
-  what is committed (S5);
-* what is about to begin is in no ISR, and nobody proposes it for one (P13);
-* who ends before it has begun leaves its marker, or what is whole (S5);
-* once it has begun its epochs are its leader's, from its log start on, also in topics that were
-  given up (S5, P17);
-* in the end all replicas have the same epochs, and remember the same of their producers (S5, T2).
+* A follower requests from the tier the epoch that wrote the offset before its begin, and that
+  offset is committed (S5).
+* A log that is about to begin is in no ISR, and no leader proposes it for one (P13).
+* A process that ends before the log has begun leaves its marker, or a whole log (S5).
+* Once a log has begun its epochs are its leader's, from its log start on, also in topics in
+  `given_up` (S5, P17).
+* At the end of the run all replicas have the same epochs, and the same producer state (S5, T2).
 
-That they have the same bytes, that what they do not have is in the tier, and that all are in sync
-in the end, other judges say (`judges.partitions`, `judges.tiering`).
+Other judges check that replicas have the same bytes, that the tier has the other records, and that
+all are in sync in the end (`judges.partitions`, `judges.tiering`).
 """
 
 from __future__ import annotations
@@ -38,20 +38,23 @@ if TYPE_CHECKING:
 
 SEGMENT = ".log"
 Lineage = list[tuple[int, int]]
-"""Epochs, and from where on each wrote."""
+"""Epochs, each with its first offset."""
 
 
 class Beginning(NamedTuple):
-    """In which life a log is about to begin, and where it began before if it was empty and had no
-    epochs, 0 otherwise: it was cut to its leader's log start. If the crash takes the marker, it is
-    found so again."""
+    """The life in which a log is about to begin, and its former begin if it was empty and had no
+    epochs, 0 otherwise.
+
+    Such a log was cut to its leader's log start. If a crash loses the marker, the log is found as
+    it was before.
+    """
 
     life: NodeLife
     was_at: int
 
 
 class NewReplicaJudge(Judge):
-    """See the module."""
+    """Judges beginnings behind the tier, and the replicas of tiered partitions at the end."""
 
     due_s = math.inf
 
@@ -61,13 +64,13 @@ class NewReplicaJudge(Judge):
         self._on = world.shape.has_tier
         self._broken: list[str] = []
         self._asked: dict[Partition, int] = {}
-        """The leader epoch of those that were to begin last."""
+        """The leader epoch of the last beginning of each replica."""
         self._beginning: dict[Partition, Beginning] = {}
         self.counts: dict[str, int] = {"logs begun behind the tier": 0}
 
     @contextlib.contextmanager
     def hooked(self) -> Iterator[None]:
-        """Every log that is to begin behind the tier passes here."""
+        """Hook into the place that every log passes which is to begin behind the tier."""
         begin = TierBeginnings.begin
 
         def heard(beginnings: TierBeginnings, wanted: Reset, leader: LeaderLog) -> Awaitable[None]:
@@ -78,7 +81,7 @@ class NewReplicaJudge(Judge):
             yield
 
     def _hear(self, wanted: Reset, leader: LeaderLog) -> None:
-        # Called inside a node's own code, where nothing may be raised.
+        # This runs inside a node's own code, where the judge must not raise.
         one = wanted.partition
         self._asked[one] = wanted.leader_epoch
         truth = self._promises.partitions.get((one.topic_id, one.index))
@@ -89,18 +92,18 @@ class NewReplicaJudge(Judge):
             self._broken.append(f"{where}, committed is {truth.end}")
         asked = self._leader_of(one)
         if asked is not None and asked.log.log_start_offset >= leader.copy_from:
-            # It has given up what is before meanwhile, and the epochs with it. There is no copy of
-            # another epoch (S3), so this is asked again.
+            # The leader has deleted the records before in the meantime, and the epochs with them.
+            # No copy of another epoch exists (S3), so the follower repeats its request.
             return
         if asked is not None and asked.log.lacks_remote_epochs:
-            return  # likewise: it has yet to read them from the tier, after a crash
+            return  # likewise: after a crash the leader has yet to read its epochs from the tier
         for base, following, epoch, _ in truth.batches.values():
             if base < leader.copy_from <= following and epoch != leader.epoch_before:
                 said = leader.epoch_before
                 self._broken.append(f"{where} behind epoch {epoch}, and asks for epoch {said}")
 
     def after(self, life: NodeLife) -> None:
-        """All laws that hold at every moment."""
+        """Judge all laws that hold at every moment."""
         if not self._on:
             return
         require(not self._broken, self._broken[0] if self._broken else "")
@@ -121,7 +124,8 @@ class NewReplicaJudge(Judge):
             self._look_at_members(life)
 
     def over(self, life: NodeLife, *, lossy: bool) -> None:
-        """What it was about to begin begins anew, since the marker says so, or is whole."""
+        """Judge the logs that were about to begin: each begins again, since its marker is there, or
+        is whole."""
         for one, its in [*self._beginning.items()]:
             if its.life is life:
                 del self._beginning[one]
@@ -129,11 +133,12 @@ class NewReplicaJudge(Judge):
                 _look_at_folder(where, one.log.directory, life.machine, its.was_at)
 
     def _look_at_members(self, life: NodeLife) -> None:
-        """P13, by what controllers have committed, and by the leader that has just run."""
+        """Judge P13, by the committed metadata, and by the leader that has just run."""
         assert life.node is not None and life.node.broker is not None
         image = self._promises.metadata.image
         gone = [one for one in self._beginning if one.role is ReplicaRole.DELETED]
-        for one in gone:  # it was about to begin when its replica left; another may be there now
+        # its replica was removed before the log began; there may be another replica now
+        for one in gone:
             del self._beginning[one]
         for one, (its, _) in self._beginning.items():
             topic = image.topics.by_id.get(one.topic_id)
@@ -167,7 +172,7 @@ class NewReplicaJudge(Judge):
         return None
 
     def at_end(self) -> None:
-        """S5, T2: followers of tiered partitions are as their leaders."""
+        """Compare followers of tiered partitions with their leaders (S5, T2)."""
         for machine in self._world.cluster.machines:
             life = machine.life
             if not self._on or life is None or life.node is None or life.node.broker is None:
@@ -186,8 +191,8 @@ def _directory(life: NodeLife) -> bytes | None:
 
 
 def _look_at_folder(where: str, folder: str, machine: Machine, was_at: int) -> None:
-    """A log that begins in the middle, and no marker: then its epochs are there, or it is as it was
-    before, at `was_at`."""
+    """Judge a log that begins in the middle without a marker: its epochs must be there, or it must
+    be as before, at `was_at`."""
     disk = machine.disk
     names = disk.listdir(folder) if disk.isdir(folder) else []
     bases = [int(name.removesuffix(SEGMENT)) for name in names if name.endswith(SEGMENT)]
@@ -207,7 +212,7 @@ def _find(life: NodeLife, key: Key) -> Partition | None:
 
 
 def _same_lineage(where: str, log: Log, leader: Log, *, begun: bool) -> None:
-    """From the later log start to where the log begins on the disk, or to its end."""
+    """Compare epochs from the later log start to the local log start, or to the log end."""
     if log.lacks_remote_epochs or leader.lacks_remote_epochs:
         return
     start = max(log.log_start_offset, leader.log_start_offset)
@@ -229,7 +234,7 @@ def _lineage(log: Log, start: int, end: int) -> Lineage:
 
 
 def _same_producers(where: str, log: Log, leader: Log) -> None:
-    """Of producers whose last batch is deleted anything may be remembered."""
+    """Compare producer states. Those of producers whose last batch is deleted may differ."""
     start = max(log.log_start_offset, leader.log_start_offset)
     mine, its = (
         {s.producer_id: (s.epoch, s.last_offset) for s in one.producers if s.last_offset >= start}

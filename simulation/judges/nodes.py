@@ -1,4 +1,4 @@
-"""Nodes by themselves: no fatal failure, logs that are logs; in the end nobody differs (P5)."""
+"""Nodes by themselves: no fatal failure, valid logs, and equal metadata in the end (P5)."""
 
 from __future__ import annotations
 
@@ -19,12 +19,11 @@ if TYPE_CHECKING:
 
 
 KEPT_NOT = "The disk did not keep what it had"
-"""What a node says that stops since its metadata log has rotted; the file and the offset stand
-before it."""
+"""The error of a node that stops since its metadata log has rotted; file and offset precede it."""
 
 
 class NodeJudge(Judge):
-    """See the module."""
+    """Judges fatal failures, and waits until all nodes have the same metadata."""
 
     due_s = math.inf
 
@@ -33,7 +32,8 @@ class NodeJudge(Judge):
         self._followed: set[Node] = set()
 
     def after(self, life: NodeLife) -> None:
-        """Nothing that stops the node has happened but a refusal of its disk."""
+        """Raise Violation if a node failed for another reason than a failed file call of
+        its disk."""
         node = life.node
         if node is None:
             return
@@ -42,7 +42,7 @@ class NodeJudge(Judge):
             node.failed.add_done_callback(lambda _: self._world.changes.marked.add(id(node)))
         if node.failed.done():
             name, error = node.failed.result()
-            # A request to unregister it that is late may come when the broker is back.
+            # A delayed request to unregister it may be executed when the broker is back.
             forgotten = life.machine.node_id in self._world.unregistered
             allowed = (
                 is_disk_fault(error)
@@ -52,7 +52,7 @@ class NodeJudge(Judge):
             require(allowed, f"F: {life} failed in {name}: {error!r}")
 
     def unsettled(self) -> str | None:
-        """P26: everybody has all of the metadata."""
+        """Return a node that lacks metadata (P26), else None."""
         promises = self._world.promises
         for machine in self._world.cluster.machines:
             life = machine.life
@@ -77,5 +77,5 @@ class NodeJudge(Judge):
         return None
 
     def missing(self) -> str | None:
-        """As before."""
+        """Return the same when clients have stopped."""
         return self.unsettled()

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class PartitionJudge(Judge):
-    """Asks the world's promises, which clients and faults look at, too."""
+    """Runs the checks of the world's promises, which clients and faults use, too."""
 
     due_s = math.inf
 
@@ -29,7 +29,7 @@ class PartitionJudge(Judge):
 
     @contextlib.contextmanager
     def hooked(self) -> Iterator[None]:
-        """Every answer to a follower passes here."""
+        """Hook into the place that every Fetch response to a follower passes."""
         take_over = Fetcher._take_over
 
         def taken(fetcher: Fetcher, key: Any, followed: Followed, data: Any, *more: Any) -> Any:
@@ -43,8 +43,8 @@ class PartitionJudge(Judge):
             yield
 
     def _look_at_cut(self, one: Partition, epoch: int, end_offset: int) -> None:
-        """P17: the leader's log has nothing later of that epoch, or any before, than `end_offset`.
-        Nothing of what comes after stays, here or there."""
+        """Check a truncation (P17): the leader's log has nothing of that epoch, or an earlier one,
+        from `end_offset` on. So no later record or epoch may remain here."""
         log = one.log
         known = any(entry.epoch <= epoch for entry in log.epochs.entries)
         later = [entry for entry in log.epochs.entries if entry.epoch > epoch] if known else []
@@ -55,29 +55,29 @@ class PartitionJudge(Judge):
             )
 
     def after(self, life: NodeLife) -> None:
-        """All laws of `judges.partitions`."""
+        """Run all checks of `judges.partitions`."""
         require(not self._broken, self._broken[0] if self._broken else "")
         self._promises.after(life)
 
     def ending(self, life: NodeLife) -> None:
-        """What leaders have shown until now counts as committed."""
+        """Enter records that leaders have shown until now as committed."""
         self._promises.ending(life)
 
     def over(self, life: NodeLife, *, lossy: bool) -> None:
-        """What may be lost now is told to the laws."""
+        """Enter a life's end, and the records that may be lost by it."""
         self._promises.over(life, lossy=lossy)
 
     def unsettled(self) -> str | None:
-        """P26: every partition has a leader, all its replicas are in the ISR, and they have what
-        was to be replicated."""
+        """Return a partition without leader or full ISR, or whose backlog is not yet replicated
+        (P26)."""
         what = self._promises.convergence.out_of_sync() or self._promises.convergence.backlog()
         return None if what is None else f"P26: {what}"
 
     def missing(self) -> str | None:
-        """P26: every replica has everything."""
+        """Return a replica that does not have all records yet (P26)."""
         what = self._promises.convergence.whole()
         return None if what is None else f"P26: {what}"
 
     def at_end(self) -> None:
-        """P4: replicas are equal byte by byte."""
+        """Check that replicas are equal byte by byte (P4)."""
         self._promises.compare_replicas()

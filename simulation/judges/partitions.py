@@ -1,22 +1,23 @@
-"""The promises of replication, looked at from above after every event.
+"""The promises of replication, judged from outside after every event.
 
-`Promises` sees all nodes at once, which no node can. After each callback that ran in a node's life
-it compares what that node holds with what was committed before, anywhere:
+`Promises` sees all nodes at once, unlike any node. After each callback that ran in a node's life it
+compares the node's state with the records committed before, anywhere:
 
-* what a leader once showed below its high watermark is what every replica shows there for ever
-  (P1, P4, P6), and every new leader has all of it;
-* every running member of the ISR has it, too (P2), unless its machine lost what was not flushed, or
-  runs on another disk than the one that the controllers have on record for it (F22);
-* a high watermark moves over what the whole maximal ISR has, and only at min ISR (P12);
-* with the leader's view and the controllers' apart, the leader's is the wider one (P3);
-* who joins an ISR has what is committed and has reached the leader epoch's start (P13);
-* nobody cuts below a high watermark (P17), and logs are logs (P18): what is shown has its epoch in
-  leader-epoch-checkpoint.
+* A record that a leader once showed below its high watermark is what every replica shows there from
+  then on (P1, P4, P6), and every new leader has all of them.
+* Every running member of the ISR has them, too (P2), unless its machine lost unflushed records, or
+  runs on another disk than the one that the controllers have on record for it (F22).
+* A high watermark passes only records that the whole maximal ISR has, and only at min ISR (P12).
+* If the leader's ISR and the controllers' differ, the leader's is the wider one (P3).
+* A replica that joins an ISR has all committed records and has reached the leader epoch's start
+  (P13).
+* No replica truncates below a high watermark (P17), and logs are valid (P18): every shown record
+  has its epoch in leader-epoch-checkpoint.
 
 The laws of the metadata records are in `judges.metadata`.
 
-Topics in `given_up` are those whose operator gave promises away (unclean elections): of them only
-what every log and every record of metadata keeps is asked.
+Topics in `given_up` are those whose operator waived promises (unclean elections). They are judged
+only by the laws of every log and every metadata record.
 """
 
 from __future__ import annotations
@@ -55,14 +56,14 @@ if TYPE_CHECKING:
 OFFSETS_TOPIC = "__consumer_offsets"
 HISTORY = 150
 LATELY = 1000
-"""Records that may have been committed while an answer was on its way."""
+"""Records that may have been committed while a response was on its way."""
 TAKEOVER_S = 0.05
-"""How long a broker may be in the middle of taking over a change of metadata."""
+"""Seconds that a broker may take to apply a metadata change."""
 State = tuple[ReplicaRole, int, int, int, frozenset[int], frozenset[int], int, int]
 
 
 def replica_state(one: Partition) -> State:
-    """What a judge looks at when it changes."""
+    """Return the state of a replica whose change is judged."""
     log = one.log
     return (
         one.role,
@@ -77,9 +78,10 @@ def replica_state(one: Partition) -> State:
 
 
 class Promises:
-    """See the module. Set `NodeLife.watch` to call `after`, and tell it of lives that end.
+    """The committed records and the checks against them. Set `NodeLife.watch` to call `after`, and
+    report ends of lives with `over`.
 
-    `changes` are those since `after` was called last; None: all partitions are looked at.
+    `changes` are those since the last call of `after`; None: all partitions are checked.
     """
 
     def __init__(
@@ -92,7 +94,8 @@ class Promises:
         compacted: Iterable[str] = (),
     ) -> None:
         self.given_up = set(given_up)
-        """Topics; an operator's choice adds to them while the cluster runs."""
+        """Topics without these promises; an operator's choice adds to them while the
+        cluster runs."""
         self.may_shrink = set(may_shrink)
         """Topics whose old records may be deleted."""
         self.let_go: set[str] = set()
@@ -100,9 +103,9 @@ class Promises:
         self.unreadable: set[str] = set()
         """Topics that have lost records with the metadata of the tier: see `lost_end`."""
         self.may_vanish: set[str] = set()
-        """Topics that somebody has asked to delete."""
+        """Topics whose deletion was requested."""
         self.compacted = frozenset(compacted) | {OFFSETS_TOPIC}
-        """Topics of which the newest record of each key is kept."""
+        """Topics that keep the newest record of each key."""
         self._changes = changes
         self.metadata = MetadataTruth(
             joined=self._joined,
@@ -115,18 +118,18 @@ class Promises:
         )
         self.partitions: dict[Key, PartitionTruth] = {}
         self.lossy: dict[int, int] = {}
-        """Brokers that lost what was not flushed, and the broker epoch they had then; until they
-        are back in every ISR."""
+        """Brokers that lost unflushed records, and their broker epoch at that time; until they are
+        back in every ISR."""
         self.unclean: dict[int, tuple[int, set[Key]]] = {}
-        """Brokers whose process ended: the broker epoch they had, and the partitions in whose ISR
-        they are not back."""
+        """Brokers whose process ended: their broker epoch at that time, and the partitions in whose
+        ISR they are not back."""
         self.lowering = 0
-        """Requests under way after which fewer losses may be allowed than now."""
+        """Number of requests in flight that may lower the number of survivable losses."""
         self.views = Views()
         self.convergence = Convergence(self.metadata, self.partitions, self.given_up, self.replica)
         self.checks = 0
         self.starts = 0
-        """How often a log's start has moved."""
+        """Number of changes of any log's start."""
         self._now_s = 0.0
         self._history: deque[tuple[float, NodeLife, str, int, State] | str] = deque(maxlen=HISTORY)
         self._ended: set[bytes] = set()
@@ -136,17 +139,18 @@ class Promises:
         self._seen: dict[Partition, State] = {}
         self._told: dict[Partition, int] = {}
         self._open: dict[int, dict[Key, Partition]] = {}
-        self._failed: dict[int, set[Key]] = {}  # whose broker is about to end uncleanly
+        # partitions of brokers that are about to end uncleanly
+        self._failed: dict[int, set[Key]] = {}
 
     @property
     def history(self) -> list[str]:
-        """What was seen lately, for people."""
+        """Recent changes, for people."""
         return [one if isinstance(one, str) else _told(*one) for one in self._history]
 
     # --- lives --------------------------------------------------------------------------------
 
     def after(self, life: NodeLife) -> None:
-        """Something ran in this life."""
+        """Check the state of a node after code ran in its life."""
         node = life.node
         if node is None:
             return
@@ -170,8 +174,11 @@ class Promises:
                 self._look(life, one, old, state)
 
     def ending(self, life: NodeLife) -> None:
-        """The life ends at a file call in the middle of a callback. What its leaders showed before
-        that call may have been acknowledged, and nobody looks at this life again."""
+        """Enter records that a life's leaders showed before it ended at a file call, inside a
+        callback.
+
+        They may have been acknowledged, and `after` is not called for this life again.
+        """
         node = life.node
         if node is None or node.broker is None:
             return
@@ -179,7 +186,7 @@ class Promises:
             self._look_at_last(life, one, self._seen.get(one))
 
     def over(self, life: NodeLife, *, lossy: bool) -> None:
-        """The life has ended; `lossy`: what was not flushed may be gone."""
+        """Enter the end of a life; `lossy`: unflushed data may be lost."""
         node_id = life.machine.node_id
         if life.node is not None:
             self._ended.add(life.node._incarnation_id)
@@ -202,7 +209,7 @@ class Promises:
                 del self.lossy[node_id]
 
     def disk_swapped(self, broker_id: int) -> None:
-        """The machine is off and has another disk: what its replicas hold is seen when it runs."""
+        """Enter another disk of a machine that is off: its replicas are read when it runs."""
         for truth in self.partitions.values():
             had = truth.had.pop(broker_id, 0)
             truth.had_before[broker_id] = max(had, truth.had_before.get(broker_id, 0))
@@ -224,8 +231,8 @@ class Promises:
                 had[broker_id] = min(had[broker_id], end)
 
     def spares(self, broker_id: int, away: Iterable[int] = ()) -> bool:
-        """Whether every partition keeps a member of its ISR that has lost nothing if this broker
-        is out of action for a while, as those are that are `away`."""
+        """Return whether every partition keeps an ISR member that has lost nothing while this
+        broker, and those that are `away`, are out of action."""
         gone = {broker_id, *self.lossy, *away}
         return all(
             set(one.isr) - gone
@@ -236,20 +243,23 @@ class Promises:
         )
 
     def exists(self, topic_id: bytes) -> bool:
-        """Whether the controllers have this topic: else its name may be another's."""
+        """Return whether the controllers have this topic: else its name may belong to
+        another one."""
         return topic_id in self.metadata.image.topics.by_id
 
     @property
     def with_elr(self) -> bool:
-        """Whether the cluster has eligible leader replicas on."""
+        """True if the cluster has eligible leader replicas enabled."""
         return self.metadata.image.elr_enabled
 
     def tolerates(self, broker_id: int, *, lossy: bool, away: Iterable[int] = ()) -> bool:
-        """Whether KIP-966 lets every partition survive one more unclean, or `lossy`, end (P7).
+        """Return whether KIP-966 lets every partition survive one more unclean, or `lossy`, end
+        (P7).
 
-        Eligible replicas alone survive min ISR - 1 unclean ends at once; back in the ISR they count
-        no more. Where the longest log of all that may have everything is waited for, any number may
-        end, of which min ISR - 1 may lose. `away` are counted as such that have lost.
+        Eligible replicas alone survive min ISR - 1 unclean ends at once; a replica that is back in
+        the ISR does not count any more. If an election waits for the longest log of all that may
+        have every record, any number may end, of which min ISR - 1 may lose records. `away` count
+        as replicas that lost records.
         """
         image = self.metadata.image
         if self.lowering:
@@ -273,27 +283,28 @@ class Promises:
         return True
 
     def _compares(self, key: Key, topic: str) -> bool:
-        """Whether the longest log is elected of all that may have everything."""
+        """Return whether an election takes the longest log of all replicas that may have every
+        record."""
         eligible, image = self.metadata.eligible, self.metadata.image
         return eligible.of[key].whole and eligible.strategy(image, topic) != AGGRESSIVE
 
     def _stands_alone(self, topic: str, one: PartitionImage) -> bool:
-        """Whether no other replica is needed after a lossy power cut: nothing is promised, or what
-        is shown was flushed before."""
+        """Return whether the partition needs no other replica after a lossy power cut: it has no
+        promises, or its records are flushed before they are shown."""
         return topic in self.given_up or (len(one.replicas) == 1 and self.flushed(topic))
 
     def flushed(self, topic: str) -> bool:
-        """Whether the topic flushes each record before it shows it."""
+        """Return whether the topic flushes each record before it is shown."""
         return self.configs(topic).get("flush.messages") == "1"
 
     def configs(self, topic: str) -> Mapping[str, str]:
-        """The topic's own, as they are committed."""
+        """Return the topic's own committed configuration."""
         key = (ConfigResourceType.TOPIC, topic)
         found: Mapping[str, str] = self.metadata.image.configs.get(key, {})
         return found
 
     def shows(self, partition: str, part: bytes) -> bool:
-        """Whether one of the last records of a partition that were committed has these bytes."""
+        """Return whether one of the last committed records of a partition contains these bytes."""
         truth = next((one for one in self.partitions.values() if one.name == partition), None)
         if truth is None:
             return False
@@ -302,18 +313,19 @@ class Promises:
         return any(part in value for value in last)
 
     def leader_epoch_at(self, broker_id: int, key: Key) -> int:
-        """The newest leader epoch that a broker's own replica has taken over; -1 without one."""
+        """Return the newest leader epoch that a broker's own replica has applied; -1 without a
+        replica."""
         one = self.replica(broker_id, key)
         return -1 if one is None else one.leader_epoch
 
     def replica(self, broker_id: int, key: Key) -> Partition | None:
-        """A broker's own replica as it was looked at last; None without an open one."""
+        """Return a broker's own replica as of the last check; None without an open one."""
         return self._open.get(broker_id, {}).get(key)
 
     # --- one partition on one broker ----------------------------------------------------------
 
     def _look(self, life: NodeLife, one: Partition, old: State | None, state: State) -> None:
-        # Taken ten thousand times in a run: words are made only for what is broken.
+        # This runs ten thousand times in a run: texts are built only for violations.
         self.checks += 1
         self._now_s = life.machine.cluster.loop.time()
         key, node_id = (one.topic_id, one.index), life.machine.node_id
@@ -342,8 +354,9 @@ class Promises:
             truth.had[node_id] = max(truth.had.get(node_id, 0), end)
             truth.keys.ends(node_id, end)
         elif end < old[3]:
-            # What was seen here before, not what the replica says of itself. An empty log has shown
-            # nothing: where its leader begins inside a batch it begins anew with that (seed 6260).
+            # The end is compared with the offset seen here before, not with the replica's own
+            # state. An empty log has shown nothing: if its leader begins inside a batch, it begins
+            # again there (seed 6260).
             is_shown = old[2] > old[7]
             require(
                 end >= old[2] or not is_shown,
@@ -367,7 +380,8 @@ class Promises:
         self._look_at_members(key, truth)
 
     def _look_at_last(self, life: NodeLife, one: Partition, old: State | None) -> None:
-        """What a leader showed in the turn in which its log or its process failed."""
+        """Check the records that a leader showed in the callback in which its log or process
+        failed."""
         key = (one.topic_id, one.index)
         led = old is not None and old[0] is ReplicaRole.LEADER
         if led and self.replica(one.node_id, key) is one and one.topic not in self.given_up:
@@ -378,7 +392,7 @@ class Promises:
     def _look_at_log(
         self, where: str, one: Partition, truth: PartitionTruth, old: State | None
     ) -> None:
-        """What no choice of an operator gives up."""
+        """Check the laws that hold whatever an operator has waived."""
         cut = old is None or one.log.log_end_offset < old[3]
         if cut:
             self._scan(where, one.log)
@@ -390,7 +404,7 @@ class Promises:
             require(first == one.node_id, f"P1: {where}: {first} led epoch {one.leader_epoch}, too")
 
     def _scan(self, where: str, log: Log) -> None:
-        """P18 and T2, for a log that was opened or cut."""
+        """Check a log that was opened or cut (P18, T2)."""
         first_of: dict[int, int] = {}
         last = LastBatches()
         for (base, _, epoch, _), whole in batches_of(
@@ -409,7 +423,8 @@ class Promises:
             )
 
     def _look_at_start(self, where: str, one: Partition, truth: PartitionTruth) -> None:
-        """What is committed goes only where somebody chose that old records go."""
+        """Check a new log start: committed records go only if an operator allowed their
+        deletion."""
         log = one.log
         known = truth.starts.get(one.node_id, 0)
         if log.log_start_offset == known:
@@ -444,7 +459,7 @@ class Promises:
             self._look_at_proposed(where, one, truth, one.maximal_isr - one.isr - old[5])
         least = min(truth.end, one.leader_epoch_start)
         if log.high_watermark < least and one.high_watermark_settled:
-            # P14: from here on it answers what needs a high watermark.
+            # P14: from here on it answers requests that need a high watermark.
             raise Violation(
                 f"P14: {where}: high watermark {log.high_watermark}, committed is {truth.end}"
             )
@@ -452,7 +467,8 @@ class Promises:
     def _look_at_proposed(
         self, where: str, one: Partition, truth: PartitionTruth, members: Iterable[int]
     ) -> None:
-        """P13, at the moment of the proposal: from then on the high watermark waits for them."""
+        """Check proposed members (P13) at the moment of the proposal: from then on the high
+        watermark waits for them."""
         least = max(truth.end, one.leader_epoch_start)
         for member in members:
             other = self.replica(member, (one.topic_id, one.index))
@@ -465,7 +481,7 @@ class Promises:
     def _look_at_committed(
         self, where: str, one: Partition, truth: PartitionTruth, old: State | None
     ) -> set[int]:
-        """The leader epochs of what is newly shown."""
+        """Check newly shown records. Returns: their leader epochs."""
         log, mark = one.log, one.log.high_watermark
         begin = max(0 if old is None else old[2], log.local_log_start_offset)
         if mark <= begin:
@@ -476,8 +492,8 @@ class Promises:
         if one.is_leader:
             self._may_show(where, one, truth, mark, old)
         else:
-            # One that wakes up may take over several changes at once: in the middle of them it led.
-            # Whether the next leader has what it showed then is seen there (P1, P2).
+            # A node that resumes may apply several changes at once: between them it led. The check
+            # of the next leader shows whether it has the records shown then (P1, P2).
             epochs = range(-1 if old is None else old[1], one.leader_epoch + 1)
             led = any(truth.elected.get(epoch) == one.node_id for epoch in epochs)
             require(led, f"P12: {where} follows and is the first to show {mark}")
@@ -499,7 +515,8 @@ class Promises:
         return shown
 
     def _look_at_epochs(self, where: str, one: Partition, shown: set[int]) -> None:
-        """The file on the disk as somebody beside the process reads it, for what is newly shown."""
+        """Check the epoch file on the disk, as another process would read it, for newly shown
+        records."""
         log = one.log
         path = posixpath.join(log.directory, LEADER_EPOCH_CHECKPOINT)
         file = log.files.read(path) if log.files.exists(path) else b"0\n0\n"
@@ -510,7 +527,8 @@ class Promises:
     def _may_show(
         self, where: str, one: Partition, truth: PartitionTruth, mark: int, old: State | None
     ) -> None:
-        # A broker goes by what it knows; one that takes over a change may be in the middle of it.
+        # A broker uses the metadata that it knows; one that applies a change may be in the middle
+        # of it.
         images = self.views.since(one.node_id, self._now_s - TAKEOVER_S) or [self.metadata.image]
         least = min(min_isr(image, one.topic) for image in images)
         before = images[0].topics.partition(one.topic_id, one.index)
@@ -525,11 +543,14 @@ class Promises:
     def _passed(
         one: Partition, truth: PartitionTruth, old: State | None, known: int
     ) -> Iterator[Passed]:
-        """ISR, maximal ISR and number of replicas in the states that a leader has passed since it
-        was looked at: who takes over several changes at once is in all of them, one by one, also in
-        that of a moved partition which was to have one replica for a moment. It may have known the
-        first before, and have waited for the metadata to tell of it; what came with that may be
-        another epoch of its own. `known` is the partition epoch that its metadata told before."""
+        """Yield ISR, maximal ISR and number of replicas in the states of a leader since the last
+        check.
+
+        A broker that applies several changes at once passes all of them, one by one, also the state
+        of a reassigned partition that should have one replica for a moment. It may have known the
+        first state before, and have waited for its metadata, which may also bring another leader
+        epoch of its own. `known` is the partition epoch in its metadata before.
+        """
         if old is None or old[6] == one.partition_epoch:
             return
         if old[0] is ReplicaRole.LEADER and (old[1] == one.leader_epoch or known < old[6]):
@@ -560,7 +581,7 @@ class Promises:
         begin: int,
         end: int,
     ) -> set[int]:
-        """The leader epochs of these batches."""
+        """Compare a log with the committed records. Returns: the leader epochs of its batches."""
         epochs: set[int] = set()
         if log.topic in self.compacted:
             batches = list(batches_of(log, begin, end))
@@ -580,7 +601,7 @@ class Promises:
         return epochs
 
     def _look_at_members(self, key: Key, truth: PartitionTruth) -> None:
-        """P2 and P3, by what the controllers have committed."""
+        """Check P2 and P3, by the committed metadata."""
         image = self.metadata.image.topics.partition(*key)
         if image is None or truth.name.rpartition("-")[0] in self.given_up:
             return
@@ -609,7 +630,8 @@ class Promises:
             )
 
     def _look_at_lossy(self, key: Key, truth: PartitionTruth, member: int) -> None:
-        """P11: who came back is in ISR or ELR only once it has joined the ISR again."""
+        """Check that a broker that came back is in ISR or ELR only after it joined the ISR again
+        (P11)."""
         broker = self.metadata.image.cluster.brokers.get(member)
         came_back = broker is not None and broker.epoch > self.lossy[member]
         require(
@@ -618,7 +640,8 @@ class Promises:
         )
 
     def _on_another_disk(self, image: PartitionImage, broker_id: int) -> bool:
-        """Below the level that has directories none are on record, and no disk is swapped."""
+        """Return whether a broker runs on another disk than on record. Below the metadata level
+        with directories, none are on record, and no disk is swapped."""
         broker = self.metadata.image.cluster.brokers.get(broker_id)
         known = () if broker is None else broker.directories
         return bool(known) and image.directory_of(broker_id) not in known
@@ -655,7 +678,7 @@ class Promises:
             self.lossy.pop(broker_id, None)
 
     def _removed(self, topic: TopicImage) -> None:
-        """Nobody waits for a replica of a topic that is deleted."""
+        """Stop waiting for replicas of a deleted topic."""
         require(topic.name in self.may_vanish, f"F: {topic.name} is gone, nobody has deleted it")
         for index in topic.partitions:
             for _, awaited in self.unclean.values():
@@ -664,7 +687,8 @@ class Promises:
                 self._back((topic.id, index), broker_id)
 
     def _moved_away(self, key: Key, truth: PartitionTruth, broker_id: int) -> None:
-        """A broker is no replica any more: it deletes what it has, and may come back empty."""
+        """Enter that a broker is not a replica any more: it deletes its log, and may come back
+        empty."""
         truth.had_before[broker_id] = max(
             truth.had.pop(broker_id, 0), truth.had_before.get(broker_id, 0)
         )
@@ -691,8 +715,11 @@ class Promises:
     # --- the end ------------------------------------------------------------------------------
 
     def compare_replicas(self) -> None:
-        """P4: in the end every replica has byte by byte what was committed; of a compacted
-        partition each key's newest record. What was given up is the same everywhere."""
+        """Check that at the end every replica has the committed records byte by byte (P4).
+
+        A compacted partition must have each key's newest record. A topic in `given_up` must be the
+        same everywhere.
+        """
         for key, truth in self.partitions.items():
             image = self.metadata.image.topics.partition(*key)
             logs = [] if image is None else [self._open[one][key].log for one in image.replicas]
@@ -707,7 +734,7 @@ class Promises:
     def _compare_with_each_other(
         self, where: str, logs: Sequence[Log], truth: PartitionTruth
     ) -> None:
-        """P4, where nobody knows what was committed."""
+        """Compare replicas with each other (P4) where the committed records are unknown."""
         if any(log.topic in self.compacted for log in logs):
             begin = max(log.local_log_start_offset for log in logs)
             end = max(log.log_end_offset for log in logs)
@@ -724,7 +751,7 @@ class Promises:
 
 
 def _keyed(log: Log, begin: int) -> dict[int, Keyed]:
-    """The records of a compacted log from `begin` on."""
+    """Return the records of a compacted log from `begin` on."""
     end = log.log_end_offset
     return keyed_records(batches_of(log, begin, end), begin, end)
 

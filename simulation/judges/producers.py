@@ -1,5 +1,5 @@
-"""Idempotent producers, as logs tell of them: sequences without gap or repetition in what is
-committed (T1), and what a replica remembers of its producers is what its log says (T2)."""
+"""Idempotent producers in logs: committed sequences without gap or repetition (T1), and a replica's
+producer state that matches its log (T2)."""
 
 from __future__ import annotations
 
@@ -12,13 +12,14 @@ SEQUENCES = 1 << 31
 
 
 class Sequences:
-    """What one partition has committed of each producer id and epoch: its next number."""
+    """The next sequence of each producer id and epoch in one partition."""
 
     def __init__(self) -> None:
         self._next: dict[tuple[int, int], int] = {}
 
     def committed(self, where: str, batch: BatchHeader) -> None:
-        """T1. The first batch that is known of a producer may have any number."""
+        """Judge the next committed batch (T1). The first known batch of a producer may have any
+        sequence."""
         if batch.producer_id < 0 or batch.is_control:
             return
         key = (batch.producer_id, batch.producer_epoch)
@@ -37,13 +38,13 @@ class LastBatches:
         self._last: dict[int, tuple[int, int]] = {}
 
     def read(self, batch: BatchHeader) -> None:
-        """The next batch of the log."""
+        """Enter the next batch of the log."""
         if batch.producer_id >= 0 and not batch.is_control:
             self._last[batch.producer_id] = (batch.producer_epoch, batch.last_offset)
 
     def judge(self, where: str, log: Log) -> None:
-        """T2. Of producers whose batches are deleted, or in the tier alone, anything may be
-        remembered."""
+        """Judge the producer state of a log (T2). It may be anything for producers whose batches
+        are deleted, or only in the tier."""
         for state in log.producers:
             if state.last_offset >= log.local_log_start_offset:
                 known, there = (state.epoch, state.last_offset), self._last.get(state.producer_id)

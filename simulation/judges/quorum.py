@@ -1,7 +1,7 @@
-"""The quorum's promises, over nodes that run: who leads which epoch (M1), epochs and what is
-committed never go back (M2, M7), across the lives of a machine too.
+"""The quorum's promises over running nodes: one leader per epoch (M1), and epochs and commits that
+never go back (M2, M7), also across restarts of a machine.
 
-That what is committed stays and is the same everywhere (M14, P5) is `judges.metadata`'s.
+That committed records stay and are the same everywhere (M14, P5) is judged in `judges.metadata`.
 """
 
 from __future__ import annotations
@@ -17,25 +17,26 @@ if TYPE_CHECKING:
 
 
 class QuorumJudge(Judge):
-    """See the module."""
+    """Judges M1, M2, M3 and M7 for the quorum node of each life."""
 
     due_s = math.inf
 
     def __init__(self) -> None:
         self._leaders: dict[int, int] = {}
         self._told: set[int] = set()
-        """Epochs whose leader had it on its disk that it leads: before that it tells nobody."""
+        """Epochs whose leader had its leadership on disk: before that it sends nothing of it."""
         self._epochs: dict[tuple[int, bytes | None], int] = {}
         self._seen: dict[NodeLife, tuple[int, bool, int | None, bool, int | None]] = {}
 
     def after(self, life: NodeLife) -> None:
-        """M1, M2, M3, M7."""
+        """Check the quorum state of a node (M1, M2, M3, M7)."""
         node = life.node
         quorum = None if node is None else node.quorum
         if quorum is None or not quorum.is_started:
             return
         epoch, mark = quorum.leader()[1], quorum.high_watermark
-        # While quorum-state is written nobody hears of the epoch: who ends may forget it.
+        # While quorum-state is written no other node learns the epoch: a process that ends may
+        # forget it.
         settled = not quorum.is_persisting
         known_leader = quorum.core.leader_id
         seen = (epoch, quorum.is_leader, mark, settled, known_leader)
@@ -60,7 +61,7 @@ class QuorumJudge(Judge):
             and self._leaders[epoch] == node_id
             and len(quorum.voters) > 1
         ):
-            # It voted for itself then. Who forgets that may vote for another (KAFKA-10527).
+            # It voted for itself then. A node that forgets that may vote for another (KAFKA-10527).
             require(
                 known_leader == node_id,
                 f"M3: {life} has led epoch {epoch}, and knows nothing of it: {known_leader}",
@@ -72,5 +73,5 @@ class QuorumJudge(Judge):
             require(mark <= end, f"M7: {life}: high watermark {mark} above the log end {end}")
 
     def leader_of(self, epoch: int) -> int | None:
-        """Who led an epoch, as seen."""
+        """Return the observed leader of an epoch."""
         return self._leaders.get(epoch)

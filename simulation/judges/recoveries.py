@@ -1,8 +1,9 @@
-"""A judge of unclean recovery: what brokers say of their logs is true, and elections are counted.
+"""A judge of unclean recovery: brokers' answers about their logs are true, and elections are
+counted.
 
-It hears what brokers answer the controller (GetReplicaLogInfo) and reads their logs itself: the
-leader epoch of the last batch, the log end. Controllers count elections as they append them, so
-none counts fewer of a kind than were committed, all lives together.
+It sees the responses of brokers to the controller (GetReplicaLogInfo) and reads their logs itself:
+the leader epoch of the last batch, the log end. Controllers count elections as they append them, so
+all lives together count at least the committed ones of each kind.
 """
 
 from __future__ import annotations
@@ -35,11 +36,11 @@ CLEAN = {
     ElectedAs.ELR: (ElectedAs.ELR,),
     ElectedAs.UNCLEAN: tuple(sorted(LOSSY_ELECTIONS)),
 }
-"""The kinds that controllers count, by what an election was."""
+"""The kinds that controllers count, by the actual kind of an election."""
 
 
 class RecoveryJudge(Judge):
-    """See the module."""
+    """Judges log answers of brokers, and election counts of controllers."""
 
     due_s = math.inf
 
@@ -50,7 +51,7 @@ class RecoveryJudge(Judge):
 
     @contextlib.contextmanager
     def hooked(self) -> Iterator[None]:
-        """Hears what brokers answer."""
+        """Hook into the log answers of brokers."""
         real = get_replica_log_info.log_infos
         with mock.patch.object(get_replica_log_info, "log_infos", self._listening(real)):
             yield
@@ -81,7 +82,7 @@ class RecoveryJudge(Judge):
                 self._laws.answered(key, broker.node_id, life, epoch, told)
 
     def after(self, life: NodeLife) -> None:
-        """Nobody has lied."""
+        """Raise Violation if a broker's answer was false."""
         require(not self._lies, self._lies[0] if self._lies else "")
         if life not in self._counters and life.node is not None:
             server = life.node.controller
@@ -89,7 +90,7 @@ class RecoveryJudge(Judge):
                 self._counters[life] = server.controller.stats.by_kind
 
     def at_end(self) -> None:
-        """Nobody has lied, and elections are counted as what they were."""
+        """Check the answers, and that controllers count elections by their actual kind."""
         require(not self._lies, self._lies[0] if self._lies else "")
         for kind, committed in self._laws.committed.items():
             counts = (by_kind[one] for by_kind in self._counters.values() for one in CLEAN[kind])
@@ -101,7 +102,8 @@ class RecoveryJudge(Judge):
 
 
 def _end_of(log: Log) -> Answer:
-    """By the batches themselves; -1 for a log without any, which may remember more."""
+    """Return the end of a log by its batches; epoch -1 without any batch, even if the log's epochs
+    reach back further."""
     last = -1
     for (_, _, epoch, _), _ in batches_of(log, log.local_log_start_offset, log.log_end_offset):
         last = epoch

@@ -1,11 +1,11 @@
-"""A judge of requests that wait (P26, G8): a broker answers one within the time that it gives, or
-its connection ends.
+"""A judge of waiting requests (P26, G8): a broker responds within the time that the request allows,
+or its connection ends.
 
-Asked at every moment, with a minority of the nodes down, too: purgatory, groups and coordinators
-have a deadline for whatever they wait for, and need nobody else to keep it. A node that an event is
-being done to is left alone, and what it had then has its time once more: it, or its disk, may stand
-still. Requests without a deadline of their own are not asked: whoever passes one on waits for
-another node.
+This holds at every moment, also with a minority of the nodes down: purgatory, groups and
+coordinators have a deadline for each wait, and keep it without other nodes. A node that an event
+acts on is exempt, and its requests get their full time again afterwards, since its process or disk
+may stand still. Requests without a deadline of their own are not judged: a broker that forwards one
+waits for another node.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 
 LOOKS_S = 0.25
 STILL_S = 1.0
-"""Nothing is looked at while no node runs; what is longer is a time in which all stood still."""
+"""Seconds without a check, after which all nodes count as having stood still."""
 LATE_S = 1.0
-"""For a slow disk, and all that stands before it."""
+"""Tolerance for a slow disk, and the work queued before it."""
 WAITS_S = {
     ApiKey.PRODUCE: 1.5,
     ApiKey.FETCH: 1.5,
@@ -32,28 +32,30 @@ WAITS_S = {
     ApiKey.SYNC_GROUP: 8.0,
     ApiKey.HEARTBEAT: 0.0,
 }
-"""The most that a client's or a follower's request lets the broker wait; they hang up later. A
-JoinGroup may wait for one rebalance that runs and for the one that it causes, a SyncGroup for its
-leader and until `offsets.commit.timeout.ms` for what that one brings, a Fetch for the tier."""
+"""The longest time for which a client's or follower's request lets the broker wait; they disconnect
+later. A JoinGroup may wait for one running rebalance and for the one that it causes. A SyncGroup
+waits for its leader and up to `offsets.commit.timeout.ms` for the assignment. A Fetch may wait for
+the tier."""
 TIER_WRITER = "-tier-write"
 TIER_WRITES_S = 8.0
-"""A broker that writes to `__remote_log_metadata` gives the leader this time, over connections of
-that name: longer than clients do, since followers may be away for a while."""
+"""The timeout of a broker's produce requests to `__remote_log_metadata`, over connections of that
+name. It is longer than that of clients, since followers may be away for a while."""
 
 
 class RequestJudge(Judge):
-    """See the module."""
+    """Judges the waiting requests of all running brokers."""
 
     def __init__(self, world: JudgedWorld) -> None:
         self._world = world
         self._looked_s = 0.0
         self._busy_s: dict[int, float] = {}
-        """When an event was last seen being done to a node."""
+        """When an event was last seen to act on a node."""
         self._were_busy: set[int] = set()
-        """At the look before: an event that has ended since lasted longer than that."""
+        """Nodes with an event at the previous check: an event that has ended since lasted longer
+        than that."""
 
     def after(self, life: NodeLife) -> None:
-        """P26."""
+        """Check the waiting requests of all brokers (P26), every `LOOKS_S`."""
         now_s = life.machine.cluster.loop.now_s
         if now_s - self._looked_s < LOOKS_S:
             return

@@ -1,16 +1,17 @@
-"""Offsets of a tiered partition as its leader tells them (S8), against what was committed. Pure.
+"""Offsets of a tiered partition as its leader reports them (S8), against the committed records.
+Pure.
 
-The questions are asked one after the other of one leader in one leader epoch, so that each bound
-may only have grown since the answer before: -2, -4, -5, -6, a time, -3, -2, -1.
+The requests go one after the other to one leader in one leader epoch, so that each bound may only
+have grown since the previous response: -2, -4, -5, -6, a time, -3, -2, -1.
 
-* -2 and -4 are where the leader's log begins, and its disk; there is no gap at the seam: -4 is at
-  most one above -5, or is the log start (S1);
-* -5 is the end of a finished copy, and lies below what is committed; -6 is one above it, or the log
-  start (KIP-1023);
-* the epochs of all these are those with which the offsets were committed;
-* a time is answered by the first committed record of that time or a later one, -3 by one of the
-  highest time, with the record's own time, in whichever tier it is (KIP-734, KIP-405). It is
-  nothing where the record that has the highest time is not committed yet, in Kafka too.
+* -2 and -4 are the leader's log start and local log start. There is no gap at the seam: -4 is at
+  most one above -5, or is the log start (S1).
+* -5 is the end of a finished copy, and lies below the committed end. -6 is one above it, or the log
+  start (KIP-1023).
+* The epochs of all these are those with which the offsets were committed.
+* The response to a time is the first committed record of that time or later, and the response to -3
+  a record of the highest time, each with the record's own time, in whichever tier it is (KIP-734,
+  KIP-405). It is empty if the record with the highest time is not committed yet, in Kafka too.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from simulation.world.invariants import Key, require
 
 
 class Told(NamedTuple):
-    """One answer; -1: nothing."""
+    """One response; -1: nothing."""
 
     offset: int
     timestamp_ms: int
@@ -34,8 +35,8 @@ class Told(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Listed:
-    """The answers of one leader. `committed` is the end when the first question was asked, and
-    `at_s` when that was; `by_time` asks for `wanted_ms`."""
+    """The responses of one leader. `committed` is the committed end at the first request, and
+    `at_s` its time; `by_time` is the response for `wanted_ms`."""
 
     name: str
     key: Key
@@ -43,7 +44,7 @@ class Listed:
     committed: int
     at_s: float
     strict: bool
-    """Nothing was wrong with the world any more."""
+    """True if no fault was active any more."""
     wanted_ms: int
     first: Told
     local: Told
@@ -67,14 +68,14 @@ def judge_listed(
     least: int,
     bounds: Iterable[tuple[int, int]],
 ) -> None:
-    """See the module.
+    """Judge the responses of one leader by the rules of this module.
 
     Args:
         ends: the last offsets of all copies that were ever finished.
-        least: what -5 is at least, since it was finished long ago; -1: nothing.
-        bounds: log start and local start of the leader's log, as they were meanwhile.
+        least: the lowest valid -5, from a copy finished long ago; -1: none.
+        bounds: log starts and local log starts of the leader's log in the meantime.
 
-    Raises Violation.
+    Raises: Violation if a response breaks a rule.
     """
     where = f"S8: {one}"
     require(one.first.offset <= one.start.offset, f"{where}: log start goes back")
@@ -99,7 +100,7 @@ def _judge_tiered(where: str, one: Listed, ends: Collection[int], least: int) ->
         require(tiered < one.latest.offset, f"{where}: the tier has what is not committed")
         seam = max(tiered + 1, one.start.offset)
         require(one.local.offset <= seam, f"{where}: a gap, the tier ends at {tiered}")
-        untold = pending < 0 and not one.strict  # tiering has been switched off meanwhile
+        untold = pending < 0 and not one.strict  # tiering has been disabled in the meantime
         require(untold or pending > tiered, f"{where}: {pending} is to be copied")
     if pending >= 0:
         begins = one.first.offset <= pending <= one.start.offset
@@ -107,7 +108,7 @@ def _judge_tiered(where: str, one: Listed, ends: Collection[int], least: int) ->
 
 
 def _judge_times(where: str, one: Listed, truth: PartitionTruth) -> None:
-    """What is deleted meanwhile need not count, nor what is committed meanwhile."""
+    """Judge the responses by time. Records deleted or committed in the meantime need not count."""
     there = range(one.start.offset, one.committed)
     found = one.by_time
     until = found.offset if found.offset >= 0 else one.committed
@@ -130,7 +131,7 @@ def _first_of(offsets: Iterable[int]) -> int | None:
 
 
 def _epoch_of(truth: PartitionTruth, offset: int) -> int:
-    """With which an offset was committed; -1: it is not."""
+    """Return the epoch with which an offset was committed; -1 if it is not committed."""
     bases = list(truth.batches)
     at = bisect_right(bases, offset) - 1
     if at < 0 or not 0 <= offset < truth.end:

@@ -1,8 +1,8 @@
-"""Tiered storage as the committed records of `__remote_log_metadata` tell of it. Pure.
+"""Tiered storage according to the committed records of `__remote_log_metadata`. Pure.
 
-The judge's own reading of the topic. A record that may not follow what is known changes nothing
+The judge reads the topic by itself. A record that may not follow the known state changes nothing
 (KIP-405: COPY_STARTED, COPY_FINISHED, DELETE_STARTED, DELETE_FINISHED, in this order, the second
-may be missing): all who read the topic refuse the same ones.
+may be missing): all readers of the topic refuse the same ones.
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ FOLLOWS = {
     DELETE_FINISHED: (DELETE_STARTED,),
 }
 ALWAYS = ("log", "index", "timeindex", "snapshot", "leader-epoch-checkpoint", "manifest")
-"""Objects of a copy, by the end of their key; "txnindex" only where there is something in it."""
+"""Objects of a copy, by the end of their key; "txnindex" only if that index is not empty."""
 Epochs = Sequence[tuple[int, int]]
 """(epoch, its first offset), ascending."""
 
 
 @dataclass(eq=False)
 class Copy:
-    """One try to copy a segment. `last` is included, as in the record. `at` is the metadata offset
-    of its first record."""
+    """One attempt to copy a segment. `last` is included, as in the record. `at` is the metadata
+    offset of its first record."""
 
     segment_id: bytes
     key: Key
@@ -57,7 +57,7 @@ class Copy:
 
     @property
     def begins(self) -> int:
-        """The first offset whose epoch its record says: what is below was deleted before."""
+        """The first offset whose epoch is in its record: offsets below were deleted before."""
         return max(self.first, self.epochs[0][1])
 
     @property
@@ -68,7 +68,7 @@ class Copy:
 
 
 class Change(NamedTuple):
-    """A record that did something, and the broker that wrote it."""
+    """A record that had an effect, and the broker that wrote it."""
 
     copy: Copy
     before: int
@@ -76,7 +76,7 @@ class Change(NamedTuple):
 
 
 class Named(NamedTuple):
-    """What the key of an object says."""
+    """The parts of an object's key."""
 
     key: Key
     segment_id: bytes
@@ -84,27 +84,31 @@ class Named(NamedTuple):
 
 
 def epoch_at(epochs: Epochs, offset: int) -> int:
-    """Who wrote an offset; -1: not known."""
+    """Return the epoch that wrote an offset; -1 if unknown."""
     at = bisect_right(epochs, offset, key=lambda one: one[1])
     return epochs[at - 1][0] if at else -1
 
 
 def boundary_after(epochs: Epochs, offset: int, end: int) -> int:
-    """Where the next epoch begins, `end` at the latest."""
+    """Return the offset where the next epoch begins, at most `end`."""
     return min([start for _, start in epochs if start > offset], default=end)
 
 
 @dataclass
 class TierTruth:
-    """See the module. `removed` are partitions and how far their removal is (0 to 2)."""
+    """All copies by the records so far. `removed` are partitions with the state of their removal (0
+    to 2)."""
 
     copies: dict[bytes, Copy] = field(default_factory=dict)
     of: dict[Key, dict[bytes, Copy]] = field(default_factory=dict)
-    """The same that are not deleted, by partition."""
+    """Copies that are not deleted, by partition."""
     removed: dict[Key, int] = field(default_factory=dict)
 
     def replay(self, at: int, value: bytes) -> Change | None:
-        """The record at this offset of its partition; None where nothing came of it."""
+        """Replay the record at this offset of its partition. Returns: None if it had no effect.
+
+        Raises: Violation (S3) if it is not a valid record.
+        """
         try:
             message, _ = decode_remote_log_record(value)
         except ProtocolError as error:
@@ -148,20 +152,22 @@ class TierTruth:
         return Change(copy, -1, message.broker_id)
 
     def finished(self, key: Key) -> Iterator[Copy]:
-        """Those that can be read."""
+        """Yield the copies of a partition that can be read."""
         return (one for one in self.of.get(key, {}).values() if one.state == COPY_FINISHED)
 
     def uncovered(
         self, key: Key, epochs: Epochs, first: int, end: int, without: Copy | None = None
     ) -> int | None:
-        """The first offset of [first, end) that no finished copy has as these epochs have it."""
+        """Return the first offset of [first, end) that no finished copy has with these epochs, else
+        None."""
         some = [one for one in self.finished(key) if one is not without]
         return hole(some, epochs, first, end)
 
 
 def hole(copies: Iterable[Copy], epochs: Epochs, first: int, end: int) -> int | None:
-    """The first offset of [first, end) that none of these has as `epochs` have it."""
-    # Of thousands of copies few have an offset: those that begin later are not looked at yet.
+    """Return the first offset of [first, end) that none of these copies has with `epochs`, else
+    None."""
+    # Of thousands of copies few have an offset: those that begin later are not checked yet.
     later = sorted(copies, key=lambda one: one.begins, reverse=True)
     here: list[Copy] = []
     at = first

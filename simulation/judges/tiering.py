@@ -1,22 +1,24 @@
-"""Tiered storage (S1-S6, S8-S10) from above: the objects in the store, the committed records of
-`__remote_log_metadata`, and the logs and disks of all brokers.
+"""Tiered storage (S1-S6, S8-S10), judged from outside: the objects in the store, the committed
+records of `__remote_log_metadata`, and the logs and disks of all brokers.
 
-* log start <= local start <= high watermark, and remote end < high watermark (KIP-405, KIP-1023);
-* what no disk has any more, finished copies have, on the replica's own leader epochs (S1, S2);
-* a copy is of committed batches, byte for byte, and begun only where none was finished (S2, S6);
-* an object goes only when its copy does not count (any more), and is read only while it does (S3);
-* before DELETE_STARTED the log start is on the disk of who writes it (S4);
-* size takes only what is above the limit, counting each copy once (S3);
-* who begins behind the tier knows the epochs of all that is there (S5);
-* what clients are told of offsets is so, in both tiers (S8, `tier_offsets.py`);
-* in the end the store has what finished copies name and nothing else (S3, S9, S10), and every
-  broker knows of the same copies (S6).
+* log start <= local start <= high watermark, and remote end < high watermark (KIP-405, KIP-1023).
+* Records that no disk has any more are in finished copies, on the replica's own leader epochs (S1,
+  S2).
+* A copy has committed batches, byte for byte, and begins only if none was finished (S2, S6).
+* An object is deleted only while its copy is not finished, and read only from COPY_FINISHED on
+  (S3).
+* Before DELETE_STARTED the log start is on the disk of the broker that writes it (S4).
+* Retention by size deletes only records above the limit, counting each copy once (S3).
+* A replica that begins behind the tier knows the epochs of all its records (S5).
+* Offsets reported to clients are correct, in both tiers (S8, `tier_offsets.py`).
+* At the end the store has exactly the objects of finished copies (S3, S9, S10), and every broker
+  knows the same copies (S6).
 
-Of topics that were given up only what each log and the store keep is asked: a follower may begin
-anew below its log start, where an unclean leader has less, in Kafka too. A leader that was
-replaced in mid copy may write objects after its successor has deleted them: they stay, in Kafka
-too. While the epochs of what only the tier has are not known (their file was older or newer than
-the log start when the power went), nothing is asked of a log but that this ends.
+Topics in `given_up` are judged only by the laws of each log and of the store: a follower may begin
+again below its log start if an unclean leader has less, in Kafka too. A leader that was replaced
+during a copy may write objects after its successor has deleted them: they stay, in Kafka too. The
+epochs of records in the tier are unknown if their file was older or newer than the log start at a
+power cut. During that time a log is not judged, except that this state must end.
 """
 
 from __future__ import annotations
@@ -61,15 +63,16 @@ if TYPE_CHECKING:
 
 LOG_STARTS = "/data/log-start-offset-checkpoint"
 AGAIN_S = 3.0
-"""A record that an earlier leadership of a broker was about to write may come so late."""
+"""Seconds by which a record of an earlier leadership of a broker may be late."""
 KNOWN_S = 5.0
-"""When nothing is wrong, a leader knows of a copy that was finished so long ago."""
+"""Seconds after which a leader knows a finished copy, when no fault is active."""
 COPY_DISABLED = "remote.log.copy.disable"
 SIZE, TIME = "retention.bytes", "retention.ms"
 
 
 class Leadership(NamedTuple):
-    """What a broker leads: since when, and how far the metadata were committed then."""
+    """A broker's leadership of a partition: since when, and the committed end of the
+    metadata then."""
 
     life: NodeLife
     epoch: int
@@ -78,7 +81,7 @@ class Leadership(NamedTuple):
 
 
 class TierJudge(Judge):
-    """See the module."""
+    """Judges touches of objects, records of copies, replicas, and listed offsets."""
 
     due_s = math.inf
 
@@ -88,23 +91,23 @@ class TierJudge(Judge):
         self._on = world.shape.has_tier
         self.truth = TierTruth()
         self._read: dict[Key, int] = {}
-        """Of each partition of the metadata topic, how far its records are known."""
+        """The offset up to which the records of each partition of the metadata topic are known."""
         self._finished: dict[bytes, tuple[Key, int]] = {}
-        """Where each COPY_FINISHED stands in the metadata topic."""
+        """The place of each COPY_FINISHED in the metadata topic."""
         self._finished_s: dict[bytes, float] = {}
         """When each was first seen there."""
         self._floor: dict[Key, int] = {}
-        """The highest log start of any leader: what is below may be gone."""
+        """The highest log start of any leader: records below it may be gone."""
         self._bounds: dict[Partition, tuple[int, int]] = {}
-        """Log start and local start, as they were seen last."""
+        """Log start and local start as of the last check."""
         self._begins: dict[tuple[int, Key], list[tuple[float, int, int]]] = {}
-        """The same of every broker's log: since when, and what."""
+        """The history of both for every broker's log, with the time of each."""
         self._leads: dict[tuple[int, Key], Leadership] = {}
         self._losses = TierLosses()
         """Of the metadata topic."""
         self._touched: list[Touch] = []
         self._late: set[str] = set()
-        """Objects whose copy another leader was deleting when they were written."""
+        """Objects that were written while another leader was deleting their copy."""
         self._limits: dict[str, set[int]] = {}
         """Every `retention.bytes` that a topic ever had."""
         self.counts: dict[str, int] = {
@@ -119,11 +122,11 @@ class TierJudge(Judge):
     # --- what happens ---------------------------------------------------------------------------
 
     def _hear(self, touch: Touch) -> None:
-        # Called inside a node's own code, where nothing may be raised.
+        # This runs inside a node's own code, where the judge must not raise.
         self._touched.append(touch)
 
     def after(self, life: NodeLife) -> None:
-        """All laws that hold at every moment."""
+        """Judge all laws that hold at every moment."""
         if not self._on:
             return
         self._look_at_lost_ends()
@@ -162,7 +165,7 @@ class TierJudge(Judge):
                 self._look_at_cover(machine.host, one)
 
     def _look_at_touches(self) -> None:
-        """S3: nobody reads or deletes what he may not."""
+        """Judge reads and deletions of objects by the state of their copies (S3)."""
         touched, self._touched = self._touched, []
         for touch in touched:
             segment_id = _segment_of(touch.key)
@@ -181,7 +184,7 @@ class TierJudge(Judge):
                 require(copy.state != COPY_STARTED, f"{where}: the {copy} is not finished")
 
     def _look_at_records(self) -> None:
-        """What the metadata topic has committed since."""
+        """Replay and judge newly committed records of the metadata topic."""
         for key, truth in self._promises.partitions.items():
             if not truth.name.startswith(f"{REMOTE_LOG_METADATA_TOPIC}-"):
                 continue
@@ -205,7 +208,7 @@ class TierJudge(Judge):
             self._look_at_doomed(change)
 
     def _look_at_listed(self) -> None:
-        """S8: what clients were told of offsets."""
+        """Judge the offsets that leaders reported to clients (S8)."""
         load = self._world.load
         if load is None or not load.listed:
             return
@@ -232,8 +235,8 @@ class TierJudge(Judge):
     # --- copies ---------------------------------------------------------------------------------
 
     def _look_at_begun(self, change: Change) -> None:
-        """S2: it is committed, and of the lineage that is; S6: nobody copies again what he must
-        know to be there."""
+        """Judge a new copy: it is committed, and of the committed lineage (S2); its broker copies
+        no segment whose finished copy it must know (S6)."""
         copy = change.copy
         truth = self._kept(copy.key)
         if truth is None:
@@ -261,7 +264,8 @@ class TierJudge(Judge):
         require(not twice, f"S6: {led.life} copies {copy} of {truth.name}: {known} have it")
 
     def _look_at_finished(self, copy: Copy) -> None:
-        """S2, S3: all objects are there, and the log is what was committed."""
+        """Judge a finished copy: all objects are there, and its log is the committed one
+        (S2, S3)."""
         self.counts["copies"] += 1
         bucket = self._world.store.bucket
         gone = copy.names - set(bucket.keys)
@@ -292,7 +296,8 @@ class TierJudge(Judge):
         require(at == copy.last + 1, f"{where} ends at {at}")
 
     def _look_at_doomed(self, change: Change) -> None:
-        """S4: its log start is on the disk of who deletes; S1: nobody needs it."""
+        """Judge a deletion: the log start is on the deleting broker's disk (S4), and no replica
+        needs the copy (S1)."""
         self.counts["copies deleted"] += 1
         copy = change.copy
         if not self._is_tiered(copy.key) or copy.segment_id in self._losses.copies:
@@ -335,7 +340,7 @@ class TierJudge(Judge):
         if before == (start, local):
             return
         self._bounds[one] = start, local
-        # A log that begins anew behind the tier has its leader's log start. Its own may be later:
+        # A log that begins again behind the tier has its leader's log start. Its own may be later:
         # each replica's was its own local start when the topic left the tier (seed 1338).
         anew = not one.is_leader and local == log.log_end_offset
         if before is not None and not anew and one.topic not in self._promises.given_up:
@@ -363,13 +368,17 @@ class TierJudge(Judge):
             self._leads[node_id, key] = Leadership(life, one.leader_epoch, now_s, known)
 
     def _known(self, key: Key) -> int:
-        """How far its metadata are committed; 0 while nobody knows where they are."""
+        """Return the committed end of its metadata; 0 while their partition is unknown."""
         seen = [self._finished[c.segment_id][0] for c in self.truth.finished(key)]
         return self._read.get(seen[0], 0) if seen else 0
 
     def _look_at_cover(self, where: str, one: Partition) -> None:
-        """S1, S2: what is below the local start is in the tier, on this replica's lineage. One that
-        has not heard of the newest leader has not heard either that the tier was given up."""
+        """Judge that records below the local start are in the tier, on this replica's lineage (S1,
+        S2).
+
+        A replica that has not learned of the newest leader may not know either that its topic left
+        the tier.
+        """
         image = self._promises.metadata.image.topics.partition(one.topic_id, one.index)
         if image is not None and one.leader_epoch < image.leader_epoch:
             return
@@ -389,7 +398,7 @@ class TierJudge(Judge):
         )
 
     def _hole(self, one: Partition, start: int, end: int) -> int | None:
-        """The first offset of [start, end) that no finished copy has."""
+        """Return the first offset of [start, end) that no finished copy has, else None."""
         key, log = (one.topic_id, one.index), one.log
         start = self._losses.start_of(key, start)
         epochs, truth = _epochs(log), self._kept(key)
@@ -400,7 +409,7 @@ class TierJudge(Judge):
         return self.truth.uncovered(key, epochs, start, end)
 
     def _look_at_epochs(self, where: str, one: Partition) -> None:
-        """S5: the epochs of what only the tier has are those with which it was committed."""
+        """Judge that the epochs of records that only the tier has are the committed ones (S5)."""
         log = one.log
         start, local = log.log_start_offset, log.local_log_start_offset
         truth = self._kept((one.topic_id, one.index))
@@ -413,7 +422,8 @@ class TierJudge(Judge):
                 require(mine == epoch, f"S5: {where}: {base} is of epoch {epoch}, not {mine}")
 
     def _look_at_size(self, where: str, one: Partition, start: int) -> None:
-        """S3: where nothing but the size deletes, what stays is not below the limit."""
+        """Judge a log start that only retention by size moved: the rest is not below the limit
+        (S3)."""
         configs = self._promises.configs(one.topic)
         limits = self._limits.setdefault(one.topic, set())
         limits.add(int(configs.get(SIZE, "-1")))
@@ -442,7 +452,8 @@ class TierJudge(Judge):
     # --- the end --------------------------------------------------------------------------------
 
     def missing(self) -> str | None:
-        """S9: nothing waits to be copied, nothing dangles, and all brokers know the same."""
+        """Return a closed segment without copy, a dangling object, or a difference between brokers
+        (S9)."""
         if not self._on:
             return None
         self._look_at_touches()
@@ -478,9 +489,11 @@ class TierJudge(Judge):
         return next(self._behind(), None)
 
     def _is_wanted(self, copy: Copy) -> bool:
-        """Whether one that nobody will finish still stays: until a finished copy has what it has of
-        the leader's log, and that is in a segment which is not closed (seed 3006), or copying is
-        off (seed 8915)."""
+        """Return whether an abandoned copy still stays.
+
+        It stays until a finished copy has its part of the leader's log, while that part is in a
+        segment that is not closed (seed 3006), or copying is disabled (seed 8915).
+        """
         image = self._promises.metadata.image.topics.partition(*copy.key)
         for machine, one in self._replicas(copy.key):
             if image is not None and machine.node_id == image.leader:
@@ -495,7 +508,7 @@ class TierJudge(Judge):
         return self._promises.configs(topic).get(COPY_DISABLED) != "true"
 
     def _behind(self) -> Iterator[str]:
-        """S9: closed segments without a copy; S6: brokers that know of other copies."""
+        """Yield closed segments without a copy (S9), and brokers that know other copies (S6)."""
         for topic in self._promises.metadata.image.topics.by_id.values():
             for index, partition in topic.partitions.items():
                 key = (topic.id, index)
@@ -528,7 +541,7 @@ class TierJudge(Judge):
     # --- what there is --------------------------------------------------------------------------
 
     def _replicas(self, key: Key) -> list[tuple[Machine, Partition]]:
-        """All of brokers that run."""
+        """Return the open replicas of a partition on all running brokers."""
         found = []
         for machine in self._world.cluster.machines:
             life = machine.life
@@ -541,12 +554,13 @@ class TierJudge(Judge):
         return [pair for pair in found if not pair[1].log.bootstrapping]
 
     def _is_tiered(self, key: Key) -> bool:
-        """Whether it is there, and tiered."""
+        """Return whether the topic exists, and is tiered."""
         topic = self._promises.metadata.image.topics.by_id.get(key[0])
         return topic is not None and self._promises.configs(topic.name).get(TIERED) == "true"
 
     def _kept(self, key: Key) -> PartitionTruth | None:
-        """What was committed of it, where that is known: nobody has given it up."""
+        """Return the committed records of a partition; None if unknown, or if its topic is in
+        `given_up`."""
         truth = self._promises.partitions.get(key)
         if truth is None or truth.name.rpartition("-")[0] in self._promises.given_up:
             return None
@@ -560,8 +574,8 @@ def _tier_of(life: NodeLife) -> Tier | None:
 
 
 def _is_being_copied(life: NodeLife, copy: Copy) -> bool:
-    """Whether its broker is at it. A record that it gave up may come late, over a connection that
-    it gave up, too (seed 8948)."""
+    """Return whether its broker is copying it. A late record may be of an abandoned copy, over a
+    closed connection, too (seed 8948)."""
     tier = _tier_of(life)
     leading = () if tier is None else tier.tasks.leading.values()
     return any(copy.segment_id in led.being_copied for led in leading)
@@ -572,7 +586,7 @@ def _epochs(log: Log) -> Epochs:
 
 
 def _shares(copy: Copy, epochs: Epochs) -> bool:
-    """Whether some of the copy is of these epochs."""
+    """Return whether some of the copy is of these epochs."""
     starts = [max(copy.begins, start) for _, start in copy.epochs]
     return any(epoch_at(copy.epochs, at) == epoch_at(epochs, at) for at in [*starts, copy.last])
 
@@ -586,7 +600,7 @@ def _segment_of(key: str) -> bytes:
 
 
 def _durable_start(machine: Machine, one: Partition) -> int:
-    """Where the log would begin after a power cut at this moment."""
+    """Return where the log would begin after a power cut at this moment."""
     if not machine.disk.exists(LOG_STARTS):
         return 0
     return decode_offsets(machine.disk.read(LOG_STARTS)).get((one.topic, one.index), 0)

@@ -1,4 +1,4 @@
-"""Votes over nodes that run: one in each epoch, on disk before its answer leaves (M3)."""
+"""Votes over running nodes: one in each epoch, and on disk before the response leaves (M3)."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class VoteJudge(Judge):
-    """Looks at each answer to a candidate at the instant at which it leaves."""
+    """Checks each response to a candidate at the instant at which it leaves."""
 
     due_s = math.inf
 
@@ -36,7 +36,7 @@ class VoteJudge(Judge):
 
     @contextlib.contextmanager
     def hooked(self) -> Iterator[None]:
-        """Every question and every answer passes here."""
+        """Hook into the place that every vote request and response passes."""
         step, reply = QuorumCore.step, quorum_node._EFFECTS[ReplyVote]
 
         def asked(core: QuorumCore, event: Any, now_ms: float) -> Any:
@@ -73,6 +73,6 @@ class VoteJudge(Judge):
             )
 
     def after(self, life: NodeLife) -> None:
-        """What was found while the node answered."""
+        """Raise the violation that was found while the node responded."""
         if self._broken:
             raise Violation(self._broken[0])

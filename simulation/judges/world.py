@@ -1,4 +1,4 @@
-"""The protocols of a run as judges see it: they look, and change nothing."""
+"""The protocols of a run for judges: they look, and change nothing."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ if TYPE_CHECKING:
 
 
 class JudgedLoad(Protocol):
-    """What the clients were told."""
+    """Requests and responses of a run's clients."""
 
     @property
     def acked(self) -> int:
-        """How many writes were acknowledged."""
+        """The number of acknowledged writes."""
 
     @property
     def partitions(self) -> Sequence[PartitionLedger]:
-        """Those that clients use."""
+        """The ledgers of the partitions that clients use."""
 
     @property
     def history(self) -> Sequence[Saw]: ...
@@ -39,11 +39,11 @@ class JudgedLoad(Protocol):
     def groups(self) -> Mapping[str, GroupTruth]: ...
 
     def judge(self) -> None:
-        """Hold every ledger against what was committed. Raises Violation."""
+        """Compare every ledger with the committed records. Raises: Violation for a difference."""
 
 
 class JudgedWorld(Protocol):
-    """One run; `simulation.swarm.SwarmWorld` is one."""
+    """One run, such as `simulation.swarm.SwarmWorld`."""
 
     @property
     def loop(self) -> VirtualLoop: ...
@@ -60,24 +60,24 @@ class JudgedWorld(Protocol):
 
     @property
     def changes(self) -> Changes:
-        """What nodes have changed since the judges looked."""
+        """Changes of nodes since the last check of the judges."""
 
     @property
     def promises(self) -> Promises:
-        """What was committed, as the partitions' judge has seen it."""
+        """The committed records, as the partitions' judge has seen them."""
 
     @property
     def load(self) -> JudgedLoad | None:
-        """The clients, from when on they work."""
+        """The clients; None before they work."""
 
     @property
     def busy(self) -> Set[int]:
-        """Nodes that an event is being done to."""
+        """Ids of nodes that an event acts on."""
 
     @property
     def acked_before_quiet(self) -> int:
-        """How many writes were acknowledged when all became quiet."""
+        """The number of acknowledged writes when the quiet phase began."""
 
     @property
     def unregistered(self) -> Set[int]:
-        """Brokers that an operator has asked to forget, once."""
+        """Ids of brokers that an operator has ever unregistered."""
