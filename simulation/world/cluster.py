@@ -2,14 +2,15 @@
 
 A machine has a disk that outlives it. One boot is a `NodeLife`: the configuration is parsed, the
 directories are formatted unless they are, and `kraftbox.node.build_node` is started, all on the
-machine's host and in the life's context. How a life ends decides what the next one finds:
+machine's host and in the life's context. The end of a life determines the state that the next one
+finds:
 
-* power cut: what was flushed, and with `torn` perhaps some of what was not;
-* kill: the process is gone, the operating system has its page cache; nothing written is lost;
-* stop: as a kill, after the node said goodbye.
+* power cut: flushed data, and with `torn` perhaps a part of the unflushed data;
+* kill: the process is gone, but the operating system keeps its page cache; nothing written is lost;
+* stop: as a kill, after a controlled shutdown of the node.
 
-A `Fate` makes a life end at its n-th file operation or some time after it began. Whoever runs the
-world waits for `NodeLife.ready` or `NodeLife.over`.
+A `Fate` makes a life end at its n-th file operation or some time after it began. The caller waits
+for `NodeLife.ready` or `NodeLife.over`.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ HTTP_PORT = 9644
 
 
 class End(Enum):
-    """How a life ended."""
+    """The way in which a life ended."""
 
     POWER_CUT = "power cut"
     KILL = "kill"
@@ -55,7 +56,7 @@ class End(Enum):
 
 @dataclass(frozen=True)
 class Fate:
-    """When and how a life ends unless somebody ends it before. `at_op` counts from 1."""
+    """When and how a life ends unless the world ends it before. `at_op` counts from 1."""
 
     end: End = End.POWER_CUT
     at_op: int | None = None
@@ -65,7 +66,7 @@ class Fate:
 
 @dataclass(frozen=True)
 class DiskPace:
-    """How long a disk takes for what is awaited, in virtual milliseconds."""
+    """The duration of awaited disk operations, in virtual milliseconds."""
 
     flush_ms_min: float = 0.05
     flush_ms_max: float = 5.0
@@ -74,7 +75,7 @@ class DiskPace:
 
 @dataclass(frozen=True)
 class Disk:
-    """A disk that was taken out of a machine, as it was left, with the identity of its data."""
+    """A disk that was removed from a machine, as it was left, with the id of its data directory."""
 
     content: MemoryFiles
     files: LossyFiles | None
@@ -82,7 +83,7 @@ class Disk:
 
 
 class NodeLife(Life):
-    """One boot of a machine. `node` stays readable when it is over, for those who compare."""
+    """One boot of a machine. `node` stays readable when it is over, for comparisons."""
 
     def __init__(self, machine: Machine, number: int, fate: Fate) -> None:
         super().__init__(machine.host, number)
@@ -91,22 +92,23 @@ class NodeLife(Life):
         self.operations = 0
         self.node: Node | None = None
         self.began: dict[Key, int] = {}
-        """Where each log ended when this life opened it; see `SimCluster.notes_logs`."""
+        """The end of each log when this life opened it; see `SimCluster.notes_logs`."""
         self.end: End | None = None
         loop = machine.cluster.loop
         self.ready: asyncio.Future[None] = loop.create_future()
         self.over: asyncio.Future[End] = loop.create_future()
 
     def state(self) -> NodeState:
-        """What the node knows, or knew when the life ended; where the cluster `notes_logs`."""
+        """Return the node's state, now or at the end of the life. The cluster must have
+        `notes_logs`."""
         assert self.machine.cluster.notes_logs
         note_logs(self.node, self.began)
         return state_of(self.node, self.began)
 
 
 class MachineClock(LoopClock):
-    """The clocks of one machine; counts who asks for the wall clock, which may run at another
-    speed."""
+    """The clocks of one machine. It counts reads of the wall clock, which may run at
+    another speed."""
 
     __slots__ = ("_speed", "_virtual", "reads")
 
@@ -121,7 +123,8 @@ class MachineClock(LoopClock):
         return self._epoch_ms + int(self._virtual.now_s * self._speed)
 
     def drift(self, rate: float) -> None:
-        """From now on it gains so many seconds in each; what it has gained so far stays."""
+        """Let the clock gain `rate` seconds per second from now on; the time gained so far
+        stays."""
         before = int(self._virtual.now_s * self._speed)
         self._speed = 1000.0 * (1 + rate)
         self._epoch_ms += before - int(self._virtual.now_s * self._speed)
@@ -146,18 +149,18 @@ class Machine:
         self.life: NodeLife | None = None
         self.boots = 0
         self.directory_id: bytes | None = None
-        """The identity of the data directory, once a boot has got past formatting it."""
+        """The id of the data directory, once a boot has formatted it."""
         self.disk_troubles: list[DiskTrouble] = []
-        """What is wrong with its disk now."""
+        """The faults of its disk at present."""
         self.lost_metadata = False
-        """Whether its disk has not kept all of the metadata log."""
+        """True if its disk has not kept all of the metadata log."""
         self._dark: Trouble | None = None
-        """While it has no power: what is sent to it vanishes."""
+        """Set while the machine has no power: data sent to it vanishes."""
 
     def _empty_disk(self) -> MemoryFiles:
         disk = MemoryFiles(self.clock.now_ms)
         disk.mkdirs("/data")
-        # Whoever looks at the machine from outside sees what was written.
+        # Code outside the machine reads the original data.
         disk.shows_rot = lambda: CURRENT_LIFE.get() is self.life
         return disk
 
@@ -248,15 +251,16 @@ class Machine:
             return
         if error is not None:
             life.ready.set_exception(Violation(f"{life} does not start: {error!r}"))
-            life.ready.exception()  # whoever waits raises it; nobody may
+            life.ready.exception()  # mark the exception as retrieved: there may be no waiter
             return
         self.cluster.trace.add(f"{life} is ready after {life.operations} operations")
         life.ready.set_result(None)
 
     def swap_disk(self, other: Disk | None) -> Disk:
-        """Put another disk in while the machine is off, None: an empty one. Returns the one before.
+        """Replace the disk while the machine is off, None: by an empty one. Returns: the former
+        disk.
 
-        An empty one is formatted at the next boot, and so gets a directory id of its own.
+        An empty disk is formatted at the next boot, and gets a directory id of its own.
         """
         assert self.life is None or not self.life.alive, f"{self.host} is running"
         before = Disk(self.disk, self.files, self.directory_id)
@@ -271,12 +275,12 @@ class Machine:
     # --- pauses -------------------------------------------------------------------------------
 
     def pause(self, life: NodeLife) -> None:
-        """As SIGSTOP: the process stands still; its connections stay, its files too."""
+        """Pause the process as SIGSTOP does; its connections and files stay."""
         self.cluster.trace.add(f"{life} is paused")
         self.cluster.loop.pause_life(life)
 
     def resume(self, life: NodeLife) -> None:
-        """As SIGCONT; nothing if the life has ended meanwhile."""
+        """Resume the process as SIGCONT does; no effect if the life has ended in the meantime."""
         if life.alive:
             self.cluster.trace.add(f"{life} goes on")
             self.cluster.loop.resume_life(life)
@@ -297,12 +301,12 @@ class Machine:
             trouble.strike(kind, path)
 
     def _reading(self, life: NodeLife, path: str) -> None:
-        if CURRENT_LIFE.get() is life:  # not whoever looks at the machine from outside
+        if CURRENT_LIFE.get() is life:  # reads by code outside the machine are exempt
             for trouble in self.disk_troubles:
                 trouble.strike("read", path)
 
     def _read(self, life: NodeLife, path: str, position: int, data: bytes) -> bytes:
-        # Not while it starts, either: what recovery believes is another fault's matter.
+        # Not during the start, either: recovery from wrong data is the subject of another fault.
         if CURRENT_LIFE.get() is life and life.ready.done():
             for trouble in self.disk_troubles:
                 data = trouble.read(path, position, data)
@@ -317,7 +321,7 @@ class Machine:
     ) -> None:
         """End a life at this instant, by a power cut or a kill.
 
-        With `dark` nobody is there to reset its connections: peers hear of it when it boots again.
+        With `dark` its connections are not reset: peers notice when it boots again.
         """
         assert life.alive and self.files is not None
         cluster = self.cluster
@@ -335,7 +339,7 @@ class Machine:
         life.over.set_result(end)
 
     async def stop(self, life: NodeLife) -> None:
-        """Stop the node in good order and end the life; returns when it is over, however."""
+        """Stop the node cleanly and end the life. Returns when it is over, however it ended."""
         assert life.node is not None
         self.cluster.trace.add(f"{life} is asked to stop")
         context = contextvars.copy_context()
@@ -348,7 +352,7 @@ class Machine:
             self.end(life, End.STOP)
 
     def disk_digest(self) -> str:
-        """Names and contents of everything on the disk."""
+        """Return a digest of names and contents of everything on the disk."""
         digest = hashlib.blake2b(digest_size=8)
         pending = ["/"]
         while pending:
@@ -363,15 +367,16 @@ class Machine:
 
 
 def no_store(settings: StoreSettings) -> Objects:
-    """The store of a world without one: a real one would answer by another clock."""
+    """Raise AssertionError: a world without a store must not open one, which would use a real
+    clock."""
     raise AssertionError(f"a simulated node opens {settings.url}")
 
 
 class SimCluster:
     """The machines of one world. Add all before the first boot: they are each other's voters.
 
-    `features`: what they are formatted with where it is not what this build formats by default.
-    `open_objects`: the object store of those that have tiered storage.
+    `features`: levels of formatting, if not this build's defaults. `open_objects`: opens the object
+    store for nodes with tiered storage.
     """
 
     def __init__(
@@ -394,17 +399,17 @@ class SimCluster:
         self.initial_controllers: str | None = None
         """The voters that the metadata log begins with, for nodes without static ones."""
         self.notes_logs = False
-        """Whether lives note where each log ends before each file operation."""
+        """True if lives record the end of each log before each file operation."""
         self.network.on_send = trace.message
         self.network.on_deliver = trace.delivered
 
     def add(self, settings: Mapping[str, str]) -> Machine:
-        """A machine with the next node id, switched off."""
+        """Add a machine with the next node id, switched off."""
         machine = Machine(self, len(self.machines) + 1, settings)
         self.machines.append(machine)
         return machine
 
     @property
     def bootstrap(self) -> list[tuple[str, int]]:
-        """Where clients begin."""
+        """The bootstrap addresses for clients."""
         return [(machine.host, CLIENT_PORT) for machine in self.machines]

@@ -1,4 +1,4 @@
-"""Troubles of disks: operations that are refused, flushes that take long, bits that flip."""
+"""Faults of disks: file operations that fail, flushes that take long, bits that flip."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from dataclasses import dataclass, field
 
 HANGING_LOOKS_S = 0.02
 WRITES = ("append", "pwrite", "create", "mkdirs")
-"""What needs room."""
+"""Operations that need free space."""
 SYNCS = ("fsync", "fsync_dir")
 CHANGES = (*WRITES, *SYNCS, "truncate", "rename", "unlink", "rmtree")
 
 
 class DiskFault(OSError):
-    """An error of a disk that a fault caused, and no mistake of the node."""
+    """An error of a disk that a fault caused, as opposed to a mistake of the node."""
 
 
 def is_disk_fault(error: BaseException | None) -> bool:
-    """Whether a fault caused this error, or what it was raised from."""
+    """Return whether a fault caused this error, or one in its chain of causes."""
     while error is not None:
         if isinstance(error, DiskFault):
             return True
@@ -30,20 +30,21 @@ def is_disk_fault(error: BaseException | None) -> bool:
 
 @dataclass(eq=False)
 class DiskTrouble:
-    """What one fault does to the disk of one machine, and how often it did.
+    """The effects of one fault on the disk of one machine, with their counts.
 
     Args:
-        kinds: operations that are refused: "append", "pwrite", "truncate", "create", "mkdirs",
-            "rename", "unlink", "rmtree", "fsync", "fsync_dir", "read".
-        code: the errno of the refusal.
+        kinds: operations that fail: "append", "pwrite", "truncate", "create", "mkdirs", "rename",
+            "unlink", "rmtree", "fsync", "fsync_dir", "read".
+        code: the errno of the failure.
         path_has: only files whose path contains this.
-        after: so many of those operations are let through first.
-        most: so many are refused, None: all.
-        flush_ms: so much longer a flush takes, with a worker thread to wait in.
-        hangs: flushes come back when this is no longer set.
-        then: is called in place of the refusal.
-        flips: by path, where a byte is read wrongly, and the bit of it; until the file is cut, or
-            gets another name.
+        after: the number of such operations that succeed first.
+        most: the number of operations that fail, None: all.
+        flush_ms: additional time of a flush, in a worker thread.
+        hangs: flushes return once this is not set any more.
+        then: is called in place of the failure.
+        flips: by path, the position of a byte that is read wrongly, and the bit in it; until the
+            file is
+            cut or renamed.
     """
 
     kinds: frozenset[str] = frozenset()
@@ -55,13 +56,13 @@ class DiskTrouble:
     hangs: bool = False
     then: Callable[[], None] | None = None
     hits: Counter[str] = field(default_factory=Counter)
-    """How often it made which difference: refused, slow, hung, flipped."""
+    """Number of effects by kind: refused, slow, hung, flipped."""
     flips: dict[str, tuple[int, int]] = field(default_factory=dict)
 
     def strike(self, kind: str, path: str) -> None:
-        """Raises DiskFault for an operation that is refused."""
+        """Count a file operation. Raises: DiskFault if the operation should fail."""
         if kind in ("rename", "truncate"):
-            self.flips.pop(path, None)  # what stands there next is another file (seed 7780)
+            self.flips.pop(path, None)  # the path then belongs to other content (seed 7780)
         if kind not in self.kinds or self.path_has not in path:
             return
         if self.after > 0:
@@ -76,7 +77,7 @@ class DiskTrouble:
         raise DiskFault(self.code, os.strerror(self.code), path)
 
     def read(self, path: str, position: int, data: bytes) -> bytes:
-        """What a read of flushed content brings."""
+        """Return the result of a read of flushed content."""
         at, bit = self.flips.get(path, (-1, 0))
         at -= position
         if not 0 <= at < len(data):
@@ -85,7 +86,7 @@ class DiskTrouble:
         return data[:at] + bytes([data[at] ^ bit]) + data[at + 1 :]
 
     async def flushing(self) -> None:
-        """Wait as long as a flush takes longer."""
+        """Wait for the additional time of a flush."""
         if self.flush_ms:
             self.hits["slow"] += 1
             await asyncio.sleep(self.flush_ms / 1000)

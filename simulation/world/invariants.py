@@ -1,8 +1,8 @@
-"""Invariants of a simulated node, told apart from how it is found out.
+"""Invariants of a simulated node, independent of the world that checks them.
 
-`Violation` is the one exception a world ends with when the product is wrong. The checks here look
-at the node from inside, between two events or at the end of a life; what clients were promised is
-the ledger's matter (`judges.ledger`).
+`Violation` is the one exception that ends a world when the product is wrong. The checks here look
+at the node from inside, between two events or at the end of a life; the promises to clients are in
+the ledger (`judges.ledger`).
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from kraftbox.node import Node
 
 
 class Violation(AssertionError):
-    """A promise was broken."""
+    """A broken promise of the product."""
 
 
 def require(holds: bool, message: str) -> None:
-    """Raise Violation unless `holds`."""
+    """Raise Violation unless `holds` is true."""
     if not holds:
         raise Violation(message)
 
@@ -30,8 +30,8 @@ Key = tuple[bytes, int]
 
 @dataclass(frozen=True)
 class LogState:
-    """One partition of a node at one moment. `began_at` is where the log ended when this life
-    opened it."""
+    """One partition of a node at one moment. `began_at` is the end of the log when this life opened
+    it."""
 
     where: str
     began_at: int
@@ -44,7 +44,7 @@ class LogState:
 
 @dataclass(frozen=True)
 class NodeState:
-    """What one life of a node knew when it was looked at."""
+    """The state of a node in one life, when it was last checked."""
 
     logs: dict[Key, LogState] = field(default_factory=dict)
     broker_epoch: int = -1
@@ -54,8 +54,8 @@ class NodeState:
 
 
 def note_logs(node: Node | None, began: dict[Key, int]) -> None:
-    """Enter the ends of logs that were opened since the last call. Called before each file
-    operation it sees every log before the first append."""
+    """Record the ends of logs that were opened since the last call. Called before each file
+    operation, it sees every log before the first append."""
     if node is None or node.broker is None:
         return
     for log in node.broker.logs.logs.values():
@@ -64,7 +64,7 @@ def note_logs(node: Node | None, began: dict[Key, int]) -> None:
 
 
 def state_of(node: Node | None, began: dict[Key, int]) -> NodeState:
-    """A snapshot of what a node holds in memory; empty for one that did not get far."""
+    """Return the in-memory state of a node; empty if its quorum has not started."""
     if node is None or node.quorum is None or not node.quorum.is_started:
         return NodeState()
     quorum, broker = node.quorum, node.broker
@@ -99,9 +99,9 @@ def _logs(broker: BrokerServer, began: dict[Key, int]) -> Iterator[tuple[Key, Lo
 
 
 def check_node(node: Node) -> None:
-    """What must hold in a running node between any two events.
+    """Check the invariants of a running node between any two events.
 
-    Raises Violation, or InvariantViolated from the node's own checks.
+    Raises: Violation, or InvariantViolated from the node's own checks.
     """
     require(not node.failed.done(), f"the node failed: {node.failed}")
     if node.broker is None:
@@ -119,8 +119,8 @@ def check_node(node: Node) -> None:
 
 
 def log_problems(old: LogState, new: LogState, *, power_cut: bool) -> Iterator[str]:
-    """What a partition must not have lost between two lives; after a power cut what was durable
-    counts, else what was written."""
+    """Yield losses of a partition between two lives: of durable records after a power cut, else of
+    written ones."""
     where = old.where
     began_at = new.began_at
     least = old.recovery_point if power_cut else old.end
@@ -134,7 +134,7 @@ def log_problems(old: LogState, new: LogState, *, power_cut: bool) -> Iterator[s
 
 
 def node_problems(old: NodeState, new: NodeState) -> Iterator[str]:
-    """What no end of a life may take away: epochs, and metadata that was committed."""
+    """Yield losses that no end of a life may cause: of epochs, and of committed metadata."""
     if -1 < new.broker_epoch <= old.broker_epoch:
         yield f"broker epoch {new.broker_epoch} after {old.broker_epoch}"
     if -1 < new.quorum_epoch < old.quorum_epoch:

@@ -1,9 +1,9 @@
-"""Lives of machines: what was started in one runs no further when it ends.
+"""Lives of machines: code that was started in one stops running when it ends.
 
-A life is one boot of one host. It travels in a context variable, so every task, callback and timer
-that the node's code makes belongs to the life it was made in, and the loop can drop them all at
-once: a machine without power runs no `finally`, sends no goodbye and answers nobody. A life can be
-paused, too: time passes, and what would have run meanwhile runs when it goes on, all at once.
+A life is one boot of one host. It is in a context variable, so every task, callback and timer that
+the node's code creates belongs to the life that created it, and the loop can drop them all at once:
+a machine without power runs no `finally`, closes no connection and sends no response. A life can be
+paused, too: time passes, and callbacks that become due run at once when it is resumed.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from typing import Any
 
 
 class PowerCut(BaseException):
-    """Thrown through whatever runs at the instant its machine dies.
+    """Raised through the running code at the instant its machine dies.
 
-    Not an `Exception`: no error handling of the node may take it for an error of the world.
+    Not an `Exception`: no error handling of the node may catch it.
     """
 
 
@@ -28,13 +28,13 @@ class Life:
         self.number = number
         self.alive = True
         self.parked: list[Any] | None = None
-        """While the process is paused: what would have run meanwhile, in order."""
+        """While the process is paused: callbacks that have become due, in order."""
         self.cost_s = 0.0
         """Virtual time that each callback takes while the process is slow."""
         self.waited = 0
         """Callbacks that had to wait for that."""
         self.watch: Callable[[Any], None] | None = None
-        """Called with this life whenever something has run in it."""
+        """Called with this life after each callback in it."""
         self._name = f"{host}#{number}"
 
     def __repr__(self) -> str:
@@ -47,11 +47,12 @@ CURRENT_LIFE: contextvars.ContextVar[Life | None] = contextvars.ContextVar(
 
 
 def life_of(context: contextvars.Context | None) -> Life | None:
-    """The life that what runs in `context` (None: the current one) belongs to."""
+    """Return the life of the code that runs in `context` (None: the current one)."""
     return CURRENT_LIFE.get() if context is None else context.get(CURRENT_LIFE)
 
 
 def is_dead(context: contextvars.Context | None) -> bool:
-    """Whether what runs in `context` (None: the current one) belongs to a life that is over."""
+    """Return whether the code that runs in `context` (None: the current one) is of a life that is
+    over."""
     life = life_of(context)
     return life is not None and not life.alive

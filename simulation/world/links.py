@@ -7,26 +7,27 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 LATE_MS_MAX = 3_000.0
-"""A trouble makes nothing later than that."""
+"""The most by which a trouble delays a chunk."""
 LATE_TAIL = 1.2
-"""The Pareto exponent of lateness: half of all is late by less than twice the least, one in a
-hundred by more than forty times of it."""
+"""The Pareto exponent of lateness: half of all chunks are late by less than twice the minimum, one
+in a hundred by more than forty times of it."""
 HEAD_BYTES = 8
-"""Where a frame has its length, and the next bytes. Pieces are cut there more often."""
+"""The length of a frame and the following bytes. Chunks are split there more often."""
 
 
 @dataclass(eq=False)
 class Trouble:
-    """What one fault does to the links it lies on, and how often it did.
+    """The effects of one fault on the links that it lies on, with their counts.
 
     Args:
-        rng: the fault's own chance.
-        late_ms: the least that a chunk is late, with a heavy tail above it.
-        bytes_per_s: what goes over all its links together, 0: no bound.
-        reset_chance: that a chunk arrives in part and its connection is reset then.
-        pieces_max: a chunk arrives in up to so many pieces, each with a delay of its own.
-        window_bytes: the sender is told to wait while more than that is on its way, None: the
-            connection's own bound.
+        rng: the fault's own random stream.
+        late_ms: the minimum lateness of a chunk, with a heavy tail above it.
+        bytes_per_s: the throughput of all its links together, 0: unlimited.
+        reset_chance: the probability that a chunk arrives in part and its connection is reset then.
+        pieces_max: the most pieces in which a chunk arrives, each with a delay of its own.
+        window_bytes: the sender is paused while more than that is in flight, None: the connection's
+            own
+            limit.
     """
 
     rng: random.Random
@@ -36,11 +37,11 @@ class Trouble:
     pieces_max: int = 1
     window_bytes: int | None = None
     hits: Counter[str] = field(default_factory=Counter)
-    """How often it made which difference: late, slow, reset, pieces, blocked, vanished."""
+    """Number of effects by kind: late, slow, reset, pieces, blocked, vanished."""
     busy_until_s: float = 0.0
 
     def wait_s(self, now_s: float, size_bytes: int) -> float:
-        """How much longer a chunk takes."""
+        """Return the additional travel time of a chunk in seconds."""
         wait_s = 0.0
         if self.late_ms:
             self.hits["late"] += 1
@@ -53,14 +54,14 @@ class Trouble:
         return wait_s
 
     def part_before_reset(self, chunk: bytes) -> bytes | None:
-        """What arrives of a chunk before the reset, None for no reset."""
+        """Return the part of a chunk that arrives before the reset, None without a reset."""
         if len(chunk) < 2 or not self.reset_chance or self.rng.random() >= self.reset_chance:
             return None
         self.hits["reset"] += 1
         return chunk[: self.rng.randrange(1, len(chunk))]
 
     def pieces(self, chunk: bytes) -> list[bytes]:
-        """The chunk as it arrives."""
+        """Return the pieces in which the chunk arrives."""
         if self.pieces_max < 2 or len(chunk) < 2:
             return [chunk]
         self.hits["pieces"] += 1
@@ -74,28 +75,29 @@ class Trouble:
 
 @dataclass
 class Link:
-    """What the network does to bytes between two hosts, one way."""
+    """The effect of the network on bytes between two hosts, one way."""
 
     delay_ms_min: float = 0.05
     delay_ms_max: float = 0.5
     cuts: int = 0
-    """How many hold it cut now."""
+    """Number of faults that cut the link now."""
     late_chance: float = 0.0
     late_ms: float = 0.0
-    """One chunk in so many takes up to so much longer, and all behind it in its connection."""
+    """The probability that a chunk takes up to `late_ms` longer, with all behind it in its
+    connection."""
     tail: float = 0.0
-    """The Pareto exponent of delays above `delay_ms_min`, never above `delay_ms_max`; 0: any delay
-    between the two is as likely."""
+    """The Pareto exponent of delays above `delay_ms_min`, never above `delay_ms_max`; 0: delays are
+    uniform between the two."""
     rng: random.Random | None = None
-    """The link's own chance; None: the network's, which all such links share."""
+    """The link's own random stream; None: the network's, which all such links share."""
     held: int = 0
-    """How often a cut kept something from passing."""
+    """How often a cut kept a chunk from passing."""
     troubles: list[Trouble] = field(default_factory=list)
-    """What lies on it now, besides cuts."""
+    """The troubles on the link now, besides cuts."""
 
     @property
     def cut(self) -> bool:
-        """Set it to hold the link alone."""
+        """True if the link is cut. Setting it replaces the number of cuts by 0 or 1."""
         return self.cuts > 0
 
     @cut.setter
@@ -103,7 +105,8 @@ class Link:
         self.cuts = int(cut)
 
     def delay_s(self, rng: random.Random) -> float:
-        """How long a chunk travels when nothing is wrong; `rng` unless the link has its own."""
+        """Return the travel time of a chunk without troubles; `rng` is used unless the link has its
+        own."""
         rng = self.rng or rng
         least_ms, most_ms = self.delay_ms_min, self.delay_ms_max
         if self.tail:
@@ -115,18 +118,19 @@ class Link:
         return delay_ms / 1000
 
     def wait_s(self, now_s: float, size_bytes: int) -> float:
-        """How much longer its troubles make a chunk travel."""
+        """Return the additional travel time by its troubles."""
         return sum(one.wait_s(now_s, size_bytes) for one in self.troubles)
 
     def pieces(self, chunk: bytes) -> list[bytes]:
-        """The chunk as it arrives."""
+        """Return the pieces in which the chunk arrives."""
         pieces = [chunk]
         for trouble in self.troubles:
             pieces = [part for one in pieces for part in trouble.pieces(one)]
         return pieces
 
     def part_before_reset(self, chunk: bytes) -> bytes | None:
-        """What arrives of a chunk before its connection is reset, None for no reset."""
+        """Return the part of a chunk that arrives before its connection is reset, None without a
+        reset."""
         for trouble in self.troubles:
             part = trouble.part_before_reset(chunk)
             if part is not None:
@@ -134,10 +138,11 @@ class Link:
         return None
 
     def window_bytes(self, high: int) -> int:
-        """Above so many bytes on their way the sender waits; `high` without a trouble."""
+        """Return the number of bytes in flight above which the sender waits; `high` without a
+        trouble."""
         return min([high, *(t.window_bytes for t in self.troubles if t.window_bytes is not None)])
 
     def blocked(self) -> None:
-        """The sender waits, perhaps because of a trouble."""
+        """Count that the sender waits, for each trouble with a window."""
         for trouble in self.troubles:
             trouble.hits["blocked"] += trouble.window_bytes is not None

@@ -1,21 +1,20 @@
 """An asyncio event loop on virtual time.
 
-The loop never sleeps: when nothing is ready it jumps to the next timer, so an hour of
-cluster time costs what its callbacks cost. Everything that runs on it is decided by the order
-of `call_soon` and by the timers' due times, and nothing else: equal seed, equal trace.
+The loop never sleeps: when nothing is ready it jumps to the next timer, so an hour of cluster time
+costs only the time of its callbacks. Execution depends on the order of `call_soon` and the due
+times of timers, and on nothing else: equal seed, equal trace.
 
 It is a real `asyncio` loop (futures, tasks, timeouts and context variables are the standard
-library's own), with three things replaced:
+library's own), with three parts replaced:
 
 * the clock: `time()` is virtual seconds since the start of the world;
-* the turn: waiting is moving the clock; a wait without any timer is a deadlock and raises;
+* the iteration: waiting means moving the clock; a wait without any timer is a deadlock and raises;
 * the network and the executor: `create_server` and `create_connection` come from
-  `world.network.Network`, `run_in_executor` calls the function in line, one turn later.
+  `world.network.Network`, `run_in_executor` calls the function inline, one iteration later.
 
-What belongs to a life (`world.life`) that is over is dropped, now and in future; what belongs to
-one that is paused is kept until it goes on. Garbage is not
-collected while a world runs: when a cycle is found depends on everything the process did before,
-and finding one can run code.
+Callbacks of a life (`world.life`) that is over are dropped, now and in future; callbacks of a
+paused life are kept until it is resumed. Garbage is not collected while a world runs: the time at
+which a cycle is found depends on everything the process did before, and finding one can run code.
 """
 
 from __future__ import annotations
@@ -36,21 +35,21 @@ _T = TypeVar("_T")
 
 
 class Deadlock(RuntimeError):
-    """Nothing is ready and no timer is set: the world can never move again."""
+    """Nothing is ready and no timer is set: the world can never continue."""
 
 
 class Livelock(RuntimeError):
-    """Something is always ready, and no time passes."""
+    """Some callback is always ready, and no time passes."""
 
 
 TURNS_MAX = 20_000
-"""Turns of the loop within one instant."""
+"""Iterations of the loop within one instant."""
 TIMERS_MIN = 100
-"""Fewer are not looked through for those that were cancelled."""
+"""Number of timers above which cancelled ones are removed."""
 
 
 class _Soon(asyncio.Handle):
-    """A callback that knows its life. Made without asyncio's own constructor, which asks for the
+    """A callback that knows its life. Created without asyncio's own constructor, which checks the
     loop's debug mode each time."""
 
     __slots__ = ("_life",)
@@ -74,11 +73,11 @@ class _Soon(asyncio.Handle):
 
 
 class _Timer(asyncio.TimerHandle):
-    """As `_Soon`, for later."""
+    """A timer that knows its life, as `_Soon`."""
 
     __slots__ = ("_life",)
 
-    # Of asyncio's own, without types there.
+    # Attributes of asyncio's own class, which are untyped there.
     _when: float
     _scheduled: bool
     _cancelled: bool
@@ -105,7 +104,7 @@ class _Timer(asyncio.TimerHandle):
         self._life = life
 
     def cancel(self) -> None:
-        """As asyncio's."""
+        """Cancel the timer, as asyncio does."""
         if not self._cancelled:
             self._loop._timer_cancelled_count += self._scheduled  # type: ignore[attr-defined]
             self._cancelled = True
@@ -113,14 +112,14 @@ class _Timer(asyncio.TimerHandle):
 
 
 class VirtualLoop(asyncio.BaseEventLoop):
-    """See the module's description. `network` serves the loop's connections."""
+    """The event loop on virtual time. `network` serves the loop's connections."""
 
-    # Of asyncio's own, without types there.
+    # Attributes of asyncio's own class, which are untyped there.
     _ready: deque[_Soon | _Timer]
     _scheduled: list[tuple[float, int, _Timer]]
-    """By due time; those that are due at the same instant run in the order they were set. Real
-    clocks hardly ever make two equal; virtual time stands still while a whole turn of the loop
-    runs."""
+    """Timers by due time; those that are due at the same instant run in the order of their
+    creation. Real clocks hardly ever make two equal; virtual time stands still during a whole
+    iteration."""
     _stopping: bool
     _timer_cancelled_count: int
     _closed: bool
@@ -138,27 +137,30 @@ class VirtualLoop(asyncio.BaseEventLoop):
         self._tasks_checked = 0
         self._timers = 0
         self._turns = 0
-        """Turns since time has passed."""
+        """Iterations since time has passed."""
 
     def time(self) -> float:
-        """Virtual seconds since the world began."""
+        """Return the virtual seconds since the world began."""
         return self.now_s
 
     def _write_to_self(self) -> None:
-        """One thread only, so nobody needs waking."""
+        """Do nothing: there is one thread, so the loop never needs a wake-up."""
 
     def _keep_failure(self, _loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         life: Life | None = getattr(context.get("future"), "life", None)
         if life is not None and not life.alive:
-            return  # nobody was left to look at it
+            return  # no waiter was left to retrieve it
         if not isinstance(context.get("exception"), PowerCut):
             self.failures.append(context)
 
     # --- turns --------------------------------------------------------------------------------
 
     def _run_once(self) -> None:
-        """Turns until the loop is to stop. One turn is as asyncio's own: what is ready now runs;
-        what that makes ready runs in the next turn. Waiting is moving the clock."""
+        """Run iterations until the loop should stop.
+
+        One iteration is as in asyncio: it runs the callbacks that are ready now; callbacks that
+        these make ready run in the next one. Waiting means moving the clock.
+        """
         while True:
             self._wait()
             self._run_ready()
@@ -166,9 +168,9 @@ class VirtualLoop(asyncio.BaseEventLoop):
                 return
 
     def _wait(self) -> None:
-        """Move the clock to the next timer unless something is ready, and make ready what is due.
+        """Move the clock to the next timer unless a callback is ready, and make due timers ready.
 
-        Raises Deadlock when there is nothing to wait for, Livelock when time does not pass.
+        Raises: Deadlock when there is nothing to wait for, Livelock when time does not pass.
         """
         scheduled, ready = self._scheduled, self._ready
         cancelled = self._timer_cancelled_count
@@ -189,7 +191,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         while scheduled and scheduled[0][0] < due_s:
             timer = heapq.heappop(scheduled)[2]
             timer._scheduled = False
-            if timer._cancelled:  # one behind another that is not
+            if timer._cancelled:  # a cancelled timer behind an active one
                 self._timer_cancelled_count -= 1
             else:
                 ready.append(timer)
@@ -223,13 +225,13 @@ class VirtualLoop(asyncio.BaseEventLoop):
         self.call_exception_handler({"message": message, "exception": error, "handle": handle})
 
     def _take_time(self, life: Life) -> None:
-        """A callback of a slow process took time, and what is due meanwhile waits."""
+        """Let a callback of a slow process take time; callbacks due in the meantime wait."""
         life.parked = []
         free = contextvars.Context()
         self.call_at(self.now_s + life.cost_s, self._spent, life, context=free)
 
     def _drop_cancelled(self) -> None:
-        """Timers that nobody waits for: at the head at once, elsewhere when they are many."""
+        """Remove cancelled timers: at the head at once, elsewhere once they are many."""
         scheduled = self._scheduled
         if len(scheduled) > TIMERS_MIN and self._timer_cancelled_count > len(scheduled) / 2:
             for _, _, timer in scheduled:
@@ -249,11 +251,11 @@ class VirtualLoop(asyncio.BaseEventLoop):
         *args: Any,
         context: contextvars.Context | None = None,
     ) -> asyncio.Handle:
-        """As asyncio's, for the living."""
+        """Schedule a callback as asyncio does, unless its life is over."""
         life = CURRENT_LIFE.get() if context is None else context.get(CURRENT_LIFE)
         handle = _Soon(callback, args, self, context, life)
         if life is not None and not life.alive:
-            handle.cancel()  # after the end of the run, too: what is collected then closes itself
+            handle.cancel()  # also after the end of the run: collected transports close themselves
         elif self._closed:
             raise RuntimeError("Event loop is closed")
         else:
@@ -267,7 +269,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         *args: Any,
         context: contextvars.Context | None = None,
     ) -> asyncio.TimerHandle:
-        """As asyncio's, for the living."""
+        """Set a timer as asyncio does, unless its life is over."""
         self._timers += 1
         life = CURRENT_LIFE.get() if context is None else context.get(CURRENT_LIFE)
         timer = _Timer(when, callback, args, self, context, life)
@@ -285,17 +287,17 @@ class VirtualLoop(asyncio.BaseEventLoop):
         *args: Any,
         context: contextvars.Context | None = None,
     ) -> asyncio.TimerHandle:
-        """As asyncio's, for the living."""
+        """Set a timer as asyncio does, unless its life is over."""
         return self.call_at(self.now_s + delay, callback, *args, context=context)
 
     def held_by(self, life: Life) -> tuple[int, int]:
-        """How many tasks and timers of this life have not ended."""
+        """Return the number of pending tasks and timers of this life."""
         tasks = sum(getattr(one, "life", None) is life and not one.done() for one in self._tasks)
         timers = sum(one._life is life and not one._cancelled for _, _, one in self._scheduled)
         return tasks, timers
 
     def end_life(self, life: Life) -> None:
-        """Nothing that was started in this life runs any more. The caller's own stack goes on."""
+        """Cancel all callbacks of this life. The caller's own stack continues."""
         life.alive = False
         timers = [timer for _, _, timer in self._scheduled]
         for handle in [*self._ready, *timers, *(life.parked or ())]:
@@ -304,12 +306,12 @@ class VirtualLoop(asyncio.BaseEventLoop):
         life.parked = None
 
     def pause_life(self, life: Life) -> None:
-        """Nothing of this life runs until `resume_life`; its time passes all the same."""
+        """Hold all callbacks of this life until `resume_life`; its time passes all the same."""
         assert life.alive and life.parked is None
         life.parked = []
 
     def resume_life(self, life: Life) -> None:
-        """What was due meanwhile runs now, in the order in which it was due."""
+        """Run the callbacks that became due in the meantime, in the order of their due times."""
         parked, life.parked = life.parked, None
         self._ready.extend(parked or ())
 
@@ -319,13 +321,14 @@ class VirtualLoop(asyncio.BaseEventLoop):
         self._ready.extendleft(reversed(parked or ()))
 
     def create_future(self) -> asyncio.Future[Any]:
-        """As asyncio's; a future knows the life it was made in."""
+        """Create a future as asyncio does; it knows its life."""
         future: asyncio.Future[Any] = asyncio.Future(loop=self)
         future.life = CURRENT_LIFE.get()  # type: ignore[attr-defined]
         return future
 
     def create_task(self, coro: Any, **options: Any) -> asyncio.Task[Any]:
-        """As asyncio's; tasks are held, in the order they were made, until they are done."""
+        """Create a task as asyncio does; tasks are held, in order of creation, until they
+        are done."""
         task: asyncio.Task[Any] = asyncio.Task(coro, loop=self, **options)
         task.life = life_of(options.get("context"))  # type: ignore[attr-defined]
         self._tasks.append(task)
@@ -337,7 +340,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
     def run_in_executor(  # type: ignore[override]
         self, _executor: Any, func: Callable[..., _T], *args: Any
     ) -> Any:
-        """Call `func` in line, one turn later: worker threads have no place in virtual time."""
+        """Call `func` inline, one iteration later: there are no worker threads in virtual time."""
         future: asyncio.Future[_T] = self.create_future()
 
         def call() -> None:
@@ -361,13 +364,13 @@ class VirtualLoop(asyncio.BaseEventLoop):
     async def create_connection(self, protocol_factory: Any, *args: Any, **kwargs: Any) -> Any:
         """Connect through the in-memory network.
 
-        Raises ConnectionRefusedError when nobody listens there.
+        Raises: ConnectionRefusedError when no server listens there.
         """
         host, port = _address(args, kwargs)
         return await self.network.connect(protocol_factory, host, port)
 
     def run_world(self, main: Coroutine[Any, Any, _T]) -> _T:
-        """Run `main` to its end, then cancel what is left."""
+        """Run `main` to its end, then cancel the tasks that are left."""
         collecting = gc.isenabled()
         gc.disable()
         try:
@@ -386,7 +389,8 @@ class VirtualLoop(asyncio.BaseEventLoop):
                 gc.enable()
 
     def _bury_all(self) -> None:
-        """Close what is not done, with what its clean-up begins: nobody would ever run it."""
+        """Close tasks that are not done, with tasks created by their clean-up: no loop would ever
+        run them."""
         buried: set[asyncio.Task[Any]] = set()
         while left := [one for one in self._tasks if not one.done() and one not in buried]:
             for task in left:
@@ -394,10 +398,11 @@ class VirtualLoop(asyncio.BaseEventLoop):
             buried.update(left)
 
     def _bury(self, task: asyncio.Task[Any]) -> None:
-        """Close the coroutine of a task whose life is over, before the collector does it."""
+        """Close the coroutine of a task whose life is over, before the garbage collector
+        does it."""
         task._log_destroy_pending = False  # type: ignore[attr-defined]
         coro: Any = task.get_coro()
-        # Its clean-up runs on a machine that is off: what it raises means nothing.
+        # Its clean-up runs on a machine that is off: exceptions from it are meaningless.
         with contextlib.suppress(BaseException):
             coro.close()
 

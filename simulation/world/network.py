@@ -1,12 +1,13 @@
 """An in-memory network: hosts, links with delay, cuts and resets.
 
-A connection has two ends, and a queue of what travels towards each. Bytes written arrive after the
-link's delay, in order; a cut holds them back and loses none.
-A receiver that paused reading lets the sender's buffer grow, and the sender's protocol is told to
-pause as a socket would tell it. Which host a connection starts from is a context variable
-(`CURRENT_HOST`): tasks and callbacks inherit it, so the node code needs to know nothing.
+A connection has two ends, and a queue of the data in flight towards each. Bytes written arrive
+after the link's delay, in order; a cut holds them back and loses none.
 
-Every delay comes from the one `random.Random` handed in: equal seed, equal network.
+If a receiver paused reading, the sender's buffer grows, and the sender's protocol is paused as with
+a socket. The host that a connection starts from is a context variable (`CURRENT_HOST`): tasks and
+callbacks inherit it, so the node's code is unaware of it.
+
+Every delay comes from the one `random.Random` argument: equal seed, equal network.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from simulation.world.life import life_of
 from simulation.world.links import Link, Trouble
 
 CLIENT_HOST = "client"
-"""Where everything runs that is no node."""
+"""The host of all code outside the nodes."""
 CURRENT_HOST: contextvars.ContextVar[str] = contextvars.ContextVar(
     "current_host", default=CLIENT_HOST
 )
@@ -36,18 +37,18 @@ _LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "::1", "0.0.0.0", "::", "
 
 
 class ListeningSocket:
-    """What `Server.sockets` holds: enough to ask for the bound address."""
+    """A socket in `Server.sockets`, which only has the bound address."""
 
     def __init__(self, address: tuple[str, int]) -> None:
         self._address = address
 
     def getsockname(self) -> tuple[str, int]:
-        """The bound (host, port)."""
+        """Return the bound (host, port)."""
         return self._address
 
 
 class MemoryServer(asyncio.AbstractServer):
-    """A listener; stands where asyncio's Server stands."""
+    """A listener in place of asyncio's Server."""
 
     def __init__(self, network: Network, factory: Any, host: str, address: tuple[str, int]) -> None:
         self.network = network
@@ -60,36 +61,36 @@ class MemoryServer(asyncio.AbstractServer):
         self._closed = network.loop.create_future()
 
     def close(self) -> None:
-        """Stop accepting; connections that exist go on."""
+        """Stop accepting connections; existing ones stay."""
         self.network.forget(self)
         if not self._closed.done():
             self._closed.set_result(None)
 
     def is_serving(self) -> bool:
-        """True until closed."""
+        """Return True until the server is closed."""
         return not self._closed.done()
 
     def get_loop(self) -> asyncio.AbstractEventLoop:
-        """The loop that serves."""
+        """Return the loop that serves connections."""
         loop: asyncio.AbstractEventLoop = self.network.loop
         return loop
 
     async def serve_forever(self) -> None:
-        """Until closed."""
+        """Wait until the server is closed."""
         await self._closed
 
     async def start_serving(self) -> None:
-        """Accept connections; the address refuses them before."""
+        """Accept connections; before that the address refuses them."""
         self.listens = True
 
     async def wait_closed(self) -> None:
-        """Wait for `close`."""
+        """Wait until `close` was called."""
         await self._closed
 
 
 @dataclass(slots=True)
 class _Coming:
-    """What arrives at an end: a piece of what was written, or None for the end of the stream."""
+    """Data arriving at an end: a piece of what was written, or None for the end of the stream."""
 
     due_s: float
     chunk: bytes | None
@@ -97,7 +98,7 @@ class _Coming:
 
 @dataclass(slots=True, eq=False)
 class _End:
-    """One end of a connection: the protocol there, and what travels towards it."""
+    """One end of a connection: its protocol, and the data in flight towards it."""
 
     host: str
     address: tuple[str, int]
@@ -105,9 +106,9 @@ class _End:
     protocol: Any = None
     transport: MemoryTransport | None = None
     link: Link = field(default_factory=Link)
-    """The one that leads away from here."""
+    """The link that leads away from here."""
     buffered: bool = False
-    """Whether the protocol hands out a buffer for what arrives."""
+    """True if the protocol provides a buffer for arriving data."""
     inbox: deque[bytes] = field(default_factory=deque)
     eof_pending: bool = False
     reading: bool = True
@@ -115,14 +116,14 @@ class _End:
     last_due_s: float = 0.0
     lost: bool = False
     fooled_by: Trouble | None = None
-    """The other end is gone, and nobody has said so here."""
+    """Set if the other end is gone, and this end does not know it."""
     stalled_by: Trouble | None = None
-    """Nothing that was sent from here arrives for now, and all of it later."""
+    """Set while data sent from here is held; all of it arrives later."""
     left: bool = False
-    """The end of the stream is on its way to the other side of a stalled connection."""
+    """True if the end of the stream is on its way to the other side of a stalled connection."""
 
     def speak(self, protocol: Any) -> None:
-        """From now on this protocol is there."""
+        """Let this protocol handle the end from now on."""
         self.protocol = protocol
         self.buffered = isinstance(protocol, asyncio.BufferedProtocol)
 
@@ -144,7 +145,7 @@ class MemoryTransport(asyncio.Transport):
         self._protocol_paused = False
 
     def get_protocol(self) -> Any:
-        """The protocol at this end."""
+        """Return the protocol at this end."""
         return self._near.protocol
 
     def set_protocol(self, protocol: Any) -> None:
@@ -152,7 +153,7 @@ class MemoryTransport(asyncio.Transport):
         self._near.speak(protocol)
 
     def is_closing(self) -> bool:
-        """True once close or abort was called, or the peer's reset arrived."""
+        """Return True once close or abort was called, or the peer's reset arrived."""
         return self._closing
 
     def pause_reading(self) -> None:
@@ -160,7 +161,7 @@ class MemoryTransport(asyncio.Transport):
         self._near.reading = False
 
     def resume_reading(self) -> None:
-        """Deliver what waits in the inbox, one turn later."""
+        """Deliver the bytes in the inbox, one loop iteration later."""
         if not self._near.reading and not self._closing:
             self._near.reading = True
             self._network.loop.call_soon(
@@ -168,20 +169,21 @@ class MemoryTransport(asyncio.Transport):
             )
 
     def is_reading(self) -> bool:
-        """False while paused."""
+        """Return False while reading is paused."""
         return self._near.reading and not self._closing
 
     def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
-        """Bytes unread by the peer at which the protocol is paused and resumed."""
+        """Set the number of bytes unread by the peer at which the protocol is paused and
+        resumed."""
         self._high = HIGH_WATER_BYTES if high is None else high
         self._low = self._high // 4 if low is None else low
 
     def get_write_buffer_limits(self) -> tuple[int, int]:
-        """(low, high) in bytes."""
+        """Return (low, high) in bytes."""
         return self._low, self._high
 
     def get_write_buffer_size(self) -> int:
-        """Bytes written that the peer has not read."""
+        """Return the number of bytes written that the peer has not read."""
         return self._unacked_bytes
 
     def write(self, data: Any) -> None:
@@ -207,11 +209,11 @@ class MemoryTransport(asyncio.Transport):
         self.write(b"".join(list_of_data))
 
     def can_write_eof(self) -> bool:
-        """Half-closed connections are not modelled."""
+        """Return False: half-closed connections are not modelled."""
         return False
 
     def acknowledged(self, size: int) -> None:
-        """The peer's protocol took `size` bytes."""
+        """Note that the peer's protocol took `size` bytes."""
         self._unacked_bytes -= size
         if not self._protocol_paused or self._near.lost:
             return
@@ -222,13 +224,13 @@ class MemoryTransport(asyncio.Transport):
             )
 
     def close(self) -> None:
-        """Close after what was written has been delivered."""
+        """Close once all written bytes have been delivered."""
         if not self._closing:
             self._closing = True
             self._network.finish(self._near, self._far)
 
     def abort(self) -> None:
-        """Close at once; the peer sees a reset."""
+        """Close at once; the peer gets a reset."""
         self._closing = True
         self._network.reset(self._near, self._far)
 
@@ -246,21 +248,21 @@ class Network:
         self.default_link = Link()
         self.loop: Any = None
         self.on_send: Callable[[str, str, bytes], None] = lambda source, target, data: None
-        """Sees every message as it is put on the wire: (source host, target host, bytes)."""
+        """Called for every message as it is sent: (source host, target host, bytes)."""
         self.on_deliver: Callable[[str, str, bytes], None] = lambda source, target, data: None
-        """Sees every message as it reaches the target's inbox."""
+        """Called for every message as it reaches the target's inbox."""
         self.make_link: Callable[[str, str], Link] = lambda source, target: replace(
             self.default_link, held=0, troubles=[]
         )
-        """The link from one host to another when something first goes there."""
+        """Creates the link from one host to another when it is first used."""
         self._dark: dict[str, Trouble] = {}
 
     def attach(self, loop: Any) -> None:
-        """Called once by the loop that this network serves."""
+        """Attach the loop that this network serves; called once."""
         self.loop = loop
 
     def link(self, source: str, target: str) -> Link:
-        """The link from one host to another; change it to inject faults."""
+        """Return the link from one host to another; change it to inject faults."""
         key = (source, target)
         if key not in self._links:
             self._links[key] = self.make_link(source, target)
@@ -274,7 +276,7 @@ class Network:
             link.troubles.append(trouble)
 
     def lift(self, trouble: Trouble, links: Iterable[Link]) -> None:
-        """Take it off; what it kept back travels on as if it had been sent now."""
+        """Remove a trouble; data that it held back travels on as if it had been sent now."""
         freed = {id(link) for link in links}
         for link in self._links.values():
             if id(link) in freed:
@@ -294,9 +296,11 @@ class Network:
                 )
 
     def half_open(self, host: str, others: Iterable[str], hole: Trouble, *, here: bool) -> int:
-        """The connections between a host and others are lost to one side (`here`: the host's); the
-        other side believes in them, and what it sends vanishes until `fill`. Returns how many
-        there were."""
+        """Close the connections between a host and others on one side (`here`: the host's).
+
+        The other side does not notice, and its data vanishes until `fill`. Returns: the number of
+        connections.
+        """
         found = 0
         peers = set(others) - {host}
         for one in self._living():
@@ -310,8 +314,8 @@ class Network:
         return found
 
     def stall(self, host: str, others: Iterable[str], hold: Trouble, *, here: bool) -> None:
-        """What one side (`here`: the host's) sends over the connections there are is held until
-        `go_on`: the path that they take is stuck, and new connections take another one."""
+        """Hold the data that one side (`here`: the host's) sends over existing connections until
+        `go_on`: their path is stuck, and new connections take another one."""
         peers = set(others) - {host}
         for one in self._living():
             for mine, other in (one, one[::-1]):
@@ -319,15 +323,15 @@ class Network:
                     (mine if here else other).stalled_by = hold
 
     def give_up(self, hold: Trouble) -> None:
-        """Who sends over stalled connections has waited long enough; the other side believes in
-        them until what was sent has come."""
+        """Close stalled connections on the sending side. The other side keeps them until the data
+        in flight has come."""
         for near, far in self._stalled(hold):
             self._leave(near, far)
             error = TimeoutError(110, "connection timed out")
             self.loop.call_soon(self._lose, near, error, context=near.context)
 
     def go_on(self, hold: Trouble) -> None:
-        """What was held arrives within a retransmission."""
+        """Let held data arrive within a retransmission."""
         for near, _ in self._stalled(hold):
             near.stalled_by = None
 
@@ -336,26 +340,27 @@ class Network:
         return [(near, far) for near, far in both if near.stalled_by is hold]
 
     def _leave(self, near: _End, far: _End) -> None:
-        """The end of the stream, behind what is on its way."""
+        """Send the end of the stream, behind the data in flight."""
         if not near.left:
             near.left = True
             self._deliver(near, far, 0, None)
 
     def between(self, hosts: Iterable[str]) -> Counter[tuple[str, str]]:
-        """How many connections there are from one of these hosts to another of them."""
+        """Return the number of connections from one of these hosts to another of them."""
         inside = set(hosts)
         ends = ((near.host, far.host) for near, far in self._living())
         return Counter(one for one in ends if inside.issuperset(one))
 
     def _living(self) -> list[tuple[_End, _End]]:
-        """Connections that a side knows of yet; the others are forgotten."""
+        """Return the connections that one side at least still has; the others are dropped."""
         for key, (near, far) in list(self._connections.items()):
             if near.lost and far.lost:
                 del self._connections[key]
         return list(self._connections.values())
 
     def fill(self, hole: Trouble) -> None:
-        """Who still believes hears a reset: its bytes, or its next probe, are answered at last."""
+        """Reset connections whose other end is gone: their data, or their next probe, gets a
+        response."""
         self._dark = {host: one for host, one in self._dark.items() if one is not hole}
         for one in self._living():
             for end, other in (one, one[::-1]):
@@ -363,8 +368,11 @@ class Network:
                     self._lose_later(end, ConnectionResetError("no such connection"), other)
 
     def crash_host(self, host: str, silently: Trouble | None = None) -> None:
-        """The host is gone: listeners vanish, peers see resets, its own protocols hear nothing.
-        With `silently` peers hear nothing either, and nobody who connects, until `fill`."""
+        """Remove a host: listeners vanish, peers get resets, its own protocols are not notified.
+
+        With `silently` peers get no reset either, and connection attempts no response, until
+        `fill`.
+        """
         if silently is not None:
             self._dark[host] = silently
         for server in [s for s in self._listeners.values() if s.host == host]:
@@ -384,7 +392,7 @@ class Network:
                         other.fooled_by = silently
 
     def listen(self, factory: Any, host: str, port: int) -> MemoryServer:
-        """Bind; raises OSError when the address is taken."""
+        """Bind a listener. Raises: OSError when the address is in use."""
         name = CURRENT_HOST.get() if host in _LOOPBACK_NAMES else host
         if port == 0:
             port = self._next_port.get(name, 20_000)
@@ -397,15 +405,15 @@ class Network:
         return server
 
     def forget(self, server: MemoryServer) -> None:
-        """Take a listener out."""
+        """Remove a listener, which need not exist."""
         key = (server.host, server.address[1])
         if self._listeners.get(key) is server:
             del self._listeners[key]
 
     async def connect(self, factory: Any, host: str, port: int) -> tuple[Any, Any]:
-        """Connect from the current host.
+        """Connect from the current host. Hangs like a real connection while the link is cut.
 
-        Raises ConnectionRefusedError; hangs like a real one while the link is cut.
+        Raises: ConnectionRefusedError if no server listens there.
         """
         source = CURRENT_HOST.get()
         target = source if host in _LOOPBACK_NAMES else host
@@ -427,7 +435,7 @@ class Network:
         remote.transport = MemoryTransport(self, remote, client)
         life = life_of(server.context)
         if life is not None and life.parked is not None:
-            # The kernel accepts for a process that is paused; it hears of it when it goes on.
+            # The kernel accepts for a paused process, which is notified when it is resumed.
             self.loop.call_soon(self._accept, server, remote, context=server.context.copy())
         else:
             self._accept(server, remote)
@@ -440,12 +448,13 @@ class Network:
             server.context.copy().run(remote.protocol.connection_made, remote.transport)
 
     def _only_listener(self, port: int) -> MemoryServer | None:
-        """A client that says localhost means whoever listens on that port in this world."""
+        """Return the only listener on that port in this world, for clients that connect to
+        localhost."""
         found = [server for (_, p), server in self._listeners.items() if p == port]
         return found[0] if len(found) == 1 else None
 
     async def _travel(self, source: str, target: str) -> None:
-        # Polling costs nothing in virtual time, and a healed link needs to tell nobody.
+        # Polling costs nothing in virtual time, and a healed link needs no notification.
         there, back = self.link(source, target), self.link(target, source)
         while there.cut or back.cut or target in self._dark:
             there.held += there.cut or back.cut
@@ -457,7 +466,7 @@ class Network:
         return delay_s + link.wait_s(self.loop.now_s, size_bytes) if link.troubles else delay_s
 
     def send(self, source: _End, target: _End, chunk: bytes) -> None:
-        """Put bytes on the wire; they arrive in order after the link's delay."""
+        """Send bytes; they arrive in order after the link's delay."""
         self.on_send(source.host, target.host, chunk)
         if source.fooled_by is not None:
             source.fooled_by.hits["vanished"] += 1
@@ -475,9 +484,10 @@ class Network:
         self.loop.call_at(due_s, self._come, due_s, source, target, context=target.context)
 
     def _come(self, due_s: float, source: _End, target: _End) -> None:
-        """What is due arrives, in order. A cut link delays, as TCP's retransmission does; it never
-        loses the middle."""
-        now_s = max(due_s, self.loop.now_s)  # a timer may be early by less than the clock shows
+        """Deliver due data, in order. A cut link delays, as TCP's retransmission does; it never
+        loses data in the middle."""
+        # a timer may be early by less than the clock's resolution
+        now_s = max(due_s, self.loop.now_s)
         coming, link = target.coming, source.link
         while coming and coming[0].due_s <= now_s:
             if link.cuts or source.stalled_by is not None:
@@ -512,7 +522,7 @@ class Network:
             self._lose_later(source, ConnectionResetError("connection reset"), target)
 
     def drain(self, target: _End, source: _End) -> None:
-        """Hand the inbox to the protocol while it reads."""
+        """Pass the inbox to the protocol while it reads."""
         inbox = target.inbox
         while inbox and target.reading and not target.lost:
             chunk = inbox.popleft()
@@ -523,13 +533,13 @@ class Network:
             self._lose(target, None)
 
     def finish(self, near: _End, far: _End) -> None:
-        """An orderly close by `near`."""
+        """Close the connection cleanly from `near`."""
         if near.fooled_by is None:
             self._deliver(near, far, 0, None)
         self.loop.call_soon(self._lose, near, None, context=near.context)
 
     def reset(self, near: _End, far: _End) -> None:
-        """An abort by `near`."""
+        """Abort the connection from `near`."""
         if near.stalled_by is None:
             self._lose_later(far, ConnectionResetError("connection reset by peer"), near)
         else:

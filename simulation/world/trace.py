@@ -1,7 +1,7 @@
-"""The trace of a world: what happened, when in virtual time, in order.
+"""The trace of a world: its events in order, with their virtual times.
 
-Equal seeds must give equal traces. Whatever can tell two runs apart belongs into it: every file
-operation, every message with its content, every boot, death and choice.
+Equal seeds must give equal traces. Everything that can distinguish two runs belongs into it: every
+file operation, every message with its content, every boot, death and choice.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from storage.files.port import Buffer
 
 Entry = tuple[float, str]
 HASHED_BYTES = 1 << 16
-"""At once."""
+"""Number of bytes hashed at once."""
 
 
 class Trace:
@@ -32,24 +32,24 @@ class Trace:
         self.entries.append((self._time(), event))
 
     def message(self, source: str, target: str, data: bytes) -> None:
-        """Bytes put on the wire."""
+        """Record bytes as they are sent."""
         self.add(f"{source} > {target} {len(data)} {zlib.crc32(data):08x}")
 
     def delivered(self, source: str, target: str, data: bytes) -> None:
-        """Bytes that reached their target; here what was sent is enough."""
+        """Do nothing: it suffices that the bytes were recorded when they were sent."""
 
     def written(self, life: object, path: str, offset: int, data: Buffer) -> None:
-        """Bytes written to a file; here it is enough that something was."""
+        """Do nothing: file operations are recorded without their bytes here."""
 
     def digest(self) -> str:
-        """One line for the whole trace; times count to the last bit."""
+        """Return one line for the whole trace; times count to the last bit."""
         digest = hashlib.blake2b(digest_size=16)
         for time, event in self.entries:
             digest.update(f"{time!r} {event}\n".encode())
         return digest.hexdigest()
 
     def lines(self, count: int | None = None) -> list[str]:
-        """The last `count` entries as text, or all."""
+        """Return the last `count` entries as text, or all."""
         entries = self.entries if count is None else self.entries[-count:]
         return [f"{time:12.6f} {event}" for time, event in entries]
 
@@ -57,7 +57,7 @@ class Trace:
 class FullTrace(Trace):
     """The trace of a swarm: each delivered message, each file write with its bytes, each event.
 
-    The hash is kept as the run goes. Entries are kept, too, or with `keep` the last so many.
+    The hash is updated during the run. Entries are kept, too, or with `keep` the last ones only.
     """
 
     def __init__(self, time: Callable[[], float], keep: int | None = None) -> None:
@@ -65,7 +65,7 @@ class FullTrace(Trace):
         self._kept: deque[Entry] | None = None if keep == 0 else deque(maxlen=keep)
         self._hash = hashlib.blake2b(digest_size=16)
         self._unhashed = bytearray()
-        """What came since the hash was kept: it takes much at once for less."""
+        """Data since the last update of the hash, which is faster in large chunks."""
         self.messages = 0
         self.writes = 0
         self.events = 0
@@ -78,7 +78,7 @@ class FullTrace(Trace):
         self._note(event)
 
     def message(self, source: str, target: str, data: bytes) -> None:
-        """Counts where it arrives."""
+        """Do nothing: a message is recorded when it arrives."""
 
     def delivered(self, source: str, target: str, data: bytes) -> None:
         self.messages += 1
@@ -112,7 +112,7 @@ class FullTrace(Trace):
 
 
 def first_difference(one: Trace, other: Trace) -> str | None:
-    """Where two traces part, for people; None if they are equal."""
+    """Return the first difference of two traces, for people; None if they are equal."""
     for at, (left, right) in enumerate(zip(one.entries, other.entries, strict=False)):
         if left != right:
             return f"entry {at}: {left} | {right}"

@@ -1,9 +1,9 @@
-"""Doors to the real world, locked while a simulated one runs.
+"""Traps for calls to the real world, active while a simulated one runs.
 
-Code that is to replay from a seed takes time, randomness, disk and network as arguments. `locked`
-replaces the usual ways around that with functions that raise `Forbidden`. `disguised` makes this
-process look as if it were another machine at another time, for code that would find a way all the
-same: its trace would differ.
+Code that must be replayable from a seed gets time, randomness, disk and network as arguments.
+`locked` replaces the usual functions around that with ones that raise `Forbidden`. `disguised`
+makes this process look like another machine at another time: code that uses other ways gets a
+different trace.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from unittest import mock
 
 
 class Forbidden(AssertionError):
-    """Simulated code reached for the real world."""
+    """A call to the real world by simulated code."""
 
 
 _DOORS: tuple[tuple[Any, str], ...] = (
@@ -61,9 +61,9 @@ _DOORS: tuple[tuple[Any, str], ...] = (
 
 @contextlib.contextmanager
 def locked() -> Iterator[None]:
-    """No real time, randomness, disk, network or thread inside.
+    """Forbid real time, randomness, disk, network and threads inside.
 
-    Raises Forbidden at the end as well, should somebody have swallowed it.
+    Raises: Forbidden at the end as well, if the code inside caught the first one.
     """
     called: list[str] = []
 
@@ -85,7 +85,7 @@ def locked() -> Iterator[None]:
 
 @contextlib.contextmanager
 def disguised() -> Iterator[None]:
-    """Another host, another process id, years later."""
+    """Show another host, another process id, and a time years later inside."""
     offset_s = 5 * 365 * 86_400 + 12_345.678
     real_time, real_monotonic = time.time, time.monotonic
     with contextlib.ExitStack() as stack:
