@@ -1,6 +1,6 @@
-"""Messages of a run that a person wants to see between the lanes: rare requests of nodes to nodes.
+"""Messages of a run that a story's page draws between lanes: rare requests between nodes.
 
-Fetches, heartbeats and what clients ask are most of what travels, and are left out.
+Fetches, heartbeats and requests of clients are most of the traffic, and are left out.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from protocol.api_keys import ApiKey
 
 NODE = "node-"
 HEAD_BYTES = 8
-"""Length, API key, version: an answer has the length and its correlation id there, which in a run
-is too small to look like one of these keys."""
+"""Length, API key, version. A response has its length and correlation id there, which in a run is
+too small to look like one of these keys."""
 TOLD = {
     key.value: key.name
     for key in (
@@ -34,7 +34,7 @@ TOLD = {
 
 @dataclass
 class Message:
-    """One request from a node to another; `arrived_s` None: it did not arrive."""
+    """One request between two nodes; `arrived_s` None: it did not arrive."""
 
     name: str
     source: str
@@ -50,7 +50,7 @@ class _Sent:
 
 
 class Messages:
-    """Told of what is sent and what arrives, in order; `found` is in the order of sending."""
+    """Recorder of sent and arrived messages; `found` is in the order of sending."""
 
     def __init__(self, now_s: Callable[[], float]) -> None:
         self.found: list[Message] = []
@@ -58,7 +58,7 @@ class Messages:
         self._under_way: dict[tuple[str, str], deque[_Sent]] = {}
 
     def sent(self, source: str, target: str, data: bytes) -> None:
-        """A node, or a client, sends this."""
+        """Record the requests in bytes that a host sends."""
         if not (source.startswith(NODE) and target.startswith(NODE)):
             return
         names = list(requests(data))
@@ -69,7 +69,7 @@ class Messages:
             under_way.append(_Sent(data, told))
 
     def arrived(self, source: str, target: str, data: bytes) -> None:
-        """It has come, or its first piece has."""
+        """Record that the message, or its first piece, has arrived."""
         under_way = self._under_way.get((source, target), ())
         for one in under_way:
             if one.data.startswith(data):
@@ -80,7 +80,7 @@ class Messages:
 
 
 def requests(data: bytes) -> Iterator[str]:
-    """The names of the requests in this piece of a connection that are told of."""
+    """Yield the names of the recorded requests in this chunk of a connection."""
     at = 0
     while at + HEAD_BYTES <= len(data):
         name = TOLD.get(int.from_bytes(data[at + 4 : at + 6], "big"))

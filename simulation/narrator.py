@@ -1,8 +1,9 @@
-"""The narrator of a run: looks at every node after each callback and writes down what is new.
+"""The narrator of a run: compares every node after each callback with its last state, and records
+the changes.
 
 It reads and changes nothing, so a run with it has the same trace as one without. High watermarks
-move all the time: of each partition one is told a second at most. Times are those of the callback
-after which a change was seen.
+move all the time: at most one a second is recorded for each partition. Times are those of the
+callback after which a change was seen.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from simulation.world.invariants import Key
 
 WATERMARK_S = 1.0
-"""Virtual seconds between two high watermarks that are told of one partition."""
+"""Virtual seconds between two recorded high watermarks of one partition."""
 UP, BOOTING, PAUSED, OFF = "up", "closing", "paused", "down"
 ENDED = ""
 
@@ -42,7 +43,7 @@ class Narrator:
         self._listen()
 
     def _listen(self) -> None:
-        """Beside the trace, to what travels between nodes."""
+        """Record messages between nodes, in addition to the trace."""
         network, messages = self._world.loop.network, Messages(self._world.loop.time)
         trace_sent, trace_arrived = network.on_send, network.on_deliver
         self.story.messages = messages.found
@@ -60,7 +61,7 @@ class Narrator:
     # --- the watcher --------------------------------------------------------------------------
 
     def after(self, life: NodeLife) -> None:
-        """What is new on this node, and to all."""
+        """Record changes of this node, and of the cluster."""
         for machine in self._world.cluster.machines:
             self._look_at_machine(machine)
         self._look_at_quorum(life)
@@ -72,7 +73,7 @@ class Narrator:
         self._look_at_watermarks()
 
     def finish(self, broken: Broken | None) -> None:
-        """What others have written down: faults, and the answers that clients got."""
+        """Add the faults, and the responses that clients got, at the end of the run."""
         world, story = self._world, self.story
         story.ends_s = world.loop.time() if broken is None else broken.at_s
         story.broken = None if broken is None else broken.words
@@ -113,7 +114,7 @@ class Narrator:
             self._forget(machine)
 
     def _forget(self, machine: Machine) -> None:
-        """Nothing of what it was is true any more."""
+        """Drop the last state of a machine whose process has ended, and end its lanes."""
         node_id = machine.node_id
         if self._quorums.pop(node_id, None) is not None:
             self._tell(f"quorum {node_id}", "quorum", "gone with its process", ENDED)

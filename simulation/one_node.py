@@ -1,10 +1,10 @@
-"""Shell: The world with one node: clients work, the node dies again and again, promises are kept.
+"""Shell: The world with one node: clients work, the node dies repeatedly, promises are kept.
 
 A seed draws the settings, the disk's pace and a handful of lives, each with its fate: a power cut
 at the n-th file operation (of the boot, of the work, of a clean stop), a kill, or a clean stop.
-After each boot the cluster is held against the ledger, most of the time before clients go on,
-sometimes while they do. Then comes the liveness phase: nothing fails any more, so nothing may fail;
-and after a last clean stop the node must come back without any recovery.
+After each boot the cluster is compared with the ledger, most of the time before clients continue,
+sometimes while they do. Then comes the liveness phase: no fault occurs any more, so no request may
+fail. After a last clean stop the node must come back without any recovery.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ T = TypeVar("T")
 
 READY_MS_MAX = 60_000
 SETTLE_MS = 5_000
-"""How long after the last boot errors are still part of life."""
+"""Milliseconds after the last boot during which errors are still allowed."""
 LIVENESS_MS = 2_000
 ANSWER_MS_MAX = 30_000
 LOG_LINES = 60
@@ -39,7 +39,7 @@ LOG_LINES = 60
 
 @dataclass
 class Result:
-    """What one run did."""
+    """The result of one run."""
 
     seed: int
     trace: Trace
@@ -52,7 +52,7 @@ class Result:
 
 
 class WorldFailed(AssertionError):
-    """A run ended with a broken promise; says what is needed to see it again."""
+    """A run that ended with a broken promise; the message has the data needed to replay it."""
 
     def __init__(self, seed: int, error: BaseException, trace: Trace, logged: list[str]) -> None:
         lines = "\n".join([*trace.lines(30), "", *logged[-LOG_LINES:]])
@@ -65,7 +65,7 @@ class WorldFailed(AssertionError):
 
 
 def run(seed: int) -> Result:
-    """One world from its seed to its end. Raises WorldFailed."""
+    """Run one world from its seed to its end. Raises: WorldFailed for a broken promise."""
     loop = VirtualLoop(Network(random.Random(f"{seed}/network")))
     trace = Trace(loop.time)
     logged: list[str] = []
@@ -113,7 +113,7 @@ class OneNode:
         self.errors: dict[str, int] = {}
 
     async def main(self) -> None:
-        """All lives, then liveness."""
+        """Run all lives, then the liveness phase."""
         CURRENT_HOST.set("client")
         self.client = SimClient(self.cluster.bootstrap)
         self.load = Workload(
@@ -137,11 +137,11 @@ class OneNode:
         rng = self.rng
         end = rng.choices([End.POWER_CUT, End.KILL, End.STOP], [7, 2, 2])[0]
         if end is End.STOP:
-            # A clean stop may be cut short, too: then the fate comes true on the way.
+            # A clean stop may be interrupted, too: then the fate takes effect during the stop.
             late = round(2 ** rng.uniform(6, 11)) if rng.random() < 0.3 else None
             return Fate(End.POWER_CUT, late, None, rng.random() < 0.5)
         operation = round(2 ** rng.uniform(0, 11)) if rng.random() < 0.85 else None
-        # Whatever it was meant to die of, it does not live longer than this.
+        # Whatever its fate, a life ends after this time.
         after_ms = rng.uniform(1, 4000) if operation is None else 8000.0
         return Fate(end, operation, after_ms, rng.random() < 0.6)
 
@@ -168,14 +168,17 @@ class OneNode:
 
     async def _bury(self, life: NodeLife) -> None:
         self.load.resume()
-        # Answers that were on the wire still arrive.
+        # Responses that are in flight still arrive.
         await asyncio.sleep(self.rng.uniform(0.5, 3.0))
         self.operations += life.operations
         self.ledger.life_is_over(life.number, life.state(), power_cut=life.end is End.POWER_CUT)
         self.ledger.count(f"end by {life.over.result().value}")
 
     async def _ready(self, life: NodeLife) -> bool:
-        """Until the node is ready (True) or dead (False). Raises Violation if it stays neither."""
+        """Wait until the node is ready (True) or dead (False).
+
+        Raises: Violation if it is neither in time.
+        """
         await self._wait(life.ready, READY_MS_MAX, life.over)
         if life.over.done():
             return False
@@ -188,7 +191,7 @@ class OneNode:
     async def _wait(
         self, what: asyncio.Future[T], timeout_ms: float, *others: asyncio.Future[End]
     ) -> None:
-        """Until one of them is done, or time is over, or a worker is in trouble."""
+        """Wait until one of them is done, the time is over, or a worker has failed."""
         waited: list[asyncio.Future[Any]] = [what, self.load.trouble, *others]
         await asyncio.wait(
             waited,
@@ -199,13 +202,13 @@ class OneNode:
             self.load.trouble.result()
 
     async def _guard(self, what: Awaitable[T]) -> T:
-        """The result, unless a worker is in trouble before."""
+        """Return the result, unless a worker fails before."""
         future = asyncio.ensure_future(what)
         await self._wait(future, 1e9)
         return future.result()
 
     async def _unless_over(self, life: NodeLife, check: Awaitable[None]) -> None:
-        """A check that the node's death may cut short."""
+        """Await a check that the node's death may cut short."""
         task = asyncio.ensure_future(check)
         await self._wait(task, 10 * ANSWER_MS_MAX, life.over)
         if life.over.done() and not (task.done() and task.exception() is None):
@@ -220,7 +223,7 @@ class OneNode:
     # --- checks -------------------------------------------------------------------------------
 
     async def _check(self, life: NodeLife) -> None:
-        """Hold the cluster against the ledger while no client does anything else."""
+        """Compare the cluster with the ledger while clients are held."""
         self.load.hold()
         await self.load.idle()
         assert life.node is not None
@@ -267,8 +270,11 @@ class OneNode:
             commits.check(f"group {group}, {name}-{index}", found)
 
     async def _answer(self, life: NodeLife, ask: Callable[[], Awaitable[T]]) -> T:
-        """Ask until there is an answer. Raises Unknown when the node is dead, Violation when it
-        lives and does not answer for too long."""
+        """Repeat a request until there is a response.
+
+        Raises: Unknown when the node is dead, Violation when it lives and does not respond for too
+            long.
+        """
         deadline_s = self.loop.time() + ANSWER_MS_MAX / 1000
         while True:
             try:
@@ -301,7 +307,7 @@ class OneNode:
         await self._last_boot()
 
     async def _last_boot(self) -> None:
-        """After a clean stop nothing is recovered and nothing is missing."""
+        """Boot after a clean stop: nothing is recovered and nothing is missing."""
         life = self.machine.boot()
         require(await self._ready(life), "died without a reason")
         assert life.node is not None and life.node.broker is not None

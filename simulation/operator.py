@@ -1,9 +1,9 @@
 """Shell: The operator of a simulated cluster: admin requests that are repeated until they are
 answered.
 
-What an operator asks changes what may be expected, from the moment it is asked: a topic that is to
-be deleted has no ledger any more, one that may elect uncleanly has given its records up. What has
-become of a request without an answer is read from the records that the controllers committed.
+A request changes the expectations from the moment of its sending: a topic to be deleted has no
+ledger any more, and one that may elect uncleanly is in `given_up`. The effect of a request without
+a response is read from the records that the controllers committed.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ if TYPE_CHECKING:
 
 REQUEST_MS = 3_000
 PATIENCE_S = 120.0
-"""How long an operator repeats a request that nobody answers; far more than any trouble lasts."""
+"""Seconds for which an operator repeats an unanswered request; far more than any fault lasts."""
 PAUSE_S = 0.3
 
 
 class Operator:
-    """One for a world, on the clients' host."""
+    """The operator of a world, on the clients' host."""
 
     def __init__(
         self, bootstrap: Sequence[tuple[str, int]], promises: Promises, load: Load
@@ -41,16 +41,20 @@ class Operator:
         self._load = load
         self._loop = asyncio.get_running_loop()
         self.rules = asyncio.Lock()
-        """Held while a topic is made, or a strategy set: no topic is without one of its own while
-        all others may elect anybody."""
+        """Held while a topic is created, or a strategy set: no topic may be without a strategy of
+        its own while all others may elect any replica."""
         self.anybody = False
-        """Whether the strategy of the cluster is, or is about to be, Aggressive."""
+        """True if the strategy of the cluster is, or is about to be, Aggressive."""
 
     async def close(self) -> None:
         await self._cluster.close()
 
     async def insist(self, ask: Callable[[], Awaitable[Any]]) -> ErrorCode:
-        """Repeat it until it is answered: NONE, or the error that no patience helps against."""
+        """Repeat a request until it is answered.
+
+        Returns: NONE, or an error that a retry cannot change.
+        Raises: Violation (P26) after `PATIENCE_S`.
+        """
         deadline_s = self._loop.time() + PATIENCE_S
         while True:
             try:
@@ -69,18 +73,18 @@ class Operator:
     # --- what there is ------------------------------------------------------------------------
 
     def topics(self) -> list[TopicImage]:
-        """The clients' topics, as the controllers have committed them, by name."""
+        """Return the clients' topics, as the controllers have committed them, by name."""
         image = self._promises.metadata.image
         found = [one for one in image.topics.by_id.values() if not one.name.startswith("__")]
         return sorted(found, key=lambda one: one.name)
 
     def topic(self, which: int) -> TopicImage | None:
-        """The one that a number means now, counted around."""
+        """Return the topic for a number, modulo the present topics."""
         found = self.topics()
         return found[which % len(found)] if found else None
 
     def partition(self, which: int) -> tuple[str, int, PartitionImage] | None:
-        """The one that a number means now: topic, index, image."""
+        """Return topic, index and image of the partition for a number, modulo the present ones."""
         found = [
             (topic.name, index, topic.partitions[index])
             for topic in self.topics()
@@ -89,7 +93,7 @@ class Operator:
         return found[which % len(found)] if found else None
 
     def is_moving(self, topic: str, index: int) -> bool:
-        """Whether a reassignment is under way."""
+        """Return whether a reassignment of the partition is in progress."""
         for one in self.topics():
             image = one.partitions.get(index) if one.name == topic else None
             if image is not None and (image.adding or image.removing):
@@ -99,38 +103,38 @@ class Operator:
     # --- what changes what may be expected ----------------------------------------------------
 
     def relies_on(self, topic: TopicImage) -> bool:
-        """Whether clients use it, and nobody has asked to delete it."""
+        """Return whether clients use the topic and no operator has requested its deletion."""
         return any(one.topic_id == topic.id for one in self._load.partitions)
 
     def deleting(self, topic: TopicImage) -> None:
-        """From now on nobody relies on it, nor, since a request may be late, on its name."""
+        """End the topic's promises, and, since a request may be late, those of its name."""
         self._promises.may_vanish.add(topic.name)
         self._load.end(topic.id)
 
     def moving(self, partition: tuple[str, int], replicas: Sequence[int]) -> None:
-        """From now on these may be its replicas."""
+        """Allow these replicas for the partition from now on."""
         moves = self._promises.metadata.moves
         moves.setdefault(partition, set()).add(frozenset(replicas))
 
     def may_give_up(self, topic: str) -> bool:
-        """Whether it is a topic of clients, and another one is left that keeps every promise. What
-        groups are told hangs on the coordinators' topic, so nobody gives that up."""
+        """Return whether it is a topic of clients, and another one with all promises is left. The
+        promises of groups depend on the offsets topic, so that one never qualifies."""
         topics = self.topics()
         kept = {one.name for one in topics if self.relies_on(one)}
         theirs = any(one.name == topic for one in topics)
         return theirs and bool(kept - self._promises.given_up - {topic})
 
     def giving_up(self, topic: str) -> None:
-        """From now on unclean elections may lose what the topic has."""
+        """Waive the promises that unclean elections of the topic may break."""
         self._promises.given_up.add(topic)
 
     def letting_go(self, topic: str) -> None:
-        """From now on old records may be deleted."""
+        """Allow the deletion of the topic's old records from now on."""
         self._promises.may_shrink.add(topic)
         self._promises.let_go.add(topic)
 
     def look(self) -> None:
-        """Let clients use the topics and partitions that there are now, and no others."""
+        """Let clients use the topics and partitions that exist now, and no others."""
         topics = {topic.id: topic for topic in self.topics()}
         for gone in {one.topic_id for one in self._load.partitions} - set(topics):
             self._load.end(gone)
@@ -139,4 +143,4 @@ class Operator:
 
 
 FINAL = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID})
-"""Retriable for clients that wait for a topic; an operator knows which there are."""
+"""Retriable for clients that wait for a topic; an operator knows the topics that exist."""

@@ -1,8 +1,8 @@
 """A story as one HTML page with lanes: nodes, quorum, partitions, replicas, faults, clients.
 
-It needs nothing beside itself: pictures are inline SVG in the look of the audit's report, and
-without scripts they show the whole run. A script inside zooms: to a row of the story or a mark of a
-lane that is clicked, with the buttons, and by dragging. A broken promise is where the page opens.
+It loads no other file: pictures are inline SVG in the style of the audit's report, and without
+scripts they show the whole run. An embedded script zooms: to a clicked row of the story or mark of
+a lane, with the buttons, and by dragging. The page opens at a broken promise.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from simulation.messages import Message
 from simulation.story import Answered, Entry, FaultSpan, Story
 
 NEAR_MS = 1500
-"""So much before a broken promise is shown first."""
+"""Milliseconds before a broken promise that are first visible."""
 MARK_STYLES = {
     "election": "m-election",
     "lossy": "lossy",
@@ -40,9 +40,9 @@ MARK_STYLES = {
     "epoch": "m-isr",
     "replicas": "m-elr",
 }
-"""Kinds of entries that are drawn as points; the others are read in the story."""
+"""Kinds of entries that are drawn as points; the others are only in the table."""
 ELECTIONS = ("election", "lossy")
-"""Points, though a state begins there, too."""
+"""Points, although a state begins there, too."""
 ANSWER_STYLES = {"ok": "kind-isr", "?": "closing"}
 FAULT_STYLES = {True: "fault", False: "fault-off", None: "fault"}
 OWN_STYLE = """
@@ -187,7 +187,8 @@ if (broken) { on('first', toBroken); select(broken, %(near)d * 2); } else draw()
 
 
 def page(story: Story, about: Sequence[str], replay: str) -> str:
-    """The whole page. `about` tells of the cluster, `replay` is the command that plays it again."""
+    """Return the whole page. `about` describes the cluster, `replay` is the command that plays it
+    again."""
     told = story.tell()
     axis = _axis(story, told)
     rows = rows_of(story, axis)
@@ -218,7 +219,7 @@ def _axis(story: Story, told: Sequence[Entry]) -> ExactAxis:
 
 
 class ExactAxis(TimeAxis):
-    """As the audit's, without rounding: a script enlarges what it maps."""
+    """As the audit's axis, without rounding, since a script enlarges the coordinates."""
 
     def x(self, at_ms: float) -> float:
         share = (at_ms - self.begin_ms) / (self.end_ms - self.begin_ms)
@@ -295,8 +296,8 @@ def _row_class(one: Entry) -> str:
 
 
 def rows_of(story: Story, axis: TimeAxis) -> list[Lane]:
-    """Lanes in this order: the promise that broke, faults, who controls, nodes, partitions with
-    their replicas, clients."""
+    """Return the lanes in this order: the broken promise, faults, active controller, nodes,
+    partitions with their replicas, clients."""
     states: dict[str, list[Span]] = {}
     marks: dict[str, list[Mark]] = {}
     open_at: dict[str, tuple[int, str, str]] = {}
@@ -330,8 +331,8 @@ def _close(spans: list[Span], begun: tuple[int, str, str] | None, at_ms: int) ->
 
 
 def arrows(messages: Iterable[Message], rows: Sequence[Lane], axis: ExactAxis) -> Iterator[str]:
-    """A line from the lane of a node to that of another for each message; one that never arrived
-    ends half way."""
+    """Yield a line between the lanes of two nodes for each message; one that never arrived ends
+    half way."""
     middles = {row.label: (number + 0.5) * ROW_HEIGHT for number, row in enumerate(rows)}
     for one in messages:
         if one.source not in middles or one.target not in middles:
@@ -352,7 +353,7 @@ def arrows(messages: Iterable[Message], rows: Sequence[Lane], axis: ExactAxis) -
 
 
 def fault_lanes(faults: Iterable[FaultSpan], axis: TimeAxis) -> list[Lane]:
-    """Each in the first lane that is free when it begins."""
+    """Return the lanes of faults: each is in the first lane that is free when it begins."""
     found: list[list[Span]] = []
     for one in faults:
         begin_ms = int(one.begin_s * 1000)

@@ -1,5 +1,5 @@
-"""Everything a node may import, imported before a world begins: inside it files cannot be
-opened, and what is imported first must not depend on which seed ran before."""
+"""Imports of every module that a node may import, before a world begins: inside it files cannot be
+opened, and the order of imports must not depend on earlier seeds."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ PACKAGES = (
 
 @cache
 def import_nodes() -> None:
-    """Once in a process."""
+    """Import all modules, once in a process."""
     for name in PACKAGES:
         package = importlib.import_module(name)
         for module in pkgutil.walk_packages(package.__path__, f"{name}."):
             importlib.import_module(module.name)
     importlib.import_module("kraftbox.node")
-    # Modules stay; the collection after each run need not look through them again.
+    # Modules stay, so the garbage collection after each run need not visit them.
     gc.collect()
     gc.freeze()

@@ -1,8 +1,8 @@
 """Shell: A simulated world of quorum cores: network, disks, clients, crashes; one seed decides all.
 
-The cores are the real ones. A message takes a while, may be lost, or finds the link cut. A disk
-forgets at a crash what was not flushed, except for a random part of it. After every event the
-world checks the promises of the quorum (M1-M10, M14); the first broken one raises `Broken`.
+The cores are the real ones. A message takes a while, may be lost, or finds the link cut. At a crash
+a disk forgets unflushed data, except for a random part of it. After every event the world checks
+the promises of the quorum (M1-M10, M14); the first broken one raises `Broken`.
 """
 
 from __future__ import annotations
@@ -29,11 +29,12 @@ CALL_TIMEOUT_MS = 500.0
 
 
 class Broken(AssertionError):
-    """A promise does not hold."""
+    """A promise that does not hold."""
 
 
 def with_part(bug: type[Any]) -> Callable[..., QuorumCore]:
-    """What makes cores in which a part is replaced by `bug`, a class derived from that part's."""
+    """Return a factory of cores in which a part is replaced by `bug`, a class derived from that
+    part's."""
 
     def make_core(**facts: Any) -> QuorumCore:
         with mock.patch.object(quorum, bug.__bases__[0].__name__, bug):
@@ -54,8 +55,8 @@ class Entry(NamedTuple):
 class ModelLog:
     """The log of one node in memory, one record per offset.
 
-    `entries` are all that a replay of this node would give: what is below `start_offset` comes
-    from the snapshot there, the rest from the log.
+    `entries` are the result of a replay on this node: those below `start_offset` come from the
+    snapshot there, the rest from the log.
     """
 
     def __init__(self) -> None:
@@ -91,7 +92,7 @@ class ModelLog:
         return m.OffsetAndEpoch(end, self.entries[end - 1].epoch)
 
     def snapshot(self, end_offset: int) -> None:
-        """Write one of everything below `end_offset`."""
+        """Write a snapshot of everything below `end_offset`."""
         snapshot_id = m.OffsetAndEpoch(end_offset, self.entries[end_offset - 1].epoch)
         if end_offset > self.start_offset and snapshot_id not in self.snapshots:
             self.snapshots = sorted([*self.snapshots, snapshot_id])
@@ -122,7 +123,7 @@ class ModelLog:
 
 
 class Node:
-    """One replica: its core, its disk, and what carries out its effects."""
+    """One replica: its core, its disk, and the code that executes its effects."""
 
     def __init__(self, world: QuorumWorld, key: ReplicaKey) -> None:
         self.world = world
@@ -164,7 +165,7 @@ class Node:
         self.world.dirty = True
 
     def resign(self) -> None:
-        """Stop in good order: say goodbye, then end."""
+        """Stop cleanly: resign, then end."""
         self.step(m.Resign())
         self.later(50, self.stop)
 
@@ -173,13 +174,13 @@ class Node:
             self.start()
 
     def wipe(self) -> None:
-        """A new disk: nothing is left, the directory has another id."""
+        """Replace the disk by an empty one with another directory id."""
         self.log = ModelLog()
         self.saved = m.QuorumState()
         self.key = ReplicaKey(self.key.id, bytes([self.key.directory_id[0] + 1]) * 16)
 
     def later(self, delay_ms: float, work: Callable[[], None]) -> None:
-        """Unless the node has died meanwhile."""
+        """Call `work` after the delay, unless the node has died in the meantime."""
         life = self.life
         self.world.later(delay_ms, lambda: work() if self.life == life else None)
 
@@ -239,7 +240,8 @@ class Node:
                 world.send(self, effect, int(effect.endpoint.host.removeprefix("n")))
 
     def perhaps_crash(self) -> None:
-        """At the moments that matter most to a vote, and back soon enough to vote again."""
+        """Crash at the moments that matter most to a vote, and restart soon enough to vote
+        again."""
         rng = self.world.rng
         if rng.random() < self.world.crash_while_persisting:
             self.later(0.05, self.stop)
@@ -280,7 +282,7 @@ class Node:
 
 
 class Call:
-    """One request on its way to another node, and its answer on the way back."""
+    """One request on its way to another node, and its response on the way back."""
 
     def __init__(self, world: QuorumWorld, sender: Node, effect: Any, to: int) -> None:
         self.world = world
@@ -305,7 +307,7 @@ class Call:
     def deliver(self) -> None:
         receiver = self.receiver
         if receiver.core is None:
-            # Nobody listens there: the connection is refused.
+            # No process listens there: the connection is refused.
             self.world.later(1, self.refuse)
         else:
             make = self.world.request
@@ -356,7 +358,7 @@ class Call:
 
 
 def common_length(one: list[Entry], other: list[Entry]) -> int:
-    """How many entries two logs share from the first on."""
+    """Return the number of entries that two logs share from the first on."""
     shorter = min(len(one), len(other))
     if one[:shorter] == other[:shorter]:
         return shorter
@@ -364,10 +366,11 @@ def common_length(one: list[Entry], other: list[Entry]) -> int:
 
 
 class QuorumWorld:
-    """`run` until a time; `invariants` hold after every event or `Broken` is raised.
+    """A world that `run` advances to a time; every promise holds after each event, or `Broken` is
+    raised.
 
-    With `static` voters nobody knows their directories, as with `controller.quorum.voters`: a voter
-    that comes back on an empty disk is a voter still.
+    With `static` voters their directories are unknown, as with `controller.quorum.voters`: a voter
+    that comes back on an empty disk is still a voter.
     """
 
     def __init__(
@@ -391,7 +394,7 @@ class QuorumWorld:
         self.crash_while_persisting = 0.0
         self.cut: set[frozenset[int]] = set()
         self.closed: set[frozenset[int]] = set()
-        """Links on which connections are refused, though the node at the other end lives."""
+        """Links on which connections are refused, though the node at the other end is running."""
         self.votes_asked: Counter[int] = Counter()
         self.events: list[tuple[float, int, Callable[[], None]]] = []
         self.order = itertools.count()
@@ -403,10 +406,10 @@ class QuorumWorld:
         self.leaders: dict[int, int] = {}
         self.votes: dict[tuple[int, ReplicaKey], ReplicaKey] = {}
         self.log: list[Entry] = []
-        """What some node has called committed."""
+        """Entries that some node has reported as committed."""
         self.stored: list[Entry] = []
-        """What a majority of the voters had on their disks while the leader that wrote it led:
-        that is committed, whether anybody says so or not."""
+        """Entries that a majority of the voters had on their disks while the leader that wrote them
+        led: they are committed, whether a node reports it or not."""
         self.values = itertools.count()
         self.dirty = True
         self.newest_mark = (0, 0)
@@ -422,7 +425,7 @@ class QuorumWorld:
         return [node for node in self.nodes.values() if node.core is not None]
 
     def leader(self) -> Node | None:
-        """The live leader of the highest epoch."""
+        """Return the live leader of the highest epoch."""
         leaders = [node for node in self.live if node.core is not None and node.core.is_leader]
         return max(leaders, key=lambda node: node.core.epoch if node.core else 0, default=None)
 
@@ -435,7 +438,7 @@ class QuorumWorld:
         return self.rng.uniform(0.1, self.disk_ms_max)
 
     def run(self, duration_ms: float, until: Callable[[], bool] = lambda: False) -> bool:
-        """Whether `until` came true within the time."""
+        """Advance the world. Returns: whether `until` came true within the time."""
         end_ms = self.now_ms + duration_ms
         while self.events and self.events[0][0] <= end_ms:
             at_ms, _, work = heapq.heappop(self.events)
@@ -457,7 +460,7 @@ class QuorumWorld:
         self.later(self.rng.uniform(5, 50), self.client)
 
     def maintain(self) -> None:
-        """Now and then a node writes a snapshot, or removes what one stands for."""
+        """Let a random node write a snapshot, or remove the log below one, from time to time."""
         node = self.rng.choice(list(self.nodes.values()))
         if node.core is not None and node.high_watermark > node.log.start_offset:
             if self.rng.random() < 0.6:
@@ -467,7 +470,8 @@ class QuorumWorld:
         self.later(self.rng.uniform(50, 800), self.maintain)
 
     def send_snapshot(self, node: Node, effect: m.InstallSnapshot) -> None:
-        """FetchSnapshot, all pieces in one; it fails if the other does not have it."""
+        """Execute FetchSnapshot, all parts in one; it fails if the other node lacks the
+        snapshot."""
         assert node.core is not None
         if node.core.is_leader:
             raise Broken(f"M11: leader {node.key.id} is to load a snapshot")
@@ -526,7 +530,7 @@ class QuorumWorld:
             raise Broken(f"M10: node {node.key.id} truncates below its high watermark")
 
     def committed(self, node: Node, offset: int) -> None:
-        """M14: what is committed at an offset is the same everywhere and for ever."""
+        """Judge a commit: committed entries are the same everywhere and never change (M14)."""
         core = node.core
         assert core is not None
         if core.is_leader and node.log.entries[offset - 1].epoch != core.epoch:
@@ -540,7 +544,7 @@ class QuorumWorld:
         self.log.extend(mine[known:])
 
     def check(self) -> None:
-        """After every event; what only effects can change, only after those."""
+        """Check all promises after an event that had effects."""
         if not self.dirty:
             return
         self.dirty = False
@@ -583,8 +587,8 @@ class QuorumWorld:
             self.check_newest_leader(leader, core.epoch)
 
     def check_newest_leader(self, leader: Node, epoch: int) -> None:
-        """M4, by what others have: the leader's own word is not asked. And all of it: a log that
-        ends before is no log that holds it."""
+        """Judge the newest leader by the logs of other nodes, not by its own state (M4). Its log
+        must have all committed entries, so one that ends earlier is wrong."""
         log = leader.log.entries
         for what, committed in (("called", self.log), ("stored", self.stored)):
             if log[: len(committed)] != committed:
@@ -598,7 +602,7 @@ class QuorumWorld:
             self.stored = log[:end]
 
     def settle(self, *, more: int = 10, within_ms: float = 30_000) -> None:
-        """Faults stopped, everyone alive: the quorum must commit `more` records everywhere."""
+        """Heal all faults and start all nodes: the quorum must commit `more` records everywhere."""
         self.loss = self.crash_while_persisting = 0.0
         self.cut.clear()
         for node in self.nodes.values():

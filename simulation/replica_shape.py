@@ -1,8 +1,8 @@
-"""New replicas and local logs of a shape: followers that begin behind all that the tier has
-(KIP-1023), and leaders that hold enough of the log locally (KIP-1303).
+"""New replicas and local logs of a shape: followers that begin behind all copies in the tier
+(KIP-1023), and leaders with enough of the log on local disks (KIP-1303).
 
-Drawn from a stream of its own after all the rest of a shape: a seed that gets nothing of it stays
-what it was. The keys are there where they are drawn, so whoever asks a shape looks for them.
+Drawn from a stream of its own after the rest of a shape: a seed that gets none of these keys stays
+as it is. Other code detects the keys in the shape's settings.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ WITH_TIER_CHANCE = 0.5
 WITHOUT_CHANCE = 0.1
 LOCAL_LOGS_CHANCE = 0.75
 OWN_CHANCE = 0.4
-"""Of a topic with thresholds of its own."""
+"""Share of topics with thresholds of their own."""
 THRESHOLDS: dict[str, tuple[str, ...]] = {
     LOCAL_MS: ("1", "500", "3000", "20000", "0", "-1"),
     LOCAL_BYTES: ("1", "2000", "6000", "30000", "0", "-1"),
@@ -34,17 +34,18 @@ INTERVALS_MS = ("100", "500", "3000")
 
 
 def begins_late(shape: Shape) -> bool:
-    """Whether its empty replicas may begin behind the tier, now or when an operator says so."""
+    """Return whether the cluster's empty replicas may begin behind the tier, now or after an
+    operator's change."""
     return LAST_TIERED in shape.settings
 
 
 def looks_at_local_logs(shape: Shape) -> bool:
-    """Whether it may ask for what replicas have locally, now or when an operator says so."""
+    """Return whether the cluster may request local-log stats, now or after an operator's change."""
     return INTERVAL in shape.settings
 
 
 def draw_replicas(rng: Random, shape: Shape) -> Shape:
-    """The shape, with these keys or without."""
+    """Return the shape, with these keys or without."""
     tiered = shape.has_tier
     if rng.random() >= (WITH_TIER_CHANCE if tiered else WITHOUT_CHANCE):
         return shape
@@ -61,7 +62,7 @@ def draw_replicas(rng: Random, shape: Shape) -> Shape:
 
 
 def draw_thresholds(rng: Random) -> dict[str, str]:
-    """One, both, or none."""
+    """Return one threshold, both, or neither."""
     return {key: rng.choice(values) for key, values in THRESHOLDS.items() if rng.random() < 0.6}
 
 

@@ -1,16 +1,17 @@
-"""Shell: The world with replication: three controllers, three brokers, clients, every trouble.
+"""Shell: The world with replication: three controllers, three brokers, clients, every kind of
+fault.
 
-Two streams of trouble run at once, one for controllers and one for brokers: machines lose power
-(with what was not flushed), are killed, paused, cut off in whole or in part or in one direction.
-After every event the promises are checked (`judges.partitions`); at the end nothing is wrong any
-more, and then everything must become whole and stay it.
+Two streams of faults run at once, one for controllers and one for brokers. Machines lose power
+(with unflushed data), are killed, paused, or cut off: from all or some hosts, in one or both
+directions. After every event the promises are checked (`judges.partitions`). At the end all faults
+are over, and everything must become whole and stay whole.
 
-A broker loses what was not flushed only while every partition keeps a member of its ISR that has
-lost nothing, and nothing happens to such a member until the others are back in the ISR. So no
-controller is cut off meanwhile, either: one that hears of nobody fences everybody, the broker that
-spoke last comes last, and that one stays in the ISR though it may be the one that has lost. Without
-eligible leader replicas, as here, nobody could keep the promise otherwise; `lose_everything` shows
-that the promises notice.
+A broker loses unflushed records only while every partition keeps an ISR member that has lost
+nothing, and no fault hits such a member until the others are back in the ISR. No controller is cut
+off in the meantime, either: a controller that receives no heartbeats fences all brokers. The broker
+with the last heartbeat is fenced last and stays in the ISR, though it may be the one that has lost
+records. Without eligible leader replicas, as here, no broker could keep the promise otherwise;
+`lose_everything` shows that the judges detect that.
 """
 
 from __future__ import annotations
@@ -64,7 +65,7 @@ SESSION_S = int(BROKER_SETTINGS["broker.session.timeout.ms"]) / 1000
 
 @dataclass
 class Result:
-    """What one run did."""
+    """The result of one run."""
 
     seed: int
     trace: Trace
@@ -81,7 +82,7 @@ class Result:
 
 
 class WorldFailed(AssertionError):
-    """A run ended with a broken promise; says what is needed to see it again."""
+    """A run that ended with a broken promise; the message has the data needed to replay it."""
 
     def __init__(self, world: Replicated, error: BaseException, logged: list[str]) -> None:
         seed, trace = world.seed, world.trace
@@ -112,9 +113,9 @@ class Replicated:
         self.promises = Promises(changes=self.changes)
         self.took_effect: dict[str, int] = {}
         self.busy: set[int] = set()
-        """Nodes that something is being done to."""
+        """Nodes that a fault acts on."""
         self.heard_s = 0.0
-        """From when on no session ends because a controller was cut off."""
+        """Virtual time from which on no session expires because a controller was cut off."""
         voters = ",".join(f"{i}@node-{i}:{CONTROLLER_PORT}" for i in range(1, CONTROLLERS + 1))
         for node_id in range(1, CONTROLLERS + BROKERS + 1):
             controls = node_id <= CONTROLLERS
@@ -139,7 +140,8 @@ class Replicated:
         return self.cluster.machines[CONTROLLERS:]
 
     def run(self, story: Story | None = None, *, disguised: bool = False) -> Result:
-        """Tell the story (default: trouble of all kinds). Raises WorldFailed."""
+        """Run the story (default: all kinds of faults). Raises: WorldFailed for a broken
+        promise."""
         logged: list[str] = []
         try:
             doors = traps.disguised() if disguised else traps.locked()
@@ -172,7 +174,7 @@ class Replicated:
         )
 
     async def main(self, story: Story) -> None:
-        """Boot, the story, and then the time in which all must become whole."""
+        """Boot, run the story, and then wait until everything is whole."""
         CURRENT_HOST.set("client")
         for machine in self.cluster.machines:
             self.boot(machine)
@@ -203,7 +205,7 @@ class Replicated:
         require(False, f"{name} could not be created")
 
     async def unless_broken(self, what: Awaitable[None]) -> None:
-        """Until it is over, or a client finds a promise broken."""
+        """Wait for `what`, unless a client finds a promise broken before."""
         assert self.load is not None
         task = asyncio.ensure_future(what)
         done, _ = await asyncio.wait([task, self.load.trouble], return_when=asyncio.FIRST_COMPLETED)
@@ -211,7 +213,7 @@ class Replicated:
             one.result()
 
     async def end(self, load: Load) -> None:
-        """P26: with nothing wrong everything becomes whole, and writes succeed."""
+        """Require that without faults everything becomes whole, and writes succeed (P26)."""
         await asyncio.sleep(max(QUIET_S, LEAST_S - QUIET_S - self.loop.time()))
         load.strict = True
         before = load.acked
@@ -249,7 +251,7 @@ class Replicated:
             try:
                 self.promises.after(life)
             except Exception as error:
-                self.broken = error  # what is seen while the world is taken down means nothing
+                self.broken = error  # states seen while the world is taken down are meaningless
                 raise
             self.changes.looked()
 
@@ -260,7 +262,7 @@ class Replicated:
         self.count(end.value)
 
     async def trouble(self) -> None:
-        """For `TROUBLE_S` seconds, for controllers and brokers at once."""
+        """Run faults for `TROUBLE_S` seconds, on controllers and brokers at once."""
         ends_s = self.loop.time() + TROUBLE_S
         await asyncio.gather(
             self._stream(self._trouble_controllers, ends_s, 6.0),
@@ -322,7 +324,8 @@ class Replicated:
         life.ready.result()
 
     async def _cut(self, victim: Machine, for_s: float) -> None:
-        """From all, from controllers only, from brokers only; both ways or one."""
+        """Cut a machine off from all, only controllers, or only brokers; in both directions
+        or one."""
         controls = victim in self.controllers
         if controls and self.promises.lossy:
             return
@@ -339,7 +342,7 @@ class Replicated:
         for link in links:
             link.cut = True
         if controls:
-            # A session that nobody has renewed by then is over, and the ISR says so.
+            # Sessions that were not renewed by then have expired, and the ISRs reflect that.
             self.heard_s = self.loop.time() + for_s + SESSION_S
         await asyncio.sleep(for_s)
         for link in links:
@@ -370,16 +373,16 @@ def _clients(load: Load) -> list[tuple[str, Step, float]]:
 
 
 async def calm(world: Replicated) -> None:
-    """Nothing happens."""
+    """Let the cluster work without faults."""
     await asyncio.sleep(3)
 
 
 async def swap_disks(world: Replicated) -> None:
-    """F22: brokers come back on an empty disk, and later on their old one, while controllers have
-    trouble.
+    """Let brokers come back on an empty disk, and later on their old one, while controllers fail
+    (F22).
 
-    What was in sync on the old disk alone waits for it: nobody else may lead, and least of all the
-    same broker on the empty one.
+    A partition that was in sync on the old disk alone waits for that disk. No other broker may lead
+    it, and least of all the same broker on the empty disk.
     """
     ends_s = world.loop.time() + TROUBLE_S
     trouble = world._stream(world._trouble_controllers, ends_s, 6.0)
@@ -390,7 +393,8 @@ async def _swap_disk_of_the_last(world: Replicated, times: int) -> None:
     rng = world.rng
     for _ in range(times):
         victim, *others = rng.sample(world.brokers, BROKERS)
-        # With somebody left the new disk catches up, and is in sync before the old one is back.
+        # If other brokers are left, the new disk catches up, and is in sync before the old one is
+        # back.
         others = others[: rng.choice([0, 2, 2])]
         for other in others:
             world.crash(other, End.KILL, torn=False)
@@ -402,7 +406,7 @@ async def _swap_disk_of_the_last(world: Replicated, times: int) -> None:
         waiting = sum(isr == (victim.node_id,) for isr in _isrs(world))
         world.took_effect["waits"] = world.took_effect.get("waits", 0) + waiting
         await asyncio.sleep(rng.uniform(1, 5))
-        # Where it is in sync on the new disk others must be, too, before that one goes.
+        # Partitions in sync on the new disk need other members in sync before that disk goes.
         await world.until(lambda victim=victim: _relied_on(world, victim))  # type: ignore[misc]
         await _swap(world, victim, old)
         await _later(world, victim, rng.uniform(0, 3))
@@ -430,7 +434,8 @@ def _isrs(world: Replicated) -> list[tuple[int, ...]]:
 
 
 def _relied_on(world: Replicated, machine: Machine) -> str | None:
-    """Which partition has nobody else in sync than this broker on the disk it has now."""
+    """Return a partition with no ISR member but this broker on its present disk, as text; else
+    None."""
     node_id = machine.node_id
     for topic in world.promises.metadata.image.topics.by_id.values():
         for index, one in topic.partitions.items():
@@ -440,7 +445,7 @@ def _relied_on(world: Replicated, machine: Machine) -> str | None:
 
 
 async def lose_everything(world: Replicated) -> None:
-    """Every member of every ISR loses what it had not flushed: no replication can survive it."""
+    """Let every member of every ISR lose its unflushed records: no replication can survive that."""
     await asyncio.sleep(3)
     for machine in world.brokers:
         world.crash(machine, End.POWER_CUT, torn=False)

@@ -1,8 +1,8 @@
 """Shell: Simulated worlds from the command line: `python -m simulation.run --seeds 1-1000`.
 
-Prints one line per seed that failed, with what is needed to see it again, and a summary. Exit code
-1 if a promise was broken. Seeds that failed once belong into seeds.txt, with the reason; the test
-runs them ever after.
+Prints one line per failed seed, with the data needed to replay it, and a summary. Exit code 1 if a
+promise was broken. A seed that failed once belongs into seeds.txt, with the reason; the test runs
+it from then on.
 """
 
 from __future__ import annotations
@@ -21,14 +21,15 @@ SEEDS_FILE = Path(__file__).with_name("seeds.txt")
 
 
 def known_seeds() -> list[int]:
-    """Those that failed once: one number per line, anything behind it is the story. Lines that
-    begin with a name are another test's."""
+    """Return the seeds that failed once: one number per line of the file, followed by the reason.
+    Lines that begin with a name belong to another test."""
     lines = SEEDS_FILE.read_text(encoding="utf-8").splitlines()
     return [int(line.split()[0]) for line in lines if line[:1].isdigit()]
 
 
 def run(seed: int, *, disguised: bool = False) -> one_node.Result:
-    """One world, with the doors to the real one locked, perhaps as if on another machine."""
+    """Run one world with the traps of `simulation.world.traps`, perhaps as if on another
+    machine."""
     with traps.disguised() if disguised else traps.locked():
         result = one_node.run(seed)
     gc.collect()

@@ -1,6 +1,7 @@
-"""Shell: The protocol of a run as faults and targets see it, and of what they may do to it.
+"""Shell: The protocol of a run as faults and targets use it.
 
-It stands below them, and `simulation.swarm` above: it plays the events, and is what they are given.
+`simulation.swarm` stands above them: it plays the events, and passes itself to them as this
+protocol.
 """
 
 from __future__ import annotations
@@ -18,10 +19,10 @@ if TYPE_CHECKING:
 
 
 class RunWorld(JudgedWorld, Protocol):
-    """One run; `simulation.swarm.SwarmWorld` is one."""
+    """One run, such as `simulation.swarm.SwarmWorld`."""
 
     heard_s: float
-    """From when on no session ends because a controller was silent."""
+    """Virtual time from which on no session expires because a controller was silent."""
 
     @property
     def controllers(self) -> Sequence[Machine]: ...
@@ -31,29 +32,29 @@ class RunWorld(JudgedWorld, Protocol):
 
     @property
     def load(self) -> Load | None:
-        """The clients, from when on they work."""
+        """The clients; None before they work."""
 
     @property
     def operator(self) -> Operator:
-        """Who asks admin requests; there when clients work."""
+        """The sender of admin requests; exists once clients work."""
 
     @property
     def busy(self) -> set[int]:
-        """Nodes that an event is being done to."""
+        """Ids of nodes that an event acts on."""
 
     @property
     def swapped(self) -> set[int]:
-        """Brokers that run on another disk than their own."""
+        """Ids of brokers that run on another disk than their own."""
 
     @property
     def unregistered(self) -> set[int]:
-        """Brokers that an operator has asked to forget, once."""
+        """Ids of brokers that an operator has ever unregistered."""
 
     def boot(self, machine: Machine) -> NodeLife:
-        """Switch a machine on; the judges watch what runs there."""
+        """Switch a machine on; the judges watch its life."""
 
     async def boot_again(self, machine: Machine) -> None:
-        """After a crash; returns when the node is ready."""
+        """Boot a machine after a crash. Returns when the node is ready."""
 
     def crash(
         self, machine: Machine, end: End, *, torn: bool = False, dark: Trouble | None = None
@@ -61,7 +62,7 @@ class RunWorld(JudgedWorld, Protocol):
         """End the life of a machine at this instant; see `Machine.end`."""
 
     async def stop(self, machine: Machine) -> None:
-        """Let a node stop in good order; returns when its life is over, however it ended."""
+        """Stop a node cleanly. Returns when its life is over, however it ended."""
 
     async def until(self, holds: Callable[[], bool]) -> None:
-        """Look ten times a second."""
+        """Wait until `holds` returns True, with ten checks a second."""

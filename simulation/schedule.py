@@ -1,4 +1,4 @@
-"""The schedule of a run: its shape, and what happens when, decided before it begins.
+"""The schedule of a run: its shape and its timed events, decided before it begins.
 
 Times are milliseconds since the clients of the run have started.
 """
@@ -40,15 +40,15 @@ FOR_MS_MIN = 100
 FOR_MS_MAX = 9_000
 EVENTS_MAX = 60
 ELECTIONS_MS = 6_000.0
-"""Between two events about elections, on average."""
+"""Mean time between two events about elections."""
 LATER_MS = 6_000.0
-"""Between two events of kinds that came later."""
+"""Mean time between two events of kinds that were added later."""
 TIER_MS = 4_000.0
-"""Between two events about tiered storage."""
+"""Mean time between two events about tiered storage."""
 REPLICAS_MS = 5_000.0
-"""Between two events about new replicas and local logs."""
+"""Mean time between two events about new replicas and local logs."""
 LEADING = ("all down", "recovery struck")
-"""Without these the others find nothing to be done."""
+"""Kinds without which the others have no effect."""
 LATER_CHANCE = 0.3
 PREFIXES = {"event": "e", "elections": "x", "tier": "t", "replicas": "n"}
 PREFIXES |= {
@@ -72,7 +72,7 @@ PREFIXES |= {
 
 @dataclass(frozen=True)
 class Schedule:
-    """From `quiet_from_ms` on nothing is wrong any more, and everything must become whole."""
+    """A schedule. From `quiet_from_ms` on no fault is active, and everything must become whole."""
 
     seed: int
     shape: Shape
@@ -80,7 +80,7 @@ class Schedule:
     quiet_from_ms: int
 
     def check(self) -> None:
-        """Raises BadShape for what cannot be run."""
+        """Raise BadShape if the schedule cannot be run."""
         self.shape.check()
         demand(0 <= self.quiet_from_ms <= TROUBLE_MS_MAX, f"quiet from {self.quiet_from_ms} ms")
         names = [one.name for one in self.events]
@@ -96,12 +96,13 @@ class Schedule:
             demand(kind in FAULTS, f"{kind!r} is no kind of fault")
 
     def to_json(self) -> dict[str, Any]:
-        """Plain values for `json.dumps`."""
+        """Return plain values for `json.dumps`."""
         return {"version": VERSION, **asdict(self), "events": [asdict(e) for e in self.events]}
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Schedule:
-        """Raises BadShape."""
+        """Return the schedule of these values. Raises: BadShape if they are not a valid
+        schedule."""
         demand(isinstance(value, Mapping), "this is no schedule")
         demand(value.get("version") == VERSION, f"version {value.get('version')} is not {VERSION}")
         shape = Shape.from_json(value.get("shape") or {})
@@ -122,9 +123,12 @@ class Schedule:
 def draw_schedule(
     seed: int, faults: Collection[str] | None = None, *, tiered: bool | None = None
 ) -> Schedule:
-    """What the seed says; `faults` leaves only these kinds to choose from, `tiered` says whether
-    there is tiered storage. What is about elections, and about tiers, is drawn apart, so that all
-    the rest is as it would be without."""
+    """Draw the schedule of a seed.
+
+    `faults` restricts the fault kinds, `tiered` decides whether there is tiered storage. Events
+    about elections, and about tiers, are drawn from streams of their own, so that the rest is the
+    same without them.
+    """
     kinds = {name: kind for name, kind in FAULTS.items() if faults is None or name in faults}
     late = frozenset().union(*LATER.values())
     apart_kinds = ELECTIONS | late | TIER | REPLICAS
@@ -171,7 +175,8 @@ def draw_schedule(
 def _draw_replicas(
     seed: int, kinds: Mapping[str, FaultKind | OperatorKind], shape: Shape
 ) -> tuple[Shape, dict[str, int]]:
-    """The shape, perhaps with what is about new replicas and local logs, and the kinds for that."""
+    """Return the shape, perhaps with keys about new replicas and local logs, and the kinds for
+    these."""
     rng = stream(seed, "new replicas")
     whole = draw_replicas(rng, shape)
     if whole is shape:

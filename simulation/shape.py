@@ -1,10 +1,10 @@
 """The shape of a simulated cluster: nodes, topics, settings, links, disks, clients, faults.
 
-A shape is drawn from chance, or read from JSON, and says all that is decided before a run but when
-which fault happens. It is a value: equal shapes make equal worlds.
+A shape is drawn from random streams, or read from JSON, and holds every decision before a run
+except the times of events. It is a value: equal shapes make equal worlds.
 
-What an operator's choice gives up is told by the shape: `given_up` names the topics whose promises
-P1, P2, P4, P6, P7 and P17 are away because unclean elections are allowed.
+The shape names the promises that an operator's choice waives: `given_up` are the topics without the
+promises P1, P2, P4, P6, P7 and P17, because unclean elections are allowed.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ STRATEGY = "unclean.recovery.strategy"
 MANAGER = "unclean.recovery.manager.enabled"
 TIMEOUT = "unclean.recovery.timeout.ms"
 BALANCED, AGGRESSIVE, NOBODY = "Balanced", "Aggressive", "None"
-"""Strategies of KIP-966: who leads where nobody is sure to have everything."""
+"""Strategies of KIP-966: the choice of a leader if no replica is sure to have every record."""
 TIERED, TIERED_SYSTEM = "remote.storage.enable", "remote.log.storage.system.enable"
-"""Whether a topic is tiered, and whether nodes can tier any (KIP-405)."""
+"""Keys that make a topic tiered, and that enable tiering on nodes (KIP-405)."""
 LOCAL_MS = "leader.election.eligible.local.log.ms"
 LOCAL_BYTES = "leader.election.eligible.local.log.bytes"
-"""What a leader is to have of the log locally (KIP-1303)."""
+"""Keys with the local log that a leader should have (KIP-1303)."""
 NODES_MAX = 5
-"""Of each role."""
+"""Number of nodes of each role."""
 PARTITIONS_MAX = 3
 FACTOR_MAX = 3
 WEIGHT_MAX = 8
@@ -44,19 +44,19 @@ PAUSE_MS_MAX = 5_000.0
 
 
 class BadShape(ValueError):
-    """The shape, or the schedule, cannot be run; the message says why."""
+    """An invalid shape or schedule; the message has the reason."""
 
 
 def demand(holds: bool, message: str) -> None:
-    """Raises BadShape unless `holds`."""
+    """Raise BadShape unless `holds` is true."""
     if not holds:
         raise BadShape(message)
 
 
 @dataclass(frozen=True)
 class LinkShape:
-    """How long a chunk of bytes travels between two hosts. With a `tail`, a Pareto exponent, most
-    take little more than the least and few very much longer."""
+    """The travel time of a chunk of bytes between two hosts. With a `tail`, a Pareto exponent, most
+    take little more than the minimum and few very much longer."""
 
     delay_ms_min: float = 0.05
     delay_ms_max: float = 0.5
@@ -65,7 +65,7 @@ class LinkShape:
     tail: float = 0.0
 
     def check(self) -> None:
-        """Raises BadShape."""
+        """Raise BadShape if a value is out of bounds."""
         demand(
             0 <= self.delay_ms_min <= self.delay_ms_max <= DELAY_MS_MAX
             and 0 <= self.late_chance <= 1
@@ -77,8 +77,8 @@ class LinkShape:
 
 @dataclass(frozen=True)
 class NodeShape:
-    """One node. `settings` are its own, above those of all nodes; `link` is that between it and
-    every other host, None: the one of all."""
+    """One node. `settings` are its own and override those of all nodes; `link` is the one to every
+    other host, None: the common link."""
 
     node_id: int
     roles: tuple[str, ...]
@@ -97,8 +97,8 @@ class NodeShape:
 
 @dataclass(frozen=True)
 class TopicShape:
-    """One topic, with the configurations that it is created with; `replicas` of each partition, the
-    leader first, where the controllers do not choose them."""
+    """One topic with the configuration of its creation; `replicas` of each partition, the preferred
+    leader first, unless the controllers choose them."""
 
     name: str
     partitions: int
@@ -112,7 +112,7 @@ class TopicShape:
 
     @property
     def shrinks(self) -> bool:
-        """Whether old records are deleted within the time of a run."""
+        """True if old records are deleted within the time of a run."""
         return any(key in self.configs for key in ("retention.ms", "retention.bytes"))
 
     @property
@@ -125,11 +125,11 @@ class TopicShape:
 
     @property
     def unclean(self) -> bool:
-        """Whether its own configurations let anybody be elected."""
+        """True if its own configuration allows the election of any replica."""
         return self.allows_unclean({})
 
     def allows_unclean(self, common: Mapping[str, str]) -> bool:
-        """Whether anybody may be elected, by its own configurations or those of all."""
+        """Return whether any replica may be elected, by its own configuration or that of all."""
         for configs in (self.configs, common):
             if STRATEGY in configs:
                 return configs[STRATEGY] == AGGRESSIVE
@@ -140,7 +140,7 @@ class TopicShape:
 
 @dataclass(frozen=True)
 class DiskShape:
-    """How long a disk takes for what is awaited."""
+    """The duration of awaited disk operations, in milliseconds."""
 
     flush_ms_min: float = 0.05
     flush_ms_max: float = 5.0
@@ -149,7 +149,7 @@ class DiskShape:
 
 @dataclass(frozen=True)
 class ClientShape:
-    """One client: its kind (`simulation.clients.KINDS`), its name, its rest between two steps."""
+    """One client: its kind (`simulation.clients.KINDS`), its name, its pause between two steps."""
 
     kind: str
     name: str
@@ -161,18 +161,20 @@ FETCH_SIZES = ("replica.fetch.max.bytes", "replica.fetch.response.max.bytes")
 SMALL_FETCH = 1000
 SEGMENT_BYTES_KEY = "internal.segment.bytes"
 SMALL_SEGMENT = 2048
-"""A fetch reads of one segment at most."""
+"""Segment size below which a fetch is small, since it reads from one segment at most."""
 SLOW_MS = 45.0
 SLOW_FOR_SMALL_MS = 10.0
-"""With small fetches, of which each may have one batch of a few records (seed 7819)."""
+"""Delay with small fetches, each of which may have one batch of a few records (seed 7819)."""
 
 
 @dataclass(frozen=True)
 class Shape:
-    """See the module. `settings` are those of all nodes, `faults` are kinds with their weights.
+    """A whole shape. `settings` are those of all nodes, `faults` are kinds with their weights.
+
     `elr`: whether the cluster is formatted with eligible leader replicas (KIP-966).
     `metadata_version`: the level that it is formatted with; None: the newest. `kraft_version`: 0
-    with static voters, 1 with voters that the metadata log tells (KIP-853)."""
+    with static voters, 1 with voters in the metadata log (KIP-853).
+    """
 
     nodes: tuple[NodeShape, ...]
     topics: tuple[TopicShape, ...]
@@ -195,25 +197,25 @@ class Shape:
 
     @property
     def has_tier(self) -> bool:
-        """Whether its nodes have tiered storage."""
+        """True if its nodes have tiered storage enabled."""
         return self.settings.get(TIERED_SYSTEM) == "true"
 
     @property
     def has_groups(self) -> bool:
-        """Whether there may be a topic that nobody makes: that of the groups."""
+        """True if the cluster may create the offsets topic by itself."""
         return any("group" in one.args for one in self.clients)
 
     @property
     def levels(self) -> dict[str, int]:
-        """The features that it is formatted with, where that is not what is drawn for none."""
+        """The feature levels of formatting, if they differ from the defaults."""
         elr = {ELR_VERSION: int(self.elr)}
         level = self.metadata_version
         return elr if level is None else {**elr, METADATA_VERSION: level}
 
     @property
     def is_narrow(self) -> bool:
-        """Whether followers get so little in each round over a slow link that clients, as often as
-        they write, may fill it."""
+        """True if followers get so little in each fetch over a slow link that clients may write as
+        fast."""
         links = (self.link, *(one.link for one in self.nodes if one.link is not None))
         slowest_ms = max(link.delay_ms_max for link in links)
         if any(int(self.settings.get(key, SMALL_FETCH + 1)) <= SMALL_FETCH for key in FETCH_SIZES):
@@ -225,7 +227,7 @@ class Shape:
 
     @property
     def given_up(self) -> frozenset[str]:
-        """Topics whose operator chose availability over what was acknowledged."""
+        """Topics whose operator chose availability over acknowledged records."""
         unclean = (one.name for one in self.topics if one.allows_unclean(self.settings))
         return frozenset(unclean)
 
@@ -236,21 +238,21 @@ class Shape:
 
     @property
     def compacted(self) -> frozenset[str]:
-        """Topics of which the newest record of each key is kept."""
+        """Topics that keep the newest record of each key."""
         return frozenset(one.name for one in self.topics if one.compacted)
 
     def setting_ms(self, key: str, default: int) -> int:
-        """The largest value of a setting on any node."""
+        """Return the largest value of a setting on any node."""
         common = self.settings.get(key, str(default))
         return max(int(one.settings.get(key, common)) for one in self.nodes)
 
     def link_between(self, source: str, target: str) -> LinkShape:
-        """Of two hosts' own the slower one counts."""
+        """Return the slower one of two hosts' own links, or the common link."""
         own = [one.link for one in self.nodes if f"node-{one.node_id}" in (source, target)]
         return max((one for one in own if one is not None), key=_slowness, default=self.link)
 
     def check(self) -> None:
-        """Raises BadShape for what no cluster can be."""
+        """Raise BadShape if no cluster can have this shape."""
         ids = [one.node_id for one in self.nodes]
         demand(ids == list(range(1, len(ids) + 1)), f"node ids {ids} do not count from 1")
         for what, found in (("controllers", self.controllers), ("brokers", self.brokers)):
@@ -298,12 +300,12 @@ class Shape:
         )
 
     def to_json(self) -> dict[str, Any]:
-        """Plain values for `json.dumps`."""
+        """Return plain values for `json.dumps`."""
         return asdict(self)
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Shape:
-        """Raises BadShape."""
+        """Return the shape of these values. Raises: BadShape if they are not a valid shape."""
         try:
             shape = cls(
                 nodes=tuple(_read_node(one) for one in value["nodes"]),
@@ -350,7 +352,7 @@ LINKS = {
     "far and uneven": LinkShape(10.0, 80.0, tail=1.2),
 }
 AWAY = ("two cities", "far", "far and uneven")
-"""Where one node may be while the others are together."""
+"""Links for one node that is away from the others."""
 DISKS = {
     "fast": DiskShape(0.02, 0.3, 0.1),
     "ordinary": DiskShape(0.05, 5.0, 1.0),
@@ -358,8 +360,8 @@ DISKS = {
 }
 RACKS = ("a", "b", "c")
 
-# Each is drawn by itself; a key that is left out keeps the product's default. The clients of a run
-# judge within seconds, so time-outs are shorter than anybody's in production.
+# Each key is drawn separately; a key that is left out keeps the product's default. The clients of a
+# run judge within seconds, so timeouts are shorter than in production.
 SETTINGS: dict[str, tuple[str, ...]] = {
     "broker.session.timeout.ms": ("1500", "3000", "6000"),
     "broker.heartbeat.interval.ms": ("200", "500"),
@@ -373,7 +375,7 @@ SETTINGS: dict[str, tuple[str, ...]] = {
     "kraftbox.broker.connection.loss.fence.ms": ("0", "100", "1000"),
 }
 LOOSE_SETTINGS: dict[str, tuple[str, ...]] = {
-    # A follower that nobody told of a lost connection waits so long.
+    # A follower whose connection was lost silently waits this long.
     "replica.socket.timeout.ms": ("2000", "5000"),
     "num.replica.fetchers": ("1", "2", "3"),
     "max.incremental.fetch.session.cache.slots": ("0", "1", "1000"),
@@ -389,11 +391,11 @@ LOOSE_SETTINGS: dict[str, tuple[str, ...]] = {
     "replica.fetch.response.max.bytes": ("1000", "100000"),
 }
 OWN_SETTINGS = ("replica.lag.time.max.ms", "num.replica.fetchers", "replica.fetch.wait.max.ms")
-"""May differ from node to node."""
+"""Keys that may differ from node to node."""
 LEVELS = SUPPORTED_FEATURES[METADATA_VERSION]
 OLD_LEVEL_CHANCE = 0.3
 KRAFT_LEVEL = KRAFT.since[1]
-"""Of metadata, from which on voters may be in the log."""
+"""The metadata level from which on voters may be in the log."""
 KRAFT_CHANCE = 0.35
 RETENTION = ("1", "3000", "30000")
 """Milliseconds, or bytes."""
@@ -402,7 +404,7 @@ SEGMENT_BYTES = ("2048", "8192", "65536")
 
 
 COMPACTED = "k0"
-# What a compacted topic is made with, and its cleaner, so that it cleans within seconds.
+# The configuration of a compacted topic, and of its cleaner, so that it cleans within seconds.
 COMPACTED_CONFIGS: dict[str, tuple[str, ...]] = {
     "internal.segment.bytes": ("2048", "2048", "8192"),
     "min.cleanable.dirty.ratio": ("0", "0.01", "0.5"),
@@ -420,14 +422,17 @@ CLEANER_SETTINGS: dict[str, tuple[str, ...]] = {
 
 
 def may_give_up(shape: Shape) -> bool:
-    """Whether the last topic may lose its promises: another one keeps them."""
+    """Return whether the last topic may waive its promises, since another topic keeps them."""
     return any(one.name not in shape.given_up for one in shape.topics[:-1])
 
 
 def draw_shape(seed: int, fault_kinds: Mapping[str, Any], client_kinds: Mapping[str, Any]) -> Shape:
-    """`fault_kinds` and `client_kinds` are the registries of what there is: a fault kind says
-    whether it is `possible(shape)`, a client kind draws `clients(rng, topics)`. Kinds that stand
-    apart are left to `draw_apart`: one that is new changes nothing that a seed had."""
+    """Draw the shape of a seed.
+
+    `fault_kinds` and `client_kinds` are the registries: a fault kind has `possible(shape)`, a
+    client kind draws `clients(rng, topics)`. Kinds that are drawn apart are left to `draw_apart`,
+    so that a new one changes nothing of a seed.
+    """
     rng = stream(seed, "shape")
     nodes = _draw_nodes(rng)
     settings = {key: rng.choice(values) for key, values in SETTINGS.items()}
@@ -448,14 +453,14 @@ def draw_shape(seed: int, fault_kinds: Mapping[str, Any], client_kinds: Mapping[
 
 
 def draw_apart(seed: int, shape: Shape, client_kinds: Mapping[str, Any]) -> Shape:
-    """The shape with a compacted topic, perhaps, and with clients that stand apart: all of it from
-    streams of its own."""
+    """Return the shape, perhaps with a compacted topic, and with clients that are drawn apart, all
+    from streams of their own."""
     whole = _with_compacted(stream(seed, "shape", "compacted"), shape)
     return replace(whole, clients=(*whole.clients, *_draw_apart(seed, whole, client_kinds)))
 
 
 def draw_level(rng: Random, shape: Shape) -> Shape:
-    """The shape, perhaps with an older level of metadata than the newest that nodes have."""
+    """Return the shape, perhaps with an older metadata level than the newest one."""
     if rng.random() >= OLD_LEVEL_CHANCE:
         return shape
     low = ELR_LEVEL if shape.elr else LEVELS.min_level
@@ -463,7 +468,7 @@ def draw_level(rng: Random, shape: Shape) -> Shape:
 
 
 def draw_kraft_version(rng: Random, shape: Shape) -> Shape:
-    """The shape, perhaps with voters that the metadata log tells."""
+    """Return the shape, perhaps with voters in the metadata log."""
     old = shape.metadata_version is not None and shape.metadata_version < KRAFT_LEVEL
     if rng.random() >= KRAFT_CHANCE or old:
         return shape
@@ -471,7 +476,7 @@ def draw_kraft_version(rng: Random, shape: Shape) -> Shape:
 
 
 def draw_faults(rng: Random, shape: Shape, kinds: Mapping[str, Any]) -> dict[str, int]:
-    """Some of the kinds that are possible, with weights; none if none is."""
+    """Return some of the possible kinds with weights; at least one if any is possible."""
     possible = [name for name, kind in kinds.items() if kind.possible(shape)]
     chosen = [name for name in possible if rng.random() < 0.5]
     if possible and not chosen:
@@ -480,7 +485,7 @@ def draw_faults(rng: Random, shape: Shape, kinds: Mapping[str, Any]) -> dict[str
 
 
 def _with_compacted(rng: Random, shape: Shape) -> Shape:
-    """With a compacted topic, in front, perhaps."""
+    """Return the shape, perhaps with a compacted topic in front."""
     if rng.random() < 0.6:
         return shape
     factor = rng.randint(1, min(FACTOR_MAX, len(shape.brokers)))
@@ -553,7 +558,7 @@ def _draw_clients(
 
 
 def _draw_apart(seed: int, shape: Shape, kinds: Mapping[str, Any]) -> list[ClientShape]:
-    """Clients that have streams of their own."""
+    """Return the clients that are drawn from streams of their own."""
     found: list[ClientShape] = []
     for name, kind in kinds.items():
         if kind.apart:

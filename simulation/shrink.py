@@ -1,12 +1,12 @@
 """Shrinking: the smallest schedule that still breaks the same promise, by delta debugging.
 
-Pure search over schedules: whoever plays one is an argument. What is made smaller, in this order:
-events, clients, topics, nodes, times, settings, links and disks. A step is kept when what is left
-breaks the promise of the same code; rounds go on until one changes nothing, or the budget is over.
+Pure search over schedules: the function that plays one is an argument. It reduces, in this order:
+events, clients, topics, nodes, times, settings, links and disks. A step is kept if the rest breaks
+a promise with the same code. Rounds continue until one changes nothing, or the budget is over.
 
-Two things are not taken away, since without them another promise would seem to break under the same
-code: a client that is acknowledged (P26 asks for writes in the quiet phase), and settings that are
-only sound together (each keeps one of the values that any shape may draw).
+Two things are not removed, since without them another promise would seem to break under the same
+code: a client with acknowledged writes (P26 requires writes in the quiet phase), and settings that
+are only sound together (each keeps one of the values that any shape may draw).
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ T = TypeVar("T")
 TRIES_MAX = 500
 STEADY_LINK = LinkShape(1.0, 1.0)
 STEADY_DISK = DiskShape(1.0, 1.0, 0.0)
-"""Nothing about them is left to chance."""
+"""A link and a disk without randomness."""
 FIRST_MS = 200
-"""Nobody needs more time before the first event."""
+"""Milliseconds that suffice before the first event."""
 ACKNOWLEDGED = ("acks all", "idempotent")
 """Kinds of clients of which one stays: its writes are acknowledged by all of the ISR."""
 
 
 class Verdict(NamedTuple):
-    """What playing a schedule came to: the code of the broken promise, and when that was seen, in
+    """The result of playing a schedule: the code of the broken promise, and its time in
     milliseconds after the first boot."""
 
     code: str
@@ -42,14 +42,15 @@ class Verdict(NamedTuple):
 
 
 Play = Callable[[Schedule, float], Verdict | None]
-"""Plays a schedule, no longer than to that many virtual milliseconds after the first boot."""
+"""Plays a schedule, at most to this number of virtual milliseconds after the first boot."""
 PATIENCE_MS = 5_000.0
-"""So much later than before may a promise break: who holds until then is not played to the end."""
+"""Milliseconds by which a promise may break later than before: a run that holds until then is
+ended."""
 
 
 @dataclass(frozen=True)
 class Shrunk:
-    """The smallest that was found. `tries` counts the schedules that were played."""
+    """The smallest schedule that was found. `tries` counts the schedules that were played."""
 
     schedule: Schedule
     verdict: Verdict
@@ -63,12 +64,12 @@ def shrink(
     may_go_on: Callable[[], bool] = lambda: True,
     tries_max: int = TRIES_MAX,
 ) -> Shrunk | None:
-    """None if the schedule breaks no promise.
+    """Return the smallest schedule with the same broken promise, None if the schedule breaks none.
 
     Args:
-        play: the same answer for the same schedule.
-        may_go_on: False ends the search with what is found; asked before each try.
-        tries_max: so many schedules are played at most, the first one among them.
+        play: returns the same verdict for the same schedule.
+        may_go_on: False ends the search with the best so far; called before each try.
+        tries_max: the largest number of schedules to play, including the first one.
     """
     verdict = play(schedule, inf)
     if verdict is None:
@@ -79,7 +80,7 @@ def shrink(
 
 
 class _Search:
-    """The best so far, and what was played already."""
+    """The best schedule so far, and those that were played already."""
 
     def __init__(
         self,
@@ -112,7 +113,7 @@ class _Search:
         return self.tries >= self._tries_max or not self._may_go_on()
 
     def _keeps(self, candidate: Schedule | None) -> bool:
-        """Whether it breaks the same promise; then it is the best."""
+        """Play a candidate. Returns: whether it breaks the same promise and is the best now."""
         if candidate is None or repr(candidate) in self._played or self.over:
             return False
         self._played.add(repr(candidate))
@@ -126,7 +127,8 @@ class _Search:
         return True
 
     def _before_the_break(self) -> None:
-        """What was due later did nothing; and there may be no trouble to wait for."""
+        """Remove events after the break, which had no effect, and the time without events before
+        quiet."""
         due = tuple(one for one in self.best.events if one.at_ms <= self.verdict.at_ms)
         self._keeps(replace(self.best, events=due))
         ends = max((one.at_ms + one.for_ms for one in self.best.events), default=0)
@@ -137,7 +139,7 @@ class _Search:
         items: Callable[[Schedule], tuple[T, ...]],
         rebuilt: Callable[[Schedule, tuple[T, ...]], Schedule],
     ) -> None:
-        """Without runs of items, long ones first, until no single one can be left out."""
+        """Remove runs of items, long ones first, until no single item can be removed."""
         length = max(1, len(items(self.best)))
         while not self.over:
             at, kept = 0, False
@@ -152,13 +154,14 @@ class _Search:
             length = max(1, length // 2)
 
     def _each(self, smaller: Callable[[Schedule], Iterator[Schedule]]) -> None:
-        """The first that is kept, again and again."""
+        """Try smaller candidates until none of them is kept."""
         while any(self._keeps(one) for one in smaller(self.best)):
             pass
 
 
 def is_sound(schedule: Schedule) -> bool:
-    """Whether it can be run, and what it asks of a cluster is what any seed may ask."""
+    """Return whether the schedule can be run, and requires of a cluster only what any seed may
+    require."""
     try:
         schedule.check()
     except BadShape:
@@ -255,7 +258,7 @@ def _times(schedule: Schedule) -> Iterator[Schedule]:
 
 
 def _earlier(schedule: Schedule, from_ms: int, by_ms: int) -> Schedule:
-    """All events from a time on, and quiet, earlier."""
+    """Move all events from a time on, and the start of quiet, to an earlier time."""
 
     def moved(one: Event) -> Event:
         return replace(one, at_ms=one.at_ms - by_ms) if one.at_ms >= from_ms else one
@@ -277,8 +280,8 @@ def _settings(schedule: Schedule) -> Iterator[Schedule]:
 
 
 def _places(schedule: Schedule) -> Iterator[Schedule]:
-    """Links and disks that leave nothing to chance, no ELR, the newest level, no weights of what is
-    not drawn."""
+    """Yield schedules without randomness of links or disks, without ELR, with the newest level, or
+    without weights of unused faults."""
     shape = schedule.shape
     if shape.link != STEADY_LINK:
         yield _with(schedule, link=STEADY_LINK)
@@ -295,7 +298,7 @@ def _places(schedule: Schedule) -> Iterator[Schedule]:
 
 
 def words(schedule: Schedule) -> str:
-    """How large a schedule is, in words."""
+    """Return the size of a schedule in words."""
     shape: Shape = schedule.shape
     counts = (
         (len(schedule.events), "event"),

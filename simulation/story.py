@@ -1,8 +1,8 @@
-"""Stories: what happened in a run, for people: who did what when, per node and per partition.
+"""Stories: the events of a run for people, per node and per partition.
 
 A story is a list of entries in the order of time. An entry may begin a state of its lane (a node is
 up, a broker leads), which lasts until the next; the others are points. `simulation.narrator` fills
-one while a run goes on, `simulation.page` draws it.
+one during a run, `simulation.page` draws it.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
 
 class Entry(NamedTuple):
-    """One thing that happened. `number` is the trace's, so that `--until` stops there; `style` is
-    how a state that begins here is drawn, None for a point; "" ends the state before."""
+    """One entry. `number` is that of the trace, at which `--until` stops; `style` draws a state
+    that begins here, None is a point, and "" ends the state before."""
 
     at_s: float
     number: int
@@ -30,7 +30,7 @@ class Entry(NamedTuple):
 
 
 class Answered(NamedTuple):
-    """Equal answers to one client about one partition, one after the other."""
+    """Consecutive equal responses to one client about one partition."""
 
     client: str
     what: str
@@ -44,7 +44,7 @@ class Answered(NamedTuple):
 
 @dataclass
 class FaultSpan:
-    """An event of the schedule as it was done. `effect` is None while it goes on."""
+    """An event of the schedule as it was executed. `effect` is None until it ends."""
 
     name: str
     text: str
@@ -56,33 +56,33 @@ class FaultSpan:
 
 @dataclass
 class Story:
-    """All of a run. `broken` are the words of the first broken promise, `ends_s` is the end of the
-    run or when the promise broke; times are virtual seconds since the first boot."""
+    """The story of a run. `broken` describes the first broken promise, `ends_s` is the end of the
+    run or the time of the break; times are virtual seconds since the first boot."""
 
     title: str
     entries: list[Entry] = field(default_factory=list)
     faults: list[FaultSpan] = field(default_factory=list)
     answers: list[Answered] = field(default_factory=list)
     messages: list[Message] = field(default_factory=list)
-    """Those that are drawn between lanes; nobody reads them line by line."""
+    """Messages that are drawn between lanes; they are not in the text."""
     broken: str | None = None
     ends_s: float = 0.0
 
     def tell(self) -> list[Entry]:
-        """Everything as entries, in order: faults and answers of clients among the others."""
+        """Return all entries in order, including faults and responses to clients."""
         told = [*self.entries, *_faults(self.faults), *_answers(self.answers)]
         if self.broken is not None:
             told.append(Entry(self.ends_s, 0, "promises", "broken", f"BROKEN {self.broken}"))
         return sorted(told, key=lambda one: one.at_s)
 
     def lines(self, most: int | None = None) -> list[str]:
-        """The story as text, or its last lines."""
+        """Return the story as text, or its last lines."""
         told = self.tell()
         return [line(one) for one in (told if most is None else told[-most:])]
 
 
 def line(one: Entry) -> str:
-    """One entry for a terminal."""
+    """Return one entry as a line for a terminal."""
     number = f"#{one.number}" if one.number else ""
     return f"{one.at_s:10.3f} s {number:>9}  {one.lane:<12} {one.text}"
 
@@ -104,7 +104,8 @@ def _answers(answers: Iterable[Answered]) -> Iterator[Entry]:
 
 
 def grouped(history: Sequence[Saw]) -> list[Answered]:
-    """Equal answers to one client about one partition as one, until there is another answer."""
+    """Return equal responses to one client about one partition as one, until another response
+    follows."""
     found: list[Answered] = []
     open_at: dict[tuple[str, str, str], int] = {}
     for one in history:

@@ -1,8 +1,8 @@
 """Shell: The run of one schedule: the cluster boots, events happen, clients work, judges look, and
 then all is quiet and must become whole.
 
-A judge that is not asked watches all the same, and what it finds is dropped: others read from it
-what was committed. Equal schedules give equal traces.
+All judges watch every run, since others read committed records from them; findings of judges that
+were not chosen are dropped. Equal schedules give equal traces.
 """
 
 from __future__ import annotations
@@ -63,21 +63,21 @@ from simulation.world.trace import FullTrace
 
 BOOT_S = 120.0
 WHOLE_S = 120.0
-"""Virtual time in which all must become whole once nothing is wrong any more."""
+"""Virtual seconds within which all must become whole once no fault is active."""
 BACKLOG_S = 480.0
-"""So much longer while the tier gets or loses segments that were there before, or replicas get
-records."""
+"""Additional seconds while the tier gains or loses old segments, or replicas get records."""
 NEARER = 0.9
-"""What is left of a backlog that counts as less."""
+"""The share of a backlog below which it counts as reduced."""
 STRICT_S = 4.0
-"""How long clients then must get no error but for a leader that has just moved."""
+"""Seconds in which clients must then get no error, except while a leader has just moved."""
 STORE_TOLD_S = 5.0
-"""What a read of the remote store ended with is told to the next fetch for so long (FAILED_MS)."""
+"""Seconds for which the next fetch may return the error of an earlier read from the remote store
+(FAILED_MS)."""
 DUPLICATE = ErrorCode.DUPLICATE_BROKER_REGISTRATION.name
 RESTART_S = 1.0
-"""How long a process that ended at its start is left off."""
+"""Seconds for which a process that ended during its start is left off."""
 RESCUE_S = 5.0
-"""How long an operator waits for elections, and then between two looks."""
+"""Seconds that an operator waits for elections, and then between two checks."""
 LOG_LINES = 60
 TRACE_LINES = 400
 CREATE_TRIES = 100
@@ -86,24 +86,24 @@ Plant = Callable[[], AbstractContextManager[Any]]
 
 
 class Watcher(Protocol):
-    """Looks on and changes nothing: a run is the same with it and without. What it raises as
+    """An observer that changes nothing: a run is the same with it and without. Its exception
     Stopped ends the run."""
 
     def after(self, life: NodeLife) -> None:
-        """Something ran in this life; asked before the judges."""
+        """Called after code ran in this life, before the judges."""
 
     def finish(self, broken: Broken | None) -> None:
-        """The run has ended, and the world still stands as it was then."""
+        """Called at the end of the run, while the world still has its last state."""
 
 
 class Stopped(Exception):
-    """A watcher has seen what it was waiting for."""
+    """Raised by a watcher that has seen the awaited moment."""
 
 
 @dataclass(frozen=True)
 class Broken:
-    """The first broken promise: its code, what was seen, when, by which judge ("": the run itself,
-    or what went wrong in the nodes)."""
+    """The first broken promise: its code, a description, its time, and its judge ("": the run
+    itself, or an error in the nodes)."""
 
     code: str
     words: str
@@ -112,14 +112,14 @@ class Broken:
 
     @property
     def plain(self) -> str:
-        """The words without the code in front."""
+        """The description without the code in front."""
         return self.words.removeprefix(f"{self.code}: ")
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What one run did. `lines` are the end of its trace, `seen` of what the partitions' judge saw,
-    `logged` of what the nodes logged; `marks` counts rare branches (`runtime.marks`)."""
+    """The result of one run. `lines` are the end of its trace, `seen` of the partitions' judge,
+    `logged` of the nodes' logs; `marks` counts rare branches (`runtime.marks`)."""
 
     schedule: Schedule
     trace: str
@@ -145,14 +145,14 @@ def run(
     disguised: bool = False,
     watchers: Sequence[Callable[[SwarmWorld], Watcher]] = (),
 ) -> Outcome:
-    """Run it to its end or to the first broken promise.
+    """Run a schedule to its end or to the first broken promise.
 
     Args:
-        judges: those that are asked.
+        judges: those whose findings count.
         planted: bugs, as context managers that are entered for the run.
-        keep: so many lines of the trace, None: all.
-        disguised: as if on another machine at another time.
-        watchers: made with the world; they look on.
+        keep: the number of lines of the trace to keep, None: all.
+        disguised: run as if on another machine at another time.
+        watchers: created with the world; they observe it.
     """
     import_nodes()
     world = SwarmWorld(schedule, judges, keep)
@@ -170,7 +170,7 @@ def run(
         hit = stack.enter_context(counted())
         try:
             world.loop.run_world(world.main())
-            broken = world.broken  # perhaps found where a node's own code stood in between
+            broken = world.broken  # perhaps found where a node's own code caught the exception
             require(not world.loop.failures, f"F: unhandled: {world.loop.failures[:3]}")
         except Stopped:
             pass
@@ -190,7 +190,7 @@ def run(
 
 @cache
 def _keep_compiled() -> None:
-    """What the first run has compiled stays: no collection need look through it again."""
+    """Exclude the first run's compiled objects from later garbage collections."""
     gc.freeze()
 
 
@@ -201,7 +201,7 @@ def _broken(error: BaseException, at_s: float, judge: str = "") -> Broken:
 
 
 def _by_client(error: BaseException, at_s: float) -> Broken:
-    """What a client has found, for the judge that it tells."""
+    """Return the broken promise found by a client, with the judge that it belongs to."""
     found = _broken(error, at_s)
     if not isinstance(error, Violation):
         return found
@@ -209,7 +209,7 @@ def _by_client(error: BaseException, at_s: float) -> Broken:
 
 
 def _is_refused(life: NodeLife) -> bool:
-    """Whether its start ended because the id still belongs to the process before."""
+    """Return whether its start ended because the broker id still belongs to the process before."""
     error = life.ready.exception()
     return error is not None and DUPLICATE in str(error)
 
@@ -219,7 +219,7 @@ def _watches(judge: Judge) -> bool:
 
 
 class SwarmWorld:
-    """One run. Faults and judges are given it: what they may use has no underscore."""
+    """One run. Faults and judges get it, and may use names without an underscore."""
 
     def __init__(self, schedule: Schedule, judges: Collection[str], keep: int | None) -> None:
         self.schedule = schedule
@@ -247,7 +247,7 @@ class SwarmWorld:
         self.controllers: list[Machine] = [machine for machine, node in pairs if node.controls]
         self.brokers: list[Machine] = [machine for machine, node in pairs if node.serves]
         self.changes = Changes()
-        """What nodes have changed since the judges looked."""
+        """Changes of nodes since the last check of the judges."""
         shape = self.shape
         self.promises: Promises = Promises(
             shape.given_up,
@@ -257,23 +257,23 @@ class SwarmWorld:
             self.loop.time,
             shape.compacted,
         )
-        """What was committed, as the partitions' judge has seen it."""
+        """The committed records, as the partitions' judge has seen them."""
         self.load: Load | None = None
         self.operator: Operator
-        """Who asks admin requests; there when clients start."""
+        """The sender of admin requests; exists once clients start."""
         self.acked_before_quiet = 0
         self.took_effect: dict[str, int] = {}
         self.busy: set[int] = set()
-        """Nodes that an event is being done to."""
+        """Ids of nodes that an event acts on."""
         self.heard_s = 0.0
-        """From when on no session ends because a controller was silent."""
+        """Virtual time from which on no session expires because a controller was silent."""
         self.unregistered: set[int] = set()
-        """Brokers that an operator has asked to forget, once."""
+        """Ids of brokers that an operator has ever unregistered."""
         self.swapped: set[int] = set()
-        """Brokers that run on another disk than their own."""
+        """Ids of brokers that run on another disk than their own."""
         self.broken: Broken | None = None
         self._waits = ""
-        """The judge that is not content in the quiet phase."""
+        """The judge that last reported something missing in the quiet phase."""
         self.asked = frozenset(judges)
         self.judges = {name: kind.make(self) for name, kind in JUDGES.items()}
         watching = [(name, one) for name, one in self.judges.items() if _watches(one)]
@@ -281,7 +281,7 @@ class SwarmWorld:
         self._timed = [(name, one) for name, one in watching if one.due_s < math.inf]
         self.watchers: list[Watcher] = []
         self.faults: list[FaultSpan] = []
-        """Events of the schedule, as they were done."""
+        """Events of the schedule, as they were executed."""
         self.over = False
 
     def _make_link(self, source: str, target: str) -> Link:
@@ -318,13 +318,13 @@ class SwarmWorld:
         }
 
     def _voters(self) -> list[str]:
-        """As `controller.quorum.voters` lists them."""
+        """Return the voters in the format of `controller.quorum.voters`."""
         return [f"{n.node_id}@node-{n.node_id}:{CONTROLLER_PORT}" for n in self.shape.controllers]
 
     # --- the run ------------------------------------------------------------------------------
 
     async def main(self) -> None:
-        """Boot, trouble, quiet."""
+        """Boot, play the events, and run the quiet phase."""
         try:
             await self._main()
         except Exception as error:
@@ -333,7 +333,7 @@ class SwarmWorld:
         self.finish(None)
 
     def finish(self, broken: Broken | None) -> None:
-        """Nothing is looked at any more; the first time counts."""
+        """End all watching; only the first call counts."""
         if not self.over:
             self.over = True
             for watcher in self.watchers:
@@ -380,14 +380,14 @@ class SwarmWorld:
             except ApiError as error:
                 require(error.code.retriable or "EXISTS" in error.code.name, f"P26: {error!r}")
                 if "EXISTS" in error.code.name:
-                    return  # an attempt without an answer had made it
+                    return  # an attempt without a response had created it
             except Unknown:
                 pass
             await asyncio.sleep(0.2)
         require(False, f"P26: {topic.name} could not be created")
 
     async def _unless_broken(self, what: Awaitable[None], load: Load) -> None:
-        """Until it is over, or a client finds a promise broken."""
+        """Wait for `what`, unless a client finds a promise broken before."""
         task = asyncio.ensure_future(what)
         done, _ = await asyncio.wait([task, load.trouble], return_when=asyncio.FIRST_COMPLETED)
         for one in done:
@@ -397,7 +397,7 @@ class SwarmWorld:
             one.result()
 
     async def _play(self) -> None:
-        """All events, and the time until quiet."""
+        """Play all events, and wait until the quiet phase."""
         begin_s = self.loop.time()
         quiet_s = begin_s + self.schedule.quiet_from_ms / 1000
         events = asyncio.gather(*(self._event(one, begin_s) for one in self.schedule.events))
@@ -441,16 +441,17 @@ class SwarmWorld:
             self.trace.add(f"{what}: without effect")
 
     async def _quiet(self, load: Load) -> None:
-        """P26: everything becomes whole, writes succeed, and then nothing fails any more."""
+        """Require that everything becomes whole, writes succeed, and then no request fails any more
+        (P26)."""
         self.trace.add("all is quiet")
         self.acked_before_quiet = load.acked
         load.calm, load.eased = True, self.shape.is_narrow
         await self._until_whole(lambda: self._first(lambda judge: judge.unsettled()))
-        self.operator.look()  # a late request may have deleted a topic that was made again
+        self.operator.look()  # a late request may have deleted a topic that was created again
         await self.until(lambda: self.loop.time() >= self.store.hangs_until_s)
         if self.shape.has_tier:
             load.store_told_until_s = self.loop.time() + STORE_TOLD_S
-        await asyncio.sleep(REQUEST_MS / 1000)  # what was asked before has been answered
+        await asyncio.sleep(REQUEST_MS / 1000)  # earlier requests have got their responses by then
         load.strict = True
         await asyncio.sleep(STRICT_S)
         await load.stop_within(WHOLE_S)
@@ -470,7 +471,7 @@ class SwarmWorld:
         return None
 
     async def until(self, holds: Callable[[], bool]) -> None:
-        """Look ten times a second."""
+        """Wait until `holds` returns True, with ten checks a second."""
         while not holds():  # noqa: ASYNC110 - virtual time, and nobody tells when
             await asyncio.sleep(0.1)
 
@@ -492,15 +493,20 @@ class SwarmWorld:
             await asyncio.sleep(0.1)
 
     def _worked_off(self) -> int:
-        """How many segments went to the tier or left it: what was written in a minute may take its
-        leader longer than that over slow links, and each of them is records to replicate (tiered
-        seed 701)."""
+        """Return the number of segments that were copied to the tier or deleted there.
+
+        Over slow links a leader may need more than a minute for the records of a minute, and each
+        segment adds records to replicate (tiered seed 701).
+        """
         counts = self.judges["tiering"].counts
         return counts["copies"] + counts["copies deleted"]
 
     def _behind(self) -> int:
-        """How many committed records replicas have yet to get: where clients write nearly as much
-        as a small fetch takes over a slow link, they come nearer for minutes (seed 8142)."""
+        """Return the number of committed records that replicas have yet to get.
+
+        If clients write nearly as much as a small fetch transfers over a slow link, replicas catch
+        up over minutes (seed 8142).
+        """
         topics = self.promises.metadata.image.topics.by_id
         behind = 0
         for (topic_id, index), truth in self.promises.partitions.items():
@@ -521,14 +527,17 @@ class SwarmWorld:
     # --- lives --------------------------------------------------------------------------------
 
     def boot(self, machine: Machine) -> NodeLife:
-        """Switch a machine on; the judges watch what runs there."""
+        """Switch a machine on; the judges watch its life."""
         life = machine.boot()
         life.watch = self._after
         return life
 
     async def boot_again(self, machine: Machine) -> None:
-        """After a crash; returns when the node is ready. A process whose registration is refused
-        ends, and is started again, as whoever looks after it does."""
+        """Boot a machine after a crash. Returns when the node is ready.
+
+        A process whose registration is refused ends, and is started again, as a supervisor would
+        do.
+        """
         while True:
             life = self.boot(machine)
             ends: list[asyncio.Future[Any]] = [life.ready, life.over]
@@ -547,20 +556,20 @@ class SwarmWorld:
         life = machine.life
         assert life is not None
         for name, judge in self.judges.items():
-            # From outside of the life: what it would read wrong is not read wrong here.
+            # This runs outside the life, so that faults of its reads do not apply.
             Context().run(self._ask, name, partial(judge.ending, life))
         machine.end(life, end, torn=torn, dark=dark)
         for name, judge in self.judges.items():
             self._ask(name, partial(judge.over, life, lossy=end is End.POWER_CUT))
 
     def end_lives(self) -> None:
-        """The run is over: nothing of it runs when it is collected."""
+        """Mark all lives as ended, so that no code of them runs when they are garbage collected."""
         for machine in self.cluster.machines:
             if machine.life is not None:
                 machine.life.alive = False
 
     async def stop(self, machine: Machine) -> None:
-        """Let a node stop in good order; returns when its life is over, however it ended."""
+        """Stop a node cleanly. Returns when its life is over, however it ended."""
         life = machine.life
         assert life is not None
         await machine.stop(life)
@@ -571,7 +580,7 @@ class SwarmWorld:
 
     def _after(self, life: NodeLife) -> None:
         if self.over:
-            return  # what is seen while the world is taken down means nothing
+            return  # states seen while the world is taken down are meaningless
         try:
             for watcher in self.watchers:
                 watcher.after(life)
@@ -603,7 +612,7 @@ class SwarmWorld:
             raise error
 
     def outcome(self, broken: Broken | None, logged: list[str], hit: dict[str, int]) -> Outcome:
-        """What became of it."""
+        """Return the result of the run."""
         drawn: dict[str, int] = {}
         for event in self.schedule.events:
             drawn[event.kind] = drawn.get(event.kind, 0) + 1

@@ -1,7 +1,7 @@
 """Targets of events: a node, or a role that is resolved when the event is due.
 
-A target is a text: `node 3`, `broker 2` or `controller 1` (the n-th of its kind, counted around),
-`active controller`, `leader of t0-1`, `follower of t0-1`.
+A target is a text: `node 3`, `broker 2` or `controller 1` (the n-th of its kind, modulo their
+number), `active controller`, `leader of t0-1`, `follower of t0-1`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def draw_node(rng: Random, shape: Shape) -> str:
-    """Any node, by number or by what it is to others; leaders are hit more often."""
+    """Draw any node, by number or by role; leaders are hit more often."""
     number = rng.randint(1, 5)
     return rng.choice([f"node {number}", draw_controller(rng, shape), draw_broker(rng, shape)])
 
@@ -36,7 +36,7 @@ def draw_broker(rng: Random, shape: Shape) -> str:
 
 
 def resolve(world: RunWorld, target: str) -> Machine | None:
-    """The machine that the target means now, None if it means none."""
+    """Return the machine that the target means now, else None."""
     kind, _, which = target.partition(" ")
     if target == "active controller":
         return next((one for one in world.controllers if is_active(one)), None)
@@ -52,7 +52,7 @@ def resolve(world: RunWorld, target: str) -> Machine | None:
 
 
 def is_active(machine: Machine) -> bool:
-    """Whether this controller is alive and leads the quorum, as far as it knows."""
+    """Return whether this controller is alive and leads the quorum, as far as it knows."""
     life = machine.life
     if life is None or not life.alive or life.node is None:
         return False
@@ -69,7 +69,7 @@ def _replica(world: RunWorld, kind: str, partition: str) -> Machine | None:
 
 
 def partition_image(world: RunWorld, partition: str) -> PartitionImage | None:
-    """A partition, by topic and number, as the controllers have committed it."""
+    """Return a partition, by topic and number, as the controllers have committed it, else None."""
     name, _, index = partition.rpartition("-")
     for topic in world.promises.metadata.image.topics.by_id.values():
         if topic.name == name:

@@ -1,8 +1,8 @@
 """Views of every node on each partition, side by side, at one moment of a run.
 
 The moment (`--until`) is a virtual time (`12.5s`, since the first boot), the number of an event of
-the trace (`48211`, as stories tell it), the name of an event of the schedule (`e3`: when it begins)
-or `broken`: the first broken promise.
+the trace (`48211`, as in stories), the name of an event of the schedule (`e3`: when it begins) or
+`broken`: the first broken promise.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class Moment:
 
     @classmethod
     def parse(cls, text: str, schedule: Schedule) -> Moment:
-        """Raises BadShape for what no run of this schedule has."""
+        """Return the moment of a text. Raises: BadShape if no run of this schedule has it."""
         if text == "broken":
             return cls()
         if re.fullmatch(r"\d+", text):
@@ -77,13 +77,13 @@ class Moment:
 
 
 def partitions_of(schedule: Schedule) -> list[str]:
-    """Names of all partitions that the run begins with."""
+    """Return the names of all partitions that the run begins with."""
     topics = schedule.shape.topics
     return [f"{one.name}-{index}" for one in topics for index in range(one.partitions)]
 
 
 class Until:
-    """A watcher that ends the run at a moment and writes down what everybody knows then."""
+    """A watcher that ends the run at a moment and records the state of every node."""
 
     def __init__(self, world: SwarmWorld, moment: Moment, partitions: Sequence[str]) -> None:
         self._world = world
@@ -92,10 +92,10 @@ class Until:
         self.reached = False
         self.lines: list[str] = []
         self.names: set[str] = set()
-        """Of all partitions there were until then, and of those that are to come first."""
+        """Names of all partitions that existed until then, and of those in the schedule."""
 
     def after(self, life: NodeLife) -> None:
-        """Raises Stopped."""
+        """Raise Stopped once the moment has come."""
         if self._is_due():
             self.reached = True
             raise Stopped
@@ -109,7 +109,7 @@ class Until:
         return any(one.name == moment.event for one in world.faults)
 
     def finish(self, broken: Broken | None) -> None:
-        """The views, and how it came to them."""
+        """Record the views at the end of the run."""
         self.reached = self.reached or (broken is not None and self._moment == Moment())
         self.names = {one.name for one in self._world.promises.partitions.values()}
         self.names.update(partitions_of(self._world.schedule))
@@ -120,7 +120,8 @@ class Until:
 
 
 def tell(world: SwarmWorld, partitions: Iterable[str]) -> Iterator[str]:
-    """The quorum, and each partition that has one of these names, or all for none."""
+    """Yield tables of the quorum and of the partitions with these names, or of all if no name is
+    given."""
     wanted = list(partitions)
     yield f"at {world.loop.time():.6f} s, event {len(world.trace)} of the trace"
     yield ""

@@ -1,9 +1,9 @@
-"""Shell: Clients of a world with one node: workers that never stop trying.
+"""Shell: Clients of a world with one node: workers that never stop retrying.
 
-Each worker repeats small steps with its own random generator. Before a request the ledger hears
-what is asked, after it what was answered. No answer, or an error that Kafka's clients try again
-after, is part of life; any other error breaks a promise. In `strict` mode, when nothing is wrong
-with the world, every error does.
+Each worker repeats small steps with its own random generator. It enters each request into the
+ledger before it is sent, and the response afterwards. No response, or an error that Kafka's clients
+retry, is allowed; any other error breaks a promise. In `strict` mode, when no fault is active,
+every error does.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from simulation.world.trace import Trace
 Step = Callable[[random.Random], Awaitable[None]]
 
 BASE_TOPICS = {"flushed": True, "cached": False}
-"""Topics that are never deleted, and whether they ask for a flush with each append."""
+"""Topics that are never deleted, and whether they are flushed with each append."""
 NAMES = ("orders", "payments", "a.b", "x_y")
 PARTITIONS_MAX = 4
 SESSION_MS = 10_000
@@ -35,7 +35,7 @@ RETENTION_MS = 1_000_000_000
 NOT_DONE = frozenset(
     {ErrorCode.BROKER_NOT_AVAILABLE, ErrorCode.LEADER_NOT_AVAILABLE, ErrorCode.NOT_CONTROLLER}
 )
-"""Errors that promise that nothing was done."""
+"""Errors that promise that the request had no effect."""
 LATE = frozenset(
     {
         ErrorCode.REQUEST_TIMED_OUT,
@@ -43,7 +43,7 @@ LATE = frozenset(
         ErrorCode.NOT_LEADER_OR_FOLLOWER,  # before the append, or while it waited to be committed
     }
 )
-"""Errors after which it may have been done."""
+"""Errors after which the request may have had its effect."""
 EXPELLED = frozenset(
     {ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION, ErrorCode.GROUP_ID_NOT_FOUND}
 )
@@ -56,7 +56,7 @@ ALLOWED = frozenset(
         *EXPELLED,
     }
 )
-"""Errors that are not retriable and yet no fault, while nodes come and go."""
+"""Errors that are not retriable but allowed while nodes come and go."""
 SEQUENCE_ERRORS = frozenset({ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, ErrorCode.UNKNOWN_PRODUCER_ID})
 
 
@@ -64,7 +64,7 @@ class Workload:
     """The workers of one world and their gate; they run on the client's host.
 
     Args:
-        life: the number of the node's present or last boot.
+        life: returns the number of the node's present or last boot.
     """
 
     def __init__(
@@ -99,7 +99,7 @@ class Workload:
     # --- control ------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Begin all workers."""
+        """Start all workers with their pauses."""
         for name, step, pause_ms in (
             ("admin", Admin(self).step, 150.0),
             ("plain producer", PlainProducer(self).step, 15.0),
@@ -113,14 +113,14 @@ class Workload:
             self._tasks.append(asyncio.create_task(self._run(name, step, pause_ms), name=name))
 
     def hold(self) -> None:
-        """Send nothing more until `resume`."""
+        """Send no more requests until `resume`."""
         self._open.clear()
 
     def resume(self) -> None:
         self._open.set()
 
     async def idle(self) -> None:
-        """Until no request is under way."""
+        """Wait until no request is in flight."""
         await self._idle.wait()
 
     async def stop(self) -> None:
@@ -156,7 +156,7 @@ class Workload:
         return self._life()
 
     def note(self, what: str) -> None:
-        """Into the trace."""
+        """Add a line to the trace."""
         self._trace.add(f"client: {what}")
 
     @property
@@ -165,7 +165,7 @@ class Workload:
 
     @asynccontextmanager
     async def request(self) -> AsyncIterator[None]:
-        """Around each request: waits for the gate."""
+        """Enclose one request: wait for the gate, and count it as in flight."""
         while not self._open.is_set():
             await self._open.wait()
         self._busy += 1
@@ -178,7 +178,7 @@ class Workload:
                 self._idle.set()
 
     def failed(self, what: str, error: Unknown | ApiError) -> None:
-        """A request failed. Raises Violation if it must not have."""
+        """Count a failed request. Raises: Violation if the error is not allowed at this time."""
         name = error.code.name if isinstance(error, ApiError) else "no answer"
         self.errors[name] = self.errors.get(name, 0) + 1
         if self.strict:
@@ -187,7 +187,7 @@ class Workload:
             raise Violation(f"{what}: {error!r}") from error
 
     def values(self, producer: str, rng: random.Random) -> tuple[int, list[bytes]]:
-        """The number and the values of a new batch, never seen before."""
+        """Return the number and the values of a new batch; no value was used before."""
         self._numbers += 1
         count = rng.choice((1, 1, 1, 2, 5))
         padding = b"." * rng.choice((0, 10, 300))
@@ -195,7 +195,7 @@ class Workload:
         return self._numbers, [b"%s:%d%s" % (name, index, padding) for index in range(count)]
 
     def some_topic(self, rng: random.Random) -> TopicLedger | None:
-        """A topic that is there."""
+        """Return a topic that exists, None if there is no such topic."""
         there = [t for t in self.ledger.topics.values() if t.presence is Presence.PRESENT]
         return rng.choice(there) if there else None
 
@@ -313,7 +313,10 @@ async def send(
     batch: Batch,
     producer: Producer | None,
 ) -> None:
-    """One attempt at one batch, entered in the ledger."""
+    """Make one attempt at one batch, entered in the ledger.
+
+    Raises: Unknown without a response, ApiError for an error other than a known duplicate.
+    """
     name = f"{batch.producer}:{batch.number} in {partition}"
     partition.trying(batch)
     try:
@@ -340,9 +343,9 @@ async def send(
 
 
 class IdempotentProducer:
-    """Sends each batch until it is acknowledged, up to `window` of them in a row at once.
+    """Sends each batch until it is acknowledged, up to `window` of them concurrently.
 
-    What it tries again has the same sequence number, so it is there once, whatever happened.
+    A retried batch has the same sequence number, so it is appended once.
     """
 
     def __init__(self, workload: Workload, name: str, *, window: int) -> None:
@@ -363,7 +366,7 @@ class IdempotentProducer:
                 self._load.ledger.producer_id(identity.id, self._load.life)
             self._identity = identity
         pending: list[tuple[Batch, Producer]] = []
-        # Before the first batch is in, the broker would take any other for the first.
+        # Before the first batch is appended, the broker would accept any other one as the first.
         window = self._window if partition in self._sequences else 1
         for _ in range(rng.randint(1, window)):
             number, values = self._load.values(self._name, rng)
@@ -390,7 +393,7 @@ class IdempotentProducer:
                 return
             self._judge(partition, results)
             if self._identity is None:
-                return  # the rest may be there or not
+                return  # the rest may exist or not
             attempt += 1
             if left:
                 await asyncio.sleep(rng.uniform(0.01, 0.2))
@@ -404,7 +407,7 @@ class IdempotentProducer:
         partition: PartitionLedger,
         pending: list[tuple[Batch, Producer]],
     ) -> list[BaseException | None]:
-        """One attempt at each, in order, without waiting between them."""
+        """Make one attempt at each batch, in order, without waiting between them."""
         try:
             await self._load.client.find_leader(topic.name, partition.index)
         except (Unknown, ApiError) as error:
@@ -418,7 +421,7 @@ class IdempotentProducer:
             if isinstance(error, ApiError) and error.code in SEQUENCE_ERRORS:
                 if first:
                     self._lost_track(partition, error)
-                # Behind one that failed it only says that there is a gap now.
+                # After a failed batch this error only reports the gap that it left.
             elif isinstance(error, (Unknown, ApiError)):
                 self._load.failed(self._name, error)
             elif error is not None:
@@ -426,7 +429,10 @@ class IdempotentProducer:
             first = first and error is None
 
     def _lost_track(self, partition: PartitionLedger, error: ApiError) -> None:
-        """The broker does not know the last batch any more."""
+        """Handle a sequence error: the broker must have lost the last batch.
+
+        Raises: Violation if the partition cannot have lost records.
+        """
         require(
             not partition.flushed and self._load.life > 1,
             f"{self._name}: {error!r} for {partition}, which cannot have lost anything",
@@ -434,13 +440,13 @@ class IdempotentProducer:
         self._forget()
 
     def _forget(self) -> None:
-        """Go on as another producer."""
+        """Use a new producer id from now on."""
         self._identity = None
         self._sequences.clear()
 
 
 class Committer:
-    """Commits growing offsets for groups without members, and looks at them."""
+    """Commits growing offsets for groups without members."""
 
     def __init__(self, workload: Workload) -> None:
         self._load = workload
@@ -521,8 +527,12 @@ class Member:
             self._heard_ms = self._load.now_ms
 
     def _expelled(self, error: ApiError) -> None:
-        """The group does not know this member any more. A group that was stored, in a topic that
-        is flushed, comes back with its members, whose sessions begin anew."""
+        """Leave a group that has expelled this member.
+
+        A stored group, in a flushed topic, comes back with its members, whose sessions start from
+        scratch.
+        Raises: Violation if the session cannot have expired.
+        """
         quiet_ms = self._load.now_ms - self._heard_ms
         require(
             self._generation < 0 or not self._load.ledger.offsets_flushed or quiet_ms > SESSION_MS,
@@ -573,7 +583,7 @@ class Member:
 
 
 class Reader:
-    """Reads what others write, as they write it, and holds it against the ledger."""
+    """Reads records of other workers, as they write them, and compares them with the ledger."""
 
     def __init__(self, workload: Workload) -> None:
         self._load = workload
@@ -590,7 +600,7 @@ class Reader:
                 start, end = await client.bounds(topic.name, partition.index)
                 at = max(start, self._positions.get(partition, 0))
                 if at > end:
-                    at = start  # what was read is gone
+                    at = start  # the records at the former position are gone
                 end = min(end, at + 50)
                 max_bytes = rng.choice((100, 1000, 1 << 20))
                 found = await client.read(topic.name, partition.index, at, end, max_bytes=max_bytes)
