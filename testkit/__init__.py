@@ -1,1 +1,1 @@
-"""What tests, benchmarks and fuzzing need and a node does not: runners, fakes, factories."""
+"""Code for tests, benchmarks and fuzzing that a node does not need: runners, fakes, factories."""

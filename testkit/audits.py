@@ -1,4 +1,4 @@
-"""The audit at the end of a test: how leaders came to lead, in a run that broke no promise."""
+"""The audit at the end of a test: the elections of a run that broke no promise."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from audit.state.elections import LOSSY
 
 
 class Elected(NamedTuple):
-    """An election as the audit tells of it; `from_leader` is -1 where nobody led."""
+    """An election as the audit reports it; `from_leader` is -1 if there was no leader."""
 
     topic: str
     partition: int
@@ -30,11 +30,11 @@ class Elected(NamedTuple):
 def elections_of(
     *places: Path, history: Sequence[Path] = (), broken: Sequence[str] = ()
 ) -> list[Elected]:
-    """Every election that the metadata logs at or below `places` tell of, in their order.
+    """Return every election in the metadata logs at or below `places`, in order.
 
-    Asserts that the audit warns of each election that may have lost records, and of nothing else
-    but by the checks of the names `broken`. Brokers' directories below `places` have their replicas
-    compared, and with what clients saw (`history`).
+    Asserts that the audit warns of each election that may have lost records, and reports nothing
+    else except by the checks named in `broken`. The replicas in brokers' directories below `places`
+    are compared with each other, and with what clients read and sent (`history`).
     """
     result = run_here(read_inputs(places, history=history))
     found = [Elected(*(e[name] for name in Elected._fields)) for e in result.elections]
@@ -48,5 +48,5 @@ def elections_of(
 
 
 def kinds_of(elections: list[Elected], topic: str | None = None) -> Counter[str]:
-    """How often leaders were elected as what: of one topic, or of all."""
+    """Return how often leaders were elected by each kind, in one topic or in all."""
     return Counter(e.kind for e in elections if topic in (None, e.topic))

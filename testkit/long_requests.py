@@ -1,4 +1,5 @@
-"""A request with many names for each API that has a list, and how long an event loop is held."""
+"""Requests with many names for each API that has a list, to measure how long they hold an event
+loop."""
 
 from __future__ import annotations
 
@@ -23,7 +24,7 @@ from protocol.transport.dispatch import (
 )
 from testkit.memory.broker import Peer
 
-# Fields for which zero is not what an ordinary request says.
+# Fields for which zero is not an ordinary value.
 VALUES: dict[str, Any] = {
     "acks": 1,
     "timeout_ms": 600_000,
@@ -46,11 +47,11 @@ VALUES: dict[str, Any] = {
     "partition_max_bytes": 1 << 20,
 }
 EMPTY = ("desired_leaders", "forgotten_topics_data", "assignments", "configs")
-"""Lists that an ordinary request leaves empty where another is long."""
+"""Lists that an ordinary request leaves empty where another list is long."""
 
 
 def lists_of(cls: type[Struct], version: int) -> list[str]:
-    """The names of the list fields of a struct."""
+    """Return the names of the list fields of a struct."""
     return [
         field.name
         for field in cls.FIELDS
@@ -61,8 +62,8 @@ def lists_of(cls: type[Struct], version: int) -> list[str]:
 
 
 def long_request(api: ApiKey, version: int, name: str, count: int, *, deep: bool) -> Request[Any]:
-    """A request with `count` elements in its list `name`, all of them unknown to every node; with
-    `deep` in the innermost list of the only element."""
+    """Return a request with `count` elements in its list `name`, all of them unknown to every node;
+    with `deep` in the innermost list of its only element."""
     cls = request_class(api)
     request = cast("Request[Any]", _filled(cls, cls, version, 0, 0, False))
     (field,) = (field for field in cls.FIELDS if field.name == name)
@@ -73,7 +74,7 @@ def long_request(api: ApiKey, version: int, name: str, count: int, *, deep: bool
 
 
 def is_deep(api: ApiKey, version: int, name: str) -> bool:
-    """Whether the elements of a list have lists themselves."""
+    """Return whether the elements of a list have lists themselves."""
     cls = request_class(api)
     (field,) = (field for field in cls.FIELDS if field.name == name)
     element = field.kind.element
@@ -105,7 +106,7 @@ def _filled(
             values[field.name] = [
                 _value(kind.element, owner, version, i, count, deep) for i in range(inner)
             ]
-            # Of several lists one is long.
+            # Only one of several lists is long.
             count = min(count, 1)
         elif field.name in VALUES:
             values[field.name] = VALUES[field.name]
@@ -117,7 +118,8 @@ def _filled(
 
 
 def all_long_requests(table: HandlerTable, count: int) -> Iterator[tuple[str, int, Request[Any]]]:
-    """Name, version and request for every list of every API of a table, in its newest version."""
+    """Yield name, version and request for every list of every API of a table, in its newest
+    version."""
     for key in sorted(table.entries):
         api, version = ApiKey(key), table.entries[key].own_version_max
         for name in lists_of(request_class(api), version):
@@ -129,7 +131,8 @@ def all_long_requests(table: HandlerTable, count: int) -> Iterator[tuple[str, in
 async def serve(
     table: HandlerTable, request: Request[Any], version: int, peer: Peer, received_ms: float
 ) -> tuple[int, Sequence[Any]] | None:
-    """Serve a request as a listener does behind the decoder; None if it closes the connection."""
+    """Serve a request as a listener does behind the decoder. Returns: None if it closes the
+    connection."""
     entry = table.entries[request.API_KEY]
     context = RequestContext(
         cast(Any, peer), ApiKey(request.API_KEY), version, 1, "c", received_ms, "User:ANONYMOUS",
@@ -167,7 +170,7 @@ class CallCountingLoop(asyncio.SelectorEventLoop):
         self.longest = self.total = self._calls = 0
 
     def count(self) -> Callable[[], None]:
-        """Begin to count; call the function that is returned to end it."""
+        """Start counting. Returns: a function that stops it."""
 
         def call(_frame: object, event: str, _argument: object) -> None:
             if event == "call" or event == "c_call":

@@ -1,8 +1,8 @@
-"""How long the loop stands still, measured in work and not in time.
+"""Holds of the event loop, measured in work instead of time.
 
-A `ToilClock` is moved by the work itself: every operation on `ToilingFiles`, or whatever a test
-counts, costs so many milliseconds on it. What passes on it between two turns of the loop is a hold;
-on any machine it is the same.
+Work itself moves a `ToilClock`: every operation on `ToilingFiles`, or other work that a test
+counts, costs some milliseconds on it. The time on it between two loop iterations is a hold; it is
+the same on any machine.
 """
 
 from __future__ import annotations
@@ -22,14 +22,15 @@ OPERATION_MS = 0.05
 
 
 class ToilClock(ManualClock):
-    """Time is work."""
+    """A clock that only work moves."""
 
     def toil(self, ms: float = OPERATION_MS) -> None:
         self._monotonic_ms += ms
 
 
 class ToilingFiles(MemoryFiles):
-    """Every operation takes its time; what runs in a worker takes none of the loop's."""
+    """Files whose operations take time on the clock; work in a worker thread takes none of the
+    loop's."""
 
     def __init__(self, clock: ToilClock) -> None:
         super().__init__()
@@ -74,7 +75,7 @@ class ToilingFiles(MemoryFiles):
 
 
 class Holds:
-    """`longest_ms` between two turns of the loop so far."""
+    """`longest_ms` is the longest time between two loop iterations so far."""
 
     def __init__(self) -> None:
         self.longest_ms = 0.0
@@ -82,7 +83,7 @@ class Holds:
 
 @asynccontextmanager
 async def loop_holds(clock: ManualClock) -> AsyncIterator[Holds]:
-    """Watches the loop while the body runs."""
+    """Measure the loop's holds while the body runs."""
     holds = Holds()
 
     async def watch() -> None:

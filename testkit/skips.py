@@ -1,4 +1,4 @@
-"""Which tests may be skipped: docs/gaps.md lists the reasons, under "Skipped tests"."""
+"""Allowed skips of tests: docs/gaps.md lists the reasons, under "Skipped tests"."""
 
 from __future__ import annotations
 
@@ -8,22 +8,26 @@ from pathlib import Path
 from typing import NamedTuple
 
 MAY_BE_MISSING = "docs/gaps.md"
-"""Where it is listed why tests may be skipped; who is skipped may say so."""
+"""The page that lists allowed reasons; a skip's message may name it."""
 GAPS = Path(__file__).resolve().parents[1] / MAY_BE_MISSING
 HEADING = "## Skipped tests"
 SKIPPED = "skipped"
 
 
 class Allowed(NamedTuple):
-    """A reason as docs/gaps.md lists it, by its beginning; `on_ci`: it is no failure there."""
+    """A reason as docs/gaps.md lists it, by its beginning; `on_ci`: the skip is allowed
+    there, too."""
 
     reason: str
     on_ci: bool
 
 
 def allowed_skips(gaps: str) -> list[Allowed]:
-    """The rows of the table: reasons between backticks, the tests, and `fails` or `skipped`, which
-    is what happens with CI=true. Raises ValueError for any other row."""
+    """Return the rows of the table: reasons between backticks, the tests, and `fails` or `skipped`,
+    the effect with CI=true.
+
+    Raises: ValueError for any other row.
+    """
     section = gaps.partition(f"\n{HEADING}\n")[2].partition("\n## ")[0]
     table = [line for line in section.splitlines() if line.startswith("|")]
     found = []
@@ -37,7 +41,7 @@ def allowed_skips(gaps: str) -> list[Allowed]:
 
 
 def complaint(reason: str, allowed: Sequence[Allowed], *, on_ci: bool) -> str | None:
-    """Why a test may not be skipped for this reason; None if it may."""
+    """Return why a test may not be skipped for this reason; None if it may."""
     said = reason.removeprefix("Skipped: ")
     row = next((row for row in allowed if said.startswith(row.reason)), None)
     if row is None:

@@ -32,11 +32,11 @@ import org.apache.kafka.common.utils.Exit;
  *
  * A line of input is a request: base64 of standard input, of the milliseconds to wait, of the class
  * and of each argument, separated by spaces. A line of output is the reply: exit code, base64 of
- * what the class printed and of what it complained about. A class that does not end in time has its
- * shutdown hooks run, as Ctrl-C would; exit code -1 says that even this did not end it.
+ * the class's standard output and standard error. If a class does not end in time, its shutdown
+ * hooks run, as with Ctrl-C; exit code -1 means that even this did not end it.
  */
 public class Tools {
-    /** Ends a tool in place of the JVM. Tools that catch everything print it, so it is silent. */
+    /** Ends a tool instead of the JVM. It has no text, since tools that catch everything print it. */
     static final class Exited extends Error {
         Exited() {
             super("", null, false, false);
@@ -52,7 +52,7 @@ public class Tools {
         }
     }
 
-    /** As a tool: prints the classes of each jar named that have a main. */
+    /** A tool that prints the classes with a main method of each given jar. */
     public static class Mains {
         public static void main(String[] jars) throws Exception {
             for (String name : jars)
@@ -70,7 +70,7 @@ public class Tools {
                 if (Modifier.isStatic(main.getModifiers()))
                     System.out.println(name);
             } catch (NoSuchMethodException | NoClassDefFoundError none) {
-                // Not a program, or one whose libraries are not here.
+                // Not a program, or one whose libraries are missing.
             }
         }
     }
@@ -144,7 +144,7 @@ public class Tools {
         long deadlineMs = System.currentTimeMillis() + patienceMs;
         main.start();
         main.join(patienceMs);
-        // A JVM goes on until its last thread that is no daemon, or until it is told to end.
+        // A JVM runs until its last non-daemon thread ends, or until exit is called.
         for (Thread thread : Thread.getAllStackTraces().keySet())
             if (!thread.isDaemon() && !running.contains(thread) && exitCode == null)
                 thread.join(Math.max(1, deadlineMs - System.currentTimeMillis()));
@@ -165,7 +165,7 @@ public class Tools {
         }
         main.join(due.isEmpty() ? 10_000 : 1_000);
         if (main.isAlive() && !due.isEmpty()) {
-            // Its hooks have put everything in order; the JVM would end here.
+            // Its hooks have completed the clean-up; the JVM would end here.
             main.interrupt();
             main.join(10_000);
         }
@@ -178,7 +178,7 @@ public class Tools {
         return true;
     }
 
-    /** The hooks of tools that go to the JVM itself. */
+    /** The shutdown hooks that tools register with the JVM itself. */
     @SuppressWarnings("unchecked")
     static Map<Thread, Thread> jvmHooks() throws Exception {
         Field field = Class.forName("java.lang.ApplicationShutdownHooks").getDeclaredField("hooks");

@@ -1,1 +1,1 @@
-"""Apache Kafka as the oracle: its jars, its nodes in the place of ours, its tools."""
+"""Apache Kafka as the oracle: its jars, its nodes in place of Kraftbox's, its tools."""

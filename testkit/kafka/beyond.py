@@ -1,4 +1,4 @@
-"""What our messages have beyond Kafka's definitions: one table for all tests that compare both."""
+"""Extensions of Kafka's message definitions: one table for all tests that compare both."""
 
 from __future__ import annotations
 
@@ -9,12 +9,11 @@ from protocol.schema import Message, VersionRange
 
 
 class Beyond(NamedTuple):
-    """What a message of ours has that Kafka's has not.
+    """The extensions of one message.
 
     tagged: fields with private tags. versions_from: its first version that Kafka does not have.
     fields: those that only such versions have, by name of the struct. structs: those that only the
-    fields with private tags use. whole: Kafka has no such
-    message.
+    fields with private tags use. whole: Kafka has no such message.
     """
 
     tagged: Mapping[str, int] = {}
@@ -45,11 +44,11 @@ BEYOND_KAFKA: Mapping[str, Beyond] = {
     "ExplainElectionRequest": Beyond(whole=True),
     "ExplainElectionResponse": Beyond(whole=True),
 }
-"""Everything that we have beyond Kafka's definitions, by message."""
+"""All extensions of Kafka's definitions, by message."""
 
 
 def kafka_versions(cls: type[Message]) -> VersionRange:
-    """Those of our versions that Kafka has; none if `last` is below `first`."""
+    """Return those of a message's versions that Kafka has; empty if `last` is below `first`."""
     beyond = BEYOND_KAFKA.get(cls.__name__, Beyond())
     first, last = cls.VERSIONS
     if beyond.whole:

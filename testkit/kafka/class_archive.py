@@ -1,4 +1,4 @@
-"""An archive of the classes that a broker of Kafka's loads: starts take half the time with it.
+"""An archive of the classes that a Kafka broker loads, which halves its start-up time.
 
 It is made once, by a node that starts and stops, and kept in the user's cache. A virtual machine
 that it does not fit starts without it.
@@ -23,7 +23,8 @@ QUICK_TO_START = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto")
 
 @cache
 def quick_to_start() -> tuple[str, ...]:
-    """Options of a virtual machine that is to start soon."""
+    """Return options of a virtual machine for a quick start; make the archive if it does not
+    exist."""
     archive = _archive()
     if not archive.exists():
         _make(archive)
@@ -32,14 +33,14 @@ def quick_to_start() -> tuple[str, ...]:
 
 
 def _archive() -> Path:
-    """Its file: one for each Java and set of jars."""
+    """Return the path of the archive: one for each Java and set of jars."""
     java = Path(shutil.which("java") or "java").resolve()
     marks = f"{java} {java.stat().st_mtime_ns} {kafka_class_path()}"
     return cache_folder() / f"kafka-{KAFKA_VERSION}-{zlib.crc32(marks.encode()):08x}.jsa"
 
 
 def _make(archive: Path) -> None:
-    """Start and stop a node that leaves it; several processes may do so at once."""
+    """Start and stop a node that writes the archive; several processes may do so at once."""
     with tempfile.TemporaryDirectory() as scratch:
         directory = Path(scratch)
         broker, controller = free_ports(2)

@@ -1,9 +1,9 @@
-"""Putting one request to two nodes and saying where their answers differ.
+"""Comparison of two nodes: one request to both, and the differences of their responses.
 
 Requests are written as plain dicts and lists and made into messages by the schema, so that a table
-of hundreds stays readable. `{v}` in a text is the version that is asked, and an `Id` is the id that
-the topic of this name has at the node that is asked. Answers become plain values again, in which
-what two nodes never share is replaced by what it stands for.
+of hundreds stays readable. `{v}` in a text is the version of the request, and an `Id` is the id
+that the topic of this name has at the node. Responses become plain values again, in which values
+that always differ between two nodes are replaced by placeholders.
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ UNSHARED = frozenset(
 )
 """Fields whose values belong to a node and a moment."""
 TEXTS = frozenset({"error_message", "batch_index_error_message", "documentation"})
-"""Sentences: each node has its own words, so only null, empty and text are told apart."""
+"""Fields with texts: each node has its own wording, so only null, empty and text are
+distinguished."""
 
 
 class Id(NamedTuple):
@@ -35,7 +36,7 @@ class Id(NamedTuple):
 
 
 class Difference(NamedTuple):
-    """One value that two answers do not share; list indexes are left out of `path`."""
+    """A value that differs between two responses; list indexes are left out of `path`."""
 
     path: str
     ours: Any
@@ -45,7 +46,7 @@ class Difference(NamedTuple):
 def built(
     kind: type[Struct], body: Mapping[str, Any], version: int, ids: Mapping[str, bytes]
 ) -> Any:
-    """A struct of this class from plain values."""
+    """Return a struct of this class from plain values."""
     fields = {field.name: field for field in kind.FIELDS}
     return kind(
         **{
@@ -72,8 +73,8 @@ def _built(
 def plain(
     value: Any, names: Mapping[bytes, str], unshared: frozenset[str] = UNSHARED, field: str = ""
 ) -> Any:
-    """An answer as dicts, lists and values; `names` are the topics by their ids, `unshared` the
-    fields that are not compared."""
+    """Return a response as dicts, lists and values; `names` are the topics by their ids, `unshared`
+    the fields that are not compared."""
     if field in unshared:
         return "*"
     if isinstance(value, Message | Struct):
@@ -93,7 +94,7 @@ def plain(
 
 
 def differences(ours: Any, theirs: Any, path: str = "") -> Iterator[Difference]:
-    """Where two plain values differ."""
+    """Yield the differences between two plain values."""
     if isinstance(ours, dict) and isinstance(theirs, dict):
         for name in ours:
             yield from differences(ours[name], theirs.get(name), f"{path}.{name}".lstrip("."))

@@ -1,4 +1,4 @@
-"""Apache Kafka's nodes in the place of ours: same properties file, same directory, same ports."""
+"""Apache Kafka's nodes in place of Kraftbox's: same properties file, same directory, same ports."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def _format_like(directory: Path, meta: str, seed: str) -> None:
 
 
 class KafkaInPlace:
-    """Kafka's node with the identity of one of ours, which must not run."""
+    """A Kafka node with the identity of a Kraftbox node, which must not run."""
 
     def __init__(self, place: NodeProcess, settings: Mapping[str, str] | None = None) -> None:
         self.place = place
@@ -39,13 +39,14 @@ class KafkaInPlace:
         self.node = ApacheKafkaNode(place.directory, given, HEAP, quick_to_start())
 
     def complete_format(self) -> None:
-        """Further log directories, after the first one was formatted for `place`."""
+        """Format further log directories, after the first one was formatted for `place`."""
         first, *others = self._directories()
         for directory in others:
             _format_like(directory, (first / META).read_text(), str(directory))
 
     def replace_disks(self) -> None:
-        """Every log directory is empty, newly formatted and another one than before."""
+        """Replace every log directory by an empty, newly formatted one with another
+        directory id."""
         directories = self._directories()
         written = (directories[0] / META).read_text()
         for directory in directories:
@@ -56,7 +57,7 @@ class KafkaInPlace:
         return [Path(name) for name in self.node.settings["log.dirs"].split(",")]
 
     def begin(self) -> None:
-        """Start the process; several may come up together."""
+        """Start the process without waiting, so that several nodes can start together."""
         self.node.write_config()
         self.node.begin()
 

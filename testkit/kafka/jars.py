@@ -1,4 +1,4 @@
-"""Where Kafka's own jars are: the judge of our files and the source of the message definitions."""
+"""Location of Kafka's jars: the oracle for our files, and the source of the message definitions."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ DOWNLOAD_SECONDS = 600
 
 @cache
 def kafka_libs() -> Path | None:
-    """The folder with Kafka's jars; None when there is no Java or no way to get them.
+    """Return the folder with Kafka's jars; None without Java or a way to get the jars.
 
     `KRAFTBOX_KAFKA_LIBS` names a folder to use; otherwise Maven fills one in the user's cache.
     """
@@ -33,7 +33,7 @@ def kafka_libs() -> Path | None:
 
 @cache
 def tiered_store_jar() -> Path | None:
-    """The jar of Kafka's tests that has LocalTieredStorage; None when there is no way to get it.
+    """Return the jar of Kafka's tests that has LocalTieredStorage; None without a way to get it.
 
     It stays out of the class path, which the archive of classes is made for: brokers load it by
     `remote.log.storage.manager.class.path`.
@@ -51,7 +51,7 @@ def tiered_store_jar() -> Path | None:
 
 
 def tiered_store(jar: Path, folder: Path) -> dict[str, str]:
-    """Settings of a store in a folder that all brokers share, out of Kafka's own tests."""
+    """Return settings of a store in a folder shared by all brokers, from Kafka's own tests."""
     return {
         "remote.log.storage.manager.class.name": (
             "org.apache.kafka.server.log.remote.storage.LocalTieredStorage"
@@ -62,16 +62,16 @@ def tiered_store(jar: Path, folder: Path) -> dict[str, str]:
 
 
 def cache_folder() -> Path:
-    """Where what took long to get or to make is kept for the next run."""
+    """Return the folder for files that take long to download or to build."""
     cache_home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     return cache_home / "kraftbox"
 
 
 def java_program(source: Path, out: Path) -> list[str]:
-    """The command that runs a program of one source file against Kafka's jars.
+    """Return the command that runs a program of one source file against Kafka's jars.
 
-    It is compiled into `out` with the compiler among the jars; in a folder without one, Java is
-    asked to run the source, which needs a JDK.
+    It is compiled into `out` with the compiler among the jars; in a folder without one, Java runs
+    the source file, which needs a JDK.
     """
     libs = kafka_libs()
     assert libs is not None
@@ -86,7 +86,7 @@ def java_program(source: Path, out: Path) -> list[str]:
 
 
 def _complete(folder: Path) -> Path:
-    """The file that says that all is there that this list of jars asks for."""
+    """Return the file that marks a complete download of this list of jars."""
     return folder / f"complete-{zlib.crc32(POM.read_bytes()):08x}"
 
 

@@ -13,7 +13,8 @@ from testkit.processes.nodes import READY_TIMEOUT_S, NodeDidNotStart
 
 
 class ApacheKafkaNode:
-    """One combined Apache Kafka node from its jars: the oracle, and the rival in benchmarks."""
+    """One combined Apache Kafka node from its jars: the oracle, and the competitor in
+    benchmarks."""
 
     ready_timeout_s: float = READY_TIMEOUT_S
 
@@ -34,13 +35,13 @@ class ApacheKafkaNode:
 
     @property
     def pid(self) -> int:
-        """Process id of the running node."""
+        """The process id of the running node."""
         assert self._process is not None
         return self._process.pid
 
     @property
     def log_text(self) -> str:
-        """Everything it has logged."""
+        """The whole log of the node's present process."""
         return (self.directory / "kafka.log").read_text()
 
     def write_config(self) -> None:
@@ -54,7 +55,7 @@ class ApacheKafkaNode:
         )
 
     def format(self, cluster_id: str, *arguments: str) -> None:
-        """Run kafka-storage format."""
+        """Run kafka-storage format. Raises: NodeDidNotStart if it fails."""
         self.write_config()
         done = self.tool(
             "kafka.tools.StorageTool",
@@ -69,12 +70,13 @@ class ApacheKafkaNode:
             raise NodeDidNotStart(done.stdout + done.stderr)
 
     def start(self, ready_line: str = "Kafka Server started") -> ApacheKafkaNode:
-        """Start and wait for the line that says it serves; raises NodeDidNotStart."""
+        """Start and wait for the ready line in the log. Raises: NodeDidNotStart without it
+        in time."""
         self.begin()
         return self.wait_until_ready(ready_line)
 
     def begin(self) -> None:
-        """Start the process; several nodes may come up together."""
+        """Start the process without waiting, so that several nodes can start together."""
         with open(self.directory / "kafka.log", "wb") as output:
             self._process = subprocess.Popen(
                 [*self._java(), "kafka.Kafka", str(self.config)],
@@ -83,7 +85,10 @@ class ApacheKafkaNode:
             )
 
     def wait_until_ready(self, ready_line: str = "Kafka Server started") -> ApacheKafkaNode:
-        """Wait for the line that says it serves; raises NodeDidNotStart."""
+        """Wait for the ready line in the log.
+
+        Raises: NodeDidNotStart if the process ends or the line does not come in time.
+        """
         deadline = time.monotonic() + self.ready_timeout_s
         while ready_line not in self.log_text:
             if not self.is_running or time.monotonic() > deadline:
@@ -94,18 +99,18 @@ class ApacheKafkaNode:
 
     @property
     def is_running(self) -> bool:
-        """Whether it was started and has not ended."""
+        """True if the process was started and has not ended."""
         return self._process is not None and self._process.poll() is None
 
     def kill(self) -> None:
-        """SIGKILL and reap."""
+        """Kill the process with SIGKILL and reap it."""
         process, self._process = self._process, None
         if process is not None:
             process.kill()
             process.wait()
 
     def stop(self) -> None:
-        """SIGTERM, then SIGKILL after 30 s."""
+        """Send SIGTERM, then SIGKILL after 30 s."""
         process, self._process = self._process, None
         if process is None:
             return
@@ -127,7 +132,7 @@ class ApacheKafkaNode:
 
 
 def kafka_class_path(*more: Path) -> str:
-    """The class path of Apache Kafka 4.3.1's jars; raises RuntimeError where they cannot be had."""
+    """Return the class path of Apache Kafka 4.3.1's jars. Raises: RuntimeError without the jars."""
     libs = kafka_libs()
     if libs is None:
         raise RuntimeError("Apache Kafka's jars need a JRE and Maven")

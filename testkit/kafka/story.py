@@ -1,14 +1,14 @@
-"""A scripted life of an Apache Kafka cluster, and what the script knows that it caused.
+"""A scripted life of an Apache Kafka cluster, with the expected elections as known to the script.
 
-Three controllers and three brokers with eligible leader replicas on. The story has one of each
-election the audit tells apart. Its truth comes from two places, neither of which reads metadata
-records: the script, which says after each step who must lead and of which kind the election was,
-and the log lines in which Kafka's controllers note each change of a partition.
+Three controllers and three brokers with eligible leader replicas on. The story has one election of
+each kind that the audit distinguishes. The expected elections come from two sources, neither of
+which reads metadata records: the script, which notes after each step who must lead and of which
+kind the election was, and the log lines of Kafka's controllers for each change of a partition.
 
     python -m testkit.kafka.story OUT
 
-records the controllers' metadata directories, the truth, and what Kafka's own tool reads in the
-logs as `OUT/story.tar.xz` and prints what happened.
+records the controllers' metadata directories, the expected elections, and the output of Kafka's own
+dump tool for the logs as `OUT/story.tar.xz`, and prints the elections.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ class Node(ApacheKafkaNode):
         return (history.read_text() if history.exists() else "") + self.log_text
 
     def kill(self) -> None:
-        """SIGKILL: no clean shutdown file, nothing flushed on purpose."""
+        """Kill the process with SIGKILL: no clean shutdown file, no deliberate flush."""
         os.kill(self.pid, signal.SIGKILL)
         self.stop()
 
@@ -99,7 +99,7 @@ def until(what: str, look: Callable[[], Any]) -> Any:
 
 
 class Story:
-    """The cluster, and the truth as it is written down."""
+    """The cluster, and the expected elections."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
@@ -152,12 +152,13 @@ class Story:
             list(pool.map(do, [self.nodes[n] for n in nodes]))
 
     def end(self) -> None:
-        """Stop everything that still runs, brokers first, one after the other."""
+        """Stop all running nodes one after the other, brokers first."""
         for node_id in (*BROKERS, *CONTROLLERS):
             self.nodes[node_id].stop()
 
     def curtain(self) -> None:
-        """`end`, and what it means while all replicas are in sync: each broker hands over."""
+        """Call `end`, and note its elections while all replicas are in sync: each broker hands
+        over."""
         self.end()
         for name, leader in (
             (f"{TOPIC}-0", 2), (f"{TOPIC}-0", 3), (f"{TOPIC}-1", 3), (f"{MOVED}-0", 3),
@@ -174,7 +175,7 @@ class Story:
         return done.stdout
 
     def leaders(self) -> dict[str, int]:
-        """Leader by partition, as clients are told."""
+        """Return the leader of each partition from the brokers' metadata."""
         found = listed(AdminClient({"bootstrap.servers": self.servers, "log_level": 0}))
         return {
             f"{topic.topic}-{index}": p.leader
@@ -190,7 +191,7 @@ class Story:
 
     def expect(self, kind: str | None, **leaders: int) -> None:
         """Wait until these partitions of the topic (`p0=2`) have these leaders, and note the
-        elections that this means; without a kind nobody was elected."""
+        elections; without a kind there was no election."""
         for key, leader in leaders.items():
             name = f"{TOPIC}-{key[1:]}"
             until(f"{name} led by {leader}", partial(self.leads, name, leader))
@@ -212,7 +213,7 @@ class Story:
     # --- the story -----------------------------------------------------------------------------
 
     def tell(self) -> None:
-        """Every chapter ends with all three brokers up and in sync."""
+        """Play all chapters; each ends with all three brokers up and in sync."""
         self.create()
         self.reassign()
         self.eligible_replica_returns()
@@ -234,7 +235,7 @@ class Story:
         self.in_sync(1, 2, 3)
 
     def reassign(self) -> None:
-        """Away from broker 1, which led: its replica is removed, so broker 2 leads."""
+        """Reassign away from broker 1, the leader: its replica is removed, so broker 2 leads."""
         plan = self.directory / "plan.json"
         move = {"topic": MOVED, "partition": 0, "replicas": [2, 3]}
         plan.write_text(json.dumps({"version": 1, "partitions": [move]}))
@@ -245,7 +246,7 @@ class Story:
         self.truth.append({"partition": name, "to": 2, "kind": "isr"})
 
     def prefer(self) -> None:
-        """The preferred leaders come back, which is an election where they did not lead."""
+        """Elect the preferred leaders; this counts as an election only where they did not lead."""
         before = self.leaders()
         self.in_sync(1, 2, 3)
         self.tool(
@@ -258,25 +259,25 @@ class Story:
         self.note_moved(2, "")
 
     def note_moved(self, leader: int, kind: str) -> None:
-        """The second topic lives through the same kills; its min ISR is 1."""
+        """Note the second topic's leader: it goes through the same kills, with min ISR 1."""
         name = f"{MOVED}-0"
         until(f"{name} led by {leader}", lambda: self.leaders()[name] == leader)
         if kind:
             self.truth.append({"partition": name, "to": leader, "kind": kind})
 
     def go_down(self, first: Callable[[Node], Any], second: Callable[[Node], Any]) -> None:
-        """Broker 1 leaves cleanly, broker 2 as given, and 3 is killed: nobody leads."""
+        """Stop broker 1 cleanly, broker 2 and 3 by the given functions: no leader is left."""
         self.nodes[1].stop()
         self.expect("isr", p0=2)
         first(self.nodes[2])
         self.expect("isr", p0=3, p1=3)
         self.note_moved(3, "isr")
         second(self.nodes[3])
-        time.sleep(8)  # nobody is left who could say that broker 3 was fenced
+        time.sleep(8)  # no broker is left to report that broker 3 was fenced
 
     def eligible_replica_returns(self) -> None:
-        """Broker 2 was flushed and is in the ELR: it may lead, cleanly. So may broker 3 in the
-        other topic, where it was the last."""
+        """Restart broker 2, which has flushed and is in the ELR: it may lead, cleanly. So may
+        broker 3 in the other topic, where it was the last."""
         self.go_down(Node.stop, Node.stop)
         self.nodes[2].run()
         self.expect("elr", p0=2, p1=2)
@@ -295,7 +296,8 @@ class Story:
         self.nodes[active].run()
 
     def active(self) -> int:
-        """The controller that became active last, by the controllers' logs; 0 for none."""
+        """Return the controller that became active last, by the controllers' logs; 0
+        without one."""
         last = ("", 0)
         for controller in CONTROLLERS:
             node = self.nodes[controller]
@@ -308,7 +310,8 @@ class Story:
         return last[1]
 
     def last_known_leader_returns(self) -> None:
-        """Killed, nobody can be sure to have all: the last leader is taken when it is back."""
+        """Kill all brokers: none surely has every record, so the last leader is elected on its
+        return."""
         self.go_down(Node.kill, Node.kill)
         self.nodes[2].run()
         self.nodes[3].run()
@@ -336,7 +339,8 @@ class Story:
         self.prefer()
 
     def settle_moved(self) -> None:
-        """Both replicas in sync again, and the preferred one (2) leads after `prefer`."""
+        """Wait until both replicas are in sync again; the preferred one (2) leads after
+        `prefer`."""
         name = f"{MOVED}-0"
         until(f"{name} in sync", lambda: self.isr(name) == {2, 3})
         if self.leaders()[name] != 2:
@@ -345,9 +349,10 @@ class Story:
     # --- what is kept --------------------------------------------------------------------------
 
     def controllers_say(self) -> list[dict[str, Any]]:
-        """Every change of a leader that the controllers noted in their log, in order of time.
+        """Return every change of a leader in the controllers' logs, in order.
 
-        A controller notes what it replays, so each appears once per controller; they are equal.
+        A controller logs the records that it replays, so each appears once per controller; they are
+        equal.
         """
         seen: dict[tuple[str, int], dict[str, Any]] = {}
         for controller in CONTROLLERS:
@@ -365,8 +370,9 @@ class Story:
         return [seen[key] for key in sorted(seen)]
 
     def quorum_leaders(self) -> list[list[int]]:
-        """[epoch, leader] as the controllers' logs tell who was elected. One that is elected while
-        the cluster stops leads its epoch without ever becoming the active controller."""
+        """Return [epoch, leader] of elections in the controllers' logs. A controller that is
+        elected while the cluster stops leads its epoch without ever becoming the active controller.
+        """
         found = set()
         for controller in CONTROLLERS:
             text = self.nodes[controller].whole_log
@@ -376,7 +382,7 @@ class Story:
 
 
 def dumped(path: Path) -> list[dict[str, Any]]:
-    """The metadata records of a segment or snapshot as kafka-dump-log prints them."""
+    """Return the metadata records of a segment or snapshot as kafka-dump-log prints them."""
     done = subprocess.run(
         ["java", "-Xmx256m", "-cp", kafka_class_path(), DUMP, "--cluster-metadata-decoder",
          "--files", str(path)],
@@ -387,7 +393,8 @@ def dumped(path: Path) -> list[dict[str, Any]]:
 
 
 def collect(story: Story, out: Path) -> None:
-    """Copy the metadata directories, the truth, and Kafka's own reading of them, below `out`."""
+    """Copy the metadata directories, the expected elections, and Kafka's own dump of them, below
+    `out`."""
     for controller in CONTROLLERS:
         data = story.directory / f"node-{controller}" / "data"
         target = out / f"node-{controller}"

@@ -1,7 +1,7 @@
-"""docs/tools.md and what its tables say: made by tests, which compare them with what they find.
+"""The tables of docs/tools.md, which tests generate and compare with their results.
 
-A table stands between two comment lines with its name. With `KRAFTBOX_WRITE_TABLES=1` what is found
-is written in place of what is there.
+A table stands between two comment lines with its name. With `KRAFTBOX_WRITE_TABLES=1` the results
+replace the table.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ Row = tuple[str, ...]
 
 
 def rows(table: str) -> list[Row]:
-    """The rows of a table in the document, cells stripped, without its heading."""
+    """Return the rows of a table in the document, cells stripped, without its heading."""
     inside = _parts(table)[1].splitlines()
     cells = [line.strip().strip("|").split(" | ") for line in inside if line.startswith("|")]
     return [tuple(cell.strip() for cell in row) for row in cells[2:]]
 
 
 def check_row(table: str, row: Row) -> None:
-    """Compare one row, known by its first cell, or write it."""
+    """Compare one row, identified by its first cell, or write it."""
     there = rows(table)
     if row in there:
         return
@@ -64,7 +64,7 @@ def _parts(table: str) -> tuple[str, str, str]:
 
 
 class Trial:
-    """One tool at work: what it was asked, and what came of it. In the end a row of the table."""
+    """Runs of one tool, with the results that become its row of the table."""
 
     def __init__(self, tools: KafkaTools, name: str, script: str | None) -> None:
         self.tools = tools
@@ -74,18 +74,19 @@ class Trial:
         self._refused: list[tuple[str, str]] = []
 
     def run(self, *arguments: str, stdin: str = "", patience_ms: int = PATIENCE_MS) -> ToolRun:
-        """Whatever comes of it; not in the table."""
+        """Run the tool without an entry in the table."""
         return self.tools.run(self.name, *arguments, stdin=stdin, patience_ms=patience_ms)
 
     def works(
         self, what: str, *arguments: str, stdin: str = "", patience_ms: int = PATIENCE_MS
     ) -> str:
-        """It ends well, without a complaint; returns what it printed. The caller looks at that."""
+        """Run the tool and require success without an exception. Returns: its output, for further
+        checks."""
         done = self.run(*arguments, stdin=stdin, patience_ms=patience_ms)
         return self.worked(what, done)
 
     def worked(self, what: str, done: ToolRun) -> str:
-        """The same for a run that the caller has made."""
+        """Require success of a run that the caller has made, and enter it."""
         assert done.code == 0, done.text
         assert "Exception" not in done.text, done.text
         if what not in self._works:
@@ -95,17 +96,17 @@ class Trial:
     def refuses(
         self, what: str, *arguments: str, saying: str, patience_ms: int = PATIENCE_MS
     ) -> None:
-        """It ends in time, and says this."""
+        """Run the tool and require that it ends in time with this text."""
         self.refused(what, self.run(*arguments, patience_ms=patience_ms), saying)
 
     def refused(self, what: str, done: ToolRun, saying: str) -> None:
-        """The same for a run that the caller has made."""
+        """Require a refusal with this text of a run that the caller has made, and enter it."""
         assert done.code != -1, f"it did not end: {done.text}"
         assert saying in done.text, done.text
         self._refused.append((what, saying))
 
     def row(self) -> Row:
-        """Class, script, verdict, what works, what is refused and how."""
+        """Return the row: class, script, verdict, what works, what is refused and how."""
         assert self._works or self._refused
         verdict = "in part" if self._refused else "works"
         if not self._works:

@@ -1,4 +1,4 @@
-"""Kafka's command-line classes, many of them in one JVM: a start of Java costs more than most."""
+"""Kafka's command-line classes, many of them in one JVM: most are quicker than a start of Java."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ SOURCE = Path(__file__).with_name("Tools.java")
 PATIENCE_MS = 60_000
 
 DID_NOT_END = -1
-"""Exit code of a tool that went on after its time and after its shutdown hooks."""
+"""Exit code of a tool that still ran after its timeout and its shutdown hooks."""
 
 LOGGING = """\
 rootLogger.level=error
@@ -30,7 +30,7 @@ appender.c.layout.pattern=%p %m (%c)%n
 
 
 class ToolRun(NamedTuple):
-    """What a tool left: its exit code, what it printed and what it complained about."""
+    """The result of a tool: its exit code, standard output and standard error."""
 
     code: int
     out: str
@@ -85,7 +85,7 @@ class KafkaTools:
     def run(
         self, name: str, *arguments: str, stdin: str = "", patience_ms: int = PATIENCE_MS
     ) -> ToolRun:
-        """Runs the class to its end, or for `patience_ms` and then ends it as Ctrl-C would."""
+        """Run the class to its end, or for `patience_ms`, and then end it as Ctrl-C would."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         fields = [stdin, str(patience_ms), name, *arguments]

@@ -1,4 +1,4 @@
-"""The same node twice: Apache Kafka and Kraftbox from one server.properties.
+"""Twins: an Apache Kafka and a Kraftbox node from one server.properties.
 
 Both listen for clients under two names and for controllers on a third, all on ports of their own.
 Their directories are formatted by Kafka's own tool for feature levels that both have.
@@ -22,12 +22,12 @@ CLUSTER_ID = "5L6g3nShT-eMCtK--X86sw"
 NODE_ID = 1
 NOT_BUILT = ("group", "transaction", "share", "streams")
 COMMON_FEATURES = [part for name in NOT_BUILT for part in ("--feature", f"{name}.version=0")]
-"""What `kafka-storage format` is told, so that both can start."""
+"""Options of `kafka-storage format` with which both can start."""
 RUNNING = "Transitioning from RECOVERY to RUNNING"
 
 
 class Place:
-    """Addresses and files of one of the two."""
+    """Addresses and files of one of the two nodes."""
 
     def __init__(self, directory: Path, settings: Mapping[str, str]) -> None:
         directory.mkdir(parents=True)
@@ -69,13 +69,13 @@ class Place:
         assert done.code == 0, done.text
 
     def write_config(self) -> Path:
-        """Write server.properties; returns where."""
+        """Write server.properties. Returns: its path."""
         config = self.directory / "server.properties"
         config.write_text("".join(f"{key}={value}\n" for key, value in self.settings.items()))
         return config
 
     def anonymous(self, text: str | None) -> str | None:
-        """`text` without what tells the two places apart."""
+        """Return `text` without the ports and paths that distinguish the two nodes."""
         if text is None:
             return None
         for name, found in (
@@ -88,14 +88,14 @@ class Place:
 
 
 class KraftboxServer:
-    """`kraftbox server` in a process of its own, on a directory that is formatted."""
+    """`kraftbox server` in a process of its own, on a formatted directory."""
 
     def __init__(self, place: Place) -> None:
         self.place = place
         self._process: subprocess.Popen[str] | None = None
 
     def start(self) -> KraftboxServer:
-        """Until it serves; raises NodeDidNotStart with what it said."""
+        """Start and wait until it serves. Raises: NodeDidNotStart with its output."""
         place = self.place
         properties = place.directory / "server.properties"
         command = [sys.executable, "-m", "kraftbox", "server", str(properties)]
@@ -113,11 +113,11 @@ class KraftboxServer:
         raise NodeDidNotStart("".join(said))
 
     def stop(self) -> int:
-        """SIGTERM and wait for a clean end; returns the exit code."""
+        """Send SIGTERM and wait for a clean end. Returns: the exit code."""
         return self._end(signal.SIGTERM)
 
     def kill(self) -> None:
-        """SIGKILL: nothing in the process gets a last word."""
+        """Kill the process with SIGKILL, without any clean-up."""
         self._end(signal.SIGKILL)
 
     def _end(self, number: signal.Signals) -> int:
@@ -125,13 +125,13 @@ class KraftboxServer:
         if process is None:
             return 0
         process.send_signal(number)
-        # What it still says must be read, or it would wait for a reader.
+        # Further output must be read, or the process would block on it.
         process.communicate(timeout=40)
         return process.returncode
 
 
 def kafka_at(place: Place) -> ApacheKafkaNode:
-    """Apache Kafka for a place that is formatted."""
+    """Return Apache Kafka for a formatted place, with its configuration written."""
     node = ApacheKafkaNode(place.directory, place.settings, jvm=quick_to_start())
     node.write_config()
     return node

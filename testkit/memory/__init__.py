@@ -1,1 +1,1 @@
-"""Parts of a node on files and sockets in memory, or with fakes beside them."""
+"""Parts of a node on files and sockets in memory, or combined with fakes."""

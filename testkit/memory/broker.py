@@ -1,4 +1,4 @@
-"""A broker's data path in memory: real parts, a clock that stands still, an image made by hand."""
+"""A broker's data path in memory: real parts, a manual clock, and an image built from records."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def topic_id(number: int) -> bytes:
 
 
 class Peer:
-    """What a handler sees of a connection."""
+    """The part of a connection that a handler uses."""
 
     client_id: str | None = "test"
     software_name = ""
@@ -143,7 +143,7 @@ class Peer:
 
 
 class NoController:
-    """A channel on which nobody answers."""
+    """A controller channel without a controller, unless `answer` is set."""
 
     def __init__(self) -> None:
         self.requests: list[Any] = []
@@ -162,7 +162,7 @@ class NoController:
 
 
 class Harness:
-    """Make it inside a running loop."""
+    """A broker's data path; must be created inside a running loop."""
 
     def __init__(
         self,
@@ -362,8 +362,8 @@ class Harness:
         )
 
     def call(self, message: Any, version: int | None = None, peer: Peer | None = None) -> Any:
-        """The handler's return value: a response, a future, or None. A coroutine is a task then,
-        as the transport makes it one."""
+        """Return the handler's return value: a response, a future, or None. A coroutine becomes a
+        task, as in the transport."""
         api = ApiKey(message.API_KEY)
         entry = self.table.entries[api]
         chosen = entry.version_max if version is None else version
@@ -373,7 +373,7 @@ class Harness:
         return self.unframed(reply, chosen) if isinstance(reply, FramedReply) else reply
 
     def body(self, message: Any, version: int | None = None) -> Any:
-        """The response, through its bytes: what a client of this version reads."""
+        """Return the response decoded from its bytes, as a client of this version reads it."""
         api = ApiKey(message.API_KEY)
         entry = self.table.entries[api]
         chosen = entry.version_max if version is None else version
@@ -396,7 +396,8 @@ class Harness:
         version: int = 12,
         peer: Peer | None = None,
     ) -> Any:
-        """Version 12 names the topic; the result is the partition's, a future, or None."""
+        """Produce in version 12, which names the topic. Returns: the partition's result, a future,
+        or None."""
         reply = self.call(
             produce_request(records, topic=topic, index=index, acks=acks, timeout_ms=timeout_ms),
             version,
@@ -406,7 +407,7 @@ class Harness:
 
     @staticmethod
     def unframed(reply: FramedReply, version: int) -> ProduceResponse:
-        """What a client reads in the short way's answer."""
+        """Return the response that a client decodes from a framed reply."""
         (frame,) = reply.parts
         assert int.from_bytes(frame[:4], "big") == len(frame) - 4
         _, offset = decode_response_header(bytes(frame[4:]), ApiKey.PRODUCE, version)
@@ -424,7 +425,8 @@ class Harness:
         peer: Peer | None = None,
         **fields: Any,
     ) -> Any:
-        """The partition's data, a future, or the whole response if it names no partition."""
+        """Fetch one partition. Returns: its data, a future, or the whole response if it has no
+        partition."""
         reply = self.call(fetch_request(offset, topic=topic, index=index, **fields), version, peer)
         if _is_response(reply) and reply.responses:
             return reply.responses[0].partitions[0]
@@ -522,7 +524,7 @@ def fetch_request(
 
 
 async def settle() -> None:
-    """Lets callbacks of the loop's present turn and of those that they start run."""
+    """Run callbacks of the present loop iteration and of those that they schedule."""
     for _ in range(5):
         await asyncio.sleep(0)
 

@@ -1,4 +1,4 @@
-"""What the clients of a chaos run see of one node in memory, to which nothing is done."""
+"""A chaos history of clients of one node in memory, without any fault."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ RECORDS = 300
 
 
 class CountedLedger(Ledger):
-    """Calls `enough` once so many records have been read."""
+    """A ledger that calls `enough` once `RECORDS` records have been read."""
 
     enough: Callable[[], None]
 
@@ -28,7 +28,7 @@ class CountedLedger(Ledger):
 
 
 async def clean_history() -> History:
-    """Sends of three producers to three partitions, polls, and the final read."""
+    """Return sends of three producers to three partitions, polls, and the final read."""
     async with running_node() as node:
         host, _, port = node.client_addresses()[0].rpartition(":")
         ledger = CountedLedger(history_clock())

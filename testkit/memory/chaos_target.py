@@ -1,4 +1,4 @@
-"""A target of chaos runs that keeps book of what is done to it."""
+"""A target of chaos runs that records the actions on it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from kraftbox.launcher.links import LinkRule
 
 
 class Target:
-    """Three brokers that keep book. `refuses` names what fails, as "action node"."""
+    """Three brokers that record actions. `refuses` names actions that fail, as "action node"."""
 
     bootstrap = [("localhost", 1)]
     abilities = frozenset(Ability)

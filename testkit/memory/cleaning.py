@@ -26,7 +26,7 @@ KeyValue = tuple[str, str | None]
 
 
 class Cleaning:
-    """One compacted log, `topic-0`, and what a broker has around it."""
+    """One compacted log, `topic-0`, with the log manager and cleaner of a broker."""
 
     def __init__(
         self,
@@ -72,7 +72,7 @@ class Cleaning:
         codec: Codec = Codec.NONE,
         epoch: int = 0,
     ) -> int:
-        """Append one batch; returns its first offset."""
+        """Append one batch. Returns: its first offset."""
         batch = build_batch(
             [
                 Record(
@@ -90,7 +90,7 @@ class Cleaning:
         return info.first_offset
 
     def marker(self, batch: bytes) -> int:
-        """Append an end-of-transaction marker."""
+        """Append an end-of-transaction marker. Returns: its offset."""
         info = self.log.append_as_leader(batch, 0, self.clock.now_ms(), Origin.COORDINATOR)
         self.log.update_high_watermark(self.log.log_end_offset)
         return info.first_offset
@@ -99,7 +99,8 @@ class Cleaning:
         self.log.roll()
 
     async def clean(self) -> bool:
-        """One round, if anything is due; the log's recovery point follows first."""
+        """Flush the log, so that its recovery point advances, and run one cleaning. Returns:
+        whether one was due."""
         await self.log.flush()
         return await self.cleaner.clean_one()
 
@@ -107,13 +108,13 @@ class Cleaning:
         self.roll()
         return await self.clean()
 
-    # What is there ---------------------------------------------------------------------------
+    # Contents ---------------------------------------------------------------------------------
 
     def batches(self) -> list[tuple[BatchHeader, list[Record]]]:
         return list(batches_of(self.log))
 
     def records(self) -> list[tuple[int, str, str | None]]:
-        """(offset, key, value) of every record that is no marker."""
+        """Return (offset, key, value) of every record except markers."""
         return [
             (record.offset, (record.key or b"").decode(), text(record.value))
             for header, records in self.batches()
@@ -137,7 +138,7 @@ def text(value: bytes | None) -> str | None:
 
 
 def batches_of(log: Log, start: int | None = None) -> Iterator[tuple[BatchHeader, list[Record]]]:
-    """Every batch from `start` on, read as a consumer reads them: by offset."""
+    """Yield every batch from `start` on, read as a consumer reads them: by offset."""
     offset = log.log_start_offset if start is None else start
     while offset < log.log_end_offset:
         data = log.read(offset, 1 << 20, max_offset=log.log_end_offset)
@@ -151,7 +152,7 @@ def batches_of(log: Log, start: int | None = None) -> Iterator[tuple[BatchHeader
 
 
 def pairs(*texts: str) -> Iterable[KeyValue]:
-    """`k=v` and `k` (a tombstone)."""
+    """Yield records from `k=v` and `k` (a tombstone)."""
     for one in texts:
         key, equals, value = one.partition("=")
         yield key, value if equals else None

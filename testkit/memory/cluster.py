@@ -22,7 +22,7 @@ TOPIC_ID = bytes(range(16))
 
 
 class ClusterWorld:
-    """One partition `t-0`, its log, and what each broker believes about its leader."""
+    """One partition `t-0`, its log, and the leader that each broker believes in."""
 
     def __init__(self) -> None:
         self.log = b""
@@ -35,7 +35,7 @@ class ClusterWorld:
         self.produced_at: list[int] = []
         self.metadata_asked = 0
         self.topic_errors: list[ErrorCode] = []
-        """In the next answers to Metadata; LEADER_NOT_AVAILABLE is the partition's."""
+        """Errors of the next Metadata responses; LEADER_NOT_AVAILABLE is the partition's."""
 
     def believed(self, node: int) -> Leader:
         return self.beliefs.get(node, self.leader)

@@ -53,7 +53,8 @@ FEATURES = {
 
 @cache
 def settings(**properties: str) -> ControllerSettings:
-    """Settings of a controller whose build could replicate, so that elections can be tested."""
+    """Return settings of a controller whose build could replicate, so that elections can be
+    tested."""
     dotted = {name.replace("_", "."): value for name, value in properties.items()}
     return ControllerSettings.of(
         NodeConfig.parse({**NODE_PROPERTIES, **dotted}),
@@ -72,7 +73,7 @@ def directory(broker_id: int) -> bytes:
 
 
 def registration(broker_id: int, *, life: int = 1, **fields: Any) -> BrokerRegistrationRequest:
-    """A valid registration request; `fields` replace its parts."""
+    """Return a valid registration request; `fields` replace its parts."""
     request = BrokerRegistrationRequest(
         broker_id=broker_id,
         cluster_id=CLUSTER_ID,
@@ -95,7 +96,8 @@ def registration(broker_id: int, *, life: int = 1, **fields: Any) -> BrokerRegis
 
 
 class Cluster:
-    """Decide, check that deciding twice gives the same, replay, follow with the soft state."""
+    """A controller that checks that deciding twice gives the same, replays, and updates its soft
+    state."""
 
     def __init__(
         self, *, metadata_version: int = 30, elr: bool = False, seed: int = 1, **properties: str
@@ -144,7 +146,7 @@ class Cluster:
         self.heartbeats.follow(self.image.cluster.brokers.values(), self.monotonic_ms)
 
     def run(self, decide: Decide[R]) -> R:
-        """Take every step of an operation."""
+        """Run every step of an operation. Returns: its reply."""
         while True:
             decision = self.step(decide)
             if isinstance(decision, Decision):
@@ -152,7 +154,7 @@ class Cluster:
             decide = decision.then
 
     def step(self, decide: Decide[R]) -> Decision[R] | Step[R]:
-        """Decide twice over one view, compare, apply."""
+        """Decide twice over one view, compare, and apply the records."""
         self.seed = self.rng.getrandbits(64)
         view = self.view()
         before = view.image
@@ -268,6 +270,6 @@ class Cluster:
         return self.image.topics.by_name[name].partitions[index]
 
     def state(self, name: str, index: int = 0) -> tuple[int, tuple[int, ...], int, int]:
-        """Leader, ISR, leader epoch, partition epoch."""
+        """Return leader, ISR, leader epoch, partition epoch."""
         p = self.partition(name, index)
         return p.leader, p.isr, p.leader_epoch, p.partition_epoch

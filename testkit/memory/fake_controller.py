@@ -36,7 +36,7 @@ Publisher = Callable[[MetadataDelta, MetadataImage], None]
 
 
 class FakeController:
-    """Serves one broker. Also stands in for `MetadataLoader`."""
+    """Serves one broker. Also a replacement for `MetadataLoader`."""
 
     def __init__(self) -> None:
         self._replayer = Replayer()
@@ -51,7 +51,8 @@ class FakeController:
         self.assignments: list[AssignReplicasToDirsRequest] = []
         self.grant_shutdown = True
         self.tells_late = False
-        """The image shows the broker unfenced only at the second heartbeat that says so."""
+        """If set, the image shows the broker unfenced only at the second heartbeat that could
+        unfence it."""
         self.broker_epoch = -1
         self.address: tuple[str, int] | None = None
         self.inner = HandlerTable()
@@ -185,7 +186,8 @@ class FakeController:
     def _assign(
         self, _context: RequestContext, request: AssignReplicasToDirsRequest
     ) -> AssignReplicasToDirsResponse:
-        """Note the request; refused, so that it is repeated, because nothing is written down."""
+        """Record the request and refuse it, so that the broker repeats it: assignments are not
+        stored."""
         self.assignments.append(request)
         return AssignReplicasToDirsResponse(error_code=ErrorCode.NOT_CONTROLLER)
 

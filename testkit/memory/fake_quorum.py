@@ -1,4 +1,4 @@
-"""A quorum of one that keeps its log in a list and commits when told to, or at once."""
+"""A quorum of one that keeps its log in a list and commits on request, or at once."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ class Listener(Protocol):
 
 
 class FakeQuorum:
-    """`commit_at_once` hands a batch back inside of `append`: the hardest order of events."""
+    """A quorum for tests. `commit_at_once` delivers a batch inside `append`: the hardest order of
+    events."""
 
     def __init__(self, node_id: int = 100, *, commit_at_once: bool = False) -> None:
         self.node_id = node_id
@@ -58,7 +59,7 @@ class FakeQuorum:
         return self.log_end_offset - 1
 
     def commit(self, count: int | None = None) -> None:
-        """Hand the next `count` batches (all) to the listener."""
+        """Deliver the next `count` batches, or all, to the listener."""
         last = len(self.batches) if count is None else self._delivered + count
         while self._delivered < last:
             batch = self.batches[self._delivered]
@@ -68,18 +69,18 @@ class FakeQuorum:
             self._listener.handle_commit(batch)
 
     def replayed(self, size_bytes: int) -> None:
-        """Counts towards no snapshot."""
+        """Do nothing: this log takes no snapshots."""
 
     def snapshot_due(self, image: MetadataImage) -> bool:
         return False
 
     def truncate(self) -> None:
-        """Drop what is not committed."""
+        """Drop the uncommitted batches of the log."""
         del self.batches[self._delivered :]
         self.log_end_offset = self.high_watermark
 
     def become_leader(self, epoch: int) -> None:
-        """Win an election: the leader change record is appended, committed, then told of."""
+        """Win an election: append and commit the leader change record, then notify the listener."""
         self._leader = (self.node_id, epoch)
         self.add(epoch, (), control_count=1)
         self.commit()

@@ -1,4 +1,4 @@
-"""A group coordinator over a fake log, which answers, fails or waits as a test wants."""
+"""A group coordinator over a fake log that responds, fails or waits as a test requires."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ class FakeLog:
 
 
 class Driver:
-    """A coordinator with its surroundings; time is the loop's, shortened by the tests' numbers."""
+    """A coordinator with its surroundings; time is the loop's, shortened by the tests' settings."""
 
     def __init__(self, **config: Any) -> None:
         self.log = FakeLog()
@@ -162,7 +162,8 @@ class Driver:
         )
 
     def delete_topics(self, *names: str) -> None:
-        """As a broker publishes it: the image lacks them, then the coordinator learns of it."""
+        """Delete topics as a broker publishes it: first in the image, then by notifying the
+        coordinator."""
         for name in names:
             del self.topics.topics[name]
         self.coordinator.topics_deleted(names)
@@ -196,7 +197,7 @@ class Driver:
         return topic.partitions[0].offset
 
     async def member(self) -> str:
-        """The one member of a stable group of generation 1."""
+        """Return the one member of a stable group of generation 1."""
         member_id: str = self.join().member_id
         joined = await self.join(member_id)
         assert joined.generation_id == 1

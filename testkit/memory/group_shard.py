@@ -1,7 +1,7 @@
-"""One shard, a log in memory, and a clock moved by hand, for scripted rebalances.
+"""One shard, a log in memory, and a manual clock, for scripted rebalances.
 
 After each step the world checks the invariants G8 and G10 of the coordinator: the shard's own
-`validate`, and that hard state is what a fresh shard reads from the log.
+`validate`, and that hard state equals that of a fresh shard that reads the log.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ GROUP = "g"
 
 
 def subscription(*topics: str) -> bytes:
-    """Consumer metadata, version 0."""
+    """Return a consumer's subscription, encoded in version 0."""
     return b"\x00\x00" + encode(ConsumerProtocolSubscription(topics=list(topics)), 0)
 
 
@@ -62,12 +62,13 @@ TOPICS = SomeTopics({"a": (A_ID, 4), "b": (B_ID, 2)})
 
 
 def some_topics() -> SomeTopics:
-    """The topics of `TOPICS`, to be changed at will."""
+    """Return a modifiable copy of the topics in `TOPICS`."""
     return SomeTopics(dict(TOPICS.topics))
 
 
 class ShardWorld:
-    """Records are committed at once unless `hold_commits` is set; then `commit_next` does it."""
+    """Records are committed at once unless `hold_commits` is set; then `commit_next`
+    commits them."""
 
     def __init__(
         self,
@@ -103,15 +104,15 @@ class ShardWorld:
         return f"uuid-{self._uuids}"
 
     def restarted(self, lost: int = 0) -> ShardWorld:
-        """The coordinator moves: a new shard from the log, without the last `lost` appends of those
-        in flight."""
+        """Move the coordinator: return a new shard from the log, without the last `lost` appends of
+        those in flight."""
         kept = len(self.ends) - lost
         end = len(self.log) if not lost else self.ends[kept - 1] if kept else self.committed_end
         world = ShardWorld(self.config, self.log[:end], self.topics)
         world._uuids = self._uuids
         return world
 
-    # -- what the driver does
+    # -- the driver's part
 
     def run(self, decision: Decision, ticket: int = 0) -> None:
         for answer in decision.answers:
@@ -145,7 +146,7 @@ class ShardWorld:
         self.run(follow)
 
     def time_out_next(self, code: ErrorCode) -> None:
-        """The oldest append is not committed in time; it may still be."""
+        """Let the oldest append time out; it may still be committed."""
         decision, state, ticket = self.in_flight[0]
         if decision.on_failure is not None:
             self.answers[ticket] = decision.on_failure(code)
@@ -153,7 +154,7 @@ class ShardWorld:
         self.run(self.shard.timed_out(decision, code, self.now))
 
     def advance(self, by_ms: int) -> None:
-        """Moves the clock and serves every timer on the way, each at its own time."""
+        """Move the clock and run every timer on the way, each at its own time."""
         until_ms = self.now_ms + by_ms
         while (due_ms := self.shard.next_deadline_ms()) is not None and due_ms <= until_ms:
             self.now_ms = max(self.now_ms, int(due_ms))
@@ -161,7 +162,7 @@ class ShardWorld:
         self.now_ms = until_ms
 
     def serve(self) -> int:
-        """Serves every timer that is due now, each of them once; returns how many."""
+        """Run every timer that is due now, each of them once. Returns: their number."""
         limit = len(self.shard.core.timers)
         for served in range(limit + 1):
             decision = self.shard.on_deadline(self.now)
@@ -186,7 +187,7 @@ class ShardWorld:
                         state_timestamp_ms=group.state_timestamp_ms
                     )
 
-    # -- requests; all return the ticket, the answer is in `answers` once there is one
+    # -- requests; all return the ticket, the response is in `answers` once it exists
 
     def join(
         self,
@@ -350,7 +351,7 @@ class ShardWorld:
         return ErrorCode(response.results[0].error_code)
 
     def delete_group_later(self, group: str = GROUP) -> int:
-        """Delete a group while appends are not committed; returns the ticket."""
+        """Delete a group while appends are not committed. Returns: the ticket."""
         self.last_ticket += 1
         self.run(self.shard.decide_delete_group(group), self.last_ticket)
         return self.last_ticket
@@ -360,13 +361,13 @@ class ShardWorld:
         return [ErrorCode(member.error_code) for member in response.members]
 
     def delete_topics(self, *names: str) -> None:
-        """The metadata image lacks these topics from now on; `forget` deletes their offsets."""
+        """Remove these topics from the metadata image; `forget` deletes their offsets."""
         for name in names:
             del self.topics.topics[name]
         self.shard.topics_deleted(names)
 
     def forget(self) -> None:
-        """Carry out one walk over the offsets of topics that are gone."""
+        """Execute one walk over the offsets of deleted topics."""
         for decision in self.shard.decide_stale():
             self.run(decision)
 
@@ -374,7 +375,7 @@ class ShardWorld:
         for decision in self.shard.decide_expired(self.shard.expirable_groups(), self.now):
             self.run(decision)
 
-    # -- short cuts
+    # -- shortcuts
 
     def caller(self, version: int, client: str = "client") -> Caller:
         self.last_ticket += 1
@@ -401,13 +402,13 @@ class ShardWorld:
         return self.group(group).state
 
     def new_id(self, **how: Any) -> str:
-        """A member id by the first of two JoinGroups."""
+        """Return a member id from the first of two JoinGroups."""
         ticket = self.join(**how)
         assert self.code(ticket) is ErrorCode.MEMBER_ID_REQUIRED
         return self.joined(ticket).member_id
 
     def stable_group(self, size: int = 1, **how: Any) -> list[str]:
-        """A stable group of dynamic members; the first is the leader."""
+        """Return the members of a new stable group of dynamic members; the first is the leader."""
         ids = [self.new_id(**how) for _ in range(size)]
         tickets = [self.join(member_id, **how) for member_id in ids]
         self.advance(self.config.initial_rebalance_delay_ms)

@@ -70,7 +70,7 @@ def fill(log: Log, batches: int, epoch: int = 0, **options: object) -> None:
 
 
 def contents(log: Log, start: int | None = None, end: int | None = None) -> list[tuple[int, bytes]]:
-    """(offset, value) of every record from `start` to `end`, read as a consumer would."""
+    """Return (offset, value) of every record from `start` to `end`, read as a consumer would."""
     offset = log.local_log_start_offset if start is None else start
     end = log.log_end_offset if end is None else end
     found: list[tuple[int, bytes]] = []
@@ -91,7 +91,7 @@ def contents(log: Log, start: int | None = None, end: int | None = None) -> list
 
 
 def at_once(search: Search) -> TimestampOffset | None:
-    """Carries a search by time out, step after step."""
+    """Run a search by time to its end."""
     try:
         wanted = next(search)
         while True:
@@ -106,17 +106,17 @@ def at_once(search: Search) -> TimestampOffset | None:
 
 
 def record_from(log: Log, timestamp_ms: int) -> TimestampOffset | None:
-    """The first record with this timestamp or a later one."""
+    """Return the first record with this timestamp or a later one."""
     return at_once(log.search_time(timestamp_ms))
 
 
 def newest_record(log: Log) -> TimestampOffset | None:
-    """The first record with the highest timestamp."""
+    """Return the first record with the highest timestamp."""
     return at_once(log.search_time(None))
 
 
 def facts(log: Log) -> dict[str, object]:
-    """What must be equal before and after a restart."""
+    """Return the properties that must be equal before and after a restart."""
     return {
         "start": log.log_start_offset,
         "local start": log.local_log_start_offset,

@@ -1,6 +1,6 @@
-"""A node with all kinds of traffic, scraped before and after: what the tests of metrics look at.
+"""A node with all kinds of traffic, scraped before and after, for the tests of metrics.
 
-Run as a module it writes the table of docs/metrics.md anew.
+Run as a module it rewrites the table of docs/metrics.md.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Row(NamedTuple):
 
 
 class Scrape:
-    """What one scrape said."""
+    """The parsed result of one scrape."""
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -63,7 +63,8 @@ class Scrape:
                 self.rows[name] = self.rows[name]._replace(kind=kind)
         for family in text_string_to_metric_families(text):
             for sample in family.samples:
-                # The parser takes it that every counter ends so; several of Kafka's do not.
+                # The parser appends this suffix to every counter; several of Kafka's do not have
+                # it.
                 name = sample.name if sample.name in text else sample.name.removesuffix("_total")
                 key = (name, frozenset(sample.labels.items()))
                 assert key not in self.values, f"{key} is there twice"
@@ -75,11 +76,11 @@ class Scrape:
                 self.rows[row.name] = row._replace(labels=names)
 
     def value(self, name: str, **labels: str) -> float:
-        """The value of one series; KeyError when it is not there."""
+        """Return the value of one series. Raises: KeyError if it does not exist."""
         return self.values[(name, frozenset(labels.items()))]
 
     def labels_of(self, name: str) -> set[tuple[str, ...]]:
-        """The label names of each series of that name, sorted."""
+        """Return the label names of each series of that name, sorted."""
         return {
             tuple(sorted(key for key, _ in labels))
             for series, labels in self.values
@@ -115,7 +116,7 @@ def fetch(topic_id: bytes, offset: int, *, wait_ms: int = 0, session: bool = Fal
 async def create_topic(
     connection: Connection, name: str, partitions: int = 2, **configs: str
 ) -> bytes:
-    """Returns the id."""
+    """Create a topic. Returns: its id."""
     topic = CreateTopicsRequest.CreatableTopic(
         name=name,
         num_partitions=partitions,
@@ -130,7 +131,7 @@ async def create_topic(
 
 
 async def topic_id_of(connection: Connection, name: str) -> bytes:
-    """As soon as every partition has a leader."""
+    """Return the topic's id as soon as every partition has a leader."""
     wanted = MetadataRequest.MetadataRequestTopic(name=name)
     while True:
         (found,) = (await connection.request(MetadataRequest(topics=[wanted]))).topics
@@ -139,7 +140,7 @@ async def topic_id_of(connection: Connection, name: str) -> bytes:
 
 
 async def join(connection: Connection, topic: str = TOPIC) -> None:
-    """A group of one member that has committed an offset."""
+    """Create a group of one member that has committed an offset."""
     while True:
         found = await connection.request(FindCoordinatorRequest(coordinator_keys=["g"]))
         if not found.coordinators[0].error_code:
@@ -177,7 +178,7 @@ async def join(connection: Connection, topic: str = TOPIC) -> None:
 
 
 async def limit(connection: Connection, **limits: float) -> None:
-    """Quotas of the client that all connections here belong to."""
+    """Set quotas of the client that all connections here belong to."""
     entity = AlterClientQuotasRequest.EntityData(entity_type="client-id", entity_name="metrics")
     ops = [AlterClientQuotasRequest.OpData(key=key, value=value) for key, value in limits.items()]
     entry = AlterClientQuotasRequest.EntryData(entity=[entity], ops=ops)
@@ -186,7 +187,8 @@ async def limit(connection: Connection, **limits: float) -> None:
 
 
 async def traffic(node: Node) -> tuple[Scrape, Scrape]:
-    """Scrapes before and after; during the second a fetch waits and a group has its member."""
+    """Scrape before and after traffic; during the second scrape a fetch waits and a group has its
+    member."""
     first, second, third = [await connect(node) for _ in range(3)]
     topic_id = await create_topic(first, TOPIC)
     before = scrape(node)
@@ -227,7 +229,7 @@ async def observe() -> tuple[Scrape, Scrape]:
 
 
 def table(rows: Iterable[Row]) -> str:
-    """The rows as Markdown, without those that the client library gives."""
+    """Return the rows as Markdown, without those of the client library."""
     lines = ["| Metric | Type | Labels | Meaning |", "|---|---|---|---|"]
     for row in sorted(rows):
         if not row.name.startswith("process_"):
@@ -237,7 +239,7 @@ def table(rows: Iterable[Row]) -> str:
 
 
 def write_down(scraped: Scrape) -> None:
-    """Put the table into docs/metrics.md."""
+    """Write the table to docs/metrics.md."""
     head, _, old = DOCUMENT.read_text().partition(BEGIN)
     tail = old.partition(END)[2]
     DOCUMENT.write_text(head + BEGIN + table(scraped.rows.values()) + END + tail)

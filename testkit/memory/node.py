@@ -1,4 +1,4 @@
-"""A whole node in memory, on whatever loop runs."""
+"""A whole node in memory, on the running loop."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def make_node(
     seed: int | None = None,
     open_objects: ObjectsFactory | None = None,
 ) -> Node:
-    """A formatted node that is not started."""
+    """Return a formatted node that is not started."""
     config = NodeConfig.parse({**PROPERTIES, **(settings or {})})
     clock = clock or SystemClock()
     # Like two starts of a process, two nodes never draw the same incarnation id.
@@ -55,7 +55,7 @@ async def running_node(
     *,
     open_objects: ObjectsFactory | None = None,
 ) -> AsyncIterator[Node]:
-    """A node that serves; stopped at the end, where a failure of its own is raised."""
+    """Run a node; stop it at the end. Raises: AssertionError if it failed by itself."""
     node = make_node(files or MemoryFiles(), settings, open_objects=open_objects)
     try:
         await node.start()

@@ -10,17 +10,17 @@ from storage.files import Files, LossyFiles
 
 
 class PowerCut(BaseException):
-    """Not an Exception, so that nothing in between swallows it."""
+    """Not an Exception, so that no handler in between swallows it."""
 
 
 def after_power_cut(files: LossyFiles, tear: random.Random | None = None) -> Files:
-    """The disk as a power cut at this moment would leave it; `files` goes on unharmed.
+    """Return the disk as a power cut at this moment would leave it; `files` stays unharmed.
 
-    So one life shows what is left after a cut at each of its operations: asked by `on_op`, it costs
-    a copy where to live until there again would cost the whole life.
+    So one life shows the state after a cut at each of its operations: called by `on_op`, this costs
+    a copy, while a new life up to each operation would cost the whole life.
     """
     own = vars(files)
-    # Who looks on, holds a lock or waits for a worker does so on this machine.
+    # Observers, lock holders and waiting workers belong to this machine, not to the copy.
     memo: dict[int, Any] = {id(own["on_op"]): None, id(own["_locks"]): [], id(own["_working"]): {}}
     twin = copy.deepcopy(files, memo)
     twin.crash(tear)

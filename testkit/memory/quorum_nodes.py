@@ -1,4 +1,4 @@
-"""A QuorumNode on a file port, for tests that need a real node and log."""
+"""A QuorumNode on given files, for tests that need a real node and log."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def sole_voter(node_id: int = 1) -> VoterSet:
 
 
 def make_config(log_dir: str, **changes: Any) -> QuorumConfig:
-    """One static voter, node 1."""
+    """Return a configuration with one static voter, node 1."""
     config = QuorumConfig(
         node=ReplicaKey(1, DIRECTORY_ID),
         cluster_id=CLUSTER_ID,
@@ -41,7 +41,8 @@ def make_config(log_dir: str, **changes: Any) -> QuorumConfig:
 
 
 class Commits:
-    """A writer that writes nothing: a test waits here until the loader has what is committed."""
+    """A writer that writes nothing, on which a test waits until the loader has applied an
+    offset."""
 
     def __init__(self, loader: MetadataLoader) -> None:
         self._image = loader.log_image
@@ -50,7 +51,7 @@ class Commits:
         loader.register_writer(self)
 
     def handle_leader_change(self, leader_id: int | None, epoch: int) -> None:
-        """Nothing."""
+        """Do nothing on a change of leader."""
 
     def handle_commit(self, epoch: int) -> None:
         while self._waiting and self._waiting[0][0] < self._image.end_offset:
@@ -103,7 +104,7 @@ class RunningQuorum:
         await self.supervisor.close()
 
     async def until(self, holds: Callable[[], bool]) -> None:
-        """Give the loop turns until something holds."""
+        """Run loop iterations until a condition holds."""
         for _ in range(100_000):
             if holds():
                 return
@@ -111,7 +112,7 @@ class RunningQuorum:
         raise AssertionError("it did not come true")
 
     async def replayed_or_failed(self, offset: int) -> bool:
-        """True once the record at `offset` is replayed, False if the node failed first."""
+        """Return True once the record at `offset` is replayed, False if the node failed first."""
         waiter = asyncio.ensure_future(self.commits.wait_for(offset))
         await self.until(lambda: waiter.done() or bool(self.failures))
         done = waiter.done()
@@ -119,7 +120,7 @@ class RunningQuorum:
         return done
 
     async def commit(self, *records: Any) -> int:
-        """Append one batch and wait until it is replayed; returns its last offset."""
+        """Append one batch and wait until it is replayed. Returns: its last offset."""
         offset = self.node.append(self.node.core.epoch, records)
         await self.commits.wait_for(offset)
         return offset

@@ -1,7 +1,7 @@
 """Brokers in memory that replicate: the leader's real Fetch handler, the follower's real fetcher.
 
-Nothing moves by itself: `fetch` sends one request of one follower to one leader and takes the
-answer over. Metadata reaches a broker when the test says so, so that any interleaving can be told.
+Nothing moves by itself: `fetch` sends one request of one follower to one leader and applies the
+response. Metadata reaches a broker when the test decides, so that any interleaving can be tested.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Broker(Harness):
         self.replicas.on_local_logs(self.reports.want, lambda: None)
 
     def _propose(self, partition: Partition, proposal: IsrProposal) -> None:
-        """It is under way at once, as where no other one is."""
+        """Mark the proposal as in flight at once, unless another one is."""
         if partition.sends(proposal):
             self.proposals.append((partition, proposal))
 
@@ -66,7 +66,7 @@ class Broker(Harness):
 
     @property
     def values(self) -> list[bytes]:
-        """What the log holds: one value per record."""
+        """The values in the log: one per record."""
         from protocol.batch.records import read_records
 
         log = self.log
@@ -78,12 +78,12 @@ class Broker(Harness):
         return int(self.log.high_watermark)
 
     def append(self, *values: bytes, acks: int = 1) -> Any:
-        """As a producer; returns the answer, a future while it waits."""
+        """Append as a producer. Returns: the response, or a future while it waits."""
         return self.produce(batch(*values), acks=acks)
 
 
 class Cluster:
-    """Brokers 1, 2, ... and the metadata log, each broker reading it at its own pace."""
+    """Brokers 1, 2, ... and the metadata log, which each broker reads at its own pace."""
 
     def __init__(self, brokers: int = 3, **props: str) -> None:
         self.clock = ManualClock()
@@ -102,7 +102,7 @@ class Cluster:
     # --- metadata -----------------------------------------------------------------------------
 
     def catch_up(self, *node_ids: int) -> None:
-        """These brokers (or all) read the metadata log to its end."""
+        """Let these brokers (or all) read the metadata log to its end."""
         for node_id in node_ids or self.brokers:
             broker = self.brokers[node_id]
             for record in self.records[broker.seen :]:
@@ -125,14 +125,16 @@ class Cluster:
         self.catch_up()
 
     def change(self, *told: int, **changes: Any) -> None:
-        """A change of the partition; only the brokers in `told` read it (all if none is named)."""
+        """Change the partition; only the brokers in `told` read the record (all if none is
+        named)."""
         self.records.append(PartitionChangeRecord(topic_id=TOPIC, partition_id=0, **changes))
         self.catch_up(*told)
 
     # --- fetching -----------------------------------------------------------------------------
 
     def send(self, follower: int, leader: int) -> FetchResponse | None:
-        """The follower's request reaches the leader; the answer is on its way."""
+        """Pass the follower's request to the leader. Returns: the response, None if no request is
+        due."""
         request = self.request(follower, leader)
         return None if request is None else self.serve(leader, request)
 
@@ -149,7 +151,8 @@ class Cluster:
         return response
 
     def take(self, follower: int, leader: int, response: FetchResponse) -> list[Effect]:
-        """The answer arrives; what partitions want done is done."""
+        """Pass the response to the follower and execute the effects of its partitions. Returns: the
+        others."""
         broker = self.brokers[follower]
         others: list[Effect] = []
         for effect in broker.fetchers[leader].answered(response, self.clock.monotonic_ms()):
@@ -160,7 +163,7 @@ class Cluster:
         return others
 
     def fetch(self, follower: int, leader: int = 1, times: int = 1) -> list[Effect]:
-        """Whole round trips."""
+        """Run whole round trips. Returns: the fetcher's effects."""
         effects: list[Effect] = []
         for _ in range(times):
             response = self.send(follower, leader)
@@ -169,7 +172,7 @@ class Cluster:
         return effects
 
     def restart(self, node_id: int) -> Broker:
-        """The process begins anew on what the disk holds, under a new broker epoch."""
+        """Restart the process with the same disk, under a new broker epoch."""
         before = self.brokers[node_id]
         fresh = Broker(node_id, self.clock)
         fresh.files = before.files
@@ -191,7 +194,7 @@ __all__ = ["Broker", "Cluster", "produce_request"]
 
 
 def expire(c: Cluster, leader: int = 1) -> frozenset[int] | None:
-    """Who would stay, None if nobody leaves."""
+    """Expire lagging ISR members. Returns: the members that would stay, None if none leaves."""
     partition = c[leader].partition()
     before = partition.proposal
     effects = partition.expire_isr(c.clock.monotonic_ms(), LAG_MS)
@@ -201,8 +204,10 @@ def expire(c: Cluster, leader: int = 1) -> frozenset[int] | None:
 
 
 def answer(c: Cluster, error: ErrorCode = ErrorCode.NONE, **changes: object) -> bool:
-    """The controller's answer to the leader's last proposal; changes nothing in the metadata.
-    True: it is asked again."""
+    """Answer the leader's last proposal as the controller, without a change of the metadata.
+
+    Returns: True if the leader will repeat the request.
+    """
     partition, proposal = c[1].proposals[-1]
     state = PartitionStateNow(
         leader_id=1,
@@ -216,7 +221,7 @@ def answer(c: Cluster, error: ErrorCode = ErrorCode.NONE, **changes: object) -> 
 
 
 def answer_of(c: Cluster, records: bytes, index: int = 0) -> FetchResponse:
-    """What a leader may say whose bytes nobody checked."""
+    """Return a leader's response whose record bytes are unchecked."""
     data = FetchResponse.PartitionData(
         partition_index=index, high_watermark=1, log_start_offset=0, records=records
     )

@@ -58,10 +58,10 @@ def on_both_loops(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..
 
 
 class Echo:
-    """Handlers whose replies tell which request they answer.
+    """Handlers whose replies identify their request.
 
-    Metadata answers at once with the asker's client id. Heartbeat answers when the test says so:
-    `release(group)` completes the reply of the request with that group id.
+    Metadata responds at once with the client id of the request. Heartbeat responds when the test
+    decides: `release(group)` completes the reply of the request with that group id.
     """
 
     def __init__(self) -> None:
@@ -132,19 +132,20 @@ async def serving(
 
 
 class RawClient:
-    """Bytes in and out, for what no proper client would send."""
+    """Raw bytes in and out, for input that no proper client would send."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.reader = reader
         self.writer = writer
 
     async def response(self) -> bytes:
-        """The next frame without its length."""
+        """Return the next frame without its length."""
         (size,) = struct.unpack(">i", await self.reader.readexactly(4))
         return await self.reader.readexactly(size)
 
     async def closed(self) -> bytes:
-        """Wait until the server has closed; what it had sent before."""
+        """Wait until the server has closed the connection. Returns: the bytes that it had sent
+        before."""
         try:
             return await self.reader.read()
         except ConnectionError:

@@ -1,4 +1,4 @@
-"""A request through the stages of a table, as the transport takes it."""
+"""A request through the stages of a table, as the transport runs it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from testkit.memory.broker import LISTENER, Peer
 
 
 def through(table: HandlerTable, context: RequestContext, request: Any) -> Any:
-    """What is sent; a coroutine of it where the handler only promised."""
+    """Return the body to send; a coroutine of it if the handler returned an awaitable."""
     entry = table.entries[context.api_key]
     reply, passages = pass_through(table.stages, entry, context, request)
     return _later(reply, passages) if isinstance(reply, Awaitable) else reply
@@ -29,5 +29,5 @@ async def _later(promise: Awaitable[Body], passages: Sequence[Passage]) -> Body:
 
 
 def context(api: ApiKey) -> RequestContext:
-    """The context of a request in version 2 of `api`."""
+    """Return the context of a request in version 2 of `api`."""
     return RequestContext(Peer(3), api, 2, 1, "me", 0.0, "User:ANONYMOUS", "127.0.0.1", LISTENER)

@@ -1,4 +1,4 @@
-"""A tier in memory: segments of real logs, copied by hand, and their metadata."""
+"""A tier in memory: segments of real logs, copied explicitly, and their metadata."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ def partition_of(log: Log) -> RemotePartition:
 
 
 class MemoryTier:
-    """`cache_of` is what a broker's journal would be asked."""
+    """A tier with its metadata; `cache_of` replaces a broker's journal."""
 
     def __init__(self, objects: Objects | None = None) -> None:
-        """`objects` stand over `bucket`, where given."""
+        """`objects`, if given, wrap `bucket`."""
         self.bucket = MemoryObjects()
         self.store = SegmentStore(objects or self.bucket)
         self.caches: dict[tuple[TopicId, int], SegmentCache] = {}
@@ -47,7 +47,7 @@ class MemoryTier:
         return self.caches.get(partition.identity)
 
     def apply(self, record: TierRecord) -> None:
-        """The topic has this record now."""
+        """Apply a record as if the metadata topic had it."""
         partition = getattr(record, "partition")  # noqa: B009 - not of snapshots
         cache = self.caches.setdefault(partition.identity, SegmentCache(partition))
         refusal = cache.refusal(record)
@@ -55,14 +55,14 @@ class MemoryTier:
         cache.apply(cache.next_offset, record)
 
     def state(self, segment: RemoteSegment, state: SegmentState) -> None:
-        """The segment's next state."""
+        """Move the segment to its next state."""
         self.apply(SegmentUpdate(
             partition=segment.partition, segment_id=segment.segment_id, broker_id=1,
             event_timestamp_ms=0, state=state,
         ))  # fmt: skip
 
     async def copy(self, log: Log) -> list[RemoteSegment]:
-        """All closed segments that no finished copy covers."""
+        """Copy all closed segments that no finished copy covers. Returns: the copies."""
         lineage = Lineage(log.epochs.entries, log.log_end_offset)
         cache = self.caches.setdefault(partition_of(log).identity, SegmentCache(partition_of(log)))
         copied = []
@@ -113,7 +113,7 @@ def _content(log: Log, path: str) -> bytes:
 
 
 def drop_local(log: Log, now_ms: int = 0) -> None:
-    """What was copied leaves the disk."""
+    """Delete the local segments that were copied."""
     before = log.config
     log.config = replace(before, remote_storage_enable=True, local_retention_bytes=0)
     log.retention(now_ms)
@@ -121,7 +121,7 @@ def drop_local(log: Log, now_ms: int = 0) -> None:
 
 
 async def tiered(tier: MemoryTier, log: Log) -> list[RemoteSegment]:
-    """Closes the last segment, copies all, and keeps none of it on the disk."""
+    """Roll the log, copy all closed segments, and delete all of them from the disk."""
     log.roll()
     copied = await tier.copy(log)
     drop_local(log)
@@ -142,7 +142,7 @@ NO_QUOTA = QuotaSettings(bytes_per_second=2**63 - 1, windows=11, window_seconds=
 
 
 class Held:
-    """Reads of parts of logs take until they are let go."""
+    """A store whose reads of log parts wait until `let_go`."""
 
     def __init__(self, backing: Objects) -> None:
         self._backing = backing
@@ -160,7 +160,9 @@ class Held:
                 gate = asyncio.get_running_loop().create_future()
                 self.waiting.append(gate)
                 await gate
-        return Part(await self._backing.get(key, start, size_bytes))  # can be watched
+        return Part(
+            await self._backing.get(key, start, size_bytes)
+        )  # a copy that supports weak references
 
     async def let_go(self, count: int = 1) -> None:
         for gate in self.waiting[:count]:
@@ -176,7 +178,7 @@ def memory_reader(
     settings: Callable[[], ReadSettings] = lambda: READS,
     quota: Callable[[], QuotaSettings] = lambda: NO_QUOTA,
 ) -> RemoteReader:
-    """The broker of `harness` reads `tier` from now on."""
+    """Let the broker of `harness` read `tier` from now on."""
     indexes = IndexCache(
         harness.files,
         "/data",
@@ -197,7 +199,7 @@ def memory_reader(
         supervisor=harness.supervisor,
         clock=harness.clock,
     )
-    # The context is made before there is a tier to put into it.
+    # The context is created before there is a tier to put into it.
     object.__setattr__(harness.context, "tier", SimpleNamespace(reader=reader))
     return reader
 
@@ -242,13 +244,13 @@ class TierRoom:
             assert self.h.produce(batch(value), index=index).error_code == 0
 
     async def fill(self, *segments: tuple[bytes, ...], index: int = 0) -> None:
-        """Segments of these values, a batch each, all in the tier alone."""
+        """Write segments of these values, a batch each, and move all of them to the tier."""
         for values in segments:
             self.produce(*values, index=index)
             await tiered(self.tier, self.log_of(index))
 
     async def window(self, offset: int, max_bytes: int = MIB, *, committed: bool = False) -> Window:
-        """What a read brings; nothing of it is kept for the next one."""
+        """Return the window of a read, and let it expire, so that the next read does not use it."""
         one = self.reader.read(self.log, offset, max_bytes, committed=committed)
         await done(one)
         if one.error is not None:
@@ -258,7 +260,7 @@ class TierRoom:
         return one.window
 
     async def read(self, offset: int, max_bytes: int = MIB, *, committed: bool = False) -> Cut:
-        """What a fetch is given of it."""
+        """Return the part of a window that a fetch returns."""
         cut = (await self.window(offset, max_bytes, committed=committed)).cut(offset, max_bytes)
         assert cut is not None
         return cut

@@ -1,7 +1,7 @@
 """Brokers that share a tier: logs, journals and a bucket in memory, for the tests of its drivers.
 
-Every step that leaves a broker (a record written, an object put, a log start saved) is counted,
-and something can be made to happen at it: an error, an election, the death of the process.
+Every step that leaves a broker (a record written, an object put, a log start saved) is counted, and
+a test can inject an event at it: an error, an election, the death of the process.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ UNLIMITED = QuotaSettings(bytes_per_second=2**63 - 1, windows=2, window_seconds=
 
 
 class Killed(BaseException):
-    """The process ends here: nothing after it is done, no error handled."""
+    """The end of the process: no later code runs, no error is handled."""
 
 
 @dataclass
 class Replica:
-    """See `broker.tiering.led.Replica`."""
+    """A replica as in `broker.tiering.led.Replica`."""
 
     log: Log
     leader_epoch: int = 0
@@ -49,7 +49,7 @@ class Replica:
 
 
 class Steps:
-    """Steps of one broker by name, each told of before and after it."""
+    """Steps of one broker by name, each recorded before and after it."""
 
     def __init__(self) -> None:
         self.taken: list[str] = []
@@ -61,7 +61,7 @@ class Steps:
         self.happens(step)
 
     def at(self, number: int, happens: Callable[[], None]) -> None:
-        """Have something happen at the step of that number, counted from 0, and never again."""
+        """Let an event happen once, at the step of that number, counted from 0."""
         begun = len(self.taken)
 
         def look(step: str) -> None:
@@ -72,7 +72,7 @@ class Steps:
 
 
 class SteppedObjects(FaultyObjects):
-    """A broker's way to the bucket."""
+    """A broker's access to the bucket, with steps."""
 
     def __init__(self, bucket: MemoryObjects, steps: Steps) -> None:
         super().__init__(bucket, random.Random(1))
@@ -101,7 +101,7 @@ class TierBroker:
         log: Log | None = None,
         **config: object,
     ) -> None:
-        """`config` is of a log made anew, where none is given."""
+        """`config` is for a new log, if `log` is not given."""
         self.world = world
         self.node_id = node_id
         self.clock = world.clock
@@ -115,7 +115,7 @@ class TierBroker:
             world.topic, world.supervisor, link=self.link, clock=self.clock, consume_wait_ms=60_000
         )
         self.stops = Stops()
-        """The same, and calls that read; any event may happen at them."""
+        """Stopping points at the same steps, and at calls that read; any event may happen there."""
         self.objects = SteppedObjects(world.bucket, self.steps)
         self.quota = UNLIMITED
         self.limit = RateLimit(lambda: self.quota, self.clock)
@@ -142,10 +142,10 @@ class TierBroker:
         return Led(self.replica, PARTITION, TopicCounters())
 
     def look(self) -> None:
-        """What of the log the tier has by now."""
+        """Update the log's state of what the tier has by now."""
         note_copied(self.log, self.journal.cache(PARTITION))
 
-    # What drivers use ------------------------------------------------------------------------
+    # Interface for drivers --------------------------------------------------------------------
 
     def cache(self, partition: RemotePartition) -> SegmentCache | None:
         return self.journal.cache(partition)
@@ -169,10 +169,10 @@ class TierBroker:
         self.steps("after save")
         await self.stops("has saved")
 
-    # What tests do ---------------------------------------------------------------------------
+    # Interface for tests -----------------------------------------------------------------------
 
     async def ready(self) -> SegmentCache:
-        """Take the partition on, and read its metadata."""
+        """Subscribe to the partition, and read its metadata."""
         self.journal.take(PARTITION)
         await until(lambda: self.journal.cache(PARTITION) is not None)
         return self.known
@@ -184,7 +184,7 @@ class TierBroker:
         return cache
 
     def finished(self) -> list[tuple[int, int]]:
-        """Offsets of the finished copies that this broker knows."""
+        """Return the offsets of the finished copies that this broker knows."""
         return sorted((one.start_offset, one.end_offset) for one in self.known.finished())
 
     async def copy_all(self) -> None:
@@ -195,17 +195,17 @@ class TierBroker:
         await self.expirer.expire_once(self.led)
 
     def commit(self) -> None:
-        """All that the log has is on all replicas."""
+        """Advance the high watermark to the log end."""
         self.log.update_high_watermark(self.log.log_end_offset)
 
     def lead(self, epoch: int) -> None:
-        """Elected, with what its log has."""
+        """Become leader, with the present log."""
         self.replica.leader_epoch, self.replica.is_leader = epoch, True
         self.log.note_leader_epoch(epoch)
         self.led = self._led()
 
     def follow(self, leader: TierBroker) -> None:
-        """Take over what the leader has, as far as it is on its disk."""
+        """Copy the leader's local records, as a follower does."""
         self.replica.is_leader = False
         self.replica.leader_epoch = leader.replica.leader_epoch
         at = self.log.log_end_offset
@@ -216,13 +216,13 @@ class TierBroker:
         self.log.advance_log_start(leader.log.log_start_offset)
 
     async def sees_all(self) -> None:
-        """Until it has read the metadata topic to its end."""
+        """Wait until it has read the metadata topic to its end."""
         end = len(self.world.topic.logs[0])
         await until(lambda: self.known.next_offset >= end)
 
 
 class TierWorld:
-    """The tier that the brokers of a test share. `close` says what went wrong in the background."""
+    """The tier that the brokers of a test share. `close` asserts that no background work failed."""
 
     def __init__(self, clock: ManualClock | None = None) -> None:
         self.clock = clock or ManualClock(T0)
@@ -238,7 +238,7 @@ class TierWorld:
         return made
 
     async def leader_with(self, batches: int = 7, **config: object) -> TierBroker:
-        """A leader whose records are all committed, two in each segment, one in the last."""
+        """Return a leader whose records are all committed, two in each segment, one in the last."""
         broker = self.broker(0, None, **config)
         await broker.ready()
         fill(broker.log, batches, size=50)
@@ -246,7 +246,7 @@ class TierWorld:
         return broker
 
     async def follower_of(self, leader: TierBroker) -> TierBroker:
-        """A replica that has all of it, in other segments."""
+        """Return a replica that has all records of the leader, in other segments."""
         other = self.broker(segment_bytes=450)
         await other.ready()
         other.follow(leader)
@@ -260,7 +260,7 @@ class TierWorld:
         assert self.supervisor.survived == {}
 
     async def check(self, leader: TierBroker) -> None:
-        """The laws that hold whenever nothing is under way: S1-S4."""
+        """Check the laws that hold whenever no operation is in progress: S1-S4."""
         await leader.sees_all()
         cache, log, lineage = leader.known, leader.log, leader.led.lineage
         assert list(cache.unfinished()) == [], "S3: every dangling copy is finally deleted"
@@ -276,11 +276,11 @@ class TierWorld:
             assert segment.end_offset >= log.log_start_offset, "S3: what expired is gone"
 
     async def bytes_of(self, segment: RemoteSegment) -> bytes:
-        """The log of a copy."""
+        """Return the log of a copy."""
         data, _ = await SegmentStore(self.bucket).read_log(segment, 0, segment.size_bytes)
         return bytes(data)
 
 
 def values(log: Log) -> list[tuple[int, bytes]]:
-    """What consumers read of the local part."""
+    """Return the records of the local part, as consumers read them."""
     return contents(log, max(log.log_start_offset, log.local_log_start_offset), log.high_watermark)

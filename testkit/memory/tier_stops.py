@@ -1,7 +1,8 @@
-"""Calls that leave a broker as stopping points: something else happens at one of them.
+"""Calls that leave a broker as stopping points, at which a test injects an event.
 
-What a driver saw before a call may be old when the call returns. A test runs an operation once to
-see which calls it makes, and then once for each call and each event that may happen there.
+State that a driver read before a call may be outdated when the call returns. A test runs an
+operation once to record its calls, and then once for each call and each event that may happen
+there.
 """
 
 from __future__ import annotations
@@ -23,27 +24,27 @@ class Stops:
         self.taken: list[str] = []
         self.happened = False
         self.open = True
-        """Whether calls are stopping points now."""
+        """True if calls are stopping points now."""
         self._number = -1
         self._event: Event | None = None
 
     def at(self, number: int, event: Event) -> None:
-        """Let the event happen at the call of this number, counted from now on, once."""
+        """Let the event happen once, at the call of this number, counted from now on."""
         self.taken.clear()
         self._number, self._event = number, event
 
     def close(self) -> None:
-        """The operation is over: nothing happens any more."""
+        """End the operation: no event happens any more."""
         self.open, self._event = False, None
 
     async def __call__(self, name: str) -> None:
-        """A call begins, or its answer arrives."""
+        """Stop at a call, before it begins or after its response."""
         if not self.open:
             return
         self.taken.append(name)
         if self._event is not None and len(self.taken) - 1 == self._number:
             event, self._event = self._event, None
-            self.open = False  # the event's own calls are no stopping points
+            self.open = False  # calls of the event itself are not stopping points
             try:
                 await event()
             finally:
@@ -52,7 +53,7 @@ class Stops:
 
 
 class StoppedObjects:
-    """A way to the object store: a stopping point before each call and after it."""
+    """Access to the object store with a stopping point before each call and after it."""
 
     def __init__(self, backing: Objects, stops: Stops) -> None:
         self.backing = backing
@@ -90,7 +91,7 @@ class StoppedObjects:
 
 
 class StoppedLink(MemoryLink):
-    """A link to the metadata topic: a stopping point before each call and after it."""
+    """A link to the metadata topic with a stopping point before each call and after it."""
 
     def __init__(self, topic: MemoryTopic, stops: Stops) -> None:
         super().__init__(topic)

@@ -21,7 +21,7 @@ CATCH_UP_WAIT_S = 0.001
 
 
 class MemoryTopic:
-    """The topic that all links of a test share. `exists` begins as given; creation makes it so."""
+    """The topic that all links of a test share. `exists` is the initial state; creation sets it."""
 
     def __init__(self, partitions: int = 1, *, exists: bool = True) -> None:
         self.topic_id = TopicId(bytes(15) + b"\1")
@@ -36,14 +36,14 @@ class MemoryTopic:
         self._grown = asyncio.Event()
 
     def add(self, number: int, value: bytes) -> int:
-        """A record, however it came there; returns its offset."""
+        """Add a record from any source. Returns: its offset."""
         self.logs[number].append(value)
         self.epochs[number].append(self.epoch)
         self.wake()
         return len(self.logs[number]) - 1
 
     def wake(self) -> None:
-        """Reads that wait look again."""
+        """Wake the reads that wait for records."""
         grown, self._grown = self._grown, asyncio.Event()
         grown.set()
 
@@ -51,7 +51,11 @@ class MemoryTopic:
         await self._grown.wait()
 
     def lose_end(self, number: int, end_offset: int) -> list[bytes]:
-        """A power cut took what was not flushed, and there is another leader; returns it."""
+        """Remove the end of a partition, as a power cut of unflushed records, and begin a new
+        leader epoch.
+
+        Returns: the removed records.
+        """
         lost = self.logs[number][end_offset:]
         del self.logs[number][end_offset:], self.epochs[number][end_offset:]
         self.epoch += 1
@@ -59,7 +63,7 @@ class MemoryTopic:
         return lost
 
     def made_anew(self) -> None:
-        """Deleted, and created again."""
+        """Delete the topic and create it again, with another id."""
         self.topic_id = TopicId(bytes(15) + bytes([self.topic_id[15] + 1]))
         self.logs = [[] for _ in self.logs]
         self.epochs = [[] for _ in self.logs]
@@ -71,21 +75,21 @@ class MemoryTopic:
 
 
 class MemoryLink:
-    """One broker's link to it. See `MetadataLink`."""
+    """One broker's link to the topic, a `MetadataLink`."""
 
     def __init__(self, topic: MemoryTopic) -> None:
         self.shared = topic
         self.down = False
-        """Nothing is answered but by an error."""
+        """If set, every call fails."""
         self.answers_lost = 0
-        """So many records are written without an answer."""
+        """Number of records that are written without a response."""
         self.refusals: list[ErrorCode] = []
-        """In answer to the next writes."""
+        """Errors for the next writes."""
         self.visible: int | None = None
-        """Reads see only so many records of each partition."""
+        """Number of records of each partition that reads see; None: all."""
         self.reads = 0
         self.compares_epochs = True
-        """Whether leaders compare the epoch that a read names with their own log."""
+        """True if leaders compare the epoch of a read with their own log."""
 
     def topic(self) -> MetadataTopic | None:
         if not self.shared.exists:
@@ -158,7 +162,8 @@ def memory_journal(
     clock: Clock | None = None,
     consume_wait_ms: int = 60_000,
 ) -> Journal:
-    """A journal of one broker over a topic in memory. Must be called inside a running loop."""
+    """Return a journal of one broker over a topic in memory. Must be called inside a
+    running loop."""
     return Journal(
         link or MemoryLink(topic),
         create_topic=topic.create,

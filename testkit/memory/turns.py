@@ -1,4 +1,4 @@
-"""Turns of the event loop, given until something is so."""
+"""Loop iterations until a condition holds."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 
 async def until(holds: Callable[[], bool]) -> None:
-    """Give the loop turns until it holds; the test's own limit ends a hopeless wait."""
+    """Run loop iterations until `holds` returns True; the test's own timeout ends a
+    hopeless wait."""
     while not holds():  # noqa: ASYNC110 - nothing to wait for announces itself
         await asyncio.sleep(0)

@@ -1,8 +1,8 @@
-"""A TCP proxy that cuts connections: what a client's retries are tested with.
+"""A TCP proxy that cuts connections, for tests of a client's retries.
 
 Every connection is cut after a number of replies drawn from a seeded generator, and the reply at
-which it is cut is swallowed: the broker has appended, the client never hears of it. That is the
-case in which a producer without idempotence writes twice.
+which it is cut is dropped: the broker has appended, but the client never gets the response. In this
+case a producer without idempotence writes twice.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from typing import Self
 class FlakyProxy:
     """Listens on 127.0.0.1 and forwards to `target`; use as a context manager.
 
-    `arm(n)` lets the next `n` connections that live long enough be cut; `cuts` counts those cut so
-    far. The bound lets a client's own reading back come through undisturbed.
+    `arm(n)` lets the next `n` connections that last long enough be cut; `cuts` counts the cuts so
+    far. The bound lets a client's final read pass undisturbed.
     """
 
     def __init__(self, seed: int, replies_min: int = 10, replies_max: int = 20) -> None:
@@ -42,7 +42,7 @@ class FlakyProxy:
         self._thread.join()
 
     def forward_to(self, host: str, port: int) -> None:
-        """Where connections go from now on."""
+        """Forward connections to this address from now on."""
         self._target = (host, port)
 
     def arm(self, cuts: int) -> None:

@@ -1,8 +1,8 @@
 """A TCP proxy in front of one controller that knows who connects, so that single links can be cut.
 
 Every client of the protocol names itself in its first request (`raft-client-2`, `controller-2`,
-`broker-4-heartbeat`); the node id in that name tells which link a connection belongs to. A cut
-link drops what it has and lets new connections hang, as a network without a route does.
+`broker-4-heartbeat`); the node id in that name identifies the link of a connection. A cut link
+drops its connections and lets new ones hang, as a network without a route does.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ class LinkProxies(LoopThread):
     def add(
         self, node_id: int, target: tuple[str, int], watch: Callable[[], Watcher] | None = None
     ) -> int:
-        """Forward a new port on 127.0.0.1 to a node; returns the port.
+        """Forward a new port on 127.0.0.1 to a node. Returns: the port.
 
-        `watch` is called for each connection: what it returns sees what goes over it.
+        `watch` is called for each connection and returns a Watcher of its bytes.
         """
         return self.listen(
             lambda reader, writer: self._serve(node_id, target, watch, reader, writer)
@@ -43,7 +43,7 @@ class LinkProxies(LoopThread):
         self.call(lambda: self._do_cut(source, to))
 
     def cut_off(self, node_id: int, others: list[int]) -> None:
-        """Cut a node off from the others, both ways."""
+        """Cut a node off from the others, in both directions."""
         for other in others:
             if other != node_id:
                 self.cut(node_id, other)
@@ -64,7 +64,7 @@ class LinkProxies(LoopThread):
         told: tuple[asyncio.StreamReader, asyncio.StreamWriter],
         watcher: Watcher,
     ) -> None:
-        """One connection to node `to`, whose first request has been read, until it ends."""
+        """Forward one connection to node `to`, whose first request has been read, until it ends."""
         (reader, writer), (back, upstream) = asked, told
         upstream.write(first)
         watcher.asked(first)
@@ -109,7 +109,7 @@ class LinkProxies(LoopThread):
 
 
 def who(frame: bytes) -> int:
-    """The node id in the client id of a request's header (its first 14 + n bytes)."""
+    """Return the node id in the client id of a request's header (its first 14 + n bytes)."""
     length = int.from_bytes(frame[12:14], "big", signed=True)
     found = _NODE.match(frame[14 : 14 + max(length, 0)])
     return ANYBODY if found is None else int(found[1])

@@ -1,4 +1,4 @@
-"""What brokers tell librdkafka of the cluster, in tests that kill the brokers it asks."""
+"""Cluster metadata from librdkafka, in tests that kill the brokers it queries."""
 
 from __future__ import annotations
 
@@ -10,14 +10,15 @@ from confluent_kafka.admin import AdminClient, ClusterMetadata
 from testkit.processes.waiting import WAIT_S
 
 ASKED_S = 1.0
-"""For the first answer; twice as long for each further one, if the machine is that busy."""
+"""Timeout of the first attempt; twice as long for each further one, if the machine is that busy."""
 
 
 def listed(admin: AdminClient, topic: str | None = None, wait_s: float = WAIT_S) -> ClusterMetadata:
-    """`admin.list_topics`, asked again after a second: a question that librdkafka has given to a
-    broker in the moment of its death waits there for all of its own time-out, whoever else lives.
+    """Call `admin.list_topics`, and repeat it after a timeout.
 
-    Raises KafkaException when nobody has answered for `wait_s`.
+    A request that librdkafka has sent to a broker at the moment of its death waits for librdkafka's
+    full timeout, even if other brokers are alive. Raises: KafkaException without a response within
+    `wait_s`.
     """
     deadline, asked_s = time.monotonic() + wait_s, ASKED_S
     which = [] if topic is None else [topic]

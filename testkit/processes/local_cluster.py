@@ -25,7 +25,7 @@ class KraftboxCluster:
         self.process: subprocess.Popen[str] | None = None
 
     def start(self) -> KraftboxCluster:
-        """Start and wait until it is ready; raises RuntimeError with what it said otherwise."""
+        """Start and wait until it is ready. Raises: RuntimeError with its output otherwise."""
         self.process = subprocess.Popen(
             [*COMMAND, "up", "--dir", str(self.directory), *self.options],
             stdout=subprocess.PIPE,
@@ -42,7 +42,7 @@ class KraftboxCluster:
         return self
 
     def run(self, *arguments: str, stdin: str | None = None) -> subprocess.CompletedProcess[str]:
-        """Any command of ours."""
+        """Run any command of `kraftbox`."""
         return subprocess.run(
             [*COMMAND, *arguments],
             capture_output=True,
@@ -53,21 +53,21 @@ class KraftboxCluster:
         )
 
     def command(self, *arguments: str) -> str:
-        """Standard output of a command about this cluster that succeeds."""
+        """Run a command about this cluster that must succeed. Returns: its standard output."""
         done = self.run(*arguments, "--dir", str(self.directory))
         assert done.returncode == 0, done.stderr
         return done.stdout
 
     def status(self) -> dict[str, Any]:
-        """What `kraftbox status --json` prints."""
+        """Return the snapshot that `kraftbox status --json` prints."""
         return snapshot(ClusterPlace(self.directory), STATUS_MS)
 
     def node(self, node_id: int) -> dict[str, Any]:
-        """One node as `status` shows it."""
+        """Return one node as `status` shows it."""
         return next(node for node in self.status()["nodes"] if node["id"] == node_id)
 
     def end(self, number: signal.Signals = signal.SIGTERM) -> tuple[int, str]:
-        """Send a signal to the supervisor; its exit code and what it said on standard error."""
+        """Send a signal to the supervisor. Returns: its exit code and its standard error."""
         process, self.process = self.process, None
         if process is None:
             return 0, ""

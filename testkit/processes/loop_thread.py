@@ -1,4 +1,4 @@
-"""An event loop in a thread of its own: servers for tests that wait by themselves."""
+"""An event loop in a thread of its own: servers for tests that block."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ T = TypeVar("T")
 
 
 class LoopThread:
-    """The loop runs while the context is open; what is left of its tasks then is cancelled."""
+    """The loop runs while the context is open; tasks that are left at the end are cancelled."""
 
     def __init__(self, name: str) -> None:
         self._loop = asyncio.new_event_loop()
@@ -31,7 +31,7 @@ class LoopThread:
         self._loop.close()
 
     def call(self, work: Callable[[], T]) -> T:
-        """Do it in the loop's thread; what it returned."""
+        """Call `work` in the loop's thread. Returns: its result."""
 
         async def run() -> T:
             return work()
@@ -39,14 +39,14 @@ class LoopThread:
         return self.wait_for(run())
 
     def wait_for(self, work: Coroutine[Any, Any, T]) -> T:
-        """Run it in the loop's thread to its end; for what ends soon."""
+        """Run a short coroutine in the loop's thread to its end. Returns: its result."""
         return asyncio.run_coroutine_threadsafe(work, self._loop).result(CALL_S)
 
     def listen(
         self,
         serve: Callable[[asyncio.StreamReader, asyncio.StreamWriter], Coroutine[Any, Any, None]],
     ) -> int:
-        """Serve connections on a new port of 127.0.0.1; returns the port."""
+        """Serve connections on a new port of 127.0.0.1. Returns: the port."""
 
         async def start() -> int:
             server = await asyncio.start_server(serve, "127.0.0.1", 0)
@@ -66,5 +66,5 @@ class LoopThread:
         for task in left:
             task.cancel()
         await asyncio.gather(*left, return_exceptions=True)
-        # Their connections are closed a turn after they were given up.
+        # Their connections are closed one loop iteration after they were aborted.
         await asyncio.sleep(0)

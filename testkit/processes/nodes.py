@@ -1,4 +1,4 @@
-"""A node of ours in processes of its own, by `kraftbox up`."""
+"""A Kraftbox node in processes of its own, by `kraftbox up`."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from kraftbox.launcher import control
 from kraftbox.launcher.place import ClusterPlace
 
 READY_TIMEOUT_S = 120
-"""Nobody waits that long for a node that starts; a busy machine may make it ten times slower."""
+"""Far longer than a node needs for its start; a busy machine may make it ten times slower."""
 
 
 class NodeDidNotStart(RuntimeError):
-    """The process ended or stayed silent; the message carries what it printed."""
+    """The process ended or stayed silent; the message has its output."""
 
 
 class KraftboxNode:
@@ -46,12 +46,12 @@ class KraftboxNode:
 
     @property
     def pid(self) -> int:
-        """Process id of the running node, not of its supervisor."""
+        """The process id of the running node, not of its supervisor."""
         (node,) = control.status(ClusterPlace(self.directory))["nodes"]
         return int(node["pid"])
 
     def start(self) -> KraftboxNode:
-        """Start and wait until it answers; raises NodeDidNotStart."""
+        """Start and wait until it serves. Raises: NodeDidNotStart with its output."""
         self.directory.mkdir(parents=True, exist_ok=True)
         command = [sys.executable, "-m", "kraftbox", "up", "--dir", str(self.directory)]
         command += ["--port", str(self.port)]
@@ -83,13 +83,13 @@ class KraftboxNode:
         return ["sh", "-c", f'ulimit -n {self.descriptors_max}; exec "$@"', "sh", *command]
 
     def kill(self) -> None:
-        """SIGKILL: nothing in the node gets a last word. Its supervisor ends with it."""
+        """Kill the node with SIGKILL, without any clean-up. Its supervisor ends with it."""
         if self._process is not None:
             os.kill(self.pid, signal.SIGKILL)
             self._reap(self._process)
 
     def stop(self) -> int:
-        """SIGTERM and wait for a clean end; returns the exit code."""
+        """Send SIGTERM and wait for a clean end. Returns: the exit code."""
         return self._end(signal.SIGTERM)
 
     def _end(self, number: signal.Signals) -> int:
@@ -99,7 +99,7 @@ class KraftboxNode:
         return self._reap(self._process)
 
     def _reap(self, process: subprocess.Popen[str]) -> int:
-        """Wait for the supervisor's end."""
+        """Wait for the supervisor's end. Returns: its exit code."""
         self._process = None
         try:
             code = process.wait(timeout=self.stop_timeout_s)

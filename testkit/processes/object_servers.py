@@ -1,4 +1,4 @@
-"""Servers of object stores, each with an empty bucket, for tests of what stands behind the port."""
+"""Servers of object stores, each with an empty bucket, for tests of the store clients."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ VERSITYGW_VERSION = "1.8.0"
 AZURITE_VERSION = "3.35.0"
 INSTALL_S = 600
 PART_BYTES = 5 << 20
-"""What goes up in one part: the smallest that S3 takes."""
+"""The size of one part of an upload: the smallest that S3 accepts."""
 _CONTENT_TYPE = "application/octet-stream"
 _AZURE_ACCOUNT = "kraftbox"
 _AZURE_KEY = base64.b64encode(b"the key of an account of tests..").decode()
@@ -38,7 +38,7 @@ class ServerMissing(Exception):
 
 
 def s3_options(endpoint: str) -> dict[str, str]:
-    """`rsm.config.*` of a bucket behind an endpoint, without the prefix."""
+    """Return the `rsm.config.*` settings of a bucket behind an endpoint, without the prefix."""
     return {
         "url": f"s3://{BUCKET}/some/where",
         "endpoint": endpoint,
@@ -49,7 +49,7 @@ def s3_options(endpoint: str) -> dict[str, str]:
 
 @contextmanager
 def moto(folder: Path) -> Iterator[dict[str, str]]:
-    """S3 as moto plays it."""
+    """Run moto's emulation of S3."""
     if find_spec("moto") is None:
         raise ServerMissing("moto is not here")
     port = free_port()
@@ -62,14 +62,15 @@ def moto(folder: Path) -> Iterator[dict[str, str]]:
 
 @contextmanager
 def versitygw(folder: Path) -> Iterator[dict[str, str]]:
-    """S3 as versitygw makes it of a folder: it checks signatures, as moto does not."""
+    """Run versitygw's S3 over a folder: it checks signatures, unlike moto."""
     with versitygw_process(folder) as (options, _):
         yield options
 
 
 @contextmanager
 def versitygw_process(folder: Path) -> Iterator[tuple[dict[str, str], subprocess.Popen[bytes]]]:
-    """See `versitygw`; with its process. The buckets are in `folder`/buckets."""
+    """Run versitygw as `versitygw` does, and yield its process, too. The buckets are in
+    `folder`/buckets."""
     program = _built_by_go()
     (folder / "buckets" / BUCKET).mkdir(parents=True)
     (folder / "sidecar").mkdir()
@@ -82,7 +83,7 @@ def versitygw_process(folder: Path) -> Iterator[tuple[dict[str, str], subprocess
 
 @contextmanager
 def azurite(folder: Path) -> Iterator[dict[str, str]]:
-    """Azure's blobs as azurite plays them."""
+    """Run azurite's emulation of Azure Blob Storage."""
     program = _installed_by_npm()
     port = free_port()
     place = ["--blobHost", "127.0.0.1", "--blobPort", str(port), "--location", str(folder)]
@@ -100,12 +101,12 @@ def azurite(folder: Path) -> Iterator[dict[str, str]]:
 
 
 def _azure_signed(container: str) -> dict[str, str]:
-    """The headers of a request to make a container, signed with the shared key."""
+    """Return the headers of a request to create a container, signed with the shared key."""
     headers = {"x-ms-date": formatdate(usegmt=True), "x-ms-version": "2021-08-06"}
     named = "".join(f"{name}:{value}\n" for name, value in sorted(headers.items()))
     # Azurite has the account in the path as well.
     resource = f"/{_AZURE_ACCOUNT}/{_AZURE_ACCOUNT}/{container}\nrestype:container"
-    # Of the eleven headers that may stand here only the type does.
+    # Of the eleven headers allowed here only the type is set.
     to_sign = "PUT" + "\n" * 5 + _CONTENT_TYPE + "\n" * 7 + named + resource
     digest = hmac.new(base64.b64decode(_AZURE_KEY), to_sign.encode(), hashlib.sha256).digest()
     signature = base64.b64encode(digest).decode()
@@ -172,7 +173,7 @@ SERVERS = {"moto": moto, "versitygw": versitygw, "azurite": azurite}
 
 
 class Servers:
-    """The servers that the tests of a session have asked for, each started once."""
+    """The servers requested by the tests of a session, each started once."""
 
     def __init__(self, folder: Path, stack: ExitStack) -> None:
         self._folder = folder
@@ -181,7 +182,7 @@ class Servers:
         self._tests = count()
 
     def options(self, name: str) -> dict[str, str]:
-        """The settings of a part of the store that nobody else uses. Raises ServerMissing."""
+        """Return the settings of a store path that no other test uses. Raises: ServerMissing."""
         if name not in self._options:
             folder = self._folder / name
             folder.mkdir()

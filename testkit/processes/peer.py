@@ -1,4 +1,4 @@
-"""A client that says anything, and the nodes it says it to."""
+"""A client that sends arbitrary bytes, and the nodes it connects to."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ _names = itertools.count(1)
 
 
 class Closed(ConnectionError):
-    """The node closed the connection where an answer was expected."""
+    """The node closed the connection where a response was expected."""
 
 
 class Peer:
-    """One blocking connection."""
+    """One blocking connection with requests and raw bytes."""
 
     def __init__(self, address: tuple[str, int], timeout_s: float = TIMEOUT_S) -> None:
         self.socket = socket.create_connection(address, timeout=timeout_s)
@@ -64,12 +64,13 @@ class Peer:
         self.send(struct.pack(">i", len(body)) + body)
 
     def reset(self) -> None:
-        """Close with RST."""
+        """Close the connection with RST."""
         self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         self.socket.close()
 
     def frame(self) -> bytes:
-        """The next frame without its length; raises Closed."""
+        """Return the next frame without its length. Raises: Closed if the node closes the
+        connection."""
         (size,) = struct.unpack(">i", self._exactly(4))
         return self._exactly(size)
 
@@ -86,7 +87,8 @@ class Peer:
         return data
 
     def is_closed(self) -> bool:
-        """Waits for the end; False if anything arrives before it, raises on a timeout."""
+        """Wait for the end of the connection. Returns: False if data arrives before; raises on a
+        timeout."""
         try:
             return self.socket.recv(1) == b""
         except ConnectionError:
@@ -97,7 +99,7 @@ class Peer:
     def ask_raw(
         self, api_key: int, version: int, body: bytes, *, client_id: bytes = b"\x00\x04test"
     ) -> int:
-        """Send a request with a header of version 1 and this body; the correlation id."""
+        """Send a request with a header of version 1 and this body. Returns: the correlation id."""
         correlation_id = next(self._correlation_ids)
         self.send_frame(struct.pack(">hhi", api_key, version, correlation_id) + client_id + body)
         return correlation_id
@@ -105,14 +107,14 @@ class Peer:
     def ask_later(
         self, request: Request[Any], version: int, *, client_id: str | None = "test"
     ) -> int:
-        """Send a request; the correlation id."""
+        """Send a request without waiting. Returns: the correlation id."""
         correlation_id = next(self._correlation_ids)
         header = RequestHeader(ApiKey(request.API_KEY), version, correlation_id, client_id)
         self.send_frame(encode_request_header(header) + encode(request, version))
         return correlation_id
 
     def answer(self, api: ApiKey, version: int) -> tuple[int, Any]:
-        """Correlation id and body of the next response."""
+        """Return correlation id and body of the next response."""
         frame = self.frame()
         correlation_id, offset = decode_response_header(frame, api, version)
         message, end = decode(response_class(api), frame, version, offset)
@@ -120,7 +122,8 @@ class Peer:
         return correlation_id, message
 
     def ask(self, request: Request[R], version: int, *, client_id: str | None = "test") -> R:
-        """One request, its response; raises Closed."""
+        """Send one request. Returns: its response. Raises: Closed if the node closes the
+        connection."""
         sent = self.ask_later(request, version, client_id=client_id)
         correlation_id, message = self.answer(ApiKey(request.API_KEY), version)
         assert correlation_id == sent
@@ -128,7 +131,7 @@ class Peer:
         return answer
 
     def works(self) -> None:
-        """The connection is still served."""
+        """Check that the connection is still served."""
         self.ask(MetadataRequest(topics=[]), 12)
 
 
@@ -142,7 +145,7 @@ class Topic:
 
 @dataclass
 class Target:
-    """A node to be told anything. `is_kafka` where it is the judge itself."""
+    """A node under test. `is_kafka` is set for Apache Kafka, the oracle."""
 
     address: tuple[str, int]
     is_kafka: bool
@@ -160,7 +163,7 @@ class Target:
         configs: Mapping[str, str] | None = None,
         name: str | None = None,
     ) -> Topic:
-        """A new topic whose partitions have leaders."""
+        """Create a topic and wait until its partitions have leaders."""
         name = name or self.new_name()
         request = CreateTopicsRequest(
             topics=[
@@ -183,7 +186,7 @@ class Target:
         return Topic(name, result.topic_id)
 
     def delete(self, topic: Topic) -> None:
-        """Delete a topic and wait until the node knows."""
+        """Delete a topic and wait until the node's metadata lacks it."""
         deadline = time.monotonic() + READY_S
         delete = DeleteTopicsRequest(
             topics=[DeleteTopicsRequest.DeleteTopicState(name=topic.name)], timeout_ms=10_000
@@ -199,7 +202,7 @@ class Target:
                 time.sleep(0.01)
 
     def wait_for_leaders(self, peer: Peer, name: str, partitions: int) -> None:
-        """Until the node answers for every partition."""
+        """Wait until the node returns offsets for every partition."""
         deadline = time.monotonic() + READY_S
         topic = ListOffsetsRequest.ListOffsetsTopic(
             name=name,
@@ -224,7 +227,7 @@ class Target:
         acks: int = -1,
         version: int = 12,
     ) -> ProduceResponse.PartitionProduceResponse:
-        """What the node says to this batch."""
+        """Produce a batch. Returns: the partition's result."""
         with self.connect() as peer:
             request = produce_request({(topic.name, partition): records}, acks=acks)
             if version >= 13:
@@ -237,7 +240,7 @@ class Target:
 def produce_request(
     batches: Mapping[tuple[str, int], bytes | None], *, acks: int = -1, timeout_ms: int = 10_000
 ) -> ProduceRequest:
-    """A Produce request with one entry per (topic, partition), in this order."""
+    """Return a Produce request with one entry per (topic, partition), in this order."""
     topics: dict[str, ProduceRequest.TopicProduceData] = {}
     for (name, partition), records in batches.items():
         topic = topics.setdefault(name, ProduceRequest.TopicProduceData(name=name))
@@ -256,7 +259,7 @@ def fetch_request(
     leader_epoch: int = -1,
     **fields: Any,
 ) -> FetchRequest:
-    """A Fetch request for one partition, outside a session unless `fields` say otherwise."""
+    """Return a Fetch request for one partition, outside a session unless `fields` set one."""
     fields.setdefault("session_id", 0)
     fields.setdefault("session_epoch", -1)
     fields.setdefault("max_bytes", 1 << 20)

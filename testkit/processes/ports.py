@@ -1,7 +1,7 @@
-"""Ports for programs that must be told one.
+"""Ports for programs that need one as an argument.
 
-They lie where those of `kraftbox up` lie: below what the system lends to outgoing connections, so
-that nobody takes one before its program binds it, or while a node that was killed is down.
+They are in the range of `kraftbox up`: below the system's ephemeral ports, so that no outgoing
+connection takes one before its program binds it, or while a killed node is down.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ _CHOOSER = PortChooser(random.Random(), set())
 
 
 def free_port() -> int:
-    """A port that nobody listens on now, and that this process was not given before."""
+    """Return a port without a listener that this process was not given before."""
     return _CHOOSER.choose()
 
 
 def free_ports(count: int) -> list[int]:
-    """So many of them."""
+    """Return this number of free ports."""
     return [_CHOOSER.choose() for _ in range(count)]

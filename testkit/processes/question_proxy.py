@@ -1,7 +1,7 @@
-"""A proxy before brokers that knows what a controller asks of their logs (KIP-966).
+"""A proxy in front of brokers that detects a controller's requests for their logs (KIP-966).
 
-Questions (GetReplicaLogInfo) and their answers can be held, so that a test does something at one
-point of an unclean recovery. Everything else passes.
+Requests (GetReplicaLogInfo) and their responses can be held, so that a test acts at one point of an
+unclean recovery. All other traffic passes.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class Stage(Enum):
 
 
 class Seen(NamedTuple):
-    """A question or an answer that has come to the proxy."""
+    """A request or a response that has reached the proxy."""
 
     controller: int
     broker: int
@@ -34,7 +34,8 @@ class Seen(NamedTuple):
 
 
 class QuestionProxies(LinkProxies):
-    """`add` forwards a port to a broker's listener. `seen` has what came, `passed` what went on."""
+    """`add` forwards a port to a broker's listener. `seen` has what arrived, `passed` what was
+    forwarded."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -45,7 +46,8 @@ class QuestionProxies(LinkProxies):
         self._asking: dict[asyncio.StreamWriter, int] = {}
 
     def hold(self, stage: Stage, brokers: Iterable[int]) -> None:
-        """From now on; what is held longer than a controller waits is lost, and asked again."""
+        """Hold this stage from now on; a message held longer than a controller waits is lost, and
+        the controller repeats its request."""
 
         def work() -> None:
             for broker in brokers:
@@ -54,7 +56,7 @@ class QuestionProxies(LinkProxies):
         self.call(work)
 
     def release(self, stage: Stage, brokers: Iterable[int]) -> None:
-        """What is held goes on, and what comes later is not held."""
+        """Forward held messages, and hold no later ones."""
 
         def work() -> None:
             for broker in brokers:
@@ -63,12 +65,12 @@ class QuestionProxies(LinkProxies):
         self.call(work)
 
     def hide(self, broker: int) -> None:
-        """Controllers that connect from now on find a broker without the API: it takes them for
-        other software."""
+        """Hide the API of a broker from controllers that connect from now on: they detect other
+        software."""
         self.call(lambda: self._hidden.add(broker))
 
     def show(self, broker: int) -> None:
-        """It has the API again: who found it without has to connect anew."""
+        """Show the API again, and abort the connections of controllers, which must reconnect."""
 
         def work() -> None:
             self._hidden.discard(broker)
@@ -79,7 +81,7 @@ class QuestionProxies(LinkProxies):
         self.call(work)
 
     def reset(self) -> None:
-        """Forget what was seen."""
+        """Forget the messages seen and passed so far."""
 
         def work() -> None:
             self.seen.clear()
@@ -95,7 +97,7 @@ class QuestionProxies(LinkProxies):
         told: tuple[asyncio.StreamReader, asyncio.StreamWriter],
         watcher: Watcher,
     ) -> None:
-        """One connection, whose first request has been read."""
+        """Forward one connection, whose first request has been read."""
         if b"-recovery" not in first[14:64]:
             return await super().pass_on(first, to, asked, told, watcher)
         if to in self._hidden:

@@ -30,7 +30,7 @@ TOLD_LINES = 20
 
 
 class NodeProcess:
-    """One node from a properties file. `port` is where it listens, `proxy` where others go."""
+    """One node from a properties file. `port` is its listener, `proxy` the port for other nodes."""
 
     def __init__(self, cluster: ProcessCluster, node_id: int, *, is_controller: bool) -> None:
         self.cluster = cluster
@@ -44,7 +44,7 @@ class NodeProcess:
         self.directory_id = random_uuid(random.Random(node_id))
         self.process: subprocess.Popen[bytes] | None = None
         self.settings: dict[str, str] = {}
-        """Of this node alone."""
+        """Settings of this node alone."""
 
     @property
     def data(self) -> Path:
@@ -86,7 +86,7 @@ class NodeProcess:
     def format(
         self, *, initial_controllers: str | None = None, no_initial_controllers: bool = False
     ) -> None:
-        """What `kraftbox storage format` does, without an interpreter of its own."""
+        """Format the node as `kraftbox storage format` does, without an interpreter of its own."""
         self.write_config()
         format_storage(
             self.config,
@@ -129,7 +129,7 @@ class NodeProcess:
             return process.wait()
 
     def tell(self) -> None:
-        """Print the end of the node's log: pytest shows it below a test that failed."""
+        """Print the end of the node's log: pytest shows it below a failed test."""
         if (self.directory / "node.log").exists():
             print(f"== the last that node {self.id} said")
             print("".join(self.log_text.splitlines(keepends=True)[-TOLD_LINES:]))
@@ -153,8 +153,8 @@ class ProcessCluster:
         features: Sequence[str] = (),
         watch: Callable[[], Watcher] | None = None,
     ) -> None:
-        """`features` are formatted at levels of their own: NAME=LEVEL. `watch` is asked for each
-        connection to a controller (LinkProxies)."""
+        """`features` are levels for formatting: NAME=LEVEL. `watch` is called for each connection
+        to a controller (LinkProxies)."""
         self.watch = watch
         self.directory = directory
         self.features = tuple(features)
@@ -209,7 +209,7 @@ class ProcessCluster:
             node.format(initial_controllers=self.initial_controllers() if voters else None)
 
     def start(self) -> Self:
-        """Format and start everything; returns when every broker is unfenced."""
+        """Format and start all nodes. Returns when every broker is unfenced."""
         self.format()
         for node in self.nodes.values():
             node.start()
@@ -220,13 +220,14 @@ class ProcessCluster:
     # --- looking at the quorum ----------------------------------------------------------------
 
     def describe(self, node: NodeProcess) -> DescribeQuorumResponse.PartitionData | None:
-        """What one controller says, asked past the proxies; None if it does not answer."""
+        """Query one controller directly, past the proxies. Returns: None without a response."""
         with contextlib.suppress(OSError, TimeoutError):
             return asyncio.run(_describe(node.port))
         return None
 
     def leader(self, but: NodeProcess | None = None) -> NodeProcess | None:
-        """The controller that says it leads, in the highest epoch if several do."""
+        """Return the controller that reports itself as leader, in the highest epoch if
+        several do."""
         best: tuple[int, NodeProcess] | None = None
         for node in self.controllers:
             if node.process is None or node is but:
@@ -265,6 +266,6 @@ async def _describe(port: int) -> DescribeQuorumResponse.PartitionData | None:
 
 @contextlib.contextmanager
 def process_cluster(directory: Path, **options: Any) -> Iterator[ProcessCluster]:
-    """A started cluster."""
+    """Yield a started cluster; end it afterwards."""
     with ProcessCluster(directory, **options) as cluster:
         yield cluster.start()

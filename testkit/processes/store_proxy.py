@@ -1,9 +1,10 @@
-"""An HTTP proxy before a server of S3 that does what networks and stores do (reliability F33).
+"""An HTTP proxy in front of an S3 server that injects faults of networks and stores (reliability
+F33).
 
-It knows from an object's key what a broker is about: a segment's objects are named
-`<topic id>/<partition>/<segment id>.<kind>`. So a fault hits one kind of work on one topic, and
-everything else goes on. A request can be held before it reaches the server or before its answer
-leaves, so that a test does something at one step of a copy or a removal.
+An object's key reveals a broker's operation: a segment's objects are named `<topic id>/<partition>/
+<segment id>.<kind>`. So a fault hits one kind of work on one topic, and all other work continues. A
+request can be held before it reaches the server or before its response leaves, so that a test acts
+at one step of a copy or a removal.
 """
 
 from __future__ import annotations
@@ -22,13 +23,13 @@ from testkit.processes.loop_thread import LoopThread
 from testkit.processes.waiting import WAIT_S
 
 FLIPPED_AT = 100
-"""Behind the header of a log's first batch: all of it there is under the batch's checksum."""
+"""A position behind the header of a log's first batch: its checksum covers all of that."""
 _KEY = re.compile(rb"([\w-]{22})/\d+/[\w-]{22}\.([a-z-]+)")
 _READ_BYTES = 1 << 16
 
 
 class Operation(Enum):
-    """What a broker is about."""
+    """The kind of work that a request belongs to."""
 
     COPY = "copy"
     READ = "read"
@@ -39,31 +40,31 @@ class Operation(Enum):
 
 
 class StoreFault(Enum):
-    """What becomes of a request."""
+    """The effect of a fault on a request."""
 
     DOWN = "down"
-    """No answer: the connection ends."""
+    """No response: the connection ends."""
     SLOW = "slow"
-    """The answer comes late, but before the client's own limit."""
+    """The response is late, but before the client's own timeout."""
     ERROR = "5xx"
     RESET = "reset after success"
-    """It is done, and the connection ends before the answer."""
+    """The request is executed, and the connection ends before the response."""
     TRUNCATED = "truncated"
-    """What is put loses its last byte; of what is read every other answer breaks off, and the
+    """An uploaded object loses its last byte. Of downloads every other response breaks off, and the
     others pretend to be whole."""
     FLIPPED = "bit flip"
-    """One bit of what is put or read. What S3 is asked to delete is flipped in the request."""
+    """One bit of an upload or download is flipped; of a deletion, one bit of the request."""
     MISSING = "missing"
-    """What is put is acknowledged and not kept; what is read is not there; what is to be deleted is
-    gone already."""
+    """An upload is acknowledged and not stored; a download is not found; a deleted object does not
+    exist already."""
 
 
 OF_CONTENT = frozenset({StoreFault.TRUNCATED, StoreFault.FLIPPED, StoreFault.MISSING})
-"""Faults of requests with content: whoever asks for the size alone gets the server's answer."""
+"""Faults of requests with content: a request for the size alone gets the server's response."""
 
 
 class Call(NamedTuple):
-    """A request: what it is about, for which topic (its id as text), and which kind of object."""
+    """A request: its operation, method, topic (its id as text), and kind of object."""
 
     operation: Operation
     method: str
@@ -77,7 +78,7 @@ class Point(NamedTuple):
     method: str
     kind: str
     answered: bool
-    """Whether it has reached the server and only its answer is held."""
+    """True if the request has reached the server and only its response is held."""
 
     def __str__(self) -> str:
         return f"{'after' if self.answered else 'before'} {self.method} {self.kind}"
@@ -87,7 +88,7 @@ _Answer: TypeAlias = tuple[h11.Response, bytes]
 
 
 class _Held:
-    """A request that stands at a point, or will."""
+    """A request that is held at a point, or will be."""
 
     def __init__(self, point: Point, topic: str) -> None:
         self.point = point
@@ -97,7 +98,7 @@ class _Held:
 
 
 class StoreProxy(LoopThread):
-    """Stands before the server at `target`, http://HOST:PORT; use as a context manager."""
+    """A proxy in front of the server at `target`, http://HOST:PORT; use as a context manager."""
 
     def __init__(self, target: str, slow_s: float = 1.0) -> None:
         super().__init__("store-proxy")
@@ -119,22 +120,22 @@ class StoreProxy(LoopThread):
     def endpoint(self) -> str:
         return f"http://127.0.0.1:{self.port}"
 
-    # --- what tests say -------------------------------------------------------------------------
+    # --- interface for tests --------------------------------------------------------------------
 
     def fail(self, fault: StoreFault, operation: Operation, topic: str) -> None:
-        """From now on."""
+        """Apply the fault to this operation on this topic from now on."""
         self.call(lambda: self._faults.update({(operation, topic): fault}))
 
     def heal(self) -> None:
-        """Requests that come from now on are answered."""
+        """End all faults for requests that arrive from now on."""
         self.call(self._faults.clear)
 
     def hits(self, operation: Operation, topic: str) -> int:
-        """How many requests a fault has hit so far."""
+        """Return the number of requests that a fault has hit so far."""
         return self._hits[operation, topic]
 
     def hold(self, point: Point, topic: str) -> _Held:
-        """The next request at that point waits for `release`."""
+        """Hold the next request at that point until `release`."""
         held = _Held(point, topic)
         self.call(lambda: self._held.append(held))
         return held
@@ -145,7 +146,7 @@ class StoreProxy(LoopThread):
     def release(self, held: _Held) -> None:
         self.call(held.released.set)
 
-    # --- what requests meet ---------------------------------------------------------------------
+    # --- handling of requests -------------------------------------------------------------------
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         connection = h11.Connection(h11.SERVER)
@@ -171,7 +172,7 @@ class StoreProxy(LoopThread):
         body: bytes,
         writer: asyncio.StreamWriter,
     ) -> bool:
-        """Whether the connection goes on."""
+        """Respond to a request. Returns: whether the connection stays open."""
         call = _call(request, body)
         self.calls.append(call)
         held = self._take_held(call)
@@ -219,7 +220,7 @@ class StoreProxy(LoopThread):
     async def _met(
         self, fault: StoreFault | None, request: h11.Request, body: bytes
     ) -> _Answer | None:
-        """The answer; None if there is none."""
+        """Return the response under this fault; None if there is no response."""
         if fault is StoreFault.DOWN:
             return None
         if fault is StoreFault.ERROR:
@@ -277,7 +278,7 @@ def _call(request: h11.Request, body: bytes) -> Call:
 async def _message(
     connection: h11.Connection, reader: asyncio.StreamReader
 ) -> tuple[h11.Request | h11.Response | None, bytes]:
-    """The next request or response, whole; None when the other side is gone."""
+    """Return the next request or response, whole; None when the other side has closed."""
     head: h11.Request | h11.Response | None = None
     body = bytearray()
     while True:
@@ -299,7 +300,7 @@ def _sent(connection: h11.Connection, event: h11.Event) -> bytes:
 
 
 def _headers(message: h11.Request | h11.Response, size_bytes: int) -> list[tuple[bytes, bytes]]:
-    """Those of a message whose body has another size now."""
+    """Return the headers of a message whose body has another size now."""
     return [
         (name, b"%d" % size_bytes if name == b"content-length" else value)
         for name, value in message.headers
@@ -318,7 +319,7 @@ def _error(status: int, code: str) -> _Answer:
 
 
 def _spoiled(fault: StoreFault | None, request: h11.Request, body: bytes) -> bytes:
-    """What of a request's body reaches the server."""
+    """Return the part of a request's body that reaches the server."""
     if fault is StoreFault.TRUNCATED and request.method == b"PUT":
         return body[:-1]
     if fault is StoreFault.FLIPPED and request.method in (b"PUT", b"POST"):

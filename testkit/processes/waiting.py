@@ -1,4 +1,4 @@
-"""Waiting for what nobody announces: processes are asked again and again."""
+"""Polling of processes, for conditions without a notification."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 WAIT_S = 60.0
-"""So long only what has failed is waited for, on a busy machine too."""
+"""Seconds after which a condition counts as failed, on a busy machine too."""
 
 T = TypeVar("T")
 
@@ -15,7 +15,7 @@ T = TypeVar("T")
 def until(
     what: str, look: Callable[[], T | None], wait_s: float = WAIT_S, *, every_s: float = 0.02
 ) -> T:
-    """The first true value that `look` gives; AssertionError after `wait_s`."""
+    """Return the first true value of `look`. Raises: AssertionError after `wait_s`."""
     deadline = time.monotonic() + wait_s
     while True:
         found = look()

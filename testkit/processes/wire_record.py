@@ -1,7 +1,7 @@
-"""What went over the wire between nodes and whoever spoke to them: requests with their answers.
+"""Recorded traffic between nodes and their clients: requests with their responses.
 
 A `WireRecord` is given to proxies in front of nodes (`LinkProxies.add`). Each connection belongs to
-one listener; who speaks on it is what its ApiVersions requests say.
+one listener; its ApiVersions requests identify the client.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ _CORRELATION_ID = struct.Struct(">i")
 
 
 class Watcher:
-    """Sees the bytes of one connection; this one forgets them."""
+    """Observer of the bytes of one connection; this base class ignores them."""
 
     def asked(self, data: bytes) -> None:
-        """Bytes from who connected."""
+        """Handle bytes from the client."""
 
     def answered(self, data: bytes) -> None:
-        """Bytes from the node."""
+        """Handle bytes from the node."""
 
 
 class Exchange(NamedTuple):
-    """A request and its answer; those within an Envelope are exchanges of their own."""
+    """A request and its response; those within an Envelope are exchanges of their own."""
 
     api_key: ApiKey
     version: int
@@ -43,13 +43,13 @@ class Exchange(NamedTuple):
     response: Response
 
     def error_codes(self) -> list[int]:
-        """Every code of the answer but NONE."""
+        """Return every error code of the response except NONE."""
         found: list[int] = []
         count_errors(type(self.response))(self.response, found.append)
         return found
 
     def offered(self) -> dict[int, int]:
-        """API keys and their highest versions; of an answer to ApiVersions."""
+        """Return API keys and their highest versions, from a response to ApiVersions."""
         assert isinstance(self.response, ApiVersionsResponse)
         return {one.api_key: one.max_version for one in self.response.api_keys}
 
@@ -63,7 +63,7 @@ class Asked(NamedTuple):
 
 
 class Conversation(Watcher):
-    """All that was said on one connection to `listener` of `node`."""
+    """All traffic of one connection to `listener` of `node`."""
 
     def __init__(self, listener: str, node: int) -> None:
         self.listener = listener
@@ -77,21 +77,21 @@ class Conversation(Watcher):
         self._answered += data
 
     def requests(self) -> Iterator[Asked]:
-        """In their order."""
+        """Yield the requests in their order."""
         for frame in _frames(self._asked):
             header, _ = decode_request_header(frame)
             yield Asked(header.api_key, header.api_version, header.client_id)
 
     def exchanges(self) -> Iterator[Exchange]:
-        """In the order of the answers; a request without one is left out."""
-        # Nodes go on talking. What is answered by now was asked before.
+        """Yield exchanges in the order of the responses; a request without one is left out."""
+        # Traffic continues. The responses are copied first, so that each one has its request.
         answers = bytes(self._answered)
         waiting = {_CORRELATION_ID.unpack_from(f, 4)[0]: f for f in _frames(self._asked)}
         for answer in _frames(answers):
             yield from _exchanges(waiting.pop(_CORRELATION_ID.unpack_from(answer)[0]), answer)
 
     def software(self) -> str:
-        """The name of the client's software; empty where it gave none."""
+        """Return the name of the client's software; empty if it gave no name."""
         for exchange in self.exchanges():
             request = exchange.request
             if isinstance(request, ApiVersionsRequest) and request.client_software_name:
@@ -106,14 +106,14 @@ class WireRecord:
         self.conversations: list[Conversation] = []
 
     def begin(self, listener: str, node: int = 0) -> Conversation:
-        """Another connection to this listener."""
+        """Add another connection to this listener."""
         made = Conversation(listener, node)
         self.conversations.append(made)
         return made
 
 
 def _frames(data: bytes | bytearray) -> Iterator[bytes]:
-    """Whole frames without their lengths."""
+    """Yield whole frames without their lengths."""
     at = 0
     while at + _SIZE.size <= len(data):
         (size,) = _SIZE.unpack_from(data, at)
@@ -129,7 +129,7 @@ def _exchanges(asked: bytes, answer: bytes) -> Iterator[Exchange]:
     key, version = header.api_key, header.api_version
     _, body = decode_response_header(answer, key, version)
     if key == ApiKey.API_VERSIONS and version > ApiVersionsRequest.VERSIONS.last:
-        return  # refused: the client asks again, in a version that is there
+        return  # refused: the client repeats the request, in a version that exists
     request, _ = decode(request_class(key), asked, version, at)
     response, _ = decode(response_class(key), answer, version, body)
     yield Exchange(key, version, header.client_id, request, response)

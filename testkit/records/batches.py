@@ -40,7 +40,7 @@ def some_records(count: int = 3) -> list[Record]:
 
 
 def altered(batch: bytes, *, fix_crc: bool = True, **fields: int) -> bytes:
-    """The batch with other header fields, by default with a CRC that fits them."""
+    """Return the batch with other header fields, by default with a CRC that fits them."""
     header = parse_header(batch)
     values = dict(zip(FIELDS, header.fields(), strict=True)) | fields
     out = bytearray(batch)
@@ -51,7 +51,7 @@ def altered(batch: bytes, *, fix_crc: bool = True, **fields: int) -> bytes:
 
 
 def with_payload(payload: bytes, count: int, **fields: Any) -> bytes:
-    """A batch whose records are these raw bytes."""
+    """Return a batch whose records are these raw bytes."""
     batch = build_batch(some_records(1))[:HEADER_BYTES] + payload
     fields.setdefault("record_count", count)
     fields.setdefault("last_offset_delta", count - 1)

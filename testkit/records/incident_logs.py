@@ -1,5 +1,5 @@
-"""The log of a cluster that had a bad day, of any number of partitions, and what a client's history
-says was done to it: what the page of the audit is looked at with."""
+"""Test data for the audit's page: the log of a cluster that had an incident, of any number of
+partitions, and a client history with the injected faults."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Written(NamedTuple):
 
 
 class _Partition:
-    """A partition as the controller has it, and the records that change it."""
+    """A partition's state at the controller, and the records that change it."""
 
     def __init__(self, topic_id: bytes, index: int, replicas: tuple[int, ...]) -> None:
         self.place: dict[str, Any] = {"topic_id": topic_id, "partition_id": index}
@@ -55,14 +55,14 @@ class _Partition:
         return self._become(left, elr, self.leader if leads else (*left, NO_LEADER)[0])
 
     def gain(self, broker: int) -> PartitionChangeRecord:
-        """It joins the ISR, and leads where nobody does."""
+        """Let a broker join the ISR, and lead if there is no leader."""
         joined = [*self.isr, broker]
         elr = [one for one in self.elr if one != broker] if len(joined) < MIN_ISR else []
         leader = broker if self.leader == NO_LEADER else self.leader
         return self._become(joined, elr, leader)
 
     def uncleanly(self, broker: int) -> PartitionChangeRecord:
-        """It leads though others may have more."""
+        """Let a broker lead although others may have more records."""
         return self._become([broker], [], broker, RECOVERING)
 
     def prefer(self) -> PartitionChangeRecord:
@@ -84,13 +84,13 @@ class _Partition:
 
 
 def write_incident(folder: Path, partitions: int) -> Written:
-    """A day of `partitions` partitions of users, and of internal topics.
+    """Write a day of `partitions` partitions of users, and of internal topics.
 
-    One broker is stopped in good order. Three that share partitions are killed one after the
-    other, the quorum gets another leader, and the broker that was lost first returns first: some
-    partitions take it, uncleanly, the others wait for the ELR. In the end the other three are
-    killed, and what only they had stays without a leader. A fenced broker stays in the ISRs of one
-    partition in a hundred, which breaks a promise.
+    One broker is stopped cleanly. Three that share partitions are killed one after the other, the
+    quorum gets another leader, and the broker that was lost first returns first. Some partitions
+    elect it, uncleanly, the others wait for the ELR. In the end the other three are killed, and
+    partitions that only they had in sync stay without a leader. A fenced broker stays in the ISRs
+    of one partition in a hundred, which breaks a promise.
     """
     builder = LogBuilder().begin(BROKERS, min_isr=MIN_ISR)
     mine = list(_topics(builder, partitions))
@@ -116,7 +116,7 @@ def write_incident(folder: Path, partitions: int) -> Written:
 
 
 def _empty_broker(folder: Path) -> Path:
-    """The log directory of broker 2: one replica, to which nothing was ever produced."""
+    """Write the log directory of broker 2: one replica, to which nothing was ever produced."""
     replica = folder / f"{TOPICS[0]}-0"
     replica.mkdir(parents=True)
     (folder / "meta.properties").write_text("version=1\ncluster.id=audited-cluster\nnode.id=2\n")
@@ -125,7 +125,7 @@ def _empty_broker(folder: Path) -> Path:
 
 
 class _Day:
-    """What happens to brokers, as records and as faults."""
+    """The events of brokers, as records and as faults."""
 
     def __init__(self, builder: LogBuilder, partitions: list[_Partition]) -> None:
         self.builder = builder
@@ -137,7 +137,8 @@ class _Day:
         self.builder.leave(broker, *self._leaving(broker))
 
     def kill(self, broker: int, but: int = 0) -> None:
-        """It is fenced where the fault is noticed; `but` partitions are forgotten."""
+        """Kill a broker; it is fenced when its session ends, except in `but` forgotten
+        partitions."""
         self._killed_ms[broker] = self.builder.now_ms
         self.builder.now_ms += CALM_MS
         self.builder.fence(broker, *self._leaving(broker)[but:])
@@ -146,7 +147,8 @@ class _Day:
         return [one.lose(broker) for one in self.partitions if broker in one.isr]
 
     def start(self, broker: int, uncleanly: Sequence[_Partition] = ()) -> None:
-        """It returns, leads what nobody led, catches up, and leads again what it should."""
+        """Start a broker: it leads leaderless partitions, catches up, and leads its preferred ones
+        again."""
         self.builder.now_ms += CALM_MS
         self._undo(broker)
         orphans = [one for one in self.partitions if one.leader == NO_LEADER and broker in one.elr]
@@ -172,7 +174,7 @@ class _Day:
         )
 
     def end(self) -> None:
-        """A setting is changed, nothing else; the log ends before who is dead returns."""
+        """Change one setting; the log ends before the dead brokers return."""
         self.builder.now_ms += CALM_MS
         self.builder.add(
             ConfigRecord(resource_type=2, resource_name=TOPICS[0], name="retention.ms", value="1")

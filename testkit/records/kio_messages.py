@@ -1,8 +1,9 @@
-"""Our messages as those of kio, an independent implementation, which writes them for comparison.
+"""Our messages converted to those of kio, an independent implementation that encodes them for
+comparison.
 
 kio has one dataclass per message and version. Its fields stand in wire order, as ours do, and are
-matched by position; some names differ ("timeout" for timeout_ms), types say more (durations,
-points in time, an enum of errors).
+matched by position; some names differ ("timeout" for timeout_ms), and types are more specific
+(durations, points in time, an enum of errors).
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ MILLISECOND = datetime.timedelta(milliseconds=1)
 
 
 def kio_classes() -> list[tuple[str, int, str]]:
-    """(class name, version, where it is) of all messages of kio."""
+    """Return (class name, version, path) of all messages of kio."""
     return [
         (path.partition(":")[2], version, path)
         for versions in schema_name_map.values()
@@ -34,7 +35,7 @@ def kio_classes() -> list[tuple[str, int, str]]:
 
 
 def kio_fields(cls: type[Struct], kio_class: Any, version: int) -> list[tuple[Field, Any, Any]]:
-    """Our field, kio's field and the resolved type of kio's field."""
+    """Return our field, kio's field and the resolved type of kio's field."""
     ours = [f for f in cls.FIELDS if version in parse_versions(f.versions)]
     theirs = dataclasses.fields(kio_class)
     assert len(ours) == len(theirs), (cls, [f.name for f in theirs])
@@ -51,7 +52,7 @@ def kio_fields(cls: type[Struct], kio_class: Any, version: int) -> list[tuple[Fi
 
 
 def kio_struct(hint: Any) -> Any:
-    """The dataclass inside `X`, `X | None` or `tuple[X, ...]`; None when there is none."""
+    """Return the dataclass inside `X`, `X | None` or `tuple[X, ...]`, else None."""
     if dataclasses.is_dataclass(hint):
         return hint
     return next((found for inner in typing.get_args(hint) if (found := kio_struct(inner))), None)

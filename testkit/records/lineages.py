@@ -1,7 +1,7 @@
 """All small logs and copies of one partition, each offset with the leader epoch that wrote it.
 
 The rules of tiered storage about lineages are intervals and bisections. A model that compares two
-histories offset by offset has neither, so a test can hold every small case of a rule against it:
+histories offset by offset has neither, so a test can compare it with the rule in every small case:
 up to four offsets, three epochs, copies of one epoch and of several, logs that forgot the epochs
 below their log start, and epochs that began without a record.
 """
@@ -27,7 +27,8 @@ History = tuple[int, ...]
 class SmallLog(NamedTuple):
     """A log whose epochs are known from `known_from` on.
 
-    `led_from_end` is an epoch that began at the log end offset and has no record yet; 0: none.
+    `led_from_end` is an epoch that began at the log end offset and has no record yet; 0: there is
+    no such epoch.
     """
 
     history: History
@@ -68,7 +69,7 @@ class SmallCopy(NamedTuple):
 
     @property
     def end(self) -> int:
-        """The last offset, included."""
+        """The last offset of the copy, included."""
         return len(self.history) - 1
 
     @property

@@ -1,4 +1,4 @@
-"""Record batches byte by byte, so that any of them can lie."""
+"""Record batches built byte by byte, in which any field can be false."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ LEGACY_MAGICS = (0, 1)
 
 
 def zigzag(value: int) -> bytes:
-    """A signed varint."""
+    """Return a signed varint in zigzag encoding."""
     return uvarint((value << 1) ^ (value >> 63) if value < 0 else value << 1)
 
 
@@ -39,7 +39,8 @@ def record(
     headers: bytes = b"\x00",
     size: int | None = None,
 ) -> bytes:
-    """One record. `headers` are the raw bytes of its count and headers, `size` a lie."""
+    """Return one record. `headers` are the raw bytes of its count and headers, `size` a
+    false size."""
     body = (
         b"\x00"
         + zigzag(timestamp_delta)
@@ -71,7 +72,7 @@ def batch(
     producer_epoch: int = -1,
     base_sequence: int = -1,
 ) -> bytes:
-    """A batch of `count` records whose bytes are `payload`."""
+    """Return a batch of `count` records whose bytes are `payload`."""
     if payload is None:
         payload = records(count)
     now_ms = int(time.time() * 1000)
@@ -100,7 +101,7 @@ def batch(
 
 
 def legacy_message(magic: int, value: bytes = b"v", attributes: int = 0) -> bytes:
-    """A message of magic 0 or 1 with its offset and size."""
+    """Return a message of magic 0 or 1 with its offset and size."""
     import zlib
 
     body = bytes((magic, attributes))

@@ -17,7 +17,7 @@ import protocol.metadata
 from protocol import header_schemas
 from protocol.schema import Field, Kind, Message, SchemaMeta, Struct, parse_versions
 
-# How many values are tried per message and version; a soak run asks for more.
+# Number of values per message and version; a soak run sets more.
 EXAMPLES = int(os.environ.get("KRAFTBOX_CODEC_EXAMPLES", "5"))
 
 _INTEGERS = {
@@ -45,7 +45,7 @@ SCALARS: dict[str, st.SearchStrategy[Any]] = {
 
 @cache
 def message_classes() -> tuple[type[Message], ...]:
-    """All classes that are encoded on their own."""
+    """Return all classes that are encoded on their own."""
     modules = [header_schemas]
     for package in (protocol.messages, protocol.metadata, protocol.control, protocol.internal):
         for found in iter_modules(package.__path__):
@@ -61,12 +61,12 @@ def message_classes() -> tuple[type[Message], ...]:
 
 
 def message_versions() -> list[tuple[type[Message], int]]:
-    """Every class with each of its versions."""
+    """Return every class with each of its versions."""
     return [(cls, version) for cls in message_classes() for version in cls.VERSIONS.each()]
 
 
 def name_of(case: object) -> str:
-    """A test id."""
+    """Return the test id of a class or a version."""
     return case.__name__ if isinstance(case, type) else f"v{case}"
 
 
@@ -79,7 +79,7 @@ def values_of(
     by_name: dict[str, st.SearchStrategy[Any]] | None = None,
     unknown_tags: bool = False,
 ) -> st.SearchStrategy[Any]:
-    """Values that `version` can carry; fields it lacks keep their default.
+    """Return values that `version` can encode; fields it lacks keep their default.
 
     scalars and by_name replace the strategy of a wire type or of fields with a certain name.
     unknown_tags adds tags that no schema knows.
@@ -114,5 +114,5 @@ def values_of(
 
 
 def messages_of(cls: type[Message], version: int, **choices: Any) -> st.SearchStrategy[Any]:
-    """Values of a message in a version; `choices` as in `values_of`."""
+    """Return values of a message in a version; `choices` as in `values_of`."""
     return values_of(cls, version, flexible=version in cls.FLEXIBLE, **choices)

@@ -1,4 +1,4 @@
-"""Small metadata logs, written batch by batch: what the audit's tests read."""
+"""Small metadata logs, written batch by batch, for the audit's tests."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class LogBuilder:
         self.leader(101)
 
     def leader(self, node: int, epoch: int | None = None) -> None:
-        """A quorum leader begins its epoch."""
+        """Append the record with which a quorum leader begins its epoch."""
         self.epoch = self.epoch if epoch is None else epoch
         record = LeaderChangeMessage(leader_id=node)
         self._keep(
@@ -59,8 +59,10 @@ class LogBuilder:
         )
 
     def add(self, *records: Any, after_ms: int = 1000, replays: bool = True) -> int:
-        """One batch of records; returns its first offset. `replays` false: records that no image
-        takes, which is what a damaged cluster may have."""
+        """Append one batch of records. Returns: its first offset.
+
+        `replays` False is for records that no image accepts, which a damaged cluster may have.
+        """
         base = self.offset
         pairs = [(r, record_version(type(r).__name__, LEVEL)) for r in records]
         self.now_ms += after_ms
@@ -77,7 +79,7 @@ class LogBuilder:
         self.offset += count
 
     def snapshot(self, records: Iterable[Any] | None = None) -> None:
-        """A snapshot of the cluster here, or of these records."""
+        """Take a snapshot of the cluster here, or of these records."""
         snapshot_id = OffsetAndEpoch(self.offset, self.epoch)
         pairs: Iterable[Any] = image_to_records(self.image)
         if records is not None:
@@ -91,7 +93,7 @@ class LogBuilder:
         self.snapshots[snapshot_name(snapshot_id)] = b"".join(parts)
 
     def write(self, folder: Path, node: int = 101, batches: Sequence[bytes] | None = None) -> Path:
-        """The log directory of a node below `folder`; its path."""
+        """Write the log directory of a node below `folder`. Returns: its path."""
         log = folder / f"node-{node}" / METADATA_DIRECTORY
         log.mkdir(parents=True)
         (log.parent / "meta.properties").write_text(
@@ -106,7 +108,7 @@ class LogBuilder:
     # --- a cluster -----------------------------------------------------------------------------
 
     def begin(self, brokers: int = 3, *, elr: bool = True, min_isr: int = 2) -> LogBuilder:
-        """Features, min ISR, and brokers 1 to `brokers`, up."""
+        """Write features, min ISR, and brokers 1 to `brokers`, unfenced."""
         records: list[Any] = [FeatureLevelRecord(name="metadata.version", feature_level=LEVEL)]
         if elr:
             records.append(FeatureLevelRecord(name=ELR, feature_level=1))
@@ -144,11 +146,12 @@ class LogBuilder:
         return self.add(self.fenced_record(broker, UNFENCE), *changes)
 
     def fence(self, broker: int, *changes: Any) -> int:
-        """As Kafka: the changes first, then the fencing, in one batch."""
+        """Fence a broker as Kafka does: the changes first, then the fencing, in one batch."""
         return self.add(*changes, self.fenced_record(broker))
 
     def leave(self, broker: int, *changes: Any) -> int:
-        """A controlled shutdown: it hands over, and is fenced in a batch of its own."""
+        """Write a controlled shutdown: the broker hands over, and is fenced in a batch of
+        its own."""
         leaving = BrokerRegistrationChangeRecord(
             broker_id=broker, broker_epoch=self.epoch_of(broker), in_controlled_shutdown=1
         )
@@ -178,7 +181,8 @@ class LogBuilder:
 
 
 def audited(log: Path, shards: int = 1, others: Sequence[Path] = ()) -> dict[str, Any]:
-    """The audit's result for one log, in this process, without Spark; `others` are copies."""
+    """Return the audit's result for one log, in this process, without Spark; `others` are
+    copies."""
     from audit.planning.copies import plan_comparisons
     from audit.tasks.comparison import compare
 
@@ -199,5 +203,5 @@ def audited(log: Path, shards: int = 1, others: Sequence[Path] = ()) -> dict[str
 
 
 def broken(result: dict[str, Any]) -> list[str]:
-    """The checks that found anything but facts, sorted."""
+    """Return the checks with findings above severity info, sorted."""
     return sorted({f["check"] for f in result["findings"] if f["severity"] != "info"})

@@ -1,4 +1,4 @@
-"""Random but valid metadata records: each can follow the image that those before it make.
+"""Random but valid metadata records: each can follow the image of those before it.
 
 A test draws a list of small number tuples; `valid_records` turns each into a record that fits the
 image at that point, so every list shrinks to a shorter valid one.
@@ -31,7 +31,8 @@ def uid(kind: int, n: int) -> bytes:
 
 
 def valid_records(drawn: Sequence[Op], *, level: int = 30) -> list[Any]:
-    """One record per op that has one, after the record that sets the metadata version."""
+    """Return one record for each op that yields one, after the record that sets the metadata
+    version."""
     records: list[Any] = [m.FeatureLevelRecord(name="metadata.version", feature_level=level)]
     image = replay(EMPTY_IMAGE, records[0])
     for kind, a, b, c in drawn:

@@ -1,4 +1,4 @@
-"""Brokers' log directories and what clients saw of them: what the audit's tests read."""
+"""Brokers' log directories and a clients' history, for the audit's tests."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ class Brokers:
         self.topic_id = topic_id
         self.logs = {n: [batch(i) for i in range(5)] for n in (1, 2, 3)}
         self.rolled: dict[int, int] = {}
-        """How many batches the first of two segments holds."""
+        """Number of batches in the first of two segments."""
         self.at_rest = {1, 2, 3}
-        """Who stopped cleanly."""
+        """Brokers that stopped cleanly."""
         self.log_starts: dict[int, int] = {}
         self.high_watermarks = dict.fromkeys((1, 2, 3), 5)
         self.epochs = dict.fromkeys((1, 2, 3), "0\n1\n0 0\n")
@@ -64,7 +64,8 @@ class Brokers:
         }
 
     def write(self) -> Path:
-        """The brokers' directories and the clients' history, whose path is returned."""
+        """Write the brokers' directories and the clients' history. Returns: the path of the
+        history."""
         for node, batches in self.logs.items():
             log_dir = self.folder / f"broker-{node}"
             place = log_dir / "t-0"
@@ -105,7 +106,7 @@ class Brokers:
         return plan_partitions(find_replicas([self.folder]), acknowledged([history]), self.result)
 
     def messages(self) -> list[str]:
-        """What is found, as `check: message`."""
+        """Return the findings as `check: message`."""
         sink = Sink()
         for one in self.work():
             audit_partition(one, sink)
@@ -116,7 +117,7 @@ class Brokers:
         return sorted({message.split(":")[0] for message in self.messages()})
 
     def led(self, *epochs: int, leader: int = 1) -> None:
-        """Broker 1 led in these epochs."""
+        """Let a broker be the leader of these epochs."""
         self.partition["leader_epoch"] = max(epochs)
         self.result["leadership"] = [[0, 0, "t", 0, None, leader, e, "created"] for e in epochs]
 
@@ -126,7 +127,7 @@ class Brokers:
         return found
 
     def only(self, node: int) -> None:
-        """The other replicas' directories are not there."""
+        """Remove the other replicas' directories."""
         self.logs = {node: self.logs[node]}
 
 

@@ -1,4 +1,4 @@
-"""Metadata of tiered storage for tests: random values, and segments from few words."""
+"""Metadata of tiered storage for tests: random values, and segments from few arguments."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ PARTITION = RemotePartition(TopicId(bytes(range(16))), 0, "t")
 
 
 def segment_id(number: int) -> bytes:
-    """An id that is easy to tell from others."""
+    """Return an id that is easy to distinguish."""
     return number.to_bytes(16, "big")
 
 
@@ -38,7 +38,7 @@ def segment(
     broker_id: int = 1,
     partition: RemotePartition = PARTITION,
 ) -> RemoteSegment:
-    """A segment of `PARTITION`; `epochs` are {epoch: start offset}, else epoch 0."""
+    """Return a segment of `PARTITION`; `epochs` are {epoch: start offset}, else epoch 0."""
     return RemoteSegment(
         partition=partition,
         segment_id=segment_id(number),
@@ -56,7 +56,7 @@ def segment(
 def update(
     number: int, state: SegmentState, *, partition: RemotePartition = PARTITION, broker_id: int = 1
 ) -> SegmentUpdate:
-    """A change of the segment of that number."""
+    """Return a change of the segment of that number."""
     return SegmentUpdate(
         partition=partition,
         segment_id=segment_id(number),
@@ -67,7 +67,7 @@ def update(
 
 
 def random_record(rng: random.Random) -> TierRecord:
-    """Any record, with values from all over their ranges."""
+    """Return any record, with values from all over their ranges."""
     partition = RemotePartition(
         TopicId(random_uuid(rng)),
         rng.choice((0, 1, rng.randrange(1 << 10), (1 << 31) - 1)),
