@@ -3,8 +3,9 @@
     python tools/generate_messages.py FOLDER_OF_JARS [--force]
 
 The definitions are facts (names, types, versions, tags); their sentences are not copied. Modules
-are written once and then belong to people: headers and comments are ours. Without --force an
-existing module is left alone; the drift test tells when one no longer agrees with the jars.
+are written once and maintained by hand from then on: headers and comments are ours. Without --force
+an existing module stays as it is; the drift test fails when a module no longer agrees with the
+jars.
 """
 
 from __future__ import annotations
@@ -78,7 +79,8 @@ def snake(name: str) -> str:
 
 
 def default_of(spec: dict[str, Any], kind: str) -> str:
-    """The default as Python source. A bare JSON null is Kafka's way to give no default."""
+    """Return the default as Python source. A bare JSON null means no default in Kafka's
+    definitions."""
     default = spec.get("default")
     if default is None:
         default = ""
