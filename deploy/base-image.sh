@@ -1,12 +1,12 @@
 #!/bin/sh
-# Make a small Debian base image with Python for machines that can pull none: needs root and
-# debootstrap. A machine that can pull passes `--build-arg BASE=python:3.11-slim-bookworm` instead.
+# Make a small Debian base image with Python, for machines that cannot pull images: needs root and
+# debootstrap. Other machines pass `--build-arg BASE=python:3.11-slim-bookworm` to the build instead.
 set -eu
 
 tag=${1:-kraftbox-base:bookworm}
 suite=${SUITE:-bookworm}
 mirror=${MIRROR:-http://deb.debian.org/debian}
-# Where unpacked packages are kept between runs, if anywhere.
+# Optional folder that keeps downloaded packages between runs.
 cache=${DEBOOTSTRAP_CACHE:-}
 
 work=$(mktemp -d)
@@ -17,7 +17,7 @@ cleanup() {
 }
 trap cleanup EXIT INT TERM
 
-# Unpacking syncs after every package: in memory that costs nothing.
+# Unpacking syncs after every package, which costs nothing in memory.
 if mount -t tmpfs -o size=1g,mode=755 kraftbox-base "$work" 2>/dev/null; then
     mounted=yes
 fi
@@ -28,7 +28,7 @@ if ! debootstrap --variant=minbase --include=python3 ${cache:+--cache-dir="$cach
     exit 1
 fi
 
-# What a container never reads.
+# Files that a container never reads.
 rm -rf "$root"/var/cache/apt/* "$root"/var/lib/apt/lists/* "$root"/var/log/* \
     "$root"/usr/share/doc/* "$root"/usr/share/man/* "$root"/usr/share/info/* \
     "$root"/usr/share/locale/* "$root"/usr/share/zoneinfo/right

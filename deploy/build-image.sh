@@ -1,6 +1,6 @@
 #!/bin/sh
-# Build the image on a machine that pulls nothing: wheels are collected outside, and the base image
-# is made here unless BASE names one that is there. Usage: deploy/build-image.sh [TAG]
+# Build the image on a machine that cannot pull images: wheels are collected outside the build, and
+# the base image is made here unless BASE names an existing one. Usage: deploy/build-image.sh [TAG]
 set -eu
 cd "$(dirname "$0")/.."
 tag=${1:-kraftbox}

@@ -1,6 +1,6 @@
 #!/bin/sh
-# In the build stage: install Kraftbox into the environment $1. From deploy/wheels if those were
-# brought along, else with the network.
+# In the build stage: install Kraftbox into the environment $1, from deploy/wheels if that folder has
+# wheels, else over the network.
 set -eu
 target=$1
 python3 -m venv --without-pip "$target"
@@ -12,5 +12,5 @@ else
     python3 -m pip --python "$target/bin/python" install --quiet --no-cache-dir \
         --disable-pip-version-check ".[tiered]"
 fi
-# Compiled now, since the user of the final stage may not write there, and never looked at again.
+# Compile now, since the user of the final stage may not write there, and never check the sources.
 "$target/bin/python" -m compileall -q --invalidation-mode unchecked-hash "$target/lib" || true

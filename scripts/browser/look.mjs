@@ -1,4 +1,4 @@
-// Opens pages in headless Chromium and says of each look what is wrong with it.
+// Renders pages in headless Chromium and reports the faults of each look.
 // node look.mjs < {"browser": PATH, "looks": [...]}; one line of JSON for each look.
 import { readFileSync } from "node:fs";
 import { createRequire } from "node:module";
@@ -17,7 +17,7 @@ async function look({ url, scheme, width, height, paper, picture }) {
   await page.emulateMedia({ media: paper ? "print" : "screen" });
   const begun = performance.now();
   await page.goto(url, { waitUntil: "load", timeout: 120_000 });
-  // Two frames later the browser has drawn what is seen first.
+  // Two frames later the browser has drawn the visible part.
   await page.evaluate(
     () => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done))),
   );
@@ -34,7 +34,7 @@ async function look({ url, scheme, width, height, paper, picture }) {
     ).length,
     links: document.querySelectorAll('a[href^="#"]').length,
   }));
-  // What is folded is no part of what axe judges.
+  // Open all details, since axe ignores folded content.
   await page.evaluate(() => document.querySelectorAll("details").forEach((one) => (one.open = true)));
   await page.evaluate(axeSource);
   const found = await page.evaluate(() => window.axe.run(document, { resultTypes: ["violations"] }));
