@@ -44,7 +44,7 @@ class Answered(NamedTuple):
 
 @dataclass
 class FaultSpan:
-    """An event of the schedule as it was executed. `effect` is None until it ends."""
+    """An event of the schedule as it was executed. `effect` stays unset until the event ends."""
 
     name: str
     text: str

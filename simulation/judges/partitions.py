@@ -144,7 +144,7 @@ class Promises:
 
     @property
     def history(self) -> list[str]:
-        """Recent changes, for people."""
+        """Recent changes of replicas as text lines."""
         return [one if isinstance(one, str) else _told(*one) for one in self._history]
 
     # --- lives --------------------------------------------------------------------------------
