@@ -4,9 +4,9 @@
 
 A transcript is Markdown. In its `console` blocks each line that begins with `$ ` is a bash command;
 below it stands its output, with the exit code if it is not 0. The prose is written by hand and
-stays. All commands of a transcript run in one fresh folder, with a fresh virtual environment that
-has a wheel of this checkout (FIRST_HOURS_VENV names another). Comments before a block set what the
-block itself cannot show:
+stays. All commands of a transcript run in one fresh folder. Their fresh virtual environment has a
+wheel of this checkout (FIRST_HOURS_VENV names another). Comments before a block set what the block
+itself cannot show:
 
     <!-- file: NAME -->       write the next block, of any language, to this file
     <!-- ctrl-c: TEXT -->     send SIGINT in the next block once this text was printed

@@ -2,9 +2,10 @@
 
     KRAFTBOX_HOME=https://... python scripts/release.py [--without-image]
 
-The release has an sdist, a wheel, an SBOM (CycloneDX, of an environment with only the wheel and its
-dependencies) and the changes of this version. The wheel is installed into a fresh environment, and
-a node is started there, written to and read from. Nothing is uploaded. Exit code 1: a check failed.
+The release has an sdist, a wheel, an SBOM and the changes of this version. The SBOM (CycloneDX) is
+of an environment with only the wheel and its dependencies. The wheel is installed into a fresh
+environment, and a node is started there, written to and read from. Nothing is uploaded. Exit code
+1: a check failed.
 """
 
 from __future__ import annotations

@@ -5,8 +5,8 @@ Each page is rendered light and dark, wide, 500 pixels wide and on paper; axe-co
     python -m scripts.report_pages [--pictures FOLDER] [--partitions N ...]
 
 Needs chromium, node and npm (Debian's packages). The exit code is 1 if axe-core reports a serious
-or critical fault, a page is wider than its screen, fetches something or takes ten seconds, or a
-link has no target. `--pictures` writes the pictures of docs/audit.md.
+or critical fault or a link has no target. It is also 1 if a page is wider than its screen, fetches
+something or takes ten seconds. `--pictures` writes the pictures of docs/audit.md.
 """
 
 from __future__ import annotations

@@ -7,8 +7,8 @@ directions. After every event the promises are checked (`judges.partitions`). At
 are over, and everything must become whole and stay whole.
 
 A broker loses unflushed records only while every partition keeps an ISR member that has lost
-nothing, and no fault hits such a member until the others are back in the ISR. No controller is cut
-off in the meantime, either: a controller that receives no heartbeats fences all brokers. The broker
+nothing. No fault hits such a member until the others are back in the ISR. No controller is cut off
+in the meantime, either: a controller that receives no heartbeats fences all brokers. The broker
 with the last heartbeat is fenced last and stays in the ISR, though it may be the one that has lost
 records. Without eligible leader replicas, as here, no broker could keep the promise otherwise;
 `lose_everything` shows that the judges detect that.

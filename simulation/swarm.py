@@ -495,8 +495,8 @@ class SwarmWorld:
     def _worked_off(self) -> int:
         """Return the number of segments that were copied to the tier or deleted there.
 
-        Over slow links a leader may need more than a minute for the records of a minute, and each
-        segment adds records to replicate (tiered seed 701).
+        Over slow links a leader may need more than a minute for the records of a minute. Each
+        segment also adds records to replicate (tiered seed 701).
         """
         counts = self.judges["tiering"].counts
         return counts["copies"] + counts["copies deleted"]

@@ -1,8 +1,8 @@
 """Views of every node on each partition, side by side, at one moment of a run.
 
-The moment (`--until`) is a virtual time (`12.5s`, since the first boot), the number of an event of
-the trace (`48211`, as in stories), the name of an event of the schedule (`e3`: when it begins) or
-`broken`: the first broken promise.
+The moment (`--until`) is a virtual time since the first boot (`12.5s`), or the number of an event
+of the trace (`48211`, as in stories). It may also be the start of an event of the schedule (`e3`),
+or the first broken promise (`broken`).
 """
 
 from __future__ import annotations

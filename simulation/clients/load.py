@@ -466,9 +466,9 @@ class Load:
         return Asked(one, key, broker_id, self._loop.time(), epoch, replica_epoch, self._asked)
 
     def _hinted(self, asked: Asked, code: int, leader: Any, endpoints: Any) -> None:
-        """Check a named leader (P24): only with an error that it helps against, with an address,
-        never of an old epoch, and never a broker that the responding broker knows to be fenced or
-        removed."""
+        """Check a named leader (P24): it is named only with an error that it helps against, and
+        with an address. It is never of an old epoch, nor a broker that the responding broker knows
+        to be fenced or removed."""
         if code:
             self.doubt()
         if leader.leader_id < 0 and leader.leader_epoch < 0:

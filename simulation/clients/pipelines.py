@@ -2,11 +2,11 @@
 client: the next batch is sent before the previous one is acknowledged.
 
 The idempotent producer resends failed batches in order, with the same sequences (T1). A log without
-state of a producer accepts any sequence from it, in Kafka, too. So if the first batches of a
-producer are refused and the next one, already in flight, is accepted, the first are out of order
-from then on. They are abandoned, and the rest is sent in a new epoch, as the Java client does with
-expired batches. If some of the rest may be in the log, it stays in the same epoch, since a new
-epoch would append it twice.
+state of a producer accepts any sequence from it, in Kafka, too. Suppose the first batches of a
+producer are refused, and the next one, already in flight, is accepted. Then the first ones are out
+of order from then on. They are abandoned, and the rest is sent in a new epoch, as the Java client
+does with expired batches. If some of the rest may be in the log, it stays in the same epoch, since
+a new epoch would append it twice.
 
 The plain producer may append a record twice when it retries, as every such client does. So each of
 its attempts has values of its own, which may be there at most once. Batches of one connection to
@@ -57,8 +57,8 @@ class Pipeline:
         self._in_flight = in_flight
         self._access = Access(load.new_client())
         self._overtaken: set[Batch] = set()
-        """First batches of a producer in a partition that were or may have been refused, while a
-        later one was accepted or may have been (no response)."""
+        """First batches of a producer in a partition that were refused, while a later one was
+        accepted. Either may be uncertain (no response)."""
         self.hopeless: set[Batch] = set()
         """Overtaken batches that were resent and are out of order."""
 

@@ -42,9 +42,9 @@ async def ask_offset(
 class Lister:
     """Checks that the latest offset that a leader reports is never below an earlier one (P14).
 
-    ListOffsets names the topic, so a namesake may answer it. Therefore answers are ignored if the
-    topic was deleted in the meantime (seed 321 with a tier), or if its name had another topic
-    before, whose end a broker may not know yet (seed 1059).
+    ListOffsets names the topic, so a namesake may answer it. Therefore responses are ignored if the
+    topic was deleted in the meantime (seed 321 with a tier). They are also ignored if its name had
+    another topic before, whose end a broker may not know yet (seed 1059).
     """
 
     def __init__(self, load: Load) -> None:

@@ -2,13 +2,13 @@
 (F22).
 
 A partition that was in sync on the old disk alone waits for that disk. No other broker may lead it,
-and least of all the same broker on the empty disk. Partitions that are on the empty disk alone,
-because they were created or moved there in the meantime, are moved to another broker by an operator
+and least of all the same broker on the empty disk. Partitions may be on the empty disk alone,
+because they were created or moved there in the meantime. An operator moves these to another broker
 before the old disk comes back. Only pure brokers are hit: a voter that forgets its vote breaks the
 quorum's promises by itself.
 
-A static voter may lose its disk while all others have the committed records and follow one leader,
-since no vote of it is counted then. It comes back as the same voter, with an empty disk (M8).
+A static voter may lose its disk while all others have the committed records and follow one leader:
+then its vote does not matter. It comes back as the same voter, with an empty disk (M8).
 """
 
 from __future__ import annotations
@@ -223,8 +223,8 @@ async def _is_soon(world: RunWorld, holds: Callable[[], bool]) -> bool:
 def _is_ahead(
     world: RunWorld, leader: Machine, machine: Machine, others: Sequence[Machine]
 ) -> bool:
-    """Return whether this voter alone has more of the leader's log than is committed, and each
-    other voter has all committed records on its disk and follows the same leader."""
+    """Return whether this voter alone has uncommitted records of the leader. The other voters must
+    follow that leader and have all committed records on their disks."""
     end, quorums = world.promises.metadata.end, [_quorum(one) for one in (leader, machine, *others)]
     if any(one is None for one in quorums):
         return False

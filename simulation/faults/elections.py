@@ -37,7 +37,7 @@ UP_MS = (0, 20, 500, 2_500, 6_000)
 STRUCK_MS_MIN, STRUCK_MS_MAX = 3_000, 20_000
 BEHIND_MS_MIN, BEHIND_MS_MAX = 12_000, 25_000
 MAJORITY = 2
-"""Fewer controllers than this majority cannot elect one; more than this are needed to spare one."""
+"""Majority of three controllers; a shape needs more of them, so that one can be cut off."""
 LOOK_S = 0.005
 AT_ONCE_S = 0.001
 BLOWS = (

@@ -10,11 +10,11 @@ the ISR: otherwise no broker could keep the promise. Two more restrictions apply
   fenced last and stays in the ISR, though it may be the one that has lost records.
 - Nothing is lost while a controller has uncommitted records, since these may shrink an ISR, too.
 
-With eligible leader replicas (KIP-966) a broker may lose unflushed records as long as no partition
-has more than min ISR - 1 replicas that ended uncleanly and are not back in its ISR. A kill counts
-as an unclean end while some broker has lost records, since the controller cannot distinguish them.
-If the recovery manager compares logs (Balanced, or at an operator's request) any number may end,
-while at most min ISR - 1 of a partition's replicas have lost records.
+With eligible leader replicas (KIP-966) a broker may lose unflushed records under one condition: in
+no partition more than min ISR - 1 replicas ended uncleanly and are not back in its ISR. A kill
+counts as an unclean end while some broker has lost records, since the controller cannot distinguish
+them. If the recovery manager compares logs (Balanced, or at an operator's request) any number may
+end. Still at most min ISR - 1 of a partition's replicas may have lost records.
 
 `may_lose`, `may_be_hit` and `may_go_silent` are called when an event is due, and an event that they
 refuse has no effect.

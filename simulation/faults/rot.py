@@ -1,8 +1,8 @@
 """Faults of disks that do not keep flushed data: bits flip, for good and unnoticed (F20).
 
-Every process on that machine reads them flipped, also at its start, until other data is written
-there, the disk is replaced, or an operator repairs it. Code outside the machine reads the original
-data, so judges compare it with the node's behaviour.
+Every process on that machine reads them flipped, also at its start. This ends when other data is
+written there, the disk is replaced, or an operator repairs it. Code outside the machine reads the
+original data, so judges compare it with the node's behaviour.
 
 Only bits flip that a checksum or the frame of a batch covers. A base offset and a leader epoch have
 no checksum in any Kafka.

@@ -94,8 +94,8 @@ def problem_between(
 ) -> str | None:
     """Return a difference between replicas if the committed records are unknown, else None.
 
-    Each replica must have the records that any of them has, except for keys that are `undead` (see
-    `KeyTable`), since each was cleaned at times of its own.
+    Each replica must have the records that any of them has. Keys that are `undead` (see `KeyTable`)
+    are exempt, since each replica was cleaned at times of its own.
     """
     replicas = list(logs)
     anywhere: dict[int, Keyed] = {}

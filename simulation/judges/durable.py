@@ -1,10 +1,10 @@
 """Durability: the disk is checked at the moment when other code relies on it.
 
-The code relies on a disk long before the power fails: a quorum commits (M8), a node treats metadata
-as committed (M14), a log advances its recovery point or writes a high watermark to its checkpoint
-(P18, P4). The judge checks the disk itself each time, so that a power cut need not come at the one
-instant that reveals the bug. It also checks that a failed start leaves the record of the last clean
-shutdown as it is (P11).
+The code relies on a disk long before the power fails. A quorum commits (M8), or a node treats
+metadata as committed (M14). A log advances its recovery point (P18), or writes a high watermark to
+its checkpoint (P4). The judge checks the disk itself each time, so that a power cut need not come
+at the one instant that reveals the bug. It also checks that a failed start leaves the record of the
+last clean shutdown as it is (P11).
 """
 
 from __future__ import annotations

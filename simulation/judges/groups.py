@@ -1,7 +1,7 @@
 """The promises of consumer groups (G1 to G9): responses to members, and the state of coordinators.
 
 G3 to G5 are worded as in KIP-848 and applied to the classic protocol here. A member's epoch is its
-generation, the target assignment is the plan of a generation's leader, and a partition's epoch is
+generation, and the target assignment is the plan of a generation's leader. A partition's epoch is
 the generation in which a member was given it.
 
 A generation exists once its leader's SyncGroup was answered: then it is replicated, and no

@@ -2,7 +2,7 @@
 
 A broker knows only its metadata image. So a named leader is judged by the images that the broker
 had while the request was in flight. In one of them it must have led the partition in the named
-epoch, and must have been registered, unfenced, and reachable at the address in the response.
+epoch. It must also have been registered, unfenced, and reachable at the address in the response.
 """
 
 from __future__ import annotations

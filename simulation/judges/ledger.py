@@ -4,10 +4,10 @@ A client reports every request to the ledger before it is sent, every response, 
 node's life. From that the ledger knows for each record, topic, setting and committed offset one of
 three states: it must exist, it may exist, it must not exist.
 
-An acknowledged record may be missing only if its topic was not flushed for it, the power was cut
-since, and every later record in the partition is missing too. (Kafka flushes nothing on behalf of
-acks=all; `flush.messages=1` is the topic that promises more.) Every record that exists is there
-once, in the order of sending, at the offset of the response.
+An acknowledged record may be missing only if its topic was not flushed for it and the power was cut
+since. Then every later record in the partition must be missing, too. (Kafka flushes nothing on
+behalf of acks=all; `flush.messages=1` is the topic that promises more.) Every record that exists is
+there once, in the order of sending, at the offset of the response.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The metadata log as all nodes together have committed it, and the laws of its records.
 
 Records that a node reports as committed are compared with those of other nodes (P5, M14). Every
-record is replayed once into an image of the judge's own. The effect of a record on a partition or a
-broker is judged there (P9, P10, P13, P15, P16, P21, P22, P23), before any node acts on it.
+record is replayed once into an image of the judge's own. The judge checks the effect of a record on
+a partition or a broker there, before any node acts on it (P9, P10, P13, P15, P16, P21, P22, P23).
 """
 
 from __future__ import annotations

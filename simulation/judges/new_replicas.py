@@ -8,8 +8,8 @@
   `given_up` (S5, P17).
 * At the end of the run all replicas have the same epochs, and the same producer state (S5, T2).
 
-Other judges check that replicas have the same bytes, that the tier has the other records, and that
-all are in sync in the end (`judges.partitions`, `judges.tiering`).
+`judges.partitions` and `judges.tiering` check the rest: replicas have the same bytes, the tier has
+the other records, and all are in sync in the end.
 """
 
 from __future__ import annotations

@@ -3,10 +3,10 @@
 `Promises` sees all nodes at once, unlike any node. After each callback that ran in a node's life it
 compares the node's state with the records committed before, anywhere:
 
-* A record that a leader once showed below its high watermark is what every replica shows there from
-  then on (P1, P4, P6), and every new leader has all of them.
-* Every running member of the ISR has them, too (P2), unless its machine lost unflushed records, or
-  runs on another disk than the one that the controllers have on record for it (F22).
+* If a leader showed a record below its high watermark, every replica shows the same record there
+  from then on (P1, P4, P6). Every new leader has all of them.
+* Every running member of the ISR has them, too (P2). Exempt are machines that lost unflushed
+  records, or run on another disk than the controllers have on record (F22).
 * A high watermark passes only records that the whole maximal ISR has, and only at min ISR (P12).
 * If the leader's ISR and the controllers' differ, the leader's is the wider one (P3).
 * A replica that joins an ISR has all committed records and has reached the leader epoch's start
@@ -257,9 +257,9 @@ class Promises:
         (P7).
 
         Eligible replicas alone survive min ISR - 1 unclean ends at once; a replica that is back in
-        the ISR does not count any more. If an election waits for the longest log of all that may
-        have every record, any number may end, of which min ISR - 1 may lose records. `away` count
-        as replicas that lost records.
+        the ISR does not count any more. Any number may end if an election waits for the longest log
+        of all that may have every record; min ISR - 1 of them may lose records. `away` count as
+        replicas that lost records.
         """
         image = self.metadata.image
         if self.lowering:
@@ -546,10 +546,10 @@ class Promises:
         """Yield ISR, maximal ISR and number of replicas in the states of a leader since the last
         check.
 
-        A broker that applies several changes at once passes all of them, one by one, also the state
-        of a reassigned partition that should have one replica for a moment. It may have known the
-        first state before, and have waited for its metadata, which may also bring another leader
-        epoch of its own. `known` is the partition epoch in its metadata before.
+        A broker that applies several changes at once passes all of them, one by one. One of them
+        may be a reassigned partition that should have one replica for a moment. It may have known
+        the first state before, and have waited for its metadata, which may also bring another
+        leader epoch of its own. `known` is the partition epoch in its metadata before.
         """
         if old is None or old[6] == one.partition_epoch:
             return

@@ -3,8 +3,8 @@ or its connection ends.
 
 This holds at every moment, also with a minority of the nodes down: purgatory, groups and
 coordinators have a deadline for each wait, and keep it without other nodes. A node that an event
-acts on is exempt, and its requests get their full time again afterwards, since its process or disk
-may stand still. Requests without a deadline of their own are not judged: a broker that forwards one
+acts on is exempt, since its process or disk may stand still. Its requests get their full time again
+afterwards. Requests without a deadline of their own are not judged: a broker that forwards one
 waits for another node.
 """
 

@@ -10,7 +10,7 @@ have grown since the previous response: -2, -4, -5, -6, a time, -3, -2, -1.
   start (KIP-1023).
 * The epochs of all these are those with which the offsets were committed.
 * The response to a time is the first committed record of that time or later, and the response to -3
-  a record of the highest time, each with the record's own time, in whichever tier it is (KIP-734,
+  a record of the highest time. Each has the record's own time, in whichever tier it is (KIP-734,
   KIP-405). It is empty if the record with the highest time is not committed yet, in Kafka too.
 """
 

@@ -491,8 +491,8 @@ class TierJudge(Judge):
     def _is_wanted(self, copy: Copy) -> bool:
         """Return whether an abandoned copy still stays.
 
-        It stays until a finished copy has its part of the leader's log, while that part is in a
-        segment that is not closed (seed 3006), or copying is disabled (seed 8915).
+        It stays until a finished copy has its part of the leader's log. No copy will have it while
+        its segment is not closed (seed 3006), or copying is disabled (seed 8915).
         """
         image = self._promises.metadata.image.topics.partition(*copy.key)
         for machine, one in self._replicas(copy.key):

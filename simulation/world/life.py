@@ -1,9 +1,9 @@
 """Lives of machines: code that was started in one stops running when it ends.
 
 A life is one boot of one host. It is in a context variable, so every task, callback and timer that
-the node's code creates belongs to the life that created it, and the loop can drop them all at once:
-a machine without power runs no `finally`, closes no connection and sends no response. A life can be
-paused, too: time passes, and callbacks that become due run at once when it is resumed.
+the node's code creates belongs to its life. The loop can drop them all at once: a machine without
+power runs no `finally`, closes no connection and sends no response. A life can be paused, too: time
+passes, and callbacks that become due run at once when it is resumed.
 """
 
 from __future__ import annotations

@@ -2,8 +2,9 @@
 
 Three controllers and three brokers with eligible leader replicas on. The story has one election of
 each kind that the audit distinguishes. The expected elections come from two sources, neither of
-which reads metadata records: the script, which notes after each step who must lead and of which
-kind the election was, and the log lines of Kafka's controllers for each change of a partition.
+which reads metadata records: the script and the logs of Kafka's controllers. The script notes after
+each step the expected leader and the kind of its election. The controllers log each change of a
+partition.
 
     python -m testkit.kafka.story OUT
 

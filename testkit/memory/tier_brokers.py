@@ -1,7 +1,7 @@
 """Brokers that share a tier: logs, journals and a bucket in memory, for the tests of its drivers.
 
-Every step that leaves a broker (a record written, an object put, a log start saved) is counted, and
-a test can inject an event at it: an error, an election, the death of the process.
+Every step that leaves a broker is counted: a record written, an object put, a log start saved. A
+test can inject an event at it: an error, an election, the death of the process.
 """
 
 from __future__ import annotations

@@ -16,9 +16,8 @@ ASKED_S = 1.0
 def listed(admin: AdminClient, topic: str | None = None, wait_s: float = WAIT_S) -> ClusterMetadata:
     """Call `admin.list_topics`, and repeat it after a timeout.
 
-    A request that librdkafka has sent to a broker at the moment of its death waits for librdkafka's
-    full timeout, even if other brokers are alive. Raises: KafkaException without a response within
-    `wait_s`.
+    If a broker dies at the moment of the request, librdkafka waits for its own full timeout, even
+    if other brokers are alive. Raises: KafkaException without a response within `wait_s`.
     """
     deadline, asked_s = time.monotonic() + wait_s, ASKED_S
     which = [] if topic is None else [topic]

@@ -3,7 +3,7 @@ F33).
 
 An object's key reveals a broker's operation: a segment's objects are named `<topic id>/<partition>/
 <segment id>.<kind>`. So a fault hits one kind of work on one topic, and all other work continues. A
-request can be held before it reaches the server or before its response leaves, so that a test acts
+request can be held before it reaches the server, or before its response leaves. So a test can act
 at one step of a copy or a removal.
 """
 
