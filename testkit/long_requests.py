@@ -77,10 +77,11 @@ def is_deep(api: ApiKey, version: int, name: str) -> bool:
     """Return whether the elements of a list have lists themselves."""
     cls = request_class(api)
     (field,) = (field for field in cls.FIELDS if field.name == name)
-    element = field.kind.element
-    return bool(
-        element is not None and element.struct_name and lists_of(cls.struct_class(element), version)
-    )
+    return field.kind.element is not None and _has_lists(field.kind.element, cls, version)
+
+
+def _has_lists(kind: Kind, owner: type[Any], version: int) -> bool:
+    return bool(kind.struct_name and lists_of(owner.struct_class(kind), version))
 
 
 def _value(kind: Kind, owner: type[Any], version: int, n: int, count: int, deep: bool) -> Any:
@@ -102,7 +103,9 @@ def _filled(
         if version not in parse_versions(field.versions) or field.tag is not None:
             continue
         if kind.element is not None:
-            inner = 0 if field.name in EMPTY else count if deep else min(count, 1)
+            inner = 0 if field.name in EMPTY else min(count, 1)
+            if deep and inner and not _has_lists(kind.element, owner, version):
+                inner = count
             values[field.name] = [
                 _value(kind.element, owner, version, i, count, deep) for i in range(inner)
             ]

@@ -84,20 +84,20 @@ class FetchApi:
         )
 
     def handle(self, context: RequestContext, request: FetchRequest) -> Reply:
-        named = sum([len(topic.partitions) for topic in request.topics])
-        if request.forgotten_topics_data:
-            named += sum([len(topic.partitions) for topic in request.forgotten_topics_data])
-        if named > LONG:
-            return self._long(context, request, named)
+        topics, left = request.topics, request.forgotten_topics_data
+        if (
+            len(topics) + len(left) > LONG
+            or sum([len(topic.partitions) for topic in topics]) > LONG
+            or (left and sum([len(topic.partitions) for topic in left]) > LONG)
+        ):
+            return self._long(context, request)
         by_id = context.api_version >= TOPIC_IDS_SINCE
         wanted = _wanted(request, by_id)
         known = self._broker.replicas.known
         absent = {key for key in wanted if known(*key) is None}
         return self._begin(context, request, wanted, _forgotten(request, by_id), absent)
 
-    def _long(self, context: RequestContext, request: FetchRequest, named: int) -> Reply:
-        if max(named, len(request.topics), len(request.forgotten_topics_data)) > WEIGHT_MAX:
-            return FetchResponse(error_code=ErrorCode.INVALID_REQUEST)
+    def _long(self, context: RequestContext, request: FetchRequest) -> Reply:
         served: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         context.connection.hold_until(served)
         return self._in_slices(context, request, served)
@@ -113,6 +113,9 @@ class FetchApi:
         try:
             await slices.turn()
             here, refused = await self._sorted(request, by_id)
+            forgotten = await self._forgotten(request, by_id)
+        except ApiError as error:
+            return FetchResponse(error_code=error.code)
         finally:
             if not served.done():
                 served.set_result(None)
@@ -120,24 +123,32 @@ class FetchApi:
             request.max_wait_ms = 0
         # One of them stands for all: the session only has to know that there are some.
         absent = {(name, -1) for name in islice(refused, 1)}
-        reply = self._begin(context, request, here, _forgotten(request, by_id), absent)
+        reply = self._begin(context, request, here, forgotten, absent)
         body = reply if is_body(reply) else await cast("Awaitable[Body]", reply)
         if not isinstance(body, FetchResponse):
             return body
         await slices.turn()
         if not body.error_code and not body.throttle_time_ms:
-            body.responses += [_topic(name, those) for name, those in refused.items()]
+            for name, those in refused.items():
+                body.responses.append(_topic(name, those))
+                await slices.breathe()
         return await encoded_in_slices(slices, body, context.api_version)
 
     async def _sorted(
         self, request: FetchRequest, by_id: bool
     ) -> tuple[dict[PartitionKey, Wanted], _Refused]:
-        """The partitions that have a replica here, and the answers to the others."""
+        """The partitions that have a replica here, and the answers to the others. Raises ApiError
+        for more than one request may name."""
         replicas = self._broker.replicas
         here: dict[PartitionKey, Wanted] = {}
         refused: _Refused = {}
+        named = 0
         for topic in request.topics:
             name: str | bytes = topic.topic_id if by_id else topic.topic
+            named += max(len(topic.partitions), 1)
+            if named > WEIGHT_MAX:
+                raise ApiError(ErrorCode.INVALID_REQUEST, None)
+            await self._broker.slices.breathe()
             for each in topic.partitions:
                 index = each.partition
                 if replicas.known(name, index) is None:
@@ -148,6 +159,17 @@ class FetchApi:
                     here[(name, index)] = each
                 await self._broker.slices.breathe(STEPS_PER_PARTITION)
         return here, refused
+
+    async def _forgotten(self, request: FetchRequest, by_id: bool) -> list[PartitionKey]:
+        """The partitions that leave the session; ApiError as above."""
+        forgotten: list[PartitionKey] = []
+        for topic in request.forgotten_topics_data:
+            name: str | bytes = topic.topic_id if by_id else topic.topic
+            forgotten += [(name, index) for index in topic.partitions]
+            if len(forgotten) > WEIGHT_MAX:
+                raise ApiError(ErrorCode.INVALID_REQUEST, None)
+            await self._broker.slices.breathe()
+        return forgotten
 
     def _begin(
         self,

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Iterable
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple, cast
 
 from broker.apis.leader_hints import LeaderHints
 from broker.apis.produce_reply import Acknowledgements
@@ -31,7 +31,7 @@ from protocol.api_keys import ApiKey
 from protocol.batch.validate import RecordsRefused
 from protocol.errors import ApiError, ErrorCode
 from protocol.messages.produce import ProduceRequest, ProduceResponse
-from protocol.schema import Buffer, Records
+from protocol.schema import Buffer
 from protocol.topic_name import INTERNAL_TOPICS
 from protocol.transport.dispatch import (
     Body,
@@ -124,20 +124,24 @@ class ProduceApi:
             if reply is not None:
                 return reply
             return _Produce(self, context, request).start()
-        named = sum([len(topic.partition_data) for topic in topics])
-        if max(named, len(topics)) > LONG:
-            return self._long(context, request, max(named, len(topics)))
+        if len(topics) > LONG or sum([len(topic.partition_data) for topic in topics]) > LONG:
+            return self._long(context, request)
         return _Produce(self, context, request).start()
 
-    def _long(self, context: RequestContext, request: ProduceRequest, named: int) -> Reply:
+    def _long(self, context: RequestContext, request: ProduceRequest) -> Reply:
         """More batches than are appended in one event-loop iteration. The connection is held, so
         those that its producer sends next stay behind them."""
-        if named > WEIGHT_MAX:
-            raise CloseConnection(f"Produce names {named} partitions, at most {WEIGHT_MAX} may be")
+        named = 0
         for topic in request.topic_data:
+            named += 1
             for data in topic.partition_data:
-                # The frame lies in a buffer that the next read overwrites.
-                data.records = None if data.records is None else bytes(_one(data.records))
+                named += 1
+                records = data.records
+                if records is not None:
+                    # The frame lies in a buffer that the next read overwrites.
+                    data.records = bytes(cast("Buffer", records))
+            if named > 2 * WEIGHT_MAX:
+                raise CloseConnection(f"Produce names more than {WEIGHT_MAX} topics and partitions")
         served: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         context.connection.hold_until(served)
         context.connection.keep(context.request_bytes, served)
@@ -223,7 +227,13 @@ class _Produce:
         refusal = _refusal(self._request)
         try:
             await slices.turn()
-            for topic in _each_topic_once(self._request.topic_data):
+            merged: dict[tuple[str, bytes], ProduceRequest.TopicProduceData] = {}
+            for topic in self._request.topic_data:
+                first = merged.setdefault((topic.name, topic.topic_id), topic)
+                if first is not topic:
+                    first.partition_data += topic.partition_data
+                await slices.breathe()
+            for topic in merged.values():
                 answered = _TopicResult(name=topic.name, topic_id=topic.topic_id)
                 self._response.responses.append(answered)
                 for data in _each_once(topic.partition_data):
@@ -432,10 +442,6 @@ class _Produce:
         if self._failed and self._context.api_version >= LEADERS_SINCE:
             self._api.hints.add_to_produce(self._context, self._response)
         return self._response
-
-
-def _one(records: Records) -> Buffer:
-    return b"".join(records) if isinstance(records, list) else records
 
 
 def _new_result(index: int) -> _Result:

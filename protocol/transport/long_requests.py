@@ -28,7 +28,7 @@ from protocol.api_keys import ApiKey
 from protocol.codec import decode
 from protocol.errors import ApiError, ErrorCode
 from protocol.parts import Part, Path, cut, failed, join
-from protocol.schema import Buffer, Response
+from protocol.schema import Buffer, Response, Struct
 from protocol.sliced_encoding import encode_steps
 from protocol.transport.dispatch import (
     Body,
@@ -168,7 +168,10 @@ class LongRequests:
             serve = handler
             if rule.load_max is not None and sum(part.load for part in parts) > rule.load_max:
                 serve = _refusing(rule)
-            for part in parts:
+            # Parts go one by one: to free a long request at once takes long, too.
+            parts.reverse()
+            while parts:
+                part = parts.pop()
                 await self._slices.breathe(part.weight)
                 self._shorten(context, request, part.request)
                 reply = serve(context, part.request)
@@ -225,6 +228,8 @@ class LongRequests:
         first: dict[Hashable, Any] = {}
         again: dict[Hashable, Any] = {}
         for item in items:
+            if isinstance(item, Struct):
+                self._check_item(item)
             named = key(item)
             if named in first:
                 again[named] = item

@@ -620,7 +620,7 @@ async def test_a_fetch_of_many_partitions_reads_those_that_are_here() -> None:
 
 async def test_a_fetch_of_too_many_partitions_is_refused() -> None:
     h = Harness()
-    response = h.call(many(200_001, max_wait_ms=0, session_epoch=0), 12)
+    response = await h.call(many(200_001, max_wait_ms=0, session_epoch=0), 12)
     assert response.error_code == ErrorCode.INVALID_REQUEST
 
 

@@ -389,4 +389,4 @@ async def test_many_batches_without_acks_close_the_connection_on_an_error() -> N
 async def test_a_request_with_too_many_batches_closes_the_connection() -> None:
     h = Harness()
     with pytest.raises(CloseConnection):
-        h.call(to_many(200_001), 12)
+        h.call(to_many(400_001), 12)
