@@ -5,26 +5,35 @@ millisecond each) and kept on the class. `protocol.twin` reads the same schema s
 what exactly was wrong when the fast path gives up, and serves the tests as oracle.
 
 Limits (checked before memory is taken): a list may not announce more elements than the bytes
-left can hold, a string or byte field no more bytes than are left (a string at most 32767), a
-varint takes at most five bytes, null stands only where the schema allows it, tags rise. What is
-not UTF-8 in a string becomes U+FFFD, as in Kafka: clients do send such client ids.
+left can hold, nor more than 1,000,000; a section no more than 10,000 tagged fields; a string or
+byte field no more bytes than are left (a string at most 32767), a varint takes at most five bytes,
+null stands only where the schema allows it, tags rise. What is not UTF-8 in a string becomes
+U+FFFD, as in Kafka: clients do send such client ids.
+
+`decode` returns when it is done. Bytes from outside of any size are for `decode_in_slices`, which
+pauses, or `decode_record`, which refuses what takes long (`protocol.decoding`).
 """
 
 from __future__ import annotations
 
 import struct
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from protocol.compiler.decoder import compile_decoder
 from protocol.compiler.encoder import compile_encoder
 from protocol.compiler.plan import plan_message
 from protocol.compiler.source import Malformed
+from protocol.compiler.steps import STEP_WORK
+from protocol.decoding import UNREADABLE, WHOLE_BYTES, Allowance, Decoding, why_unreadable
 from protocol.errors import EncodeError, ProtocolError
 from protocol.schema import Buffer, Message
 
 M = TypeVar("M", bound=Message)
 
-_UNREADABLE = (Malformed, struct.error, IndexError)
+RECORD_WORK_MAX: Final = 20_000
+"""Elements of a record, or of another message inside one, that is decoded at once."""
+_EXPLAINED_FIELDS = 1_000
+
 _UNWRITABLE = (
     Malformed,
     struct.error,
@@ -74,12 +83,42 @@ def decode(cls: type[M], buf: Buffer, version: int, offset: int = 0) -> tuple[M,
     `buf`; everything else is copied. ProtocolError when the bytes are no such message.
     """
     view = buf if type(buf) is memoryview else memoryview(buf)
+    if len(view) - offset > WHOLE_BYTES:
+        return _decode_large(cls, view, version, offset, -1)
     decoder = cls._decoders.get(version) or _decoder(cls, version)
     try:
         msg, end = decoder(view, offset, len(view))
-    except _UNREADABLE as error:
-        raise _why_unreadable(cls, view, version, offset, error) from None
+    except UNREADABLE as error:
+        raise why_unreadable(cls, view, version, offset, error) from None
     return msg, end
+
+
+def decode_record(cls: type[M], buf: Buffer, version: int, offset: int = 0) -> tuple[M, int]:
+    """Decode a message that comes in a record or in a field, and is small unless it is hostile.
+
+    As `decode`; ProtocolError also for one of more than `RECORD_WORK_MAX` elements.
+    """
+    view = buf if type(buf) is memoryview else memoryview(buf)
+    if len(view) - offset <= WHOLE_BYTES:
+        return decode(cls, view, version, offset)
+    return _decode_large(cls, view, version, offset, RECORD_WORK_MAX // STEP_WORK)
+
+
+def _decode_large(
+    cls: type[M], view: memoryview, version: int, offset: int, steps_max: int
+) -> tuple[M, int]:
+    """Decode in as many steps as there are, or as `steps_max` allows."""
+    decoding = Decoding(cls, view, version, offset, Allowance(1 << 62), 1 << 62)
+    while not decoding.step():
+        steps_max -= 1
+        if steps_max == 0:
+            decoding.stop()
+            raise ProtocolError(
+                f"elements of a {cls.__name__} of {len(view) - offset} bytes",
+                "more than are decoded at once",
+                f"0-{RECORD_WORK_MAX}",
+            )
+    return decoding.message, decoding.end
 
 
 def _encoder(cls: type[Message], version: int) -> Any:
@@ -102,19 +141,7 @@ def _why_unwritable(msg: Message, version: int, error: Exception) -> EncodeError
     from protocol import twin  # only needed when something is wrong
 
     try:
-        twin.encode(msg, version)
+        twin.explain_encode(msg, version, _EXPLAINED_FIELDS)
     except EncodeError as exact:
         return exact
     return EncodeError(f"{type(msg).__name__} v{version}", repr(error), "values of the schema")
-
-
-def _why_unreadable(
-    cls: type[Message], view: memoryview, version: int, offset: int, error: Exception
-) -> ProtocolError:
-    from protocol import twin
-
-    try:
-        twin.decode(cls, view, version, offset)
-    except ProtocolError as exact:
-        return exact
-    return ProtocolError(f"{cls.__name__} v{version}", repr(error), "bytes of the schema")

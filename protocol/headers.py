@@ -25,6 +25,8 @@ from protocol.varint import decode_uvarint
 
 NEVER: Final = 0x7FFF
 MAX_CLIENT_ID_BYTES: Final = 0x7FFF
+HEADER_TAGS_MAX: Final = 10_000
+"""As in any section. A header is read in one go; so many tagged fields take four milliseconds."""
 
 # First flexible version where it is not 0. A test compares this with the message classes, which
 # would have to be imported, all of them, to be asked.
@@ -204,13 +206,19 @@ def _skip_tags(buf: Buffer, pos: int) -> int:
     if pos < len(buf) and buf[pos] == 0:
         return pos + 1
     count, pos = decode_uvarint(buf, pos, "header tag count")
+    if count > HEADER_TAGS_MAX:
+        raise ProtocolError("tagged fields of a header", count, f"0-{HEADER_TAGS_MAX}")
     last = -1
     for _ in range(count):
         tag, pos = decode_uvarint(buf, pos, "header tag")
         if tag <= last:
             raise ProtocolError("header tag", tag, f"more than {last}")
         last = tag
-        size, pos = decode_uvarint(buf, pos, f"size of header tag {tag}")
+        size = buf[pos] if pos < len(buf) else 0x80
+        if size < 0x80:
+            pos += 1
+        else:
+            size, pos = decode_uvarint(buf, pos, "size of a header tag")
         if size > len(buf) - pos:
             raise ProtocolError(f"size of header tag {tag}", size, f"0-{len(buf) - pos}")
         pos += size

@@ -75,6 +75,7 @@ class VersionRange(NamedTuple):
 NO_VERSIONS: Final = VersionRange(1, 0)
 
 
+@cache
 def parse_versions(text: str) -> VersionRange:
     """Parse "0+", "4-18", "3" or "none"; ValueError on anything else."""
     if text == "none":
@@ -222,6 +223,7 @@ class SchemaMeta(type):
             namespace["_getter"] = None
             namespace["_encoders"] = {}
             namespace["_decoders"] = {}
+            namespace["_step_decoders"] = {}
         cls = super().__new__(mcls, name, bases, namespace)
         for inner in nested:
             cast(Any, inner)._owner = cls
@@ -263,6 +265,7 @@ class Struct(metaclass=SchemaMeta):
     _copier: ClassVar[Any] = None
     _encoders: ClassVar[dict[int, Any]] = {}
     _decoders: ClassVar[dict[int, Any]] = {}
+    _step_decoders: ClassVar[dict[int, Any]] = {}
     _owner: ClassVar[Any] = None
 
     if TYPE_CHECKING:

@@ -7,6 +7,7 @@ in production it runs only to say what was wrong with a message the fast path re
 from __future__ import annotations
 
 import struct
+from contextlib import suppress
 from typing import Any, TypeVar
 
 from protocol.errors import EncodeError, ProtocolError
@@ -16,7 +17,13 @@ M = TypeVar("M", bound=Message)
 
 MAX_STRING_BYTES = 0x7FFF
 MAX_LENGTH = 0x7FFFFFFF
+MAX_ELEMENTS = 1_000_000
+MAX_TAGS = 10_000
 _NULL = object()
+
+
+class _TooFar(Exception):
+    """As many fields were looked at as the caller allows."""
 
 
 def encode(msg: Message, version: int) -> bytes:
@@ -39,6 +46,25 @@ def decode(cls: type[M], buf: Buffer, version: int, offset: int = 0) -> tuple[M,
     return msg, reader.pos
 
 
+def explain(cls: type[Message], buf: Buffer, version: int, offset: int, fields_max: int) -> None:
+    """Raise the ProtocolError of `decode`, if its cause stands within the first fields.
+
+    A frame may be as large as its sender likes, and this is slow: it looks at no more than
+    `fields_max` fields and elements, and copies nothing.
+    """
+    reader = _Reader(memoryview(buf), offset, version, version in cls.FLEXIBLE, fields_max)
+    with suppress(_TooFar):
+        reader.struct(cls, f"{cls.__name__} v{version}")
+
+
+def explain_encode(msg: Message, version: int, fields_max: int) -> None:
+    """Raise the EncodeError of `encode`, if its cause stands within the first fields."""
+    cls = type(msg)
+    writer = _Writer(version, version in cls.FLEXIBLE, fields_max)
+    with suppress(_TooFar):
+        writer.struct(msg, f"{cls.__name__} v{version}")
+
+
 def _exists(f: Field, version: int) -> bool:
     return version in parse_versions(f.versions)
 
@@ -54,9 +80,10 @@ def _is_default(cls: type[Struct], f: Field, value: Any) -> bool:
 
 
 class _Writer:
-    def __init__(self, version: int, flexible: bool) -> None:
+    def __init__(self, version: int, flexible: bool, fields_max: int = -1) -> None:
         self.version = version
         self.flexible = flexible
+        self.fields_left = fields_max
 
     def struct(self, value: Any, path: str) -> bytes:
         if not isinstance(value, Struct):
@@ -101,6 +128,9 @@ class _Writer:
         return self.value(f.kind, value, compact, path)
 
     def value(self, kind: Kind, value: Any, compact: bool, path: str) -> bytes:
+        if self.fields_left == 0:
+            raise _TooFar
+        self.fields_left -= 1
         if kind.name == "struct":
             return self.struct(value, path)
         if kind.code:
@@ -166,11 +196,21 @@ class _Writer:
 
 
 class _Reader:
-    def __init__(self, view: memoryview, pos: int, version: int, flexible: bool) -> None:
+    def __init__(
+        self, view: memoryview, pos: int, version: int, flexible: bool, fields_max: int = -1
+    ) -> None:
         self.view = view
         self.pos = pos
         self.version = version
         self.flexible = flexible
+        self.explains = fields_max >= 0
+        self.fields_left = fields_max
+
+    def count(self) -> None:
+        """One more field or element."""
+        if self.fields_left == 0:
+            raise _TooFar
+        self.fields_left -= 1
 
     def take(self, size: int, what: str) -> memoryview:
         left = len(self.view) - self.pos
@@ -192,7 +232,11 @@ class _Reader:
         known = {f.tag: f for f in value.FIELDS if f.tag is not None and _exists(f, self.version)}
         unknown: dict[int, bytes] = {}
         last = -1
-        for _ in range(self.uvarint(f"{path} tag count")):
+        count = self.uvarint(f"{path} tag count")
+        if count > MAX_TAGS:
+            raise ProtocolError(f"{path} tag count", count, f"0-{MAX_TAGS}")
+        for _ in range(count):
+            self.count()
             tag = self.uvarint(f"{path} tag")
             if tag <= last:
                 raise ProtocolError(f"{path} tag", tag, f"more than {last}")
@@ -200,7 +244,7 @@ class _Reader:
             size = self.uvarint(f"{path} size of tag {tag}")
             payload = self.take(size, f"{path} tag {tag}")
             if tag not in known:
-                unknown[tag] = bytes(payload)
+                unknown[tag] = b"" if self.explains else bytes(payload)
                 continue
             f = known[tag]
             self.pos -= size
@@ -218,6 +262,7 @@ class _Reader:
         return None if value is _NULL else value
 
     def value(self, cls: type[Struct], f: Field, kind: Kind, compact: bool, path: str) -> Any:
+        self.count()
         if kind.code:
             [value] = struct.unpack(">" + kind.code, self.take(kind.size_bytes, path))
             return value
@@ -246,6 +291,8 @@ class _Reader:
         smallest = self.smallest(cls, kind.element, compact)
         if length * smallest > left:
             raise ProtocolError(f"elements of {path}", length, f"0-{left // smallest}")
+        if length > MAX_ELEMENTS:
+            raise ProtocolError(f"elements of {path}", length, f"0-{MAX_ELEMENTS}")
         return [
             self.value(cls, f, kind.element, compact, f"{path}[{index}]") for index in range(length)
         ]
@@ -254,7 +301,7 @@ class _Reader:
         if kind.name == "string" and length > MAX_STRING_BYTES:
             raise ProtocolError(f"length of {path}", length, f"0-{MAX_STRING_BYTES}")
         payload = self.take(length, path)
-        if kind.name == "records":
+        if kind.name == "records" or self.explains:
             return payload
         if kind.name == "bytes":
             return bytes(payload)

@@ -70,10 +70,14 @@ def unknown_tags(
 
 def compile_decoder(plan: Plan) -> Any:
     """Return `decode(buf: memoryview, pos, end) -> (object, next position)`."""
-    return _Decoder().compile(plan)
+    return Decoder().compile(plan)
 
 
-class _Decoder:
+class Decoder:
+    """Emits the decoder of one plan; `steps.py` overrides what may be large."""
+
+    SIGNATURE = "decode(buf, pos, end)"
+
     def __init__(self) -> None:
         self.source = Source()
         self.targets: list[str] = []
@@ -86,9 +90,31 @@ class _Decoder:
         )
 
     def compile(self, plan: Plan) -> Any:
+        self.begin()
         self.read_struct(plan, "m")
         self.source.emit("return m, pos")
-        return self.source.function("decode(buf, pos, end)")
+        return self.source.function(self.SIGNATURE)
+
+    # --- where a decoder that counts differs
+
+    def begin(self) -> None:
+        """Emit what comes first."""
+
+    def count_tags(self, plan: Plan) -> None:
+        """Finish reading the number of tagged fields, which is not 0."""
+        if plan.tagged:
+            self.varint("tags")
+
+    def skip_tags(self, name: str) -> None:
+        """Read the tagged fields of a struct that knows none."""
+        self.source.emit(f"{name}.unknown_tags, pos = unknown_tags(buf, pos, end, tags)")
+
+    def keep_tag(self, target: str, stop: str) -> None:
+        """Keep a tagged field that is not known."""
+        self.source.emit(f"{target} = bytes(buf[pos:{stop}])")
+
+    def element_read(self) -> None:
+        """Emit what follows an element of a list, or a tagged field."""
 
     # --- fixed-size fields wait here until something of variable size follows
 
@@ -131,10 +157,11 @@ class _Decoder:
         if not plan.flexible:
             return
         with self.source.block("if tags:"):
+            self.count_tags(plan)
             if plan.tagged:
                 self.read_tags(plan, name)
             else:
-                emit(f"{name}.unknown_tags, pos = unknown_tags(buf, pos, end, tags)")
+                self.skip_tags(name)
 
     def set_default(self, f: PlannedField, target: str) -> None:
         if f.default is not FRESH:
@@ -154,7 +181,6 @@ class _Decoder:
     def read_tags(self, plan: Plan, name: str) -> None:
         source = self.source
         last, extra, tag, stop = (source.fresh(s) for s in ("last", "extra", "tag", "stop"))
-        self.varint("tags")
         source.emit(f"{last} = -1")
         source.emit(f"{extra} = {{}}")
         with source.block("for _ in range(tags):"):
@@ -173,10 +199,11 @@ class _Decoder:
                     self.flush()
                 word = "elif"
             with source.block("else:"):
-                source.emit(f"{extra}[{tag}] = bytes(buf[pos:{stop}])")
+                self.keep_tag(f"{extra}[{tag}]", stop)
                 source.emit(f"pos = {stop}")
             with source.block(f"if pos != {stop}:"):
                 source.emit("raise Malformed")
+            self.element_read()
         with source.block(f"if {extra}:"):
             source.emit(f"{name}.unknown_tags = {extra}")
 
@@ -235,16 +262,20 @@ class _Decoder:
         if not f.nullable:
             with source.block("if not pos <= stop <= end:"):
                 source.emit("raise Malformed")
-            source.emit(f"{target} = {value}")
+            self.read_value(f, target, value)
             source.emit("pos = stop")
             return
         with source.block("if pos <= stop <= end:"):
-            source.emit(f"{target} = {value}")
+            self.read_value(f, target, value)
             source.emit("pos = stop")
         with source.block(f"elif n == {0 if f.compact else -1}:"):
             source.emit(f"{target} = None")
         with source.block("else:"):
             source.emit("raise Malformed")
+
+    def read_value(self, f: PlannedField, target: str, value: str) -> None:
+        """Emit how the bytes from `pos` to `stop` become the `value` of a field."""
+        self.source.emit(f"{target} = {value}")
 
     def read_array(self, f: PlannedField, target: str) -> None:
         source = self.source
@@ -272,12 +303,7 @@ class _Decoder:
         source = self.source
         code = element.kind.code
         if code and len(code) == 1:
-            small = source.array_packers("unpack", code)
-            with source.block(f"if {n} < {SMALL_ARRAY}:"):
-                source.emit(f"{target} = list({small}[{n}](buf, pos))")
-            with source.block("else:"):
-                source.emit(f"{target} = list(unpack_from(f'>{{{n}}}{code}', buf, pos))")
-            source.emit(f"pos += {n} * {element.kind.size_bytes}")
+            self.read_numbers(element, n, target)
             return
         items, item = source.fresh("items"), source.fresh("m")
         source.emit(f"{target} = {items} = []")
@@ -288,3 +314,13 @@ class _Decoder:
                 self.read_field(element, item)
                 self.flush()
             source.emit(f"{items}.append({item})")
+            self.element_read()
+
+    def read_numbers(self, element: PlannedField, n: str, target: str) -> None:
+        source, code = self.source, element.kind.code
+        small = source.array_packers("unpack", code)
+        with source.block(f"if {n} < {SMALL_ARRAY}:"):
+            source.emit(f"{target} = list({small}[{n}](buf, pos))")
+        with source.block("else:"):
+            source.emit(f"{target} = list(unpack_from(f'>{{{n}}}{code}', buf, pos))")
+        source.emit(f"pos += {n} * {element.kind.size_bytes}")

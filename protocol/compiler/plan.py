@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from protocol.schema import Field, Kind, Message, Struct, parse_versions
+from protocol.schema import FRESH, Field, Kind, Message, Struct, parse_versions
 
 # `struct` characters of the length prefixes; compact lengths begin with one byte.
 COMPACT_PREFIX = "B"
@@ -14,6 +14,18 @@ LONG_PREFIX = "i"
 
 MAX_STRING_BYTES = 0x7FFF
 MAX_LENGTH = 0x7FFFFFFF
+
+# Bytes that decoded values take in memory beyond the bytes of their content: objects as CPython
+# lays them out, rounded up. A number counts as one that is not cached.
+SLOT_BYTES = 9  # of a list that grows by an eighth beyond its length
+NUMBER_BYTES = 32
+STRING_BYTES = 64
+BYTES_BYTES = 40
+VIEW_BYTES = 192
+LIST_BYTES = 72
+STRUCT_BYTES = 40  # with the slot of `unknown_tags`
+FIELD_BYTES = 8
+TAG_BYTES = 160
 
 
 @dataclass(slots=True)
@@ -58,6 +70,24 @@ class PlannedField:
             return self.struct.min_size_bytes()
         return {"B": 1, "h": 2, "i": 4}[self.prefix]
 
+    def object_bytes(self) -> int:
+        """The memory of a value of this field, without its content, its elements and its slot."""
+        if self.kind.name == "struct":
+            assert self.struct is not None
+            return self.struct.object_bytes()
+        if self.kind.name == "bool":
+            return 0
+        if len(self.kind.code) == 1:
+            return NUMBER_BYTES
+        sizes = {"array": LIST_BYTES, "string": STRING_BYTES, "records": VIEW_BYTES}
+        return sizes.get(self.kind.name, BYTES_BYTES + self.kind.size_bytes)
+
+    def default_bytes(self) -> int:
+        """The memory of the default, which is made only where each object has its own."""
+        if self.default is not FRESH:
+            return 0
+        return LIST_BYTES if self.struct is None or self.kind.element else self.object_bytes()
+
     def element(self) -> PlannedField:
         """The elements of a list, as a field of their own. Elements are never null."""
         element = self.kind.element
@@ -78,6 +108,16 @@ class Plan:
     def min_size_bytes(self) -> int:
         """The fewest bytes this struct takes on the wire."""
         return sum(f.min_size_bytes() for f in self.plain) + self.flexible
+
+    def object_bytes(self) -> int:
+        """The memory of one object and its fields, without their content and elements.
+
+        A tagged field counts as its default: one that is sent takes bytes of its own on the wire.
+        """
+        fields = len(self.plain) + len(self.tagged) + len(self.absent)
+        values = sum(f.object_bytes() for f in self.plain)
+        values += sum(f.default_bytes() for f in self.tagged + self.absent)
+        return STRUCT_BYTES + FIELD_BYTES * fields + values
 
 
 def plan_message(cls: type[Message], version: int) -> Plan:

@@ -14,12 +14,16 @@ class Malformed(Exception):
     """Raised by generated code; the public functions turn it into an error that says more."""
 
 
+class Beyond(Malformed):
+    """A limit is passed: (subject, value, what is allowed), as `ProtocolError` takes them."""
+
+
 class Source:
     """Source under construction, with the objects it refers to by name."""
 
     def __init__(self) -> None:
         self.lines: list[str] = []
-        self.scope: dict[str, Any] = {"Malformed": Malformed}
+        self.scope: dict[str, Any] = {"Malformed": Malformed, "Beyond": Beyond}
         self._indent = 1
         self._names = 0
 

@@ -1,7 +1,8 @@
-"""The compiled codec and its slow twin agree, on every message in every version."""
+"""The compiled codec, its decoder in steps and its slow twin agree on every message and version."""
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 import pytest
@@ -9,6 +10,9 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from protocol import codec, twin
+from protocol.compiler.plan import plan_message
+from protocol.compiler.steps import compile_steps
+from protocol.decoding import UNREADABLE, why_unreadable
 from protocol.errors import ProtocolError
 from protocol.schema import Message
 from testkit.records.messages import EXAMPLES, message_versions, messages_of, name_of
@@ -29,14 +33,36 @@ def outcome(decode: Any, cls: type[Message], data: bytes, version: int) -> Any:
     try:
         return decode(cls, data, version)
     except ProtocolError as error:
-        # The twin found the reason; this sentence would mean that only the fast path refused.
-        assert error.allowed != "bytes of the schema"
+        # The twin found the reason, or looked no further; else only the fast path would refuse.
+        assert error.allowed != "bytes of the schema" or "behind the first" in str(error.value)
         return ProtocolError
+
+
+@cache
+def step_decoder(cls: type[Message], version: int) -> Any:
+    """A decoder that pauses after each element, tagged field and portion."""
+    return compile_steps(plan_message(cls, version), step_work=0)
+
+
+def decode_in_steps(cls: type[Message], data: Any, version: int, offset: int = 0) -> Any:
+    """Decode without any memory but the one that was just asked for."""
+    view = memoryview(data)
+    steps = step_decoder(cls, version)(view, offset, len(view), 0)
+    needed = None
+    try:
+        while True:
+            needed = steps.send(needed)
+    except StopIteration as end:
+        return end.value
+    except UNREADABLE as error:
+        raise why_unreadable(cls, view, version, offset, error) from None
 
 
 def assert_same_outcome(cls: type[Message], data: bytes, version: int) -> None:
     fast = outcome(codec.decode, cls, data, version)
     slow = outcome(twin.decode, cls, data, version)
+    stepped = outcome(decode_in_steps, cls, data, version)
+    assert stepped == slow or repr(stepped) == repr(slow)
     assert fast == slow or repr(fast) == repr(slow)  # not-a-number differs from itself
 
 
@@ -46,10 +72,12 @@ def check(cls: type[Message], version: int, msg: Message, damage: tuple[int, int
     assert b"".join(codec.encode_parts(msg, version, b"head")) == b"head" + data
     for whole in (data, bytearray(data), memoryview(data)):
         assert codec.decode(cls, whole, version) == (msg, len(data))
+        assert decode_in_steps(cls, whole, version) == (msg, len(data))
     assert twin.decode(cls, data, version) == (msg, len(data))
     assert codec.decode(cls, b"??" + data + b"tail", version, 2) == (msg, len(data) + 2)
     for cut in range(0, len(data), max(1, len(data) // CUTS)):
         assert outcome(codec.decode, cls, data[:cut], version) is ProtocolError
+        assert outcome(decode_in_steps, cls, data[:cut], version) is ProtocolError
         assert outcome(twin.decode, cls, data[:cut], version) is ProtocolError
     if data:
         position, byte = damage
@@ -76,6 +104,8 @@ def test_arbitrary_bytes_are_judged_alike(cls: type[Message], version: int) -> N
     @few
     @given(st.binary(max_size=60))
     def run(data: bytes) -> None:
-        assert outcome(codec.decode, cls, data, version) == outcome(twin.decode, cls, data, version)
+        slow = outcome(twin.decode, cls, data, version)
+        assert outcome(codec.decode, cls, data, version) == slow
+        assert outcome(decode_in_steps, cls, data, version) == slow
 
     run()

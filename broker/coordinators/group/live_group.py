@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 
 from broker.coordinators.group.records import GroupMetadata, PersistedMember
 from broker.coordinators.group.states import GroupEvent, GroupState, next_state
-from broker.coordinators.group.subscription import topics_of_subscription
+from broker.coordinators.group.subscription import topics_of_group
 from runtime.errors import invariant
 
 CONSUMER_PROTOCOL_TYPE: Final = "consumer"
@@ -309,14 +309,10 @@ class LiveGroup:
         elif self.protocol_type != CONSUMER_PROTOCOL_TYPE or self.protocol is None:
             self._subscribed = None
         else:
-            topics: set[str] = set()
-            for member in self.members.values():
-                own = topics_of_subscription(member.metadata(self.protocol))
-                if own is None:
-                    self._subscribed = None
-                    return
-                topics |= own
-            self._subscribed = frozenset(topics)
+            protocol = self.protocol
+            self._subscribed = topics_of_group(
+                member.metadata(protocol) for member in self.members.values()
+            )
 
     def _count_protocols(self, member: LiveMember, by: int) -> None:
         for name in {name for name, _ in member.protocols}:

@@ -1,0 +1,183 @@
+"""The decoder of one message version that pauses, as source: for frames of any size.
+
+It reads what `decoder.py` reads, as a generator. It counts work and yields 0 after each step of
+`STEP_WORK`; the caller resumes it when it likes. One unit is one element, tagged field, or 256
+bytes of text: a microsecond or two. It also counts the memory that values take. When that passes
+`room`, it yields the bytes that are missing before it builds anything, and is sent as many.
+
+Limits as Apache Kafka 4.4 has them: a list of at most 1,000,000 elements and a section of at most
+10,000 tagged fields. Lists of anything but numbers have 1,000,000 together: freeing the objects of
+more would take the event loop too long, too. A frame that `decoder.py` may read is too small to
+pass a limit.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Generator, Iterator
+from typing import Any, Final
+
+from protocol.compiler.decoder import Decoder, uvarint_rest
+from protocol.compiler.plan import SLOT_BYTES, TAG_BYTES, Plan, PlannedField
+from protocol.compiler.source import SMALL_ARRAY, Malformed
+
+ELEMENTS_MAX: Final = 1_000_000
+TAGS_MAX: Final = 10_000
+
+STEP_WORK: Final = 100
+NUMBERS_AT_ONCE: Final = 512
+BYTES_AT_ONCE: Final = 128 * 1024
+LONG_TEXT_BYTES: Final = 127
+
+
+def compile_steps(plan: Plan, step_work: int = STEP_WORK) -> Any:
+    """Return `decode(buf: memoryview, pos, end, room)`, a generator.
+
+    It yields 0 as a pause, or the bytes of memory that it needs beyond `room`: then it is to be
+    sent at least as many. It returns (object, next position).
+    """
+    return _StepDecoder(step_work).compile(plan)
+
+
+def portions(count: int) -> Iterator[int]:
+    """Yield the sizes in which a list of `count` numbers is read."""
+    while count > NUMBERS_AT_ONCE:
+        yield NUMBERS_AT_ONCE
+        count -= NUMBERS_AT_ONCE
+    yield count
+
+
+def long_bytes(buf: memoryview, pos: int, stop: int) -> Generator[int, Any, bytes]:
+    """Copy a long field with pauses."""
+    out = io.BytesIO()
+    while pos < stop:
+        out.write(buf[pos : min(pos + BYTES_AT_ONCE, stop)])
+        pos += BYTES_AT_ONCE
+        yield 0
+    return out.getvalue()
+
+
+def tag_steps(
+    buf: memoryview, pos: int, end: int, count: int
+) -> Generator[int, Any, tuple[dict[int, bytes] | None, int]]:
+    """Keep `count` tagged fields of a struct that knows none, with pauses where there are many."""
+    tags: dict[int, bytes] = {}
+    last = -1
+    for left in range(count, 0, -1):
+        tag = buf[pos]
+        pos += 1
+        if tag > 0x7F:
+            tag, pos = uvarint_rest(buf, pos, tag)
+        size = buf[pos]
+        pos += 1
+        if size > 0x7F:
+            size, pos = uvarint_rest(buf, pos, size)
+        stop = pos + size
+        if tag <= last or stop > end:
+            raise Malformed
+        if size > BYTES_AT_ONCE:
+            tags[tag] = yield from long_bytes(buf, pos, stop)
+        else:
+            tags[tag] = bytes(buf[pos:stop])
+        last = tag
+        pos = stop
+        if left % STEP_WORK == 0:
+            yield 0
+    return tags or None, pos
+
+
+class _StepDecoder(Decoder):
+    SIGNATURE = "decode(buf, pos, end, room)"
+
+    def __init__(self, step_work: int) -> None:
+        super().__init__()
+        self.step_work = step_work
+
+    def begin(self) -> None:
+        self.source.scope.update(portions=portions, long_bytes=long_bytes, tag_steps=tag_steps)
+        self.source.emit(f"left = {self.step_work}")
+        self.source.emit(f"others = {ELEMENTS_MAX}")
+        with self.source.block("if False:"):
+            self.source.emit("yield 0")
+
+    # --- work and memory -----------------------------------------------------------------------
+
+    def work(self, units: str) -> None:
+        """Count work that was done, and pause after a step."""
+        self.source.emit(f"left -= {units}")
+        with self.source.block("if left < 0:"):
+            self.source.emit("yield 0")
+            self.source.emit(f"left = {self.step_work}")
+
+    def memory(self, size: str) -> None:
+        """Count memory that is about to be taken."""
+        self.source.emit(f"room -= {size}")
+        with self.source.block("if room < 0:"):
+            self.source.emit("room += yield -room")
+
+    def limit(self, what: str, count: str, most: int) -> None:
+        with self.source.block(f"if {count} > {most}:"):
+            self.source.emit(f'raise Beyond("{what}", {count}, "0-{most}")')
+
+    # --- what may be large ---------------------------------------------------------------------
+
+    def count_tags(self, plan: Plan) -> None:
+        self.varint("tags")
+        self.limit(f"tagged fields of {plan.cls.__qualname__}", "tags", TAGS_MAX)
+        self.memory(f"tags * {TAG_BYTES}")
+
+    def skip_tags(self, name: str) -> None:
+        self.source.emit(f"{name}.unknown_tags, pos = yield from tag_steps(buf, pos, end, tags)")
+        self.work("tags >> 2")
+
+    def keep_tag(self, target: str, stop: str) -> None:
+        with self.source.block(f"if {stop} - pos > {BYTES_AT_ONCE}:"):
+            self.source.emit(f"{target} = yield from long_bytes(buf, pos, {stop})")
+        with self.source.block("else:"):
+            super().keep_tag(target, stop)
+
+    def read_value(self, f: PlannedField, target: str, value: str) -> None:
+        if f.kind.name == "records":
+            super().read_value(f, target, value)
+        elif f.kind.name == "string":
+            with self.source.block(f"if stop - pos > {LONG_TEXT_BYTES}:"):
+                # One character beyond the basic plane makes each take four bytes.
+                self.memory("4 * (stop - pos)")
+                self.work("(stop - pos) >> 8")
+            super().read_value(f, target, value)
+        else:
+            with self.source.block(f"if stop - pos > {BYTES_AT_ONCE}:"):
+                self.memory("stop - pos")
+                self.source.emit(f"{target} = yield from long_bytes(buf, pos, stop)")
+                self.source.emit(f"left = {self.step_work}")
+            with self.source.block("else:"):
+                self.memory("stop - pos")
+                super().read_value(f, target, value)
+                self.work("(stop - pos) >> 11")
+
+    def read_elements(self, element: PlannedField, n: str, target: str) -> None:
+        self.limit(f"elements of {element.name}", n, ELEMENTS_MAX)
+        self.memory(f"{n} * {SLOT_BYTES + element.object_bytes()}")
+        code = element.kind.code
+        if not (code and len(code) == 1):
+            self.source.emit(f"others -= {n}")
+            with self.source.block("if others < 0:"):
+                count = f"{ELEMENTS_MAX} - others"
+                self.source.emit(
+                    f'raise Beyond("elements of all lists", {count}, "0-{ELEMENTS_MAX}")'
+                )
+            super().read_elements(element, n, target)
+            return
+        source = self.source
+        with source.block(f"if {n} < {SMALL_ARRAY}:"):
+            super().read_numbers(element, n, target)
+        with source.block("else:"):
+            items, some = source.fresh("items"), source.fresh("some")
+            source.emit(f"{target} = {items} = []")
+            with source.block(f"for {some} in portions({n}):"):
+                source.emit(f"{items} += unpack_from(f'>{{{some}}}{code}', buf, pos)")
+                source.emit(f"pos += {some} * {element.kind.size_bytes}")
+                self.work(f"{some} >> 3")
+
+    def element_read(self) -> None:
+        self.work("1")
