@@ -16,10 +16,10 @@ from typing import Final, NamedTuple
 from broker.admin.envelopes import unwrap, wrap
 from broker.controller_link.channel import ControllerChannel
 from broker.metadata.cache import MetadataCache
-from protocol.codec import decode
 from protocol.errors import ApiError, ErrorCode
 from protocol.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
 from protocol.topic_name import CONSUMER_OFFSETS_TOPIC, INTERNAL_TOPICS
+from protocol.transport.decode_queue import decode_in_slices
 from protocol.transport.dispatch import RequestContext
 from runtime.clock import Clock
 from runtime.config import (
@@ -158,7 +158,7 @@ class TopicCreator:
         if answer.error_code or answer.response_data is None:
             raise ApiError(ErrorCode(answer.error_code), None)
         body = unwrap(client, request, version, answer.response_data)
-        response, _ = decode(CreateTopicsResponse, body, version)
+        response, _ = await decode_in_slices(CreateTopicsResponse, body, version)
         return response
 
     def _wish(self, name: str) -> CreateTopicsRequest.CreatableTopic:

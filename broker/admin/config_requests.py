@@ -9,13 +9,13 @@ from typing import Any, TypeAlias, TypeVar
 from broker.admin.config_changes import Resource, decide_own
 from broker.admin.forwarding import Forwarder
 from broker.context import BrokerContext
-from protocol.codec import decode
 from protocol.errors import ApiError, ErrorCode
 from protocol.messages.alter_configs import AlterConfigsRequest, AlterConfigsResponse
 from protocol.messages.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
 )
+from protocol.transport.decode_queue import decode_in_slices
 from protocol.transport.dispatch import Body, EncodedReply, RequestContext
 
 _Request: TypeAlias = AlterConfigsRequest | IncrementalAlterConfigsRequest
@@ -52,7 +52,7 @@ async def change_configs(
     )
     if forwarded:
         rest = await forwarder.handle(context, request.replace(resources=forwarded))
-        decoded: Any = _decoded(request, context.api_version, rest)
+        decoded: Any = await _decoded(request, context.api_version, rest)
         response.responses += decoded.responses
     return response
 
@@ -82,10 +82,11 @@ def _response_class(request: _Request) -> Any:
     return request.response_class()
 
 
-def _decoded(request: _Request, version: int, body: Body) -> _Response:
+async def _decoded(request: _Request, version: int, body: Body) -> _Response:
     if not isinstance(body, EncodedReply):
         assert isinstance(body, AlterConfigsResponse | IncrementalAlterConfigsResponse)
         return body
-    response, _ = decode(_response_class(request), b"".join(body.parts), version)
+    parts = b"".join(body.parts)
+    response, _ = await decode_in_slices(_response_class(request), parts, version)
     assert isinstance(response, AlterConfigsResponse | IncrementalAlterConfigsResponse)
     return response

@@ -19,10 +19,12 @@ from typing import Any, TypeVar, cast
 
 from protocol.api_keys import ApiKey
 from protocol.codec import decode, encode_parts
+from protocol.decoding import EXCESS_BYTES_MAX, WHOLE_BYTES, Allowance, Decoding
 from protocol.errors import ApiError, ErrorCode, ProtocolError
 from protocol.headers import RequestHeader, decode_response_header, encode_request_header
 from protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from protocol.schema import ApiMessage, Buffer, Request, Response, VersionRange
+from protocol.transport.decode_queue import decode_slice
 from protocol.transport.half_open import notice_when_gone
 from protocol.transport.own_names import TOOL_SOFTWARE_NAME
 
@@ -38,6 +40,8 @@ _ROOM_BYTES_MIN = 4096
 _BELIEVED_BYTES_MAX = 16 * 1024 * 1024
 """Announced sizes up to this are allocated at once, larger ones as their bytes arrive."""
 _COPIED_BYTES_MAX = 64 * 1024
+_EXCESS_FACTOR = 12
+"""A response may take sixteen times its frame: metadata of a million partitions takes eight."""
 _int32 = struct.Struct(">i")
 _int16 = struct.Struct(">h")
 
@@ -108,6 +112,7 @@ class Connection(asyncio.BufferedProtocol):
         self._handed_out = False
         self._closed = self._loop.create_future()
         self._paused = False
+        self._decoding: tuple[Decoding[Response], _Pending] | None = None
         # Requests that wait until the node reads. They leave in the order in which they came, each
         # when the one before it is written and there is room: a batch that overtook another one of
         # its producer would be out of order for the leader.
@@ -338,6 +343,10 @@ class Connection(asyncio.BufferedProtocol):
             self._timer = None
         pending = list(self._pending.values())
         self._pending.clear()
+        if self._decoding is not None:
+            pending.append(self._decoding[1])
+            self._decoding[0].stop()
+            self._decoding = None
         for one in pending:
             if not one.future.done():
                 one.future.set_exception(ConnectionLost(str(self._failure)))
@@ -393,7 +402,11 @@ class Connection(asyncio.BufferedProtocol):
     def buffer_updated(self, nbytes: int) -> None:
         self._end += nbytes
         self.bytes_in += nbytes
-        while self._end - self._start >= 4 and self._failure is None:
+        self._read_frames()
+
+    def _read_frames(self) -> None:
+        """Read the responses that are whole, until one takes longer to decode."""
+        while self._end - self._start >= 4 and self._failure is None and self._decoding is None:
             body = self._start + 4
             (size,) = _int32.unpack_from(self._buffer, self._start)
             if not 0 <= size <= RESPONSE_BYTES_MAX:
@@ -429,12 +442,48 @@ class Connection(asyncio.BufferedProtocol):
         else:
             self._handed_out = True
         try:
-            pending.future.set_result(_read_response(kept, pending))
-        except Exception as error:  # noqa: BLE001 - who asked must hear of it, whatever it was
-            if not isinstance(error, ProtocolError):
-                error = ProtocolError(f"a response that cannot be read: {error!r}")
+            if len(frame) > WHOLE_BYTES:
+                self._decoding = _begin_response(memoryview(kept), pending), pending
+                self._decode_slice()
+            else:
+                pending.future.set_result(_read_response(kept, pending))
+        except Exception as error:  # noqa: BLE001 - the caller must learn of it, whatever it was
+            self._unreadable(pending, error)
+
+    def _decode_slice(self) -> None:
+        """Decode a slice of a large response; if it is not whole then, read no further."""
+        assert self._decoding is not None
+        decoding, pending = self._decoding
+        if decode_slice(decoding, self._now_ms):
+            self._decoding = None
+            if not pending.future.done():
+                pending.future.set_result(decoding.message)
+        else:
+            self._transport.pause_reading()
+            self._loop.call_soon(self._decode_on)
+
+    def _decode_on(self) -> None:
+        if self._decoding is None:
+            return
+        _, pending = self._decoding
+        try:
+            self._decode_slice()
+        except Exception as error:  # noqa: BLE001 - as in `_receive`
+            self._decoding = None
+            self._unreadable(pending, error)
+        if self._decoding is None and self._failure is None:
+            self._transport.resume_reading()
+            self._read_frames()
+
+    def _now_ms(self) -> float:
+        return self._loop.time() * 1000.0
+
+    def _unreadable(self, pending: _Pending, error: Exception) -> None:
+        if not isinstance(error, ProtocolError):
+            error = ProtocolError(f"a response that cannot be read: {error!r}")
+        if not pending.future.done():
             pending.future.set_exception(error)
-            self._broken(f"an unreadable {pending.api.name} response: {error}")
+        self._broken(f"an unreadable {pending.api.name} response: {error}")
 
     def _broken(self, why: str) -> None:
         self._fail(why)
@@ -442,6 +491,18 @@ class Connection(asyncio.BufferedProtocol):
 
 
 def _read_response(frame: Buffer, pending: _Pending) -> Response:
+    version, offset = _version_and_offset(frame, pending)
+    message, _ = decode(pending.response, frame, version, offset)
+    return message
+
+
+def _begin_response(frame: memoryview, pending: _Pending) -> Decoding[Response]:
+    version, offset = _version_and_offset(frame, pending)
+    excess_max = EXCESS_BYTES_MAX + _EXCESS_FACTOR * len(frame)
+    return Decoding(pending.response, frame, version, offset, Allowance(excess_max), excess_max)
+
+
+def _version_and_offset(frame: Buffer, pending: _Pending) -> tuple[int, int]:
     _, offset = decode_response_header(frame, pending.api, pending.version)
     version = pending.version
     if pending.api is ApiKey.API_VERSIONS and len(frame) >= offset + 2:
@@ -449,5 +510,4 @@ def _read_response(frame: Buffer, pending: _Pending) -> Response:
         (error_code,) = _int16.unpack_from(frame, offset)
         if error_code == ErrorCode.UNSUPPORTED_VERSION:
             version = 0
-    message, _ = decode(pending.response, frame, version, offset)
-    return message
+    return version, offset

@@ -18,8 +18,10 @@ from typing import Any, Protocol, cast
 
 from protocol.errors import ProtocolError
 from protocol.schema import Buffer
+from protocol.transport.decode_queue import DecodeQueue
 from protocol.transport.exchange import (
     CLOSED,
+    DECODING,
     DRAINING,
     NOT_ADMITTED,
     REPLIES_TOGETHER_BYTES,
@@ -33,10 +35,11 @@ from protocol.transport.listener_log import ListenerLog
 from protocol.transport.memory import RequestMemory
 from protocol.transport.receive_buffer import BufferSpace
 from protocol.transport.repeated import RepeatedProduce
-from protocol.transport.request_flow import LaterReply, RequestFlow
+from protocol.transport.request_flow import LargeRequest, LaterReply, RequestFlow
 from protocol.transport.stats import ConnectionStats
 from protocol.transport.turns import Turns
 from runtime.clock import Clock
+from runtime.slices import SLICE_MS
 
 
 class Listener(Protocol):
@@ -53,12 +56,16 @@ class Listener(Protocol):
     turns: Turns
     crowded: bool
     for_nodes: bool
+    decode_queue: DecodeQueue
 
     def admit(self, connection: ServerConnection) -> str | None:
         """Take a new connection, or say why not. It is served when its `begin` is called."""
 
     def admitted(self) -> None:
         """A connection is served from now on."""
+
+    def strained(self) -> None:
+        """One connection took all of an iteration of the event loop."""
 
     def forget(self, connection: ServerConnection, *, admitted: bool) -> None:
         """A connection is gone."""
@@ -71,6 +78,7 @@ class ServerConnection(asyncio.BufferedProtocol):
         "_active_ms",
         "_behind_callbacks",
         "_close_callbacks",
+        "_decoding",
         "_listener",
         "_reading",
         "_sending_soon",
@@ -110,6 +118,7 @@ class ServerConnection(asyncio.BufferedProtocol):
         self._transport = cast(asyncio.Transport, None)
         self._close_callbacks: dict[Callable[[], None], None] = {}
         self._behind_callbacks: dict[Callable[[], None], None] = {}
+        self._decoding: LargeRequest | None = None
         self._active_ms = 0.0
         self._reading = True
         self._working = False
@@ -218,6 +227,10 @@ class ServerConnection(asyncio.BufferedProtocol):
     def _end(self) -> None:
         """Nothing came of this connection since it was lost, and nothing will."""
         exchange = self.exchange
+        if (large := self._decoding) is not None:
+            self._decoding = None
+            self._listener.decode_queue.remove(large)
+            large.let_go()
         self._listener.forget(self, admitted=not exchange.holds & NOT_ADMITTED)
         exchange.end(self, self._active_ms)
         callbacks = list(self._close_callbacks)
@@ -258,22 +271,63 @@ class ServerConnection(asyncio.BufferedProtocol):
             exchange.hold(TURN_OVER)
             listener.turns.wait(self._next_turn)
         flow.moment_ms = now_ms
+        ends_ms = now_ms + SLICE_MS
         try:
             for frame in exchange.requests():
                 flow.serve(self, frame, received_ms)
                 if exchange.out_bytes > REPLIES_TOGETHER_BYTES:
                     self._send()
+                if flow.moment_ms > ends_ms:
+                    self._end_turn()
         except ProtocolError as error:
             self.close(str(error))
         self._working = False
-        if self.repeated is not None:
-            self.repeated.let_go()
         if exchange.out and not self._sending_soon:
             self._send()
+        self._keep_rest()
+
+    def _keep_rest(self) -> None:
+        """No frame is looked at any more: what is not cut stays for later."""
+        exchange = self.exchange
+        if self.repeated is not None:
+            self.repeated.let_go()
         if exchange.end_turn(self, self._active_ms):
             asyncio.get_running_loop().call_soon(self._next_turn)
         if exchange.readable is not self._reading:
             self._set_reading()
+
+    def _end_turn(self) -> None:
+        """Serve the other requests that are here in another iteration of the event loop."""
+        exchange = self.exchange
+        self._listener.strained()
+        if not exchange.holds & TURN_OVER:
+            exchange.hold(TURN_OVER)
+            self._listener.turns.wait(self._next_turn)
+
+    def decode_later(self, request: LargeRequest) -> None:
+        """Decode a request in iterations to come, and serve no other before it."""
+        self._decoding = request
+        self.exchange.hold(DECODING)
+        self._listener.decode_queue.add(request)
+
+    def serve_decoded(self, request: LargeRequest, error: ProtocolError | None) -> None:
+        """A request that was decoded later is whole, or cannot be read."""
+        self._decoding = None
+        exchange = self.exchange
+        if error is not None or exchange.holds & CLOSED:
+            request.let_go()
+            self.close(str(error))
+            return
+        self._working = True
+        self._listener.flow.serve_decoded(request, self._listener.clock.monotonic_ms())
+        self._working = False
+        exchange.release(DECODING)
+        if exchange.out and not self._sending_soon:
+            self._send()
+        if exchange.holds & DRAINING and not exchange.waiting:
+            self._shut()
+        else:
+            self._continue()
 
     def _next_turn(self) -> None:
         self.exchange.release(TURN_OVER)
@@ -322,7 +376,7 @@ class ServerConnection(asyncio.BufferedProtocol):
         while (later := exchange.next_ready()) is not None:
             if later.parts and not exchange.holds & CLOSED:
                 flow.send(self, later)
-        if exchange.holds & DRAINING and not exchange.waiting:
+        if exchange.holds & DRAINING and not exchange.waiting and not exchange.holds & DECODING:
             self._shut()
         else:
             self._continue()
@@ -367,7 +421,7 @@ class ServerConnection(asyncio.BufferedProtocol):
         if exchange.holds & (CLOSED | DRAINING):
             return
         exchange.hold(DRAINING)
-        if exchange.waiting:
+        if exchange.waiting or exchange.holds & DECODING:
             self._set_reading()
         else:
             self._shut()

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Awaitable
 
-from protocol.codec import decode
 from protocol.errors import ApiError
 from protocol.headers import decode_request_header
 from protocol.schema import Buffer
+from protocol.transport.decode_queue import decode_in_slices
 from protocol.transport.dispatch import (
     HandlerTable,
     RequestContext,
@@ -33,7 +33,7 @@ async def answer_embedded(
     if entry is None:
         return _without_length(reply_parts(table.unknown_api_versions(), None, 0, correlation_id))
     header, offset = decode_request_header(frame)
-    message, _ = decode(entry.request, frame, api_version, offset)
+    message, _ = await decode_in_slices(entry.request, frame, api_version, offset)
     context = RequestContext(
         base.connection,
         entry.api,

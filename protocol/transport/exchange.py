@@ -33,7 +33,10 @@ MUTED: Final = 8
 INFLIGHT: Final = 16
 DRAINING: Final = 32
 CLOSED: Final = 64
+DECODING: Final = 128
 
+FIRST_REQUEST_BYTES_MAX: Final = 512 * 1024
+"""The largest frame of a connection on which no request was served yet."""
 REQUESTS_PER_TURN: Final = 64
 """Requests of one connection served before others get the loop."""
 REPLIES_TOGETHER_BYTES: Final = 16_384
@@ -66,6 +69,7 @@ class Exchange(Generic[P]):
         "_left",
         "_max_inflight",
         "_mutes",
+        "_request_bytes_max",
         "_size_max",
         "buffer",
         "holds",
@@ -79,7 +83,8 @@ class Exchange(Generic[P]):
         self.holds = NOT_ADMITTED
         self.out: list[Buffer] = []
         self.out_bytes = 0
-        self._size_max = request_bytes_max
+        self._size_max = min(request_bytes_max, FIRST_REQUEST_BYTES_MAX)
+        self._request_bytes_max = request_bytes_max
         self._max_inflight = max_inflight
         self._left = REQUESTS_PER_TURN
         self._mutes = 0
@@ -104,7 +109,7 @@ class Exchange(Generic[P]):
                 break
             size = _int32(buffer.view, start)[0]
             if not 0 <= size <= self._size_max:
-                raise ProtocolError("size of a request", size, f"0-{self._size_max}")
+                self._check_size(size)
             stop = body + size
             if stop > buffer.end:
                 break
@@ -116,6 +121,13 @@ class Exchange(Generic[P]):
             buffer.frame_bytes = size
             yield buffer.view[body:stop]
         self._left = left
+
+    def _check_size(self, size: int) -> None:
+        """Allow requests of any size once one was served: one that cannot be read closes."""
+        if self.buffer.frame_bytes:
+            self._size_max = self._request_bytes_max
+        if not 0 <= size <= self._size_max:
+            raise ProtocolError("size of a request", size, f"0-{self._size_max}")
 
     def end_turn(self, owner: Starving, now_ms: float) -> bool:
         """No request is looked at any more: what is left is kept, and the views are over.
@@ -174,7 +186,7 @@ class Exchange(Generic[P]):
         if holds & CLOSED:
             return False
         waits = bool(self.waiting) and not holds & WRITE_PAUSED
-        return waits or holds & MUTED != 0 or self.buffer.starving
+        return waits or holds & (MUTED | DECODING) != 0 or self.buffer.starving
 
     # --- replies -------------------------------------------------------------------------------
 

@@ -17,6 +17,8 @@ from __future__ import annotations
 
 from typing import Protocol
 
+from protocol.decoding import Allowance
+
 SHARED_BYTES = 256 * 1024
 SCARCE_BYTES = 4096
 """What a connection without a request in progress may read at once while memory is used up."""
@@ -62,6 +64,7 @@ class RequestMemory:
         "_overdraft_since_ms",
         "_overdrawn",
         "_waiting",
+        "allowance",
         "cut_off",
         "is_limited",
         "limit_bytes",
@@ -80,6 +83,8 @@ class RequestMemory:
         """How often a connection had to wait."""
         self.cut_off = 0
         """Connections that were closed because others waited for what they had."""
+        self.allowance = Allowance()
+        """What decoded requests take beyond a multiple of their frames."""
         self._waiting: dict[Starving, None] = {}
         self._overdrawn: Starving | None = None
         self._overdraft_since_ms = 0.0

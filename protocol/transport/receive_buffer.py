@@ -115,6 +115,23 @@ class ReceiveBuffer:
         elif own > BYTES_KEPT:
             self.shrink()
 
+    def detach(self) -> int:
+        """Leave the own buffer to the holder of the frame that was cut last.
+
+        Returns: the bytes that the holder has to give back to the memory, 0 for a frame that is not
+        in a buffer of the connection's own.
+        """
+        own, self.own_bytes = self.own_bytes, 0
+        if own:
+            if held := self.end - self.start:
+                size = self._fitting(held)
+                self.memory.charge(size)
+                self._move_to(size)
+            else:
+                self.start = self.end = 0
+                self.view = NOTHING
+        return own
+
     def drop(self) -> None:
         """Nothing of what is held will be cut; `keep_rest` gives it back."""
         self.start = self.end

@@ -18,10 +18,12 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from protocol.api_keys import ApiKey
 from protocol.codec import decode
+from protocol.decoding import WHOLE_BYTES, Decoding
 from protocol.errors import ApiError, ErrorCode, ProtocolError
 from protocol.headers import decode_client_id
 from protocol.messages.produce import ProduceRequest
 from protocol.schema import ApiMessage, Buffer
+from protocol.transport.decode_queue import decode_slice
 from protocol.transport.dispatch import (
     Body,
     CloseConnection,
@@ -86,6 +88,67 @@ class LaterReply(Place):
         self.passages: Sequence[Passage] = ()
 
 
+class LargeRequest:
+    """A request above `WHOLE_BYTES` and what it holds until it is answered."""
+
+    __slots__ = (
+        "_charged_bytes",
+        "correlation_id",
+        "decoding",
+        "entry",
+        "peer",
+        "received_ms",
+        "size",
+        "version",
+    )
+
+    decoding: Decoding[Any]
+
+    def __init__(
+        self,
+        peer: Served,
+        entry: Entry,
+        version: int,
+        correlation_id: int,
+        received_ms: float,
+    ) -> None:
+        self.peer = peer
+        self.entry = entry
+        self.version = version
+        self.correlation_id = correlation_id
+        self.received_ms = received_ms
+        self.size = 0
+        self._charged_bytes = 0
+
+    def decode(self, frame: memoryview, offset: int) -> None:
+        """Begin to decode."""
+        self.size = len(frame)
+        allowance = self.peer.exchange.buffer.memory.allowance
+        self.decoding = Decoding(self.entry.request, frame, self.version, offset, allowance)
+
+    def keep(self, frame: memoryview) -> memoryview:
+        """Return the frame where it may stay: in the connection's own buffer, or copied out of the
+        one that all share. Its bytes count as request memory until `let_go`."""
+        buffer = self.peer.exchange.buffer
+        self._charged_bytes = buffer.detach()
+        if self._charged_bytes:
+            return frame
+        self._charged_bytes = len(frame)
+        buffer.memory.charge(self._charged_bytes)
+        return memoryview(bytes(frame))
+
+    def let_go(self) -> None:
+        """The request is answered, or will not be."""
+        memory = self.peer.exchange.buffer.memory
+        memory.give_back(self._charged_bytes)
+        self._charged_bytes = 0
+        self.decoding.stop()
+
+    def decoded(self, error: ProtocolError | None) -> None:
+        """The message is whole, or cannot be read."""
+        self.peer.serve_decoded(self, error)
+
+
 class Served(Connection, Protocol):
     """A connection whose requests are served."""
 
@@ -95,6 +158,12 @@ class Served(Connection, Protocol):
     """The produce request that others are compared with."""
     unlike: int
     """How many produce requests were decoded."""
+
+    def decode_later(self, request: LargeRequest) -> None:
+        """Decode a request in iterations to come, and serve no other before it."""
+
+    def serve_decoded(self, request: LargeRequest, error: ProtocolError | None) -> None:
+        """A request that was decoded later is whole, or cannot be read."""
 
     def write(self, size_bytes: int, parts: list[Buffer]) -> None:
         """A reply whose turn it is."""
@@ -133,11 +202,8 @@ class RequestFlow:
 
     def serve(self, peer: Served, frame: memoryview, received_ms: float) -> None:
         """Serve the next request of a connection; what it raises is answered, or closes."""
-        entry: Entry | None = None
-        version = correlation_id = 0
         started_ms = self.moment_ms
         table = self._handlers
-        passages: Sequence[Passage] = ()
         try:
             api_key, version, correlation_id = peek(frame)
             repeated = peer.repeated
@@ -147,19 +213,47 @@ class RequestFlow:
                 and version == repeated.version
                 and repeated.take(frame)
             ):
-                entry, stats, message = repeated.entry, repeated.entry.stats, repeated.message
+                entry, message = repeated.entry, repeated.message
                 peer.client_id = repeated.client_id
             else:
-                entry = table.find(api_key, version, peer)
-                if entry is None:
+                found = table.find(api_key, version, peer)
+                if found is None:
                     self._answer_unknown(
                         peer, correlation_id, (received_ms, started_ms, started_ms)
                     )
                     return
+                entry = found
+                if len(frame) > WHOLE_BYTES:
+                    self._serve_large(peer, entry, version, correlation_id, frame, received_ms)
+                    return
                 message = self._decode(peer, entry, version, frame)
-                kind_of = entry.kind_of
-                stats = entry.stats if kind_of is None else entry.kinds[kind_of(message)]
-            size = len(frame) + 4
+        except (ProtocolError, CloseConnection) as error:
+            peer.close(str(error))
+            return
+        size = len(frame)
+        times_ms = (received_ms, started_ms)
+        kept = size if entry.is_async else 0
+        self._handle(peer, entry, version, correlation_id, message, size, times_ms, kept)
+
+    def _handle(
+        self,
+        peer: Served,
+        entry: Entry,
+        version: int,
+        correlation_id: int,
+        message: Any,
+        size: int,
+        times_ms: tuple[float, float],
+        kept_bytes: int,
+    ) -> asyncio.Future[Body] | None:
+        """Have a request handled and answered. Returns: what the answer waits for, if it does."""
+        received_ms, started_ms = times_ms
+        kind_of = entry.kind_of
+        stats = entry.stats if kind_of is None else entry.kinds[kind_of(message)]
+        stages = self._handlers.stages
+        passages: Sequence[Passage] = ()
+        try:
+            size += 4
             stats.requests[version] += 1
             stats.bytes_in += size
             context = RequestContext(
@@ -174,34 +268,47 @@ class RequestFlow:
                 self._listener,
                 size,
             )
-            if table.stages:
-                reply, passages = pass_through(table.stages, entry, context, message)
+            if stages:
+                reply, passages = pass_through(stages, entry, context, message)
             else:
                 reply = entry.handler(context, message)
         except (ProtocolError, CloseConnection) as error:
             peer.close(str(error))
         except Exception as error:  # noqa: BLE001 - `_failure` logs it and answers
-            assert entry is not None
-            times_ms = (received_ms, started_ms, self._clock.monotonic_ms())
-            later = LaterReply(entry, stats, version, correlation_id, times_ms)
+            times = (received_ms, started_ms, self._clock.monotonic_ms())
+            later = LaterReply(entry, stats, version, correlation_id, times)
             self._ready(peer, later, self._failure(peer, later, error))
         else:
             handled_ms = self.moment_ms = self._clock.monotonic_ms()
-            times_ms = (received_ms, started_ms, handled_ms)
+            times = (received_ms, started_ms, handled_ms)
             if reply is None or isinstance(reply, (ApiMessage, EncodedReply)):
-                self._answer(peer, entry, stats, version, correlation_id, times_ms, reply)
+                self._answer(peer, entry, stats, version, correlation_id, times, reply)
             else:
-                later = LaterReply(entry, stats, version, correlation_id, times_ms)
+                later = LaterReply(entry, stats, version, correlation_id, times)
                 later.passages = passages
-                self._wait(peer, later, reply, len(frame) if entry.is_async else 0)
+                return self._wait(peer, later, reply, kept_bytes)
+        return None
 
     def _decode(self, peer: Served, entry: Entry, version: int, frame: memoryview) -> Any:
-        """The client id and the message. A produce request may become the one that those to come
-        are compared with. ProtocolError."""
+        """The client id and the message of a frame that is not large. ProtocolError."""
         if entry.is_async:
             frame = memoryview(bytes(frame))
         peer.client_id, offset = decode_client_id(frame, version >= entry.first_flexible)
         message, end = decode(entry.request, frame, version, offset)
+        self._look_at(peer, entry, version, frame, message, end)
+        return message
+
+    def _look_at(
+        self,
+        peer: Served,
+        entry: Entry,
+        version: int,
+        frame: memoryview,
+        message: Any,
+        end: int,
+    ) -> None:
+        """Log bytes behind a message. A produce request may become the one that those to come are
+        compared with."""
         if end != len(frame):
             self._log.trailing(peer, entry.api.name, len(frame) - end)
         elif isinstance(message, ProduceRequest) and not entry.is_async:
@@ -209,7 +316,69 @@ class RequestFlow:
             peer.unlike = unlike + 1
             if unlike % LEARN_EVERY == 0:
                 peer.repeated = learn(entry, version, peer.client_id, message, frame)
-        return message
+
+    # --- large requests ------------------------------------------------------------------------
+
+    def _serve_large(
+        self,
+        peer: Served,
+        entry: Entry,
+        version: int,
+        correlation_id: int,
+        frame: memoryview,
+        received_ms: float,
+    ) -> None:
+        """Decode for a slice, and handle the request if that was enough. Otherwise its frame stays
+        where it is, its connection is held, and the rest is decoded later. ProtocolError."""
+        peer.client_id, offset = decode_client_id(frame, version >= entry.first_flexible)
+        request = LargeRequest(peer, entry, version, correlation_id, received_ms)
+        if entry.is_async:
+            frame = request.keep(frame)
+        try:
+            request.decode(frame, offset)
+            if decode_slice(request.decoding, self._clock.monotonic_ms):
+                decoding = request.decoding
+                self._look_at(peer, entry, version, frame, decoding.message, decoding.end)
+                self._handle_large(request)
+                return
+            if not entry.is_async:
+                kept = request.keep(frame)
+                if kept is not frame:
+                    # What was decoded may refer to the buffer that the connections share.
+                    request.decoding.stop()
+                    request.decode(kept, offset)
+        except ProtocolError:
+            request.let_go()
+            raise
+        peer.decode_later(request)
+
+    def serve_decoded(self, request: LargeRequest, now_ms: float) -> None:
+        """Handle a request that was decoded later."""
+        self.moment_ms = now_ms
+        if left := request.size - request.decoding.end:
+            self._log.trailing(request.peer, request.entry.api.name, left)
+        self._handle_large(request)
+
+    def _handle_large(self, request: LargeRequest) -> None:
+        """Handle a request that is decoded; what it holds goes when it is answered."""
+        decoding = request.decoding
+        message = decoding.message
+        del decoding.message  # its handler says how long it stays
+        times_ms = (request.received_ms, self.moment_ms)
+        promise = self._handle(
+            request.peer,
+            request.entry,
+            request.version,
+            request.correlation_id,
+            message,
+            request.size,
+            times_ms,
+            0,
+        )
+        if promise is None:
+            request.let_go()
+        else:
+            promise.add_done_callback(lambda _: request.let_go())
 
     # --- replies -------------------------------------------------------------------------------
 
@@ -263,7 +432,9 @@ class RequestFlow:
         else:
             exchange.send(*encoded)
 
-    def _wait(self, peer: Served, later: LaterReply, promise: Any, copied_bytes: int) -> None:
+    def _wait(
+        self, peer: Served, later: LaterReply, promise: Any, copied_bytes: int
+    ) -> asyncio.Future[Body]:
         """Keep the reply's place in the order until its promise is kept, and count the copy of its
         request that a coroutine holds until then."""
         if type(promise) is CoroutineType:
@@ -271,11 +442,12 @@ class RequestFlow:
             promise = self._supervisor.spawn(name, promise, fatal=False)
         if promise.done():
             self._ready(peer, later, self._outcome(peer, later, promise))
-            return
+            return promise  # type: ignore[no-any-return]  # a task or a future
         peer.exchange.enqueue(later)
         if copied_bytes:
             peer.keep(copied_bytes, promise)
         promise.add_done_callback(partial(self._settle, peer, later))
+        return promise  # type: ignore[no-any-return]  # a task or a future
 
     def _settle(self, peer: Served, later: LaterReply, future: asyncio.Future[Body]) -> None:
         body = self._outcome(peer, later, future)

@@ -13,6 +13,7 @@ from itertools import islice
 
 from protocol.transport.admission import ConnectionGate
 from protocol.transport.connection import ServerConnection
+from protocol.transport.decode_queue import DecodeQueue
 from protocol.transport.dispatch import ANONYMOUS, HandlerTable
 from protocol.transport.limits import ServerLimits
 from protocol.transport.listener_log import ListenerLog
@@ -27,6 +28,8 @@ from runtime.tasks import Supervisor
 
 SCAN_MS_MAX = 10_000.0
 SCANNED_PER_TURN = 500
+STRAINED_S = 1.0
+"""How long iterations of the event loop are kept short after one was too long."""
 LINGER_MS = 5_000.0
 """How long a closed connection may take to fetch what was written to it."""
 
@@ -77,8 +80,11 @@ class Server:
             log=self.log,
         )
         self.turns = Turns(_call_soon, clock.monotonic_ms)
+        self.decode_queue = DecodeQueue(_call_soon, clock.monotonic_ms)
         self.crowded = False
-        """Whether so many are connected that turns of the loop are kept short."""
+        """Whether so many are connected that turns of the loop are kept short, or one has lately
+        taken a whole one."""
+        self._strain_timer: asyncio.TimerHandle | None = None
         self._on_admit = on_admit
         self.for_nodes = for_nodes
         self._connections: dict[int, ServerConnection] = {}
@@ -151,7 +157,7 @@ class Server:
         self._closing = True
         for listening in self._sockets:
             listening.close()
-        for timer in (self._scan_timer, self._gate_timer):
+        for timer in (self._scan_timer, self._gate_timer, self._strain_timer):
             if timer is not None:
                 timer.cancel()
         for connection in list(self._connections.values()):
@@ -193,7 +199,7 @@ class Server:
             self.connection_stats.refused += 1
             return refusal
         self._connections[connection.id] = connection
-        self.crowded = len(self._connections) > CROWD
+        self._count_crowd()
         self._wake_gate()
         return None
 
@@ -212,13 +218,28 @@ class Server:
         """A connection is gone."""
         if self._connections.pop(connection.id, None) is None:
             return
-        self.crowded = len(self._connections) > CROWD
+        self._count_crowd()
         if admitted:
             self.connection_stats.open -= 1
         self.gate.leave(connection)
         self._pump_gate()
         if not self._connections and self._empty is not None and not self._empty.done():
             self._empty.set_result(None)
+
+    def strained(self) -> None:
+        """One connection took all of an iteration of the event loop: keep iterations short."""
+        self.turns.begin()
+        if self._strain_timer is None and not self._closing:
+            loop = asyncio.get_running_loop()
+            self._strain_timer = loop.call_later(STRAINED_S, self._relax)
+            self.crowded = True
+
+    def _relax(self) -> None:
+        self._strain_timer = None
+        self._count_crowd()
+
+    def _count_crowd(self) -> None:
+        self.crowded = len(self._connections) > CROWD or self._strain_timer is not None
 
     def _pump_gate(self) -> None:
         if not self._closing and self.gate.waiting:

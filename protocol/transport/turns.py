@@ -53,6 +53,11 @@ class Turns:
             self._begin(self._now_ms())
         self._sent_bytes += size_bytes
 
+    def begin(self) -> None:
+        """Begin a turn if none has begun: who waits is served in the next one."""
+        if self._ends_ms < 0.0:
+            self._begin(self._now_ms())
+
     def wait(self, serve: Callable[[], None]) -> None:
         """Calls `serve` in a turn to come."""
         self._waiting.append(serve)

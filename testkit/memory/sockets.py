@@ -143,6 +143,11 @@ class RawClient:
         (size,) = struct.unpack(">i", await self.reader.readexactly(4))
         return await self.reader.readexactly(size)
 
+    async def greet(self) -> None:
+        """Have a small request served: a connection may not begin with a large one."""
+        self.writer.write(metadata(0))
+        await self.response()
+
     async def closed(self) -> bytes:
         """Wait until the server has closed the connection. Returns: the bytes that it had sent
         before."""

@@ -13,6 +13,7 @@ from protocol.headers import RequestHeader, encode_request_header
 from protocol.messages.api_versions import ApiVersionsRequest
 from protocol.messages.find_coordinator import FindCoordinatorRequest
 from protocol.messages.metadata import MetadataRequest
+from protocol.varint import encode_uvarint
 from testkit.processes.peer import Peer, Target
 
 METADATA = 3
@@ -264,3 +265,65 @@ def test_b47_forged_requests_of_nodes(target: Target, api: ApiKey) -> None:
                 forger.send_frame(header(api, version) + bytes(100))
                 assert forger.is_closed()
         peer.works()
+
+
+# --- frames of many elements ---------------------------------------------------------------------
+
+
+def large_frame(name: str) -> bytes:
+    """A frame that would take long to decode, or much memory."""
+    names = struct.pack(">i", 100_000) + b"\0\1a" * 99_999
+    return {
+        "tagged fields": header(API_VERSIONS, 3)
+        + b"\0\x02a\x02b"
+        + encode_uvarint(10_001)
+        + b"".join(encode_uvarint(tag) + b"\0" for tag in range(10_001)),
+        "tagged fields of a header": header(API_VERSIONS, 3)
+        + encode_uvarint(10_001)
+        + b"".join(encode_uvarint(tag) + b"\0" for tag in range(10_001))
+        + b"\x02a\x02b\0",
+        "elements": header(METADATA, 0) + struct.pack(">i", 1_000_001) + bytes(2 * 1_000_001),
+        "objects": header(METADATA, 1) + struct.pack(">i", 1_000_000) + b"\0\1a" * 1_000_000,
+        "wrong end": header(METADATA, 1) + names + b"\0\x7fa",
+    }[name]
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["tagged fields", "tagged fields of a header", "elements", "objects", "wrong end"],
+)
+def test_b02_frame_beyond_the_limits_closes(target: Target, name: str) -> None:
+    """B2: lists of 1,000,000 elements, sections of 10,000 tagged fields, four times the memory."""
+    if target.is_kafka and name != "wrong end":
+        pytest.skip("Kafka 4.3 has no such limit (docs/gaps.md)")
+    with target.connect() as peer:
+        peer.works()
+        peer.send_frame(large_frame(name))
+        assert peer.is_closed()
+    with target.connect() as peer:
+        peer.works()
+
+
+def test_b02_first_frame_above_512_kib_closes(target: Target) -> None:
+    if target.is_kafka:
+        pytest.skip("Kafka 4.3 has no such limit (docs/gaps.md)")
+    with target.connect() as peer:
+        peer.send(struct.pack(">i", 512 * 1024 + 1))
+        assert peer.is_closed()
+
+
+def test_b02_large_request_within_the_limits_is_served(target: Target) -> None:
+    """100,000 names, with requests before and behind them."""
+    with target.connect() as peer:
+        peer.works()
+        request = MetadataRequest(
+            topics=[
+                MetadataRequest.MetadataRequestTopic(name=f"missing-{number}")
+                for number in range(100_000)
+            ],
+            allow_auto_topic_creation=False,
+        )
+        peer.ask_later(request, 9)
+        peer.ask_later(MetadataRequest(topics=[]), 9)
+        assert len(peer.answer(ApiKey.METADATA, 9)[1].topics) == 100_000
+        assert peer.answer(ApiKey.METADATA, 9)[1].topics == []

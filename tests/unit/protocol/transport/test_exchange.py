@@ -12,6 +12,7 @@ from protocol.errors import ProtocolError
 from protocol.transport.exchange import (
     CLOSED,
     DRAINING,
+    FIRST_REQUEST_BYTES_MAX,
     INFLIGHT,
     MUTED,
     NOT_ADMITTED,
@@ -408,3 +409,45 @@ def test_whatever_happens_requests_and_replies_keep_their_order(seed: int) -> No
     assert story.requests == requests
     assert story.sent == story.expected
     assert story.space.memory.used_bytes == 0
+
+
+def test_first_request_of_a_connection_is_small() -> None:
+    """Without a request that could be read, no more than 512 KiB are taken."""
+    for first, size, is_refused in (
+        (False, FIRST_REQUEST_BYTES_MAX, False),
+        (False, FIRST_REQUEST_BYTES_MAX + 1, True),
+        (True, FIRST_REQUEST_BYTES_MAX + 1, False),
+        (True, 2_000_001, True),
+    ):
+        exchange: Exchange[Place] = Exchange(
+            BufferSpace(RequestMemory(), USUAL_BYTES), 2_000_000, 5
+        )
+        exchange.release(NOT_ADMITTED)
+        data = (framed(b"request") if first else b"") + size.to_bytes(4, "big")
+        exchange.buffer.room(0)[: len(data)] = data
+        exchange.buffer.received(len(data))
+        if is_refused:
+            with pytest.raises(ProtocolError, match="size of a request"):
+                list(exchange.requests())
+        else:
+            assert len(list(exchange.requests())) == first
+
+
+def test_detached_buffer_leaves_what_is_behind_its_frame() -> None:
+    """The frame of a large request stays in its buffer while others are received."""
+    machine = Machine()
+    buffer, memory = machine.exchange.buffer, machine.exchange.buffer.memory
+    kept: list[tuple[memoryview, int]] = []
+
+    def detach(number: int) -> None:
+        if number == 0:
+            view = buffer.view
+            kept.append((view[buffer.start - SIZE_MAX : buffer.start], buffer.detach()))
+
+    machine.served = detach  # type: ignore[method-assign]
+    machine.feed(framed(b"x" * SIZE_MAX) + framed(b"next") + framed(b"cut")[:-1])
+    frame, charged = kept[0]
+    machine.feed(b"t" + framed(b"y" * SIZE_MAX))
+    assert bytes(frame) == b"x" * SIZE_MAX
+    assert machine.requests[1:3] == [b"next", b"cut"]
+    assert memory.used_bytes == charged >= SIZE_MAX

@@ -128,6 +128,8 @@ async def test_exhausted_memory_stops_reading_and_loses_nothing() -> None:
     ):
         clients = (one, two, three)
         for client in clients:
+            await client.greet()
+        for client in clients:
             client.writer.write(big(1, size)[:-1])
         # One holds the overdraft and has all but its last byte here; others are not read.
         await until(lambda: memory.scarce and memory.waiting >= 1)
@@ -150,6 +152,8 @@ async def test_memory_comes_back_when_clients_go() -> None:
     memory = RequestMemory(500_000)
     async with serving(Echo().table(), memory=memory) as server:
         async with raw_client(server) as one, raw_client(server) as two:
+            await one.greet()
+            await two.greet()
             one.writer.write(big(1, 900_000)[:-1])
             two.writer.write(big(1, 900_000)[:-1])
             await until(lambda: memory.waiting == 1)
@@ -174,6 +178,8 @@ async def test_a_holder_that_is_too_slow_is_cut_off() -> None:
     server = Server(Echo().table(), clock=clock, listener="X", memory=memory)
     await server.start("127.0.0.1", 0)
     async with raw_client(server) as slow, raw_client(server) as other:
+        await slow.greet()
+        await other.greet()
         slow.writer.write(big(1, 900_000)[:-1])
         await until(lambda: memory.used_bytes >= 900_000)
         other.writer.write(big(1, 900_000))

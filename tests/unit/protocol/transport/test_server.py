@@ -496,12 +496,14 @@ async def test_the_buffer_of_a_quiet_connection_shrinks() -> None:
     await server.start("127.0.0.1", 0)
     async with raw_client(server) as client:
         (connection,) = await connections(server, 1)
+        await client.greet()
+        greeted = server.connection_stats.bytes_in
         client.writer.write(framed(metadata(1)[4:].ljust(900_000, b"\x00"))[:300_000])
-        await until(lambda: server.connection_stats.bytes_in == 300_000)
+        await until(lambda: server.connection_stats.bytes_in == greeted + 300_000)
         assert connection.exchange.buffer.own_bytes >= 300_000
         client.writer.write(framed(metadata(1)[4:].ljust(900_000, b"\x00"))[300_000:] + b"\x00")
         await client.response()
-        await until(lambda: server.connection_stats.bytes_in == 900_005)
+        await until(lambda: server.connection_stats.bytes_in == greeted + 900_005)
         clock.advance(20_000)
         server._scan(10_000.0)
         assert connection.exchange.buffer.own_bytes == 512 == server.memory.used_bytes

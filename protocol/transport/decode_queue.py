@@ -1,0 +1,112 @@
+"""Shell: Decoding in slices, and the large requests of a listener: one slice per iteration for all.
+
+The connections of such requests are served in turn, so that the largest frame holds up no other for
+longer than a slice at a time. A connection has one of them at most: it is not read meanwhile.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from typing import Any, Final, Protocol, TypeVar
+
+from protocol.decoding import Allowance, Decoding
+from protocol.errors import ProtocolError
+from protocol.schema import Buffer, Message
+
+M = TypeVar("M", bound=Message)
+
+SLICE_MS: Final = 2.5
+"""Half of `runtime.slices.SLICE_MS`: a frame that has just come begins with a slice, too."""
+STEPS_TOGETHER: Final = 10
+STEPS_MAX: Final = 50
+"""Ends a slice where the clock stands still, as that of a simulation does while code runs."""
+
+
+def decode_slice(decoding: Decoding[Any], now_ms: Callable[[], float]) -> bool:
+    """Decode for a slice. Returns: True when the message is whole. Raises ProtocolError."""
+    ends_ms = now_ms() + SLICE_MS
+    for _ in range(STEPS_MAX):
+        if decoding.step():
+            return True
+        if now_ms() >= ends_ms:
+            break
+    return False
+
+
+async def decode_in_slices(
+    cls: type[M], buf: Buffer, version: int, offset: int = 0
+) -> tuple[M, int]:
+    """Decode a message of any size, as `codec.decode`, and let others run in between.
+
+    ProtocolError also for a message that takes too much memory.
+    """
+    decoding = Decoding(cls, memoryview(buf), version, offset, Allowance())
+    try:
+        steps = 0
+        while not decoding.step():
+            steps += 1
+            if steps % STEPS_TOGETHER == 0:
+                await asyncio.sleep(0)
+    finally:
+        decoding.stop()
+    return decoding.message, decoding.end
+
+
+class Job(Protocol):
+    """A request that is being decoded."""
+
+    decoding: Decoding[Any]
+
+    def decoded(self, error: ProtocolError | None) -> None:
+        """Called once: the message is whole, or cannot be read."""
+
+
+class DecodeQueue:
+    """The large requests of one listener."""
+
+    __slots__ = ("_call_soon", "_jobs", "_now_ms", "_running")
+
+    def __init__(
+        self, call_soon: Callable[[Callable[[], None]], object], now_ms: Callable[[], float]
+    ) -> None:
+        """`call_soon` calls a function in the next iteration of the event loop."""
+        self._call_soon = call_soon
+        self._now_ms = now_ms
+        self._jobs: deque[Job] = deque()
+        self._running = False
+
+    def __len__(self) -> int:
+        return len(self._jobs)
+
+    def add(self, job: Job) -> None:
+        """Decode a request in iterations to come."""
+        self._jobs.append(job)
+        self._go_on()
+
+    def remove(self, job: Job) -> None:
+        """Decode a request no further; its connection is gone."""
+        self._jobs.remove(job)
+        job.decoding.stop()
+
+    def _go_on(self) -> None:
+        if self._jobs and not self._running:
+            self._running = True
+            self._call_soon(self._run)
+
+    def _run(self) -> None:
+        self._running = False
+        if not self._jobs:
+            return
+        job = self._jobs.popleft()
+        try:
+            if not decode_slice(job.decoding, self._now_ms):
+                self._jobs.append(job)
+                return
+            error = None
+        except ProtocolError as refused:
+            error = refused
+        finally:
+            self._go_on()
+        job.decoded(error)
