@@ -1,7 +1,7 @@
 """Shell: The `kraftbox` command.
 
-Nothing but the standard library's smallest parts is imported here: `up` and `server` become a node
-and must not carry the terminal libraries that the other commands use.
+This module imports only small parts of the standard library. `up` and `server` become a node, which
+must not load the terminal libraries of the other commands.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pathlib import Path
 
 NODE_COMMANDS = ("up", "server")
 OWN_PROCESSES = ("_fork-server", "_node", "_router", "_testbed", "_testing")
-"""Started by other processes of ours, not by people."""
+"""Commands that other kraftbox processes start, not users."""
 KAFKA_TOOL_PREFIX = "kafka-"
 NO_WINDOWS = (
     "kraftbox: nodes are forked and talk over Unix sockets, which Windows has not: use WSL 2, or "
@@ -23,9 +23,9 @@ NO_WINDOWS = (
 
 
 def use_own_packages() -> None:
-    """Put our packages first on the path, so that a user's own `storage` cannot be meant.
+    """Put kraftbox's packages first on `sys.path`, before a user's package of the same name.
 
-    In the wheel they lie below `kraftbox/_root`; in a working copy beside this package.
+    In the wheel they are below `kraftbox/_root`; in a working copy they are next to this package.
     """
     here = Path(__file__).resolve().parent
     root = here / "_root"
@@ -59,8 +59,10 @@ def own_process(name: str, arguments: Sequence[str]) -> int:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command; returns the exit code: 0 done, 1 failed, 2 wrong usage. Without `arguments`
-    the command is the process's own."""
+    """Run one command and return its exit code: 0 success, 1 failure, 2 wrong usage.
+
+    `arguments` None means the process's own command line.
+    """
     if os.name == "nt":
         sys.stderr.write(NO_WINDOWS)
         return 1
@@ -72,8 +74,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     end_silently()
     code = run(sys.argv[1:])
     if "obstore" in sys.modules:
-        # Threads of the object store may come back from Rust while Python takes itself apart, which
-        # aborts the process in place of its exit code.
+        # Threads of the object store may call into Python while the interpreter shuts down. That
+        # aborts the process and loses its exit code.
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(code)
@@ -81,7 +83,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def run(given: list[str]) -> int:
-    """The command that is `given`, by its first word."""
+    """Run the command that the first word of `given` names."""
     if given and given[0] in NODE_COMMANDS:
         from kraftbox.cli import up
 

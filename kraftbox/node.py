@@ -1,12 +1,15 @@
-"""Shell: The composition root, roles wired into one node, started and stopped in order.
+"""Shell: The composition root of a node: its roles, wired together, started and stopped in order.
 
-A node is the same object in a process on uvloop with real files and in a simulation on a virtual
-loop with files in memory; everything it needs from outside is an argument of `build_node`.
+A node is the same object in a process (uvloop, real files) and in a simulation (virtual event loop,
+files in memory). Everything it needs from outside is an argument of `build_node`.
 
-Start: lock the directory and read who we are; open the metadata log; listen as a controller; open
-the partitions, listen and register as a broker. Stop is the reverse: the broker leaves while a
-controller can still answer it. A failure that must not happen resolves `failed`; whoever runs the
-node stops it then.
+Start:
+- lock the directories and read the node's identity;
+- open the metadata log and listen as a controller;
+- open the partitions, listen and register as a broker.
+
+Stop is the reverse: the broker shuts down while a controller can still answer it. A fatal failure
+resolves `failed`; the caller that runs the node then stops it.
 """
 
 from __future__ import annotations
@@ -49,7 +52,7 @@ _log = get_logger("kraftbox.node")
 PROMETHEUS = "prometheus_client.process_collector"
 
 RECOVERED = "Transitioning from RECOVERY to RUNNING"
-"""The sentence that container test libraries wait for in Kafka's log."""
+"""The log line of Apache Kafka that container test libraries wait for."""
 
 
 def build_node(
@@ -60,12 +63,11 @@ def build_node(
     files: Files,
     open_objects: ObjectsFactory | None = None,
 ) -> Node:
-    """A node that is not started. Must be called on the loop that will run it.
+    """Return a node that is not started. Call it on the event loop that will run the node.
 
-    `open_objects` opens the object store of tiered storage, where that is on; None: as its
-    settings say.
-    With `kraftbox.fault.files=lossy` it loses at its death whatever it had not flushed; with
-    `slow` its disk takes the time that kraftbox.fault.files.flush.ms and read.ms say.
+    `open_objects` opens the object store of tiered storage if that is enabled; None uses the store
+    in the configuration. With `kraftbox.fault.files=lossy` the node loses unflushed data when it
+    dies. With `slow`, each flush and read takes `kraftbox.fault.files.flush.ms` and `.read.ms`.
     """
     fault = config[keys_kraftbox.KRAFTBOX_FAULT_FILES]
     if fault == "lossy":
@@ -81,7 +83,7 @@ def build_node(
 
 
 class Node:
-    """One node with its roles. `build_node` makes it."""
+    """One node with its roles; create it with `build_node`."""
 
     def __init__(
         self,
@@ -117,21 +119,21 @@ class Node:
     # --- life ---------------------------------------------------------------------------------
 
     async def start(self) -> None:
-        """Until every role serves. `stop` must follow, whether this raises or not.
+        """Start every role and return once all serve. Call `stop` afterwards, also if this raises.
 
-        Raises StartupRefused for what an operator can remove.
+        Raises StartupRefused for a cause that an operator can remove.
         """
         try:
             await self._start()
         except (BadLogDirectory, CorruptLog) as error:
             raise StartupRefused(str(error)) from error
         except OSError as error:
-            # A file's name belongs to the message, the number of the error does not.
+            # For an error with a file name, the message needs the name; the errno is not needed.
             plain = error.strerror if error.filename is None else None
             raise StartupRefused(plain or str(error)) from error
 
     async def stop(self) -> None:
-        """Stop in order; harmless on a node that did not get far, and the second time."""
+        """Stop the roles in order. It is idempotent and may follow a failed `start`."""
         if self._stopped:
             return
         self._stopped = True
@@ -187,7 +189,7 @@ class Node:
         _log.info(RECOVERED, node_id=config.node_id, cluster_id=self.cluster_id)
 
     def _take_directories(self) -> MetaProperties:
-        """Lock the directories; the identity of the one with the metadata log."""
+        """Lock the directories; return the meta.properties of the metadata log's directory."""
         config = self.config
         metas: list[MetaProperties] = []
         for directory in dict.fromkeys([config.metadata_log_dir, config.log_dir]):
@@ -202,7 +204,9 @@ class Node:
         return metas[0]
 
     def _check_features(self) -> None:
-        """Refuse metadata of features that this build has not, before anything is written."""
+        """Refuse metadata with features that this build does not support, before writing
+        anything.
+        """
         directory = self.config.metadata_log_dir
         levels = finalised_features(self.files, directory)
         check_features(levels, SUPPORTED_FEATURES, directory)
@@ -247,7 +251,7 @@ class Node:
     # --- what others ask ----------------------------------------------------------------------
 
     def not_ready(self) -> Iterable[str]:
-        """Why this node does not serve; nothing when every role does."""
+        """Yield the reasons why this node does not serve yet; none if every role serves."""
         if self.quorum is None or self.quorum.high_watermark is None:
             yield "the metadata log is not open yet"
             return
@@ -261,12 +265,15 @@ class Node:
         return not any(self.not_ready())
 
     def bound_port(self, listener: str) -> int:
-        """The port that a broker listener is bound to; KeyError for another name."""
+        """Return the port that a broker listener is bound to.
+
+        Raises KeyError for an unknown name.
+        """
         assert self.broker is not None, "only a broker has client listeners"
         return self.broker.bound_listeners[listener][1]
 
     def client_addresses(self) -> list[str]:
-        """host:port of the listeners that clients are told."""
+        """Return `host:port` of each advertised listener."""
         addresses = []
         for listener in self.config.advertised_listeners:
             host = f"[{listener.host}]" if ":" in listener.host else listener.host
@@ -274,7 +281,7 @@ class Node:
         return addresses
 
     def _servers(self) -> Iterator[Server]:
-        """The listeners of the roles that there are."""
+        """Yield the listeners of the node's roles."""
         for role in (self.broker, self.controller):
             if role is not None:
                 yield from role.servers
@@ -294,7 +301,8 @@ class Node:
         except OSError as error:
             if self.config.is_set(keys_kraftbox.KRAFTBOX_HTTP_LISTENER):
                 raise
-            # Nobody asked for the default port: several nodes of one machine share the default.
+            # The address was not configured, so another node on this machine may have the default
+            # port.
             _log.warning("the default port for health and metrics is taken", error=str(error))
             bound = await self._http.start(address.host, 0)
         self.http_address = f"{bound[0]}:{bound[1]}"
@@ -322,7 +330,8 @@ class Node:
 
     async def _metrics_pieces(self, open_metrics: bool) -> AsyncGenerator[bytes, None]:
         if PROMETHEUS not in sys.modules:
-            # Some tens of milliseconds at the first scrape, in which requests would wait.
+            # The import takes tens of milliseconds at the first scrape; requests must not wait for
+            # it.
             await asyncio.to_thread(import_module, PROMETHEUS)
         for piece in self.metrics.exposition(open_metrics=open_metrics):
             yield piece

@@ -17,8 +17,9 @@ from runtime.tasks import Supervisor
 
 
 class NodeMetrics:
-    """Collects whatever a node has by the time of the scrape: parts that are not there yet are
-    passed over."""
+    """Collector of a node's metrics outside its roles; parts not started by the scrape are
+    skipped.
+    """
 
     def __init__(
         self,
@@ -29,7 +30,7 @@ class NodeMetrics:
         loader: Callable[[], MetadataLoader | None],
         supervisor: Supervisor,
     ) -> None:
-        """`servers` are the listeners of all roles."""
+        """Initialize the collector. `servers` returns the listeners of all roles."""
         self._monotonic_ms = monotonic_ms
         self._servers = servers
         self._quorum = quorum
@@ -38,7 +39,7 @@ class NodeMetrics:
         self._transport = TransportMetrics(monotonic_ms, self._apis, self._connection_stats)
 
     def collect(self) -> Iterator[Family]:
-        """For the metrics registry."""
+        """Yield the metric families for the registry."""
         yield from self._transport.collect()
         yield from self._request_memory()
         quorum, loader = self._quorum(), self._loader()

@@ -1,7 +1,10 @@
-"""A local cluster: planned, forked, supervised, and asked about through its directory.
+"""Local clusters: planning, forking, supervision, and control through the cluster's directory.
 
-`plan` (pure) says which nodes there are and with which properties; `place` keeps it in the
-directory. `fork_server` is the process that nodes are forked from; `node_process` is what such a
-child does. `states` (pure) is the life of the nodes as the supervisor sees it; `supervisor` is the
-process that carries it out; `control` is how commands reach it. All talk in `frames`.
+- `plan` (pure) computes the nodes and their properties; `place` stores them in the directory.
+- `fork_server` is the process that nodes are forked from; `node_process` runs in such a child.
+- `states` (pure) is the supervisor's state machine of the nodes; `supervisor` is the process that
+  carries out its effects.
+- `control` connects commands to the supervisor.
+
+All of them exchange messages in the format of `frames`.
 """

@@ -15,7 +15,7 @@ _CLONE_NEWNET = 0x40000000
 
 
 class Network:
-    """Names and addresses of one cluster's network, which `number` tells apart from others."""
+    """Names and addresses of one cluster's network; `number` distinguishes it from others."""
 
     def __init__(self, number: int) -> None:
         self.number = number
@@ -24,7 +24,7 @@ class Network:
 
     @property
     def host(self) -> str:
-        """The host's own address."""
+        """The host's own address in this network."""
         return f"{self.prefix}.{HOST_OCTET}"
 
     def address(self, node_id: int) -> str:
@@ -35,7 +35,10 @@ class Network:
 
 
 def choose_network(rng: random.Random) -> Network:
-    """One that no other cluster of this host uses. Raises StartupRefused."""
+    """Return a network that no other cluster on this host uses.
+
+    Raises StartupRefused if all are in use.
+    """
     for number in rng.sample(NETWORKS, len(NETWORKS)):
         network = Network(number)
         if not Path("/sys/class/net", network.device).exists():
@@ -44,7 +47,10 @@ def choose_network(rng: random.Random) -> Network:
 
 
 def enter(namespace: str) -> None:
-    """Move this process into a network namespace. Raises StartupRefused."""
+    """Move this process into a network namespace.
+
+    Raises StartupRefused if the namespace cannot be opened or entered.
+    """
     import ctypes
 
     try:

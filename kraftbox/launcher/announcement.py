@@ -1,4 +1,4 @@
-"""The announcement of a cluster that is ready, as lines of text. Pure."""
+"""The text that announces a cluster as ready. Pure."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from runtime.config.tables import NODE_KEYS
 
 
 def differences(config: NodeConfig) -> list[str]:
-    """`key=value (default)` for every setting that is not Kafka's default.
+    """Return `key=value (default)` for every setting that differs from Kafka's default.
 
-    Keys that say who and where a node is are no differences.
+    Keys of a node's identity and addresses are left out.
     """
     found = []
     for name in sorted(config.given):
@@ -28,7 +28,7 @@ def differences(config: NodeConfig) -> list[str]:
 def of_one_node(
     plan: NodePlan, config: NodeConfig, *, connect_to: str, http: str | None, seconds: float
 ) -> list[str]:
-    """Of a cluster of one."""
+    """Return the announcement lines of a cluster of one node."""
     lines = [
         f"Node {config.node_id} is ready after {seconds:.2f} s.",
         f"  connect to   {connect_to}",
@@ -49,7 +49,7 @@ def of_cluster(
     root: str,
     seconds: float,
 ) -> list[str]:
-    """Of several nodes."""
+    """Return the announcement lines of a cluster of several nodes."""
     lines = [
         f"Cluster of {shape.text()} is ready after {seconds:.2f} s.",
         f"  connect to   {connect_to}",
@@ -63,7 +63,7 @@ def of_cluster(
 
 
 def _remarks(configs: Sequence[NodeConfig]) -> list[str]:
-    """Settings that are not Kafka's defaults, and warnings, once for all nodes."""
+    """Return the settings that differ from Kafka's defaults, and warnings, once for all nodes."""
     lines = []
     shown = dict.fromkeys(line for config in configs for line in differences(config))
     if shown:

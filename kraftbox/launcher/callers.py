@@ -1,8 +1,8 @@
-"""Shell: Connections to a control socket of ours: framed requests in, framed answers out.
+"""Shell: Connections to a kraftbox control socket: framed requests in, framed answers out.
 
-The process that answers has other work in the same `select`, so it waits for no caller: one that is
-silent, or does not read, holds up only itself. A caller that breaks the protocol, or does not read
-its answers, is disconnected; a request that fails is answered with an error.
+The serving process has other work in the same `select`, so no caller may block it. A caller that is
+silent or does not read delays only itself. A caller that breaks the protocol, or does not read its
+answers, is disconnected. A request that fails is answered with an error.
 """
 
 from __future__ import annotations
@@ -17,35 +17,37 @@ from typing import Any, TypeAlias
 from kraftbox.launcher import frames
 
 CALLERS_MAX = 64
-"""Of one socket; the next one takes the place of the one that was served least recently."""
+"""Connections per socket. One more replaces the least recently served connection."""
 REQUESTS_MAX = 64
-"""Of one caller, read at once or not yet answered. Our own programs send one."""
+"""Requests per caller, just read or not yet answered. kraftbox's own programs send one at a
+time.
+"""
 UNREAD_BYTES_MAX = 4 * frames.BODY_BYTES_MAX
-"""Of answers that a caller has not read."""
+"""Bytes of answers that a caller has not read yet."""
 
 
 class RequestRefused(Exception):
-    """The request is invalid or cannot be carried out; the message says why."""
+    """The request is invalid or cannot be carried out; the message has the reason."""
 
 
 class Caller:
-    """One connection."""
+    """One connection to the control socket."""
 
     def __init__(self, connection: socket.socket) -> None:
         self.connection = connection
         self.decoder = frames.Decoder()
         self.tokens: set[int] = set()
-        """Requests that are answered later."""
+        """Tokens of requests that are answered later."""
         self.unread = bytearray()
         self.gone = False
 
 
 Take: TypeAlias = Callable[[Caller, dict[str, Any]], frames.Message | None]
-"""Carries a request out; returns its answer, None if `Callers.reply` gets it later."""
+"""Carries out a request. Returns its answer, or None if it is passed to `Callers.reply` later."""
 
 
 class Callers:
-    """Everybody who is connected to `listener`, which is closed by its owner.
+    """All connections to `listener`; the owner of `listener` closes it.
 
     The data of each key in `selector` is a function to call when the key is ready.
     """
@@ -57,14 +59,17 @@ class Callers:
         take: Take,
         lost: Callable[[Caller], None] = lambda _: None,
     ) -> None:
-        """Serve. `take` raises RequestRefused for a request that is answered with an error, `lost`
-        is called for a caller that has gone."""
+        """Start serving.
+
+        `take` raises RequestRefused for a request to be answered with an error. `lost` is called
+        with each caller that was disconnected.
+        """
         self._selector = selector
         self._listener = listener
         self._take = take
         self._lost = lost
         self._callers: dict[Caller, None] = {}
-        """The one that was served least recently comes first."""
+        """Connections in the order of their last service, least recent first."""
         listener.setblocking(False)
         selector.register(listener, selectors.EVENT_READ, self._accept)
 
@@ -78,7 +83,7 @@ class Callers:
         try:
             connection, _ = self._listener.accept()
         except OSError:
-            return  # gone again, or this process has no descriptor left for it
+            return  # the client has gone, or this process has no free descriptor
         if len(self._callers) >= CALLERS_MAX:
             self.forget(next((one for one in self if not one.tokens), next(iter(self))))
         connection.setblocking(False)
@@ -88,7 +93,7 @@ class Callers:
 
     def _serve(self, caller: Caller) -> None:
         if caller.gone:
-            return  # forgotten in the same round of the loop
+            return  # forgotten earlier in the same loop iteration
         self._callers[caller] = self._callers.pop(caller)
         try:
             self._write(caller)
@@ -116,7 +121,7 @@ class Callers:
             return {"error": frames.clipped(f"the request failed: {error!r}")}
 
     def reply(self, caller: Caller, answer: frames.Message) -> None:
-        """Send an answer, now or when the caller reads."""
+        """Send an answer: as much as the socket accepts now, the rest when the caller reads."""
         if caller.gone:
             return
         try:
@@ -132,7 +137,7 @@ class Callers:
             self.forget(caller)
 
     def _write(self, caller: Caller) -> None:
-        """Send as much as the socket takes. Raises OSError."""
+        """Send as much as the socket accepts. Raises OSError."""
         with contextlib.suppress(BlockingIOError):
             while caller.unread:
                 del caller.unread[: caller.connection.send(caller.unread)]
@@ -142,7 +147,7 @@ class Callers:
             self._selector.modify(caller.connection, events, key.data)
 
     def forget(self, caller: Caller) -> None:
-        """Disconnect a caller."""
+        """Disconnect a caller and call `lost`; no effect if it has already gone."""
         if caller.gone:
             return
         caller.gone = True
@@ -152,6 +157,6 @@ class Callers:
         self._lost(caller)
 
     def close(self) -> None:
-        """Disconnect all, with what they have not read."""
+        """Disconnect all callers; answers that they have not read are dropped."""
         for caller in self:
             self.forget(caller)

@@ -1,7 +1,8 @@
-"""CRC-32C as `protocol.checksum` has it, for users' processes: `protocol` may be theirs there.
+"""CRC-32C for processes of users, in which the name `protocol` may be their own package.
 
-The package's own start looks its version up among all that is installed: forty modules, and a tenth
-of what a node's start takes. So the extension is loaded alone, if it is where it always was.
+It equals `protocol.checksum`. A plain import of crc32c looks up its version among all installed
+packages: forty modules, and a tenth of a node's startup time. This module loads the extension
+alone, and imports the package only if the extension is not in its usual place.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ PACKAGE, EXTENSION = "crc32c", "crc32c._crc32c"
 
 
 def _extension() -> Any:
-    """The loaded extension; None where the package does not have it."""
+    """Load the extension and return it; None if the package does not contain it."""
     package = find_spec(PACKAGE)
     folders = package.submodule_search_locations if package is not None else None
     found = PathFinder.find_spec(EXTENSION, folders) if folders else None

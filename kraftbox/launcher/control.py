@@ -16,21 +16,21 @@ POLL_MS = 20
 
 
 class NotRunning(Exception):
-    """Nobody supervises the directory."""
+    """No supervisor runs for the directory."""
 
 
 class RequestFailed(Exception):
-    """The supervisor refused, or did not answer; the message says why."""
+    """The supervisor refused the request or did not answer; the message has the reason."""
 
 
 def status(place: ClusterPlace, wait_ms: float = STATUS_MS_MAX) -> dict[str, Any]:
-    """What the supervisor knows of its nodes. Raises NotRunning, RequestFailed."""
+    """Return the supervisor's view of its nodes. Raises NotRunning, RequestFailed."""
     with _connected(place, wait_ms) as connection:
         return _ask(connection, {"do": "status"}, wait_ms)
 
 
 def act(place: ClusterPlace, action: str, node_id: int, wait_ms: int) -> None:
-    """Kill, stop, pause, resume or start a node and wait until that is done.
+    """Carry out one of `states.ACTIONS` on a node and wait until it is done.
 
     Raises NotRunning, RequestFailed.
     """
@@ -39,7 +39,7 @@ def act(place: ClusterPlace, action: str, node_id: int, wait_ms: int) -> None:
 
 
 def down(place: ClusterPlace) -> bool:
-    """Stop the cluster and wait until nothing of it is left; False when nothing was running.
+    """Stop the cluster and wait until all its processes have ended; False if none was running.
 
     Raises RequestFailed.
     """
@@ -50,7 +50,7 @@ def down(place: ClusterPlace) -> bool:
             while connection.recv(4096):
                 pass
     except NotRunning:
-        # Without a supervisor the fork server is ending its nodes: that is what is waited for.
+        # Without a supervisor, the fork server is ending its nodes: wait for that below.
         if not place.is_taken:
             return False
     except OSError as error:
@@ -61,7 +61,7 @@ def down(place: ClusterPlace) -> bool:
 
 
 def wait_until_free(place: ClusterPlace, wait_ms: int) -> bool:
-    """Whether the directory is let go within that time."""
+    """Wait until the directory is unlocked; return False if it is still locked after `wait_ms`."""
     deadline = time.monotonic() + wait_ms / 1000
     while place.is_taken:
         if time.monotonic() > deadline:
@@ -71,7 +71,7 @@ def wait_until_free(place: ClusterPlace, wait_ms: int) -> bool:
 
 
 def is_supervised(place: ClusterPlace) -> bool:
-    """Whether a supervisor answers."""
+    """Return whether a supervisor accepts connections."""
     try:
         _connected(place).close()
     except NotRunning:

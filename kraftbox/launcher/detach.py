@@ -1,4 +1,4 @@
-"""Shell: `kraftbox up --detach`, the same in a session of its own once it is ready."""
+"""Shell: `kraftbox up --detach`: the same command in a session of its own."""
 
 from __future__ import annotations
 
@@ -12,28 +12,29 @@ from kraftbox.launcher.interpreter import own_command
 
 
 def detach(arguments: Sequence[str], settings: Mapping[str, str]) -> int:
-    """Run `up` with these arguments in a session of its own; return when it is ready.
+    """Run `up` with these arguments in a session of its own; return its exit code once it is ready.
 
-    `settings` are those of the arguments, which that process's command line must not show.
+    `settings` are the settings among the arguments. They are handed over in the environment,
+    because the process's command line must not show them.
     """
     process = subprocess.Popen(
         own_command("up", *without_settings(arguments), "--detached"),
         env=handed(settings, os.environ),
-        # Whoever holds the other end of a lifeline owns the cluster.
+        # The holder of the other end of a lifeline owns the cluster, so the lifeline is inherited.
         stdin=None if "--lifeline" in arguments else subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         start_new_session=True,
         text=True,
     )
-    # Both ends close when it is ready or has failed.
+    # The child closes both streams when it is ready or has failed.
     told, complaint = _read_both(process)
     sys.stderr.write(complaint)
     first, _, rest = told.partition("\n")
     if not first.startswith("bootstrap.servers="):
         return process.wait() or 1
     sys.stdout.write(rest if sys.stdout.isatty() else told)
-    # It outlives this process, and is nobody's zombie then.
+    # The child outlives this process. With its return code set, Popen does not warn about it.
     process.returncode = 0
     return 0
 
@@ -41,5 +42,5 @@ def detach(arguments: Sequence[str], settings: Mapping[str, str]) -> int:
 def _read_both(process: subprocess.Popen[str]) -> tuple[str, str]:
     assert process.stdout is not None and process.stderr is not None
     with process.stdout, process.stderr:
-        # There is little on standard error, so that reading in turn cannot block the writer.
+        # The child writes little to standard error, so reading the streams in turn cannot block it.
         return process.stdout.read(), process.stderr.read()

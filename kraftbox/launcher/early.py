@@ -1,7 +1,7 @@
-"""Shell: First steps of a cluster's start, before anything else is imported.
+"""Shell: First steps of a cluster's start, before other imports.
 
-The fork server's imports take longer than everything else before the first node, so that nothing
-that can be imported meanwhile is imported here.
+The fork server's imports take longer than everything else before the first node. This module starts
+the fork server first, so it imports nothing that can be imported while the fork server starts.
 """
 
 from __future__ import annotations
@@ -18,11 +18,14 @@ LOCK = ".running"
 LOG = "supervisor.log"
 OURS = ("cluster.properties", "server.properties")
 SPAWN_PLATFORMS = ("darwin",)
-"""Where system libraries do not survive a fork."""
+"""Platforms on which system libraries do not survive a fork."""
 
 
 def take(root: str) -> int | None:
-    """The directory's lock as a descriptor, or None while somebody else has it. Raises OSError."""
+    """Lock the directory; return the descriptor, or None if another process holds the lock.
+
+    Raises OSError.
+    """
     fd = os.open(f"{root}/{LOCK}", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -33,14 +36,17 @@ def take(root: str) -> int | None:
 
 
 def open_log(root: str) -> int:
-    """A descriptor that appends to the supervisor's log. Raises OSError."""
+    """Return a descriptor that appends to the supervisor's log. Raises OSError."""
     return os.open(f"{root}/{LOG}", os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
 
 
 def start_fork_server(
     log_fd: int, lock_fd: int | None = None, *, spawn: bool | None = None
 ) -> subprocess.Popen[bytes]:
-    """The process, which shares the lock. `spawn` None decides by the platform. Raises OSError."""
+    """Start the fork server, which shares the lock, and return its process.
+
+    `spawn` None selects by platform. Raises OSError.
+    """
     spawn = sys.platform in SPAWN_PLATFORMS if spawn is None else spawn
     arguments = ["--spawn"] if spawn else []
     if lock_fd is not None:
@@ -51,23 +57,25 @@ def start_fork_server(
         stdout=subprocess.PIPE,
         stderr=log_fd,
         bufsize=0,
-        # A terminal's Ctrl-C is the supervisor's to understand.
+        # The supervisor handles Ctrl-C of the terminal, so the fork server must not receive it.
         start_new_session=True,
         pass_fds=() if lock_fd is None else (lock_fd,),
     )
 
 
 class Early:
-    """What is there before the rest is imported: the lock, the log, the fork server."""
+    """Resources acquired before the remaining imports: the lock, the log, the fork server."""
 
     def __init__(self, directory: str) -> None:
-        """Raises OSError, and StartupRefused for the log directory of another node. `fork_server`
-        is None when the directory is taken."""
+        """Lock the directory and start the fork server; `fork_server` is None if the lock is held.
+
+        Raises OSError, and StartupRefused for the log directory of another node.
+        """
         self.root = os.path.abspath(directory)
         _refuse_foreign(self.root)
         self._made_root = not os.path.isdir(self.root)
         self._is_first = not os.path.exists(f"{self.root}/{LOCK}")
-        # Settings, logs and data are for the user who starts the cluster.
+        # Only the user who starts the cluster may read its settings, logs and data.
         os.makedirs(self.root, mode=0o700, exist_ok=True)
         self.lock_fd = take(self.root)
         self.log_fd = open_log(self.root)
@@ -76,8 +84,10 @@ class Early:
             self.fork_server = start_fork_server(self.log_fd, self.lock_fd)
 
     def take_back(self) -> None:
-        """Leave a directory in which nothing could be started as it was before. The fork server
-        has ended."""
+        """Remove what `__init__` created in a new directory, after a start that failed.
+
+        The fork server must have ended.
+        """
         if not self._is_first or self.lock_fd is None:
             return
         with contextlib.suppress(OSError):
@@ -89,7 +99,7 @@ class Early:
 
 
 def _refuse_foreign(root: str) -> None:
-    """Raises StartupRefused for a log directory that no start of ours has made its own."""
+    """Raise StartupRefused for a log directory that `kraftbox up` did not create."""
     if os.path.exists(f"{root}/meta.properties") and not any(
         os.path.exists(f"{root}/{name}") for name in OURS
     ):

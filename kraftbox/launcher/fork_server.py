@@ -1,11 +1,11 @@
-"""Shell: The process that a cluster's nodes are forked from.
+"""Shell: The process from which a cluster's nodes are forked.
 
-It has imported everything that the node needs and has neither an event loop nor a thread, so that a
-fork of it is a whole process; whoever asks for nodes may have as many threads as it likes, because
-it never forks itself. Memory that exists before the fork is frozen out of the collector's sight, so
-that the nodes go on sharing it. Where fork is unsafe (`--spawn`) nodes are started from nothing.
+It has imported all modules of a node, and has neither an event loop nor threads, so it can fork
+safely. The supervisor never forks, so it may have threads. Objects that exist before a fork are
+frozen (`gc.freeze`), so that the nodes keep sharing their memory. If fork is unsafe (`--spawn`),
+nodes start in fresh interpreters.
 
-Commands come as frames on standard input and events leave on standard output:
+Commands arrive as frames on standard input; events are written as frames to standard output:
 
     {"do": "start", "id", "cluster_id",                    {"event": "hello", "pid"}
      "properties", "log", "last"}                          {"event": "started", "id", "pid"}
@@ -15,9 +15,9 @@ Commands come as frames on standard input and events leave on standard output:
                                                             "error"}
                                                            {"event": "exited", "id", "code"}
 
-When the commands end, for whatever reason, all nodes are stopped and it ends; those marked `last`
-are stopped after the others, which may need them for that. Each node holds one
-end of a socket pair: it reports there, and stops when the other end is gone.
+At the end of standard input it stops all nodes and ends. Nodes marked `last` stop after the others,
+which may need them in order to shut down. Each node holds one end of a socket pair: it reports
+through that end, and stops when the other end is closed.
 """
 
 from __future__ import annotations
@@ -41,16 +41,16 @@ END_MS_MAX = 40_000
 OTHERS_END_MS_MAX = 12_000
 """How long the nodes marked `last` wait for the others."""
 REPORT_FD = 3
-"""Where a spawned node finds its end of the socket pair."""
+"""The descriptor of a spawned node's end of the socket pair."""
 
 
 def import_controllers() -> None:
-    """All that a controller imports in its life, as far as every one does."""
+    """Import all modules that every controller uses."""
     _import("kraftbox.launcher.node_process", "controller.assembly")
 
 
 def import_everything() -> None:
-    """All that a node imports in its life, as far as every node does."""
+    """Import all modules that every node uses."""
     import_controllers()
     _import("broker.assembly")
 
@@ -63,7 +63,7 @@ def _import(*names: str) -> None:
 
 
 def checked_report(message: dict[str, Any]) -> frames.Message | None:
-    """What the supervisor may be told of a node's message, None for one that is invalid."""
+    """Return the report to pass to the supervisor, or None if the node's message is invalid."""
     event = message.get("event")
     if event == "ready":
         addresses, http = message.get("addresses"), message.get("http")
@@ -82,7 +82,7 @@ def checked_report(message: dict[str, Any]) -> frames.Message | None:
 
 @dataclass
 class Child:
-    """A node's process. `report` is our end of the pair."""
+    """A node's process. `report` is the fork server's end of the socket pair."""
 
     node_id: int
     pid: int
@@ -93,7 +93,7 @@ class Child:
 
 
 class ForkServer:
-    """Commands in, processes out. `run` returns when the commands have ended."""
+    """Commands in, processes out. `run` returns once the commands and all nodes have ended."""
 
     def __init__(self, commands_fd: int, events_fd: int, *, spawn: bool) -> None:
         self._commands_fd = commands_fd
@@ -108,8 +108,11 @@ class ForkServer:
         self._lacks_brokers = not spawn
 
     def run(self) -> None:
-        """`import_controllers` is done, unless nodes are spawned: the quorum is elected while what
-        brokers need is imported."""
+        """Serve commands until they end, then stop the nodes.
+
+        The caller has called `import_controllers`, unless nodes are spawned. Modules of brokers are
+        imported here, while the controllers elect a leader.
+        """
         for fd in (self._wake_r, self._wake_w):
             os.set_blocking(fd, False)
         signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -134,7 +137,7 @@ class ForkServer:
             import_everything()
 
     def _on_term(self, _number: int, _frame: object) -> None:
-        # Nothing more than this between two arbitrary steps of the loop.
+        # A signal handler may run between any two steps, so it only sets a flag.
         self._end_wanted = True
 
     # --- commands -----------------------------------------------------------------------------
@@ -162,14 +165,15 @@ class ForkServer:
             self._signal(command["id"], command["number"])
 
     def _signal(self, node_id: int, number: int) -> None:
-        # A child that has not been waited for keeps its process id, so this reaches no stranger.
+        # A child keeps its process ID until it is waited for, so the signal cannot hit another
+        # process.
         child = self._children.get(node_id)
         if child is not None:
             os.kill(child.pid, number)
 
     def _pass_on(self, node_id: int, action: str) -> None:
         child = self._children.get(node_id)
-        # One that has just ended is reported as such.
+        # The `exited` event reports a node that has just ended.
         if child is None:
             return
         try:
@@ -179,7 +183,7 @@ class ForkServer:
             cut_off = action == "cut-off"
             self._tell({"event": "network", "id": node_id, "cut_off": cut_off, "error": error})
         except OSError:
-            pass  # it is ending
+            pass  # the node is ending
 
     def _start(self, command: dict[str, Any]) -> None:
         node_id = command["id"]
@@ -215,8 +219,8 @@ class ForkServer:
     def _forked(
         self, command: dict[str, Any], log_fd: int, ours: socket.socket, theirs: socket.socket
     ) -> int:
-        # Not collected before: imports leave some hundred objects in cycles, and looking for them
-        # takes longer than a fork.
+        # No collection before the freeze: imports leave only some hundred objects in cycles, and a
+        # collection takes longer than a fork.
         gc.freeze()
         pid = os.fork()
         if pid:
@@ -231,7 +235,7 @@ class ForkServer:
             os._exit(1)
 
     def _leave_behind(self, ours: socket.socket) -> None:
-        """In a child: give up everything that belongs to the fork server."""
+        """Close, in a child, the resources of the fork server."""
         signal.set_wakeup_fd(-1)
         for number in (signal.SIGCHLD, signal.SIGTERM):
             signal.signal(number, signal.SIG_DFL)
@@ -242,7 +246,8 @@ class ForkServer:
             child.report.close()
         for fd in (self._wake_r, self._wake_w, self._events_fd):
             os.close(fd)
-        # Standard input was the command pipe; also the lock on the directory is not the node's.
+        # Standard input was the command pipe. The node must not hold the lock on the directory
+        # either.
         nothing = os.open(os.devnull, os.O_RDONLY)
         os.dup2(nothing, self._commands_fd)
         os.close(nothing)
@@ -266,14 +271,14 @@ class ForkServer:
 
     def _read_report(self, child: Child) -> None:
         if child.report.fileno() < 0:
-            return  # reaped in the same round of the loop
+            return  # reaped in the same loop iteration
         try:
             data = child.report.recv(1 << 16)
             messages = child.decoder.feed(data)
         except (OSError, frames.FrameError):
             data, messages = b"", []
         if not data:
-            # It is ending; SIGCHLD says when it has ended.
+            # The node is ending; SIGCHLD reports when it has ended.
             self._selector.unregister(child.report)
             return
         for message in messages:
@@ -292,7 +297,7 @@ class ForkServer:
             if not pid:
                 continue
             del self._children[child.node_id]
-            # What it reported last may not have been read yet.
+            # The node's last report may still be unread.
             if child.report in self._selector.get_map():
                 self._read_report(child)
             with contextlib.suppress(KeyError):
@@ -314,7 +319,7 @@ class ForkServer:
     # --- the end ------------------------------------------------------------------------------
 
     def _end(self) -> None:
-        """Called in every round once the end is wanted: who is to stop is told so, once."""
+        """Signal the nodes to stop, each once. `run` calls this in every iteration of the end."""
         now = time.monotonic()
         if self._ending_since is None:
             self._ending_since = now
@@ -347,7 +352,7 @@ def _close_inherited_lock() -> None:
 
 
 def _become_node(command: dict[str, Any], report: socket.socket) -> NoReturn:
-    """In a child: be the node until it ends, then end without what the parent had planned."""
+    """Run the node in a child, then exit without the parent's pending cleanup."""
     import random
 
     from kraftbox.launcher import node_process
@@ -366,18 +371,18 @@ def _become_node(command: dict[str, Any], report: socket.socket) -> NoReturn:
 
 
 def main(arguments: list[str]) -> int:
-    """`_fork-server [--spawn] [--lock FD]`: internal, started by the supervisor."""
+    """Run `_fork-server [--spawn] [--lock FD]`, which the supervisor starts."""
     global _lock_fd
     spawn = "--spawn" in arguments
     if "--lock" in arguments:
         _lock_fd = int(arguments[arguments.index("--lock") + 1])
         os.set_inheritable(_lock_fd, False)
-    # What is there is frozen before each fork.
+    # `_forked` freezes the existing objects before each fork.
     gc.disable()
     if not spawn:
         import_controllers()
     events_fd = os.dup(1)
-    # Nothing that prints may get between the frames.
+    # Redirect standard output, so that no print can corrupt the frames.
     os.dup2(2, 1)
     ForkServer(0, events_fd, spawn=spawn).run()
     return 0

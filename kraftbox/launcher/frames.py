@@ -1,7 +1,7 @@
-"""Messages between our own processes: `magic, version, length, msgpack body, crc32c`.
+"""Frames between kraftbox processes: `magic, version, length, msgpack body, crc32c`.
 
-A frame that does not check out ends the conversation: both ends are ours, so it is a bug or
-another version, and nothing after it can be trusted.
+An invalid frame ends the connection. Both ends are kraftbox, so it is a bug or another version, and
+the bytes after it cannot be trusted.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ MAGIC = b"KBXC"
 VERSION = 1
 BODY_BYTES_MAX = 1 << 20
 TEXT_CHARS_MAX = 4_000
-"""Of an error in a message: whole errors of a node, but nothing that outgrows a frame."""
+"""Maximum length of an error in a message: enough for a node's error, and within one frame."""
 _HEADER = struct.Struct(">4sBI")
 _CRC = struct.Struct(">I")
 
 
 class FrameError(Exception):
-    """The bytes are no frame of this version."""
+    """The bytes are not a frame of this version."""
 
 
 def encode(message: Message) -> bytes:
-    """One message as a frame. Raises FrameError when it is larger than BODY_BYTES_MAX."""
+    """Return one message as a frame. Raises FrameError if it is larger than BODY_BYTES_MAX."""
     body: bytes = msgpack.packb(message)
     if len(body) > BODY_BYTES_MAX:
         raise FrameError(f"a message of {len(body)} bytes is too large")
@@ -40,20 +40,20 @@ def encode(message: Message) -> bytes:
 
 
 def clipped(text: str) -> str:
-    """A text that fits into a message, cut where it is longer than TEXT_CHARS_MAX."""
+    """Return a text that fits into a message, cut if it is longer than TEXT_CHARS_MAX."""
     if len(text) <= TEXT_CHARS_MAX:
         return text
     return f"{text[:TEXT_CHARS_MAX]}... ({len(text)} characters)"
 
 
 class Decoder:
-    """Frames from a stream, however it is cut."""
+    """Decoder of frames from a stream, whose chunks may split frames anywhere."""
 
     def __init__(self) -> None:
         self._rest = b""
 
     def feed(self, data: bytes) -> list[dict[str, Any]]:
-        """The messages that are whole now. Raises FrameError."""
+        """Return the messages that are complete now. Raises FrameError for an invalid frame."""
         buffer = self._rest + data
         messages = []
         at = 0
@@ -71,7 +71,7 @@ class Decoder:
 
     @property
     def incomplete(self) -> bool:
-        """Whether the stream has ended within a frame, if it has ended."""
+        """True if the buffered data ends within a frame."""
         return bool(self._rest)
 
 

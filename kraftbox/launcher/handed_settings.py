@@ -1,7 +1,7 @@
-"""Settings that one process hands to the `kraftbox up` that it starts, without its command line.
+"""Settings passed to a started `kraftbox up` in its environment, not on its command line.
 
 Every user of a machine can read the command lines of all processes, and settings may be passwords.
-A process's environment is for its own user only.
+Only a process's own user can read its environment.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ OPTION = "--set"
 
 
 def handed(settings: Mapping[str, str], environ: Mapping[str, str]) -> dict[str, str]:
-    """Return an environment that hands over these settings."""
+    """Return an environment that contains these settings."""
     return {**environ, VARIABLE: json.dumps(dict(settings))}
 
 
 def taken(environ: MutableMapping[str, str]) -> dict[str, str]:
-    """Take the settings out of an environment, so that processes started from here have none.
+    """Remove the settings from an environment and return them; child processes do not inherit them.
 
-    Raises StartupRefused.
+    Raises StartupRefused if the variable is not a JSON object of strings.
     """
     text = environ.pop(VARIABLE, None)
     if text is None:
@@ -38,7 +38,7 @@ def taken(environ: MutableMapping[str, str]) -> dict[str, str]:
 
 
 def without_settings(arguments: Sequence[str]) -> list[str]:
-    """Return arguments of `up` without what they set."""
+    """Return arguments of `up` without `--set` and its values."""
     left: list[str] = []
     words = iter(arguments)
     for word in words:

@@ -1,4 +1,4 @@
-"""Shell: The command line of our own processes: our packages first, no user environment."""
+"""Shell: Command lines of kraftbox processes, isolated from the user's Python environment."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from pathlib import Path
 
 
 def own_command(*arguments: str) -> list[str]:
-    """A command line of this installation in a fresh interpreter.
+    """Return a command line that runs this installation in a fresh interpreter.
 
-    `-P -E`: neither the current directory nor PYTHON* variables may decide what `storage` is;
-    not `-I`, which would also hide packages that a user installed for themselves.
+    `-P -E`: neither the current directory nor PYTHON* variables may decide which package `storage`
+    is. It is not `-I`, which would also hide packages in the user's site directory.
     """
     main = Path(__file__).resolve().parents[1] / "__main__.py"
     return [sys.executable, "-P", "-E", str(main), *arguments]

@@ -1,7 +1,7 @@
 """Links between nodes: delay, loss and cuts. Pure.
 
-Every directed pair of ends has a link; ends are node ids, and 0 is the host with the clients. A
-link that nobody spoke of is whole: its packets arrive at once.
+Every ordered pair of ends has a link. Ends are node IDs; 0 is the host with the clients. A link
+without a rule is whole: its packets arrive at once.
 """
 
 from __future__ import annotations
@@ -13,21 +13,23 @@ from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 QUEUE_MS_MAX = 1_000.0
-"""A link with a rate holds so much; what would wait longer is dropped, as by a full router."""
+"""The longest queue of a link with a rate. Packets that would wait longer are dropped, as in a
+router.
+"""
 
 
 UNDERWAY_BYTES_MAX = 256 << 20
-"""Of all packets that are held back; the next ones are dropped."""
+"""The total size of all delayed packets; packets beyond it are dropped."""
 END_MAX = 255
 TIME_MS_MAX = 3_600_000.0
 RATE_MAX = 1 << 40
 
 
 class Link(NamedTuple):
-    """One direction. `loss`, `duplicate`, `reorder` are probabilities; 0 bytes/s is no limit.
+    """One direction. `loss`, `duplicate`, `reorder` are probabilities; 0 bytes/s means no limit.
 
-    A reordered packet overtakes those that wait for `delay_ms`. A corrupt packet is a lost one:
-    its checksum shows it, and no receiver looks at it twice.
+    A reordered packet is not delayed, so it overtakes packets that wait for `delay_ms`. There is no
+    corruption: a corrupt packet is a lost one, because the receiver drops it by its checksum.
     """
 
     loss: float = 0.0
@@ -39,7 +41,7 @@ class Link(NamedTuple):
 
 
 class LinkRule(NamedTuple):
-    """A link and the ends it leads from and to."""
+    """A link with its source and target."""
 
     source: int
     target: int
@@ -50,11 +52,11 @@ WHOLE = Link()
 
 
 class RuleInvalid(ValueError):
-    """A rule has a value that no link can have; the message says which."""
+    """A rule has an invalid value; the message names it."""
 
 
 def rules_of(packed: object) -> list[LinkRule]:
-    """The rules of a message: [source, target, [fields of Link]] each. Raises RuleInvalid."""
+    """Parse the rules of a message: [source, target, [fields of Link]] each. Raises RuleInvalid."""
     if not isinstance(packed, list):
         raise RuleInvalid(f"rules: expected an array, got {type(packed).__name__}")
     return [_rule_of(one) for one in packed]
@@ -73,7 +75,7 @@ def _rule_of(packed: Any) -> LinkRule:
             raise RuleInvalid(f"{name} {end!r:.80}: expected an integer from 0 to {END_MAX}")
     highest = Link(1.0, TIME_MS_MAX, TIME_MS_MAX, RATE_MAX, 1.0, 1.0)
     for name, value, most in zip(Link._fields, fields, highest, strict=True):
-        # True is an int, NaN fails every comparison.
+        # bool is a subclass of int; NaN fails every comparison.
         is_number = type(value) is int or (type(value) is float and math.isfinite(value))
         if not is_number or not 0 <= value <= most:
             raise RuleInvalid(f"{name} {value!r:.80}: expected a number from 0 to {most:g}")
@@ -81,7 +83,7 @@ def _rule_of(packed: Any) -> LinkRule:
 
 
 class Links:
-    """Judges packets one by one."""
+    """The rules of all links; decides for each packet when it arrives."""
 
     def __init__(self, rng: random.Random) -> None:
         self._rng = rng
@@ -89,12 +91,12 @@ class Links:
         self._free_ms: dict[tuple[int, int], float] = {}
 
     def set(self, rules: Iterable[LinkRule]) -> None:
-        """These links from now on, and all others whole."""
+        """Replace all rules: links that `rules` does not name become whole."""
         self._links = {(rule.source, rule.target): rule.link for rule in rules}
         self._free_ms.clear()
 
     def change(self, rules: Iterable[LinkRule]) -> None:
-        """These links from now on; all others stay as they are."""
+        """Change the links that `rules` names; all others keep their rules."""
         for rule in rules:
             ends = (rule.source, rule.target)
             self._free_ms.pop(ends, None)
@@ -105,14 +107,14 @@ class Links:
 
     @property
     def rules(self) -> list[LinkRule]:
-        """Every link that is not whole, by its ends."""
+        """Every link that is not whole, sorted by its ends."""
         return [LinkRule(*ends, link) for ends, link in sorted(self._links.items())]
 
     def is_whole(self, source: int, target: int) -> bool:
         return (source, target) not in self._links
 
     def arrivals(self, source: int, target: int, size_bytes: int, now_ms: float) -> list[float]:
-        """When the packet arrives, in ms; nothing for a lost one, several for a copied one."""
+        """Return the packet's arrival times in ms: none if it is lost, two if it is duplicated."""
         ends = (source, target)
         link = self._links.get(ends, WHOLE)
         rng = self._rng
@@ -134,7 +136,7 @@ class Links:
 
 
 class Underway:
-    """Packets that arrive later, in the order in which they do."""
+    """Packets that arrive later, ordered by arrival time."""
 
     def __init__(self) -> None:
         self._heap: list[tuple[float, int, int, bytes]] = []
@@ -142,7 +144,7 @@ class Underway:
         self._bytes = 0
 
     def add(self, at_ms: float, target: int, packet: bytes) -> None:
-        """Hold a packet back, or drop it where too many are."""
+        """Hold a packet back, or drop it if the held packets exceed UNDERWAY_BYTES_MAX."""
         if self._bytes + len(packet) > UNDERWAY_BYTES_MAX:
             return
         self._bytes += len(packet)
@@ -150,7 +152,7 @@ class Underway:
         heapq.heappush(self._heap, (at_ms, self._count, target, packet))
 
     def due(self, now_ms: float) -> list[tuple[int, bytes]]:
-        """Target and packet of those whose time has come."""
+        """Remove and return (target, packet) of the packets that arrive by `now_ms`."""
         found = []
         while self._heap and self._heap[0][0] <= now_ms:
             _, _, target, packet = heapq.heappop(self._heap)
@@ -160,5 +162,5 @@ class Underway:
 
     @property
     def next_ms(self) -> float | None:
-        """When the next one arrives."""
+        """The arrival time of the next packet, None if no packet waits."""
         return self._heap[0][0] if self._heap else None

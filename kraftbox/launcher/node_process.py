@@ -1,4 +1,4 @@
-"""Shell: A forked node's process, from its fork to its end."""
+"""Shell: The process of a node, from its fork to its end."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ _NAME = "/proc/self/comm"
 
 
 def run(command: dict[str, Any], report: socket.socket) -> int:
-    """Be the node that `command` describes; returns the exit code.
+    """Run the node that `command` describes; return the exit code.
 
-    Standard output and error are the node's log already. `report` gets a frame when the node is
-    ready, and when it refuses to start or fails; when its other end closes, the node stops.
+    Standard output and error are already the node's log. The node sends a frame to `report` when it
+    is ready, and when it refuses to start or fails. It stops when the other end of `report` closes.
     """
     name_process(command["id"])
     commands = frames.Decoder()
@@ -50,21 +50,21 @@ def run(command: dict[str, Any], report: socket.socket) -> int:
         log.flush()
         return 1
     except Exception as error:
-        # A fault of ours: whoever started it is told, and where it lies is in the log.
+        # A bug of kraftbox: the launcher gets the error, and the node's log the traceback.
         failed(f"{error!r}; the node's log says where")
         raise
 
 
 def tell(report: socket.socket, message: frames.Message) -> None:
-    # The launcher may be gone; the node then stops by itself.
+    # The launcher may have gone; the node then stops by itself.
     with contextlib.suppress(OSError):
         report.sendall(frames.encode(message))
 
 
 def obey(report: socket.socket, commands: frames.Decoder, loop: CuttableLoop, data: bytes) -> None:
-    """Carry out what the supervisor asks of a running node: that it be cut off, or not.
+    """Carry out the supervisor's commands to a running node: cut it off, or reconnect it.
 
-    `commands` has the part of a command that came before. Raises FrameError.
+    `commands` buffers incomplete frames between calls. Raises FrameError.
     """
     for command in commands.feed(data):
         action = command.get("do")
@@ -82,13 +82,13 @@ def obey(report: socket.socket, commands: frames.Decoder, loop: CuttableLoop, da
 
 
 def name_process(node_id: int) -> None:
-    """Make the node recognisable in `ps` and `top`, where a process may say its name."""
+    """Set the name that `ps` and `top` show, on systems with /proc."""
     with contextlib.suppress(OSError), open(_NAME, "w", encoding="ascii") as name:
         name.write(f"kraftbox-{node_id}")
 
 
 def main(fd: int) -> int:
-    """`_node`: a node that was spawned, not forked; its command is the first frame on `fd`."""
+    """Run `_node`: a spawned node, which reads its command as the first frame on `fd`."""
     decoder = frames.Decoder()
     report = socket.socket(fileno=fd)
     while True:

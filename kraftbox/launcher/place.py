@@ -1,13 +1,13 @@
-"""Shell: The directory of a local cluster, what is kept in it and who may use it.
+"""Shell: The directory of a local cluster: its files, its lock and its control socket.
 
     cluster.properties   shape, addresses and settings, from the first start on
-    node-ID/             server.properties (written for the reader at each start), data/, node.log
+    node-ID/             server.properties (written at each start, for the reader), data/, node.log
     network              with --isolate: the socket of the process that carries the packets
-    supervisor.log       what a detached supervisor and the fork server have to say
-    .running             locked as long as the supervisor or the fork server lives
+    supervisor.log       output of a detached supervisor and of the fork server
+    .running             locked while the supervisor or the fork server lives
     control              the supervisor's socket
 
-Node 1 of a directory that a plain `kraftbox up` began lies in the directory itself.
+If a plain `kraftbox up` created the directory, the files of node 1 are in the directory itself.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ from kraftbox.process.properties import read_properties, write_private
 from runtime.config.properties import format_properties
 from runtime.errors import StartupRefused
 
-# Below the ports that systems lend to outgoing connections: a node that is down must find its own
-# port free when it comes back, and a client that tries it meanwhile must not meet itself.
+# These ports are below the ephemeral range of operating systems. A restarted node must find its
+# port free, and a client that tries the port of a stopped node must not connect to itself.
 PORTS = range(20_000, 30_000)
 PORTS_VARIABLE = "KRAFTBOX_PORTS"
 _PORT_MIN, _PORT_END = 1024, 65_536
@@ -56,12 +56,12 @@ NODE_COMMENT = "Written by `kraftbox up` at every start; change it with --set."
 
 
 class ClusterPlace:
-    """The directory and the names in it."""
+    """The directory of a local cluster and the paths in it."""
 
     def __init__(self, directory: str | Path) -> None:
         self.root = Path(directory).absolute()
         self.properties = self.root / "cluster.properties"
-        # Alone in the directory of a node that was begun before single nodes were clusters of one.
+        # The only properties file in a directory that is older than cluster.properties.
         self._single = self.root / "server.properties"
         self.log = self.root / early.LOG
         self.lock = self.root / early.LOCK
@@ -69,15 +69,15 @@ class ClusterPlace:
 
     @property
     def is_new(self) -> bool:
-        """Whether nothing was started here before."""
+        """True if no cluster was started in this directory yet."""
         return not (self.properties.exists() or self._single.exists())
 
     def why_not_running(self) -> str:
-        """What a command is told that found no supervisor."""
+        """Return the error message of a command that found no supervisor."""
         return f"no cluster is running in {self.root}"
 
     def node_logs(self) -> dict[int, Path]:
-        """The file that each node logs to, by id. Raises StartupRefused."""
+        """Return the log file of each node by node ID. Raises StartupRefused."""
         known = self.remembered()
         if known is None:
             return {}
@@ -91,7 +91,10 @@ class ClusterPlace:
         return self.root if in_root else self.root / f"node-{node_id}"
 
     def remembered(self) -> Remembered | None:
-        """What is known of the cluster, None for a new directory. Raises StartupRefused."""
+        """Return the stored description of the cluster, None for a new directory.
+
+        Raises StartupRefused for a file that cannot be used.
+        """
         try:
             if self.properties.exists():
                 return remembered_from_properties(read_properties(self.properties))
@@ -102,14 +105,14 @@ class ClusterPlace:
         return None
 
     def write_properties(self, path: Path, lines: Mapping[str, str], comment: str) -> None:
-        """Write a file of settings, which only its owner may read. Raises OSError."""
+        """Write a properties file that only its owner may read. Raises OSError."""
         write_private(path, format_properties(lines, comment))
 
     def keep(self, known: Remembered) -> None:
         self.write_properties(self.properties, remembered_to_properties(known), COMMENT)
 
     def prepare_nodes(self, plans: Sequence[NodePlan]) -> None:
-        """Make the nodes' folders and write their properties."""
+        """Create the nodes' directories and write their server.properties."""
         for plan in plans:
             folder = Path(plan.directory)
             folder.mkdir(mode=0o700, exist_ok=True)
@@ -117,7 +120,7 @@ class ClusterPlace:
 
     @property
     def is_taken(self) -> bool:
-        """Whether a supervisor, or what one left behind, is alive."""
+        """True if a supervisor or its fork server holds the lock."""
         if not self.lock.exists():
             return False
         fd = early.take(str(self.root))
@@ -128,7 +131,7 @@ class ClusterPlace:
 
     @contextmanager
     def control_address(self) -> Iterator[str]:
-        """A path of the control socket that fits into a socket address, valid in the block.
+        """Yield a path of the control socket that fits into a socket address, valid in the block.
 
         Raises OSError.
         """
@@ -144,7 +147,7 @@ class ClusterPlace:
 
 
 def port_is_free(port: int) -> bool:
-    """Whether a listener could be opened there now."""
+    """Return whether a listener could be opened on the port now."""
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
@@ -155,8 +158,11 @@ def port_is_free(port: int) -> bool:
 
 
 def ports_of(environ: Mapping[str, str]) -> range:
-    """The ports to choose from; KRAFTBOX_PORTS=LOW-HIGH (HIGH is not among them) gives each of
-    several users of one machine its own. Raises StartupRefused."""
+    """Return the ports to choose from.
+
+    KRAFTBOX_PORTS=LOW-HIGH (HIGH is excluded) gives each of several users of one machine a range of
+    their own. Raises StartupRefused for an invalid value.
+    """
     given = environ.get(PORTS_VARIABLE)
     if not given:
         return PORTS
@@ -169,7 +175,7 @@ def ports_of(environ: Mapping[str, str]) -> range:
 
 
 class PortChooser:
-    """Free ports, none of them twice. Raises StartupRefused when there are none left."""
+    """Chooser of distinct free ports. Raises StartupRefused if it finds none."""
 
     def __init__(self, rng: random.Random, taken: set[int], ports: range | None = None) -> None:
         self._rng = rng
@@ -177,7 +183,7 @@ class PortChooser:
         self._ports = ports_of(os.environ) if ports is None else ports
 
     def choose(self, kept: int = 0) -> int:
-        """`kept` if it is free, another one otherwise."""
+        """Return `kept` if it is free, otherwise another free port."""
         if kept and kept not in self._taken and port_is_free(kept):
             self._taken.add(kept)
             return kept
@@ -192,8 +198,11 @@ class PortChooser:
 def choose_ports(
     nodes: Sequence[PlannedNode], clients: Mapping[int, int], known: Mapping[int, Ports], seed: int
 ) -> dict[int, Ports]:
-    """Complete ports. Client ports stay what they are: they are the address that is promised.
-    Controllers and health may move between runs when somebody has taken theirs."""
+    """Return the ports of all nodes.
+
+    Client ports never change, because they are the advertised address. The ports of controllers and
+    HTTP change between runs if another process has taken them.
+    """
     chooser = PortChooser(random.Random(seed), {port for port in clients.values() if port})
     found = {}
     for node in nodes:
@@ -217,10 +226,10 @@ def plan_cluster(
     isolate: bool = False,
     own_settings: Mapping[int, Mapping[str, str]] | None = None,
 ) -> tuple[Remembered, list[NodePlan]]:
-    """What to start: the options of this start over what the directory remembers.
+    """Plan a start: the given options override what the directory stores.
 
-    `asked` None is what the directory holds, or one node. `cluster_id` is for a new one; so is
-    `isolate`, which gives it a network of its own. `own_settings` are those of single nodes.
+    `asked` None means the stored shape, or one node in a new directory. `cluster_id` and `isolate`
+    (a network of its own) apply to a new cluster. `own_settings` are settings of single nodes.
     Raises StartupRefused.
     """
     known = place.remembered()
@@ -268,7 +277,7 @@ def plan_cluster(
 
 
 def _kept_settings(known: Remembered | None, port: int | None) -> dict[str, str]:
-    """Settings of earlier starts; a port that is asked for now replaces listeners given then."""
+    """Return the stored settings; a given port replaces listeners that were set earlier."""
     kept = dict(known.settings) if known else {}
     if port:
         kept.pop("listeners", None)
@@ -276,13 +285,13 @@ def _kept_settings(known: Remembered | None, port: int | None) -> dict[str, str]
 
 
 def _cluster_id_in(plan: NodePlan) -> str | None:
-    """The cluster id of a directory that was formatted before it had a cluster.properties."""
+    """Return the cluster ID of a directory formatted before cluster.properties existed, or None."""
     meta = Path(plan.properties["log.dirs"].partition(",")[0].strip(), "meta.properties")
     return read_properties(meta).get("cluster.id") if meta.exists() else None
 
 
 def _network(known: Remembered | None, isolate: bool) -> Network | None:
-    """The network of the cluster, None for the host's. Raises PlanRefused, StartupRefused."""
+    """Return the cluster's network, None for the host's. Raises PlanRefused, StartupRefused."""
     if known is None:
         return choose_network(random.SystemRandom()) if isolate else None
     if isolate and not known.network:

@@ -1,8 +1,8 @@
 """The plan of a local cluster: nodes, addresses, properties. Pure.
 
-Brokers are 1, 2, ...; controllers of their own 101, 102, ..., so that brokers can be added later.
-With `combined` there is one row of nodes from 1: the first are controllers, the first are brokers.
-A plain `kraftbox up` is a cluster of one combined node, which lies in the directory itself.
+Brokers have the IDs 1, 2, ...; separate controllers have 101, 102, ..., so that brokers can be
+added later. With `combined`, IDs count from 1: the first nodes are controllers, and the first nodes
+are brokers. A plain `kraftbox up` is a cluster of one combined node, in the directory itself.
 """
 
 from __future__ import annotations
@@ -19,13 +19,15 @@ CONTROLLERS_MAX = 99
 
 NODE_LOG = "node.log"
 REPLICATION_FACTOR = 3
-"""Of internal topics, where there are brokers for it; Kafka's default."""
+"""Kafka's default of internal topics; lowered if there are fewer brokers."""
 
 
 def local_settings(brokers: int) -> dict[str, str]:
-    """What a cluster of so many brokers that one person starts needs beside Kafka's defaults.
+    """Return the settings in which a local cluster of `brokers` brokers differs from Kafka's
+    defaults.
 
-    Internal topics have as many replicas as there can be; and there is nobody to wait for.
+    Internal topics get the highest possible replication factor up to Kafka's default. The first
+    rebalance of a group is not delayed, because a single user starts no further members.
     """
     factor = min(REPLICATION_FACTOR, brokers)
     min_isr = max(1, factor - 1)
@@ -41,12 +43,12 @@ def local_settings(brokers: int) -> dict[str, str]:
     }
 
 
-# All voters are on one machine and start together: the first election need not wait a second for
-# votes that are on their way. How soon a dead leader is noticed is another setting, left alone.
+# All voters are on one machine and start together, so the first election need not wait a second for
+# votes in flight. The fetch timeout, which detects a dead leader, keeps its default.
 QUORUM_SETTINGS = {"controller.quorum.election.timeout.ms": "150"}
-# Who kills a node of a local cluster wants to see what follows, and to start it again: neither need
-# wait for the session of a process whose connection the kernel has closed. One that hangs keeps its
-# session, so a busy machine fences nobody.
+# A user who kills a node of a local cluster wants to see the failover and to restart the node.
+# Neither should wait for the session timeout of a process whose connections the kernel has closed.
+# A hanging process keeps its connections and its session, so a busy machine fences no broker.
 BROKER_SETTINGS = {"kraftbox.broker.connection.loss.fence.ms": "500"}
 
 IDENTITY_KEYS = frozenset(
@@ -67,17 +69,19 @@ IDENTITY_KEYS = frozenset(
         "kraftbox.http.listener",
     }
 )
-"""Keys that say who and where a node is: the plan's, not `--set`'s."""
+"""Keys of a node's identity and addresses: the plan sets them, and `--set` must not."""
 OWN_KEYS = IDENTITY_KEYS - {"broker.id", "node.id", "process.roles"}
-"""Those of them that a cluster of one may be given: there is no other node to share them with."""
+"""The identity keys that `--set` accepts for a cluster of one, which shares them with no other
+node.
+"""
 
 
 class PlanRefused(Exception):
-    """No such cluster can be; the message says why."""
+    """The plan is impossible; the message has the reason."""
 
 
 class Shape(NamedTuple):
-    """How many nodes of which kind. `racks` go round among the brokers; empty for none."""
+    """The number of nodes per role. `racks` are assigned to brokers in turn; empty for none."""
 
     controllers: int = 1
     brokers: int = 1
@@ -92,11 +96,13 @@ class Shape(NamedTuple):
 
 
 ONE_NODE = Shape(controllers=1, brokers=1, combined=True)
-"""The cluster of a plain `kraftbox up`."""
+"""The shape of a plain `kraftbox up`."""
 
 
 class AskedShape(NamedTuple):
-    """What the options of a start say of the shape; None, False and () say nothing."""
+    """The shape in the options of a start; None, False and () mean that the option was not
+    given.
+    """
 
     controllers: int | None = None
     brokers: int | None = None
@@ -104,7 +110,9 @@ class AskedShape(NamedTuple):
     racks: tuple[str, ...] = ()
 
     def over(self, before: Shape | None) -> Shape:
-        """The shape that is meant, where there was `before` or nothing yet."""
+        """Return the requested shape; options that were not given come from `before` or the
+        defaults.
+        """
         known = before or Shape()
         return Shape(
             known.controllers if self.controllers is None else self.controllers,
@@ -115,7 +123,7 @@ class AskedShape(NamedTuple):
 
 
 class PlannedNode(NamedTuple):
-    """One node: its roles, and the rack of a broker."""
+    """One node: its roles, and a broker's rack."""
 
     node_id: int
     is_controller: bool
@@ -124,13 +132,13 @@ class PlannedNode(NamedTuple):
 
     @property
     def roles(self) -> str:
-        """The value of `process.roles`."""
+        """The value of `process.roles` for this node."""
         named = (("broker", self.is_broker), ("controller", self.is_controller))
         return ",".join(name for name, has in named if has)
 
 
 class Ports(NamedTuple):
-    """Where a node listens; 0 for a listener that it does not have."""
+    """The ports of a node; 0 for a listener that it does not have."""
 
     client: int
     controller: int
@@ -138,8 +146,11 @@ class Ports(NamedTuple):
 
 
 class NodePlan(NamedTuple):
-    """What a node is started with. `properties` are those of its server.properties; `namespace` is
-    the network namespace it lives in, None for the host's."""
+    """The start parameters of a node.
+
+    `properties` are those of its server.properties. `namespace` is its network namespace, None for
+    the host's.
+    """
 
     node: PlannedNode
     directory: str
@@ -148,7 +159,7 @@ class NodePlan(NamedTuple):
 
     @property
     def log(self) -> str:
-        """The file that the node logs to."""
+        """The path of the node's log file."""
         return f"{self.directory}/{NODE_LOG}"
 
 
@@ -157,7 +168,7 @@ def _count(number: int, what: str) -> str:
 
 
 def check_shape(shape: Shape) -> None:
-    """Raises PlanRefused."""
+    """Raise PlanRefused if a number of nodes is out of range."""
     if not 1 <= shape.controllers <= CONTROLLERS_MAX:
         raise PlanRefused(f"--controllers: must be from 1 to {CONTROLLERS_MAX}")
     if not 1 <= shape.brokers <= BROKERS_MAX:
@@ -165,10 +176,10 @@ def check_shape(shape: Shape) -> None:
 
 
 def check_change(before: Shape, after: Shape) -> None:
-    """Whether a cluster that exists can be started with another shape; raises PlanRefused.
+    """Raise PlanRefused if an existing cluster cannot be started with the shape `after`.
 
-    Brokers may be added. Voters are fixed when a cluster is made, and a broker's data and rack
-    are its own.
+    Only brokers can be added: voters are fixed when a cluster is created, and a broker keeps its
+    data and rack.
     """
     same = before._replace(brokers=after.brokers)
     if after.brokers < before.brokers or after != same:
@@ -184,7 +195,7 @@ def _holding(shape: Shape) -> str:
 
 
 def planned_nodes(shape: Shape) -> list[PlannedNode]:
-    """All nodes, by id."""
+    """Return all nodes of a shape, brokers before separate controllers."""
 
     def rack(broker_id: int) -> str | None:
         return shape.racks[(broker_id - 1) % len(shape.racks)] if shape.racks else None
@@ -207,10 +218,11 @@ def planned_nodes(shape: Shape) -> list[PlannedNode]:
 def client_ports(
     nodes: Sequence[PlannedNode], port: int | None, remembered: Mapping[int, Ports]
 ) -> dict[int, int]:
-    """The client port of every broker; 0 where a free one is to be taken.
+    """Return the client port of every broker; 0 means that a free port is to be chosen.
 
-    Asked for: `port`, `port + 1`, ...; otherwise what is remembered, and for a new cluster from
-    PORT_DEFAULT. With 0 asked for, or beside remembered ones, free ones. Raises PlanRefused.
+    With `port`, brokers get `port`, `port + 1`, .... Otherwise they keep their remembered ports; a
+    new cluster counts from PORT_DEFAULT. Port 0, or a broker added to remembered ones, means a free
+    port. Raises PlanRefused if the ports exceed 65535.
     """
     found = {}
     brokers = [node.node_id for node in nodes if node.is_broker]
@@ -229,7 +241,7 @@ def client_ports(
 
 
 def check_settings(settings: Iterable[str], shape: Shape) -> None:
-    """Raises PlanRefused for a key, of this start or of one before, that `--set` cannot give."""
+    """Raise PlanRefused for a key that `--set` must not set, in this start or an earlier one."""
     for key in settings:
         if key in IDENTITY_KEYS and not (shape == ONE_NODE and key in OWN_KEYS):
             raise PlanRefused(f"--set {key}: every node has its own, and `up` chooses them")
@@ -245,11 +257,14 @@ def node_plans(
     first_in_root: bool = False,
     own_settings: Mapping[int, Mapping[str, str]] | None = None,
 ) -> list[NodePlan]:
-    """Properties of every node. `ports` are complete; `settings` win over those of `up`, and those
-    of a node's own over them; `hosts` are the nodes' addresses where they are not all HOST.
-    `first_in_root`: node 1 lies in `root` itself, the others below it."""
+    """Return the plan of every node.
+
+    `ports` are complete. `settings` override the defaults of `up`, and a node's own settings
+    override `settings`. `hosts` are the nodes' addresses; None means HOST for all. With
+    `first_in_root`, node 1 uses `root` itself and the others use subdirectories.
+    """
     at = {node.node_id: (hosts or {}).get(node.node_id, HOST) for node in nodes}
-    # Whoever chose the listeners chose the controller's port as well; a node finds its own.
+    # User-defined listeners include the controller's port: with port 0 the node finds its own.
     own_listeners = "listeners" in settings
     voters = ",".join(
         f"{node.node_id}@{at[node.node_id]}:"
@@ -296,9 +311,12 @@ def _listeners(node: PlannedNode, host: str, ports: Ports) -> str:
 
 
 class Remembered(NamedTuple):
-    """What the directory of a cluster knows of it. `network` is the number of a network of its own,
-    0 without one; `first_in_root` says that a plain `up` began it, so that node 1 lies in the
-    directory itself. `own_settings` are those of single nodes, by id."""
+    """The content of cluster.properties.
+
+    `network` is the number of the cluster's own network, 0 without one. `first_in_root` is true if
+    a plain `up` created the directory, so that node 1 uses the directory itself. `own_settings` are
+    settings of single nodes, by ID.
+    """
 
     cluster_id: str
     shape: Shape
@@ -310,9 +328,10 @@ class Remembered(NamedTuple):
 
 
 LAYOUT_VERSION = 2
-"""Of a directory and its cluster.properties. A release reads the layouts up to its own; a file that
-says nothing is of 1, since that was not written down at first. 2 has settings of single nodes, and
-is written only where there are some."""
+"""The newest version of a directory's layout and its cluster.properties. A release reads the
+layouts up to its own. A file without a version is of version 1, which did not store it at first.
+Version 2 has settings of single nodes, and is written only if there are any.
+"""
 _OWN = re.compile(r"own\.(\d+)\.(.+)")
 _LAYOUT = "layout.version"
 _FIRST_DIRECTORY = "node.1.directory"
@@ -320,7 +339,7 @@ _IN_ROOT = "."
 
 
 def remembered_to_properties(known: Remembered) -> dict[str, str]:
-    """As lines of cluster.properties."""
+    """Return the lines of cluster.properties."""
     lines = {
         _LAYOUT: str(LAYOUT_VERSION if known.own_settings else 1),
         "cluster.id": known.cluster_id,
@@ -343,7 +362,7 @@ def remembered_to_properties(known: Remembered) -> dict[str, str]:
 
 
 def remembered_from_properties(lines: Mapping[str, str]) -> Remembered:
-    """Raises PlanRefused when they do not say what they must, or are of a later release."""
+    """Parse cluster.properties. Raises PlanRefused if it is damaged or of a later release."""
     layout = lines.get(_LAYOUT, "1")
     if not layout.isdecimal() or not 1 <= int(layout) <= LAYOUT_VERSION:
         raise PlanRefused(
@@ -381,10 +400,11 @@ _LISTENERS_OF_OLD = re.compile(rf"PLAINTEXT://{re.escape(HOST)}:(\d+),CONTROLLER
 
 
 def remembered_from_node(lines: Mapping[str, str]) -> Remembered:
-    """What the server.properties of a plain `up` tells that kept no cluster.properties yet.
+    """Derive the description of a cluster from the server.properties of an old plain `up`.
 
-    Such a file held the defaults of `up` together with what `--set` had given; the cluster id was
-    in the log directory alone, and is empty here. Raises PlanRefused for another node's file.
+    Such a directory has no cluster.properties. The file holds the defaults of `up` and the `--set`
+    settings. The cluster ID is only in the log directory, and is empty here. Raises PlanRefused for
+    the file of another node.
     """
     if lines.get("node.id") != "1" or lines.get("process.roles") != "broker,controller":
         raise PlanRefused(
@@ -400,7 +420,7 @@ def remembered_from_node(lines: Mapping[str, str]) -> Remembered:
         **local_settings(brokers=1),
     }
     settings = {key: value for key, value in lines.items() if defaults.get(key) != value}
-    # The directory may have been moved since.
+    # The directory may have been moved since the file was written.
     settings.pop("log.dirs", None)
     found = _LISTENERS_OF_OLD.fullmatch(lines.get("listeners", ""))
     if found:

@@ -1,13 +1,13 @@
 """Shell: The network of an isolated local cluster (`up --isolate`; Linux, root).
 
-Every node lives in a network namespace whose only way out is a tun device, and one process of ours
-carries the packets between those devices and the host's. So every directed link can be cut, slowed,
-made to lose, copy or reorder packets, for the whole node and below TCP: a cut link is silent, as a
-real one is. Nothing on the host is changed but for one device, `kbxN`, and the namespaces
-`kbxN-ID`; they end with the cluster.
+Every node runs in a network namespace whose only exit is a tun device. One process carries the
+packets between those devices and the host's. It can cut or slow every directed link, and lose,
+duplicate or reorder its packets. This acts on the whole node and below TCP: a cut link is silent,
+as a real one is. On the host it adds one device, `kbxN`, and the namespaces `kbxN-ID`; both are
+removed with the cluster.
 
-The router is started by the supervisor before the nodes, tells the line `ready`, listens on the
-socket `network` in the cluster's directory, and ends when its standard input does.
+The supervisor starts the router before the nodes. The router writes the line `ready`, listens on
+the socket `network` in the cluster's directory, and ends at the end of its standard input.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ REQUEST_MS_MAX = 5_000
 END_MS_MAX = 5_000
 READS_MAX = 64
 RULES_MAX = 4_000
-"""In one message: a frame holds them."""
+"""Maximum rules per message, so that a frame holds them."""
 IPV4_HEADER_BYTES = 20
 _TUNSETIFF = 0x400454CA
 _IFF_TUN_NO_PI = 0x1001
@@ -47,11 +47,11 @@ _IFREQ = struct.Struct("16sH22x")
 
 
 class NetworkError(Exception):
-    """The network cannot be made or changed; the message says why."""
+    """The network cannot be created or changed; the message has the reason."""
 
 
 def is_possible() -> bool:
-    """Whether this process may make such a network here; found out by making a small one."""
+    """Return whether this process may create such a network; it creates and removes a small one."""
     if sys.platform != "linux" or os.geteuid() != 0:
         return False
     name = f"kbx-probe-{os.getpid()}"
@@ -65,16 +65,16 @@ def is_possible() -> bool:
     return True
 
 
-# --- whoever starts it, or changes it -------------------------------------------------------------
+# --- the starter's and the callers' side ------------------------------------------------------
 
 
 class Router:
-    """The process that carries the packets, as its starter holds it."""
+    """The router process, as seen by the supervisor that starts it."""
 
     def __init__(
         self, place: ClusterPlace, network: Network, node_ids: Sequence[int], log_fd: int
     ) -> None:
-        """Start it and wait until it is ready. Raises StartupRefused."""
+        """Start the process and wait until it is ready. Raises StartupRefused."""
         if sys.platform != "linux" or os.geteuid() != 0:
             raise StartupRefused("--isolate needs Linux and root: it makes network namespaces")
         ids = ",".join(map(str, node_ids))
@@ -104,24 +104,27 @@ class Router:
 
 
 class NetworkControl:
-    """Sets and tells the links of a cluster's network. Raises NetworkError."""
+    """Client of the router: reads and sets the links of a cluster's network.
+
+    Raises NetworkError.
+    """
 
     def __init__(self, place: ClusterPlace) -> None:
         self._path = str(place.root / SOCKET)
 
     def set_links(self, rules: Sequence[LinkRule]) -> None:
-        """These links from now on, and all others whole."""
+        """Replace all rules: links that `rules` does not name become whole."""
         self._ask({"rules": _packed(rules[:RULES_MAX])})
         if len(rules) > RULES_MAX:
             self.change_links(rules[RULES_MAX:])
 
     def change_links(self, rules: Sequence[LinkRule]) -> None:
-        """These links from now on; all others stay as they are."""
+        """Change the links that `rules` names; all others keep their rules."""
         for at in range(0, len(rules), RULES_MAX):
             self._ask({"change": _packed(rules[at : at + RULES_MAX])})
 
     def links(self) -> list[LinkRule]:
-        """Every link that is not whole."""
+        """Return every link that is not whole."""
         found: list[LinkRule] = []
         while True:
             page = self._ask({"from": len(found)})
@@ -133,7 +136,9 @@ class NetworkControl:
                 raise NetworkError(f"the cluster's network: invalid answer: {error}") from None
 
     def _ask(self, message: frames.Message) -> dict[str, Any]:
-        """The answer: links that are not whole after the change, RULES_MAX of them at most."""
+        """Send a request; return the answer, which has at most RULES_MAX links that are not
+        whole.
+        """
         decoder = frames.Decoder()
         try:
             with socket.socket(socket.AF_UNIX) as connection:
@@ -157,7 +162,7 @@ def _packed(rules: Sequence[LinkRule]) -> list[list[object]]:
 
 @contextlib.contextmanager
 def _short(path: str) -> Iterator[str]:
-    """A name of a socket that fits into an address."""
+    """Yield a path of the socket that fits into a socket address."""
     fd = os.open(os.path.dirname(path), os.O_RDONLY | os.O_DIRECTORY)
     try:
         yield f"/proc/self/fd/{fd}/{os.path.basename(path)}"
@@ -172,7 +177,7 @@ class _Devices:
     """The tun devices, by end."""
 
     def __init__(self, network: Network, node_ids: Sequence[int]) -> None:
-        """Raises OSError, NetworkError."""
+        """Create the devices and namespaces. Raises OSError, NetworkError."""
         self.fds: dict[int, int] = {}
         self._namespaces: list[str] = []
         try:
@@ -225,7 +230,7 @@ def _tun(name: str) -> int:
 
 
 def _ip(*lines: str, namespace: str | None = None) -> None:
-    """Run commands of iproute2. Raises NetworkError."""
+    """Run commands of iproute2. Raises NetworkError if one fails."""
     where = [] if namespace is None else ["-n", namespace]
     batch = ["ip", *where, "-batch", "-"]
     try:
@@ -239,7 +244,7 @@ def _ip(*lines: str, namespace: str | None = None) -> None:
 
 
 class _Carrier:
-    """Reads packets where they come from and writes them where they go, when it is time."""
+    """Forwards packets from each device to the target's, delayed as the links require."""
 
     def __init__(self, devices: _Devices, links: Links) -> None:
         self._fds = devices.fds
@@ -247,14 +252,14 @@ class _Carrier:
         self._underway = Underway()
 
     def read(self, source: int) -> None:
-        """Take what has arrived at one end."""
+        """Read and forward the packets that have arrived from one end."""
         fd = self._fds[source]
         for _ in range(READS_MAX):
             try:
                 packet = os.read(fd, MTU + 100)
             except OSError:
                 return
-            # IPv4 only: the kernel's own IPv6 chatter has nowhere to go.
+            # Forward only IPv4; the kernel's own IPv6 packets have no target here.
             if len(packet) < IPV4_HEADER_BYTES or packet[0] >> 4 != 4:
                 continue
             last = packet[19]
@@ -274,7 +279,7 @@ class _Carrier:
     def _write(self, target: int, packet: bytes) -> None:
         fd = self._fds.get(target)
         if fd is not None:
-            # A full queue drops, as everywhere.
+            # A full queue drops packets, as on a real network.
             with contextlib.suppress(OSError):
                 os.write(fd, packet)
 
@@ -284,7 +289,7 @@ class _Carrier:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """`_router DIR NUMBER ID,ID,...`: internal, started with the cluster."""
+    """Run `_router DIR NUMBER ID,ID,...`, which the supervisor starts with the cluster."""
     root, number, ids = arguments
     try:
         devices = _Devices(Network(int(number)), [int(one) for one in ids.split(",")])
@@ -324,7 +329,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def answer(links: Links, _: Caller, request: dict[str, Any]) -> frames.Message:
-    """Change the links as a request says and return a page of them. Raises RequestRefused."""
+    """Apply a request's changes to the links and return a page of them. Raises RequestRefused."""
     first = request.get("from", 0)
     if type(first) is not int or first < 0:
         raise RequestRefused(f"from {first!r:.80}: expected a number of links")

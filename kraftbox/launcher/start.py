@@ -1,4 +1,4 @@
-"""Shell: The start of a local cluster, from options to a supervisor at work."""
+"""Shell: The start of a local cluster, from its options to a running supervisor."""
 
 from __future__ import annotations
 
@@ -27,14 +27,17 @@ from runtime.errors import StartupRefused
 from runtime.printable import escape
 
 STOPPING_MS_MAX = 15_000
-"""How long a start waits for what the last supervisor left behind."""
+"""How long a start waits for processes of the previous cluster to end."""
 PREPARE_S_MAX = 90
 FAULTS_END_S_MAX = 5
 
 
 class Options(NamedTuple):
-    """What was asked for. `shape` None is what the directory holds; one node in a new one.
-    `own_settings` are those of single nodes, `after` what a testbed has beside its nodes."""
+    """The options of a start.
+
+    `shape` None means the shape stored in the directory, or one node in a new one. `own_settings`
+    are settings of single nodes. `after` is the part of a testbed document besides its nodes.
+    """
 
     port: int | None
     settings: Mapping[str, str]
@@ -45,7 +48,7 @@ class Options(NamedTuple):
 
 
 class Prepared(NamedTuple):
-    """What is to be started, and the configurations that are known to be good."""
+    """The plan of a start, with its validated configurations."""
 
     known: Remembered
     plans: Sequence[NodePlan]
@@ -60,10 +63,11 @@ def run(
     detached: bool = False,
     lifeline: int | None = None,
 ) -> int:
-    """Start and supervise until it is down; raises ConfigError and StartupRefused.
+    """Start the cluster and supervise it until it is down; return the exit code.
 
-    `begun` is the monotonic time of the command in seconds. `detached`: standard output and error
-    are given up once the cluster is ready. `lifeline` is a descriptor whose end ends the cluster.
+    `begun` is the monotonic time of the command in seconds. With `detached`, standard output and
+    error are redirected to the log once the cluster is ready. `lifeline` is a descriptor; the
+    cluster stops when its other end closes. Raises ConfigError, StartupRefused.
     """
     place = ClusterPlace(early.root)
     fork_server = ForkServerProcess(early.fork_server or _start_late(early, place))
@@ -116,7 +120,10 @@ def _say(text: str) -> None:
 
 
 def _start_late(early: Early, place: ClusterPlace) -> subprocess.Popen[bytes]:
-    """The fork server, once whoever has the directory has let it go. Raises StartupRefused."""
+    """Start the fork server once the previous cluster has unlocked the directory.
+
+    Raises StartupRefused.
+    """
     if control.is_supervised(place):
         raise StartupRefused(
             f"{place.root} is in use: its cluster is running (kraftbox status, kraftbox down)"
@@ -129,7 +136,7 @@ def _start_late(early: Early, place: ClusterPlace) -> subprocess.Popen[bytes]:
 
 
 def _prepare(place: ClusterPlace, options: Options) -> Prepared:
-    """What to start; written to the directory once it is known to be good."""
+    """Plan and validate the start, then write the plan to the directory."""
     cluster_id = uuid_to_text(random_uuid(random.SystemRandom()))
     known, plans = plan_cluster(
         place,
@@ -154,7 +161,9 @@ def _prepare(place: ClusterPlace, options: Options) -> Prepared:
 
 
 class Testbed:
-    """What a testbed has beside its nodes, done by processes of their own."""
+    """The parts of a testbed besides its nodes (topics, links, faults), run by separate
+    processes.
+    """
 
     def __init__(self, place: ClusterPlace, after: Mapping[str, Any]) -> None:
         self._place = place
@@ -163,7 +172,7 @@ class Testbed:
         self._faults: subprocess.Popen[bytes] | None = None
 
     def prepare(self, bootstrap: str) -> None:
-        """Make the topics and set the links. Raises StartupRefused."""
+        """Create the topics and set the links. Raises StartupRefused."""
         self._bootstrap = bootstrap
         try:
             done = subprocess.run(
@@ -181,7 +190,7 @@ class Testbed:
             raise StartupRefused(told or f"the testbed: exit code {done.returncode}")
 
     def start_faults(self, log_fd: int | None) -> None:
-        """Begin with the schedule of faults, if there is one; it is told to `log_fd`."""
+        """Start the fault schedule, if there is one; its process logs to `log_fd`."""
         if not self._after["faults"]:
             return
         self._faults = subprocess.Popen(
@@ -192,7 +201,7 @@ class Testbed:
             start_new_session=True,
         )
         assert self._faults.stdin is not None
-        # A process that has ended already has logged why; the cluster runs on.
+        # If the process has already ended, it has logged the reason, and the cluster continues.
         with contextlib.suppress(BrokenPipeError):
             self._faults.stdin.write(self._document())
             self._faults.stdin.flush()
@@ -217,14 +226,14 @@ class Testbed:
 
 
 def _addresses(cluster: NodeProcesses) -> str:
-    """Where clients connect."""
+    """Return the bootstrap servers for clients."""
     return ",".join(
         address for node in cluster.nodes.values() for address in node.facts.get("addresses", [])
     )
 
 
 def announce(place: ClusterPlace, cluster: NodeProcesses, prepared: Prepared, begun: float) -> None:
-    """Tell a person or a pipe that the cluster is ready."""
+    """Print that the cluster is ready, for a terminal or for a program that reads a pipe."""
     out = sys.stdout
     connect_to = _addresses(cluster)
     seconds = time.monotonic() - begun

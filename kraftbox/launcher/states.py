@@ -1,8 +1,8 @@
-"""The life of a cluster's nodes as their supervisor sees it. Pure: events in, effects out.
+"""State machine of a cluster's nodes for their supervisor. Pure: events in, effects out.
 
-A node that ends by itself stays down and is called failed: in a testbed a crash is news, not
-something to hide by a restart. A request waits for what it asks for (`stop` for the end, `start`
-for readiness) and is answered once; several may wait for the same thing.
+A node that ends by itself stays down with the state `failed`: in a testbed a crash is information
+that a restart must not hide. A request waits for its result (`stop` for the exit, `start` for
+readiness) and is answered once; several requests may wait for the same result.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from kraftbox.launcher.frames import clipped
 
 
 class State(StrEnum):
-    """`killed` and `stopped` were asked for; `failed` was not."""
+    """State of a node. `killed` and `stopped` were requested; `failed` was not."""
 
     STARTING = "starting"
     RUNNING = "running"
@@ -34,7 +34,7 @@ NETWORK_ACTIONS = ("cut-off", "reconnect")
 
 
 class Refused(Exception):
-    """The request cannot be carried out now; the message says why."""
+    """The request cannot be carried out now; the message has the reason."""
 
 
 class Launch(NamedTuple):
@@ -51,21 +51,21 @@ class Send(NamedTuple):
 
 
 class Tell(NamedTuple):
-    """Tell the node's process to do one of NETWORK_ACTIONS; it reports when it has."""
+    """Send one of NETWORK_ACTIONS to the node's process, which reports when it is done."""
 
     node_id: int
     action: str
 
 
 class Answer(NamedTuple):
-    """The request `token` is done, or has failed."""
+    """Answer the request `token`: it is done, or failed with `error`."""
 
     token: int
     error: str | None = None
 
 
 class Say(NamedTuple):
-    """Something nobody asked for has happened."""
+    """Report an event that no request caused."""
 
     text: str
 
@@ -75,7 +75,7 @@ class AllReady(NamedTuple):
 
 
 class AllEnded(NamedTuple):
-    """No node is left, after `down`."""
+    """All nodes have ended after `down`."""
 
 
 Effect: TypeAlias = Launch | Send | Tell | Answer | Say | AllReady | AllEnded
@@ -83,7 +83,7 @@ Effect: TypeAlias = Launch | Send | Tell | Answer | Say | AllReady | AllEnded
 
 @dataclass
 class NodeProcess:
-    """One node. `exit_code` is negative for a signal; `ready` is of the present process."""
+    """One node. `exit_code` is negative for a signal; `ready` refers to the current process."""
 
     node_id: int
     is_broker: bool
@@ -100,7 +100,7 @@ class NodeProcess:
 
 
 class NodeProcesses:
-    """All nodes. Methods named after events and requests return what to do."""
+    """All nodes. Methods named after events and requests return the effects to carry out."""
 
     def __init__(self, nodes: Iterable[NodeProcess]) -> None:
         self.nodes = {node.node_id: node for node in nodes}
@@ -111,18 +111,19 @@ class NodeProcesses:
     # --- requests -----------------------------------------------------------------------------
 
     def start_all(self) -> list[Effect]:
-        """Controllers first: brokers have nobody to register with before one leads."""
+        """Start all nodes, controllers first: a broker can only register with a leader."""
         effects: list[Effect] = []
         for node in sorted(self.nodes.values(), key=lambda one: one.is_broker):
             effects += self._launch(node)
         return effects
 
     def request(self, action: object, node_id: object, token: int) -> list[Effect]:
-        """Carry out one of ACTIONS; `token` is answered when it is done. Raises Refused.
+        """Carry out one of ACTIONS; an `Answer` with `token` follows when it is done. Raises
+        Refused.
 
-        Both come from a socket and may be anything.
+        `action` and `node_id` come from a socket and may have any type.
         """
-        # True and 1.0 would find node 1.
+        # True and 1.0 are equal to 1 and would find node 1.
         node = self.nodes.get(node_id) if type(node_id) is int else None
         if node is None:
             known = ", ".join(map(str, self.nodes))
@@ -171,19 +172,19 @@ class NodeProcesses:
         return [Tell(node.node_id, action)]
 
     def give_up(self, token: int) -> None:
-        """Whoever made the request waits no longer."""
+        """Forget the request `token`, whose caller has gone."""
         for entries in self._waiting.values():
             entries[:] = [entry for entry in entries if entry[0] != token]
 
     def down(self) -> list[Effect]:
-        """Stop everything: brokers first, for they take leave of a controller."""
+        """Stop everything, brokers first: they need a controller for their controlled shutdown."""
         if self.going_down:
             return []
         self.going_down = True
         return self._go_down()
 
     def end_controllers(self) -> list[Effect]:
-        """Stop what still runs without waiting for brokers."""
+        """Stop the nodes that still run, without waiting for brokers."""
         return [
             effect
             for node in self.nodes.values()
@@ -202,11 +203,11 @@ class NodeProcesses:
     # --- events -------------------------------------------------------------------------------
 
     def started(self, node_id: int, pid: int) -> None:
-        """The process is there."""
+        """Record the process ID of a started node."""
         self.nodes[node_id].pid = pid
 
     def ready(self, node_id: int, facts: Mapping[str, Any]) -> list[Effect]:
-        """The node serves; `facts` are its addresses."""
+        """Record that the node serves; `facts` are its addresses."""
         node = self.nodes[node_id]
         node.ready = True
         node.facts = dict(facts)
@@ -219,18 +220,18 @@ class NodeProcesses:
         return effects
 
     def refused(self, node_id: int, error: str) -> None:
-        """The node says why it does not start, or has to stop."""
+        """Record the reason why the node does not start or must stop."""
         self.nodes[node_id].error = clipped(error)
 
     def network(self, node_id: int, cut_off: bool, error: str | None) -> list[Effect]:
-        """The node has cut itself off, or is back, or could not."""
+        """Record that the node has cut itself off or reconnected, or that this failed."""
         node = self.nodes[node_id]
         if error is None:
             node.cut_off = cut_off
         return self._answer(node, "cut-off" if cut_off else "reconnect", error)
 
     def exited(self, node_id: int, code: int) -> list[Effect]:
-        """The process is gone."""
+        """Record the end of the node's process."""
         node = self.nodes[node_id]
         effects: list[Effect] = []
         if node.wanted is not None:
@@ -260,13 +261,13 @@ class NodeProcesses:
         return [Launch(node.node_id)]
 
     def _end(self, node: NodeProcess, wanted: State) -> list[Effect]:
-        """Bring a process to its end; a kill is never taken back by a later stop."""
+        """Stop or kill a process; a later stop never cancels a kill."""
         if node.wanted is not State.KILLED:
             node.wanted = wanted
         node.state = State.STOPPING
         if node.wanted is State.KILLED:
             return [Send(node.node_id, signal.SIGKILL)]
-        # A process that is paused meets the end only when it goes on.
+        # A paused process handles SIGTERM only after SIGCONT.
         return [Send(node.node_id, signal.SIGTERM), Send(node.node_id, signal.SIGCONT)]
 
     def _go_down(self) -> list[Effect]:

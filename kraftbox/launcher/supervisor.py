@@ -1,9 +1,9 @@
-"""Shell: The process that holds a local cluster: starts it, answers for it, ends it.
+"""Shell: The supervisor process of a local cluster: start, control requests, shutdown.
 
 It owns the directory (a lock), the fork server (two pipes) and the control socket, and carries out
-what `states` decides. It has no event loop and imports little: it waits in one `select`. If it
-dies, the fork server sees its pipe close, stops the nodes and ends; the lock is shared with the
-fork server, so the directory stays taken until the last of that is over.
+the effects that `states` returns. It has no event loop and imports little: it waits in one
+`select`. If it dies, the fork server reads the end of its pipe, stops the nodes and ends. The lock
+is shared with the fork server, so the directory stays locked until all of them have ended.
 """
 
 from __future__ import annotations
@@ -39,19 +39,20 @@ from kraftbox.launcher.states import (
 from runtime.errors import StartupRefused
 
 BROKERS_END_MS_MAX = 12_000
-"""How long controllers wait for brokers to take their leave."""
+"""How long controllers wait for the brokers' controlled shutdown."""
 ALL_END_MS_MAX = 35_000
 
 
 class ForkServerProcess:
-    """The fork server as seen from outside; may be used by a process with threads."""
+    """Client of the fork server; a process with threads may use it."""
 
     def __init__(self, process: subprocess.Popen[bytes]) -> None:
-        """`process` is that of `early.start_fork_server`."""
+        """Wrap `process`, which `early.start_fork_server` returned."""
         assert process.stdin is not None
         self._process = process
         self._commands_fd = process.stdin.fileno()
-        # Both ends write while the other one does: were either to wait, both could for ever.
+        # Non-blocking: both processes may be writing at once, and would block each other
+        # indefinitely.
         os.set_blocking(self._commands_fd, False)
         self._unsent = bytearray()
         self._decoder = frames.Decoder()
@@ -61,12 +62,15 @@ class ForkServerProcess:
         return self._process.pid
 
     def fileno(self) -> int:
-        """Readable when there are events."""
+        """Return the descriptor that is readable when there are events."""
         assert self._process.stdout is not None
         return self._process.stdout.fileno()
 
     def start(self, plan: NodePlan, cluster_id: str) -> None:
-        """Raises StartupRefused for settings that are too large."""
+        """Send the command to start a node.
+
+        Raises StartupRefused for settings that exceed a frame.
+        """
         try:
             self._tell(
                 {
@@ -76,7 +80,7 @@ class ForkServerProcess:
                     "properties": dict(plan.properties),
                     "log": plan.log,
                     "namespace": plan.namespace,
-                    # Brokers take their leave of a controller.
+                    # Brokers need a controller for their controlled shutdown.
                     "last": not plan.node.is_broker,
                 }
             )
@@ -90,12 +94,12 @@ class ForkServerProcess:
         self._tell({"do": "tell", "id": node_id, "action": action})
 
     def read(self) -> list[dict[str, Any]] | None:
-        """Events that have arrived, waiting for one; None when it has ended. Raises FrameError."""
+        """Wait for events and return them; None if the fork server has ended. Raises FrameError."""
         data = os.read(self.fileno(), 1 << 16)
         return self._decoder.feed(data) if data else None
 
     def end(self) -> int:
-        """End it and all its nodes; returns its exit code."""
+        """End the fork server and all its nodes; return its exit code."""
         assert self._process.stdin is not None
         self._process.stdin.close()
         code = self._process.wait()
@@ -105,18 +109,20 @@ class ForkServerProcess:
 
     @property
     def unsent_to(self) -> int | None:
-        """The descriptor that commands wait for; call `send` when it is writable."""
+        """The descriptor that pending commands wait for, or None; call `send` when it is
+        writable.
+        """
         return self._commands_fd if self._unsent else None
 
     def send(self) -> None:
-        """Send commands as far as the pipe takes them."""
+        """Send pending commands as far as the pipe accepts them."""
         try:
             while self._unsent:
                 del self._unsent[: os.write(self._commands_fd, self._unsent)]
         except BlockingIOError:
             return
         except BrokenPipeError:
-            # Its end is noticed by reading.
+            # `read` reports that the fork server has ended.
             self._unsent.clear()
 
     def _tell(self, command: frames.Message) -> None:
@@ -125,7 +131,7 @@ class ForkServerProcess:
 
 
 class Supervisor:
-    """`run` until the cluster is down."""
+    """The supervisor of one cluster; `run` returns when the cluster is down."""
 
     def __init__(
         self,
@@ -138,7 +144,9 @@ class Supervisor:
         say: Callable[[str], None],
         lifeline: int | None = None,
     ) -> None:
-        """`lifeline` is a descriptor whose end is a wish for `down`."""
+        """Initialize; the cluster goes down when the other end of the descriptor `lifeline`
+        closes.
+        """
         self._place = place
         self._fork_server = fork_server
         self._plans = {plan.node.node_id: plan for plan in plans}
@@ -161,8 +169,11 @@ class Supervisor:
         self._pressed = 0
 
     def run(self) -> int:
-        """Returns the exit code: 0 after `down` or a signal, 1 when the cluster did not start or
-        was lost. Raises StartupRefused when the control socket cannot be made."""
+        """Run the cluster until it is down; return the exit code.
+
+        0 follows `down` or a signal, 1 a cluster that did not start or was lost. Raises
+        StartupRefused if the control socket cannot be created.
+        """
         wake_r, wake_w = os.pipe()
         for fd in (wake_r, wake_w):
             os.set_blocking(fd, False)
@@ -201,7 +212,7 @@ class Supervisor:
     def _listen(self) -> socket.socket:
         listener = socket.socket(socket.AF_UNIX)
         try:
-            # The directory is locked, so a socket that is there belongs to nobody.
+            # The directory is locked, so an existing socket is stale.
             self._place.control.unlink(missing_ok=True)
             with self._place.control_address() as address:
                 listener.bind(address)
@@ -213,7 +224,7 @@ class Supervisor:
         return listener
 
     def _watch_commands(self) -> None:
-        """Wait for the fork server's pipe while commands do."""
+        """Watch the fork server's pipe for writability while commands are pending."""
         wanted = self._fork_server.unsent_to
         if wanted == self._sending_to:
             return
@@ -223,7 +234,7 @@ class Supervisor:
             self._selector.register(wanted, selectors.EVENT_WRITE, self._fork_server.send)
         self._sending_to = wanted
 
-    # --- what is decided ----------------------------------------------------------------------
+    # --- effects and events -----------------------------------------------------------------------
 
     def _do(self, effects: Sequence[Effect]) -> None:
         for effect in effects:
@@ -277,15 +288,14 @@ class Supervisor:
             node = cluster.nodes[event["id"]]
             alone = len(cluster.nodes) == 1
             if node.state is State.FAILED and (alone or not cluster.was_ready):
-                # A cluster that does not come up whole is not left half up, and one that has lost
-                # its only node not at all.
+                # If not all nodes start, or the only node has failed, stop the whole cluster.
                 self._failed = True
                 self._down()
 
     # --- the end ------------------------------------------------------------------------------
 
     def _on_signal(self, _number: int, _frame: object) -> None:
-        # Nothing more than this between two arbitrary steps of the loop.
+        # A signal handler may run between any two steps, so it only sets a flag.
         self._down_wanted = True
 
     def _read_lifeline(self) -> None:
@@ -307,7 +317,7 @@ class Supervisor:
         return max(0.01, due - time.monotonic())
 
     def _press_on(self) -> None:
-        """Go on with the end when something takes too long."""
+        """Escalate a shutdown that takes too long: stop the controllers, then kill all nodes."""
         if self._down_since is None or self._done:
             return
         over_ms = (time.monotonic() - self._down_since) * 1000
@@ -319,15 +329,15 @@ class Supervisor:
             self._tell("some nodes do not stop and are killed")
             self._do(self.cluster.kill_all())
 
-    # --- who asks -----------------------------------------------------------------------------
+    # --- requests ---------------------------------------------------------------------------------
 
     def _on_request(self, caller: Caller, request: dict[str, Any]) -> frames.Message | None:
-        """Carry out a request and return its answer, None if that comes later."""
+        """Carry out a request; return its answer, or None if the answer follows later."""
         what = request.get("do")
         if what == "status":
             return self.describe()
         if what == "down":
-            # Answered by the end of the connection, when everything is over.
+            # The end of the connection is the answer, when all nodes have ended.
             self._down()
             return None
         if what != "node":
@@ -354,7 +364,7 @@ class Supervisor:
             self.cluster.give_up(token)
 
     def describe(self) -> dict[str, Any]:
-        """Everything the supervisor knows, for `status`."""
+        """Return the answer to `status`: the state of the cluster and its nodes."""
         nodes = []
         for node in self.cluster.nodes.values():
             plan = self._plans[node.node_id]

@@ -1,11 +1,14 @@
-"""`kraftbox container`: what a container of the image runs.
+"""`kraftbox container`: the entry point of the container image.
 
-The rules are those of Apache Kafka's image: `KAFKA_*` variables are properties and win over
-/mnt/shared/config/server.properties; without either the image's own server.properties is used; the
-result is written to /opt/kafka/config, the log directories are formatted unless they are, and the
-node runs. Scripts that source /etc/kafka/docker/configure and run launch take the two steps apart.
-A new directory gets `CLUSTER_ID`, or without it the default of Kafka's image. A
-formatted directory keeps its cluster. `properties_for` decides, without touching anything.
+It follows the rules of Apache Kafka's image:
+- `KAFKA_*` variables are properties and override /mnt/shared/config/server.properties. Without
+  either, the image's own server.properties applies.
+- The result is written to /opt/kafka/config. Unformatted log directories are formatted, then the
+  node runs.
+- Scripts that source /etc/kafka/docker/configure and then run launch take the two steps separately.
+
+A new directory gets `CLUSTER_ID`, or the default of Kafka's image. A formatted directory keeps its
+cluster. `properties_for` computes the properties without side effects.
 """
 
 from __future__ import annotations
@@ -26,13 +29,13 @@ from runtime.printable import escape
 _log = log.get_logger("kraftbox.process.container")
 
 CLUSTER_ID_DEFAULT = "5L6g3nShT-eMCtK--X86sw"
-"""That of Apache Kafka's image."""
+"""The default cluster ID of Apache Kafka's image."""
 HTTP_LISTENER = "kraftbox.http.listener"
 HTTP_LISTENER_DEFAULT = "0.0.0.0:9404"
 
 
 class Places(NamedTuple):
-    """Where the image keeps things."""
+    """Directories of the image's configuration files."""
 
     bundled: Path = Path("/etc/kafka/docker")
     mounted: Path = Path("/mnt/shared/config")
@@ -40,7 +43,7 @@ class Places(NamedTuple):
 
 
 def check_environment(environ: Mapping[str, str]) -> None:
-    """Raises StartupRefused for what Kafka's image refuses."""
+    """Raise StartupRefused for environment variables that Kafka's image refuses."""
     is_controller = environ.get("KAFKA_PROCESS_ROLES") == "controller"
     if is_controller and environ.get("KAFKA_ADVERTISED_LISTENERS"):
         raise StartupRefused("KAFKA_ADVERTISED_LISTENERS is not supported on a KRaft controller")
@@ -49,7 +52,7 @@ def check_environment(environ: Mapping[str, str]) -> None:
 def properties_for(
     environ: Mapping[str, str], mounted: Mapping[str, str], bundled: Mapping[str, str]
 ) -> dict[str, str]:
-    """The node's properties. Raises StartupRefused."""
+    """Return the node's properties. Raises StartupRefused as `check_environment` does."""
     check_environment(environ)
     given = {key: value for key, value in environ.items() if value or key != "KAFKA_LISTENERS"}
     advertised = given.get("KAFKA_ADVERTISED_LISTENERS")
@@ -58,14 +61,17 @@ def properties_for(
     elif "KAFKA_LISTENERS" not in given and given.get("KAFKA_PROCESS_ROLES") != "controller":
         given["KAFKA_LISTENERS"] = re.sub(r"://[^:]*:", "://0.0.0.0:", advertised)
     found = merge(defaults=bundled, mounted=mounted, environ=given)
-    # Kafka's way of naming a port for its remote management, which there is none of here.
+    # Kafka's image names a JMX port with KAFKA_JMX_PORT; kraftbox has no JMX.
     found.pop("jmx.port", None)
     found.setdefault(HTTP_LISTENER, HTTP_LISTENER_DEFAULT)
     return found
 
 
 def write_properties(places: Places, environ: Mapping[str, str]) -> Path:
-    """Decide and write server.properties; returns where. Raises StartupRefused."""
+    """Compute and write server.properties; return its path.
+
+    Raises StartupRefused for invalid variables or if the file cannot be written.
+    """
     from kraftbox.process.properties import overwrite_private, read_properties
 
     def read(directory: Path) -> dict[str, str]:
@@ -83,12 +89,12 @@ def write_properties(places: Places, environ: Mapping[str, str]) -> Path:
 
 
 def run(environ: Mapping[str, str], places: Places | None = None) -> int:
-    """Configure, format, serve; returns the exit code. Raises ConfigError, StartupRefused."""
+    """Configure, format and serve; return the exit code. Raises ConfigError, StartupRefused."""
     return launch(environ, write_properties(places or Places(), environ))
 
 
 def launch(environ: Mapping[str, str], path: Path) -> int:
-    """Format and serve what `write_properties` wrote; returns the exit code.
+    """Format and serve with the properties that `write_properties` wrote; return the exit code.
 
     Raises ConfigError, StartupRefused.
     """
@@ -107,9 +113,9 @@ def launch(environ: Mapping[str, str], path: Path) -> int:
 
 
 def choose_cluster_id(wanted: str | None, formatted: str | None) -> str:
-    """Return the cluster id to format with; a formatted directory's goes before `CLUSTER_ID`.
+    """Return the cluster ID to format with; a formatted directory's ID overrides `CLUSTER_ID`.
 
-    Kafka's image formats new directories only, so it starts a volume whose cluster is another one.
+    Kafka's image formats only new directories, so it also starts a volume of another cluster.
     """
     if formatted is not None:
         if wanted and wanted != formatted:
@@ -125,7 +131,7 @@ def choose_cluster_id(wanted: str | None, formatted: str | None) -> str:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """`kraftbox container [configure | launch]`: one of the two steps, or both."""
+    """Run `kraftbox container [configure | launch]`: one of the two steps, or both."""
     from runtime.config import ConfigError
 
     step = arguments[0] if arguments else ""

@@ -1,4 +1,4 @@
-"""Formatting of a node's directories at its start."""
+"""Formatting of a node's log directories at startup."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from storage.log.errors import BadLogDirectory
 
 
 def formatted_cluster_id(config: NodeConfig) -> str | None:
-    """Return the cluster that a directory of the node is formatted for, None if none is formatted.
+    """Return the cluster ID of the node's formatted directories, or None if none is formatted.
 
     Raises StartupRefused for a meta.properties that cannot be read.
     """
@@ -29,8 +29,10 @@ def formatted_cluster_id(config: NodeConfig) -> str | None:
 
 
 def format_if_new(config: NodeConfig, cluster_id: str) -> None:
-    """Format what has no identity yet. Raises StartupRefused, also when a directory has another
-    cluster id."""
+    """Format the directories that have no meta.properties yet.
+
+    Raises StartupRefused if that fails, or if a directory has another cluster ID.
+    """
     files = RealFiles()
     rng = random.Random(random.SystemRandom().getrandbits(128))
     try:

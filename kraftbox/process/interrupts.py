@@ -1,7 +1,7 @@
-"""Ctrl-C while a command starts: it ends the process at once and says nothing.
+"""Handling of Ctrl-C while a command starts: end the process at once, without output.
 
-Python would raise KeyboardInterrupt inside half an import, and print pages about it. Where SIGINT
-is ignored, as in a script's background jobs, it stays ignored.
+Python would raise KeyboardInterrupt in the middle of an import and print a long traceback. If
+SIGINT is ignored, as in a script's background jobs, it stays ignored.
 """
 
 from __future__ import annotations
@@ -10,12 +10,12 @@ import signal
 
 
 def end_silently() -> None:
-    """From here on SIGINT ends the process."""
+    """Make SIGINT end the process from now on."""
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def raise_interrupts() -> None:
-    """From here on SIGINT raises KeyboardInterrupt, as Python does it: there is work to undo."""
+    """Make SIGINT raise KeyboardInterrupt from now on, as Python does: there is work to undo."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:
         signal.signal(signal.SIGINT, signal.default_int_handler)

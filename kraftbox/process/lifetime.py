@@ -1,8 +1,8 @@
-"""A node as a process: the loop, the signals, the end.
+"""A node as a process: event loop, signals, shutdown.
 
-`run` is shared by `kraftbox server`, the image and the nodes that `kraftbox up` forks. It builds
-the node from a configuration and real files, stops it on SIGINT and SIGTERM, and returns the
-process's exit code: 0 after a clean stop, 1 when something that must not fail did.
+`kraftbox server`, the image and the nodes that `kraftbox up` forks share `run`. It builds the node
+from a configuration and real files, and stops it on SIGINT and SIGTERM. The exit code is 0 after a
+clean stop and 1 after a fatal failure.
 """
 
 from __future__ import annotations
@@ -34,13 +34,17 @@ _log = log.get_logger("kraftbox.process.lifetime")
 
 STOP_MS_MAX = 30_000
 ORPHAN_WAIT_MS = 2_000
-"""How long a controller that lost its launcher serves on: brokers that did take their leave."""
+"""How long a controller without its launcher keeps serving, for the brokers' controlled
+shutdown.
+"""
 
 
 class Lifeline(NamedTuple):
-    """What ties a node to the process that started it. When `fd` ends, that process is gone, and
-    the node stops; what arrives on it before is for `obey`. The other way it is told when the node
-    is `ready`, and why it `failed`."""
+    """The connection between a node and the process that started it.
+
+    When `fd` reaches its end, that process has gone and the node stops. Data that arrives before is
+    passed to `obey`. The node reports through `ready` and `failed`.
+    """
 
     fd: int
     obey: Callable[[CuttableLoop, bytes], None]
@@ -49,7 +53,7 @@ class Lifeline(NamedTuple):
 
 
 def run_file(path: str | None, overrides: Mapping[str, str]) -> int:
-    """`kraftbox server`: properties from a file, the environment and overrides.
+    """Run `kraftbox server` with properties from a file, the environment and overrides.
 
     Raises ConfigError and StartupRefused.
     """
@@ -61,7 +65,7 @@ def run_file(path: str | None, overrides: Mapping[str, str]) -> int:
 
 
 def host_name(props: Mapping[str, str]) -> str:
-    """The name to advertise for listeners without a host, looked up only when there is one."""
+    """Return the host name to advertise; it is looked up only if a listener has no host."""
     source = props.get("advertised.listeners") or props.get("listeners", "://:")
     return socket.getfqdn() if "://:" in source else "localhost"
 
@@ -75,11 +79,11 @@ def configure_log(config: NodeConfig, write: log.Write | None = None) -> None:
 
 
 def run(config: NodeConfig, lifeline: Lifeline | None = None) -> int:
-    """Run a node until a signal or a fatal failure; returns the exit code.
+    """Run a node until a signal or a fatal failure; return the exit code.
 
-    Raises StartupRefused when the node cannot start for a reason the operator can remove.
+    Raises StartupRefused if the node cannot start for a reason that the operator can remove.
     """
-    # Cores know no other source of randomness than this one.
+    # This is the only source of randomness of the cores.
     rng = random.Random(random.SystemRandom().getrandbits(128))
     descriptors.raise_limit()
     files = RealFiles(config[keys_kraftbox.KRAFTBOX_FILES_OPEN_MAX] or None)
@@ -141,7 +145,7 @@ async def _serve(
 def _callback_failed(
     supervisor: Supervisor, loop: asyncio.AbstractEventLoop, context: dict[str, Any]
 ) -> None:
-    """What a timer, a callback or a protocol let through: nobody else would hear of it."""
+    """Count and log an exception from a timer, a callback or a protocol, which no task awaits."""
     error = context.get("exception")
     if isinstance(error, Exception):
         supervisor.survive("callback", error, what=str(context.get("message")))
@@ -161,7 +165,7 @@ def _read_lifeline(
 
 
 def plant_faults(loop: asyncio.AbstractEventLoop, config: NodeConfig, files: Files) -> None:
-    """Let signals cause the faults that the configuration prepares."""
+    """Install signal handlers that cause the configured faults."""
     stall_ms = config[keys_kraftbox.KRAFTBOX_FAULT_STALL_MS]
     if stall_ms:
         loop.add_signal_handler(signal.SIGUSR1, time.sleep, stall_ms / 1000)

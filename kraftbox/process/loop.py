@@ -1,10 +1,9 @@
-"""A node's event loop, and how the node is cut off from all others.
+"""The event loop of a node, which can cut the node off from the network.
 
-A cut is made where packets are: every TCP socket of the process gets a filter that drops what
-arrives, so that others see a peer that neither answers nor refuses, and the node sees the same of
-them. What the node has to say is slowed down to a byte a second, and new connections of its own
-wait. When it is over, the connections of before are reset: each side finds out at its next word.
-Linux only.
+`cut_off` attaches a packet filter to every TCP socket of the process that drops incoming packets.
+Peers see a node that neither answers nor refuses, and the node sees its peers in the same way.
+Outgoing data is paced at one byte per second, and new outgoing connections wait. `reconnect` resets
+the old connections: each peer notices when it next sends. Linux only.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from typing import Any
 try:
     from uvloop import Loop
 except ImportError:
-    # There is no wheel of it for every machine; asyncio's own loop does the same, more slowly.
+    # uvloop has no wheels for some machines; asyncio's own loop does the same, more slowly.
     from asyncio import SelectorEventLoop as Loop  # type: ignore[assignment]
 
 SO_ATTACH_FILTER = 26
@@ -29,11 +28,11 @@ SO_DETACH_FILTER = 27
 SO_MAX_PACING_RATE = 47
 NO_LIMIT = 0xFFFF_FFFF
 SWEEP_S = 0.05
-"""A connection that was accepted while the cut was made has no filter yet."""
+"""How often the filters are attached again: a connection accepted during the cut has none yet."""
 
 
 class CuttableLoop(Loop):
-    """uvloop, or asyncio's loop where there is none, with `cut_off` and `reconnect`."""
+    """uvloop, or asyncio's loop without it, with `cut_off` and `reconnect`."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -46,7 +45,7 @@ class CuttableLoop(Loop):
         return await super().create_connection(*args, **kwargs)
 
     def cut_off(self) -> None:
-        """From now on nothing arrives. Raises OSError where it cannot be done."""
+        """Drop everything that arrives from now on. Raises OSError if that is impossible."""
         if sys.platform != "linux":
             raise OSError(errno.ENOTSUP, "a node can be cut off on Linux only")
         if self._connected is None:
@@ -54,7 +53,7 @@ class CuttableLoop(Loop):
             self._cut_all()
 
     def reconnect(self) -> None:
-        """Undo it. Raises OSError."""
+        """Undo `cut_off` and reset the connections. Raises OSError."""
         if self._connected is None:
             return
         if self._sweep is not None:
@@ -71,7 +70,7 @@ class CuttableLoop(Loop):
 
 
 def tcp_sockets() -> Iterator[socket.socket]:
-    """The TCP sockets of this process, each valid until the next; none of them is closed."""
+    """Yield the TCP sockets of this process, each valid until the next; it closes none of them."""
     for name in os.listdir("/proc/self/fd"):
         try:
             found = socket.socket(fileno=int(name))
@@ -89,7 +88,7 @@ def tcp_sockets() -> Iterator[socket.socket]:
 def _cut(each: socket.socket) -> None:
     import ctypes
 
-    # One instruction of a packet filter: return 0 bytes, that is, drop.
+    # A packet filter of one instruction: return 0 bytes, that is, drop.
     program = ctypes.create_string_buffer(struct.pack("=HBBI", 0x06, 0, 0, 0))
     each.setsockopt(
         socket.SOL_SOCKET,
@@ -102,12 +101,12 @@ def _cut(each: socket.socket) -> None:
 def _open(each: socket.socket) -> None:
     each.setsockopt(socket.SOL_SOCKET, SO_MAX_PACING_RATE, struct.pack("=I", NO_LIMIT))
     if not each.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN):
-        # A reset, as soon as the loop sees the end and closes it.
+        # Send a reset as soon as the loop reads the end and closes the socket.
         each.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("=ii", 1, 0))
         try:
             each.shutdown(socket.SHUT_RDWR)
         except OSError as error:
-            # It was still connecting, or has ended.
+            # The socket was still connecting, or its connection has ended.
             if error.errno != errno.ENOTCONN:
                 raise
     each.setsockopt(socket.SOL_SOCKET, SO_DETACH_FILTER, 0)

@@ -1,4 +1,4 @@
-"""Properties files as operators hand them over."""
+"""Reading and private writing of properties files."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from runtime.errors import StartupRefused
 
 
 def read_properties(path: Path | str) -> dict[str, str]:
-    """A properties file; raises StartupRefused when it cannot be read or understood."""
+    """Read a properties file. Raises StartupRefused if it cannot be read or parsed."""
     try:
         with open(path, encoding="utf-8") as file:
             return parse_properties(file.read())
@@ -22,13 +22,13 @@ def read_properties(path: Path | str) -> dict[str, str]:
 
 
 def write_private(path: Path, text: str) -> None:
-    """Replace a file by one that only its owner may read: settings may be passwords.
+    """Replace a file by one that only its owner may read, because settings may be passwords.
 
     Raises OSError.
     """
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     with contextlib.suppress(FileNotFoundError):
-        temporary.unlink()  # of a process that had this id and was killed
+        temporary.unlink()  # left by a killed process with this ID
     fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
     try:
         with open(fd, "w", encoding="utf-8") as file:
@@ -41,13 +41,13 @@ def write_private(path: Path, text: str) -> None:
 
 
 def overwrite_private(path: Path, text: str) -> None:
-    """Write a file in place, for its owner only: it may be mounted, and cannot be replaced then.
+    """Write a file in place, readable by its owner only; a mounted file cannot be replaced.
 
     Raises OSError.
     """
     fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     with open(fd, "w", encoding="utf-8") as file:
-        # Of a file of somebody else the mode stays.
+        # If another user owns the file, its mode stays.
         with contextlib.suppress(PermissionError):
             os.fchmod(fd, 0o600)
         file.write(text)
