@@ -1,1 +1,1 @@
-"""The commands that people type; nothing here is imported by a node's process."""
+"""The commands for users; a node's process imports nothing from here."""

@@ -1,4 +1,4 @@
-"""`kraftbox audit`: what happened to a cluster, from copies of its metadata log."""
+"""`kraftbox audit`: a cluster's history, from copies of its metadata log."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ JSON_NAME, HTML_NAME, TEXT_NAME = "audit.json", "audit.html", "audit.txt"
 
 
 class Engine(StrEnum):
-    """What does the audit. AUTO: `audit.planning.engine`."""
+    """The engine of the audit. AUTO: see `audit.planning.engine`."""
 
     AUTO = "auto"
     HERE = "here"
@@ -33,8 +33,10 @@ class Engine(StrEnum):
 
 
 class TableFormat(StrEnum):
-    """How the tables are written. AUTO: Delta if a delta-spark is installed that goes with Spark,
-    else Parquet."""
+    """The format of the tables.
+
+    AUTO is Delta if a delta-spark is installed that matches Spark, otherwise Parquet.
+    """
 
     AUTO = "auto"
     PARQUET = "parquet"
@@ -42,7 +44,7 @@ class TableFormat(StrEnum):
 
 
 class Format(StrEnum):
-    """What is printed; --out gets all of them."""
+    """The format on standard output; --out writes all formats."""
 
     TEXT = "text"
     JSON = "json"
@@ -111,10 +113,10 @@ def audit(
         typer.Option("--package", help="Write the zip for spark-submit to this folder, and end."),
     ] = None,
 ) -> None:
-    """Replay metadata logs, of Kraftbox or Apache Kafka, and say what happened.
+    """Replay metadata logs, of Kraftbox or Apache Kafka, and report the cluster's history.
 
-    The exit code is 0 when every promise holds, 1 when one is broken, 2 when the audit could not be
-    done: the input cannot be read, Spark or Java is missing or fails, an option is wrong.
+    Exit code 0: every promise holds; 1: one is broken; 2: the audit failed, because the input
+    cannot be read, Spark or Java is missing or fails, or an option is wrong.
     """
     form = Format.JSON if as_json else form
     if package is not None:
@@ -143,7 +145,7 @@ def audit(
 
 @contextmanager
 def _possible() -> Iterator[None]:
-    """What cannot be done ends the command with 2."""
+    """Turn errors of an impossible audit into a message and exit code 2."""
     from audit.reading.logs import UnreadableInput
     from audit.session import NoSpark, SparkFailed
     from audit.spark.delta import NoDelta
@@ -161,7 +163,7 @@ def _possible() -> Iterator[None]:
 
 
 class _SparkOptions(NamedTuple):
-    """What was said of Spark, and whether tables are wanted, which only it writes."""
+    """The options for Spark; `tables` is true if tables are to be written, which needs Spark."""
 
     master: str | None
     conf: list[str]
@@ -170,7 +172,7 @@ class _SparkOptions(NamedTuple):
 
     @property
     def asked_by(self) -> str | None:
-        """The option that asks for Spark by itself, None if there is none."""
+        """The first given option that requires Spark, None without one."""
         given = {
             "--master": self.master is not None,
             "--conf": bool(self.conf),
@@ -179,7 +181,10 @@ class _SparkOptions(NamedTuple):
         return next((option for option, is_given in given.items() if is_given), None)
 
     def settings(self) -> dict[str, str]:
-        """What Spark is told. Raises NoDelta if Delta is asked for in vain."""
+        """Return the Spark settings.
+
+        Raises NoDelta if Delta is requested but not installed, BadParameter for an invalid --conf.
+        """
         split = [pair.partition("=") for pair in self.conf]
         for key, equals, _ in split:
             if not equals or not key.startswith("spark."):
@@ -189,7 +194,7 @@ class _SparkOptions(NamedTuple):
 
 
 def _delta_settings(form: TableFormat | None, given: dict[str, str]) -> dict[str, str]:
-    """What it must be told for the tables."""
+    """Return the additional Spark settings that the table format needs."""
     from audit.spark import delta
 
     if form in (None, TableFormat.PARQUET) or (form is TableFormat.AUTO and not delta.installed()):
@@ -212,13 +217,14 @@ def _run(
     spark: _SparkOptions,
     bounds: dict[str, int],
 ) -> dict[str, Any]:
-    """The document, by the engine that was named or that is the quicker one."""
+    """Run the audit with the requested engine, or with the one that AUTO selects."""
     from audit.planning.engine import is_for_spark
     from audit.reading.inputs import read_inputs
     from audit.session import spark_available
 
     settings = spark.settings()
-    inputs = read_inputs(paths, history=history, data=data)  # what is wrong is said before Spark
+    # errors in the input are reported before Spark starts
+    inputs = read_inputs(paths, history=history, data=data)
     if out is not None:
         out.mkdir(parents=True, exist_ok=True)
     by_spark = engine is Engine.SPARK or (
@@ -264,7 +270,7 @@ def _here(inputs: Inputs, bounds: dict[str, int]) -> dict[str, Any]:
 
 @contextmanager
 def _shown(first: str) -> Iterator[Callable[[int, int], None]]:
-    """Progress as a counter on the terminal's last line; nothing on a pipe."""
+    """Show progress as a counter on the terminal's last line; show nothing if stderr is a pipe."""
     tty = sys.stderr.isatty()
 
     def line(text: str) -> None:

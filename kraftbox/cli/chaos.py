@@ -1,4 +1,4 @@
-"""`kraftbox chaos`: faults on a cluster, with clients whose ledger is judged at the end."""
+"""`kraftbox chaos`: faults on a cluster under load, with a check of what clients observed."""
 
 from __future__ import annotations
 
@@ -139,11 +139,12 @@ def chaos(
     show_kinds: Annotated[bool, typer.Option("--list", help="Show the kinds of faults.")] = False,
     as_document: JsonFlag = False,
 ) -> None:
-    """Kill, pause, cut off and slow down nodes under load, and judge what the clients saw.
+    """Kill, pause, cut off and slow down nodes under load, and check what the clients observed.
 
-    Without --dir and --compose a cluster of three controllers and three brokers is started for the
-    run, and ends with it. Exit code 0: every promise held; 1: one broke; 2: the run was not
-    possible. Ctrl-C ends the faults and has judged what there is; a second one, or SIGTERM, aborts.
+    Without --dir and --compose the command starts a cluster of three controllers and three brokers,
+    and stops it at the end. Exit code 0: every promise held; 1: one broke; 2: the run was not
+    possible. Ctrl-C ends the faults and checks what was observed so far; a second Ctrl-C, or
+    SIGTERM, aborts.
     """
     if show_kinds:
         _show_kinds()
@@ -178,7 +179,7 @@ def chaos(
 
 
 def _check_sources(schedule: Path | None, replay: Path | None, *, other: bool) -> None:
-    """Raises BadParameter where two things say which faults there are."""
+    """Raise BadParameter if two options define the faults."""
     if schedule is not None and replay is not None:
         raise typer.BadParameter("--schedule or --replay, not both")
     if other and (schedule or replay) is not None:
@@ -187,7 +188,7 @@ def _check_sources(schedule: Path | None, replay: Path | None, *, other: bool) -
 
 
 def _write(outcome: Outcome, edn: Path | None, junit: Path | None) -> None:
-    """What others read. Raises OSError."""
+    """Write the files for Elle and JUnit. Raises OSError."""
     if edn is not None:
         text = "".join(f"{line}\n" for line in edn_lines(outcome.history))
         edn.write_text(text, encoding="utf-8")
@@ -196,14 +197,19 @@ def _write(outcome: Outcome, edn: Path | None, junit: Path | None) -> None:
 
 
 def _kept(outcome: Outcome, seed: int, asked: Path | None, audit: Path | None) -> Path | None:
-    """Where the history is; None where nobody asked for it and no promise broke. Raises OSError."""
+    """Save the history and return its path.
+
+    Returns None, without saving, if no option requires the history and no promise broke. Raises
+    OSError.
+    """
     name = f"chaos-{seed}.kbxh"
     path = asked
     if path is None and audit is not None:
         audit.mkdir(parents=True, exist_ok=True)
         path = audit / name
     if path is None and is_broken(outcome.findings):
-        # Not a name that another user of the machine can foresee, and take.
+        # The directory name is unpredictable, so another user of the machine cannot create it
+        # first.
         path = Path(tempfile.mkdtemp(prefix="kraftbox-chaos-"), name)
     if path is not None:
         save(path, outcome.history)
@@ -222,8 +228,10 @@ def _tell(outcome: Outcome, path: Path | None, *, as_document: bool) -> None:
 
 
 def _audit(target: Target, history: Path, out: Path, *, own: bool, quiet: bool) -> int:
-    """Exit code of the audit. A cluster that is the run's own is stopped first, so that its logs
-    stand still."""
+    """Audit the cluster's logs and return the exit code.
+
+    A cluster that the command started is stopped first, so that its logs do not change.
+    """
     if not isinstance(target, LocalTarget):
         raise TargetError("--audit: the logs of containers cannot be read here")
     sys.stdout.flush()
@@ -234,16 +242,19 @@ def _audit(target: Target, history: Path, out: Path, *, own: bool, quiet: bool) 
 
 
 class _Faults(NamedTuple):
-    """Which there are: of these kinds (None: of all) for so long, or as it is written."""
+    """The faults of a run.
+
+    `kinds` are drawn for `length_s` seconds (None: all kinds), unless `written` lists the steps.
+    """
 
     kinds: Sequence[str] | None
     length_s: float
     written: Sequence[Step] | None = None
     seed: int | None = None
-    """Of the run that is repeated."""
+    """The seed of the replayed run."""
 
     def first_seed(self, asked: int | None) -> int:
-        """The one that is asked for; that of the run that is repeated; or one drawn now."""
+        """Return the first of: the given seed, the replayed run's seed, a random seed."""
         given = self.seed if asked is None else asked
         return random.SystemRandom().getrandbits(32) if given is None else given
 
@@ -260,7 +271,7 @@ class _Faults(NamedTuple):
 def _wanted(
     faults: str | None, schedule: Path | None, replay: Path | None, minutes: float
 ) -> _Faults:
-    """What the options ask for. Raises BadParameter."""
+    """Return the faults that the options define. Raises BadParameter."""
     if replay is not None:
         written, seed = _replayed(replay)
         return _Faults(list(dict.fromkeys(s.kind for s in written)), math.inf, written, seed)
@@ -282,7 +293,7 @@ def _written(file: Path) -> list[Step]:
 
 
 def _replayed(file: Path) -> tuple[list[Step], int | None]:
-    """The faults of a history, and its seed. Raises BadParameter."""
+    """Return the faults of a history, and its seed. Raises BadParameter."""
     try:
         history = load_history(file)
         found = replayed(history, random.Random)
@@ -300,7 +311,7 @@ def _replayed(file: Path) -> tuple[list[Step], int | None]:
 
 
 def _run_class(client: str | None) -> type[Run]:
-    """The run with the clients that are asked for. Raises BadParameter."""
+    """Return the Run class for the requested client. Raises BadParameter."""
     if client is None:
         return Run
     if client != LIBRDKAFKA:
@@ -315,7 +326,7 @@ def _run_class(client: str | None) -> type[Run]:
 
 
 class _Rounds:
-    """One run, or as many as it takes until a promise breaks."""
+    """One run, or runs with increasing seeds until a promise breaks."""
 
     def __init__(
         self,
@@ -333,7 +344,7 @@ class _Rounds:
         self._quiet = quiet
 
     def go(self, seed: int, *, until_broken: bool) -> tuple[Outcome, int]:
-        """The last run and its seed: the first, or the one in which a promise broke."""
+        """Run; return the last outcome and its seed."""
         while True:
             outcome = asyncio.run(self._run(seed))
             if not until_broken or outcome.ended_early or is_broken(outcome.findings):
@@ -363,7 +374,7 @@ class _Rounds:
 
 @contextmanager
 def _signals(run: Run) -> Iterator[None]:
-    """The first SIGINT lets the run finish early, any other signal to end cancels it."""
+    """Handle signals: the first SIGINT ends the run early, a second one or SIGTERM cancels it."""
     loop = asyncio.get_running_loop()
     task = asyncio.current_task()
     assert task is not None
@@ -400,7 +411,7 @@ def _signals(run: Run) -> Iterator[None]:
 
 @contextmanager
 def _terminable() -> Iterator[None]:
-    """SIGTERM ends the block as an error does: what it began is undone."""
+    """Let SIGTERM raise SystemExit in the block, so that its cleanup runs."""
     before = signal.signal(signal.SIGTERM, _terminate)
     try:
         yield
@@ -440,7 +451,7 @@ def _check_kinds(asked: Sequence[str] | None) -> None:
 
 
 def _possible(target: Target, asked: Sequence[str] | None) -> list[str]:
-    """The kinds to use. Raises TargetError for one that this cluster has no way for."""
+    """Return the kinds to use. Raises TargetError for a kind that this cluster does not support."""
     for name in asked or ():
         missing = KINDS[name].needs - target.abilities
         if missing:
@@ -464,11 +475,13 @@ def _show_kinds() -> None:
 
 
 def _silent(_: Progress) -> None:
-    """A document on standard output stands alone."""
+    """Print no progress: standard output must contain only the JSON document."""
 
 
 class _Shower:
-    """Progress: one line that is overwritten on a terminal, a line now and then on a pipe."""
+    """Progress display: one overwritten line on a terminal, a line every PLAIN_LINES_S on a
+    pipe.
+    """
 
     def __init__(self) -> None:
         self._told_s = -PLAIN_LINES_S

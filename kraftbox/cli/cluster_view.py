@@ -1,7 +1,7 @@
-"""The view of a cluster that `up` started: what its supervisor knows, and what its nodes answer.
+"""The view of a local cluster: its supervisor's state, combined with the answers of its nodes.
 
-The supervisor knows the processes; everything else is asked of the nodes in Kafka's protocol, of
-all at once and for a short time only: a cluster with paused nodes is exactly what one wants to see.
+The supervisor knows the processes; everything else is requested from the nodes in Kafka's protocol.
+The requests run in parallel with a short timeout: a cluster with paused nodes must be shown, too.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ R = TypeVar("R", bound=Response)
 Quorum = DescribeQuorumResponse.PartitionData
 
 ANSWER_MS = 300.0
-"""How long the nodes have to answer, all together."""
+"""Total time for the nodes to answer, in ms."""
 WAITING_MAX = 10
-"""Partitions without leader that are looked into."""
+"""The number of partitions without leader to explain."""
 
 
 class BrokerAnswer(NamedTuple):
-    """What one broker says of the cluster."""
+    """One broker's view of the cluster."""
 
     broker_id: int
     address: Address
@@ -46,7 +46,7 @@ class BrokerAnswer(NamedTuple):
 
 
 class Answers(NamedTuple):
-    """What the nodes say; None and nothing where none of them did in time."""
+    """The nodes' answers; None or empty if no node answered in time."""
 
     quorum: Quorum | None = None
     broker: BrokerAnswer | None = None
@@ -54,7 +54,7 @@ class Answers(NamedTuple):
 
 
 def snapshot(place: ClusterPlace, answer_ms: float = ANSWER_MS) -> dict[str, Any]:
-    """Everything there is to show now, as JSON. Raises CommandFailed."""
+    """Return the current view of the cluster as JSON values. Raises CommandFailed."""
     try:
         known = control.status(place)
     except (control.NotRunning, control.RequestFailed) as error:
@@ -62,18 +62,18 @@ def snapshot(place: ClusterPlace, answer_ms: float = ANSWER_MS) -> dict[str, Any
     return assemble(known, asyncio.run(ask_nodes(known["nodes"], answer_ms)), datetime.now(UTC))
 
 
-# --- asking -----------------------------------------------------------------------------------
+# --- requests to the nodes --------------------------------------------------------------------
 
 
 def addresses(nodes: Sequence[Mapping[str, Any]], *, controllers: bool) -> list[Address]:
-    """Listeners of the processes that can answer."""
+    """Return the listeners of running processes."""
     return [address for _, address in _listeners(nodes, controllers=controllers)]
 
 
 def _listeners(
     nodes: Sequence[Mapping[str, Any]], *, controllers: bool
 ) -> list[tuple[int, Address]]:
-    """Node ids and listeners of the processes that can answer."""
+    """Return node IDs and listeners of running processes."""
     found = []
     for node in nodes:
         if node["state"] not in ("starting", "running") or node.get("cutOff"):
@@ -87,14 +87,14 @@ def _listeners(
 
 
 async def ask_nodes(nodes: Sequence[Mapping[str, Any]], answer_ms: float) -> Answers:
-    """Ask all that can answer at once; who has not after `answer_ms` counts as silent.
+    """Request the view of all running nodes in parallel; ignore answers after `answer_ms`.
 
-    One that was cut off may still believe itself the leader, of an older epoch; and a broker may be
-    behind: the newest epoch wins, and the broker that has most of the metadata log.
+    A node that was cut off may still believe that it is the leader, of an older epoch: the highest
+    epoch wins. A broker may lag behind: the broker with the highest metadata log end offset wins.
     """
     deadline = time.monotonic() + answer_ms / 1000
     brokers = _listeners(nodes, controllers=False)
-    # A node of its own has no controller that others could ask; a broker passes it on.
+    # A single node has no reachable controller listener; its broker forwards the request.
     of_quorum = addresses(nodes, controllers=True) or [address for _, address in brokers]
     quorums = [asyncio.ensure_future(_ask_quorum(address, answer_ms)) for address in of_quorum]
     told = [asyncio.ensure_future(_ask_broker(*broker, answer_ms)) for broker in brokers]
@@ -114,7 +114,7 @@ def _replicas(quorum: Quorum) -> list[DescribeQuorumResponse.ReplicaState]:
 
 
 def _done(asked: Sequence[asyncio.Future[T | None]]) -> list[T]:
-    """What was answered in time; the rest is given up."""
+    """Return the results that arrived in time and cancel the other requests."""
     for one in asked:
         one.cancel()
     return [
@@ -136,7 +136,7 @@ async def _ask_broker(broker_id: int, address: Address, answer_ms: float) -> Bro
 
 
 async def _ask_waiting(broker: BrokerAnswer, answer_ms: float) -> list[ExplainedPartition]:
-    """Why partitions have no leader: of the first ones, and of none where nobody can say."""
+    """Explain why partitions have no leader: the first WAITING_MAX, or none without an answer."""
     leaderless = [
         (topic.name or "", partition.partition_index)
         for topic in broker.metadata.topics
@@ -170,7 +170,7 @@ async def _ask(address: Address, request: Request[R], answer_ms: float) -> R | N
 async def _asked(
     address: Address, answer_ms: float, ask: Callable[[Connection], Coroutine[Any, Any, T]]
 ) -> T | None:
-    """What a node answers in time, None if it does not."""
+    """Connect and send requests; return None if the node does not answer in time."""
     try:
         async with asyncio.timeout(answer_ms / 1000):
             connection = await Connection.connect(*address, "kraftbox-status", answer_ms)
@@ -182,11 +182,13 @@ async def _asked(
         return None
 
 
-# --- what it means ----------------------------------------------------------------------------
+# --- the document -----------------------------------------------------------------------------
 
 
 def assemble(known: Mapping[str, Any], answers: Answers, now: datetime) -> dict[str, Any]:
-    """The supervisor's view and the nodes' answers as one document; null for what nobody told."""
+    """Combine the supervisor's view and the nodes' answers; values that no node reported are
+    null.
+    """
     quorum, broker = answers.quorum, answers.broker
     metadata = broker.metadata if broker else None
     topics = metadata.topics if metadata else []

@@ -1,4 +1,4 @@
-"""`kraftbox configs`: describe and alter what topics, brokers and groups are configured with."""
+"""`kraftbox configs`: describe and alter configurations of topics, brokers and groups."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ GroupOption = Annotated[str | None, typer.Option("--group", "-g", help="The cons
 
 
 def resource(topic: str | None, broker: str | None, group: str | None) -> tuple[ResourceType, str]:
-    """The one resource that was named; a usage error otherwise."""
+    """Return the one resource that the options name; raise BadParameter otherwise."""
     named = [
         (ResourceType.TOPIC, topic),
         (ResourceType.BROKER, broker),
@@ -57,7 +57,9 @@ def describe(
     as_json: JsonFlag = False,
     bootstrap: BootstrapOption = BOOTSTRAP_DEFAULT,
 ) -> None:
-    """Show what differs from the defaults and where it comes from; with --all everything."""
+    """Show the values that differ from their defaults, with their sources; --all shows every
+    key.
+    """
     kind, name = resource(topic, broker, group)
 
     async def work(client: ClusterClient) -> list[Config]:
@@ -96,7 +98,7 @@ def alter(
     as_json: JsonFlag = False,
     bootstrap: BootstrapOption = BOOTSTRAP_DEFAULT,
 ) -> None:
-    """Change configurations one by one; what is not named stays."""
+    """Change single configuration keys; other keys keep their values."""
     kind, name = resource(topic, broker, group)
     changes = [
         *_changes(ConfigOperation.SET, settings(to_set)),

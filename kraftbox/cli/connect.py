@@ -1,4 +1,4 @@
-"""Connecting a command to its cluster, and the words for what goes wrong.
+"""Connection of a command to its cluster, with error messages for users.
 
 A command that fails prints Kafka's error name and message, and exits with 1.
 """
@@ -41,7 +41,7 @@ PORT_DEFAULT = 9092
 
 
 def with_ports(bootstrap: str) -> str:
-    """The same addresses, each with a port."""
+    """Return the addresses, each with a port."""
     entries = [entry.strip() for entry in bootstrap.split(",")]
     return ",".join(
         f"{entry}:{PORT_DEFAULT}" if entry and (":" not in entry or entry.endswith("]")) else entry
@@ -50,7 +50,7 @@ def with_ports(bootstrap: str) -> str:
 
 
 def run(bootstrap: str, work: Callable[[ClusterClient], Awaitable[T]]) -> T:
-    """Connect, do the work, disconnect; raises CommandFailed."""
+    """Connect, await `work`, disconnect. Raises CommandFailed."""
     bootstrap = with_ports(bootstrap)
 
     async def whole() -> T:
@@ -63,7 +63,7 @@ def run(bootstrap: str, work: Callable[[ClusterClient], Awaitable[T]]) -> T:
 
 @contextmanager
 def in_words(bootstrap: str) -> Iterator[None]:
-    """What goes wrong between us and these addresses, as CommandFailed."""
+    """Translate errors of a connection to these addresses into CommandFailed."""
     try:
         yield
     except BadAddress as error:
@@ -77,7 +77,7 @@ def in_words(bootstrap: str) -> Iterator[None]:
 
 
 def _reason(error: OSError) -> str:
-    """Why there is no connection, without the numbers and addresses that asyncio tells."""
+    """Return the reason of a failed connection, without asyncio's error numbers and addresses."""
     refused = re.findall(r"\[Errno (\d+)\]", str(error))
     reasons = dict.fromkeys(os.strerror(int(number)) for number in refused)
     return ", ".join(reasons) or error.strerror or str(error) or "no answer in time"

@@ -1,4 +1,4 @@
-"""`kraftbox doctor`: whether this machine has what a cluster needs."""
+"""`kraftbox doctor`: checks of this machine's requirements for a cluster."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ FREE_BYTES_MIN = 1 << 30
 
 
 class Verdict(StrEnum):
-    """WARN: something will be missing. BAD: a start fails."""
+    """Result of a check. WARN: a feature is unavailable. BAD: a start fails."""
 
     OK = "ok"
     WARN = "warn"
@@ -37,7 +37,7 @@ class Verdict(StrEnum):
 
 
 class Found(NamedTuple):
-    """One thing that was looked at."""
+    """The result of one check."""
 
     what: str
     verdict: Verdict
@@ -53,7 +53,7 @@ def doctor(
     ] = PORT_DEFAULT,
     as_json: JsonFlag = False,
 ) -> None:
-    """Look at versions, limits, the directory, ports and the kernel; change nothing.
+    """Check versions, limits, the directory, ports and the kernel; change nothing.
 
     Exit code 1 if `kraftbox up` would not start.
     """
@@ -67,7 +67,7 @@ def doctor(
 
 
 def versions() -> Iterator[Found]:
-    """Python, and the packages that Kraftbox asks for."""
+    """Check Python and the packages that Kraftbox requires."""
     python = sys.version_info[:2]
     yield Found(
         "Python",
@@ -96,7 +96,7 @@ def versions() -> Iterator[Found]:
 
 
 def _names(requirements: list[str]) -> list[str]:
-    """Names of those that no extra asks for."""
+    """Return the names of the requirements that belong to no extra."""
     always = [text for text in requirements if "extra ==" not in text]
     return ["".join(c if c.isalnum() or c in "-_." else " " for c in t).split()[0] for t in always]
 
@@ -110,7 +110,7 @@ def _is_installed(name: str) -> bool:
 
 
 def kernel() -> Iterator[Found]:
-    """What faults need of the system."""
+    """Check the system's support for network faults."""
     system = f"{platform.system()} {platform.release()}"
     is_linux = sys.platform == "linux"
     yield Found(
@@ -127,7 +127,7 @@ def kernel() -> Iterator[Found]:
 
 
 def limits() -> Iterator[Found]:
-    """What the shell allows a node."""
+    """Check the shell's resource limits for a node."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     enough = hard == resource.RLIM_INFINITY or hard >= DESCRIPTORS_MIN
     shown = "unlimited" if hard == resource.RLIM_INFINITY else str(hard)
@@ -140,7 +140,7 @@ def limits() -> Iterator[Found]:
 
 
 def place(cluster: ClusterPlace, port: int) -> Iterator[Found]:
-    """The directory and the ports."""
+    """Check the directory and the ports."""
     try:
         known = cluster.remembered()
     except (StartupRefused, OSError) as error:

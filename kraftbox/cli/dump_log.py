@@ -1,4 +1,4 @@
-"""`kraftbox dump-log`: what stands in the files of a log directory, ours or Kafka's."""
+"""`kraftbox dump-log`: the content of a log directory's files, of Kraftbox or Kafka."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Item: TypeAlias = dict[str, Any]
 
 
 class Decoder(StrEnum):
-    """How keys and values of records are read."""
+    """Decoder of record keys and values."""
 
     AUTO = "auto"
     DATA = "data"
@@ -36,8 +36,8 @@ def dump_log(
 ) -> None:
     """Print log segments, indexes, snapshots, checkpoints and the metadata log.
 
-    Directories are read file by file. With --json every batch, record or entry is one line. The
-    exit code is 1 when a file is damaged; what stands before the damage is printed.
+    Directories are read file by file. With --json every batch, record or entry is one line. If a
+    file is damaged, the content before the damage is printed and the exit code is 1.
     """
     from kraftbox.cli.log_files import DamagedFile, dump_file, is_known
 
@@ -73,7 +73,7 @@ def _files(paths: list[Path]) -> Iterator[Path]:
 
 
 def _line(item: Item) -> str:
-    """`  kind key: value key: value`, nested records indented by their kind."""
+    """Return `  kind key: value key: value`; records are indented below their batch."""
     kind = item["kind"]
     indent = "    " if kind in ("record", "control") else "  "
     shown = " ".join(

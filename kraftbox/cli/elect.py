@@ -1,4 +1,4 @@
-"""`kraftbox elect`: elections of leaders that an operator asks for."""
+"""`kraftbox elect`: leader elections that an operator requests."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ TIMEOUT_S_MAX = 3_600.0
 
 
 class Kind(Enum):
-    """Types of elections, as options spell them."""
+    """Election types with their option values."""
 
     PREFERRED = "preferred"
     UNCLEAN = "unclean"
@@ -86,7 +86,7 @@ def elect(
     as_json: JsonFlag = False,
     bootstrap: BootstrapOption = BOOTSTRAP_DEFAULT,
 ) -> None:
-    """Elect leaders. Prints a line per partition; exit code 1 if an election failed."""
+    """Elect leaders and print a line per partition; exit code 1 if an election failed."""
     if sum((bool(partitions), everything, file is not None, explain is not None)) != 1:
         raise typer.BadParameter(
             "give partitions, --all, --file or --explain, and only one of them"
@@ -134,7 +134,7 @@ def _tell(results: Mapping[TopicPartition, ElectionResult], *, as_json: bool) ->
 
 
 def topic_partition(text: str) -> TopicPartition:
-    """`orders-0` as topic and partition. Raises BadParameter."""
+    """Parse `orders-0` into topic and partition. Raises BadParameter."""
     topic, dash, index = text.rpartition("-")
     if not topic or not dash or not index.isdecimal() or int(index) > INT32_MAX:
         raise typer.BadParameter(f"{text!r} is not TOPIC-PARTITION, as orders-0 is")
@@ -142,7 +142,7 @@ def topic_partition(text: str) -> TopicPartition:
 
 
 def outcome(result: ElectionResult) -> str:
-    """What became of one election, for people."""
+    """Return the outcome of one election as text."""
     if result.number == ErrorCode.NONE:
         return "elected"
     if result.number == ErrorCode.ELECTION_NOT_NEEDED:

@@ -1,8 +1,8 @@
-"""Partitions to elect leaders of, in the JSON files of kafka-leader-election.
+"""The JSON files of kafka-leader-election: partitions to elect leaders of.
 
     {"partitions": [{"topic": "foo", "partition": 1, "desiredLeader": 0}]}
 
-`desiredLeader` counts in a designation (KIP-966).
+`desiredLeader` is used in a designation only (KIP-966).
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from client.leaders import TopicPartition
 from kraftbox.cli.output import CommandFailed
 
 DesiredLeaders = dict[TopicPartition, int | None]
-"""Broker ids by partition, None where the file names nobody."""
+"""Broker IDs by partition, None if the entry has no desiredLeader."""
 
 INT32_MAX = 2**31 - 1
 
 
 def read_election_file(path: Path) -> DesiredLeaders:
-    """What a file names. Raises CommandFailed with the file, the entry and what is wrong."""
+    """Parse a file. Raises CommandFailed with the file, the entry and the error."""
     try:
         content = json.loads(path.read_bytes())
     except OSError as error:
@@ -47,7 +47,7 @@ def read_election_file(path: Path) -> DesiredLeaders:
 
 
 def leaders_of(election: ElectionType, wanted: DesiredLeaders | None) -> dict[TopicPartition, int]:
-    """The brokers that a designation names, nobody for other elections. Raises CommandFailed."""
+    """Return the designated brokers; empty for other election types. Raises CommandFailed."""
     if election is not ElectionType.DESIGNATION:
         return {}
     leaders = {}
@@ -59,7 +59,7 @@ def leaders_of(election: ElectionType, wanted: DesiredLeaders | None) -> dict[To
 
 
 def _entry(entry: Any) -> tuple[TopicPartition, int | None]:
-    """Raises ValueError."""
+    """Parse one entry. Raises ValueError if a field is missing or invalid."""
     if not isinstance(entry, dict):
         raise ValueError(f"{entry!r} is not an object")
     topic = entry.get("topic")

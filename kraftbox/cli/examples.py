@@ -1,4 +1,4 @@
-"""Examples in the help text of each command; a test has all of them parsed."""
+"""Examples in the help text of each command; a test parses all of them."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
 
 
 def add_examples(command: Any, path: str) -> None:
-    """Put them below the help of a parsed command, or of each in a group."""
+    """Append the examples to the help of a command, or of each command in a group."""
     for name, each in getattr(command, "commands", {}).items():
         add_examples(each, f"{path} {name}")
     if path in EXAMPLES:

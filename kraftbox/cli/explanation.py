@@ -20,7 +20,7 @@ _WAITS = {
 
 
 def show(partition: TopicPartition, bootstrap: str, timeout_s: float, *, as_json: bool) -> None:
-    """Ask, and print. Raises CommandFailed."""
+    """Request the explanation of an election and print it. Raises CommandFailed."""
     (found,) = run(
         bootstrap,
         lambda client: Admin(client, timeout_s * 1000).explain_elections([partition]),
@@ -39,7 +39,7 @@ def show(partition: TopicPartition, bootstrap: str, timeout_s: float, *, as_json
 
 
 def document(found: ExplainedPartition) -> dict[str, Any]:
-    """The explanation as JSON."""
+    """Return the explanation as JSON values."""
     return {
         "topic": found.topic,
         "partition": found.partition,
@@ -86,7 +86,7 @@ def document(found: ExplainedPartition) -> dict[str, Any]:
 
 
 def headlines(found: ExplainedPartition) -> list[str]:
-    """Who leads, the sets, the strategy, and what is waited for."""
+    """Return lines with the leader, the sets (ISR, ELR), the strategy and the awaited brokers."""
     leader = f"leader {found.leader}" if found.leader >= 0 else "no leader"
     lines = [
         f"{found.topic}-{found.partition}: {leader}, epoch {found.leader_epoch}",
@@ -108,7 +108,7 @@ def headlines(found: ExplainedPartition) -> list[str]:
 
 
 def waits(found: ExplainedPartition) -> str:
-    """What a partition without leader waits for, and since when."""
+    """Return what a partition without leader waits for, and since when."""
     many = len(found.waits_for) != 1
     brokers = f"broker{'s' if many else ''} {_ids(found.waits_for)}"
     kind = found.waits or "nothing"
@@ -138,7 +138,7 @@ def _row(candidate: Any) -> list[object]:
 
 
 def _local_log(candidate: Any) -> list[object]:
-    """Whether it has enough, since when, how much, and when that was told."""
+    """Return the local-log cells: enough (with reason), start time, bytes, age of the report."""
     known = candidate.local_log
     if known is None:
         return [None] * 4

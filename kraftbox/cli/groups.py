@@ -1,4 +1,4 @@
-"""`kraftbox groups`: list, describe, delete, reset-offsets."""
+"""`kraftbox groups`: list, describe and delete groups, and reset their offsets."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ GroupArgument = Annotated[str, typer.Argument(metavar="GROUP", help="The group's
 
 @app.command("list")
 def list_groups(as_json: JsonFlag = False, bootstrap: BootstrapOption = BOOTSTRAP_DEFAULT) -> None:
-    """List groups."""
+    """List the groups with their states and types."""
     groups = run(bootstrap, lambda client: Admin(client).list_groups())
     if as_json:
         say_json(
@@ -55,7 +55,7 @@ def describe(
     as_json: JsonFlag = False,
     bootstrap: BootstrapOption = BOOTSTRAP_DEFAULT,
 ) -> None:
-    """State, members, committed offsets and how far they are behind."""
+    """Show a group's state, its number of members, its committed offsets and their lag."""
 
     async def work(
         client: ClusterClient,
@@ -160,7 +160,8 @@ def reset_offsets(
 ) -> None:
     """Move the committed offsets of a group that has no members.
 
-    A time after the last record is the end; an offset that is not there becomes the nearest.
+    A time after the last record means the end. An offset outside the log becomes the nearest valid
+    one.
     """
     since_ms = _since_ms(time, timestamp_ms, duration)
     targets = (earliest or None, latest or None, offset, shift, time, timestamp_ms, duration)
@@ -198,7 +199,7 @@ def reset_offsets(
 
 
 def _since_ms(time: str | None, timestamp_ms: int | None, duration: str | None) -> int | None:
-    """The time that is meant, None if none is."""
+    """Return the time of the options in epoch ms, None if none is given."""
     try:
         if time is not None:
             return time_ms(time)
@@ -212,7 +213,7 @@ def _since_ms(time: str | None, timestamp_ms: int | None, duration: str | None) 
 def shifted(
     wanted: Sequence[TopicPartition], before: Mapping[TopicPartition, int], by: int
 ) -> dict[TopicPartition, int]:
-    """The committed offsets and so many more. Raises CommandFailed where nothing is committed."""
+    """Return the committed offsets plus `by`. Raises CommandFailed if one is missing."""
     missing = [f"{name}-{index}" for name, index in wanted if (name, index) not in before]
     if missing:
         raise CommandFailed(
@@ -224,7 +225,7 @@ def shifted(
 async def nearest(
     client: ClusterClient, wanted: Mapping[TopicPartition, int]
 ) -> dict[TopicPartition, int]:
-    """The offsets, or where a log has none such the nearest that it has, which is said."""
+    """Return the offsets, clamped to the range of their logs; each change is printed to stderr."""
     first = await offsets_at(client, wanted, EARLIEST)
     last = await offsets_at(client, wanted, LATEST)
     target = {key: min(max(offset, first[key]), last[key]) for key, offset in wanted.items()}

@@ -1,4 +1,4 @@
-"""`kraftbox link`: single links of a cluster with a network of its own, made slow, lossy or cut."""
+"""`kraftbox link`: faults on single links of an isolated cluster: slow, lossy or cut."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from kraftbox.launcher.place import ClusterPlace
 from kraftbox.launcher.router import NetworkControl, NetworkError
 
 CLIENTS = "clients"
-"""The end of a link at which this machine is."""
+"""The name of this machine as an end of a link."""
 
 app = command_group(
     "Make single links slow or lossy, cut and heal them (a cluster of `up --isolate`)."
@@ -61,7 +61,7 @@ def slow(
     one_way: OneWay = False,
     directory: DirOption = DIR_DEFAULT,
 ) -> None:
-    """Let packets between A and B take their time."""
+    """Delay packets between A and B."""
     link = Link(delay_ms=delay, jitter_ms=jitter, rate_bytes_per_s=rate)
     _change(directory, a, b, link, "is slow", one_way=one_way)
 
@@ -77,14 +77,14 @@ def lossy(
     one_way: OneWay = False,
     directory: DirOption = DIR_DEFAULT,
 ) -> None:
-    """Lose packets between A and B, copy some and let some overtake others."""
+    """Lose packets between A and B, duplicate some and reorder some."""
     link = LOSSY._replace(loss=loss / 100)
     _change(directory, a, b, link, "is lossy", one_way=one_way)
 
 
 @app.command()
 def cut(a: First, b: Second, one_way: OneWay = False, directory: DirOption = DIR_DEFAULT) -> None:
-    """Let no packet through between A and B: nothing is refused, nothing arrives."""
+    """Drop all packets between A and B: connections are not refused, they get no answer."""
     _change(directory, a, b, CUT, "is cut", one_way=one_way)
 
 
@@ -116,7 +116,7 @@ def heal(
 
 @app.command("list")
 def list_links(directory: DirOption = DIR_DEFAULT, as_json: JsonFlag = False) -> None:
-    """Show every link that is not whole."""
+    """List every link that is not whole."""
     network, _ = _network(directory)
     try:
         found = network.links()
@@ -143,13 +143,13 @@ def list_links(directory: DirOption = DIR_DEFAULT, as_json: JsonFlag = False) ->
 
 
 def rules(a: int, b: int, link: Link, *, one_way: bool) -> list[LinkRule]:
-    """From A to B, and back unless it is one way."""
+    """Return the rule from A to B, and the rule back unless `one_way`."""
     there, back = LinkRule(a, b, link), LinkRule(b, a, link)
     return [there] if one_way else [there, back]
 
 
 def check_ends(ends: Sequence[int], nodes: Sequence[int]) -> None:
-    """Raises CommandFailed for an end that is no node, or both ends the same."""
+    """Raise CommandFailed if an end is not a node, or if both ends are equal."""
     for end in ends:
         if end != HOST and end not in nodes:
             known = ", ".join(map(str, nodes))
@@ -170,7 +170,7 @@ def _change(directory: object, a: int, b: int, link: Link, done: str, *, one_way
 
 
 def _network(directory: object) -> tuple[NetworkControl, list[int]]:
-    """The network of a cluster that runs, and its nodes. Raises CommandFailed."""
+    """Return the network and the node IDs of a running cluster. Raises CommandFailed."""
     place = ClusterPlace(str(directory))
     try:
         nodes = [int(node["id"]) for node in control.status(place)["nodes"]]

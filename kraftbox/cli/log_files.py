@@ -1,7 +1,7 @@
 """Files of a log directory as plain values, for `kraftbox dump-log` and for tests.
 
-Reads files as they lie there, of a running node too: a last batch that is still being written ends
-the listing and is no damage, unless bytes say that it can never be whole.
+Files of a running node can be read, too. An incomplete last batch ends the listing without an
+error, unless its bytes show that it can never be complete.
 """
 
 from __future__ import annotations
@@ -50,11 +50,11 @@ _control_key = struct.Struct(">hh")
 
 
 class DamagedFile(Exception):
-    """The rest of the file cannot be read; the message says where and why."""
+    """The rest of the file cannot be read; the message has the position and the reason."""
 
 
 def is_known(path: Path) -> bool:
-    """Whether the name is one that a log directory has."""
+    """Return whether a file of a log directory can have this name."""
     name = path.name
     return name in _TEXT or any(
         pattern.fullmatch(name) for pattern in (_SEGMENT, _METADATA_SNAPSHOT, _INDEX)
@@ -62,9 +62,9 @@ def is_known(path: Path) -> bool:
 
 
 def dump_file(path: Path, decoder: str = "auto", *, records: bool = True) -> Iterator[Item]:
-    """What stands in one file, in order. Each item has a `kind`.
+    """Yield the content of one file in order, as items that each have a `kind`.
 
-    decoder: auto, data, metadata, offsets or transactions. Raises DamagedFile.
+    `decoder` is auto, data, metadata, offsets or transactions. Raises DamagedFile.
     """
     data = path.read_bytes()
     name = path.name.removesuffix(".deleted")
@@ -114,7 +114,7 @@ def _fixed(data: bytes, form: str, columns: tuple[str, ...], base: int | None) -
     whole = len(data) - len(data) % entry.size
     for at in range(0, whole, entry.size):
         values = dict(zip(columns, entry.unpack_from(data, at), strict=True))
-        # Kafka allocates indexes in full; zeros after the first entry are space not yet used.
+        # Kafka preallocates indexes: zeros after the first entry are unused space.
         if base is not None and at and not any(values.values()):
             return
         if base is not None:
@@ -155,7 +155,7 @@ def _batches(data: bytes, decoder: str, records: bool) -> Iterator[Item]:
                 for record in read_batch(data, pos, header):
                     yield _record_item(record, header, decoder)
     except (ProtocolError, ApiError) as error:
-        # Space that Kafka preallocated is zeros to the end.
+        # Space that Kafka preallocated is zero up to the end of the file.
         if any(data[end:]):
             raise DamagedFile(f"after position {end}: {error}") from None
 
@@ -237,7 +237,7 @@ _CONTENT: dict[str, Callable[[Record], Item]] = {
 
 
 def _printable(value: bytes | None) -> str | None:
-    """Text as it is, other bytes as base64 with a prefix that says so."""
+    """Return text unchanged, and other bytes as base64 with the prefix `base64:`."""
     if value is None:
         return None
     try:

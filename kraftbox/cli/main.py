@@ -1,7 +1,7 @@
-"""The command line: commands, groups of commands, and what becomes of their failures.
+"""The command line: commands, command groups, and the handling of their failures.
 
-A command's module is imported when the command is used, not to list it: what one does shows in a
-quarter of a second, and so do completions.
+A command's module is imported when the command runs, not to list it. So the list of commands and
+completions take a quarter of a second.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from kraftbox.process.interrupts import raise_interrupts
 
 
 class Listed(NamedTuple):
-    """A command, or a group of them: where it is, and its line in the list of commands."""
+    """A command or command group: its location, and its line in the list of commands."""
 
     name: str
     module: str
     function: str
-    """A function, or the typer application of a group."""
+    """A function, or a group's typer application."""
     help: str
 
 
@@ -75,12 +75,14 @@ _SIGNS = {
 
 
 def name_the_value(error: typer.BadParameter) -> None:
-    """What the parser says of an argument names the option; this says what was given, shortened,
-    and what is allowed, in words."""
+    """Rewrite a parser error to contain the given value, shortened, and the allowed values.
+
+    The parser's own message already names the option.
+    """
     if found := _NO_NUMBER.fullmatch(error.message):
         value, allowed = found["value"], f"a valid {_KINDS[found['kind']]}"
     elif found := _OUT_OF_RANGE.fullmatch(error.message):
-        # The parser tells 0 as 0.0 where an option may be a fraction.
+        # The parser formats 0 as 0.0 if an option accepts fractions.
         value, allowed = repr(found["value"].removesuffix(".0")), range_in_words(found["range"])
     else:
         return
@@ -89,7 +91,7 @@ def name_the_value(error: typer.BadParameter) -> None:
 
 
 def range_in_words(text: str) -> str:
-    """Of `0.1<=x<=300`, as the parser writes a range."""
+    """Return a range such as `0.1<=x<=300`, as the parser formats it, in words."""
     low, _, high = text.partition("x")
     told = []
     if low:
@@ -103,7 +105,7 @@ def range_in_words(text: str) -> str:
 
 
 def refuse_nan(command: Any) -> None:
-    """Of every option that is a number: it is neither below nor above a bound."""
+    """Make every float option of a command refuse NaN, which passes the check of every range."""
     for sub in getattr(command, "commands", {}).values():
         refuse_nan(sub)
     for param in command.params:
@@ -118,7 +120,7 @@ def _no_nan(_context: object, _param: object, value: Any) -> Any:
 
 
 class Commands(TyperGroup):
-    """Lists the commands by their names, and imports the one that is used."""
+    """The list of commands by name; imports the command that is used."""
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)
@@ -128,7 +130,7 @@ class Commands(TyperGroup):
             )
 
     def invoke(self, ctx: Any) -> Any:
-        """A command with its arguments; a usage error names the value that was given."""
+        """Run a command with its arguments; a usage error contains the value that was given."""
         try:
             return super().invoke(ctx)
         except typer.BadParameter as error:
@@ -136,13 +138,13 @@ class Commands(TyperGroup):
             raise
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        """The command that is meant, imported; a usage error otherwise."""
+        """Return the named command, imported. Raises a usage error for an unknown name."""
         name, command, rest = super().resolve_command(ctx, args)
         return name, command and imported(name or ""), rest
 
 
 def imported(name: str) -> Any:
-    """The command or group of this name, with its examples."""
+    """Import a command or group and return it with its examples."""
     from kraftbox.cli.examples import add_examples
 
     listed = next(one for one in LISTED if one.name == name)
@@ -170,7 +172,7 @@ app = typer.Typer(
 
 
 def _show_version(asked: bool) -> None:
-    """Print the version of the installed distribution and end."""
+    """Print the version of the installed distribution and exit."""
     if not asked:
         return
     from importlib import metadata  # half of the standard library's mail package, for one command
@@ -192,11 +194,13 @@ def options(
         ),
     ] = False,
 ) -> None:
-    """What may stand before any command."""
+    """Define the options before any command."""
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run one command; 0 done, 1 failed, 2 wrong usage, 130 interrupted."""
+    """Run one command and return the exit code: 0 success, 1 failure, 2 wrong usage, 130
+    interrupted.
+    """
     command = typer.main.get_command(app)
     try:
         command.main(list(arguments), prog_name="kraftbox", obj=list(arguments))

@@ -1,4 +1,4 @@
-"""`kraftbox man`: manual pages, made of what the parser knows of each command."""
+"""`kraftbox man`: manual pages, generated from the commands' parsers."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def man(
         typer.Option("--out", metavar="FOLDER", help="Write the pages of all commands there."),
     ] = None,
 ) -> None:
-    """Print a manual page, or write all of them (`man -l -` and `man -M` show them)."""
+    """Print a manual page, or write all of them (show them with `man -l -` and `man -M`)."""
     pages = dict(all_pages())
     if out is None:
         name = "-".join(["kraftbox", *words])
@@ -46,7 +46,7 @@ def man(
 
 
 def all_pages() -> Iterator[tuple[str, str]]:
-    """The name and the text of each page."""
+    """Yield the name and the text of each page."""
     from kraftbox.cli.main import LISTED, app, imported
 
     commands = {listed.name: imported(listed.name) for listed in LISTED}
@@ -64,7 +64,7 @@ def _pages(words: Sequence[str], command: Any) -> Iterator[tuple[str, str]]:
 
 
 def page(words: Sequence[str], command: Any, inside: Any) -> str:
-    """One page, as roff."""
+    """Return one page as roff."""
     name = "-".join(words)
     shown = [one for one in command.params if not getattr(one, "hidden", False)]
     help_text = (command.help or "").strip()
@@ -110,7 +110,7 @@ def _usage(shown: Sequence[Any], inside: Any) -> Iterator[str]:
 
 
 def _parameters(title: str, context: Any, those: Sequence[Any]) -> Iterator[str]:
-    """What the help says of each, as a list."""
+    """Yield the help of each parameter as a list."""
     if not those:
         return
     yield f".SH {title}"
@@ -120,7 +120,7 @@ def _parameters(title: str, context: Any, those: Sequence[Any]) -> Iterator[str]
 
 
 def _text(text: str) -> str:
-    """Text that roff takes for nothing else."""
+    """Escape text that roff would interpret."""
     safe = text.replace("\\", "\\e").replace("-", "\\-")
     return f"\\&{safe}" if safe[:1] in (".", "'") else safe
 

@@ -1,4 +1,4 @@
-"""`kraftbox node`, `down`, `logs`: what is done to a cluster that `up` started."""
+"""`kraftbox node`, `down`, `logs`: control of a local cluster and its nodes."""
 
 from __future__ import annotations
 
@@ -35,25 +35,25 @@ node_app = command_group("Kill, stop, pause, resume or start single nodes of a c
 
 @node_app.command("kill")
 def kill(ids: IdArgument, directory: DirOption = DIR_DEFAULT, timeout: WaitOption = 10.0) -> None:
-    """End nodes with SIGKILL: they get no last word."""
+    """End nodes with SIGKILL, without a clean shutdown."""
     _act("kill", "killed", ids, directory, timeout)
 
 
 @node_app.command("stop")
 def stop(ids: IdArgument, directory: DirOption = DIR_DEFAULT, timeout: WaitOption = 40.0) -> None:
-    """Stop nodes cleanly: they take their leave and write everything down."""
+    """Stop nodes cleanly: brokers hand over the partitions they lead and flush all data."""
     _act("stop", "stopped", ids, directory, timeout)
 
 
 @node_app.command("pause")
 def pause(ids: IdArgument, directory: DirOption = DIR_DEFAULT, timeout: WaitOption = 10.0) -> None:
-    """Freeze nodes with SIGSTOP: connections stay open and nothing answers."""
+    """Freeze nodes with SIGSTOP: their connections stay open, and they answer nothing."""
     _act("pause", "paused", ids, directory, timeout)
 
 
 @node_app.command("resume")
 def resume(ids: IdArgument, directory: DirOption = DIR_DEFAULT, timeout: WaitOption = 10.0) -> None:
-    """Let paused nodes go on."""
+    """Resume paused nodes with SIGCONT."""
     _act("resume", "resumed", ids, directory, timeout)
 
 
@@ -61,7 +61,7 @@ def resume(ids: IdArgument, directory: DirOption = DIR_DEFAULT, timeout: WaitOpt
 def cut_off(
     ids: IdArgument, directory: DirOption = DIR_DEFAULT, timeout: WaitOption = 10.0
 ) -> None:
-    """Cut nodes off from the network: they run on, and nothing reaches them (Linux)."""
+    """Cut nodes off from the network: they keep running, but no packet reaches them (Linux)."""
     _act("cut-off", "cut off", ids, directory, timeout)
 
 
@@ -69,7 +69,7 @@ def cut_off(
 def reconnect(
     ids: IdArgument, directory: DirOption = DIR_DEFAULT, timeout: WaitOption = 10.0
 ) -> None:
-    """Undo cut-off; connections of before are reset."""
+    """Undo cut-off; connections from before are reset."""
     _act("reconnect", "connected again", ids, directory, timeout)
 
 
@@ -114,7 +114,7 @@ def logs(
         int, typer.Option("--lines", "-n", min=0, help="How many old lines of each node.")
     ] = LINES_DEFAULT,
 ) -> None:
-    """Show the nodes' logs. With several nodes each line begins with the node's id."""
+    """Show the nodes' logs. With several nodes each line begins with the node's ID."""
     place = ClusterPlace(directory)
     try:
         known = place.node_logs()
@@ -138,7 +138,7 @@ def logs(
     except KeyboardInterrupt:
         pass
     except BrokenPipeError:
-        # Whoever read has seen enough; the interpreter's own flush at exit must not complain.
+        # The reader of the pipe has closed it; the interpreter's flush at exit must not fail.
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
     finally:
         for tail in tails:
@@ -146,7 +146,9 @@ def logs(
 
 
 class Tail:
-    """A log file and how much of it has been shown, whole lines only. It may not exist yet."""
+    """A log file and the position up to which it was shown, in whole lines. It may not exist
+    yet.
+    """
 
     def __init__(self, path: Path, prefix: bytes, out: BinaryIO | None = None) -> None:
         self._path = path
@@ -155,7 +157,7 @@ class Tail:
         self._file: BinaryIO | None = None
 
     def show_last(self, lines: int) -> None:
-        """The last so many whole lines."""
+        """Print the last `lines` whole lines."""
         if self._open() is None:
             return
         last: deque[bytes] = deque(maxlen=lines)
@@ -163,7 +165,7 @@ class Tail:
         self._write(list(last))
 
     def show_new(self) -> None:
-        """Whole lines that have come since."""
+        """Print the whole lines that were appended since the last call."""
         if self._open() is not None:
             self._write(list(iter(self._line, b"")))
 
@@ -180,7 +182,7 @@ class Tail:
         return self._file
 
     def _line(self) -> bytes:
-        """The next whole line; empty when there is none yet."""
+        """Return the next whole line; empty if there is none yet."""
         assert self._file is not None
         at = self._file.tell()
         line = self._file.readline()

@@ -1,7 +1,7 @@
-"""Output of commands: tables for people, JSON for programs, errors on stderr.
+"""Output of commands: tables for users, JSON for programs, errors on stderr.
 
-Text that others chose (names, errors of brokers, settings) is in most of it, so everything but JSON
-is escaped on its way out: no caller has to know which part is foreign.
+Most output contains text from elsewhere (names, errors of brokers, settings). Therefore everything
+but JSON is escaped here, and no caller has to know which part is untrusted.
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ if TYPE_CHECKING:
 
 DONE = 0
 FAILED = 1
-"""The third exit code, 2 for wrong usage, is given by the parser of options."""
+"""The option parser returns the third exit code, 2 for wrong usage."""
 
 JsonFlag = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
 
 
 class CommandFailed(Exception):
-    """Ends the command with exit code 1 and its arguments on stderr, a line each."""
+    """Ends the command with exit code 1 and prints its arguments on stderr, one per line."""
 
     def __str__(self) -> str:
         return "\n".join(escape(str(line)) for line in self.args)
 
 
 def command_group(help_text: str) -> typer.Typer:
-    """A group of commands, told and parsed as all are."""
+    """Create a command group with the settings that all groups share."""
     return typer.Typer(
         help=help_text, no_args_is_help=True, add_completion=False, rich_markup_mode=None
     )
@@ -51,7 +51,7 @@ def say_cells(*cells: str) -> None:
 
 
 def say_lines(text: str) -> None:
-    """Print lines of our own making on standard output; line ends and tabs stay."""
+    """Print text that kraftbox generated on standard output; line ends and tabs stay."""
     sys.stdout.write(escape_lines(text) + "\n")
 
 
@@ -61,7 +61,7 @@ def shown_bytes(data: bytes) -> bytes:
 
 
 def say_json(value: Any) -> None:
-    """One JSON document on one line."""
+    """Print a JSON document on one line."""
     sys.stdout.write(json.dumps(value, separators=(",", ":"), default=str) + "\n")
 
 
@@ -71,7 +71,7 @@ def say_error(*lines: str) -> None:
 
 
 def table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
-    """Aligned columns; drawn by rich on a terminal, plain on a pipe."""
+    """Print aligned columns: with rich on a terminal, as plain text on a pipe."""
     cells = [["-" if cell is None else escape(str(cell)) for cell in row] for row in rows]
     if sys.stdout.isatty():
         from rich.console import Console
@@ -91,7 +91,7 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
 
 
 class Ticker:
-    """Counts work on a terminal's stderr; silent on a pipe."""
+    """Progress counter on a terminal's stderr; silent on a pipe."""
 
     def __init__(self, progress: Progress | None, task: TaskID | None) -> None:
         self._progress = progress

@@ -1,4 +1,4 @@
-"""Places in a topic as people type them: times, durations, and where to begin reading."""
+"""Parsing of positions in a topic: times, durations, and the start of reading."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _DURATION = re.compile(r"(\d+)(ms|s|m|h|d)")
 
 
 def time_ms(text: str) -> int:
-    """Epoch milliseconds of `1795274821505` or of ISO 8601, which is UTC unless it says otherwise.
+    """Parse a time, `1795274821505` or ISO 8601 (UTC without an offset), into epoch milliseconds.
 
     Raises ValueError.
     """
@@ -35,7 +35,7 @@ def time_ms(text: str) -> int:
 
 
 def duration_ms(text: str) -> int:
-    """Milliseconds of `90s`, `15m`, `2h`, `1d`. Raises ValueError."""
+    """Parse `90s`, `15m`, `2h` or `1d` into milliseconds. Raises ValueError."""
     found = _DURATION.fullmatch(text)
     if found is None:
         raise ValueError(f"{text!r} is no duration such as 90s, 15m, 2h or 1d")
@@ -43,7 +43,7 @@ def duration_ms(text: str) -> int:
 
 
 class Kind(Enum):
-    """What the number of a position counts."""
+    """The unit of a position's number."""
 
     OFFSET = auto()
     BEFORE_END = auto()
@@ -52,7 +52,7 @@ class Kind(Enum):
 
 
 class Position(NamedTuple):
-    """Where to begin: an offset, so many records before the end, a time in ms, or the beginning."""
+    """The start of reading: an offset, N records before the end, a time in ms, or the beginning."""
 
     kind: Kind
     number: int = 0
@@ -62,7 +62,7 @@ END = Position(Kind.BEFORE_END)
 
 
 def parse_position(text: str) -> Position:
-    """`100`, `end`, `beginning`, `-5` (five before the end), `@TIME`. Raises ValueError."""
+    """Parse `100`, `end`, `beginning`, `-5` (five before the end) or `@TIME`. Raises ValueError."""
     if text == "end":
         return END
     if text == "beginning":
@@ -79,10 +79,11 @@ def parse_position(text: str) -> Position:
 async def resolve(
     client: ClusterClient, partitions: Sequence[TopicPartition], position: Position
 ) -> dict[TopicPartition, int]:
-    """The offset of a position in each partition.
+    """Return the offset of a position in each partition.
 
-    A time after the last record is the end; fewer records than were asked for are all of them.
-    Raises OffsetOutOfRange for an offset that is not there, Refused, OSError.
+    A time after the last record means the end. If a partition has fewer records than requested,
+    reading starts at its first record. Raises OffsetOutOfRange for an offset outside the log,
+    Refused, OSError.
     """
     if position.kind is Kind.OFFSET:
         chosen = dict.fromkeys(partitions, position.number)

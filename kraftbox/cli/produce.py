@@ -1,4 +1,4 @@
-"""`kraftbox produce`: records from standard input or a file."""
+"""`kraftbox produce`: write records from standard input or a file."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Acks(StrEnum):
 
 
 class Format(StrEnum):
-    """What a line of the input is."""
+    """The format of an input line."""
 
     TEXT = "text"
     JSON = "json"
@@ -99,9 +99,10 @@ def produce(
     as_json: JsonFlag = False,
     bootstrap: BootstrapOption = BOOTSTRAP_DEFAULT,
 ) -> None:
-    """Write lines of standard input (or a file) to a topic, one record each.
+    """Write each line of standard input (or a file) to a topic as one record.
 
-    A JSON line's own partition and timestamp win over the options; its headers come after theirs.
+    The partition and timestamp of a JSON line override the options; its headers follow those of the
+    options.
     """
     if key_separator == "":
         raise typer.BadParameter("--key-separator needs at least one character")
@@ -139,7 +140,7 @@ def produce(
 
 
 class Reader(NamedTuple):
-    """Turns lines into records. `separator` None: lines have no key."""
+    """Parser of lines into records. With `separator` None, lines have no key."""
 
     form: Format = Format.TEXT
     separator: bytes | None = None
@@ -148,7 +149,7 @@ class Reader(NamedTuple):
     timestamp_ms: int | None = None
 
     def read(self, line: bytes, number: int) -> Line:
-        """`number` is told where a line cannot be read. Raises CommandFailed."""
+        """Parse a line. Raises CommandFailed, with `number`, for a line that is invalid."""
         if self.form is Format.JSON:
             try:
                 found = from_json(line)
@@ -166,25 +167,28 @@ class Reader(NamedTuple):
 
 
 class Pace(NamedTuple):
-    """When records may be sent: `rate` in a second, None without limit, from `begun_s` on."""
+    """Rate limit: `rate` records per second from `begun_s` on, None without a limit."""
 
     rate: int | None
     begun_s: float
 
     @property
     def batch_max(self) -> int | None:
-        """Records in one batch; small enough that they come evenly."""
+        """The number of records per batch, small enough for an even rate."""
         return None if self.rate is None else max(1, self.rate // RATE_BATCHES_PER_S)
 
     def wait_s(self, sent: int, now_s: float) -> float:
-        """How long to wait before the next batch, when so many records were sent."""
+        """Return how long to wait before the next batch, after `sent` records."""
         return 0.0 if self.rate is None else max(0.0, self.begun_s + sent / self.rate - now_s)
 
 
 def batches(
     source: BinaryIO, reader: Reader, records_max: int | None, advance: Callable[[int], None]
 ) -> Iterator[list[Line]]:
-    """The records of the lines, in batches of so many, or of BATCH_BYTES. Raises CommandFailed."""
+    """Yield the lines' records in batches of `records_max` records or BATCH_BYTES.
+
+    `advance` is called with the bytes of each line. Raises CommandFailed.
+    """
     batch: list[Line] = []
     size = 0
     for number, raw in enumerate(source, start=1):

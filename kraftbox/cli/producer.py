@@ -1,4 +1,4 @@
-"""A plain producer for `kraftbox produce`: errors end the command, retries write nothing twice."""
+"""Producer of `kraftbox produce`: an error ends the command, and retries cause no duplicates."""
 
 from __future__ import annotations
 
@@ -21,15 +21,18 @@ TIMEOUT_MS = 30_000
 
 
 class Producer:
-    """Writes lines. Those that name a partition go there, those with a key where Kafka's default
-    partitioner sends them, those without to one partition per batch, in turn."""
+    """Producer of lines.
+
+    A line's own partition comes first, then the producer's `partition`, then Kafka's default
+    partitioner for lines with a key. Lines without a key go to one partition per batch, in turn.
+    """
 
     def __init__(
         self, client: ClusterClient, topic: str, codec: Codec, acks: int, partition: int | None
     ) -> None:
         self.sent = 0
         self.created_partitions = 0
-        """Of the topic, where there was none before."""
+        """Number of partitions of a topic that `start` created, otherwise 0."""
         self._client = client
         self._topic = topic
         self._codec = codec
@@ -40,7 +43,7 @@ class Producer:
         self._idempotent: IdempotentProducer | None = None
 
     async def start(self) -> None:
-        """Find the topic, creating it where the cluster does that. Raises Refused."""
+        """Look up the topic; the cluster may create it automatically. Raises Refused."""
         (before,) = (await self._client.metadata([self._topic])).topics
         topic = await self._client.topic(self._topic, create=True)
         self._partitions = len(topic.partitions)

@@ -21,10 +21,10 @@ from runtime.errors import StartupRefused
 JOBS = ("kafka-broker", "kafka-controller")
 INTERVAL_S = 15
 REQUEST_S_MAX = 10.0
-"""How long a client of --serve may be silent in the middle of a request or an answer."""
+"""Timeout for a client of --serve that stalls in the middle of a request or an answer."""
 
 Target = Mapping[str, Any]
-"""`{"targets": [ADDRESS], "labels": {...}}`, as Prometheus' service discovery has it."""
+"""`{"targets": [ADDRESS], "labels": {...}}`, the format of Prometheus' HTTP service discovery."""
 
 
 def prometheus(
@@ -48,11 +48,10 @@ def prometheus(
     ] = None,
     as_json: JsonFlag = False,
 ) -> None:
-    """Print a scrape configuration for a cluster that `up` started, with the labels that public
-    dashboards select by.
+    """Print a Prometheus configuration for a local cluster, with the labels of public dashboards.
 
-    --json prints the targets as http_sd has them, and nothing else. With --serve nodes that are
-    added later are found without another configuration.
+    --json prints only the targets, in the format of http_sd. With --serve, Prometheus finds nodes
+    that are added later without a new configuration.
     """
     place = ClusterPlace(directory)
     called = name or place.root.name
@@ -76,7 +75,7 @@ def prometheus(
 
 
 def _server(place: ClusterPlace, name: str, port: int) -> ThreadingHTTPServer:
-    """Answers every path with the targets of that moment. Raises CommandFailed."""
+    """Create a server that answers every path with the current targets. Raises CommandFailed."""
 
     class Handler(BaseHTTPRequestHandler):
         timeout = REQUEST_S_MAX
@@ -93,7 +92,7 @@ def _server(place: ClusterPlace, name: str, port: int) -> ThreadingHTTPServer:
             self.wfile.write(body)
 
         def log_message(self, *_: object) -> None:
-            """A line for each question helps nobody."""
+            """Override the default, which logs every request."""
 
     try:
         return ThreadingHTTPServer((HOST, port), Handler)
@@ -102,7 +101,7 @@ def _server(place: ClusterPlace, name: str, port: int) -> ThreadingHTTPServer:
 
 
 def _targets(place: ClusterPlace, name: str) -> list[Target]:
-    """The nodes of a cluster, whether it runs or not. Raises CommandFailed."""
+    """Return the targets of a cluster, running or not. Raises CommandFailed."""
     try:
         known = place.remembered()
         if known is None:
@@ -116,7 +115,7 @@ def _targets(place: ClusterPlace, name: str) -> list[Target]:
     except StartupRefused as error:
         raise CommandFailed(str(error)) from None
     try:
-        # Where a node really listens: another one may have had its port.
+        # The port where a node really listens: another process may have taken the planned one.
         bound = {n["id"]: n["http"] for n in control.status(place)["nodes"] if n["http"]}
     except (control.NotRunning, control.RequestFailed):
         bound = {}
@@ -124,7 +123,9 @@ def _targets(place: ClusterPlace, name: str) -> list[Target]:
 
 
 def targets(addresses: Mapping[int, str], roles: Mapping[int, str], name: str) -> list[Target]:
-    """As http_sd has them: the labels are those of Strimzi's, Confluent's and Grafana's boards."""
+    """Return http_sd targets, with the labels of Strimzi's, Confluent's and Grafana's
+    dashboards.
+    """
     return [
         {
             "targets": [address],
@@ -147,7 +148,7 @@ def targets(addresses: Mapping[int, str], roles: Mapping[int, str], name: str) -
 
 
 def configuration(found: Sequence[Target]) -> str:
-    """A whole prometheus.yml. YAML takes JSON, so that nothing in a value needs escaping."""
+    """Return a complete prometheus.yml; values are written as JSON, which is valid YAML."""
     lines = ["global:", f"  scrape_interval: {INTERVAL_S}s", "", "scrape_configs:"]
     for job in JOBS:
         those = [one for one in found if one["labels"]["job"] == job]
@@ -163,7 +164,7 @@ def configuration(found: Sequence[Target]) -> str:
 
 
 def discovering(url: str) -> str:
-    """A whole prometheus.yml that asks `url` for the targets."""
+    """Return a complete prometheus.yml that requests the targets from `url`."""
     return "\n".join(
         [
             "global:",

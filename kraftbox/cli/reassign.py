@@ -20,7 +20,7 @@ POLL_S = 0.2
 
 
 class Moving(NamedTuple):
-    """A reassignment that goes on: all replicas of now, and those that come and go."""
+    """An ongoing reassignment: the current replicas, the added and the removed ones."""
 
     topic: str
     partition: int
@@ -54,9 +54,10 @@ def reassign(
     as_json: JsonFlag = False,
     bootstrap: BootstrapOption = BOOTSTRAP_DEFAULT,
 ) -> None:
-    """Move partitions to other brokers, or list the moves that go on.
+    """Move partitions to other brokers, or list the ongoing moves.
 
-    The command begins a move and returns; --wait fails with exit code 1 if it goes on then.
+    The command starts a move and returns. --wait waits for the end of the move and exits with 1 if
+    it is still ongoing afterwards.
     """
     partitions = [topic_partition(name) for name in names or ()]
     if partitions and (to is not None) == cancel:
@@ -87,7 +88,7 @@ def reassign(
 
 
 async def moves(admin: Admin, partitions: Sequence[TopicPartition]) -> list[Moving]:
-    """What goes on, of these partitions or, without any, of all."""
+    """Return the ongoing reassignments of these partitions, or of all if `partitions` is empty."""
     return [
         Moving(
             topic.name,

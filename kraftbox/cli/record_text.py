@@ -1,8 +1,8 @@
-"""Records as text: JSON lines both ways, and formats for printing.
+"""Records as text: JSON lines in both directions, and formats for printing.
 
-A format has kcat's letters: %t topic, %p partition, %o offset, %T timestamp, %k key, %s value,
-%K and %S their sizes in bytes (-1 for none), %h headers as name=value with commas, %% a percent
-sign; \\n, \\r, \\t, \\0 and \\\\ stand for what they do in C.
+A format uses kcat's letters: %t topic, %p partition, %o offset, %T timestamp, %k key, %s value, %K
+and %S their sizes in bytes (-1 for none), %h headers as name=value with commas, %% a percent sign;
+\\n, \\r, \\t, \\0 and \\\\ have their meaning in C.
 """
 
 from __future__ import annotations
@@ -21,8 +21,9 @@ Part = Callable[[Received], bytes]
 
 
 class Line(NamedTuple):
-    """A record that is to be written. `value` None is a tombstone; of the last two None is: as the
-    command says."""
+    """A record to write. `value` None is a tombstone; None in the last two fields means the
+    option's value.
+    """
 
     key: bytes | None
     value: bytes | None
@@ -32,7 +33,7 @@ class Line(NamedTuple):
 
 
 def text_of(data: bytes | None) -> str | None:
-    """Bytes in JSON: UTF-8 as it is, anything else as `base64:...`."""
+    """Return bytes as a JSON string: UTF-8 unchanged, other bytes as `base64:...`."""
     if data is None:
         return None
     try:
@@ -45,7 +46,7 @@ def text_of(data: bytes | None) -> str | None:
 
 
 def bytes_of(text: Any) -> bytes | None:
-    """The other way. Raises ValueError."""
+    """Return the bytes of a string that `text_of` made. Raises ValueError."""
     if text is None:
         return None
     if not isinstance(text, str):
@@ -68,9 +69,9 @@ def as_json(record: Received) -> dict[str, Any]:
 
 
 def from_json(line: bytes) -> Line:
-    """A line that `consume --json` prints, or less of one: all but the value may be left out.
+    """Parse a line that `consume --json` prints; all fields but the value may be missing.
 
-    The topic and the offset are not looked at. Raises ValueError.
+    The topic and the offset are ignored. Raises ValueError.
     """
     found = json.loads(line)
     if not isinstance(found, dict) or "value" not in found:
@@ -116,7 +117,7 @@ _TOKEN = re.compile(r"%(.?)|\\(.?)|[^%\\]+", re.DOTALL)
 
 
 def formatter(text: str) -> Part:
-    """What prints a record as the format says. Raises ValueError."""
+    """Compile a format into a function from record to bytes. Raises ValueError."""
     parts: list[Part] = []
     for token in _TOKEN.finditer(text):
         letter, escape = token.groups()

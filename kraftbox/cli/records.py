@@ -1,4 +1,4 @@
-"""`kraftbox consume`: records to standard output."""
+"""`kraftbox consume`: print records on standard output."""
 
 from __future__ import annotations
 
@@ -73,9 +73,9 @@ def consume(
     as_json: JsonFlag = False,
     bootstrap: BootstrapOption = BOOTSTRAP_DEFAULT,
 ) -> None:
-    """Read records and print their values, until interrupted or as the options say.
+    """Read records and print their values, until interrupted or an option's limit is reached.
 
-    An offset that is not there ends the command with exit code 1.
+    An offset outside the log ends the command with exit code 1.
     """
     position = None if offset is None else _position(offset, partition)
     if sum((show_keys, form is not None, as_json)) > 1:
@@ -101,7 +101,7 @@ def consume(
         if position is not None:
             consumer.assign(await resolve(client, chosen, position))
         else:
-            # What ends at the end has to begin before it.
+            # With --exit the start must be before the end, so it is the beginning.
             first = EARLIEST if from_beginning or exit_at_end else LATEST
             consumer.assign(await offsets_at(client, chosen, first))
         ends = await offsets_at(client, chosen, LATEST) if exit_at_end else None
@@ -135,9 +135,9 @@ def _form(form: str | None, *, keys: bool, as_json: bool) -> Callable[[Received]
 async def chosen_partitions(
     client: ClusterClient, topics: Sequence[str], partition: int | None
 ) -> list[TopicPartition]:
-    """All partitions of the topics, or the one of each with this number.
+    """Return all partitions of the topics, or only those with the given number.
 
-    Raises CommandFailed when there is none, Refused.
+    Raises CommandFailed if there is none, Refused.
     """
     chosen = await partitions_of(client, topics)
     if partition is None:
@@ -149,11 +149,11 @@ async def chosen_partitions(
 
 
 class RecordPrinter(Protocol):
-    """Prints records until it has printed enough."""
+    """Printer of records with a limit."""
 
     @property
     def left(self) -> int | None:
-        """How many records it still takes; None is any number."""
+        """The number of records that it still accepts; None for no limit."""
 
     def __call__(self, record: Received) -> None: ...
 
@@ -166,7 +166,7 @@ async def follow(
     idle: Idle,
     ends: Mapping[TopicPartition, int] | None = None,
 ) -> None:
-    """Print records until it is enough, nothing comes any more, or these ends are reached."""
+    """Print records until the printer is full, `idle` has passed, or `ends` are reached."""
     while printer.left != 0 and not idle.passed():
         if ends is not None and all(source.positions[key] >= end for key, end in ends.items()):
             return
@@ -179,7 +179,7 @@ async def follow(
 
 
 async def follow_group(member: GroupMember, printer: RecordPrinter, idle: Idle) -> None:
-    """As a member of a group, which it leaves at the end, whatever that is."""
+    """Print records as a member of a group; leave the group at the end, also after an error."""
     try:
         await member.join()
         await follow(member, printer, idle)
@@ -196,7 +196,7 @@ def say_reset(reset: PositionReset) -> None:
 
 
 class Printer:
-    """Prints records until it has printed enough."""
+    """Printer that accepts `limit` records."""
 
     def __init__(self, limit: int | None, form: Callable[[Received], bytes]) -> None:
         self.left = limit
@@ -213,7 +213,7 @@ class Printer:
 
 
 class Idle:
-    """How long nothing has come; never passes without a limit."""
+    """Timeout since the last record; without a limit it never passes."""
 
     def __init__(self, limit_ms: int | None) -> None:
         self._limit_ms = limit_ms

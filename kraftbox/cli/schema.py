@@ -1,4 +1,4 @@
-"""`kraftbox schema`: the JSON Schema of documents that people write and programs read."""
+"""`kraftbox schema`: the JSON Schemas of documents."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ NAMES = ("testbed", "chaos-schedule", "election-file", "status", "audit-report")
 
 
 def model_of(name: str) -> type[BaseModel]:
-    """The model of one of NAMES."""
+    """Return the pydantic model of one of NAMES."""
     from kraftbox.documents import others
     from kraftbox.documents.testbed import Testbed
 
@@ -43,7 +43,7 @@ def schema(
         ),
     ] = None,
 ) -> None:
-    """Print the JSON Schema (2020-12) of a document, for editors and for programs that check it."""
+    """Print the JSON Schema (2020-12) of a document, for editors and validators."""
     import json
 
     if name is None:

@@ -1,4 +1,4 @@
-"""`kraftbox sim`: whole clusters on virtual time, each decided by one number."""
+"""`kraftbox sim`: simulations of whole clusters on virtual time, each from a seed."""
 
 from __future__ import annotations
 
@@ -73,10 +73,10 @@ def sim(
     as_document: JsonFlag = False,
     show_kinds: Annotated[bool, typer.Option("--list", help="Show the kinds of faults.")] = False,
 ) -> None:
-    """Run simulated clusters of this program's own code, with faults, and judge them.
+    """Run simulated clusters of this program's own code, with faults, and check their promises.
 
-    A seed decides the cluster, its settings, faults and clients; the same seed gives the same trace
-    everywhere. Exit code 0: every promise held; 1: one broke; 2: wrong usage.
+    A seed determines the cluster, its settings, faults and clients; the same seed gives the same
+    trace on every machine. Exit code 0: every promise held; 1: one broke; 2: wrong usage.
     """
     from simulation import command
 

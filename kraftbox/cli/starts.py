@@ -1,6 +1,7 @@
 """`kraftbox up` and `kraftbox server` for the parser of all commands: their help and their errors.
 
-Good arguments do not come here, but where the quick parser of `kraftbox.cli.up` is narrower.
+The quick parser of `kraftbox.cli.up` handles valid arguments, except for forms that it does not
+accept.
 """
 
 from __future__ import annotations
@@ -108,10 +109,11 @@ def up(
 ) -> None:
     """Start a ready node, or a cluster.
 
-    It runs in the foreground, and Ctrl-C stops it. A new directory is formatted, an existing one
-    resumed under the same addresses. Internal topics get up to three replicas, and the first
-    rebalance does not wait. On a pipe the first line is bootstrap.servers=HOST:PORT[,HOST:PORT...].
-    kraftbox status, node, logs and down look after it, and a start with more --brokers adds some.
+    It runs in the foreground until Ctrl-C. A new directory is formatted; an existing cluster
+    restarts with the same addresses. Internal topics get up to three replicas, and the first
+    rebalance of a group is not delayed. On a pipe the first line is
+    bootstrap.servers=HOST:PORT[,HOST:PORT...]. kraftbox status, node, logs and down control the
+    cluster; a start with more --brokers adds brokers.
     """
     given = dict(locals())
     del given["context"]
@@ -136,9 +138,8 @@ def server(
 ) -> None:
     """Run a node from a server.properties with Kafka's defaults, logging to standard output.
 
-    KAFKA_* environment variables are read by the rules of Kafka's container image and win over the
-    file; --override wins over both. The log directory must have been formatted (kraftbox storage
-    format).
+    KAFKA_* environment variables follow the rules of Kafka's container image and override the file;
+    --override overrides both. The log directory must be formatted first (kraftbox storage format).
     """
     options = Namespace(command="server", file=file, settings=_pairs("--override", settings))
     raise typer.Exit(launch.run(options, context.obj))

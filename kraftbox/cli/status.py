@@ -45,9 +45,10 @@ def status(
     ] = ANSWER_MS / 1000,
     as_json: JsonFlag = False,
 ) -> None:
-    """Show a cluster that `up` started: processes, quorum, leaders, ISR, what is under-replicated.
+    """Show a local cluster: processes, quorum, leaders, ISR, under-replicated partitions.
 
-    All nodes are asked at once, but for those that are down, paused or cut off.
+    It requests the state from all nodes in parallel, except for those that are down, paused or cut
+    off.
     """
     place = ClusterPlace(directory)
 
@@ -68,12 +69,12 @@ def status(
 
 
 def top(directory: DirOption = DIR_DEFAULT) -> None:
-    """Show a cluster that `up` started on the whole screen: nodes, leaders, ISR, lag, events.
+    """Show a local cluster on the whole screen: nodes, leaders, ISR, lag, events.
 
-    Each node is asked by itself, and nothing that is shown is older than a second: in its place
-    stands for how long its node has been silent. SAID is how long ago a node answered, BEHIND how
-    many records of metadata it lacks, REC/S what is written to the partitions that it leads. Keys:
-    q or Ctrl-C ends.
+    Each node is queried separately, and no value is older than one second: after that, the screen
+    shows for how long the node has been silent. SAID is the age of a node's last answer, BEHIND its
+    lag in metadata records, REC/S the records written per second to the partitions that it leads.
+    Keys: q or Ctrl-C ends.
     """
     place = ClusterPlace(directory)
     if not sys.stdout.isatty():
@@ -95,7 +96,7 @@ def _show(seen: Callable[[], dict[str, Any]], *, topics: bool, as_json: bool) ->
     sys.stdout.flush()
 
 
-# --- showing ----------------------------------------------------------------------------------
+# --- display ----------------------------------------------------------------------------------
 
 _COLUMNS = ("NODE", "ROLES", "STATE", "PID", "LAG", "RACK", "LEADERS", "IN SYNC", "ADDRESS", "HTTP")
 _TOPIC_COLUMNS = ("TOPIC", "PARTITIONS", "WITHOUT LEADER", "UNDER-REPLICATED")
@@ -112,7 +113,7 @@ _STATE_STYLES = {
 
 
 def state_of(node: Mapping[str, Any]) -> str:
-    """What its supervisor has done to a node or seen of it; else whether the cluster has it."""
+    """Return the state of a node's process, or `cut off` or `fenced` for a running one."""
     if node["state"] == "running" and node.get("cutOff"):
         return "cut off"
     if node["state"] == "running" and node.get("fenced"):
@@ -121,7 +122,7 @@ def state_of(node: Mapping[str, Any]) -> str:
 
 
 def process_lines(found: Mapping[str, Any]) -> list[str]:
-    """The time and the supervisor's own view: how many nodes are what, and which failed of what."""
+    """Return lines with the time, the number of nodes per state, and the failed nodes' errors."""
     states = Counter(state_of(node) for node in found["nodes"])
     named = {
         state: ",".join(str(node["id"]) for node in found["nodes"] if state_of(node) == state)
@@ -142,7 +143,7 @@ def process_lines(found: Mapping[str, Any]) -> list[str]:
 
 
 def headline(found: Mapping[str, Any]) -> str:
-    """Quorum and partitions in one line."""
+    """Return the state of quorum and partitions in one line."""
     quorum = found["quorum"]
     parts = ["quorum: no leader answers"]
     if quorum is not None:
@@ -162,7 +163,7 @@ def headline(found: Mapping[str, Any]) -> str:
 
 
 def rows(found: Mapping[str, Any]) -> list[list[str | None]]:
-    """One row a node, in the order of _COLUMNS."""
+    """Return one row per node, in the order of _COLUMNS."""
     quorum = found["quorum"] or {"voters": [], "observers": [], "leader": None}
     lag = {r["id"]: r["lag"] for r in [*quorum["voters"], *quorum["observers"]]}
     made: list[list[str | None]] = []
@@ -187,7 +188,9 @@ def rows(found: Mapping[str, Any]) -> list[list[str | None]]:
 
 
 def waiting_lines(found: Mapping[str, Any]) -> list[str]:
-    """What partitions without leader wait for, a line each; the last one counts those left out."""
+    """Return what partitions without leader wait for, a line each; the last line counts the
+    rest.
+    """
     partitions = found["partitions"]
     if partitions is None or not partitions["waiting"]:
         return []
@@ -200,7 +203,7 @@ def waiting_lines(found: Mapping[str, Any]) -> list[str]:
 
 
 def topic_rows(found: Mapping[str, Any]) -> list[list[str | None]]:
-    """One row a topic, in the order of _TOPIC_COLUMNS."""
+    """Return one row per topic, in the order of _TOPIC_COLUMNS."""
     return [
         [one["name"], *(str(one[key]) for key in ("total", "leaderless", "underReplicated"))]
         for one in found["topics"] or ()
@@ -216,7 +219,7 @@ def show_plain(found: Mapping[str, Any], *, topics: bool) -> None:
 
 
 def drawn(found: Mapping[str, Any], *, topics: bool) -> RenderableType:
-    """The same for a terminal."""
+    """Return the content of `show_plain` as a rich renderable."""
     shown = _empty_table(_COLUMNS)
     for row in rows(found):
         cells = [_text("-" if cell is None else cell) for cell in row]

@@ -1,4 +1,4 @@
-"""`kraftbox storage`: format log directories and say what they hold."""
+"""`kraftbox storage`: format log directories and describe them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ ReleaseOption = Annotated[
 
 
 def features(pairs: list[str]) -> dict[str, int]:
-    """`NAME=LEVEL` options as a mapping; a usage error otherwise."""
+    """Parse `NAME=LEVEL` options into a mapping; raise BadParameter for another form."""
     result = {}
     for pair in pairs:
         name, equals, level = pair.partition("=")
@@ -37,7 +37,7 @@ def features(pairs: list[str]) -> dict[str, int]:
 
 @app.command("random-uuid")
 def random_uuid(as_json: JsonFlag = False) -> None:
-    """Print a new cluster id."""
+    """Print a new random cluster ID."""
     from protocol.ids import random_uuid as new_uuid
     from protocol.ids import uuid_to_text
 
@@ -50,7 +50,7 @@ def random_uuid(as_json: JsonFlag = False) -> None:
 
 @app.command("version-mapping")
 def version_mapping(release: ReleaseOption = None, as_json: JsonFlag = False) -> None:
-    """Print the feature levels that a cluster of a release is formatted with."""
+    """Print the feature levels that `format` gives a cluster of a release."""
     from metalog.image.features import (
         FEATURES,
         LATEST_PRODUCTION_METADATA_VERSION,
@@ -76,7 +76,7 @@ def version_mapping(release: ReleaseOption = None, as_json: JsonFlag = False) ->
 
 @app.command("feature-dependencies")
 def feature_dependencies(wanted: FeatureOption, as_json: JsonFlag = False) -> None:
-    """Print what feature levels depend on."""
+    """Print the feature levels that the given levels depend on."""
     from metalog.image.features import (
         FEATURES_BY_NAME,
         METADATA_VERSION,
@@ -136,7 +136,9 @@ def format_storage(
     ] = None,
     as_json: JsonFlag = False,
 ) -> None:
-    """Format the log directories of a node. A formatted one is refused and left as it is."""
+    """Format the log directories of a node. Formatted directories are refused and stay
+    unchanged.
+    """
     from metalog.format import FormatRefused, FormatRequest, format_directories
     from metalog.image.features import METADATA_VERSION, metadata_version_at
     from protocol.ids import uuid_to_text
@@ -181,7 +183,7 @@ def format_storage(
 
 @app.command()
 def info(config_file: ConfigOption, as_json: JsonFlag = False) -> None:
-    """Say whose the log directories are. The exit code is 1 when one is not formatted."""
+    """Print the cluster and node of the log directories; exit code 1 if one is not formatted."""
     from protocol.ids import uuid_to_text
     from storage.files import RealFiles
     from storage.log.directory import read_meta

@@ -1,8 +1,9 @@
-"""A testbed beyond its nodes: topics, links and faults, in processes of their own.
+"""The parts of a testbed besides its nodes: topics, links and faults, in separate processes.
 
-`up --file` reads the file, and once the nodes are ready starts `_testbed ROOT BOOTSTRAP prepare`,
-which makes topics and sets links before the cluster counts as ready, and `... faults`, which does
-what is to be done and ends with its standard input. Both read what to do as one line of JSON there.
+`up --file` reads the testbed file. When the nodes are ready it starts `_testbed ROOT BOOTSTRAP
+prepare`, which creates topics and sets links before the cluster counts as ready. Then it starts
+`... faults`, which runs the fault schedule and ends with its standard input. Both read the document
+as one line of JSON from standard input.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ CLIENTS = "clients"
 
 
 class Read(NamedTuple):
-    """What a testbed file says: the start's options, and what follows it."""
+    """The content of a testbed file: the options of the start, and the document for later steps."""
 
     asked: Any
     port: int | None
@@ -40,7 +41,7 @@ class Read(NamedTuple):
 
 
 def read(file: str) -> Read:
-    """Raises OSError, UnicodeDecodeError, BadDocument."""
+    """Parse a testbed file. Raises OSError, UnicodeDecodeError, BadDocument."""
     from kraftbox.documents.base import parse
     from kraftbox.documents.testbed import Testbed
 
@@ -57,7 +58,7 @@ def read(file: str) -> Read:
 
 
 class Step(NamedTuple):
-    """Something to do: an action on a node, or a link's new state."""
+    """One step of a fault schedule: an action on a node, or new rules of a link."""
 
     at_s: float
     text: str
@@ -67,7 +68,7 @@ class Step(NamedTuple):
 
 
 def timeline(document: Mapping[str, Any]) -> list[Step]:
-    """What is done and undone in the order of time, of one time first what is undone."""
+    """Return all steps sorted by time; at equal times the end of a fault comes first."""
     whole = {(rule.source, rule.target): rule for rule in starting_links(document)}
     found: list[tuple[float, bool, Step]] = []
     for fault in document["faults"]:
@@ -91,7 +92,7 @@ def timeline(document: Mapping[str, Any]) -> list[Step]:
 
 
 def starting_links(document: Mapping[str, Any]) -> list[LinkRule]:
-    """The links that are not whole from the start on."""
+    """Return the rules of the links that are not whole at the start."""
     found = []
     for one in document["links"]:
         a, b = map(_end, one["between"])
@@ -119,7 +120,7 @@ def _fault_link(what: str) -> Link:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """`_testbed ROOT BOOTSTRAP prepare|faults`: internal, started with the cluster."""
+    """Run `_testbed ROOT BOOTSTRAP prepare|faults`, which `up` starts with the cluster."""
     root, bootstrap, what = arguments
     document = json.loads(sys.stdin.readline())
     place = ClusterPlace(root)
@@ -140,7 +141,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _make_topics(bootstrap: str, topics: Mapping[str, Mapping[str, Any]]) -> None:
-    """Those that are not there; raises CommandFailed."""
+    """Create the topics that do not exist. Raises CommandFailed."""
     if not topics:
         return
     from client.admin import Admin, NewTopic
@@ -160,7 +161,7 @@ def _make_topics(bootstrap: str, topics: Mapping[str, Mapping[str, Any]]) -> Non
 
 
 def _do_faults(place: ClusterPlace, steps: Sequence[Step]) -> None:
-    """Until all is done, or standard input ends."""
+    """Run the steps until all are done or standard input ends."""
     began_s = time.monotonic()
     for step in steps:
         while (left_s := began_s + step.at_s - time.monotonic()) > 0:
@@ -172,7 +173,7 @@ def _do_faults(place: ClusterPlace, steps: Sequence[Step]) -> None:
 
 
 def _done(place: ClusterPlace, step: Step) -> str:
-    """What became of it: nothing to say, or why it could not be."""
+    """Carry out a step; return the error as `: ERROR`, empty after success."""
     try:
         if step.rules:
             NetworkControl(place).change_links(step.rules)

@@ -1,4 +1,4 @@
-"""`kraftbox tier`: remote segments, as the metadata topic and the object store tell of them."""
+"""`kraftbox tier`: remote segments in the metadata topic and in the object store."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ from storage.tiered.verify import Finding
 T = TypeVar("T")
 
 NOBODY: Final = -1
-"""The broker id in records that no broker has written."""
+"""The broker ID in records that no broker has written."""
 
 app = command_group("What tiered storage has, and whether it is whole.")
 
@@ -59,13 +59,13 @@ TopicOption = Annotated[str | None, typer.Option("--topic", help="Of this topic 
 
 
 class Place(NamedTuple):
-    """Where the cluster is, and what one of its nodes says of the store (None: not given)."""
+    """The cluster's address, and the properties of a node with the store's settings, or None."""
 
     bootstrap: str
     properties: Mapping[str, str] | None
 
     def settings(self) -> RemoteSettings:
-        """Raises BadParameter, CommandFailed."""
+        """Return the settings of the store. Raises BadParameter, CommandFailed."""
         if self.properties is None:
             raise typer.BadParameter("--properties is needed: it says where the store is")
         try:
@@ -75,7 +75,7 @@ class Place(NamedTuple):
 
 
 def place_of(directory: Path | None, bootstrap: str | None, properties: Path | None) -> Place:
-    """Raises BadParameter, CommandFailed."""
+    """Return the place that the options name. Raises BadParameter, CommandFailed."""
     if (directory is None) == (bootstrap is None):
         raise typer.BadParameter("give --dir, or --bootstrap-server with --properties")
     if bootstrap is not None:
@@ -108,7 +108,7 @@ def list_segments(
     topic: TopicOption = None,
     as_json: JsonFlag = False,
 ) -> None:
-    """List remote segments and their states, as the metadata topic has them."""
+    """List remote segments and their states in the metadata topic."""
     place = place_of(directory, bootstrap, properties)
     catalogue = connect.run(place.bootstrap, read_catalogue)
     segments = list(catalogue.segments(topic))
@@ -143,7 +143,7 @@ def verify(
 ) -> None:
     """Compare every object with its manifest, and all manifests with the metadata topic.
 
-    Exit code 1 if anything is wrong, dangling or missing.
+    Exit code 1 if an object is wrong, dangling or missing.
     """
     place = place_of(directory, bootstrap, properties)
     settings = place.settings()
@@ -183,11 +183,11 @@ def rebuild(
     topic: TopicOption = None,
     as_json: JsonFlag = False,
 ) -> None:
-    """Write into the metadata topic what manifests tell of segments that it does not know.
+    """Write the segments of manifests that the metadata topic lacks into that topic.
 
-    For a metadata topic that was lost; it is made if it is not there. Segments that the topic
-    knows, in any state, stay as they are, as do objects without a manifest. Of what was deleted
-    nothing has a manifest.
+    Use it for a metadata topic that was lost; the topic is created if it does not exist. Segments
+    in the topic, in any state, stay unchanged, and so do objects without a manifest. Deleted
+    segments have no manifest, so they do not come back.
     """
     place = place_of(directory, bootstrap, properties)
     settings = place.settings()
@@ -215,7 +215,7 @@ def rebuild(
 
 
 async def read_catalogue(client: ClusterClient) -> Catalogue:
-    """The whole metadata topic, up to its end at this moment. Raises CommandFailed."""
+    """Read the metadata topic up to its current end. Raises CommandFailed."""
     catalogue = Catalogue()
     partitions = await _metadata_partitions(client)
     ends = await offsets_at(client, partitions, LATEST)
@@ -270,7 +270,9 @@ def _segment_id(record: TierRecord) -> bytes:
 async def _folders(
     client: ClusterClient, topic: str | None, segments: list[RemoteSegment]
 ) -> list[str]:
-    """Of a topic: those of its id and of earlier namesakes that the metadata know; else all."""
+    """Return the folders to read: all without a topic, else those of its ID and of deleted
+    namesakes.
+    """
     if topic is None:
         return [""]
     ids = {one.partition.topic_id for one in segments}

@@ -1,4 +1,4 @@
-"""`kraftbox topics`: list, create, describe, alter, delete."""
+"""`kraftbox topics`: list, create, describe, alter and delete topics."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Names = Annotated[list[str], typer.Argument(metavar="TOPIC...", help="Topics, by
 
 
 def settings(pairs: list[str]) -> dict[str, str]:
-    """`KEY=VALUE` options as a mapping; a usage error otherwise."""
+    """Parse `KEY=VALUE` options into a mapping; raise BadParameter for another form."""
     result = {}
     for pair in pairs:
         key, equals, value = pair.partition("=")
@@ -44,7 +44,7 @@ def list_topics(
     as_json: JsonFlag = False,
     bootstrap: BootstrapOption = BOOTSTRAP_DEFAULT,
 ) -> None:
-    """List topics."""
+    """List the topics with their number of partitions."""
     found = run(bootstrap, lambda client: Admin(client).describe_topics())
     topics = [topic for topic in found if internal or not topic.is_internal]
     if as_json:
@@ -71,7 +71,7 @@ def create(
     as_json: JsonFlag = False,
     bootstrap: BootstrapOption = BOOTSTRAP_DEFAULT,
 ) -> None:
-    """Create topics."""
+    """Create topics; partitions and replication factor default to the cluster's settings."""
     chosen = settings(configs)
     wanted = [NewTopic(name, partitions, replication_factor, chosen) for name in names]
     created = run(
@@ -102,8 +102,7 @@ def describe(
     as_json: JsonFlag = False,
     bootstrap: BootstrapOption = BOOTSTRAP_DEFAULT,
 ) -> None:
-    """Describe topics: leader and epoch of each partition, its replicas, those in sync, and who
-    else may lead without loss (ELR, KIP-966)."""
+    """Describe topics: each partition's leader, epoch, replicas, ISR and ELR (KIP-966)."""
     found = run(bootstrap, lambda client: Admin(client).describe_topics(names or None))
     if as_json:
         say_json([_topic_json(topic) for topic in found])
@@ -134,7 +133,9 @@ def describe(
 
 
 def _ids(nodes: list[int] | None) -> str | None:
-    """Broker ids in one cell; a dash for none, and for what is not known."""
+    """Return broker IDs for one cell; None, shown as a dash, if there are none or they are
+    unknown.
+    """
     return ",".join(map(str, nodes)) if nodes else None
 
 
@@ -145,7 +146,7 @@ def alter(
     as_json: JsonFlag = False,
     bootstrap: BootstrapOption = BOOTSTRAP_DEFAULT,
 ) -> None:
-    """Add partitions to a topic. Configurations are changed with `kraftbox configs alter`."""
+    """Add partitions to a topic. Change configurations with `kraftbox configs alter`."""
     run(bootstrap, lambda client: Admin(client).create_partitions(name, partitions))
     if as_json:
         say_json({"name": name, "partitions": partitions})
@@ -162,7 +163,7 @@ def delete(
     as_json: JsonFlag = False,
     bootstrap: BootstrapOption = BOOTSTRAP_DEFAULT,
 ) -> None:
-    """Delete topics and what is in them."""
+    """Delete topics with all their records."""
 
     async def work(client: ClusterClient) -> list[str]:
         gone = []

@@ -1,8 +1,8 @@
 """`kraftbox up` and `kraftbox server`: from arguments to a supervisor, or to a node.
 
-This process becomes one of the two, so good arguments are read with the standard library alone, and
-what a start needs is imported only once they are known to be good. Help, and what is wrong with an
-argument, is told by the parser of all commands (`kraftbox.cli.starts`).
+This process becomes a supervisor or a node. So it parses valid arguments with the standard library
+alone, and imports the rest once they are known to be valid. The parser of all commands
+(`kraftbox.cli.starts`) prints help and argument errors.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ DIR_DEFAULT = "kraftbox-data"
 
 
 class NotPlain(Exception):
-    """The arguments ask for help, or are wrong: `kraftbox.cli.main` says it."""
+    """The arguments request help or are invalid; `kraftbox.cli.main` parses them again."""
 
 
 class _Parser(argparse.ArgumentParser):
@@ -29,7 +29,10 @@ class _Parser(argparse.ArgumentParser):
 
 
 def parse(arguments: Sequence[str]) -> argparse.Namespace:
-    """The options of `up` or `server`, as `kraftbox.cli.starts` has them. Raises NotPlain."""
+    """Parse the options of `up` or `server`, as `kraftbox.cli.starts` defines them.
+
+    Raises NotPlain.
+    """
     parser = _Parser(add_help=False, allow_abbrev=False)
     if arguments[0] == "up":
         _add_up(parser)
@@ -54,14 +57,14 @@ def _add_up(parser: argparse.ArgumentParser) -> None:
 
 
 def port(text: str) -> int:
-    """A port, 0 for a free one. Raises ValueError, as those below do."""
+    """Parse a port, 0 for a free one. Raises ValueError, as the parsers below do."""
     if not text.isdecimal() or not 0 <= int(text) <= 65535:
         raise ValueError(f"{text!r} is no port: 0 to 65535")
     return int(text)
 
 
 def racks(text: str) -> tuple[str, ...]:
-    """Names between commas."""
+    """Parse rack names, separated by commas."""
     found = tuple(rack.strip() for rack in text.split(","))
     if not all(found):
         raise ValueError(f"{text!r} is not A,B,C")
@@ -69,7 +72,7 @@ def racks(text: str) -> tuple[str, ...]:
 
 
 def setting(text: str) -> tuple[str, str]:
-    """A key and its value."""
+    """Parse a key and its value."""
     key, equals, value = text.partition("=")
     if not equals or not key.strip():
         raise ValueError(f"{text!r} is not KEY=VALUE")
@@ -77,19 +80,19 @@ def setting(text: str) -> tuple[str, str]:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run until stopped; returns the exit code. Raises NotPlain."""
+    """Run until stopped; return the exit code. Raises NotPlain."""
     return run(parse(arguments), arguments)
 
 
 def run(options: argparse.Namespace, arguments: Sequence[str]) -> int:
-    """Run until stopped; returns the exit code. `arguments` are what was typed."""
+    """Run until stopped; return the exit code. `arguments` are the command line as given."""
     if options.command == "up":
         return _failing_well(lambda: _up(options, arguments))
     return _failing_well(lambda: _serve(options))
 
 
 def _failing_well(work: Callable[[], int]) -> int:
-    """What an operator can remove becomes a message and exit code 1."""
+    """Print errors that an operator can remove, and return exit code 1 for them."""
     try:
         return work()
     except Exception as error:
@@ -110,7 +113,7 @@ def _serve(options: argparse.Namespace) -> int:
 
 
 def _up(options: argparse.Namespace, arguments: Sequence[str]) -> int:
-    """This process only supervises, and imports no more than it needs for that."""
+    """Start the supervisor in this process, with as few imports as possible."""
     options.settings = {**_handed(), **options.settings}
     if options.detach:
         from kraftbox.launcher.detach import detach
@@ -120,7 +123,7 @@ def _up(options: argparse.Namespace, arguments: Sequence[str]) -> int:
     begun = time.monotonic()
     testbed = None
     if options.file is not None:
-        # Read first: a bad file leaves nothing behind.
+        # The file is read first, so that an invalid file leaves nothing behind.
         testbed = _testbed(options)
         if testbed is None:
             return 2
@@ -150,7 +153,8 @@ def _up(options: argparse.Namespace, arguments: Sequence[str]) -> int:
     asked = start.Options(
         options.port,
         options.settings,
-        # `--isolate` alone asks for a controller and a broker, whose link it is about.
+        # `--isolate` alone means one controller and one broker, so that there is a link between
+        # nodes.
         shape if options.isolate or shape != AskedShape() else None,
         options.isolate,
     )
@@ -158,14 +162,14 @@ def _up(options: argparse.Namespace, arguments: Sequence[str]) -> int:
 
 
 def _handed() -> dict[str, str]:
-    """Settings of the process that started this one. Raises StartupRefused."""
+    """Take the settings that the parent process passed. Raises StartupRefused."""
     from kraftbox.launcher.handed_settings import VARIABLE, taken
 
     return taken(os.environ) if VARIABLE in os.environ else {}
 
 
 def _is_begun(directory: str) -> bool:
-    """Whether a cluster is there, whose network is what it is."""
+    """Return whether the directory has a cluster, whose network can no longer change."""
     from kraftbox.launcher.place import ClusterPlace
 
     return not ClusterPlace(directory).is_new
@@ -175,7 +179,7 @@ SAID_BY_THE_FILE = ("controllers", "brokers", "combined", "racks", "isolate")
 
 
 def _testbed(options: argparse.Namespace) -> Any:
-    """What the file says; None for one that is wrong, which is said on standard error."""
+    """Read the testbed file; return None after printing an error about an invalid one."""
     file = options.file
     for name in SAID_BY_THE_FILE:
         if getattr(options, name):
