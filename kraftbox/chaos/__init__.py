@@ -1,1 +1,1 @@
-"""Chaos: clients under a ledger, faults from a seed, and a judge that says what broke."""
+"""Chaos: clients whose operations are recorded, faults from a seed, and a check of the promises."""

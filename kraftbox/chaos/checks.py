@@ -1,9 +1,9 @@
-"""Judges a history: which promises of a cluster did its clients see broken? Pure.
+"""Checks of a client history: the promises of a cluster that its clients saw broken. Pure.
 
 The rules are those of Jepsen's queue workload (reliability H1-H12) and of idempotent producers
-(T1). Each gives findings with a total and a few examples; `judge` runs them all. A finding is
-`broken` or `noted`: noted is what is strange, and allowed (a paused leader may tell an old end of
-the log until it hears of its successor).
+(T1). Each returns findings with a total and a few examples; `judge` runs them all. A finding is
+`broken` or `noted`. Noted means unusual but allowed: a paused leader may report an old log end
+until it learns of its successor.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ NOTED = "noted"
 
 
 class Finding(NamedTuple):
-    """One rule that did not hold. `rule` is its number and name, `examples` are sentences."""
+    """A violation of one rule. `rule` is its number and name; `examples` are sentences."""
 
     rule: str
     severity: str
@@ -43,7 +43,7 @@ class Finding(NamedTuple):
 
 @dataclass
 class _Log:
-    """What is known of one partition: by offset, and by value."""
+    """The operations on one partition, by offset and by value."""
 
     sends: list[Send] = field(default_factory=list)
     polls: list[Poll] = field(default_factory=list)
@@ -51,7 +51,7 @@ class _Log:
     values_at: dict[int, set[int]] = field(default_factory=dict)
     offsets_of: dict[int, set[int]] = field(default_factory=dict)
     read: dict[int, int] = field(default_factory=dict)
-    """Value to the time at which a poll with it first ended."""
+    """Maps a value to the end time of the first poll that returned it."""
     read_finally: set[int] = field(default_factory=set)
     highest_read: int = NO_OFFSET
     final_position: int | None = None
@@ -62,7 +62,7 @@ class _Log:
 
 
 class _Evidence:
-    """A history, sorted by partition."""
+    """A history, indexed by partition."""
 
     def __init__(self, history: History) -> None:
         self.history = history
@@ -103,19 +103,19 @@ class _Evidence:
 
 
 def judge(history: History) -> list[Finding]:
-    """Every rule that does not hold; an empty list is a clean history."""
+    """Return the findings of all rules; an empty list means a clean history."""
     evidence = _Evidence(history)
     findings = [finding for rule in RULES for finding in rule(evidence)]
     return sorted(findings, key=lambda finding: finding.severity != BROKEN)
 
 
 def is_broken(findings: Iterable[Finding]) -> bool:
-    """Whether a promise broke."""
+    """Return whether a finding breaks a promise."""
     return any(finding.severity == BROKEN for finding in findings)
 
 
 def summary(history: History) -> dict[str, int]:
-    """How much there was to judge."""
+    """Return the number of operations by kind and outcome."""
     outcomes = [send.outcome for send in history.sends]
     return {
         "sends": len(outcomes),
@@ -129,7 +129,7 @@ def summary(history: History) -> dict[str, int]:
 
 
 def value_text(value: int) -> str:
-    """A value as people read it: which process's which send."""
+    """Return a value as `PROCESS/NUMBER` of its send."""
     if value < 0:
         return "somebody else's value"
     return f"value {value >> SEQUENCE_BITS}/{value & (1 << SEQUENCE_BITS) - 1}"
@@ -151,7 +151,7 @@ def _offsets_text(offsets: Iterable[int]) -> str:
 
 
 def inconsistent_offsets(evidence: _Evidence) -> list[Finding]:
-    """H1, P6: an offset holds one value for ever, whoever says so."""
+    """H1, P6: an offset always holds the same value, for every client."""
     examples = [
         f"{name} offset {offset}: {' and '.join(sorted(map(value_text, values)))}"
         for name, log in evidence.each()
@@ -162,7 +162,7 @@ def inconsistent_offsets(evidence: _Evidence) -> list[Finding]:
 
 
 def duplicates(evidence: _Evidence) -> list[Finding]:
-    """H4, T1: a value is at one offset."""
+    """H4, T1: a value is at one offset only."""
     examples = [
         f"{name}: {value_text(value)} at offsets {_offsets_text(offsets)}"
         for name, log in evidence.each()
@@ -173,7 +173,7 @@ def duplicates(evidence: _Evidence) -> list[Finding]:
 
 
 def failed_reads(evidence: _Evidence) -> list[Finding]:
-    """H2 (G1a): what certainly failed, or was aborted, is never read."""
+    """H2 (G1a): a value whose send certainly failed, or was aborted, is never read."""
     examples = []
     for name, log in evidence.each():
         for value in log.read:
@@ -188,7 +188,7 @@ def failed_reads(evidence: _Evidence) -> list[Finding]:
 
 
 def phantoms(evidence: _Evidence) -> list[Finding]:
-    """What is read was sent, to this partition, and before it was read (H10)."""
+    """Every value read was sent to this partition, before it was read (H10)."""
     strangers, early = [], []
     for name, log in evidence.each():
         sent = {send.value: send for send in log.sends}
@@ -214,7 +214,7 @@ def phantoms(evidence: _Evidence) -> list[Finding]:
 
 
 def lost(evidence: _Evidence) -> list[Finding]:
-    """H3, H9: what was acknowledged is read; by the final reader at the latest."""
+    """H3, H9: an acknowledged value is read, at the latest by the final reader."""
     missing, unseen = [], []
     for name, log in evidence.each():
         for send in log.sends:
@@ -244,7 +244,7 @@ def lost(evidence: _Evidence) -> list[Finding]:
 
 
 def gone(evidence: _Evidence) -> list[Finding]:
-    """P6: what a consumer has read stays, acknowledged or not."""
+    """P6: a value that a consumer has read stays in the log, acknowledged or not."""
     examples = []
     for name, log in evidence.each():
         if log.final_position is None:
@@ -263,8 +263,10 @@ def gone(evidence: _Evidence) -> list[Finding]:
 
 
 def reordered(evidence: _Evidence) -> list[Finding]:
-    """H8, T1: the sends of one process to one partition stand in the log in the order of the
-    process, as far as they are there. Without idempotence only one send at a time keeps order."""
+    """H8, T1: the sends of one process to one partition keep their order in the log.
+
+    Lost sends are ignored. Without idempotence only one send in flight keeps the order.
+    """
     broken: list[str] = []
     noted: list[str] = []
     for name, log in evidence.each():
@@ -290,7 +292,7 @@ def reordered(evidence: _Evidence) -> list[Finding]:
 
 
 def poll_order(evidence: _Evidence) -> list[Finding]:
-    """H5-H7: a consumer goes forward, and passes over nothing that is there."""
+    """H5-H7: a consumer reads forward and skips no existing offset."""
     places: dict[tuple[int, PartitionNumber], list[int]] = defaultdict(list)
     for assign in evidence.history.assigns:
         places[assign.process, (assign.topic, assign.partition)].append(assign.at_us)
@@ -318,7 +320,7 @@ def _walk(
     who: str,
     found: Mapping[str, list[str]],
 ) -> None:
-    """The polls of one process in one partition."""
+    """Check the polls of one process in one partition."""
     rank = {offset: index for index, offset in enumerate(known)}
     last: int | None = None
     ended_us = -1
@@ -359,12 +361,12 @@ def lag(evidence: _Evidence) -> list[Finding]:
 
 
 def _only_markers(evidence: _Evidence, log: _Log) -> bool:
-    """Whether transaction markers, which nobody reads, may stand at the end of the log."""
+    """Return whether the end of the log may be transaction markers, which consumers do not see."""
     return bool(evidence.outcomes) and any(send.transaction for send in log.sends)
 
 
 def progress(evidence: _Evidence) -> list[Finding]:
-    """P26: once the last fault is over, writes are accepted again."""
+    """P26: after the last fault, writes are accepted again."""
     history = evidence.history
     if not history.faults or not history.sends:
         return []
@@ -382,8 +384,10 @@ def progress(evidence: _Evidence) -> list[Finding]:
 
 
 def stale_ends(evidence: _Evidence) -> list[Finding]:
-    """The log's end that is told after an acknowledgement lies behind it, except by a leader that
-    does not know yet that it is none."""
+    """A log end requested after an acknowledgement is above the acknowledged offset.
+
+    Exception: a leader that does not know yet that it was replaced.
+    """
     examples = []
     for name, log in evidence.each():
         acked = sorted(
@@ -407,7 +411,7 @@ def stale_ends(evidence: _Evidence) -> list[Finding]:
 
 
 def cycles(evidence: _Evidence) -> list[Finding]:
-    """H11, T10: transactions that read from each other in a circle (G1c)."""
+    """H11, T10: no transactions read from each other in a cycle (G1c)."""
     reads: dict[int, set[int]] = defaultdict(set)
     for poll in evidence.history.polls:
         if poll.transaction == NO_TRANSACTION:
@@ -423,7 +427,7 @@ def cycles(evidence: _Evidence) -> list[Finding]:
 
 
 def _circles(edges: Mapping[int, set[int]]) -> Iterator[list[int]]:
-    """One circle for each transaction that closes one, found depth first without recursion."""
+    """Yield one cycle per transaction that closes one: a depth-first search without recursion."""
     done: set[int] = set()
     for start in sorted(edges):
         path: list[int] = []

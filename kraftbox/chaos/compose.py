@@ -23,14 +23,16 @@ VERBS = {"kill": "kill", "stop": "stop", "start": "start", "pause": "pause", "re
 
 
 class ComposeTarget:
-    """The nodes of a project that runs. A container is a node if it has a node id in its
-    environment (KAFKA_NODE_ID), as with the official image's rules."""
+    """The nodes of a running docker-compose project.
+
+    A container is a node if its environment has KAFKA_NODE_ID, as with the rules of Kafka's image.
+    """
 
     abilities = frozenset({Ability.PROCESSES, Ability.NETWORK})
     directories: Mapping[int, Path] = {}
 
     def __init__(self, file: Path) -> None:
-        """Raises TargetError when no node of it runs."""
+        """Find the containers. Raises TargetError if no node is running."""
         self._containers: dict[int, str] = {}
         self._roles: dict[int, str] = {}
         self._networks: dict[int, list[tuple[str, list[str]]]] = {}
@@ -73,7 +75,7 @@ class ComposeTarget:
             await self._wait_until_healthy(node_id)
 
     async def _wait_until_healthy(self, node_id: int) -> None:
-        """Until its health check says so, where it has one."""
+        """Wait until the container's health check passes, or until it runs if it has none."""
         deadline = time.monotonic() + READY_S_MAX
         while time.monotonic() < deadline:
             (found,) = json.loads(await self._docker("inspect", self._containers[node_id]))
@@ -126,7 +128,7 @@ class ComposeTarget:
 
 
 def _published(environment: dict[str, str]) -> list[Address]:
-    """Advertised addresses that are on this host."""
+    """Return the advertised addresses that are on this host."""
     found: list[Address] = []
     for entry in environment.get("KAFKA_ADVERTISED_LISTENERS", "").split(","):
         host, _, port = entry.strip().partition("://")[2].rpartition(":")
@@ -152,7 +154,7 @@ def _compose(file: Path, *arguments: str) -> str:
 
 
 def _output(command: Sequence[str]) -> str:
-    """Raises TargetError, FileNotFoundError."""
+    """Run a command and return its output. Raises TargetError, FileNotFoundError."""
     try:
         done = subprocess.run(
             command, capture_output=True, text=True, timeout=COMMAND_S_MAX, check=False

@@ -1,4 +1,4 @@
-"""Shell: Time limits of a run's steps, each saying what it was for when it is over."""
+"""Shell: Time limits of a run's steps, with a description for the error."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from kraftbox.chaos.target import TargetError
 
 @asynccontextmanager
 async def within(limit_s: float, what: str | Callable[[], str]) -> AsyncIterator[None]:
-    """Cancel the block after that time. `what` it does, asked for when it is over.
+    """Cancel the block after `limit_s`. `what` describes it; a function is called at the timeout.
 
-    Raises TargetError then; a TimeoutError of the block's own stays what it is.
+    Raises TargetError at the limit. A TimeoutError of the block itself passes unchanged.
     """
     try:
         async with asyncio.timeout(limit_s) as limit:

@@ -1,9 +1,9 @@
-"""Histories in the EDN that Elle reads, as list-append: a second judge. Pure.
+"""Histories as EDN for Elle's list-append check, an independent second check. Pure.
 
-A partition is a list: a send appends its value, the final read of a partition reads all of it. An
-operation of Jepsen's is begun by a process that does nothing else until it ends, and a process
-whose operation has no known end does nothing ever after. Our producers have several sends under
-way, so each process of ours becomes as many of Jepsen's as it takes.
+A partition is a list: a send appends its value, and the final read returns all values. In Jepsen a
+process has one operation at a time, and after an operation with unknown outcome it is never used
+again. Our producers have several sends in flight, so each of our processes becomes several of
+Jepsen's.
 """
 
 from __future__ import annotations
@@ -17,7 +17,9 @@ TYPES = {Outcome.OK: ":ok", Outcome.FAILED: ":fail", Outcome.UNKNOWN: ":info"}
 
 
 class Operation(NamedTuple):
-    """What one client did: from when to when, with what outcome, as EDN before and after it."""
+    """An operation of one client: times, outcome, and its EDN value at invocation and
+    completion.
+    """
 
     process: int
     begin_us: int
@@ -28,7 +30,7 @@ class Operation(NamedTuple):
 
 
 def edn_lines(history: History) -> Iterator[str]:
-    """The lines of a file: one map each, by time."""
+    """Yield the lines of a file: one map each, sorted by time."""
     first_us = min((one.begin_us for one in _operations(history)), default=0)
     moments: list[tuple[int, int, int, str]] = []
     for number, (operation, process) in enumerate(_with_processes(_operations(history))):
@@ -38,7 +40,7 @@ def edn_lines(history: History) -> Iterator[str]:
             (begin_us, 0, ":invoke", operation.asked),
             (end_us, 1, end, operation.told),
         ):
-            # An end comes before a begin of the same moment, but never before its own begin.
+            # At equal times an end comes before a begin, but never before its own begin.
             order = 1 - place if end_us > begin_us else 2
             text = f":type {kind}, :f :txn, :value [{value}], :process {process}"
             text += f", :time {(at_us - first_us) * 1000}"
@@ -48,7 +50,7 @@ def edn_lines(history: History) -> Iterator[str]:
 
 
 def _operations(history: History) -> list[Operation]:
-    """Sends and final reads, by their begins."""
+    """Return sends and final reads, sorted by their begin."""
     found = []
     for send in history.sends:
         append = f"[:append {_key(history, send.topic, send.partition)} {send.value}]"
@@ -62,7 +64,7 @@ def _operations(history: History) -> list[Operation]:
             those.append((poll.begin_us, poll.end_us, records))
     for (process, topic, partition), polls in reads.items():
         key = _key(history, topic, partition)
-        # A reader that had to begin anew read some twice; what is somebody else's is no list's.
+        # A reader that restarted read some records twice. Values of other writers are left out.
         at = {offset: value for *_, records in polls for offset, value in records if value >= 0}
         values = " ".join(str(at[offset]) for offset in sorted(at))
         begin_us, end_us = min(one[0] for one in polls), max(one[1] for one in polls)
@@ -72,7 +74,7 @@ def _operations(history: History) -> list[Operation]:
 
 
 def _with_processes(operations: Iterable[Operation]) -> Iterator[tuple[Operation, int]]:
-    """Each with a process of Jepsen's that is free then."""
+    """Yield each operation with a Jepsen process that is free at its begin."""
     free: dict[int, list[tuple[int, int]]] = {}
     made = 0
     for one in operations:

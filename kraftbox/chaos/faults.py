@@ -1,8 +1,8 @@
-"""Shell: The kinds of faults, their victims, and how each is undone.
+"""Shell: Kinds of faults: their victims, their effect and its reversal.
 
-A fault is an async context manager: on the way in it chooses its victims and acts, on the
-way out, however it comes to that, it undoes it. What it yields says whom it hit and why them. The
-numbers are those of the fault matrix that the tests go through.
+A fault is an async context manager: on entry it selects its victims and acts, on exit, also after
+an error, it reverts the fault. It yields the victims and the reason why they were selected. The
+numbers are those of the fault matrix that the tests cover.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ RUNNING_S = 0.05
 
 
 class Hit(NamedTuple):
-    """Whom a fault hit, and why them."""
+    """The nodes that a fault hit, and why they were selected."""
 
     nodes: list[int]
     detail: str
@@ -37,7 +37,7 @@ FaultAction = Callable[[Scene, random.Random], AbstractAsyncContextManager[Hit]]
 
 
 class Kind(NamedTuple):
-    """A kind of fault. `number` is its place in the fault matrix."""
+    """A kind of fault. `number` is its row in the fault matrix."""
 
     number: str
     text: str
@@ -46,8 +46,11 @@ class Kind(NamedTuple):
     kills_all: bool = False
 
     def is_drawn(self, abilities: frozenset[Ability]) -> bool:
-        """Whether it comes without being asked for by name. Brokers that all lose what they have
-        not flushed may lose what they acknowledged: no promise is broken by that."""
+        """Return whether it is drawn without being requested by name.
+
+        If all brokers lose their unflushed data, they may lose acknowledged records without
+        breaking a promise. So such a kind is not drawn.
+        """
         lossy = Ability.LOSSY_DISK in abilities
         return self.needs <= abilities and not (self.kills_all and lossy)
 
@@ -102,7 +105,7 @@ async def kill_all(scene: Scene, rng: random.Random) -> AsyncIterator[Hit]:
     try:
         yield Hit(nodes, "")
     finally:
-        # None of them is ready before enough others are there.
+        # No node becomes ready before enough others run, so all start in parallel.
         await _each(scene, "start", nodes)
 
 
@@ -170,7 +173,7 @@ async def power_cut(scene: Scene, rng: random.Random) -> AsyncIterator[Hit]:
             f"min.insync.replicas is {scene.min_isr} with {len(led.replicas)} replicas: "
             "no power cut goes without loss"
         )
-    # The leader is the one that matters; the others are drawn.
+    # The leader is the important victim; the others are drawn.
     others = [one for one in led.replicas if one != led.leader]
     victims = [led.leader, *rng.sample(others, rng.randint(1, most) - 1)]
     async with _cut_power(scene, victims):
@@ -205,7 +208,7 @@ async def power_cut_all(scene: Scene, rng: random.Random) -> AsyncIterator[Hit]:
 async def replace_broker(scene: Scene, rng: random.Random) -> AsyncIterator[Hit]:
     led = await scene.a_leader(rng)
     members = await scene.members()
-    # A voter that forgot its vote breaks the quorum: controllers keep their disks.
+    # A voter that lost its vote breaks the quorum, so controllers keep their disks.
     found = [one.node_id for one in members if one.is_broker and not one.is_controller]
     rng.shuffle(found)
     found.sort(key=lambda node_id: node_id != led.leader)
@@ -220,7 +223,7 @@ async def replace_broker(scene: Scene, rng: random.Random) -> AsyncIterator[Hit]
         )
     try:
         await _each(scene, "kill", victims)
-        # What was in sync a moment ago may be so no more. What they hold may then be needed.
+        # The ISR may have shrunk in the meantime, so that the victims' data is needed.
         holdings = await scene.holdings()
         short = _short(holdings, victims)
         if short:
@@ -233,7 +236,7 @@ async def replace_broker(scene: Scene, rng: random.Random) -> AsyncIterator[Hit]
 
 
 def _short(holdings: Sequence[Holding], victims: Sequence[int]) -> str:
-    """What forbids to replace these at once, in words; empty if nothing does."""
+    """Return why these nodes cannot be replaced at once; empty if they can."""
     for one in holdings:
         if not one.can_spare(victims):
             others = sorted(one.isr.difference(victims))
@@ -346,7 +349,7 @@ async def slow_follower(scene: Scene, rng: random.Random) -> AsyncIterator[Hit]:
     try:
         yield Hit([victim], f"follower of partition {led.number}")
     finally:
-        # Not cancelled: it must not be left paused.
+        # Not cancelled, because the node must not stay paused.
         stopping.set()
         await task
 
@@ -375,7 +378,7 @@ async def no_descriptors(scene: Scene, rng: random.Random) -> AsyncIterator[Hit]
         await scene.target.restore_descriptors(led.leader)
 
 
-# --- how things are undone --------------------------------------------------------------------
+# --- reversal of faults -----------------------------------------------------------------------
 
 
 @asynccontextmanager
@@ -390,7 +393,7 @@ async def _down(scene: Scene, action: str, *nodes: int) -> AsyncIterator[None]:
 
 @asynccontextmanager
 async def _cut_power(scene: Scene, nodes: Sequence[int]) -> AsyncIterator[None]:
-    """At the same moment for all of them, and none is ready before enough others are there."""
+    """Kill all nodes at the same time; start all in parallel, as none is ready alone."""
     try:
         await _each(scene, "kill", nodes)
         yield
@@ -409,7 +412,7 @@ async def _paused(scene: Scene, *nodes: int) -> AsyncIterator[None]:
 
 
 async def _each(scene: Scene, action: str, nodes: Sequence[int]) -> None:
-    """Do it to all nodes at once, whatever becomes of single ones; the first failure is raised."""
+    """Act on all nodes in parallel, also if some fail; then raise the first failure."""
     acts = (scene.act(action, node_id) for node_id in nodes)
     for result in await asyncio.gather(*acts, return_exceptions=True):
         if isinstance(result, BaseException):

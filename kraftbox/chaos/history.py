@@ -1,12 +1,11 @@
 """Shell: Client histories: every send, poll and fault, with its time.
 
-A history is written by `kraftbox chaos` and by the fault tests, and judged by whoever reads it; the
-file format is in docs/chaos.md. Times are microseconds since the epoch, taken from one monotonic
-clock that was set once at the start: within a history they can be compared, whatever the wall clock
-did meanwhile.
+`kraftbox chaos` and the fault tests write histories; docs/chaos.md describes the file format. Times
+are microseconds since the epoch, from one monotonic clock that is set once at the start. Within a
+history they are comparable, whatever the wall clock did in the meantime.
 
-An operation is OK, FAILED (it certainly has no effect) or UNKNOWN (no answer, or one that does not
-say): a timeout is always unknown (reliability H1-H12).
+An operation is OK, FAILED (certainly without effect) or UNKNOWN (no answer, or an ambiguous one). A
+timeout is always unknown (reliability H1-H12).
 """
 
 from __future__ import annotations
@@ -29,15 +28,15 @@ UNKNOWN_DRAW = -1
 SEQUENCE_BITS = 32
 
 PartitionNumber: TypeAlias = tuple[int, int]
-"""Index of the topic in `History.topics`, number of the partition."""
+"""The topic's index in `History.topics`, and the number of the partition."""
 
 
 class HistoryError(ValueError):
-    """The bytes are no history of this version; the message says why."""
+    """The bytes are not a history of this version; the message has the reason."""
 
 
 class Outcome(IntEnum):
-    """What is known of an operation's effect."""
+    """The known effect of an operation."""
 
     UNKNOWN = 0
     OK = 1
@@ -55,8 +54,11 @@ class Topic(NamedTuple):
 
 
 class Process(NamedTuple):
-    """A client: one thing after another, except for pipelined sends. `role` is producer, consumer
-    or reader (who reads everything at the end); `client` names library and version."""
+    """A client, sequential except for pipelined sends.
+
+    `role` is producer, consumer or reader (of everything at the end). `client` names library and
+    version.
+    """
 
     process: int
     role: str
@@ -64,10 +66,11 @@ class Process(NamedTuple):
 
 
 class Send(NamedTuple):
-    """One record offered to one partition. `value` is unique in the history (`value_id`).
+    """One record sent to one partition. `value` is unique in the history (`value_id`).
 
-    `offset` is NO_OFFSET unless OK (and for acks=0); `order` counts the sends of one process to one
-    partition in the order in which they were handed over; `producer_id` -1 without idempotence.
+    `offset` is NO_OFFSET unless the outcome is OK (and for acks=0). `order` counts a process's
+    sends to one partition in the order in which it passed them to the producer. `producer_id` is -1
+    without idempotence.
     """
 
     process: int
@@ -86,10 +89,10 @@ class Send(NamedTuple):
 
 
 class Poll(NamedTuple):
-    """Records that one fetch of one partition brought, in the order in which they came.
+    """Records that one fetch of one partition returned, in their order.
 
-    `offsets` and `values` are parallel; a value that is none of this history's is -1. `final` says
-    that faults were over and the reader went from the log's start to its end.
+    `offsets` and `values` are parallel; a value from outside this history is -1. `final`: the
+    faults were over, and the reader read from the log's start to its end.
     """
 
     process: int
@@ -104,7 +107,7 @@ class Poll(NamedTuple):
 
 
 class Assign(NamedTuple):
-    """A consumer's place in a partition was set; polls before and after do not connect."""
+    """The position of a consumer was set; polls before and after it are not consecutive."""
 
     process: int
     topic: int
@@ -114,7 +117,7 @@ class Assign(NamedTuple):
 
 
 class End(NamedTuple):
-    """The log's end as a consumer of committed records was told it (ListOffsets, latest)."""
+    """The log end that a consumer of committed records received (ListOffsets, latest)."""
 
     process: int
     topic: int
@@ -126,7 +129,7 @@ class End(NamedTuple):
 
 
 class Transaction(NamedTuple):
-    """A transaction of one process; `transaction` is from 1 on and unique in the history."""
+    """A transaction of one process; `transaction` counts from 1 and is unique in the history."""
 
     transaction: int
     process: int
@@ -136,8 +139,11 @@ class Transaction(NamedTuple):
 
 
 class Fault(NamedTuple):
-    """What was done to the cluster, from when to when it was undone. `nodes` are node ids; `draw`
-    chose them, and the fault was to last `length_ms` (both unknown in older histories)."""
+    """A fault, from its begin to its reversal.
+
+    `nodes` are node IDs. `draw` selected them, and `length_ms` is the planned duration; older
+    histories lack both.
+    """
 
     kind: str
     nodes: list[int]
@@ -150,8 +156,11 @@ class Fault(NamedTuple):
 
 @dataclass
 class History:
-    """Everything that is known of a run. `about` holds what a person wants to know (seed, command,
-    versions): strings, integers, booleans and lists of them."""
+    """Everything recorded in a run.
+
+    `about` describes the run for a reader (seed, command, versions): strings, integers, booleans
+    and lists of them.
+    """
 
     about: dict[str, Any] = field(default_factory=dict)
     topics: list[Topic] = field(default_factory=list)
@@ -177,30 +186,30 @@ _TABLES: dict[str, Any] = {
 
 
 def value_id(process: int, number: int) -> int:
-    """The value of the `number`-th send (from 0) of a process."""
+    """Return the value of the `number`-th send (from 0) of a process."""
     return process << SEQUENCE_BITS | number
 
 
 def value_bytes(value: int, size_bytes: int = 0) -> bytes:
-    """A record's value: the id in decimal, a vertical bar, filled up to the size."""
+    """Return a record's value: the ID in decimal, a vertical bar, padding up to the size."""
     return b"%d|" % value + b"." * (size_bytes - len(str(value)) - 1)
 
 
 def value_of(data: bytes | None) -> int:
-    """The id in a record's value; -1 for a value of somebody else."""
+    """Return the ID in a record's value; -1 for a value from another writer."""
     head, bar, _ = (data or b"").partition(b"|")
     return int(head) if bar and head.isdigit() and len(head) <= 19 else -1
 
 
 def encode(history: History) -> bytes:
-    """The bytes of a file: `magic, version, body, crc32c`."""
+    """Return the bytes of a file: `magic, version, body, crc32c`."""
     body: dict[str, Any] = {"about": history.about}
     body.update({name: list(map(tuple, getattr(history, name))) for name in _TABLES})
     return seal(MAGIC, VERSION, body)
 
 
 def decode(data: bytes) -> History:
-    """Raises HistoryError. Tables and columns that this version does not know are passed over."""
+    """Parse a file; unknown tables and columns are ignored. Raises HistoryError."""
     try:
         body = unseal(MAGIC, VERSION, data)
         history = History(about=body["about"])
@@ -216,7 +225,7 @@ def decode(data: bytes) -> History:
 
 
 def save(path: Path | str, history: History) -> None:
-    """Write a file whole or not at all. Raises OSError."""
+    """Write a file atomically. Raises OSError."""
     target = Path(path)
     fd, temporary = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
     try:
@@ -229,5 +238,5 @@ def save(path: Path | str, history: History) -> None:
 
 
 def load(path: Path | str) -> History:
-    """Raises HistoryError, OSError."""
+    """Read a file. Raises HistoryError, OSError."""
     return decode(Path(path).read_bytes())

@@ -1,4 +1,4 @@
-"""The ledger: what every client did and was told, on one clock. Pure."""
+"""Recorder of a history: the operations of all clients and their results, on one clock. Pure."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from kraftbox.chaos.history import (
 
 @dataclass
 class Counts:
-    """What the ledger holds so far, for those who watch."""
+    """Numbers of recorded operations, for the progress display."""
 
     ok: int = 0
     failed: int = 0
@@ -33,7 +33,7 @@ class Counts:
 
 @dataclass
 class Gaps:
-    """How long partitions went without an acknowledgement, since `begin`."""
+    """Times without an acknowledgement per partition, since `begin`."""
 
     begun_us: int = 0
     last_us: dict[int, int] = field(default_factory=dict)
@@ -48,14 +48,14 @@ class Gaps:
         self.last_us[partition] = now_us
 
     def until(self, now_us: int) -> int:
-        """The longest one, also if it lasts."""
+        """Return the longest gap in microseconds up to now_us; a gap that is still open counts."""
         lasting = [now_us - max(last, self.begun_us) for last in self.last_us.values()]
         return max([self.longest_us, *lasting])
 
 
 @dataclass
 class Ledger:
-    """A history that grows. `now_us` is its only clock."""
+    """A growing history. `now_us` is its only clock."""
 
     now_us: Callable[[], int]
     history: History = field(default_factory=History)
@@ -66,13 +66,13 @@ class Ledger:
         self._processes = 0
 
     def process(self, role: str, client: str) -> int:
-        """The number of a new client, from 1."""
+        """Register a new client; return its number, from 1."""
         self._processes += 1
         self.history.processes.append(Process(self._processes, role, client))
         return self._processes
 
     def topic(self, topic: Topic) -> int:
-        """The index of a topic under test."""
+        """Register a topic under test; return its index."""
         self.history.topics.append(topic)
         return len(self.history.topics) - 1
 
@@ -85,7 +85,7 @@ class Ledger:
         result: int | BaseException,
         producer_id: int,
     ) -> None:
-        """A batch has an outcome: its first offset, or why it has none.
+        """Record the outcome of a batch: `result` is its first offset, or its error.
 
         `place` is process, topic and partition; `order` counts that process's sends there.
         """
@@ -143,7 +143,7 @@ class Ledger:
         draw: int = UNKNOWN_DRAW,
         length_s: float = 0.0,
     ) -> Fault:
-        """A fault that is over now; `draw` and `length_s` are those of its step."""
+        """Record a fault that is over now; `draw` and `length_s` are those of its step."""
         length_ms = round(length_s * 1000)
         made = Fault(kind, list(nodes), begin_us, self.now_us(), detail, draw, length_ms)
         self.history.faults.append(made)

@@ -1,6 +1,6 @@
-"""Shell: librdkafka under the ledger of a chaos run: an idempotent producer and a consumer.
+"""Shell: Recorded librdkafka clients of a chaos run: an idempotent producer and a consumer.
 
-A broker that is judged by its own client alone hides what both get wrong; this one does as people's
+A check with the broker's own client alone misses bugs that both share; librdkafka behaves as users'
 applications do. It needs confluent-kafka, and threads.
 """
 
@@ -26,7 +26,7 @@ JOIN_S_MAX = 90.0
 
 
 class ConfluentClients:
-    """One producer and one consumer of all partitions; use as a context manager."""
+    """One producer and one consumer of all partitions; use it as a context manager."""
 
     def __init__(
         self, ledger: Ledger, bootstrap: str, topic: str, partitions: int, per_second: int = 200
@@ -53,7 +53,7 @@ class ConfluentClients:
         self.stop()
 
     def stop(self) -> None:
-        """Until everything that was sent has an outcome; what does not end is in `fatal`."""
+        """Stop once every send has an outcome; a thread that does not end is added to `fatal`."""
         for stop, thread in zip(
             (self._stop_sending, self._stop_reading), self._threads, strict=True
         ):
@@ -152,7 +152,7 @@ class ConfluentClients:
 
 
 class WitnessedRun(Run):
-    """A run with librdkafka's clients beside our own."""
+    """A run with librdkafka's clients in addition to our own."""
 
     witness: ConfluentClients
 
@@ -166,7 +166,9 @@ class WitnessedRun(Run):
         await asyncio.to_thread(self.witness.stop)
 
     def of_clients(self) -> list[Finding]:
-        """An idempotent producer that gives up for good, a consumer that is sent away."""
+        """Return the fatal errors of librdkafka's clients: a failed producer, an offset out of
+        range.
+        """
         fatal = self.witness.fatal
         if not fatal:
             return []

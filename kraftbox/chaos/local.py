@@ -1,4 +1,4 @@
-"""Shell: A cluster of the chaos run's own, started for it and taken down."""
+"""Shell: A local cluster that is started for a chaos run and stopped after it."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ SETTINGS: Mapping[str, str] = {
     "kraftbox.fault.files.flush.ms": "500",
     "kraftbox.fault.stall.ms": "5000",
 }
-"""Short timeouts, so that a fault of seconds is one for the cluster too, and prepared faults."""
+"""Short timeouts, so that a fault of seconds affects the cluster, and prepared faults."""
 
 
 def start(
@@ -41,11 +41,11 @@ def start(
     prepared: bool = True,
     lifeline: int | None = None,
 ) -> LocalTarget:
-    """Start a cluster in a directory and let it run. Raises TargetError.
+    """Start a cluster in a directory, detached. Raises TargetError.
 
-    It ends with `lifeline`, a descriptor to read from, if there is one. `settings` win over
-    SETTINGS, which are left out unless it is to be `prepared`; `isolate` None gives it a network of
-    its own where that is possible.
+    It stops when the other end of the pipe `lifeline`, a descriptor to read from, closes.
+    `settings` override SETTINGS, which apply only if `prepared`. `isolate` None gives a new cluster
+    a network of its own if that is possible.
     """
     arguments = ["up", "--dir", str(place.root), "--detach", "--port", "0"]
     if lifeline is not None:
@@ -74,9 +74,9 @@ def start(
 
 @contextmanager
 def running(directory: Path, *, settings: Mapping[str, str] | None = None) -> Iterator[LocalTarget]:
-    """The cluster that runs in a directory; or one that is started there for the block.
+    """Yield the cluster that runs in a directory, or one that is started for the block.
 
-    That one ends with this process, whatever becomes of it.
+    A started cluster stops with this process, also if the process is killed.
     """
     place = ClusterPlace(directory)
     if control.is_supervised(place):
@@ -100,10 +100,10 @@ def running(directory: Path, *, settings: Mapping[str, str] | None = None) -> It
 def audit(
     place: ClusterPlace, history: Path, out: Path, min_isr: int, *, quiet: bool = False
 ) -> int:
-    """Judge the cluster's metadata logs and data by `kraftbox audit`; its exit code.
+    """Check the cluster's metadata logs and data with `kraftbox audit`; return its exit code.
 
-    What it says goes to standard output (`quiet`: to standard error), its report into `out`. Raises
-    TargetError when it takes too long.
+    Its output goes to standard output (`quiet`: to standard error), its report to `out`. Raises
+    TargetError if it exceeds AUDIT_S_MAX.
     """
     arguments = ["audit", str(place.root), "--history", str(history), "--out", str(out)]
     arguments += ["--data", str(place.root), "--min-isr", str(min_isr)]

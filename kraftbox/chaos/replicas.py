@@ -1,7 +1,7 @@
 """Shell: Comparison of a partition's replicas byte by byte (P4), from the log directories.
 
-Only batches below the shortest replica's end are compared: what stands behind it may still be on
-its way. At rest, with every replica in sync, that is all of the log.
+Only batches below the end of the shortest replica are compared: later ones may still be in
+replication. Without writes, and with every replica in sync, that is the whole log.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from protocol.batch.header import iter_batches
 
 
 class Batch(NamedTuple):
-    """A batch as it lies in a segment. `digest` is of all its bytes, leader epoch included."""
+    """A batch in a segment. `digest` covers all its bytes, including the leader epoch."""
 
     base_offset: int
     next_offset: int
@@ -25,7 +25,7 @@ class Batch(NamedTuple):
 
 
 def batches(directory: Path) -> Iterator[Batch]:
-    """All batches of a partition's folder, in order. Raises OSError."""
+    """Yield all batches of a partition's directory, in order. Raises OSError."""
     for segment in sorted(directory.glob("*.log")):
         data = segment.read_bytes()
         for header, at in iter_batches(data):
@@ -39,7 +39,7 @@ def batches(directory: Path) -> Iterator[Batch]:
 
 
 def compare(replicas: Mapping[int, list[Batch]]) -> str | None:
-    """What differs first between the replicas of one partition, by node; None if nothing does."""
+    """Return the first difference between the replicas (by node) of a partition, or None."""
     shortest = min((found[-1].next_offset if found else 0) for found in replicas.values())
     first_node, first = next(iter(replicas.items()))
     for node_id, other in replicas.items():
@@ -61,12 +61,12 @@ def _text(batch: Batch) -> str:
 
 
 def ends(replicas: Mapping[int, list[Batch]]) -> dict[int, int]:
-    """Log end offsets, by node."""
+    """Return the log end offsets by node."""
     return {node: found[-1].next_offset if found else 0 for node, found in replicas.items()}
 
 
 def read(directories: Mapping[int, Path], topic: str, partition: int) -> dict[int, list[Batch]]:
-    """The replicas of a partition, by node; nodes without one are left out."""
+    """Return the replicas of a partition by node; nodes without one are left out."""
     found = {}
     for node_id, directory in directories.items():
         folder = directory / f"{topic}-{partition}"
@@ -83,8 +83,11 @@ def findings(
     copies: int = 0,
     committed: Mapping[int, int] | None = None,
 ) -> list[Finding]:
-    """What is wrong with the replicas at rest: they differ, one lacks what is `committed` (a
-    partition's high watermark), or there are not so many `copies` as there have to be."""
+    """Return the errors of replicas without ongoing writes.
+
+    They differ, one lacks records below the high watermark in `committed` (by partition), or the
+    number of replicas is not `copies`.
+    """
     differing, incomplete = [], []
     for partition in range(partitions):
         name = f"{topic}-{partition}"

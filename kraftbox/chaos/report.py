@@ -13,7 +13,7 @@ COLUMNS = ("AT", "FAULT", "NODES", "LASTED", "WHOLE AFTER", "GAP", "WHOM")
 
 
 def progress_line(seen: Progress) -> str:
-    """One line while it runs."""
+    """Return the progress line of a run."""
     return (
         f"{seen.now_s:6.0f} s  {seen.ok} acknowledged, {seen.failed} failed, "
         f"{seen.unknown} unknown, {seen.read} read   {seen.doing}"
@@ -21,7 +21,7 @@ def progress_line(seen: Progress) -> str:
 
 
 def timeline_rows(timeline: Sequence[Entry]) -> list[list[str]]:
-    """Cells under COLUMNS."""
+    """Return the rows of the table, with cells as in COLUMNS."""
     return [
         [
             f"{entry.begin_s:.1f} s",
@@ -37,7 +37,7 @@ def timeline_rows(timeline: Sequence[Entry]) -> list[list[str]]:
 
 
 def verdict_lines(outcome: Outcome) -> Iterator[str]:
-    """The verdict, with the evidence."""
+    """Yield the lines of the verdict, with its evidence."""
     counts = summary(outcome.history)
     yield (
         f"{counts['sends']} sends: {counts['ok']} acknowledged, {counts['failed']} failed, "
@@ -57,7 +57,7 @@ def _finding_lines(finding: Finding) -> Iterator[str]:
 
 
 def as_json(outcome: Outcome, path: str | None) -> dict[str, Any]:
-    """The same for programs; `path` is where the history is kept."""
+    """Return the report as JSON values; `path` is the saved history's."""
     return {
         "about": outcome.history.about,
         "history": path,
@@ -82,8 +82,11 @@ def as_json(outcome: Outcome, path: str | None) -> dict[str, Any]:
 
 
 def as_junit(outcome: Outcome) -> str:
-    """The same for a CI server: a case for each fault, which fails where the cluster was not whole
-    again, and one for each rule that broke, or one that says that none did."""
+    """Return the report as JUnit XML for a CI server.
+
+    Each fault is a case, which fails if the cluster did not become whole again. Each broken rule is
+    a failed case; without one there is a single passed case.
+    """
     suite = Element("testsuite", name="kraftbox chaos")
     for number, entry in enumerate(outcome.timeline, start=1):
         lasted_s = f"{entry.end_s - entry.begin_s:.3f}"

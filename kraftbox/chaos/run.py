@@ -1,4 +1,4 @@
-"""Shell: One chaos run: clients, faults in turn, a final read, a verdict."""
+"""Shell: One chaos run: clients, faults in sequence, a final read, a verdict."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ CATCH_UP_S_MAX = 10.0
 FINAL_READ_MS_MAX = 60_000.0
 BEGIN_S_MAX = 60.0
 ACTION_S_MAX = 300.0
-"""A clean restart of all nodes in turn is the longest."""
+"""The longest action is a clean restart of all nodes in turn."""
 LAST_SENDS_S_MAX = 200.0
 CLOSE_S_MAX = 30.0
 NOT_WHOLE = Finding(
@@ -38,8 +38,10 @@ NOT_WHOLE = Finding(
 
 
 class Pace(NamedTuple):
-    """How long a run lets things be: before its first fault, and after each one counted from its
-    end (at least QUIET_S from when the cluster is whole again)."""
+    """Delays of a run: before its first fault, and after the end of each fault.
+
+    After a fault the run also waits at least QUIET_S once the cluster is whole again.
+    """
 
     warm_up_s: float = 3.0
     recovery_s: float = 0.0
@@ -49,15 +51,18 @@ QUICK = Pace()
 
 
 def history_clock() -> Callable[[], int]:
-    """The clock of a history, in us: the wall clock at its start, and monotonic from then."""
+    """Return the clock of a history, in us: the wall clock at its start, then monotonic."""
     start_us = time.time_ns() // 1000 - time.monotonic_ns() // 1000
     return lambda: start_us + time.monotonic_ns() // 1000
 
 
 @dataclass
 class Entry:
-    """A line of the timeline. Times in seconds since the start; `gap_s` is the longest time that a
-    partition went without an acknowledgement, from the fault's begin to the next one's."""
+    """A line of the timeline.
+
+    Times are seconds since the start. `gap_s` is the longest time that a partition went without an
+    acknowledgement, from the fault's begin to the next one's.
+    """
 
     kind: str
     hit: Hit
@@ -70,7 +75,7 @@ class Entry:
 
 @dataclass
 class Outcome:
-    """What came of a run."""
+    """The result of a run."""
 
     history: History
     findings: list[Finding]
@@ -81,7 +86,7 @@ class Outcome:
 
 @dataclass
 class Progress:
-    """What there is to show while it runs."""
+    """The progress of a run, for its display."""
 
     now_s: float
     ok: int
@@ -92,7 +97,7 @@ class Progress:
 
 
 class Run:
-    """`go` once. `show` is called whenever there is something new to see."""
+    """A run; call `go` once. `show` is called with the current progress every second."""
 
     def __init__(
         self,
@@ -120,19 +125,19 @@ class Run:
         self._doing = "making the topic"
 
     def finish(self) -> None:
-        """Let the fault that there is be the last, and end it now; `go` then judges as ever."""
+        """End the current fault now and start no more; `go` then checks the history as usual."""
         self._finishing.set()
 
     async def _pause(self, length_s: float) -> None:
-        """That long, or until the run is to finish."""
+        """Sleep for `length_s`, or until `finish` is called."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(length_s):
                 await self._finishing.wait()
 
     async def go(self, steps: Iterator[Step], length_s: float, count_max: int = 0) -> Outcome:
-        """Faults until the time is over (or `count_max` of them), then the verdict.
+        """Run faults for `length_s` seconds or up to `count_max` of them; return the verdict.
 
-        Raises ApiError, OSError or TargetError when the run cannot begin.
+        Raises ApiError, OSError or TargetError if the run cannot start.
         """
         watching = asyncio.create_task(self._watch())
         try:
@@ -182,8 +187,10 @@ class Run:
         await self._scene.close()
 
     async def _in_time(self, limit_s: float, what: str, step: Awaitable[None]) -> None:
-        """A step after which the run goes on, whatever becomes of it: what it lacks is missing in
-        the history, and found."""
+        """Await a step; a timeout is recorded, and the run continues.
+
+        Operations that are then missing in the history are found by the checks.
+        """
         try:
             async with within(limit_s, what):
                 await step
@@ -191,13 +198,13 @@ class Run:
             self._trouble.append(str(error))
 
     async def clients_begin(self) -> None:
-        """For others who want to put their own clients under the ledger."""
+        """Start additional recorded clients; a hook for subclasses."""
 
     async def clients_end(self) -> None:
-        """Their sends must all have an outcome after this."""
+        """Stop the additional clients; all their sends must have an outcome afterwards."""
 
     def of_clients(self) -> list[Finding]:
-        """What these clients met that no client may."""
+        """Return findings of the additional clients, for errors that no client may see."""
         return []
 
     async def _step(self, step: Step) -> None:
@@ -233,7 +240,7 @@ class Run:
         entry.gap_s = self.ledger.gaps.until(self.ledger.now_us()) / 1e6
 
     def _replicas(self) -> list[Finding]:
-        """Compare the replicas, once followers had the time to fetch the last records."""
+        """Compare the replicas, after time for the followers to fetch the last records."""
         deadline = time.monotonic() + CATCH_UP_S_MAX
         load = self.load
         committed = {end.partition: end.offset for end in self.ledger.history.ends if end.final}

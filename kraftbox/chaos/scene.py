@@ -1,4 +1,4 @@
-"""Shell: The state of a cluster as a fault sees it: leaders, followers, controllers."""
+"""Shell: The state of a cluster for fault selection: leaders, followers, controllers."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ REASSIGN_MS_MAX = 15_000.0
 
 
 class PartitionView(NamedTuple):
-    """One partition of the topic under test, as Metadata tells it; leader -1 is nobody."""
+    """A partition of the topic under test, from a Metadata response; leader -1 means none."""
 
     number: int
     leader: int
@@ -31,7 +31,7 @@ class PartitionView(NamedTuple):
 
 
 class Holding(NamedTuple):
-    """A partition of any topic as one broker tells it, and how many replicas in sync it needs."""
+    """A partition of any topic in one broker's view, with its min.insync.replicas."""
 
     name: str
     replicas: frozenset[int]
@@ -39,20 +39,25 @@ class Holding(NamedTuple):
     min_isr: int
 
     def can_spare(self, nodes: Collection[int]) -> bool:
-        """Whether all that is committed is held by enough others, if these lose what they have."""
+        """Return whether enough other in-sync replicas hold all committed records without
+        `nodes`.
+        """
         return self.replicas.isdisjoint(nodes) or len(self.isr.difference(nodes)) >= self.min_isr
 
 
 class Scene:
-    """Target and topic. `min_isr` is the topic's `min.insync.replicas`: one broker fewer may lose
-    what it has not flushed at once, and nothing acknowledged may be lost by that (KIP-966)."""
+    """The target cluster with the topic under test.
+
+    `min_isr` is the topic's `min.insync.replicas`. Up to `min_isr - 1` brokers may lose unflushed
+    data at once without losing acknowledged records (KIP-966).
+    """
 
     def __init__(self, target: Target, topic: str, min_isr: int = 1) -> None:
         self.target = target
         self.topic = topic
         self.min_isr = min_isr
         self.doing = "the fault"
-        """What is under way, for those who wait for it."""
+        """The current action, for messages about timeouts."""
         self._bootstrap: Sequence[Address] = target.bootstrap
         self._client: ClusterClient | None = None
 
@@ -64,16 +69,19 @@ class Scene:
         return await self.target.members()
 
     async def act(self, action: str, node_id: int) -> None:
-        """As the target does it. Raises TargetError."""
+        """Carry out the target's action. Raises TargetError."""
         self.doing = f"{action} {node_id}"
         await self.target.act(action, node_id)
 
     async def brokers(self) -> list[int]:
-        """Running brokers."""
+        """Return the IDs of running brokers."""
         return [one.node_id for one in await self.members() if one.is_broker and one.is_running]
 
     async def partitions(self) -> list[PartitionView]:
-        """As some broker knows them. Raises ApiError, OSError, ProtocolError."""
+        """Return the partitions in the view of any broker.
+
+        Raises ApiError, OSError, ProtocolError.
+        """
         client = await self._connected()
         return _views(await client.metadata([self.topic], ASK_MS_MAX))
 
@@ -84,7 +92,8 @@ class Scene:
         return _views(await client.request_broker(node_id, request, ASK_MS_MAX))
 
     async def holdings(self) -> list[Holding]:
-        """The partitions of all topics, the cluster's own too, as each running broker tells them.
+        """Return the partitions of all topics, internal ones included, in each running broker's
+        view.
 
         Raises TargetError.
         """
@@ -114,7 +123,7 @@ class Scene:
         ]
 
     async def controller(self) -> int:
-        """The active controller. Raises TargetError."""
+        """Return the active controller. Raises TargetError."""
         client = await self._connected()
         try:
             answer = await client.request_any(QUORUM_REQUEST, ASK_MS_MAX)
@@ -124,7 +133,7 @@ class Scene:
         return leader
 
     async def a_leader(self, rng: random.Random) -> PartitionView:
-        """A partition with a leader that others follow. Raises TargetError."""
+        """Return a random partition that has a leader. Raises TargetError."""
         try:
             found = [one for one in await self.partitions() if one.leader >= 0]
         except (ApiError, OSError, ProtocolError) as error:
@@ -134,7 +143,7 @@ class Scene:
         return rng.choice(found)
 
     async def reassign(self, partition: int, replicas: list[int] | None) -> None:
-        """Move a partition to other replicas; None cancels. Raises TargetError."""
+        """Move a partition to other replicas, or cancel the move (None). Raises TargetError."""
         admin = Admin(await self._connected(), REASSIGN_MS_MAX)
         try:
             await admin.reassign((self.topic, partition), replicas)
@@ -142,8 +151,11 @@ class Scene:
             raise TargetError(f"reassignment: {error}") from None
 
     async def is_whole(self) -> bool:
-        """Whether every node runs and every replica is in sync, as all brokers tell: one that was
-        cut off does not know yet what it missed."""
+        """Return whether every node runs and every replica is in sync in the view of all brokers.
+
+        A broker that was cut off does not know yet what it missed, so one broker's view is not
+        enough.
+        """
         try:
             members = await self.members()
             if not all(one.is_running for one in members):
@@ -156,7 +168,7 @@ class Scene:
         return all(partitions and all(map(_is_in_sync, partitions)) for partitions in told)
 
     async def revive(self) -> None:
-        """Start or resume whatever does not run, as far as that is possible."""
+        """Start or resume nodes that do not run; failures are ignored."""
         await self.target.heal()
         for member in await self.members():
             for action in () if member.is_running else ("resume", "start"):
@@ -164,7 +176,7 @@ class Scene:
                     await self.target.act(action, member.node_id)
 
     async def wait_until_whole(self, wait_s: float) -> bool:
-        """Whether it is within that time."""
+        """Wait until the cluster is whole; return False if it is not within `wait_s`."""
         self.doing = "the cluster to be whole"
         deadline = time.monotonic() + wait_s
         while not await self.is_whole():

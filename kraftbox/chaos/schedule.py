@@ -1,8 +1,8 @@
-"""The schedule of faults, from a seed. Pure.
+"""Fault schedules, drawn from a seed, replayed or written. Pure.
 
-A run alternates faults and recoveries, so that each fault meets a whole cluster: what breaks then
-is its doing. Kinds come in shuffled rounds: a short run sees many kinds, a long one each of them
-often. Whom a fault hits is decided when it begins, because that depends on who leads then.
+A run alternates faults and recoveries, so that each fault hits a whole cluster and causes what
+breaks then. Kinds come in shuffled rounds: a short run has many kinds, a long one has each of them
+often. The victims are selected when a fault begins, because they depend on the current leaders.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ LENGTH_S = (3.0, 12.0)
 
 
 class Step(NamedTuple):
-    """One fault: its kind, how long it lasts, and the randomness that chooses its victims."""
+    """One fault: its kind, its duration, and the random number that selects its victims."""
 
     kind: str
     length_s: float
@@ -27,7 +27,7 @@ class Step(NamedTuple):
 def steps(
     rng: random.Random, kinds: Sequence[str], length_s: tuple[float, float] = LENGTH_S
 ) -> Iterator[Step]:
-    """Faults without end. Raises ValueError without kinds."""
+    """Yield faults without end. Raises ValueError if `kinds` is empty."""
     if not kinds:
         raise ValueError("no kind of fault to choose from")
     while True:
@@ -36,11 +36,10 @@ def steps(
 
 
 def replayed(history: History, rng_of: Callable[[int], random.Random]) -> list[Step]:
-    """The steps of a run, from what is left of it. Raises BadSchedule.
+    """Return the steps of a recorded run. Raises BadSchedule.
 
-    The same kinds in the same order, as long, with the same draws: whom they hit depends on who
-    leads then, too. Of an older history, which has no draws, they are those of its seed, which
-    `rng_of` begins with.
+    They have the same kinds, durations and draws; the victims also depend on the leaders at that
+    time. An older history has no draws: then its seed draws the steps again, with `rng_of(seed)`.
     """
     if not history.faults:
         raise BadSchedule("there is no fault in it")
@@ -57,16 +56,16 @@ def replayed(history: History, rng_of: Callable[[int], random.Random]) -> list[S
 
 
 class BadSchedule(Exception):
-    """What is wrong with a schedule that somebody wrote."""
+    """A schedule is invalid; the message has the reason."""
 
 
 def written_steps(text: str, kinds: Collection[str]) -> list[Step]:
-    """The steps of `{"faults": [{"kind": "kill-leader", "seconds": 5, "draw": 7}]}`, JSON or YAML.
+    """Parse `{"faults": [{"kind": "kill-leader", "seconds": 5, "draw": 7}]}`, JSON or YAML.
 
-    kinds: those that there are. `draw` (0) chooses the victims where several can be. Raises
-    BadSchedule.
+    `kinds` are the known kinds. `draw` (default 0) selects the victims if several are possible.
+    Raises BadSchedule.
     """
-    # No other run needs pydantic.
+    # Imported here, because only runs with a written schedule need pydantic.
     from kraftbox.documents.base import BadDocument, parse
     from kraftbox.documents.others import ChaosSchedule
 

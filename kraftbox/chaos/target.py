@@ -1,7 +1,7 @@
-"""Shell: Targets of chaos, clusters whose nodes can be killed, paused, cut off, slowed.
+"""Shell: Targets of chaos: clusters whose nodes can be killed, paused, cut off or slowed.
 
-`LocalTarget` is a cluster that `kraftbox up` supervises. `kraftbox.chaos.compose` has the nodes of
-a docker-compose project behind the same interface.
+`LocalTarget` is a cluster that `kraftbox up` supervises. `kraftbox.chaos.compose` offers the nodes
+of a docker-compose project through the same interface.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ SPARE_DESCRIPTORS = 2
 
 
 class Ability(StrEnum):
-    """What a fault needs of its target."""
+    """Capabilities of a target that faults require."""
 
     PROCESSES = "processes"
     NETWORK = "network"
@@ -42,7 +42,7 @@ class Ability(StrEnum):
 
 
 class TargetError(Exception):
-    """Something could not be done to the cluster; the message says what and why."""
+    """An action on the cluster failed; the message has the action and the reason."""
 
 
 class TargetNode(NamedTuple):
@@ -56,7 +56,7 @@ class TargetNode(NamedTuple):
 
 
 class Target(Protocol):
-    """Raises TargetError from every method that does something."""
+    """A cluster under chaos. Every method that acts raises TargetError."""
 
     @property
     def bootstrap(self) -> list[Address]: ...
@@ -66,36 +66,38 @@ class Target(Protocol):
 
     @property
     def directories(self) -> Mapping[int, Path]:
-        """The brokers' log directories that can be read here, by node; none if they cannot."""
+        """The brokers' log directories that are readable here, by node; empty if none are."""
 
     async def members(self) -> list[TargetNode]: ...
 
     async def act(self, action: str, node_id: int) -> None:
-        """kill, stop, start, pause or resume, until it is done."""
+        """Kill, stop, start, pause or resume a node and wait until it is done."""
 
     async def cut_off(self, node_id: int) -> None:
-        """No packet between this node and anybody else, clients too. Needs NETWORK."""
+        """Drop all packets between this node and other nodes or clients. Needs NETWORK."""
 
     async def set_links(self, rules: Sequence[LinkRule]) -> None:
-        """Rules for directed links; those that are not named are whole. Needs LINKS."""
+        """Replace the rules of directed links; links without a rule become whole. Needs LINKS."""
 
     async def heal(self) -> None:
-        """Make the network whole."""
+        """Remove all cuts and link rules."""
 
     async def stall(self, node_id: int) -> None:
-        """Block the node's event loop for the time it was configured with. Needs STALL."""
+        """Block the node's event loop for the configured time. Needs STALL."""
 
     async def toggle_slow_disk(self, node_id: int) -> None:
         """Make the node's disk slow, or fast again. Needs SLOW_DISK."""
 
     async def exhaust_descriptors(self, node_id: int) -> None:
-        """Let the node open no more files and sockets. Needs DESCRIPTORS."""
+        """Prevent the node from opening more files and sockets. Needs DESCRIPTORS."""
 
     async def restore_descriptors(self, node_id: int) -> None: ...
 
     async def empty_disk(self, node_id: int) -> None:
-        """Take away all that a broker that is down has on its disk. Needs DISKS; a node that is a
-        controller keeps its disk: a voter that forgot whom it voted for breaks the quorum."""
+        """Delete all data of a broker that is down. Needs DISKS.
+
+        A controller keeps its disk: a voter that lost its vote breaks the quorum.
+        """
 
 
 class LocalTarget:
@@ -130,7 +132,7 @@ class LocalTarget:
             self._network = None
         if keys.get("kraftbox.fault.files") == "lossy":
             found.add(Ability.LOSSY_DISK)
-            # What a node has not flushed is in no file that others could read.
+            # Unflushed data is in no file, so the directories cannot be compared.
             self.directories = {}
         if keys.get("kraftbox.fault.files") == "slow" and "kraftbox.fault.files.on.signal" in keys:
             found.add(Ability.SLOW_DISK)
@@ -238,7 +240,7 @@ class LocalTarget:
 
 
 HOST = 0
-"""The end of a link at which the clients are."""
+"""The clients' end of a link."""
 CUT = Link(loss=1.0)
 
 

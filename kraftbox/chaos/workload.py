@@ -1,9 +1,9 @@
 """Shell: The clients of a chaos run: producers, consumers, and the final read.
 
-All use our own client, every producer and consumer with connections of its own. A producer offers
-small batches to all partitions in turn, at a steady rate as long as a partition takes them; a
-partition that takes none does not hold up the others. Consumers read every partition from where
-they are. Whatever goes wrong is an entry in the ledger, never an exception.
+All use kraftbox's own client; every producer and consumer has connections of its own. A producer
+sends small batches to all partitions in turn at a steady rate. A partition that accepts no batches
+does not delay the others. Consumers read every partition from its start. Errors become entries of
+the history, never exceptions.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ PREPARE_MS_MAX = 30_000.0
 
 
 class Load(NamedTuple):
-    """What the clients do. `records_per_s` is of all producers together."""
+    """The load of the clients. `records_per_s` is the total of all producers."""
 
     topic: str = "chaos"
     partitions: int = 6
@@ -50,14 +50,14 @@ class Load(NamedTuple):
     records_per_s: int = 300
     record_bytes: int = 100
     waiting_max: int = 10
-    """Batches of one producer that wait for one partition."""
+    """Maximum pending batches of one producer for one partition."""
     request_timeout_ms: float = 5_000.0
     delivery_timeout_ms: float = 30_000.0
     topic_settings: tuple[tuple[str, str], ...] = ()
 
 
 class Workload:
-    """`prepare`, `start`, faults, `stop`, `read_all`, `close`."""
+    """The clients. Call `prepare`, `start`, then after the faults `stop`, `read_all`, `close`."""
 
     def __init__(
         self, bootstrap: Sequence[Address], ledger: Ledger, load: Load, rng: random.Random
@@ -65,7 +65,7 @@ class Workload:
         self.ledger = ledger
         self.load = load
         self.client_trouble: dict[str, int] = defaultdict(int)
-        """What consumers met, by name: news for a person, no verdict."""
+        """Numbers of the consumers' errors by name: information, not a verdict."""
         self.starts_over = 0
         self._bootstrap = list(bootstrap)
         self._rng = rng
@@ -76,8 +76,11 @@ class Workload:
         self._clients: list[ClusterClient] = []
 
     async def prepare(self) -> None:
-        """Make the topic, once enough brokers have registered, and wait until every partition has a
-        leader. Raises ApiError, OSError."""
+        """Create the topic once enough brokers are registered; wait until all partitions have
+        leaders.
+
+        Raises ApiError, OSError.
+        """
         load = self.load
         client = await ClusterClient.connect(self._bootstrap, "chaos-admin", PREPARE_MS_MAX)
         self._clients.append(client)
@@ -112,7 +115,7 @@ class Workload:
         await retrying(PREPARE_MS_MAX, attempt, too_few_brokers)
 
     def start(self) -> None:
-        """Let the clients begin."""
+        """Start the producers and consumers."""
         for number in range(self.load.producers):
             self._producers.append(asyncio.create_task(self._produce(number)))
         for number in range(self.load.consumers):
@@ -120,7 +123,7 @@ class Workload:
             self._consumers.append(asyncio.create_task(self._consume(number, process)))
 
     async def stop(self) -> None:
-        """End the producers once everything they sent has an outcome, then the consumers."""
+        """Stop the producers once all their sends have an outcome, then the consumers."""
         self._stopping.set()
         await asyncio.gather(*self._producers)
         for task in self._consumers:
@@ -128,7 +131,7 @@ class Workload:
         await asyncio.gather(*self._consumers, return_exceptions=True)
 
     async def close(self) -> None:
-        """End everything at once."""
+        """Cancel all clients and close their connections."""
         tasks = [*self._producers, *self._consumers]
         for task in tasks:
             task.cancel()
@@ -137,8 +140,7 @@ class Workload:
             await client.close()
 
     async def _client(self, name: str, deadline: float | None = None) -> ClusterClient | None:
-        """A client that is connected, however long that takes; None when the run (or the time)
-        ends before."""
+        """Connect a client, retrying until the run ends or `deadline` passes; then return None."""
         while not self._stopping.is_set() or deadline is not None:
             try:
                 client = await ClusterClient.connect(self._bootstrap, name, CONNECT_MS_MAX)
@@ -172,7 +174,7 @@ class Workload:
             for lane in lanes:
                 await asyncio.gather(*lane.waiting, return_exceptions=True)
         finally:
-            # Whatever has no outcome by now gets the one that nobody knows it.
+            # Closing gives every pending send an unknown outcome.
             self.starts_over += producer.starts_over
             await producer.close()
 
@@ -181,7 +183,7 @@ class Workload:
     ) -> None:
         load = self.load
         sent = turn = 0
-        # Sends are made at the times when they are due, not so long after each other.
+        # Sends follow the schedule of the rate, not a fixed delay after the last send.
         due_s = time.monotonic()
         while not self._stopping.is_set():
             lane = lanes[turn % len(lanes)]
@@ -242,7 +244,7 @@ class Workload:
         )
 
     async def _follow(self, client: ClusterClient, place: tuple[int, int, int]) -> None:
-        """Read one partition from its start on, until cancelled."""
+        """Read one partition from its start, until cancelled."""
         position = 0
         self.ledger.assigned(place, position)
         while True:
@@ -267,7 +269,7 @@ class Workload:
         *,
         final: bool = False,
     ) -> int:
-        """Fetch once; the position after it."""
+        """Fetch once and return the position after it."""
         begin_us = self.ledger.now_us()
         fetched = await client.fetch(
             self.load.topic, place[2], position, timeout_ms=self.load.request_timeout_ms
@@ -282,8 +284,10 @@ class Workload:
     # --- the end -------------------------------------------------------------------------------
 
     async def read_all(self, wait_ms: float) -> None:
-        """Read every partition from its start to its end. What cannot be read in time is missing in
-        the history, and so is found."""
+        """Read every partition from its start to its end.
+
+        Records that cannot be read in time are missing in the history, which the checks report.
+        """
         deadline = time.monotonic() + wait_ms / 1000
         client = await self._client("chaos-reader", deadline)
         if client is None:
