@@ -1,4 +1,4 @@
-"""Documents that people write and programs read, as pydantic models with a JSON Schema.
+"""Documents that users write and programs read, as pydantic models with a JSON Schema.
 
-Loaded only where such a document is read, and for `kraftbox schema`: no node imports pydantic.
+They are imported only to read such a document, and for `kraftbox schema`: no node imports pydantic.
 """

@@ -1,4 +1,6 @@
-"""The base of all models, and errors that name the place, the value and what is allowed. Pure."""
+"""The base of all document models, with errors that name the place, the value and the rule.
+Pure.
+"""
 
 from __future__ import annotations
 
@@ -10,35 +12,37 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 T = TypeVar("T", bound=BaseModel)
 
 Number = Annotated[float, Field(strict=True)]
-"""A number, whole or not; no text, no truth."""
+"""A number, integer or not; strings and booleans are refused."""
 Whole = Annotated[int, Field(strict=True)]
-"""No text, no truth: only a whole number."""
+"""An integer; strings and booleans are refused."""
 SHOWN_CHARS_MAX = 60
 
 
 class BadDocument(ValueError):
-    """What is wrong with a document; a line for each thing."""
+    """A document is invalid; the message has one line per error."""
 
 
 class Document(BaseModel):
-    """A part of a document: keys that it does not have are refused, and nothing changes it."""
+    """A part of a document; unknown keys are refused, and instances are immutable."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
 def _as_text(value: Any) -> Any:
-    """A value of a setting, as a properties file has it."""
+    """Return the value of a setting as in a properties file."""
     if isinstance(value, bool):
         return str(value).lower()
     return str(value) if isinstance(value, int | float) else value
 
 
 Settings = dict[str, Annotated[str, BeforeValidator(_as_text)]]
-"""Keys of Kafka's server.properties or of a topic; numbers and truths may be written as such."""
+"""Keys of Kafka's server.properties or of a topic; values may be numbers or booleans."""
 
 
 class _Loader(yaml.SafeLoader):  # type: ignore[misc]
-    """YAML without objects, aliases that blow up, and keys that stand there twice."""
+    """YAML loader that refuses objects, aliases (which can expand without limit) and duplicate
+    keys.
+    """
 
     def compose_node(self, parent: Any, index: Any) -> Any:
         if self.check_event(yaml.AliasEvent):
@@ -58,7 +62,7 @@ class _Loader(yaml.SafeLoader):  # type: ignore[misc]
 
 
 def parse(model: type[T], text: str) -> T:
-    """A document from YAML or JSON. Raises BadDocument."""
+    """Parse a document from YAML or JSON. Raises BadDocument."""
     try:
         value = yaml.load(text, _Loader)
     except (yaml.YAMLError, RecursionError, TypeError, ValueError) as error:
@@ -75,7 +79,7 @@ def parse(model: type[T], text: str) -> T:
 
 
 def _line(model: type[BaseModel], error: Any) -> str:
-    """One complaint: the place, what stands there, and what may."""
+    """Return one error: the place, the value there, and what is allowed."""
     place = tuple(error["loc"])
     if error["type"] == "extra_forbidden":
         fields = fields_at(model, place[:-1])
@@ -98,18 +102,18 @@ def _dotted(place: tuple[Any, ...]) -> str:
 
 
 def fields_at(model: type[BaseModel], place: tuple[Any, ...]) -> list[str]:
-    """The keys that the part of a document at a place may have."""
+    """Return the allowed keys of the part of a document at `place`."""
     found: Any = model
     for step in place:
         field = None if found is None else found.model_fields.get(step)
         if field is not None:
             found = _model_in(field.annotation)
-        # A number in a list, or a key of a map: the model is that of all its values.
+        # A number is an index in a list; another string is a key of a map with values of one model.
     return [] if found is None else list(found.model_fields)
 
 
 def _model_in(annotation: Any) -> type[BaseModel] | None:
-    """The model that a field holds, alone, in a list or in a map."""
+    """Return the model that a field holds, alone, in a list or in a map."""
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return annotation
     inside = (_model_in(one) for one in get_args(annotation))

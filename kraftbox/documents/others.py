@@ -1,4 +1,6 @@
-"""Chaos schedules and election files, which people write; status and audit report for programs."""
+"""Models of chaos schedules and election files, which users write, and of status and audit
+reports.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,7 @@ class ChaosSchedule(Document):
 
 
 class _Read(BaseModel):
-    """What a later release, or Kafka, may give more keys."""
+    """Base of documents to which a later release, or Kafka, may add keys."""
 
     model_config = ConfigDict(extra="allow")
 
@@ -57,7 +59,7 @@ class Replica(_Read):
 
 
 class StatusQuorum(_Read):
-    """The metadata quorum, as its leader tells it."""
+    """The metadata quorum, as its leader reports it."""
 
     leader: int
     epoch: int
@@ -67,7 +69,7 @@ class StatusQuorum(_Read):
 
 
 class StatusNode(_Read):
-    """A node: what its supervisor knows, and of a broker what the cluster says."""
+    """A node: the supervisor's view of its process, and the cluster's view of a broker."""
 
     id: int
     roles: str
@@ -89,7 +91,7 @@ class StatusNode(_Read):
 
 
 class Counted(_Read):
-    """Partitions, counted."""
+    """Numbers of partitions."""
 
     total: int
     leaderless: int
@@ -108,20 +110,20 @@ class WaitingPartition(_Read):
 
 
 class StatusPartitions(Counted):
-    """All partitions, counted, and the first ones without leader."""
+    """Numbers of all partitions, and the first ones without leader."""
 
     waiting: list[WaitingPartition]
 
 
 class StatusTopic(Counted):
-    """The partitions of one topic, counted."""
+    """Numbers of one topic's partitions."""
 
     name: str
     internal: bool
 
 
 class Status(_Read):
-    """`kraftbox status --json`; null for what nobody told."""
+    """`kraftbox status --json`; values that no node reported are null."""
 
     time: str = Field(description="ISO 8601, UTC.")
     dir: str
@@ -134,7 +136,7 @@ class Status(_Read):
 
 
 class AuditReport(_Read):
-    """`audit.json` of `kraftbox audit`. Lists hold what docs/audit.md says of them."""
+    """`audit.json` of `kraftbox audit`. docs/audit.md describes the lists."""
 
     summary: dict[str, Any]
     elections: list[dict[str, Any]]

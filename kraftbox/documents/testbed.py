@@ -1,4 +1,4 @@
-"""The testbed file of `kraftbox up --file`: a whole cluster, what is in it and what befalls it."""
+"""The testbed file of `kraftbox up --file`: a cluster with its topics, links and faults."""
 
 from __future__ import annotations
 
@@ -18,26 +18,26 @@ from kraftbox.launcher.plan import (
 )
 
 End: TypeAlias = Whole | Literal["clients"]
-"""A node's id, or this machine."""
+"""A node's ID, or `clients` for this machine."""
 LINK_FAULTS = ("slow", "lossy", "cut")
 
 
 class Node(Document):
-    """What one node has of its own."""
+    """The settings of a single node."""
 
     rack: str | None = Field(default=None, min_length=1, description="The rack of a broker.")
     settings: Settings = Field(default={}, description="Keys of server.properties, for this node.")
 
 
 class Roles(Document):
-    """Settings of all nodes of a role; those of a node of both come from both."""
+    """Settings of all nodes of a role; a node of both roles gets both."""
 
     broker: Settings = Field(default={}, description="For every broker.")
     controller: Settings = Field(default={}, description="For every controller.")
 
 
 class Topic(Document):
-    """A topic that is made, unless it is there, before the cluster counts as ready."""
+    """A topic that is created, unless it exists, before the cluster counts as ready."""
 
     partitions: Annotated[Whole, Field(ge=1, le=100_000)] = Field(default=1)
     replicas: Annotated[Whole, Field(ge=1, le=BROKERS_MAX)] = Field(
@@ -47,7 +47,7 @@ class Topic(Document):
 
 
 class Link(Document):
-    """A link between two ends, in both directions unless it is one way."""
+    """A link between two ends, in both directions unless `one_way` is true."""
 
     between: Annotated[list[End], Field(min_length=2, max_length=2)]
     delay_ms: Number = Field(default=0.0, ge=0, le=60_000)
@@ -60,7 +60,7 @@ class Link(Document):
 
 
 class Fault(Document):
-    """Something that is done to nodes, or to a link, and undone."""
+    """A fault of nodes or of a link, and its end."""
 
     at_seconds: Number = Field(ge=0, description="After the cluster was ready.")
     do: Literal["kill", "stop", "pause", "cut-off", "slow", "lossy", "cut"]
@@ -83,7 +83,7 @@ class Fault(Document):
 
 
 class Testbed(Document):
-    """A cluster: its nodes, what they are set to, its topics, its network and its faults."""
+    """A cluster: its nodes, settings, topics, network and faults."""
 
     __test__ = False  # nothing for pytest
     controllers: Annotated[Whole, Field(ge=1, le=CONTROLLERS_MAX)] = Field(default=1)
@@ -124,7 +124,7 @@ class Testbed(Document):
 
     @property
     def own_settings(self) -> dict[int, dict[str, str]]:
-        """The settings that a node does not share with all others, by its id."""
+        """The settings that a node does not share with all others, by node ID."""
         found = {}
         for node in planned_nodes(self.shape):
             own = {

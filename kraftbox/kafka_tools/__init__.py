@@ -1,9 +1,9 @@
-"""Kafka's command-line tools by Kafka's names and options, for scripts that know those.
+"""Kafka's command-line tools, with Kafka's names and options, for existing scripts.
 
-`kraftbox kafka-topics --bootstrap-server HOST:PORT --list` and so on; in the image they stand as
-/opt/kafka/bin/kafka-topics.sh. What the tools share is in `options`; an option of Kafka's that is
-not there is refused by name. Exit codes are Kafka's: 0 done, 1 failed, wrong usage included;
-kafka-consumer-groups ends with 0 where the cluster refused a request, as Kafka's does.
+For example `kraftbox kafka-topics --bootstrap-server HOST:PORT --list`; the image has it as
+/opt/kafka/bin/kafka-topics.sh. `options` contains what the tools share. An unsupported option of
+Kafka's is refused by name. Exit codes are Kafka's: 0 success, 1 failure or wrong usage.
+kafka-consumer-groups exits with 0 if the cluster refused a request, as Kafka's does.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ TOOLS = {
 
 
 def main(name: str, arguments: Sequence[str]) -> int:
-    """Run one tool; returns the exit code."""
+    """Run one tool; return the exit code."""
     module = TOOLS.get(name)
     if module is None:
         sys.stderr.write(f"kraftbox: there is no {name}; there are {', '.join(TOOLS)}\n")

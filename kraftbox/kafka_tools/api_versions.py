@@ -1,4 +1,4 @@
-"""kafka-broker-api-versions.sh: which APIs, in which versions, every broker serves."""
+"""kafka-broker-api-versions.sh: list the APIs of every broker with their versions."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ async def _show(client: ClusterClient) -> None:
 
 
 def shown(versions: Mapping[int, VersionRange]) -> list[str]:
-    """`Fetch(1): 4 to 18 [usable: 18]`, by number."""
+    """Return lines such as `Fetch(1): 4 to 18 [usable: 18]`, sorted by API key."""
     lines = []
     for key, offered in sorted(versions.items()):
         try:

@@ -1,4 +1,4 @@
-"""kafka-cluster.sh: the cluster's id, its endpoints, and the removal of a broker's registration."""
+"""kafka-cluster.sh: show the cluster's ID and endpoints, or unregister a broker."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ async def _work(client: ClusterClient, options: argparse.Namespace) -> None:
 
 
 def endpoints(cluster: DescribeClusterResponse, kind: int) -> list[tuple[object, ...]]:
-    """Rows of the table, the heading first."""
+    """Return the rows of the table, heading first."""
     rows: list[tuple[object, ...]] = [
         ("ID", "HOST", "PORT", "RACK", *(("STATE",) if kind == BROKERS else ()), "ENDPOINT_TYPE")
     ]

@@ -37,7 +37,7 @@ SOURCES = {
     8: "GROUP_CONFIG",
 }
 OWN_SOURCE = {"topics": 1, "brokers": 2, "client-metrics": 7, "groups": 8}
-"""Where an entity's own values come from; without --all Kafka shows these alone."""
+"""The source of an entity's own values; without --all Kafka shows only these."""
 DEFAULT_BROKER_SOURCE = 3
 
 
@@ -66,7 +66,7 @@ def main(name: str, arguments: Sequence[str]) -> int:
 
 
 def entity_of(options: argparse.Namespace) -> tuple[str, str | None]:
-    """The type of the entity and its name, empty for the default, None for all of them.
+    """Return the entity type and its name: empty for the default, None for all entities.
 
     Raises CommandFailed.
     """
@@ -82,7 +82,10 @@ def entity_of(options: argparse.Namespace) -> tuple[str, str | None]:
 
 
 def added(text: str) -> dict[str, str]:
-    """`a=b,c=[d,e]` as a mapping; brackets keep commas together. Raises CommandFailed."""
+    """Parse `a=b,c=[d,e]` into a mapping; brackets enclose values with commas.
+
+    Raises CommandFailed.
+    """
     found: dict[str, str] = {}
     rest = text
     while rest:
@@ -150,7 +153,7 @@ def _shown(config: DescribeConfigsResponse.DescribeConfigsResourceResult) -> str
 
 
 async def _entities(client: ClusterClient, kind: str) -> list[str]:
-    """Names of everything of that type. Raises CommandFailed."""
+    """Return the names of all entities of a type. Raises CommandFailed."""
     metadata = await client.metadata()
     if kind == "topics":
         return sorted(topic.name or "" for topic in metadata.topics)

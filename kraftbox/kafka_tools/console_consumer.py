@@ -1,4 +1,4 @@
-"""kafka-console-consumer.sh: records of topics to standard output."""
+"""kafka-console-consumer.sh: print the records of topics."""
 
 from __future__ import annotations
 
@@ -51,13 +51,16 @@ NUMBERS = {
     "FloatDeserializer": ">f",
     "DoubleDeserializer": ">d",
 }
-"""Kafka's deserializers of numbers, and how the bytes are read."""
+"""Kafka's deserializers of numbers, and their struct formats."""
 EVERY_MS = 1000
-"""How often the topics of a pattern are looked for until there is one."""
+"""Interval of searching the topics of a pattern until one exists."""
 
 
 def deserializer(properties: dict[str, str], part: str) -> Callable[[bytes], bytes]:
-    """How a key or value is shown. Raises CommandFailed for a class that is not built."""
+    """Return the function that formats a key or value.
+
+    Raises CommandFailed for an unsupported class.
+    """
     key = f"{part}.deserializer"
     name = properties.get(key, AS_IT_IS[0]).rpartition(".")[2]
     if name in AS_IT_IS:
@@ -77,12 +80,14 @@ def deserializer(properties: dict[str, str], part: str) -> Callable[[bytes], byt
 
 
 class Printer:
-    """Writes records as the formatter's properties say, until there are enough."""
+    """Printer of records with the formatter's properties and a limit."""
 
     def __init__(
         self, properties: dict[str, str], limit: int | None, *, skip: bool, out: BinaryIO
     ) -> None:
-        """`skip`: a record that cannot be shown is left out; there is none here."""
+        """Initialize. `skip` would leave out records that cannot be shown; it has no effect
+        here.
+        """
         self.count = 0
         self.left = limit
         self._out = out
@@ -191,9 +196,10 @@ async def _consume(client: ClusterClient, options: argparse.Namespace, printer: 
 
 
 async def _matching(client: ClusterClient, text: str, idle: Idle) -> list[str]:
-    """The topics that fit a regular expression, once there are any; none when the time is up.
+    """Return the topics that match a regular expression, once there are any; none after the
+    timeout.
 
-    Internal topics are left out, as by Kafka's consumers. Raises CommandFailed.
+    Internal topics are left out, as in Kafka's consumers. Raises CommandFailed.
     """
     try:
         pattern = re.compile(text)
@@ -212,7 +218,7 @@ async def _matching(client: ClusterClient, text: str, idle: Idle) -> list[str]:
 async def _start(
     client: ClusterClient, options: argparse.Namespace, topics: Sequence[str], from_beginning: bool
 ) -> dict[tuple[str, int], int]:
-    """Where to begin, by partition. Raises CommandFailed."""
+    """Return the start offset of each partition. Raises CommandFailed."""
     chosen = await chosen_partitions(client, topics, options.partition)
     offset: str | None = options.offset
     if offset is not None and options.partition is None:

@@ -1,4 +1,4 @@
-"""kafka-console-producer.sh: lines of standard input become records."""
+"""kafka-console-producer.sh: write lines of standard input as records."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ ACKS = {"all": -1, "-1": -1, "1": 1, "0": 0}
 
 
 class Reader(NamedTuple):
-    """How a line becomes a record: `headers<delimiter>key<separator>value`, as Kafka reads it."""
+    """Parser of lines: `headers<delimiter>key<separator>value`, as Kafka reads them."""
 
     parse_key: bool = False
     separator: bytes = b"\t"
@@ -41,7 +41,7 @@ class Reader(NamedTuple):
     null_marker: bytes | None = None
 
     def line(self, text: bytes) -> Line:
-        """Raises CommandFailed for a line without the headers or key that must be there."""
+        """Parse a line. Raises CommandFailed if required headers or a required key are missing."""
         headers, rest = self._part(
             text, text, self.parse_headers, self.headers_delimiter, "headers delimiter"
         )
@@ -55,7 +55,7 @@ class Reader(NamedTuple):
     def _part(
         self, line: bytes, rest: bytes, wanted: bool, mark: bytes, name: str
     ) -> tuple[bytes | None, bytes]:
-        """The part before a mark, and what is left."""
+        """Return the part before a mark, and the rest."""
         if not wanted:
             return None, rest
         part, found, after = rest.partition(mark)
@@ -112,7 +112,7 @@ def main(name: str, arguments: Sequence[str]) -> int:
 
 
 def reader_of(options: argparse.Namespace) -> Reader:
-    """Raises CommandFailed for a property that is not known, or separators that are alike."""
+    """Return the reader. Raises CommandFailed for unknown properties or equal separators."""
     found = known_pairs(options, ("property", "reader-property"), READER_PROPERTIES)
     marker = found.get("null.marker")
     reader = Reader(
@@ -143,7 +143,7 @@ def reader_of(options: argparse.Namespace) -> Reader:
 
 
 def _check_distinct(marks: dict[str, bytes]) -> None:
-    """Raises CommandFailed for two marks that Kafka's reader cannot tell apart."""
+    """Raise CommandFailed for two marks that Kafka's reader cannot distinguish."""
     for one, other in (
         ("headers.delimiter", "headers.separator"),
         ("headers.delimiter", "headers.key.separator"),

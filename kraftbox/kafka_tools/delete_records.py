@@ -27,7 +27,7 @@ def main(name: str, arguments: Sequence[str]) -> int:
 
 
 def read_offsets(path: str) -> dict[TopicPartition, int]:
-    """The offsets of a file, -1 for the high watermark. Raises CommandFailed."""
+    """Return the offsets of a file, -1 for the high watermark. Raises CommandFailed."""
     found: dict[TopicPartition, int] = {}
     for entry in read_entries(path, "partitions"):
         key = topic_of(path, entry), number_of(path, entry, "partition")

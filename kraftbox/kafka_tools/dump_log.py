@@ -1,4 +1,4 @@
-"""kafka-dump-log.sh: as `kraftbox dump-log`, with Kafka's options."""
+"""kafka-dump-log.sh: run `kraftbox dump-log` with Kafka's options."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def main(name: str, arguments: Sequence[str]) -> int:
 
 
 def command(given: argparse.Namespace) -> list[str]:
-    """Our command for these options."""
+    """Return the arguments of `kraftbox` for these options."""
     chosen = [kind for one, kind in DECODERS.items() if getattr(given, one.replace("-", "_"))]
     wanted = ["dump-log", *(file for file in given.files.split(",") if file)]
     if chosen:

@@ -1,4 +1,4 @@
-"""kafka-leader-election.sh: elect preferred leaders, or others where no leader is left."""
+"""kafka-leader-election.sh: elect preferred leaders, or leaders of leaderless partitions."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from protocol.errors import ErrorCode
 TYPES = {
     "preferred": ElectionType.PREFERRED,
     "unclean": ElectionType.UNCLEAN,
-    # KIP-966 spells it so.
+    # This is the spelling in KIP-966.
     "longest_log_agressive": ElectionType.LONGEST_LOG_AGGRESSIVE,
     "longest_log_aggressive": ElectionType.LONGEST_LOG_AGGRESSIVE,
     "longest_log_balanced": ElectionType.LONGEST_LOG_BALANCED,
@@ -44,7 +44,7 @@ def main(name: str, arguments: Sequence[str]) -> int:
 
 
 def partitions_of(options: argparse.Namespace) -> DesiredLeaders | None:
-    """The partitions that are meant, None for all of them. Raises CommandFailed."""
+    """Return the partitions of the options, None for all of them. Raises CommandFailed."""
     if (options.topic is None) != (options.partition is None):
         raise CommandFailed("--topic and --partition belong together")
     ways = (
@@ -71,7 +71,7 @@ async def _elect(
     wanted: DesiredLeaders | None,
     leaders: Mapping[TopicPartition, int],
 ) -> bool:
-    """Whether something failed."""
+    """Elect leaders and print the results; return whether an election failed."""
     kind = options.election_type
     done, had, failed = [], [], []
     results = await Admin(client).elect_leaders(TYPES[kind], wanted, leaders)

@@ -53,7 +53,7 @@ def main(name: str, arguments: Sequence[str]) -> int:
 
 
 def levels(given: argparse.Namespace) -> dict[str, int]:
-    """The features to change and their levels. Raises CommandFailed."""
+    """Return the features to change, with their levels. Raises CommandFailed."""
     if given.command == "disable":
         found = dict.fromkeys(given.feature or (), 0)
     else:
@@ -92,7 +92,7 @@ async def _describe(client: ClusterClient) -> None:
 
 
 def described(reply: ApiVersionsResponse) -> list[str]:
-    """A line for each feature, as Kafka prints it."""
+    """Return a line per feature, in the format of Kafka's tool."""
     finalized = {one.name: one.max_version_level for one in reply.finalized_features}
     return [
         f"Feature: {one.name:42}"

@@ -38,7 +38,9 @@ def main(name: str, arguments: Sequence[str]) -> int:
 
 
 async def _act(client: ClusterClient, action: str, options: argparse.Namespace) -> None:
-    """As with Kafka's tool, a refusal is a line on standard error and no failure of the command."""
+    """Run an action. As in Kafka's tool, a refusal is printed to stderr and does not fail the
+    command.
+    """
     try:
         await ACTIONS[action](client, options)
     except (CommandFailed, Refused) as error:
@@ -198,7 +200,7 @@ async def _reset(client: ClusterClient, options: argparse.Namespace) -> None:
 async def _target(
     client: ClusterClient, options: argparse.Namespace, group: str, keys: Sequence[TopicPartition]
 ) -> dict[TopicPartition, int]:
-    """Where the offsets are to be, within what the logs hold. Raises CommandFailed."""
+    """Return the new offsets, clamped to the range of the logs. Raises CommandFailed."""
     first = await offsets_at(client, keys, EARLIEST)
     last = await offsets_at(client, keys, LATEST)
     if options.to_earliest:

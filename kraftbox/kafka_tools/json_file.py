@@ -1,4 +1,4 @@
-"""JSON files that operators give to Kafka's tools."""
+"""Parsing of JSON files for Kafka's tools."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ INT64_MAX = 2**63 - 1
 
 
 def read_entries(path: str, key: str) -> list[dict[str, Any]]:
-    """The objects of the array `key`. Raises CommandFailed."""
+    """Return the objects of the array `key`. Raises CommandFailed."""
     try:
         content = json.loads(Path(path).read_bytes())
     except OSError as error:

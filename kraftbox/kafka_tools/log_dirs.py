@@ -1,4 +1,6 @@
-"""kafka-log-dirs.sh: the log directories of brokers with the sizes of their replicas, as JSON."""
+"""kafka-log-dirs.sh: print the brokers' log directories and the sizes of their replicas, as
+JSON.
+"""
 
 from __future__ import annotations
 
@@ -48,7 +50,7 @@ async def _show(client: ClusterClient, brokers: list[int], topics: set[str]) -> 
 
 
 def document(answers: dict[int, DescribeLogDirsResponse], topics: set[str]) -> dict[str, Any]:
-    """What Kafka's tool prints: everything, or the replicas of these topics."""
+    """Return the document of Kafka's tool, for all topics or for the named ones."""
     return {
         "brokers": [
             {

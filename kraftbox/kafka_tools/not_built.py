@@ -1,4 +1,4 @@
-"""Tools of Kafka's that are not built: each fails at once and says why."""
+"""Kafka's tools without an implementation: each fails at once and prints the reason."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""kafka-get-offsets.sh: offsets of partitions by time, as topic:partition:offset."""
+"""kafka-get-offsets.sh: print partition offsets by time, as topic:partition:offset."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def main(name: str, arguments: Sequence[str]) -> int:
 
 
 def time_of(text: str) -> int:
-    """Raises CommandFailed."""
+    """Parse --time into a ListOffsets timestamp. Raises CommandFailed."""
     try:
         return TIMES[text] if text in TIMES else int(text)
     except ValueError:
@@ -50,7 +50,7 @@ def time_of(text: str) -> int:
 
 
 def chosen_by(options: argparse.Namespace) -> Chosen:
-    """Which partitions the options mean. Raises CommandFailed."""
+    """Return the filter of partitions that the options define. Raises CommandFailed."""
     if options.topic_partitions is not None:
         if options.topic is not None or options.partitions is not None:
             raise CommandFailed("--topic-partitions excludes --topic and --partitions")

@@ -1,4 +1,4 @@
-"""Options that Kafka's tools share: where the cluster is, client properties, `name=value` pairs."""
+"""Options shared by Kafka's tools: bootstrap servers, client properties, `name=value` pairs."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from runtime.printable import escape
 
 
 class Parser(argparse.ArgumentParser):
-    """argparse with Kafka's exit code for wrong usage."""
+    """An argparse parser with Kafka's exit code for wrong usage."""
 
     def error(self, message: str) -> NoReturn:
         self.print_usage(sys.stderr)
@@ -26,7 +26,7 @@ def parser(name: str, what: str) -> Parser:
 
 
 def add_bootstrap(options: argparse.ArgumentParser, *, controllers: bool = False) -> None:
-    """`--bootstrap-server`, `--command-config`, and `--bootstrap-controller` if wanted."""
+    """Add `--bootstrap-server`, `--command-config`, and optionally `--bootstrap-controller`."""
     where = options.add_mutually_exclusive_group(required=True)
     where.add_argument("--bootstrap-server", metavar="HOST:PORT,...", help="brokers to begin with")
     if controllers:
@@ -35,19 +35,19 @@ def add_bootstrap(options: argparse.ArgumentParser, *, controllers: bool = False
 
 
 def add_actions(options: argparse.ArgumentParser, actions: Iterable[str]) -> None:
-    """Flags of which exactly one must be given."""
+    """Add flags of which exactly one is required."""
     group = options.add_mutually_exclusive_group(required=True)
     for action in actions:
         group.add_argument(f"--{action}", action="store_true")
 
 
 def chosen(options: argparse.Namespace, actions: Iterable[str]) -> str:
-    """The one of `add_actions` that was given."""
+    """Return the flag of `add_actions` that was given."""
     return next(action for action in actions if getattr(options, action.replace("-", "_")))
 
 
 def bootstrap_of(options: argparse.Namespace) -> str:
-    """Where the cluster is, once the client properties are found acceptable."""
+    """Check the client properties and return the bootstrap servers. Raises CommandFailed."""
     for name in ("command_config", "producer_config", "consumer_config"):
         path = getattr(options, name, None)
         if path is not None:
@@ -60,7 +60,7 @@ def bootstrap_of(options: argparse.Namespace) -> str:
 
 
 def file_properties(path: str) -> dict[str, str]:
-    """Raises CommandFailed."""
+    """Read a properties file. Raises CommandFailed."""
     try:
         return read_properties(path)
     except StartupRefused as error:
@@ -68,14 +68,17 @@ def file_properties(path: str) -> dict[str, str]:
 
 
 def check_client_properties(properties: dict[str, str]) -> None:
-    """Raises CommandFailed for what the tools cannot do; the rest is tuning."""
+    """Raise CommandFailed for client properties that the tools do not support.
+
+    Only the security protocol matters; other properties are tuning and are ignored.
+    """
     protocol = properties.get("security.protocol", "PLAINTEXT")
     if protocol != "PLAINTEXT":
         raise CommandFailed(f"security.protocol={protocol}: only PLAINTEXT is supported")
 
 
 def pairs(entries: Iterable[str] | None, option: str) -> dict[str, str]:
-    """`name=value` options as a mapping. Raises CommandFailed."""
+    """Parse `name=value` options into a mapping. Raises CommandFailed."""
     found = {}
     for entry in entries or ():
         name, equals, value = entry.partition("=")
@@ -88,9 +91,9 @@ def pairs(entries: Iterable[str] | None, option: str) -> dict[str, str]:
 def known_pairs(
     options: argparse.Namespace, names: Sequence[str], known: Sequence[str]
 ) -> dict[str, str]:
-    """The properties that these options give. Raises CommandFailed for one that is not known.
+    """Return the properties of these options. Raises CommandFailed for an unknown one.
 
-    Kafka ignores unknown ones, and reads or writes other data than was wanted.
+    Kafka ignores unknown properties, and then reads or writes other data than was intended.
     """
     found: dict[str, str] = {}
     for name in names:
@@ -108,7 +111,7 @@ def flag(properties: dict[str, str], name: str, default: str = "false") -> bool:
 
 
 def columns(rows: Sequence[Sequence[object]]) -> None:
-    """Rows in columns as wide as their widest cell, the first row being the heading."""
+    """Print rows in aligned columns; the first row is the heading."""
     cells = [["-" if cell is None else escape(str(cell)) for cell in row] for row in rows]
     widths = [max(15, *(len(row[at]) for row in cells)) for at in range(len(cells[0]))]
     for row in cells:

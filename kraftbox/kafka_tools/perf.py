@@ -1,4 +1,4 @@
-"""kafka-producer-perf-test.sh: how fast records are acknowledged, measured with this client.
+"""kafka-producer-perf-test.sh: measure the produce rate of this client.
 
 The client is written in Python and is often slower than the broker; for the broker's own limits use
 Kafka's tool of this name.
@@ -58,7 +58,7 @@ def main(name: str, arguments: Sequence[str]) -> int:
 
 
 def payloads(options: argparse.Namespace) -> list[bytes]:
-    """What records hold, in turn. Raises CommandFailed."""
+    """Return the record values, to be used in turn. Raises CommandFailed."""
     if options.payload_file is None:
         rng = random.Random(0)
         return [bytes(rng.randrange(65, 91) for _ in range(options.record_size))]
@@ -74,7 +74,7 @@ def payloads(options: argparse.Namespace) -> list[bytes]:
 
 
 class _Run:
-    """One measurement: batches in turn to all partitions, a few of them on their way."""
+    """One measurement: batches to all partitions in turn, with up to INFLIGHT_MAX in flight."""
 
     def __init__(
         self, client: ClusterClient, options: argparse.Namespace, properties: dict[str, str]

@@ -1,4 +1,4 @@
-"""kafka-metadata-quorum.sh: the state of the metadata quorum."""
+"""kafka-metadata-quorum.sh: describe the metadata quorum."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""kafka-reassign-partitions.sh: move replicas to other brokers, by JSON files."""
+"""kafka-reassign-partitions.sh: move replicas to other brokers, with JSON files."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def main(name: str, arguments: Sequence[str]) -> int:
 
 
 def read_assignment(path: str | None) -> Assignment:
-    """The replicas that a file wants. Raises CommandFailed."""
+    """Return the replicas that a file requests. Raises CommandFailed."""
     if path is None:
         raise CommandFailed("--reassignment-json-file is missing")
     found: Assignment = {}
@@ -71,7 +71,7 @@ def read_assignment(path: str | None) -> Assignment:
 
 
 def document(assignment: Mapping[TopicPartition, Sequence[int]]) -> str:
-    """A file that --execute takes."""
+    """Return the text of a file for --execute."""
     partitions: list[dict[str, Any]] = [
         {
             "topic": topic,
@@ -85,7 +85,10 @@ def document(assignment: Mapping[TopicPartition, Sequence[int]]) -> str:
 
 
 def spread(current: Mapping[TopicPartition, Sequence[int]], brokers: Sequence[int]) -> Assignment:
-    """As many replicas as now on these brokers, one after the other. Raises CommandFailed."""
+    """Distribute the current number of replicas over these brokers in turn.
+
+    Raises CommandFailed.
+    """
     found: Assignment = {}
     for number, ((topic, index), replicas) in enumerate(sorted(current.items())):
         if len(replicas) > len(brokers):
@@ -106,7 +109,7 @@ async def _current(client: ClusterClient, topics: set[str]) -> Assignment:
 
 
 async def _of(client: ClusterClient, wanted: Assignment) -> Assignment:
-    """The replicas of now of the wanted partitions. Raises CommandFailed."""
+    """Return the current replicas of the requested partitions. Raises CommandFailed."""
     current = await _current(client, {topic for topic, _ in wanted})
     missing = sorted(wanted.keys() - current.keys())
     if missing:
@@ -160,7 +163,7 @@ async def _verify(client: ClusterClient, options: argparse.Namespace) -> None:
 def status(
     key: TopicPartition, wanted: Sequence[int], current: Sequence[int], moving: Moving | None
 ) -> str:
-    """One partition's line, in Kafka's words."""
+    """Return the status line of one partition, in the words of Kafka's tool."""
     name = f"{key[0]}-{key[1]}"
     if moving is not None:
         return f"Reassignment of partition {name} is still in progress."

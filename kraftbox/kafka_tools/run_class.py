@@ -1,4 +1,4 @@
-"""kafka-run-class.sh: the tool of a Java class, by the class's name."""
+"""kafka-run-class.sh: run the tool that replaces a Java class."""
 
 from __future__ import annotations
 

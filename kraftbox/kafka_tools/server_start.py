@@ -1,6 +1,6 @@
 """kafka-server-start.sh: run a node from a server.properties, until a signal ends it.
 
-As Kafka's it reads the file and `--override key=value`, and no environment.
+Like Kafka's script it reads the file and `--override key=value`, but no environment variables.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ def main(name: str, arguments: Sequence[str]) -> int:
 
 
 def properties_of(given: object) -> dict[str, str]:
-    """The file's properties with the overrides. Raises CommandFailed."""
+    """Return the file's properties with the overrides. Raises CommandFailed."""
     found = file_properties(getattr(given, "file"))  # noqa: B009 - a Namespace
     return found | pairs(getattr(given, "override"), "--override")  # noqa: B009
 
 
 def serve(properties: dict[str, str]) -> int:
-    """Run the node; returns the exit code. Raises CommandFailed."""
+    """Run the node; return the exit code. Raises CommandFailed."""
     from kraftbox.process import lifetime
     from runtime.config import ConfigError, NodeConfig
     from runtime.errors import StartupRefused

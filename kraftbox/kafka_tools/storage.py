@@ -1,4 +1,4 @@
-"""kafka-storage.sh: as `kraftbox storage`, which has the same options."""
+"""kafka-storage.sh: run `kraftbox storage`, which has the same options."""
 
 from __future__ import annotations
 

@@ -66,7 +66,7 @@ def _options(name: str, arguments: Sequence[str]) -> argparse.Namespace:
 
 
 def assignment(text: str) -> dict[int, list[int]]:
-    """`1:2,2:3` as brokers by partition. Raises CommandFailed."""
+    """Parse `1:2,2:3` into broker IDs by partition. Raises CommandFailed."""
     try:
         return {at: [int(b) for b in one.split(":")] for at, one in enumerate(text.split(","))}
     except ValueError:
@@ -97,7 +97,7 @@ def _admin(client: ClusterClient, options: argparse.Namespace) -> Admin:
 
 
 async def topics_of(client: ClusterClient, options: argparse.Namespace) -> list[Topic]:
-    """The topics that are meant, all of them without --topic. Raises CommandFailed."""
+    """Return the topics of the options, all of them without --topic. Raises CommandFailed."""
     return _meant(await Admin(client).describe_topics(), options)
 
 
@@ -106,7 +106,7 @@ def _meant(found: Iterable[Topic], options: argparse.Namespace) -> list[Topic]:
     if options.topic_id:
         topics = [t for t in topics if uuid_to_text(t.topic_id) == options.topic_id]
     elif options.topic:
-        # Kafka's tool takes a list separated by commas for alternatives.
+        # Kafka's tool treats a comma-separated list as alternatives.
         pattern = re.compile(options.topic.strip().replace(",", "|").strip("\"'"))
         topics = [t for t in topics if pattern.fullmatch(t.name or "")]
     if not topics and (options.topic or options.topic_id) and not options.if_exists:
@@ -185,7 +185,7 @@ def _line(name: str, partition: Partition) -> None:
 async def _configs(
     client: ClusterClient, names: Sequence[str]
 ) -> dict[str, tuple[dict[str, str], int]]:
-    """Configurations that are no defaults, and min.insync.replicas, by topic."""
+    """Return non-default configurations, and min.insync.replicas, by topic."""
     if not names:
         return {}
     found = {}

@@ -1,7 +1,7 @@
-"""The answers of the helper that need Kafka: topics, records, a clean slate.
+"""Request handlers of the helper that need Kafka: topics, records, reset.
 
-A test may use another broker next than the one that answered here, so what is made or deleted is
-waited for on every broker that runs (`nodes`).
+A test may next use another broker than the one that answered. So a handler that creates or deletes
+something waits until every running broker (`nodes`) has learned of it.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ Topics = Mapping[str, MetadataResponse.MetadataResponseTopic]
 TIMEOUT_MS = 30_000.0
 POLL_S = 0.002
 PAGE_BYTES = 512 << 10
-"""Of records in one answer, which is a frame."""
+"""Maximum bytes of records in one answer, which must fit into a frame."""
 PAGE_RECORDS = 5_000
 GROUPS_MAX = 1_000
-"""Coordinators are asked at once; this many are a test's mistake."""
+"""All groups are deleted in parallel; more than this are a bug in a test."""
 
 
 async def create_topic(client: ClusterClient, question: Question) -> None:
@@ -57,7 +57,7 @@ async def delete_topic(client: ClusterClient, question: Question) -> None:
 
 
 async def topics(client: ClusterClient, question: Question) -> dict[str, list[dict[str, Any]]]:
-    """Partitions by topic, without internal ones."""
+    """Return partitions by topic; internal topics only if requested."""
     reply = await client.metadata()
     return {
         topic.name or "": [
@@ -79,9 +79,9 @@ async def topics(client: ClusterClient, question: Question) -> dict[str, list[di
 
 
 async def produce(client: ClusterClient, question: Question) -> list[list[Any]]:
-    """Write records, with acks=all and each once; the rows of `consume`, in the order asked.
+    """Write records exactly once with acks=all; return rows as in `consume`, in the given order.
 
-    `turn` counts the records without a key or partition that went before.
+    `turn` counts the earlier records without a key or partition.
     """
     name = question["topic"]
     topic = await client.topic(name, create=True)
@@ -114,7 +114,7 @@ async def produce(client: ClusterClient, question: Question) -> list[list[Any]]:
 
 
 async def ends(client: ClusterClient, question: Question) -> list[list[int]]:
-    """Partition, first and next offset of each partition of a topic that records can be read of."""
+    """Return the partition, first readable offset and end offset of each partition of a topic."""
     name = question["topic"]
     partitions = await partitions_of(client, [name])
     first = await offsets_at(client, partitions, EARLIEST)
@@ -123,9 +123,9 @@ async def ends(client: ClusterClient, question: Question) -> list[list[int]]:
 
 
 async def consume(client: ClusterClient, question: Question) -> dict[str, Any]:
-    """A page of records from `positions` on, and the positions after it.
+    """Return a page of records from `positions` on, and the positions after it.
 
-    Waits at most `wait_ms` for the first one.
+    Waits at most `wait_ms` for the first record.
     """
     name = question["topic"]
     consumer = Consumer(client, read_committed=True)
@@ -153,14 +153,14 @@ async def consume(client: ClusterClient, question: Question) -> dict[str, Any]:
 
 
 def _first_of(records: Iterable[Received]) -> dict[TopicPartition, int]:
-    """The lowest offset of each partition."""
+    """Return the lowest offset of each partition."""
     found: dict[TopicPartition, int] = {}
     for record in records:
         found.setdefault((record.topic, record.partition), record.offset)
     return found
 
 
-# --- a clean slate ----------------------------------------------------------------------------
+# --- reset ------------------------------------------------------------------------------------
 
 
 async def reset(client: ClusterClient, question: Question) -> None:
@@ -188,8 +188,10 @@ async def _delete_groups(client: ClusterClient, groups: Sequence[str]) -> None:
 
 
 async def _delete_group(client: ClusterClient, group: str) -> None:
-    """Members that a test has left behind are put out first: it may have failed before it closed
-    its consumers."""
+    """Delete a group; remove its members first.
+
+    A test that failed before it closed its consumers leaves members behind.
+    """
     request = DeleteGroupsRequest(groups_names=[group])
     admin = Admin(client)
     while True:
@@ -225,7 +227,7 @@ def _is_led(topic: MetadataResponse.MetadataResponseTopic | None) -> bool:
 async def _everywhere(
     client: ClusterClient, nodes: Sequence[int], holds: Callable[[Topics], bool]
 ) -> None:
-    """Until each of these brokers knows it. Raises CommandFailed, OSError."""
+    """Wait until `holds` is true in the metadata of each broker. Raises CommandFailed, OSError."""
     deadline = asyncio.get_running_loop().time() + TIMEOUT_MS / 1000.0
 
     async def on(node_id: int) -> None:

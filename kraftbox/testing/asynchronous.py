@@ -1,7 +1,7 @@
-"""The same cluster for tests that are coroutines: what takes time is done in a thread.
+"""The cluster for tests that are coroutines: blocking methods run in a thread.
 
-A test whose own client runs on the event loop must not hold the loop up while a node starts. What
-takes no time, such as `bootstrap_servers`, is the plain cluster's.
+A test whose own client runs on the event loop must not block it while a node starts. Properties
+that do not block, such as `bootstrap_servers`, are those of the plain cluster.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from kraftbox.testing.records import Record
 
 
 class AsyncKafkaNode:
-    """A node whose methods are awaited; `plain` is the one whose methods are not."""
+    """A node with awaitable methods; `plain` is the node with blocking methods."""
 
     def __init__(self, plain: KafkaNode) -> None:
         self.plain = plain
@@ -25,11 +25,11 @@ class AsyncKafkaNode:
 
     @property
     def address(self) -> str:
-        """See KafkaNode."""
+        """The node's address for clients; see KafkaNode."""
         return self.plain.address
 
     async def state(self) -> str:
-        """See KafkaNode, as for all that follow."""
+        """Return the node's state; this and the following methods are those of KafkaNode."""
         return await to_thread(lambda: self.plain.state)
 
     async def kill(self) -> None:
@@ -58,7 +58,7 @@ class AsyncKafkaNode:
 
 
 class AsyncKafkaCluster:
-    """A cluster whose methods are awaited; `plain` is the one whose methods are not."""
+    """A cluster with awaitable methods; `plain` is the cluster with blocking methods."""
 
     def __init__(self, plain: KafkaCluster) -> None:
         self.plain = plain
@@ -66,7 +66,7 @@ class AsyncKafkaCluster:
 
     @property
     def bootstrap_servers(self) -> str:
-        """See KafkaCluster, as for all that follow."""
+        """The brokers' addresses; this and the following members are those of KafkaCluster."""
         return self.plain.bootstrap_servers
 
     @property

@@ -1,4 +1,4 @@
-"""The channel from a test's process to supervisor and helper. Standard library and frames."""
+"""The channel from a test's process to supervisor and helper. Standard library and frames only."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ HELPER_END_S = 5.0
 
 
 class ClusterError(RuntimeError):
-    """What was asked of the cluster was refused or not done in time; the message says why."""
+    """The cluster refused a request or did not finish it in time; the message has the reason."""
 
 
 def ask_supervisor(directory: Path, request: frames.Message, timeout_s: float) -> dict[str, Any]:
-    """One question to the supervisor of a cluster's directory. Raises ClusterError."""
+    """Send one request to the supervisor of a cluster's directory. Raises ClusterError."""
     connection = socket.socket(socket.AF_UNIX)
     connection.settimeout(timeout_s)
     try:
@@ -46,7 +46,7 @@ def ask_supervisor(directory: Path, request: frames.Message, timeout_s: float) -
 
 @contextlib.contextmanager
 def _address(directory: Path) -> Iterator[str]:
-    """A path of the control socket that fits into a socket address."""
+    """Yield a path of the control socket that fits into a socket address."""
     address = str(directory / "control")
     if len(os.fsencode(address)) < 100 or not os.path.isdir("/proc/self/fd"):
         yield address
@@ -59,11 +59,11 @@ def _address(directory: Path) -> Iterator[str]:
 
 
 class Helper:
-    """The process that speaks Kafka's protocol for a test: `kraftbox.testing.helper`.
+    """Client of the helper process (`kraftbox.testing.helper`), which uses Kafka's protocol.
 
-    Started with the first question. Threads may share it. Questions carry numbers, which their
-    answers repeat: a question that was interrupted (a test's time limit, Ctrl-C) must not leave its
-    answer to the next one.
+    The process is started with the first request. Threads may share the client. Answers repeat the
+    number of their request: after an interrupted request (a test's time limit, Ctrl-C) its answer
+    must not be mistaken for the next one's.
     """
 
     def __init__(self) -> None:
@@ -73,7 +73,7 @@ class Helper:
         self._number = 0
 
     def ask(self, request: Mapping[str, Any]) -> Any:
-        """Return the answer's value. Raises ClusterError with what the cluster answered."""
+        """Return the answer's value. Raises ClusterError with the cluster's error."""
         with self._lock:
             self._number += 1
             try:
@@ -82,7 +82,8 @@ class Helper:
                 self._discard()
                 raise ClusterError(f"the helper does not answer: {error}") from None
             except BaseException:
-                # It may have half of the question, or works on what nobody waits for any more.
+                # The helper may have received only a part of the request, or still be working on
+                # it.
                 self._discard()
                 raise
         if "error" in answer:
@@ -90,7 +91,7 @@ class Helper:
         return answer["value"]
 
     def _exchange(self, request: frames.Message) -> dict[str, Any]:
-        """Raises OSError, FrameError, ClusterError."""
+        """Send a request and read its answer. Raises OSError, FrameError, ClusterError."""
         framed = frames.encode(request)
         process = self._started()
         assert process.stdin is not None and process.stdout is not None
@@ -115,7 +116,7 @@ class Helper:
         return self._process
 
     def _discard(self) -> None:
-        """End a helper whose channel is out of step; the next question starts another one."""
+        """Kill a helper whose channel may be inconsistent; the next request starts another one."""
         process, self._process = self._process, None
         if process is None:
             return
@@ -127,7 +128,7 @@ class Helper:
                 pipe.close()
 
     def close(self) -> None:
-        """It ends with its input."""
+        """Close the helper's input, which ends it, and wait for its end."""
         process, self._process = self._process, None
         if process is None:
             return

@@ -1,4 +1,4 @@
-"""A cluster in processes of its own, and what a test does to it."""
+"""A Kafka cluster in separate processes, with the operations that tests need."""
 
 from __future__ import annotations
 
@@ -29,16 +29,16 @@ ACT_S = 45.0
 END_S = 45.0
 POLL_S = 0.02
 GROUP_BYTES = 512 << 10
-"""Of records in one question, which is a frame."""
+"""Maximum bytes of records in one request, which must fit into a frame."""
 PAGE_WAIT_S = 1.0
 NAME_LENGTH_MAX = 200
-"""Kafka's limit is 249, and what makes a name unique is added."""
+"""Kafka's limit is 249; a suffix that makes a name unique is added."""
 FIRST_LINE = "bootstrap.servers="
 
 
 @dataclass(frozen=True, slots=True)
 class Partition:
-    """A partition as the cluster's metadata shows it; `leader` is -1 when there is none."""
+    """A partition in the cluster's metadata; `leader` is -1 without a leader."""
 
     index: int
     leader: int
@@ -48,7 +48,7 @@ class Partition:
 
 
 class KafkaNode:
-    """One node. Its methods return when what they ask for has happened, or raise ClusterError."""
+    """One node. Its methods return when the operation is done, or raise ClusterError."""
 
     def __init__(self, cluster: KafkaCluster, facts: Mapping[str, Any]) -> None:
         self._cluster = cluster
@@ -71,7 +71,10 @@ class KafkaNode:
 
     @property
     def address(self) -> str:
-        """host:port for clients. Raises ClusterError on a node that is only a controller."""
+        """The node's `host:port` for clients.
+
+        Raises ClusterError on a node that is only a controller.
+        """
         for entry in self.listeners.split(","):
             name, _, address = entry.partition("://")
             if name != "CONTROLLER":
@@ -80,12 +83,12 @@ class KafkaNode:
 
     @property
     def facts(self) -> Mapping[str, Any]:
-        """What its supervisor knows now: state, ready, pid, exitCode, http, ..."""
+        """The supervisor's current view of the node: state, ready, pid, exitCode, http, ..."""
         return next(node for node in self._cluster.supervised()["nodes"] if node["id"] == self.id)
 
     @property
     def state(self) -> str:
-        """starting, running, paused, stopping, stopped, killed or failed."""
+        """One of starting, running, paused, stopping, stopped, killed or failed."""
         return str(self.facts["state"])
 
     @property
@@ -93,35 +96,35 @@ class KafkaNode:
         return bool(self.facts.get("cutOff"))
 
     def kill(self) -> None:
-        """SIGKILL: it gets no last word."""
+        """End the node with SIGKILL, without a clean shutdown."""
         self._act("kill")
 
     def stop(self) -> None:
-        """Clean: leaders move away first, everything is written down."""
+        """Stop the node cleanly: other brokers take over its leaders, and all data is flushed."""
         self._act("stop")
 
     def start(self) -> None:
-        """Start it at its old address after `kill` or `stop`; returns when it is ready."""
+        """Start the node at its old address after `kill` or `stop`; return when it is ready."""
         self._act("start")
 
     def restart(self) -> None:
-        """`stop`, unless it is down, and `start`."""
+        """Stop the node, unless it is down, and start it."""
         if self.state not in ("stopped", "killed", "failed"):
             self.stop()
         self.start()
 
     def pause(self) -> None:
-        """SIGSTOP: connections stay open and nothing answers."""
+        """Freeze the node with SIGSTOP: its connections stay open, and it answers nothing."""
         self._act("pause")
 
     def resume(self) -> None:
-        """SIGCONT."""
+        """Resume the paused node with SIGCONT."""
         self._act("resume")
 
     def cut_off(self) -> None:
-        """Cut it off from all others, clients too: nothing arrives, and it does not know why.
+        """Cut the node off from nodes and clients: it keeps running, but no packet reaches it.
 
-        It goes on running. Needs Linux.
+        Needs Linux.
         """
         self._act("cut-off")
 
@@ -130,7 +133,7 @@ class KafkaNode:
         self._act("reconnect")
 
     def log(self) -> str:
-        """Everything that it has logged."""
+        """Return the content of the node's log."""
         if not self.log_path.exists():
             return ""
         return self.log_path.read_text(encoding="utf-8", errors="replace")
@@ -141,7 +144,9 @@ class KafkaNode:
 
 
 class KafkaCluster:
-    """A running cluster. Made with `start`, or `attach` to one that somebody else looks after."""
+    """A running cluster; create it with `start`, or `attach` to one that another process
+    manages.
+    """
 
     def __init__(
         self, directory: Path, process: subprocess.Popen[str] | None, *, shared: bool = False
@@ -167,10 +172,10 @@ class KafkaCluster:
         racks: Sequence[str] = (),
         configs: Mapping[str, object] | None = None,
     ) -> Self:
-        """Start in a directory of its own, resuming what is in it; returns when all are ready.
+        """Start a cluster and return when all nodes are ready; an existing directory is resumed.
 
-        `racks` go round among the brokers; `configs` are keys of server.properties for every node.
-        `combined`: one row of nodes, the first of which are controllers. Raises ClusterError.
+        `racks` are assigned to brokers in turn; `configs` are keys of server.properties for every
+        node. With `combined`, the first nodes are controllers and brokers. Raises ClusterError.
         """
         place = Path(directory).absolute()
         place.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -187,7 +192,7 @@ class KafkaCluster:
             process = subprocess.Popen(
                 command,
                 env=handed(settings, os.environ),
-                # Whatever becomes of this process, the cluster ends with its pipe.
+                # If this process dies, its end of the pipe closes and the cluster stops.
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=errors,
@@ -203,7 +208,7 @@ class KafkaCluster:
     def attach(cls, directory: str | os.PathLike[str], *, shared: bool = False) -> Self:
         """Use a cluster that another process (or `kraftbox up --detach`) has started.
 
-        One that is `shared` with others does not let itself be reset.
+        A cluster that is `shared` with others refuses `reset`.
         """
         return cls(Path(directory).absolute(), None, shared=shared)
 
@@ -214,14 +219,14 @@ class KafkaCluster:
         self.close()
 
     def close(self, *, keep_data: bool = False) -> None:
-        """Stop it, unless it was only attached to, and delete its data; logs stay."""
+        """Stop the cluster and delete its data, unless it was attached; the logs stay."""
         self._helper.close()
         process, self._process = self._process, None
         if process is None:
             return
         with contextlib.suppress(ClusterError):
             self._resume_all()
-        # The supervisor takes the end of its input for the end of its work.
+        # The supervisor stops the cluster at the end of its input.
         with contextlib.suppress(subprocess.TimeoutExpired):
             process.communicate(timeout=END_S)
         if process.poll() is None:
@@ -236,11 +241,11 @@ class KafkaCluster:
             if facts.get("cutOff"):
                 self.nodes[facts["id"]].reconnect()
 
-    # --- who is there -------------------------------------------------------------------------
+    # --- nodes ------------------------------------------------------------------------------------
 
     @property
     def bootstrap_servers(self) -> str:
-        """host:port of every broker, for a client's `bootstrap.servers`."""
+        """The `host:port` of every broker, for a client's `bootstrap.servers`."""
         return ",".join(node.address for node in self.brokers)
 
     @property
@@ -252,15 +257,15 @@ class KafkaCluster:
         return [node for node in self.nodes.values() if node.is_controller]
 
     def node(self, node_id: int) -> KafkaNode:
-        """By id: brokers are 1, 2, ..., controllers of their own 101, 102, ..."""
+        """Return a node by ID: brokers are 1, 2, ..., separate controllers 101, 102, ..."""
         return self.nodes[node_id]
 
     def supervised(self) -> dict[str, Any]:
-        """What the supervisor knows of the processes, as in `kraftbox status --json`."""
+        """Return the supervisor's view of the processes, as in `kraftbox status --json`."""
         return ask_supervisor(self.directory, {"do": "status"}, WAIT_S)
 
     def controller(self) -> KafkaNode:
-        """The active controller: the leader of the metadata quorum."""
+        """Return the active controller: the leader of the metadata quorum."""
 
         def active() -> KafkaNode | None:
             quorum = self._helper.ask({"do": "status", "dir": str(self.directory)})["quorum"]
@@ -278,7 +283,7 @@ class KafkaCluster:
         replication_factor: int = -1,
         configs: Mapping[str, object] | None = None,
     ) -> str:
-        """Create a topic and wait for its leaders; returns its name, a new one for None."""
+        """Create a topic and wait for its leaders; return its name, a generated one for None."""
         chosen = name or self.new_name("topic")
         self._ask(
             "create_topic",
@@ -290,7 +295,7 @@ class KafkaCluster:
         return chosen
 
     def new_name(self, name: str) -> str:
-        """A legal name of a topic or group that nobody has yet, `name` its beginning."""
+        """Return a unique, valid name of a topic or group that begins with `name`."""
         legal = re.sub(r"[^A-Za-z0-9._-]+", "-", name)[:NAME_LENGTH_MAX]
         return f"{legal}-{os.getpid()}-{next(self._numbers)}"
 
@@ -298,19 +303,21 @@ class KafkaCluster:
         self._ask("delete_topic", name=name)
 
     def topics(self, *, internal: bool = False) -> dict[str, list[Partition]]:
-        """Every topic with its partitions."""
+        """Return every topic with its partitions; internal topics only if `internal`."""
         found = self._ask("topics", internal=internal)
         return {name: [Partition(**entry) for entry in listed] for name, listed in found.items()}
 
     def partitions(self, topic: str) -> list[Partition]:
-        """Raises ClusterError for a topic that is not there."""
+        """Return the partitions of a topic. Raises ClusterError for a topic that does not exist."""
         found = self.topics(internal=True).get(topic)
         if found is None:
             raise ClusterError(f"there is no topic {topic}")
         return found
 
     def leader(self, topic: str, partition: int = 0, *, other_than: int | None = None) -> KafkaNode:
-        """The node that leads a partition, waiting for one (`other_than` a node, if given)."""
+        """Wait for a leader of a partition, other than node `other_than` if given, and return
+        it.
+        """
 
         def led() -> KafkaNode | None:
             found = self.partitions(topic)[partition].leader
@@ -319,7 +326,7 @@ class KafkaCluster:
         return self._wait(led, f"a leader of {topic}-{partition}")
 
     def wait_until_in_sync(self, timeout_s: float = WAIT_S) -> None:
-        """Until every partition has a leader and all of its replicas in sync."""
+        """Wait until every partition has a leader and all of its replicas are in sync."""
 
         def whole() -> bool | None:
             in_sync = all(
@@ -336,11 +343,11 @@ class KafkaCluster:
     def produce(
         self, topic: str, *values: bytes | str | Record | None, partition: int | None = None
     ) -> list[Record]:
-        """Write records, in order and each once, and wait until all replicas in sync have them.
+        """Write records in order and exactly once; return once all in-sync replicas have them.
 
-        A text is written as UTF-8, None is a tombstone. Returns them with partition, offset and
-        timestamp. `partition` is for those that name none; see `Record` for the rest. Raises
-        ClusterError, TypeError.
+        A str is written as UTF-8, None is a tombstone. The returned records have their partition,
+        offset and timestamp. `partition` is for records without one; see `Record` for the rest.
+        Raises ClusterError, TypeError.
         """
         rows = as_rows(values)
         for row in rows:
@@ -357,9 +364,9 @@ class KafkaCluster:
     ) -> list[Record]:
         """Read a topic from its beginning, without a group.
 
-        With `count` so many records, which are waited for; without, all that are there now. The
-        records of each partition are in order. Raises ClusterError if there are not so many in
-        time, ValueError for a negative count.
+        With `count`, wait for that many records; without, read all current records. The records of
+        each partition are in order. Raises ClusterError if there are too few within `timeout_s`,
+        ValueError for a negative count.
         """
         if count is not None and count < 0:
             raise ValueError(f"count={count}: at least 0")
@@ -381,10 +388,10 @@ class KafkaCluster:
         return found if count is None else found[:count]
 
     def reset(self) -> None:
-        """Delete all topics but internal ones, and all groups; their members are put out first.
+        """Delete all topics but internal ones, and all groups with their members.
 
-        For between two tests: it takes some tens of milliseconds. Settings of brokers stay, and
-        nodes that were killed stay down. Raises ClusterError, also for a cluster that others share.
+        Use it between two tests; it takes some tens of milliseconds. Broker settings stay, and
+        killed nodes stay down. Raises ClusterError, also for a shared cluster.
         """
         if self._shared:
             raise ClusterError(
@@ -396,12 +403,12 @@ class KafkaCluster:
     # --- parts --------------------------------------------------------------------------------
 
     def logs(self) -> Iterator[tuple[KafkaNode, Path]]:
-        """Every node with its log file."""
+        """Yield every node with its log file."""
         for node in self.nodes.values():
             yield node, node.log_path
 
     def _ask(self, what: str, **question: object) -> Any:
-        # One that is paused would be waited for.
+        # Only running nodes: a request to a paused one would block.
         running = [
             self.nodes[facts["id"]]
             for facts in self.supervised()["nodes"]
@@ -417,7 +424,7 @@ class KafkaCluster:
         return self._helper.ask({"do": what, **where, **question})
 
     def _wait(self, holds: Callable[[], T | None], what: str, timeout_s: float = WAIT_S) -> T:
-        """Ask again and again until there is something; refusals on the way are passed over."""
+        """Poll until `holds` returns a value; errors before `timeout_s` are ignored."""
         deadline = time.monotonic() + timeout_s
         while True:
             try:
@@ -434,6 +441,6 @@ class KafkaCluster:
 
 
 def _is_before(positions: Sequence[Sequence[int]], ends: Sequence[Sequence[int]]) -> bool:
-    """Whether a partition has records that were there when it was asked for its end."""
+    """Return whether a partition has unread records below its recorded end."""
     last = {index: end for index, _, end in ends}
     return any(offset < last[index] for index, offset in positions)

@@ -4,9 +4,9 @@
         Producer({"bootstrap.servers": kafka.bootstrap_servers})
 
 The image is built from a checkout (`docker build -f deploy/Dockerfile -t kraftbox .`), or named in
-the environment variable KRAFTBOX_IMAGE. A node tells its clients where it is, and Docker chooses
-that port only when the container starts: so the container waits for a file, as Testcontainers' own
-modules for Kafka have it.
+the environment variable KRAFTBOX_IMAGE. A node advertises its port, but Docker assigns the port
+only when the container starts. So the container waits for a file with the address, as in
+Testcontainers' own modules for Kafka.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class KraftboxContainer(DockerContainer):
     """One node that is broker and controller.
 
     Args:
-        image: by default KRAFTBOX_IMAGE, or `kraftbox:latest`.
+        image: the image; default KRAFTBOX_IMAGE, or `kraftbox:latest`.
         configs: keys of server.properties.
 
     Other containers of a network (`with_network`, `with_network_aliases`) reach it at its first
@@ -56,11 +56,14 @@ class KraftboxContainer(DockerContainer):
 
     @property
     def bootstrap_servers(self) -> str:
-        """host:port for clients on this machine, once it is started."""
+        """The `host:port` for clients on this machine, once the container is started."""
         return f"{self.get_container_host_ip()}:{self.get_exposed_port(CLIENT_PORT)}"
 
     def start(self) -> Self:
-        """Returns when it is ready. Raises TimeoutError after a minute."""
+        """Start the container and return when the node is ready.
+
+        Raises TimeoutError after a minute.
+        """
         super().start()
         inside = (self._network_aliases or ["localhost"])[0]
         advertised = f"PLAINTEXT://{self.bootstrap_servers},NETWORK://{inside}:{NETWORK_PORT}"
@@ -87,7 +90,7 @@ def _fixed() -> dict[str, object]:
 
 
 def _variable(key: str) -> str:
-    """The environment variable of a key, by the rules of Kafka's image."""
+    """Return the environment variable of a key, by the rules of Kafka's image."""
     return "KAFKA_" + key.replace("_", "__").replace("-", "___").replace(".", "_").upper()
 
 

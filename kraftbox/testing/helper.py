@@ -1,10 +1,11 @@
-"""`_testing`: the process that speaks Kafka's protocol for a test's process.
+"""`_testing`: the helper process of a test, which uses Kafka's protocol.
 
-Questions come as frames on standard input, each is answered with one on standard output: its
-`number`, and a `value` or an `error`. A question fails alone. It ends with its input.
+It reads requests as frames from standard input and writes one frame per request to standard output:
+the request's `number`, and a `value` or an `error`. A request that fails does not affect others.
+The process ends with its input.
 
-Connections are kept from one question to the next, for as long as the same brokers run: to connect
-anew would take longer than most questions.
+The client is kept between requests while the same brokers run, because connecting would take longer
+than most requests.
 """
 
 from __future__ import annotations
@@ -26,18 +27,18 @@ from kraftbox.testing.answers import ANSWERS
 Question = Mapping[str, Any]
 
 STATUS_MS = 1_000.0
-"""Tests rather wait for a slow machine than ask again."""
+"""Long, because a test should wait for a slow machine instead of polling again."""
 
 
 class Connected:
-    """The client of the brokers that the last question named."""
+    """The client of the brokers that the last request named."""
 
     def __init__(self) -> None:
         self._bootstrap = ""
         self._client: ClusterClient | None = None
 
     async def to(self, bootstrap: str) -> ClusterClient:
-        """A client of these brokers. Raises OSError."""
+        """Return a client of these brokers. Raises OSError."""
         if self._client is None or self._bootstrap != bootstrap:
             await self.close()
             self._client = await ClusterClient.connect(bootstrap, CLIENT_ID, CONNECT_MS_MAX)
@@ -51,7 +52,7 @@ class Connected:
 
 
 def status(question: Question) -> dict[str, Any]:
-    """What `kraftbox status --json` shows."""
+    """Return the document of `kraftbox status --json`."""
     from kraftbox.cli.cluster_view import snapshot
     from kraftbox.launcher.place import ClusterPlace
 
@@ -59,9 +60,9 @@ def status(question: Question) -> dict[str, Any]:
 
 
 def check_configs(question: Question) -> None:
-    """Whether a node could be started with these settings. Raises CommandFailed.
+    """Check that a node accepts these settings. Raises CommandFailed.
 
-    A key that nobody knows is wrong here: a node only warns of it, where a test would not see it.
+    Unknown keys are refused: a node only logs a warning, which a test would not see.
     """
     from kraftbox.launcher import plan
     from runtime.config import ConfigError, NodeConfig
@@ -81,7 +82,7 @@ def check_configs(question: Question) -> None:
 
 
 async def value_of(question: Question, connected: Connected) -> Any:
-    """Raises CommandFailed."""
+    """Handle a request and return its value. Raises CommandFailed."""
     if question["do"] == "status":
         return await asyncio.to_thread(status, question)
     if question["do"] == "check_configs":
@@ -92,7 +93,7 @@ async def value_of(question: Question, connected: Connected) -> Any:
 
 
 async def answer(question: Question, connected: Connected) -> bytes:
-    """One frame."""
+    """Handle a request and return the frame of its answer."""
     number = question.get("number")
     try:
         return frames.encode({"number": number, "value": await value_of(question, connected)})
@@ -105,11 +106,11 @@ async def answer(question: Question, connected: Connected) -> bytes:
 
 
 async def serve() -> None:
-    """Until the input ends."""
+    """Answer requests until the input ends."""
     decoder = frames.Decoder()
     connected = Connected()
     loop = asyncio.get_running_loop()
-    # A thread waits for questions: connections that end meanwhile are noticed.
+    # Reading in a thread keeps the event loop free to notice connections that close.
     while data := await loop.run_in_executor(None, os.read, 0, 1 << 16):
         for question in decoder.feed(data):
             sys.stdout.buffer.write(await answer(question, connected))

@@ -1,15 +1,15 @@
-"""The pytest plugin: clusters as fixtures, and their logs in the report of a test that fails.
+"""The pytest plugin: clusters as fixtures, and their logs in the report of a failed test.
 
-Settings of pytest.ini, all for the `kafka_cluster` fixture, and checked at the start:
+Settings in pytest.ini, all for the `kafka_cluster` fixture, are checked at the start:
 
     kafka_brokers = 3            kafka_racks = a b c
     kafka_controllers = 3        kafka_configs = (one KEY=VALUE a line)
 
-`@pytest.mark.kafka(brokers=3)` of a test, a class or a module wins over them.
+The mark `@pytest.mark.kafka(brokers=3)` of a test, a class or a module overrides them.
 
-Under pytest-xdist every worker has clusters of its own, started when a test first asks for them;
-with `--kafka-shared` the workers share one for the tests without a mark, which the main process
-starts.
+Under pytest-xdist every worker has its own clusters, started when a test first needs them. With
+`--kafka-shared` the workers share one cluster for the tests without a mark; the main process starts
+it.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def kafka_cluster_factory(
 ) -> Iterator[Factory]:
     """Start clusters: `kafka_cluster_factory(brokers=1, controllers=1, configs={}, racks=[])`.
 
-    Those that are not closed before (they are context managers) are closed with the session.
+    Clusters are context managers; those that are still open are closed at the end of the session.
     """
     from kraftbox.testing.cluster import KafkaCluster
 
@@ -92,7 +92,7 @@ def kafka_cluster_factory(
 
 @pytest.fixture(scope="session")
 def _kafka_clusters(kafka_cluster_factory: Factory) -> Callable[[Shape], KafkaCluster]:
-    """The cluster of each shape, started when it is first asked for."""
+    """Return the cluster of a shape, started at its first use."""
     started: dict[Shape, KafkaCluster] = {}
 
     def cluster(shape: Shape) -> KafkaCluster:
@@ -105,8 +105,11 @@ def _kafka_clusters(kafka_cluster_factory: Factory) -> Callable[[Shape], KafkaCl
 
 @pytest.fixture(scope="session")
 def kafka_cluster(request: pytest.FixtureRequest) -> Iterator[KafkaCluster]:
-    """A running cluster, which all tests that ask for the same share: a single node, unless
-    pytest.ini or the test's mark, like `@pytest.mark.kafka(brokers=3)`, say otherwise."""
+    """A running cluster, shared by all tests that request the same shape.
+
+    The default is a single node; pytest.ini or a mark such as `@pytest.mark.kafka(brokers=3)`
+    changes it.
+    """
     from kraftbox.testing.cluster import KafkaCluster
 
     usual = _shape(request.config, ())
@@ -125,7 +128,7 @@ def kafka_cluster(request: pytest.FixtureRequest) -> Iterator[KafkaCluster]:
 
 @pytest.fixture(scope="session")
 def async_kafka_cluster(kafka_cluster: KafkaCluster) -> AsyncKafkaCluster:
-    """`kafka_cluster` for tests that are coroutines: its methods are awaited."""
+    """The `kafka_cluster` for tests that are coroutines: its methods are awaitable."""
     from kraftbox.testing.asynchronous import AsyncKafkaCluster
 
     return AsyncKafkaCluster(kafka_cluster)
@@ -133,9 +136,9 @@ def async_kafka_cluster(kafka_cluster: KafkaCluster) -> AsyncKafkaCluster:
 
 @pytest.fixture
 def kafka_topic(request: pytest.FixtureRequest, kafka_cluster: KafkaCluster) -> Iterator[str]:
-    """The name of a topic that is the test's own, and deleted after it.
+    """The name of a new topic for this test, deleted after it.
 
-    `@pytest.mark.kafka_topic(partitions=3, configs={...})` says what it is like.
+    The mark `@pytest.mark.kafka_topic(partitions=3, configs={...})` configures the topic.
     """
     from kraftbox.testing.channel import ClusterError
 
@@ -143,27 +146,27 @@ def kafka_topic(request: pytest.FixtureRequest, kafka_cluster: KafkaCluster) -> 
     options = {} if mark is None else topic_options(mark.kwargs)
     topic = kafka_cluster.create_topic(kafka_cluster.new_name(request.node.name), **options)
     yield topic
-    # A test may have deleted it, or killed the nodes.
+    # The test may have deleted the topic, or killed the nodes.
     with contextlib.suppress(ClusterError):
         kafka_cluster.delete_topic(topic)
 
 
-# --- what the cluster is like -----------------------------------------------------------------
+# --- shape of the cluster ---------------------------------------------------------------------
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """A mark is a parameter of the fixture, so that fixtures of any scope may use it."""
+    """Turn the mark into a parameter of the fixture, so that fixtures of any scope may use it."""
     marks = list(metafunc.definition.iter_markers("kafka"))
     if not marks or "kafka_cluster" not in metafunc.fixturenames:
         return
     shape = _shape(metafunc.config, [(mark.args, mark.kwargs) for mark in reversed(marks)])
-    # Its name is no concern of the test's name, where pytest (8.4) can leave it out.
+    # Hide the shape from the test's name if pytest (8.4 or later) can do so.
     name: Any = getattr(pytest, "HIDDEN_PARAM", shape.text())
     metafunc.parametrize("kafka_cluster", [shape], indirect=True, ids=[name], scope="session")
 
 
 def _settings(config: pytest.Config) -> dict[str, Any]:
-    """What pytest.ini says. Raises UsageError."""
+    """Return the settings in pytest.ini. Raises UsageError."""
     try:
         return of_settings(
             config.getini("kafka_brokers"),
@@ -178,7 +181,7 @@ def _settings(config: pytest.Config) -> dict[str, Any]:
 def _shape(
     config: pytest.Config, marks: Sequence[tuple[Sequence[Any], Mapping[str, Any]]]
 ) -> Shape:
-    """Raises UsageError."""
+    """Return the shape for these marks. Raises UsageError."""
     try:
         return of_marks(_settings(config), marks)
     except WrongSetting as error:
@@ -186,7 +189,7 @@ def _shape(
 
 
 def _check_settings(config: pytest.Config) -> None:
-    """Whether nodes would start with what pytest.ini says. Raises UsageError."""
+    """Check that nodes accept the settings in pytest.ini. Raises UsageError."""
     configs = dict(_shape(config, ()).configs)
     if not configs or hasattr(config, "workerinput"):
         return
@@ -201,7 +204,7 @@ def _check_settings(config: pytest.Config) -> None:
         helper.close()
 
 
-# --- logs of a test that fails ----------------------------------------------------------------
+# --- logs of a failed test --------------------------------------------------------------------
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
@@ -228,7 +231,7 @@ def pytest_runtest_makereport(
 
 
 def _since(path: str, start: int) -> str:
-    """What was logged since the test began, the last of it if it is long."""
+    """Return the log since the test began, at most its last LOG_BYTES_MAX bytes."""
     try:
         with open(path, "rb") as file:
             file.seek(0, 2)
@@ -243,7 +246,7 @@ def _since(path: str, start: int) -> str:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_configure_node(node: Any) -> None:
-    """In the main process, for each worker before it starts."""
+    """Start the shared cluster in the main process and pass its directory to each worker."""
     config: pytest.Config = node.config
     if not config.getoption("--kafka-shared"):
         return

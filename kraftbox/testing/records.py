@@ -1,4 +1,4 @@
-"""Records as `KafkaCluster.produce` takes and `consume` gives them. Pure."""
+"""Records as arguments of `KafkaCluster.produce` and results of `consume`. Pure."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ Headers: TypeAlias = Sequence[tuple[str, bytes | None]]
 class Record:
     """A record; `value` None is a tombstone.
 
-    `partition`, `offset` and `timestamp_ms` (since 1970) are None where nobody has chosen them yet:
-    the key's hash then chooses the partition, as Kafka's clients do, without a key one after the
-    other; the log chooses the offset, and the clock the timestamp.
+    `partition`, `offset` and `timestamp_ms` (since 1970) are None until they are assigned. The hash
+    of the key selects the partition, as in Kafka's clients; records without a key go to the
+    partitions in turn. The log assigns the offset, and the clock the timestamp.
     """
 
     value: bytes | None
@@ -27,7 +27,7 @@ class Record:
 
 
 def as_rows(values: Iterable[bytes | str | Record | None]) -> list[list[Any]]:
-    """What the helper is told: key, value, headers, partition, timestamp. Raises TypeError."""
+    """Return the helper's rows: key, value, headers, partition, timestamp. Raises TypeError."""
     return [_row(value) for value in values]
 
 
@@ -43,7 +43,7 @@ def _row(value: bytes | str | Record | None) -> list[Any]:
 
 
 def from_rows(rows: Iterable[Sequence[Any]]) -> list[Record]:
-    """The records of the helper's answer."""
+    """Return the records of the helper's answer."""
     return [
         Record(value, key, tuple((name, each) for name, each in headers), partition, offset, at_ms)
         for key, value, headers, partition, offset, at_ms in rows
@@ -51,7 +51,9 @@ def from_rows(rows: Iterable[Sequence[Any]]) -> list[Record]:
 
 
 def sized(rows: Sequence[list[Any]], bytes_max: int) -> Iterable[list[list[Any]]]:
-    """The rows in groups that fit into a frame; one that is too large alone is a group."""
+    """Yield the rows in groups that fit into a frame; a row that is too large is a group of its
+    own.
+    """
     group: list[list[Any]] = []
     size = 0
     for row in rows:

@@ -1,7 +1,7 @@
-"""The cluster that a test gets: what pytest.ini says, and over it the mark `kafka`. Pure.
+"""The shape of a test's cluster: pytest.ini, overridden by the mark `kafka`. Pure.
 
-Without either it is one node that is broker and controller, the quickest to start. A single broker
-is its own controller, several have three controllers of their own, unless it is said otherwise.
+The default is one node that is broker and controller, the fastest to start. By default a single
+broker is its own controller, and several brokers have three separate controllers.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ TOPIC_KEYS: Final = ("partitions", "replication_factor", "configs")
 
 
 class WrongSetting(ValueError):
-    """The text names the setting, what it is and what is allowed."""
+    """A setting is invalid; the message has its name, its value and the allowed values."""
 
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """A cluster that tests can share if they ask for the same."""
+    """The shape of a cluster; tests with equal shapes share one."""
 
     brokers: int = 1
     controllers: int = 1
@@ -31,7 +31,7 @@ class Shape:
     configs: tuple[tuple[str, str], ...] = ()
 
     def options(self) -> dict[str, Any]:
-        """The arguments of `KafkaCluster.start`."""
+        """Return the arguments of `KafkaCluster.start`."""
         return {
             "brokers": self.brokers,
             "controllers": self.controllers,
@@ -41,7 +41,7 @@ class Shape:
         }
 
     def text(self) -> str:
-        """For the name of a test."""
+        """Return a short text for the name of a test."""
         configs = ",".join(f"{key}={value}" for key, value in self.configs)
         parts = [f"{self.brokers}b{self.controllers}c", *self.racks, configs]
         return "-".join(part for part in parts if part)
@@ -50,7 +50,7 @@ class Shape:
 def of_settings(
     brokers: str, controllers: str, racks: Sequence[str], configs: Iterable[str]
 ) -> dict[str, Any]:
-    """What pytest.ini says, as the arguments of a mark. Raises WrongSetting."""
+    """Return the settings in pytest.ini as arguments of a mark. Raises WrongSetting."""
     found: dict[str, Any] = {}
     for name, text in (("brokers", brokers), ("controllers", controllers)):
         if text.strip():
@@ -69,8 +69,10 @@ def of_settings(
 def of_marks(
     base: Mapping[str, Any], marks: Iterable[tuple[Sequence[Any], Mapping[str, Any]]]
 ) -> Shape:
-    """The cluster that a test asks for: `base`, and positional and named arguments of its marks,
-    the outermost first. Settings are added up, the rest is replaced. Raises WrongSetting."""
+    """Return the shape of a test: `base`, overridden by its marks, outermost first.
+
+    Settings (`configs`) are merged, other arguments replaced. Raises WrongSetting.
+    """
     asked: dict[str, Any] = dict(base)
     for positional, named in marks:
         if positional:
@@ -107,7 +109,7 @@ def _shape(asked: Mapping[str, Any]) -> Shape:
 
 
 def topic_options(named: Mapping[str, Any]) -> dict[str, Any]:
-    """The arguments of `create_topic` that a mark `kafka_topic` names. Raises WrongSetting."""
+    """Return the arguments of `create_topic` in a mark `kafka_topic`. Raises WrongSetting."""
     for key in named:
         if key not in TOPIC_KEYS:
             raise WrongSetting(f"kafka_topic({key}=...): there are {', '.join(TOPIC_KEYS)}")
@@ -115,7 +117,7 @@ def topic_options(named: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def text_of(value: object) -> str:
-    """A value as server.properties has it."""
+    """Return a value in the format of server.properties."""
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 

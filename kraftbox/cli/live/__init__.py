@@ -1,6 +1,8 @@
-"""The view of a cluster that is always of now: `kraftbox top`, `kraftbox status --watch`.
+"""The live view of a cluster: `kraftbox top`, `kraftbox status --watch`.
 
-`facts` (pure) keeps what each node said and when it was asked, forgets what is too old to be shown,
-and tells events from differences; `asking` asks each node by itself, in the background; `drawing`
-(pure) makes lines of it for a screen of any size; `screen` is the terminal.
+- `facts` (pure) stores the nodes' answers with the times of their requests, drops those too old to
+  be shown, and derives events from differences.
+- `asking` queries each node separately, in the background.
+- `drawing` (pure) formats the view as lines for a screen of any size.
+- `screen` is the terminal.
 """

@@ -1,7 +1,7 @@
-"""Questions to a cluster, each node's in a task of its own.
+"""Queries to the nodes of a cluster, each node's in a task of its own.
 
-Whoever does not answer in time holds up nobody else. The supervisor says which nodes there are and
-which of them can answer: one that is paused or cut off is not asked.
+A node that does not answer in time delays no other node. The supervisor reports the nodes and their
+states; a node that is paused or cut off is not queried.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ from protocol.transport.client import Connection
 
 CLIENT_ID = "kraftbox-top"
 PARTITIONS_MAX = 2_000
-"""As many as one answer holds; the view says when there are more."""
+"""The maximum of one response; the view states when there are more partitions."""
 GROUPS_MAX = 100
 LATEST = -1
 
 
 class Asking:
-    """Asks until it is cancelled. `now_ms` is monotonic."""
+    """Poller of all nodes, until it is cancelled. `now_ms` is a monotonic clock."""
 
     def __init__(self, place: ClusterPlace, board: Board, now_ms: Callable[[], float]) -> None:
         self._place = place
@@ -44,7 +44,10 @@ class Asking:
         self._tasks: dict[tuple[int, str], asyncio.Task[None]] = {}
 
     async def run(self) -> None:
-        """Raises only CancelledError."""
+        """Poll the supervisor, and start a task for each node and role.
+
+        Raises only CancelledError.
+        """
         try:
             while True:
                 asked_ms = self._now_ms()
@@ -93,7 +96,7 @@ class Asking:
                     connection.abort()
                     connection = None
             except (OSError, ApiError, ProtocolError):
-                # TimeoutError is an OSError: what comes late is not waited for.
+                # TimeoutError is an OSError: a late answer is dropped with its connection.
                 if connection is not None:
                     connection.abort()
                     connection = None
@@ -104,7 +107,7 @@ class Asking:
             await self._rest(asked_ms)
 
     def _address(self, node_id: int, role: str) -> Address | None:
-        """Where a node can be asked; None while there is no sense in it."""
+        """Return the address of a node's role, None while it cannot answer there."""
         for node in self._board.nodes:
             if node["id"] == node_id:
                 return address_of(node, role)
@@ -153,7 +156,7 @@ class Asking:
                 OffsetFetchRequest.OffsetFetchRequestGroup(group_id=name, topics=None)
                 for name in states
             ]
-            # Version 9 is the last one with the names of topics.
+            # Version 9 is the last one with topic names.
             request = OffsetFetchRequest(groups=asked)
             reply = await connection.request(request, ASK_MS, version=9)
             for group in reply.groups:
@@ -201,7 +204,7 @@ class Asking:
 
 
 def address_of(node: Mapping[str, Any], role: str) -> Address | None:
-    """The listener of one role of a node that can answer there, None for any other."""
+    """Return the listener of a node's role, None unless the node can answer there."""
     if node["state"] not in ("starting", "running") or node.get("cutOff"):
         return None
     for entry in node["listeners"].split(","):
@@ -213,7 +216,7 @@ def address_of(node: Mapping[str, Any], role: str) -> Address | None:
 
 
 def partitions_of(told: DescribeTopicPartitionsResponse) -> list[Partition]:
-    """The partitions of an answer."""
+    """Return the partitions of a response."""
     return [
         Partition(
             topic.name or "",

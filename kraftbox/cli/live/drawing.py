@@ -1,9 +1,9 @@
 """Lines of the live view, for a screen of any size. Pure.
 
-Sections share the height: each gets a line in turn until nobody wants one or none is left, so that
-a cluster of many topics does not push the events from the screen. Columns that a narrow screen has
-no room for are left out, the last ones first; 60 columns show all that matters. Colour says nothing
-that a word does not.
+The sections share the height: each gets a line in turn until all rows are shown or no line is left.
+So a cluster with many topics does not push the events off the screen. On a narrow screen the last
+columns are left out; 60 columns show everything important. Colour never carries information that
+the text does not contain.
 """
 
 from __future__ import annotations
@@ -38,18 +38,18 @@ class Cell(NamedTuple):
 
 
 def _text(text: str = "", style: str = "") -> Text:
-    """A line, escaped: names and errors in it are chosen by clients."""
+    """Return an escaped line: clients choose the names and errors in it."""
     return Text(escape(text), style)
 
 
 def _assembled(*parts: tuple[str, str] | str) -> Text:
-    """A line of parts, each with or without a style."""
+    """Return a line assembled from parts, each with or without a style."""
     pairs = [(part, "") if isinstance(part, str) else part for part in parts]
     return Text.assemble(*((escape(text), style) for text, style in pairs))
 
 
 class Section(NamedTuple):
-    """A table: its head, its rows, and which columns are numbers."""
+    """A table: its head, its rows, and the indexes of its numeric columns."""
 
     head: Sequence[str]
     rows: Sequence[Sequence[Cell]]
@@ -57,12 +57,14 @@ class Section(NamedTuple):
 
 
 def lines(seen: Seen, where: str, now: datetime, width: int, height: int) -> list[Text]:
-    """At most `height` lines of `width` columns. `where` names the cluster, `now` is the wall clock
-    at `seen.at_ms`."""
+    """Return at most `height` lines of `width` columns.
+
+    `where` names the cluster; `now` is the wall clock at `seen.at_ms`.
+    """
     top = [*_headlines(seen, where, now)]
     sections = [one for one in _sections(seen) if one.rows]
     events = [_event(seen, one.at_ms, one.text, one.is_bad, now) for one in seen.events]
-    # Each section has a head and stands below an empty line.
+    # Each section has a head and follows an empty line.
     room = height - len(top) - 2 * len(sections) - 2 * bool(events)
     *of_sections, of_events = shares([*(len(one.rows) for one in sections), len(events)], room)
     found = top
@@ -77,7 +79,9 @@ def lines(seen: Seen, where: str, now: datetime, width: int, height: int) -> lis
 
 
 def shares(wanted: Sequence[int], room: int) -> list[int]:
-    """How many lines each gets: one in turn, until nobody wants more or there is no room."""
+    """Distribute `room` lines: one to each in turn, until all have what they want or none is
+    left.
+    """
     given = [0] * len(wanted)
     while room > 0:
         hungry = [at for at, want in enumerate(wanted) if given[at] < want]
@@ -132,7 +136,7 @@ def _headlines(seen: Seen, where: str, now: datetime) -> list[Text]:
 
 
 def _states(nodes: Sequence[NodeRow]) -> Text:
-    """The supervisor's view: how many nodes are what; those that do not run by their ids."""
+    """Return the number of nodes per state, with the IDs of those that are not running."""
     counts = Counter(row.state or "unknown" for row in nodes)
     told = _text(f"nodes {len(nodes)}: ")
     for number, (state, count) in enumerate(counts.items()):
@@ -212,7 +216,7 @@ def _sections(seen: Seen) -> list[Section]:
 
 def _node(row: NodeRow) -> list[Cell]:
     if row.silent_ms is not None:
-        # The headline has the word.
+        # The headline states that the node is silent.
         said = Cell(f"{_seconds(row.silent_ms)} !", BAD)
     else:
         said = Cell("-" if row.age_ms is None else _seconds(row.age_ms))
@@ -245,7 +249,7 @@ def _troubled(one: Partition) -> list[Cell]:
 
 
 def _table(section: Section, share: int, width: int) -> list[Text]:
-    """The head and as many rows; the last one counts those left out."""
+    """Return the head and `share` rows; if rows are left out, the last line counts them."""
     shown = list(section.rows[:share])
     left_out = (
         [row[0].text for row in section.rows[share - 1 :]] if share < len(section.rows) else []
@@ -272,7 +276,7 @@ def _table(section: Section, share: int, width: int) -> list[Text]:
 
 
 def fitting(widths: Sequence[int], width: int) -> list[int]:
-    """The columns that there is room for, from the first on; the first one always."""
+    """Return the columns that fit into `width`, from the first; the first is always included."""
     found: list[int] = []
     used = 0
     for at, one in enumerate(widths):

@@ -1,8 +1,9 @@
-"""Facts of a cluster, each with the time at which it was asked for. Pure.
+"""The nodes' answers and the view derived from them, each value with its request time. Pure.
 
-A fact that is older than FRESH_MS is not shown: in its place stands for how long its node has been
-silent. So a view that is drawn every DRAW_MS never shows anything older than a second, whatever is
-paused, cut off or dead. Times are monotonic milliseconds; an answer is as old as its question.
+A value older than FRESH_MS is not shown; the view shows for how long the node has been silent
+instead. The view is drawn every DRAW_MS, so nothing on it is ever older than a second, whatever
+node is paused, cut off or dead. Times are monotonic milliseconds. An answer is as old as its
+request.
 """
 
 from __future__ import annotations
@@ -14,17 +15,19 @@ from typing import Any, NamedTuple
 DRAW_MS = 250.0
 FRESH_MS = 1_000.0 - DRAW_MS
 ASK_MS = 300.0
-"""From one question to the next, and how long a node has to answer."""
+"""The interval of requests, and the timeout of each."""
 EVENTS_MAX = 200
 NAMED_MAX = 3
-"""Partitions that one event names; the others are counted."""
+"""The number of partitions that an event names; the others are counted."""
 RATE_MS = 2_000.0
-"""A rate is that of one to two times so long."""
+"""A rate covers a time span of one to two times RATE_MS."""
 
 
 class Partition(NamedTuple):
-    """A partition as a broker tells it; leader -1 is nobody. `elr` are its eligible leader replicas
-    (KIP-966)."""
+    """A partition as a broker reports it.
+
+    `leader` is -1 without a leader. `elr` are its eligible leader replicas (KIP-966).
+    """
 
     topic: str
     number: int
@@ -44,7 +47,9 @@ class Partition(NamedTuple):
 
 
 class Told(NamedTuple):
-    """A broker's view of the cluster. `is_cut`: there are more partitions than were asked for."""
+    """A broker's view of the cluster. `is_cut`: there are more partitions than the response
+    holds.
+    """
 
     asked_ms: float
     fenced: frozenset[int]
@@ -53,7 +58,7 @@ class Told(NamedTuple):
 
 
 class Quorum(NamedTuple):
-    """What the active controller says; `ends` are log ends by replica, -1 for an unknown one."""
+    """The active controller's view of the quorum; `ends` are log ends by replica, -1 if unknown."""
 
     asked_ms: float
     leader: int
@@ -63,7 +68,7 @@ class Quorum(NamedTuple):
 
 
 class Groups(NamedTuple):
-    """The groups of one coordinator: their states, and what they have committed."""
+    """The groups of one coordinator: their states and committed offsets."""
 
     asked_ms: float
     states: Mapping[str, str]
@@ -71,7 +76,7 @@ class Groups(NamedTuple):
 
 
 class Event(NamedTuple):
-    """Something that was different from one look to the next. `at_ms` is when that was seen."""
+    """A difference between two views. `at_ms` is the time when it was noticed."""
 
     at_ms: float
     text: str
@@ -79,10 +84,11 @@ class Event(NamedTuple):
 
 
 class NodeRow(NamedTuple):
-    """A node as it is shown; None for what nobody told in time.
+    """The row of a node; None for a value that was not reported in time.
 
-    `state` is the supervisor's, then the cluster's (`fenced`), and None where the supervisor is
-    silent. `silent_ms`: since when the node did not answer, None where it answers or is not asked.
+    `state` is the supervisor's, or `fenced` as the cluster reports; None if the supervisor is
+    silent. `silent_ms` is the time since the last answer, None if the node answers or is not
+    queried.
     """
 
     node_id: int
@@ -102,7 +108,7 @@ class NodeRow(NamedTuple):
 
 
 class TopicRow(NamedTuple):
-    """A topic: its partitions, those without leader, those that lack replicas, records a second."""
+    """The row of a topic: partitions, those without leader, those lacking replicas, records/s."""
 
     name: str
     partitions: int
@@ -112,8 +118,10 @@ class TopicRow(NamedTuple):
 
 
 class GroupRow(NamedTuple):
-    """A consumer group. `lag` None: its coordinator is silent; `unknown`: partitions of which the
-    end was not told."""
+    """The row of a consumer group.
+
+    `lag` is None if its coordinator is silent. `unknown` counts partitions without a known log end.
+    """
 
     name: str
     state: str
@@ -122,7 +130,7 @@ class GroupRow(NamedTuple):
 
 
 class Seen(NamedTuple):
-    """All there is to show. `age_ms` is the age of its oldest fact."""
+    """Everything to show. `age_ms` is the age of the oldest value."""
 
     at_ms: float
     age_ms: float
@@ -138,7 +146,7 @@ class Seen(NamedTuple):
 
 
 class _Rate:
-    """How fast an offset grows, over the last RATE_MS to twice as long."""
+    """The growth rate of an offset over the last one to two RATE_MS."""
 
     __slots__ = ("_first", "_last", "_middle")
 
@@ -147,7 +155,7 @@ class _Rate:
 
     def add(self, at_ms: float, value: int) -> None:
         if value < self._last[1]:
-            # Another log under the same name, or a tail that was lost.
+            # Start again: it is a new log with the same name, or the log was truncated.
             self.__init__(at_ms, value)  # type: ignore[misc]
             return
         self._last = (at_ms, value)
@@ -156,11 +164,11 @@ class _Rate:
 
     @property
     def end(self) -> tuple[float, int]:
-        """The newest, and when it was asked for."""
+        """The newest offset, with its request time."""
         return self._last
 
     def per_s(self, now_ms: float) -> float | None:
-        """None before there are two values, and when the last one is old."""
+        """Return the rate; None before there are two values, or if the last one is old."""
         span_ms = self._last[0] - self._first[0]
         if span_ms <= 0 or now_ms - self._last[0] > FRESH_MS:
             return None
@@ -168,7 +176,7 @@ class _Rate:
 
 
 class Board:
-    """Everything that was told. `take_*` puts a fact there, `look` says what is to be shown."""
+    """All reported values. `take_*` stores values, `look` derives the view."""
 
     def __init__(self, now_ms: float) -> None:
         self._began_ms = now_ms
@@ -184,31 +192,31 @@ class Board:
         self._events: deque[Event] = deque(maxlen=EVENTS_MAX)
         self._before = _Before()
 
-    # --- what is told -------------------------------------------------------------------------
+    # --- reported values --------------------------------------------------------------------------
 
     def take_nodes(self, asked_ms: float, nodes: Sequence[Mapping[str, Any]]) -> None:
-        """The supervisor's own view."""
+        """Store the supervisor's view of the nodes."""
         self._nodes_ms, self._nodes_error, self.nodes = asked_ms, None, nodes
 
     def supervisor_failed(self, why: str) -> None:
         self._nodes_error = why
 
     def is_asked(self, node_id: int, now_ms: float, *, asked: bool) -> None:
-        """Whether there is any sense in asking the node now: a silence begins with a question."""
+        """Record whether the node is being queried: silence is measured from the first request."""
         if not asked:
             self._asked_since_ms.pop(node_id, None)
         else:
             self._asked_since_ms.setdefault(node_id, now_ms)
 
     def take_answer(self, node_id: int, role: str, asked_ms: float) -> None:
-        """The node said something in this role."""
+        """Record that the node answered a request in this role."""
         self._answered_ms[node_id, role] = asked_ms
 
     def take_told(self, node_id: int, told: Told) -> None:
         self._told[node_id] = told
 
     def take_quorum(self, node_id: int, quorum: Quorum | None) -> None:
-        """None: it does not lead."""
+        """Store the quorum's state; None if this node is not the active controller."""
         if quorum is None:
             self._quorums.pop(node_id, None)
         else:
@@ -218,7 +226,7 @@ class Board:
         self._groups[node_id] = groups
 
     def take_ends(self, asked_ms: float, ends: Mapping[tuple[str, int], int]) -> None:
-        """Log ends, as the leaders told them."""
+        """Store the log end offsets that the leaders reported."""
         for partition, end in ends.items():
             rate = self._rates.get(partition)
             if rate is None:
@@ -226,10 +234,12 @@ class Board:
             else:
                 rate.add(asked_ms, end)
 
-    # --- what is shown ------------------------------------------------------------------------
+    # --- the view ---------------------------------------------------------------------------------
 
     def look(self, now_ms: float) -> Seen:
-        """What is known now and not too old, and the events since the last look."""
+        """Return the current view, without outdated values; record the events since the last
+        view.
+        """
         supervised = _is_fresh(self._nodes_ms, now_ms)
         quorum = max(
             (one for one in self._quorums.values() if _is_fresh(one.asked_ms, now_ms)),
@@ -262,12 +272,12 @@ class Board:
         )
 
     def _best(self, quorum: Quorum | None, now_ms: float) -> Told | None:
-        """The view of the broker that has most of the metadata log."""
+        """Return the view of the broker with the highest metadata log end offset."""
         reached = {} if quorum is None else quorum.ends
         fresh = {n: one for n, one in self._told.items() if _is_fresh(one.asked_ms, now_ms)}
         if not fresh:
             return None
-        # Of equals always the same one, so that the view does not go back and forth.
+        # Among equals always select the same broker, so that the view does not alternate.
         return fresh[max(fresh, key=lambda node_id: (reached.get(node_id, -1), -node_id))]
 
     def _row(
@@ -281,7 +291,7 @@ class Board:
         node_id, roles = int(node["id"]), str(node["roles"])
         answered = [self._answered_ms.get((node_id, role)) for role in roles.split(",")]
         times = [one for one in answered if one is not None]
-        # Of both roles: the one that is silent is the news.
+        # With both roles, the one that has been silent longer counts.
         oldest_ms = min(times) if len(times) == len(answered) else None
         fresh = _is_fresh(oldest_ms, now_ms)
         asked_ms = self._asked_since_ms.get(node_id)
@@ -313,7 +323,7 @@ class Board:
         )
 
     def _per_s(self, partitions: Iterable[Partition], now_ms: float) -> float | None:
-        """Records a second of all of them together; None where nothing is known."""
+        """Return the total records/s of the partitions; None if no rate is known."""
         rates = [self._rates.get((one.topic, one.number)) for one in partitions]
         known = [one.per_s(now_ms) for one in rates if one is not None]
         found = [one for one in known if one is not None]
@@ -360,7 +370,7 @@ class Board:
         return GroupRow(name, state, lag, unknown)
 
     def _forget_all_but(self, partitions: Sequence[Partition]) -> None:
-        """Partitions that are gone leave nothing behind."""
+        """Drop the rates of deleted partitions."""
         if len(self._rates) > len(partitions):
             kept = {(one.topic, one.number) for one in partitions}
             self._rates = {name: rate for name, rate in self._rates.items() if name in kept}
@@ -383,8 +393,11 @@ class Board:
 
 
 class _Before:
-    """What was known at the last look; each method takes the new and yields what is different, and
-    whether that is bad. What is not known now stays what it was."""
+    """The values at the last view.
+
+    Each method takes the new values and yields the differences, with a flag for bad ones. A value
+    that is unknown now keeps its last state.
+    """
 
     def __init__(self) -> None:
         self._states: dict[int, tuple[str, bool]] = {}
@@ -398,7 +411,7 @@ class _Before:
             was = self._states.get(row.node_id)
             state = row.state
             if was is not None and (was[0], state) == ("fenced", "running") and row.leads is None:
-                # No broker says whether it still is.
+                # No broker reports now whether the node is still fenced.
                 state = "fenced"
             now = (state, row.silent_ms is not None)
             self._states[row.node_id] = now
@@ -431,7 +444,7 @@ class _Before:
         pairs = []
         for key in now.keys() & was.keys():
             if now[key].leader_epoch < was[key].leader_epoch:
-                # A broker that is behind tells the past.
+                # A broker that lags behind reports an older state.
                 now[key] = was[key]
             pairs.append((was[key], now[key]))
         yield from _leaders_moved(pairs)
@@ -471,12 +484,12 @@ def _isr_changed(
 
 
 def is_internal(topic: str) -> bool:
-    """Whether it is the cluster's own, which people look at last."""
+    """Return whether a topic is internal; internal topics are shown last."""
     return topic.startswith("__")
 
 
 def named(names: Iterable[str]) -> str:
-    """The first of them, and how many more there are."""
+    """Return the first NAMED_MAX names and the number of the others."""
     ordered = sorted(names)
     more = len(ordered) - NAMED_MAX
     return ", ".join(ordered[:NAMED_MAX]) + (f" and {more} more" if more > 0 else "")
@@ -497,5 +510,5 @@ def _state(node: Mapping[str, Any], *, fenced: bool) -> str:
 
 
 def _address(node: Mapping[str, Any]) -> str:
-    """The first listener, without its name."""
+    """Return the node's first listener, without its name."""
     return str(node["listeners"]).partition(",")[0].partition("://")[2]

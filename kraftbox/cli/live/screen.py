@@ -23,12 +23,12 @@ _QUIT = (b"q", b"Q", b"\x03", b"\x04")
 
 
 def show(place: ClusterPlace) -> None:
-    """Until somebody wants it to end; the terminal is as before then."""
+    """Show the view until the user ends it, then restore the terminal."""
     asyncio.run(_show(place))
 
 
 def now_ms() -> float:
-    """Monotonic."""
+    """Return the monotonic time in milliseconds."""
     return time.monotonic() * 1000.0
 
 
@@ -45,8 +45,8 @@ async def _show(place: ClusterPlace) -> None:
             while not ending.is_set():
                 now = datetime.now().astimezone()
                 seen = board.look(now_ms())
-                # Asked anew each time, and of the terminal: the window may have been given another
-                # size since somebody exported COLUMNS.
+                # Read the size from the terminal for each view: the window may have been resized
+                # since the variable COLUMNS was exported.
                 size = console.size = ConsoleDimensions(*os.get_terminal_size(sys.stdout.fileno()))
                 drawn = lines(seen, str(place.root), now, size.width, size.height)
                 live.update(Group(*drawn), refresh=True)
@@ -60,7 +60,7 @@ async def _show(place: ClusterPlace) -> None:
 
 @contextlib.contextmanager
 def _keys(loop: asyncio.AbstractEventLoop, ending: asyncio.Event) -> Iterator[None]:
-    """Keys one by one and unseen in the block; q ends."""
+    """Read single keys without echo in the block; q sets `ending`."""
     if not sys.stdin.isatty():
         yield
         return
