@@ -182,7 +182,7 @@ class Tail:
         return self._file
 
     def _line(self) -> bytes:
-        """Return the next whole line; empty if there is none yet."""
+        """Return the next whole line, empty before it is complete."""
         assert self._file is not None
         at = self._file.tell()
         line = self._file.readline()

@@ -133,9 +133,7 @@ def describe(
 
 
 def _ids(nodes: list[int] | None) -> str | None:
-    """Return broker IDs for one cell; None, shown as a dash, if there are none or they are
-    unknown.
-    """
+    """Return broker IDs for one cell; None (a dash) for an empty or unknown list."""
     return ",".join(map(str, nodes)) if nodes else None
 
 
