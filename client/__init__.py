@@ -8,8 +8,9 @@
         consumer.assign({("orders", 0): placed.base_offset})
         records = await consumer.poll()
 
-It imports `protocol` and `runtime` only, and no node imports it. docs/client.md shows it all. The
-names below are imported when they are asked for: a command pays for what it uses.
+It imports `protocol` and `runtime` only, and no node imports it. docs/client.md describes all of
+it. The names below are imported at their first use, so that a command loads only the modules it
+needs.
 """
 
 from __future__ import annotations

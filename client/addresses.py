@@ -12,7 +12,7 @@ PORT_MAX = 65535
 
 
 def parse_addresses(text: str) -> list[Address]:
-    """`host:port,...`, as in bootstrap.servers. Raises BadAddress."""
+    """Parse `host:port,...`, as in bootstrap.servers. Raises BadAddress."""
     found = []
     for entry in text.split(","):
         host, colon, port = entry.strip().rpartition(":")

@@ -1,8 +1,8 @@
-"""Shell: topics, configurations, groups, elections and the quorum, as tools ask for them.
+"""Shell: Administration of a cluster: topics, configurations, groups, elections and the quorum.
 
-A request goes to any broker, which passes it on to the controller where that decides. A request
-whose connection is lost is sent to another broker: one that was carried out all the same is then
-refused (TOPIC_ALREADY_EXISTS, UNKNOWN_TOPIC_OR_PARTITION).
+A request goes to any broker, which forwards it to the controller if necessary. After a lost
+connection it is sent to another broker. If the first one had carried it out all the same, the
+second one refuses it (TOPIC_ALREADY_EXISTS, UNKNOWN_TOPIC_OR_PARTITION).
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ from protocol.transport.client import DEFAULT_TIMEOUT_MS
 R = TypeVar("R", bound=Response)
 
 ANSWER_GRACE_MS = 2_000.0
-"""On top of the time of an election, for the answer that it is over."""
+"""Time for the response, in addition to the time of the election."""
 
 ExplainedPartition = ExplainElectionResponse.ExplainedPartition
 
@@ -61,7 +61,7 @@ QUORUM_REQUEST = DescribeQuorumRequest(
 
 
 class ResourceType(IntEnum):
-    """What configurations belong to."""
+    """The type of resource that has configurations."""
 
     TOPIC = 2
     BROKER = 4
@@ -71,7 +71,7 @@ class ResourceType(IntEnum):
 
 
 class ConfigOperation(IntEnum):
-    """What is done to a configuration (KIP-339); the last two change lists."""
+    """Operations on a configuration (KIP-339); the last two change lists."""
 
     SET = 0
     DELETE = 1
@@ -80,9 +80,9 @@ class ConfigOperation(IntEnum):
 
 
 class NewTopic(NamedTuple):
-    """A topic to be created; -1 is the cluster's default.
+    """A topic to be created; -1 means the cluster's default.
 
-    With `replicas`, broker ids by partition, the numbers follow from them and stay -1.
+    With `replicas`, broker IDs by partition, the two numbers follow from it and stay -1.
     """
 
     name: str
@@ -101,13 +101,13 @@ class ConfigChange(NamedTuple):
 
 
 class Admin:
-    """What administration tools ask of a cluster, over a ClusterClient.
+    """Administration requests over a ClusterClient.
 
-    Every method raises Refused for an error of the one thing that it is about, OSError when no node
-    answers in time, and ApiError, EncodeError or ProtocolError as `ClusterClient.request_any`.
+    Every method raises Refused for an error code in the response, OSError if no node answers in
+    time, and ApiError, EncodeError or ProtocolError as `ClusterClient.request_any` does.
 
     Args:
-        timeout_ms: the time for each call; also how long the controller may take.
+        timeout_ms: the time for each call, also passed to the controller.
     """
 
     def __init__(self, client: ClusterClient, timeout_ms: float = DEFAULT_TIMEOUT_MS) -> None:
@@ -115,7 +115,7 @@ class Admin:
         self._timeout_ms = timeout_ms
 
     async def _ask(self, request: Request[R], node_id: int | None = None) -> R:
-        """Ask one node, by default whichever answers."""
+        """Send a request to one node, by default to any that answers."""
         if node_id is None:
             return await self._client.request_any(request, self._timeout_ms)
         await self._client.find_broker(node_id, self._timeout_ms)
@@ -126,10 +126,11 @@ class Admin:
     async def create_topics(
         self, topics: Iterable[NewTopic], *, exist_ok: bool = False
     ) -> list[CreateTopicsResponse.CreatableTopicResult]:
-        """Create topics, with one request; those that were created. The first one that was refused
-        is raised, with `exist_ok` unless it was there before.
+        """Create topics with one request; return those that were created.
 
-        Brokers hear of a new topic a moment later: `ClusterClient.topic` can wait for that.
+        Raises Refused for the first topic that was refused; with `exist_ok` an existing topic is
+        not an error. Brokers learn of a new topic a moment later: `ClusterClient.topic` can wait
+        for that.
         """
         request = CreateTopicsRequest(
             topics=[
@@ -167,12 +168,14 @@ class Admin:
         replication_factor: int = -1,
         configs: Mapping[str, str] | None = None,
     ) -> None:
-        """Create one topic, and wait until each partition has a leader that a broker knows."""
+        """Create a topic and wait until a broker knows a leader of each partition."""
         await self.create_topics([NewTopic(name, partitions, replication_factor, configs or {})])
         await self._client.topic(name, self._timeout_ms, is_new=True)
 
     async def delete_topic(self, name: str, *, missing_ok: bool = False) -> bool:
-        """Delete a topic and what is in it. False: with `missing_ok`, there was none."""
+        """Delete a topic with its records; return False if it did not exist and `missing_ok` is
+        set.
+        """
         request = DeleteTopicsRequest(
             topics=[DeleteTopicsRequest.DeleteTopicState(name=name)],
             timeout_ms=int(self._timeout_ms),
@@ -186,7 +189,9 @@ class Admin:
     async def create_partitions(
         self, topic: str, count: int, replicas: Sequence[Sequence[int]] | None = None
     ) -> None:
-        """Let a topic have `count` partitions; `replicas` are the broker ids of each new one."""
+        """Increase a topic's partitions to `count`; `replicas` are the broker IDs of each new
+        one.
+        """
         assignments = None
         if replicas is not None:
             assignments = [
@@ -205,10 +210,10 @@ class Admin:
         check(result.error_code, topic, result.error_message)
 
     async def describe_topics(self, names: Sequence[str] | None = None) -> list[DescribedTopic]:
-        """Topics with all their partitions, by name: these, or all of them.
+        """Return topics with all their partitions, sorted by name: the named ones, or all.
 
-        Eligible leader replicas (KIP-966) are None where the brokers cannot tell of them: older
-        ones of Kafka have no DescribeTopicPartitions, and Metadata is asked in its place.
+        Eligible leader replicas (KIP-966) are None if the brokers cannot report them: older Kafka
+        brokers have no DescribeTopicPartitions, so Metadata is requested instead.
         """
         pages = TopicPages(names)
         try:
@@ -233,10 +238,10 @@ class Admin:
         synonyms: bool = False,
         documentation: bool = False,
     ) -> dict[str, list[DescribeConfigsResponse.DescribeConfigsResourceResult]]:
-        """Configurations by the names of what they belong to, defaults too.
+        """Return configurations by resource name, including defaults.
 
-        A broker's are asked of that broker, which alone knows its static ones; its name is its id,
-        empty for the default of all brokers.
+        A broker's configurations are requested from that broker, because only it knows its static
+        ones. The name of a broker resource is its ID, empty for the default of all brokers.
         """
         by_node: dict[int | None, list[str]] = defaultdict(list)
         for name in names:
@@ -259,7 +264,7 @@ class Admin:
         return found
 
     async def topic_values(self, key: str, topics: Iterable[str]) -> dict[str, str]:
-        """The value of one key that each topic has."""
+        """Return the value of one key for each topic."""
         found = await self.describe_configs(ResourceType.TOPIC, sorted(topics))
         return {
             topic: next(one.value or "" for one in entries if one.name == key)
@@ -274,7 +279,7 @@ class Admin:
         *,
         validate_only: bool = False,
     ) -> None:
-        """Change configurations one by one (KIP-339); what is not named stays."""
+        """Change single configuration keys (KIP-339); other keys keep their values."""
         request = IncrementalAlterConfigsRequest(
             resources=[
                 IncrementalAlterConfigsRequest.AlterConfigsResource(
@@ -300,7 +305,9 @@ class Admin:
     # --- groups --------------------------------------------------------------------------------
 
     async def list_groups(self) -> list[ListGroupsResponse.ListedGroup]:
-        """The groups of every coordinator, by name. One that still loads is asked again."""
+        """Return the groups of every coordinator, sorted; a coordinator that is loading is
+        retried.
+        """
         found = []
         for broker in (await self._client.metadata([], self._timeout_ms)).brokers:
             found += await retrying(self._timeout_ms, partial(self._groups_of, broker.node_id))
@@ -315,7 +322,7 @@ class Admin:
         return reply.groups
 
     async def describe_group(self, group: str) -> DescribeGroupsResponse.DescribedGroup:
-        """State and members of a group; the state of an unknown one is Dead."""
+        """Return the state and members of a group; the state of an unknown group is Dead."""
         request = DescribeGroupsRequest(groups=[group])
         reply = await self._client.request_coordinator(group, request, self._timeout_ms)
         described = reply.groups[0]
@@ -332,7 +339,7 @@ class Admin:
         check(reply.results[0].error_code, group)
 
     async def delete_offsets(self, group: str, partitions: Iterable[TopicPartition]) -> None:
-        """Delete what a group has committed; its members must not subscribe to those topics."""
+        """Delete committed offsets of a group; its members must not subscribe to those topics."""
         by_topic: dict[str, list[int]] = defaultdict(list)
         for topic, index in partitions:
             by_topic[topic].append(index)
@@ -363,11 +370,12 @@ class Admin:
         partitions: Iterable[TopicPartition] | None = None,
         leaders: Mapping[TopicPartition, int] | None = None,
     ) -> dict[TopicPartition, ElectionResult]:
-        """Elect leaders of these partitions; what became of each. The time is for each thousand.
+        """Elect leaders of these partitions; return the result of each.
 
-        Without a list, of all that there are; those that need no election are left out then.
-        `leaders` says for a designation which broker is to lead each. Types that Kafka does not
-        have raise ApiError(UNSUPPORTED_VERSION) for a cluster of Kafka's.
+        Without a list, elect in all partitions; those that need no election are then left out.
+        `timeout_ms` is for each request of up to a thousand partitions. `leaders` names for a
+        designation the broker that is to lead. Raises ApiError(UNSUPPORTED_VERSION) if a Kafka
+        cluster lacks the type.
         """
         everything = partitions is None
         if partitions is None:
@@ -378,7 +386,7 @@ class Admin:
             ]
         elections = ElectionRequests(kind, partitions, leaders)
         while (request := elections.request(self._timeout_ms)) is not None:
-            # A broker that answers in time, but says only then that it was in vain, is believed.
+            # Wait longer than the broker does, so that its own timeout response arrives.
             patience_ms = self._timeout_ms + ANSWER_GRACE_MS
             reply = await self._client.request_any(
                 request, patience_ms, version=kind.version, answer_ms=patience_ms
@@ -395,8 +403,11 @@ class Admin:
     async def explain_elections(
         self, partitions: Iterable[TopicPartition]
     ) -> list[ExplainedPartition]:
-        """Why these partitions have the leaders that they have, or none; the first one that does
-        not exist is raised. Raises ApiError(UNSUPPORTED_VERSION) for a cluster of Kafka's."""
+        """Explain for these partitions why they have their leader or none.
+
+        Raises Refused for the first partition that does not exist, and
+        ApiError(UNSUPPORTED_VERSION) for a Kafka cluster.
+        """
         asked = list(partitions)
         found: list[ExplainedPartition] = []
         for begin in range(0, len(asked), EXPLAINED_MAX):
@@ -414,13 +425,16 @@ class Admin:
         return found
 
     async def reassign(self, partition: TopicPartition, replicas: Sequence[int] | None) -> None:
-        """Begin to move a partition to these brokers (KIP-455); None takes a reassignment back, if
-        there is one."""
+        """Start to move a partition to these brokers (KIP-455); None cancels an ongoing
+        reassignment.
+        """
         await self.reassign_all({partition: replicas})
 
     async def reassign_all(self, wanted: Mapping[TopicPartition, Sequence[int] | None]) -> None:
-        """The same for many, in one request. Those that can be moved are, when others are refused:
-        ApiError names the first of these."""
+        """Start or cancel reassignments of many partitions, in one request.
+
+        Raises Refused for the first refused partition; the others are moved all the same.
+        """
         topics: dict[str, AlterPartitionReassignmentsRequest.ReassignableTopic] = {}
         for (name, index), replicas in wanted.items():
             topic = topics.setdefault(
@@ -445,7 +459,7 @@ class Admin:
     async def reassignments(
         self,
     ) -> list[ListPartitionReassignmentsResponse.OngoingTopicReassignment]:
-        """The reassignments that go on, by topic."""
+        """Return the ongoing reassignments by topic."""
         reply = await self._ask(
             ListPartitionReassignmentsRequest(timeout_ms=int(self._timeout_ms), topics=None)
         )
@@ -453,7 +467,9 @@ class Admin:
         return reply.topics
 
     async def describe_quorum(self) -> DescribeQuorumResponse:
-        """Leader, voters and observers of the metadata quorum; its one topic has one partition."""
+        """Return leader, voters and observers of the metadata quorum: one topic with one
+        partition.
+        """
         reply = await self._ask(QUORUM_REQUEST)
         check(reply.error_code, CLUSTER_METADATA_TOPIC, reply.error_message)
         found = reply.topics[0].partitions[0]
@@ -464,7 +480,9 @@ class Admin:
 def owners_of(
     members: Iterable[DescribeGroupsResponse.DescribedGroupMember],
 ) -> dict[TopicPartition, str]:
-    """The member id that each assigned partition has; members of other protocols are left out."""
+    """Return the owning member ID of each assigned partition; members of other protocols are
+    left out.
+    """
     owners = {}
     for member in members:
         try:
@@ -480,6 +498,6 @@ def owners_of(
 
 
 def _node_of(kind: ResourceType, name: str) -> int | None:
-    """The broker that a resource is a part of, if it is one's."""
+    """Return the broker that a resource belongs to, None if it belongs to the cluster."""
     own = kind in (ResourceType.BROKER, ResourceType.BROKER_LOGGER)
     return int(name) if own and name.isdigit() else None

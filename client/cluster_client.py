@@ -1,12 +1,12 @@
-"""Shell: connections to the brokers of a cluster, and requests to whom they concern.
+"""Shell: Connections to the brokers of a cluster, with routing and retries of requests.
 
-A request goes to any broker, to one by its id, to the leader of a partition or to the coordinator
-of a group; where it is tried again, `retries.py` has the rule. There are no transactions, and no
-batching: callers bring whole batches. A `produce` that is tried again after a lost connection may
-be written twice; `producer.py` has one whose retries write nothing twice.
+A request goes to any broker, to one by its ID, to the leader of a partition or to the coordinator
+of a group. `retries.py` has the rule of retries. There are no transactions and there is no
+batching: callers pass whole batches. A `produce` that is retried after a lost connection may write
+its batch twice; the producer in `producer.py` does not.
 
-A refusal that names a newer leader (KIP-951) is followed at once, without asking for metadata; one
-that names nobody newer is met with a pause and fresh metadata.
+After an error that names a newer leader (KIP-951), the request goes there at once, without a
+Metadata request. After other retriable errors, the client waits and refreshes its metadata.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ CONNECT_TIMEOUT_MS = 5_000.0
 
 EARLIEST = -2
 LATEST = -1
-"""Timestamps that stand for the first offset of a log, and for the one that comes next."""
+"""Special timestamps: the first offset of a log, and its end offset."""
 
 _MOVING = frozenset(
     {
@@ -50,11 +50,11 @@ _MOVING = frozenset(
 
 
 class Fetched(NamedTuple):
-    """What a fetch of one partition brought.
+    """The result of a fetch from one partition.
 
-    `records` are whole record batches, the last of which may be cut off; the first may begin below
-    the offset that was asked for. `aborted` are the aborted transactions among them, as producer id
-    and first offset.
+    `records` are record batches. The last one may be incomplete, and the first one may begin below
+    the requested offset. `aborted` are the aborted transactions among them, as (producer ID, first
+    offset).
     """
 
     records: Buffer
@@ -65,7 +65,7 @@ class Fetched(NamedTuple):
 
 
 class Produced(NamedTuple):
-    """Where a batch went; -1 for what acks=0 does not tell."""
+    """The position of an appended batch; -1 for values that acks=0 does not return."""
 
     base_offset: int
     log_append_time_ms: int
@@ -73,7 +73,9 @@ class Produced(NamedTuple):
 
 
 class FoundOffset(NamedTuple):
-    """The answer of ListOffsets. Offset -1: no record is that young; the timestamp is in ms."""
+    """The result of ListOffsets; `timestamp` is in ms. Offset -1: no record has such a
+    timestamp.
+    """
 
     offset: int
     timestamp: int
@@ -81,11 +83,11 @@ class FoundOffset(NamedTuple):
 
 
 class ClusterClient:
-    """Connections to the brokers of one cluster. Make it with `connect`, end it with `close`, or
-    with the end of an `async with` block.
+    """Connections to the brokers of one cluster.
 
-    Every `timeout_ms` is the time for the whole call, retries included. `cache` is what the client
-    knows of brokers and leaders; it grows with every answer that tells of them.
+    Create it with `connect` and close it with `close` or an `async with` block. Every `timeout_ms`
+    is the time for the whole call, including retries. `cache` has the known brokers and leaders;
+    every response with metadata updates it.
     """
 
     def __init__(self, bootstrap: Sequence[Address], client_id: str | None) -> None:
@@ -95,7 +97,7 @@ class ClusterClient:
         self._connections: dict[Address, asyncio.Task[Connection]] = {}
         self._failures: dict[Address, float] = {}
         self._told: dict[Address, int] = {}
-        """Who answered Metadata, by the turn in which it last did."""
+        """The sequence number of each node's last Metadata response."""
         self._turns = itertools.count(1)
         self._coordinators: dict[str, int] = {}
         self._loop = asyncio.get_running_loop()
@@ -111,9 +113,9 @@ class ClusterClient:
 
         Args:
             bootstrap: `host:port,...` or pairs of host and port.
-            client_id: what the cluster's logs, metrics and quotas call this client.
+            client_id: the name of this client in the cluster's logs, metrics and quotas.
 
-        Raises OSError when no node answers in time, BadAddress.
+        Raises OSError if no node answers in time, BadAddress.
         """
         if isinstance(bootstrap, str):
             bootstrap = parse_addresses(bootstrap)
@@ -126,7 +128,7 @@ class ClusterClient:
         return client
 
     async def close(self) -> None:
-        """Close all connections."""
+        """Close all connections, including those being opened."""
         tasks = list(self._connections.values())
         self._connections.clear()
         for task in tasks:
@@ -151,15 +153,15 @@ class ClusterClient:
         create: bool = False,
         doubting: int | None = None,
     ) -> MetadataResponse:
-        """Ask for these topics (None: all) and keep what the answer says about leaders.
+        """Request the metadata of these topics (None: all) and update the cache.
 
-        Errors of single topics are left in the answer. `doubting` is a broker that did not do what
-        a leader does (-1: nobody led): it is asked last, and of the others who was asked longest
-        ago is first. A broker that is cut off from the controllers alone goes on saying that it
-        leads, for as long as somebody asks it. `create` lets the brokers create topics that are not
-        there (auto.create.topics.enable).
+        Errors of single topics are left in the response. `doubting` is a broker that failed to act
+        as the leader (-1: no leader was known). It is tried last, and the others in the order of
+        their last responses, oldest first. A broker that is cut off only from the controllers keeps
+        reporting itself as leader, so it must not be asked again and again. `create` allows the
+        brokers to create missing topics (auto.create.topics.enable).
 
-        Raises OSError when no broker answers in time.
+        Raises OSError if no broker answers in time.
         """
         asked = None
         if topics is not None:
@@ -177,11 +179,11 @@ class ClusterClient:
         version: int | None = None,
         answer_ms: float = REQUEST_TIMEOUT_MS,
     ) -> R:
-        """Send a request to any broker that can be reached; its errors are the caller's to read.
+        """Send a request to any reachable broker; the caller handles error codes in the response.
 
-        `version` where the request has the shape of one; otherwise the highest both sides know.
-        `answer_ms`: how long one broker may take before another is asked.
-        Raises OSError when no broker answers in time, ApiError(UNSUPPORTED_VERSION), EncodeError,
+        `version` is needed if the request has the fields of one version; the default is the highest
+        common one. `answer_ms` is how long one broker may take before another is tried. Raises
+        OSError if no broker answers in time, ApiError(UNSUPPORTED_VERSION), EncodeError,
         ProtocolError.
         """
         return await self._request_some(message, timeout_ms, version, None, answer_ms)
@@ -217,10 +219,10 @@ class ClusterClient:
         *,
         version: int | None = None,
     ) -> R:
-        """Send a request to one broker, once; its errors are the caller's to read.
+        """Send a request to one broker, once; the caller handles error codes in the response.
 
-        Raises OSError, ApiError(BROKER_NOT_AVAILABLE) for a broker that is not in the cache, and as
-        `request_any`.
+        Raises OSError, ApiError(BROKER_NOT_AVAILABLE) for a broker that is not in the cache, and
+        the errors of `request_any`.
         """
         address = self.cache.brokers.get(node_id)
         if address is None:
@@ -228,7 +230,7 @@ class ClusterClient:
         return await self._request(address, message, timeout_ms, version)
 
     async def find_broker(self, node_id: int, timeout_ms: float = DEFAULT_TIMEOUT_MS) -> None:
-        """Ask for the brokers if this one is not in the cache. Raises OSError."""
+        """Refresh the metadata if this broker is not in the cache. Raises OSError."""
         if node_id not in self.cache.brokers:
             await self.metadata([], timeout_ms)
 
@@ -240,10 +242,10 @@ class ClusterClient:
         create: bool = False,
         is_new: bool = False,
     ) -> MetadataResponse.MetadataResponseTopic:
-        """A topic with a leader for every partition, which are waited for.
+        """Return a topic once every partition has a leader.
 
-        A topic that the broker does not know is waited for if it `is_new`, made a moment ago, or if
-        the brokers may `create` it. Raises Refused, OSError.
+        An unknown topic is waited for if it was just created (`is_new`), or if the brokers may
+        `create` it. Raises Refused, OSError.
         """
 
         def again(error: Exception) -> bool:
@@ -263,7 +265,7 @@ class ClusterClient:
     # --- coordinators --------------------------------------------------------------------------
 
     async def coordinator(self, group: str, timeout_ms: float = DEFAULT_TIMEOUT_MS) -> int:
-        """The id of the broker that coordinates a group; waits while the offsets topic is created.
+        """Return the coordinator's broker ID; wait while the cluster creates the offsets topic.
 
         Raises Refused, OSError.
         """
@@ -284,14 +286,14 @@ class ClusterClient:
         *,
         version: int | None = None,
     ) -> R:
-        """Send a request to the coordinator of a group, and again while that moves or loads.
+        """Send a request to the coordinator of a group; retry while the coordinator moves or loads.
 
-        Its other errors are the caller's to read. Raises Refused, OSError, ApiError as
-        `request_any`.
+        The caller handles other error codes. Raises Refused, OSError, ApiError as `request_any`
+        does.
         """
 
         async def attempt(left_ms: float) -> R:
-            # Known only after an answer that did not say that it has moved.
+            # Cached again only after a response without an error about the coordinator.
             node_id = self._coordinators.pop(group, None)
             if node_id is None:
                 node_id = await self.coordinator(group, left_ms)
@@ -316,9 +318,9 @@ class ClusterClient:
         timeout_ms: float = DEFAULT_TIMEOUT_MS,
         transactional_id: str | None = None,
     ) -> Produced:
-        """Append one batch (`protocol.batch.build_batch`) and return where it went.
+        """Append one batch (`protocol.batch.build_batch`) and return its position.
 
-        Raises ApiError for an error that is not retriable, or the last one when time is over.
+        Raises ApiError for an error that is not retriable, or the last error at the timeout.
         """
 
         async def attempt(left_ms: float) -> Produced:
@@ -344,7 +346,7 @@ class ClusterClient:
         wait_ms: float,
         transactional_id: str | None = None,
     ) -> tuple[ProduceRequest, int]:
-        """A request with one batch, and the version to send it in on this connection."""
+        """Return a request with one batch, and its version on this connection."""
         request = ProduceRequest(
             transactional_id=transactional_id,
             acks=acks,
@@ -365,7 +367,7 @@ class ClusterClient:
         return request, version
 
     def produced(self, topic: str, partition: int, answer: ProduceResponse) -> Produced:
-        """What the answer to `produce_request` says; takes its hint about the leader (KIP-951).
+        """Return the result in the response to `produce_request`; apply its leader hint (KIP-951).
 
         Raises ApiError.
         """
@@ -431,7 +433,7 @@ class ClusterClient:
         read_committed: bool = False,
         timeout_ms: float = DEFAULT_TIMEOUT_MS,
     ) -> FoundOffset:
-        """The offset for a timestamp or a special one (EARLIEST, LATEST, ...)."""
+        """Return the offset for a timestamp or a special one (EARLIEST, LATEST, ...)."""
 
         async def attempt(left_ms: float) -> FoundOffset:
             connection = await self.leader(topic, partition, left_ms)
@@ -457,12 +459,14 @@ class ClusterClient:
 
         return await retrying(timeout_ms, self._on_leader(topic, partition, attempt))
 
-    # --- inside --------------------------------------------------------------------------------
+    # --- internal ------------------------------------------------------------------------------
 
     def _addresses(self, doubting: int | None) -> list[Address]:
-        """Live connections first, then known brokers, then the bootstrap list; those that failed
-        last, the longest ago first: a node that hangs must not be asked first every time.
-        `doubting`: see `metadata`."""
+        """Return the addresses to try: live connections, known brokers, then the bootstrap list.
+
+        Addresses that failed come last, the oldest failure first, so that a hanging node is not
+        tried first every time. For `doubting` see `metadata`.
+        """
         live = [
             address
             for address, task in self._connections.items()
@@ -478,7 +482,7 @@ class ClusterClient:
         return sorted(known, key=key)
 
     async def _connection(self, address: Address, timeout_ms: float) -> Connection:
-        """The connection to an address; callers that come while it is made share it."""
+        """Return the connection to an address; callers share a connection that is being opened."""
         task = self._connections.get(address)
         if task is not None and task.done():
             failed = task.cancelled() or task.exception() is not None
@@ -489,7 +493,7 @@ class ClusterClient:
                 Connection.connect(*address, self._client_id, min(timeout_ms, CONNECT_TIMEOUT_MS))
             )
             self._connections[address] = task
-        # One caller that gives up must not cancel the others' connection.
+        # A cancelled caller must not cancel the connection that others wait for.
         return await asyncio.shield(task)
 
     async def _request(
@@ -504,7 +508,10 @@ class ClusterClient:
         return await connection.request(message, min(left_ms, answer_ms), version)
 
     async def leader(self, topic: str, partition: int, left_ms: float) -> Connection:
-        """A connection to the partition's leader. Raises ApiError (retriable) without one."""
+        """Return a connection to the partition's leader.
+
+        Raises ApiError (retriable) without a leader.
+        """
         leader = self.cache.leaders.get((topic, partition))
         address = self.cache.brokers.get(leader.node_id) if leader is not None else None
         if address is None:
@@ -514,8 +521,11 @@ class ClusterClient:
     def _on_leader(
         self, topic: str, partition: int, attempt: Callable[[float], Awaitable[T]]
     ) -> Callable[[float], Awaitable[T]]:
-        """`attempt`, with fresh metadata before the first try and after each failed one that did
-        not say who leads now."""
+        """Wrap `attempt` with metadata refreshes.
+
+        It refreshes before the first attempt without a known leader, and after each failure that
+        did not name a newer leader.
+        """
         stale = (topic, partition) not in self.cache.leaders
         doubting: int | None = None
 
@@ -542,7 +552,7 @@ class ClusterClient:
         leader: ProduceResponse.LeaderIdAndEpoch | FetchResponse.LeaderIdAndEpoch,
         endpoints: Sequence[ProduceResponse.NodeEndpoint] | Sequence[FetchResponse.NodeEndpoint],
     ) -> bool:
-        """Believe a response about who leads; True if that is news."""
+        """Apply a response's leader hint; return True if it is newer than the known leader."""
         address = next(
             ((one.host, one.port) for one in endpoints if one.node_id == leader.leader_id), None
         )

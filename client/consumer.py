@@ -1,9 +1,9 @@
-"""Shell: a consumer without a group, which fetches the partitions that it is assigned.
+"""Shell: A consumer without a group, which fetches its assigned partitions.
 
-A leader that moved is followed where the broker named the new one (KIP-951); where it did not, or
-does not answer, there is a pause and fresh metadata. A position that the log no longer has goes on
-where the log begins if it was deleted, and where it ends if it was cut off: never at the other end,
-which would repeat or skip what is there.
+If a broker names the new leader (KIP-951), the consumer goes there at once. Otherwise, or without
+an answer, it waits and refreshes its metadata. A position outside the log is reset to the nearest
+end: to the log start if its records were deleted, to the log end if the log was truncated. The
+other end would repeat or skip existing records.
 """
 
 from __future__ import annotations
@@ -38,12 +38,14 @@ _MOVED = (
     ErrorCode.REPLICA_NOT_AVAILABLE,
     ErrorCode.KAFKA_STORAGE_ERROR,
 )
-# Fetches name topics by id from version 13 on.
+# From version 13 on, Fetch identifies topics by ID.
 _BY_NAME_MAX = 12
 
 
 class PositionReset(NamedTuple):
-    """A position that the log no longer has: what was asked for, the log, and where it goes on."""
+    """A reset of a position outside the log: the old position, the log's range, the new
+    position.
+    """
 
     topic: str
     partition: int
@@ -54,12 +56,12 @@ class PositionReset(NamedTuple):
 
 
 class Consumer:
-    """Positions of the assigned partitions, and the fetching from there.
+    """A consumer of assigned partitions, with its positions.
 
     Args:
-        read_committed: pass over aborted and unfinished transactions (KIP-98).
-        leader_timeout_ms: how long a leader that does not answer is waited for, or its successor.
-        on_reset: is told of positions that the log no longer has.
+        read_committed: skip aborted and unfinished transactions (KIP-98).
+        leader_timeout_ms: how long to wait for an answering leader or its successor.
+        on_reset: called for each position outside the log that is reset.
     """
 
     def __init__(
@@ -71,7 +73,7 @@ class Consumer:
         on_reset: Callable[[PositionReset], None] | None = None,
     ) -> None:
         self.positions: dict[TopicPartition, int] = {}
-        """The offset of the record that is next to be returned, by partition."""
+        """The offset of the next record to return, by partition."""
         self._client = client
         self._isolation = 1 if read_committed else 0
         self._leader_timeout_ms = leader_timeout_ms
@@ -85,13 +87,13 @@ class Consumer:
         self._stale = set(positions)
 
     async def poll(self, records_max: int | None = None) -> list[Received]:
-        """Fetch once from every leader, and wait up to half a second for the first record.
+        """Fetch once from every leader; wait up to half a second for the first record.
 
-        The positions are then behind what is returned; what was fetched beyond `records_max` is
-        fetched again. Raises Refused, and OSError or ApiError when a leader has not answered for
+        Afterwards the positions follow the returned records; records beyond `records_max` are
+        fetched again. Raises Refused, and OSError or ApiError if a leader has not answered for
         `leader_timeout_ms`.
         """
-        # Positions move only with the return: whoever is cancelled or fails has lost no record.
+        # Positions advance only at the return, so that a cancelled or failed call loses no record.
         found: list[Received] = []
         after: dict[TopicPartition, int] = {}
         try:
@@ -103,7 +105,7 @@ class Consumer:
                         new, after[key] = await self._take(key, data, reply)
                         found += new
         except (ApiError, OSError):
-            # It comes again with the next call, and what was found until then must not be lost.
+            # The error recurs in the next call; the records found before must not be lost.
             if not found:
                 raise
         if records_max is not None and len(found) > records_max:
@@ -121,7 +123,10 @@ class Consumer:
     async def _fetch(
         self, node_id: int, keys: Sequence[TopicPartition], wait_ms: int
     ) -> FetchResponse:
-        """The leader's answer, an empty one if it gave none. Raises Refused, ApiError, OSError."""
+        """Return the leader's response, empty after an error that may pass.
+
+        Raises Refused, ApiError, OSError.
+        """
         client = self._client
         version = None if all(name in client.cache.topic_ids for name, _ in keys) else _BY_NAME_MAX
         request = self._request(keys, wait_ms)
@@ -140,7 +145,7 @@ class Consumer:
         return reply
 
     def _failed(self, keys: Sequence[TopicPartition], error: OSError | ApiError) -> None:
-        """No answer from a leader: look again who leads, for a while."""
+        """Mark the partitions for a metadata refresh; raise the error after `leader_timeout_ms`."""
         if not may_pass(error):
             raise error
         now_s = asyncio.get_running_loop().time()
@@ -191,7 +196,7 @@ class Consumer:
     def _each(
         self, reply: FetchResponse, keys: Sequence[TopicPartition]
     ) -> Iterator[tuple[TopicPartition, FetchResponse.PartitionData]]:
-        """The partitions of an answer, by the names of their topics."""
+        """Yield the partitions of a response, with topic names."""
         topic_ids = self._client.cache.topic_ids
         names = {topic_ids[name]: name for name, _ in keys if name in topic_ids}
         for topic in reply.responses:
@@ -201,7 +206,7 @@ class Consumer:
     async def _take(
         self, key: TopicPartition, data: FetchResponse.PartitionData, reply: FetchResponse
     ) -> tuple[list[Received], int]:
-        """New records of a partition, and the position after them. Raises Refused."""
+        """Return the new records of a partition, and the position after them. Raises Refused."""
         if data.error_code in _MOVED:
             if not self._client.take_hint(key, data.current_leader, reply.node_endpoints):
                 self._stale.add(key)
@@ -215,7 +220,7 @@ class Consumer:
         return visible_records(key, buffer, self.positions[key], aborted)
 
     async def _nearest(self, key: TopicPartition) -> int:
-        """The nearest position that the log has."""
+        """Return the nearest position within the log; report the reset."""
         low = (await offsets_at(self._client, [key], EARLIEST))[key]
         high = (await offsets_at(self._client, [key], LATEST))[key]
         asked = self.positions[key]

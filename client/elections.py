@@ -1,7 +1,7 @@
-"""Elections that are asked for: their types, what becomes of each, and how a long list is asked.
+"""Requested leader elections: their types, their results, and the splitting of long lists.
 
-Brokers elect in a limited number of partitions per request (KIP-966), so a long list is split, and
-what a broker put over its limit is asked again.
+Brokers limit the number of elections per request (KIP-966). So a long list is split, and partitions
+beyond a broker's limit are requested again.
 """
 
 from __future__ import annotations
@@ -20,18 +20,22 @@ from protocol.messages.elect_leaders import (
 )
 
 PARTITIONS_MAX = PARTITIONS_PER_REQUEST_MAX
-"""Partitions in one request, in all versions."""
+"""Maximum partitions per request, in all versions."""
 OWN_VERSION = 3
 """The first version with the types that Kafka does not have (KIP-966)."""
 
 
 class ElectionType(IntEnum):
-    """PREFERRED: the first replica, if it is in sync. UNCLEAN: any, where no other is left; what
-    only others had is lost (KIP-460).
+    """Types of elections.
 
-    The others are for partitions without leader (KIP-966). LONGEST_LOG_AGGRESSIVE: whoever has most
-    of those that are alive. LONGEST_LOG_BALANCED: whoever has most, once all that may have
-    everything are back. DESIGNATION: the broker that is named, whatever it has.
+    - PREFERRED: the first replica, if it is in sync.
+    - UNCLEAN: any live replica, if the partition has no other leader. Records that it lacks are
+      lost (KIP-460).
+
+    The others are for partitions without leader (KIP-966):
+    - LONGEST_LOG_AGGRESSIVE: the longest log among the live replicas.
+    - LONGEST_LOG_BALANCED: the longest log, once all replicas are back that may have every record.
+    - DESIGNATION: the named broker, whatever its log contains.
     """
 
     PREFERRED = 0
@@ -42,14 +46,15 @@ class ElectionType(IntEnum):
 
     @property
     def version(self) -> int | None:
-        """The version of ElectLeaders that has it; None: any."""
+        """The version of ElectLeaders that has the type; None for any."""
         return OWN_VERSION if self > ElectionType.UNCLEAN else None
 
 
 class ElectionResult(NamedTuple):
-    """What became of one partition. ELECTION_NOT_NEEDED: it has the leader that was asked for.
+    """The result of one election. ELECTION_NOT_NEEDED: the partition already has the requested
+    leader.
 
-    `number` is the code as it came, `error` UNKNOWN_SERVER_ERROR if it is none of Kafka's.
+    `number` is the received code; `error` is UNKNOWN_SERVER_ERROR if Kafka has no such code.
     """
 
     number: int
@@ -62,19 +67,21 @@ class ElectionResult(NamedTuple):
 
     @property
     def failed(self) -> bool:
-        """Whether there is not the leader that was asked for."""
+        """True if the partition does not have the requested leader."""
         return self.number not in (ErrorCode.NONE, ErrorCode.ELECTION_NOT_NEEDED)
 
     @property
     def reason(self) -> str:
-        """The error and a sentence."""
+        """The name of the error and its message."""
         return Refused("", self.number, self.message).reason
 
 
 class ElectionRequests:
-    """The requests for one election in these partitions. Ask `request`, hand over the answer with
-    `take`, until `request` is None. `results` are in the order of the answers. `leaders` are the
-    brokers that a designation names."""
+    """The requests of one election in many partitions.
+
+    Send `request` and pass the response to `take`, until `request` is None. `results` are in the
+    order of the responses. `leaders` are the brokers of a designation.
+    """
 
     def __init__(
         self,
@@ -88,7 +95,7 @@ class ElectionRequests:
         self._leaders = leaders or {}
 
     def request(self, timeout_ms: float) -> ElectLeadersRequest | None:
-        """What to ask now; None when every partition has a result."""
+        """Return the next request; None once every partition has a result."""
         if not self._waiting:
             return None
         by_topic: dict[str, list[int]] = {}
@@ -111,9 +118,11 @@ class ElectionRequests:
         )
 
     def take(self, answer: ElectLeadersResponse) -> None:
-        """Add an answer. A partition that it leaves out failed, and so did those that are over the
-        limit of a broker that has served none. Raises Refused for a whole request that was
-        refused."""
+        """Add a response; raise Refused if it refuses the whole request.
+
+        A partition that the response omits has failed. Partitions over the broker's limit are
+        requested again, unless the broker served none of the request; then they have failed.
+        """
         told = _results(answer)
         if answer.error_code and not told:
             raise Refused("election", answer.error_code)

@@ -1,11 +1,11 @@
-"""Errors that the client raises, beside those of the network and of unreadable answers.
+"""Errors of the client, in addition to network errors and malformed responses.
 
-- `ApiError`, an error code of Kafka's protocol, from `protocol.errors`; `Refused` is one that says
-  what it is about;
-- `OSError`, of which `ConnectionLost` is one: nobody answered. Whether the request was carried out
-  is not known;
-- `ProtocolError` and `EncodeError`: an answer, or a request, that its version cannot carry;
-- `ClientError`: whatever this package itself gives up on. Its text is a sentence for people.
+- `ApiError`, an error code of Kafka's protocol, from `protocol.errors`; `Refused` is one with the
+  subject of the request;
+- `OSError`, including `ConnectionLost`: no answer. It is unknown whether the request was carried
+  out;
+- `ProtocolError` and `EncodeError`: a response or request that its version cannot represent;
+- `ClientError`: an operation that this package abandons. Its text is a sentence for users.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ from protocol.schema import Struct
 
 
 class ClientError(Exception):
-    """The client gave up; the text says why."""
+    """The client has abandoned an operation; the text has the reason."""
 
 
 class BadAddress(ClientError):
-    """A text that is not HOST:PORT."""
+    """A text is not HOST:PORT."""
 
 
 class Refused(ClientError, ApiError):
-    """A node refused something. `subject` is what: a topic, a partition, a group.
+    """A node refused a request about `subject`: a topic, a partition, a group.
 
-    `number` is the code as it came, `code` UNKNOWN_SERVER_ERROR if Kafka 4.3 has none such.
+    `number` is the received code; `code` is UNKNOWN_SERVER_ERROR if Kafka 4.3 has no such code.
     """
 
     def __init__(self, subject: str, number: int, message: str | None = None) -> None:
@@ -38,7 +38,7 @@ class Refused(ClientError, ApiError):
 
     @property
     def reason(self) -> str:
-        """Kafka's name of the error and a sentence."""
+        """Kafka's name of the error and its message."""
         if self.number != self.code:
             return f"error {self.number}"
         return f"{self.code.name}: {self.message or self.code.text}"
@@ -48,25 +48,25 @@ class Refused(ClientError, ApiError):
 
 
 class LeaderMoved(ApiError):
-    """A refusal that named a newer leader (KIP-951): to be tried there at once."""
+    """An error that names a newer leader (KIP-951): retry there at once."""
 
 
 class OffsetOutOfRange(ClientError):
-    """A position that the log does not have."""
+    """A position is outside the log."""
 
 
 class NotJoined(ClientError):
-    """The coordinator did not let a member into its group."""
+    """The coordinator did not accept a member into its group."""
 
 
 def check(number: int, subject: str, message: str | None = None) -> None:
-    """Raises Refused unless the code is NONE."""
+    """Raise Refused unless the code is NONE."""
     if number != ErrorCode.NONE:
         raise Refused(subject, number, message)
 
 
 def error_codes(message: Struct) -> Iterator[int]:
-    """Every error code in a response, wherever it stands."""
+    """Yield every error code in a response, at any depth."""
     for name, value in message.items():
         if name == "error_code":
             yield value

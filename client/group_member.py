@@ -1,8 +1,8 @@
-"""Shell: a member of a consumer group, by the classic protocol with the range assignor.
+"""Shell: A member of a consumer group, with the classic protocol and the range assignor.
 
-It has no task of its own: `poll` sends the heartbeats and commits, so that a member that is not
-polled for its session timeout is taken for dead, as with Kafka's `max.poll.interval.ms`. What is
-committed is what earlier calls of `poll` have returned.
+It has no task of its own: `poll` sends the heartbeats and commits. So a member that does not call
+`poll` within its session timeout is removed from the group, as with Kafka's `max.poll.interval.ms`.
+A commit contains the positions after the records that earlier calls of `poll` returned.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ REBALANCE_TIMEOUT_MS = 60_000
 HEARTBEAT_INTERVAL_MS = 3_000
 AUTO_COMMIT_INTERVAL_MS = 5_000
 JOINS_MAX = 10
-"""Tries to join with the member ids that the coordinator gives and takes away."""
+"""Maximum join attempts while the coordinator assigns or revokes member IDs."""
 IDLE_WAIT_MS = 300
-"""The pause of a member that has no partitions."""
+"""How long a member without partitions waits in `poll`."""
 
 _PROTOCOL_TYPE = "consumer"
 _PROTOCOL = "range"
@@ -44,13 +44,15 @@ _EXPELLED = (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION)
 
 
 class GroupMember:
-    """Consumes what its group assigns to it. `join` first, `close` at the end; or `async with`,
-    which closes without a commit if its block fails.
+    """A consumer of the partitions that its group assigns to it.
+
+    Call `join` first and `close` at the end, or use `async with`, which closes without a commit if
+    its block fails.
 
     Args:
-        consumer: fetches; its positions are set by the group.
-        start: EARLIEST or LATEST, for partitions of which the group has committed nothing.
-        auto_commit_interval_ms: None leaves it to `commit`, and to `close`.
+        consumer: fetches the records; the group sets its positions.
+        start: EARLIEST or LATEST, for partitions without a committed offset.
+        auto_commit_interval_ms: None leaves commits to `commit` and `close`.
     """
 
     def __init__(
@@ -68,9 +70,9 @@ class GroupMember:
         if start not in (EARLIEST, LATEST):
             raise ValueError(f"start {start}: EARLIEST or LATEST")
         self.member_id = ""
-        """From the coordinator."""
+        """Assigned by the coordinator."""
         self.generation = -1
-        """Of the assignment; a rebalance begins another."""
+        """The generation of the current assignment."""
         self._client = client
         self._group = group
         self._topics = sorted(set(topics))
@@ -93,12 +95,12 @@ class GroupMember:
 
     @property
     def positions(self) -> dict[TopicPartition, int]:
-        """The assigned partitions, and the offset that is next in each."""
+        """The next offset of each assigned partition."""
         return self._consumer.positions
 
     async def join(self) -> None:
-        """Join the group, or join it again: waits until all members have, and begins where the
-        group has committed.
+        """Join or rejoin the group: wait until all members have joined, then start at committed
+        offsets.
 
         Raises NotJoined, Refused, OSError.
         """
@@ -107,14 +109,14 @@ class GroupMember:
         self._next_heartbeat_ms = self._now_ms() + HEARTBEAT_INTERVAL_MS
 
     async def poll(self, records_max: int | None = None) -> list[Received]:
-        """As `Consumer.poll`; before that whatever is due: a commit, a heartbeat, a rebalance.
+        """Do what is due (a commit, a heartbeat, a rebalance), then fetch as `Consumer.poll` does.
 
         Raises NotJoined, Refused, OSError, ApiError.
         """
         await self._keep()
         if self.positions:
             return await self._consumer.poll(records_max)
-        # More members than partitions: wait for a rebalance.
+        # There are more members than partitions: wait for a rebalance.
         await asyncio.sleep(IDLE_WAIT_MS / 1000.0)
         return []
 
@@ -136,7 +138,7 @@ class GroupMember:
             self._committed.update(changed)
 
     async def close(self, *, commit_first: bool = True) -> None:
-        """Commit, and leave the group as far as that can be done."""
+        """Commit and leave the group; errors are ignored."""
         with contextlib.suppress(ApiError, OSError):
             if commit_first:
                 await self.commit()
@@ -166,7 +168,7 @@ class GroupMember:
             if error.code is ErrorCode.REBALANCE_IN_PROGRESS:
                 await self.join()
             elif error.code in _EXPELLED:
-                # Whatever was not committed in time is another member's by now.
+                # Partitions with uncommitted positions may already belong to another member.
                 self.member_id = ""
                 await self.join()
             else:
@@ -198,7 +200,7 @@ class GroupMember:
                     JoinGroupRequest.JoinGroupRequestProtocol(name=_PROTOCOL, metadata=subscription)
                 ],
             )
-            # The answer comes when all members have joined, or their time is over.
+            # The response arrives once all members have joined, or at the rebalance timeout.
             reply = await self._client.request_coordinator(
                 self._group, request, 2 * self._rebalance_timeout_ms
             )
@@ -214,7 +216,7 @@ class GroupMember:
         raise NotJoined(f"{self._group}: could not join")
 
     async def _sync(self, joined: JoinGroupResponse) -> bool:
-        """Whether there is an assignment; else the next rebalance has begun."""
+        """Get the assignment; return False if the next rebalance has already begun."""
         shares = await self._shares(joined) if joined.leader == joined.member_id else {}
         request = SyncGroupRequest(
             group_id=self._group,
@@ -237,7 +239,7 @@ class GroupMember:
         return True
 
     async def _shares(self, joined: JoinGroupResponse) -> dict[str, bytes]:
-        """What every member gets, when this one leads."""
+        """Return every member's assignment, computed by this member as the group's leader."""
         wanted: dict[str, list[str]] = {}
         for member in joined.members:
             subscription, _ = decode_versioned(

@@ -1,13 +1,12 @@
-"""Brokers, topic ids and leaders of a cluster, as far as the client knows them.
+"""Cache of a cluster's brokers, topic IDs and leaders.
 
-Leaders are kept with their epoch. A newer answer is one with a higher epoch, not one that arrived
-later: brokers learn of elections at different times, and following an older answer would send the
-client back to a deposed leader (KIP-320). Only another topic id starts the count again. A broker
-that is behind may name the id before, or no such topic, for a while: what was known of the last id
-is kept.
+Each leader is stored with its epoch. A response is newer if its epoch is higher, not if it arrives
+later: brokers learn of elections at different times, and an older response would send the client
+back to a deposed leader (KIP-320). Only a new topic ID resets the epochs. A broker that lags behind
+may report the previous ID, or no such topic, for a while. So the leaders of the last ID are kept.
 
-Where a hint said a leader can be reached (KIP-951) is kept when metadata that does not know that
-node yet comes in.
+The address in a leader hint (KIP-951) is kept if a Metadata response does not contain that node
+yet.
 """
 
 from __future__ import annotations
@@ -23,14 +22,14 @@ TopicPartition: TypeAlias = tuple[str, int]
 
 
 class Leader(NamedTuple):
-    """Who leads a partition, as far as this client knows; -1 is nobody."""
+    """The known leader of a partition; -1 means none."""
 
     node_id: int
     epoch: int
 
 
 class LeaderCache:
-    """Brokers, topic ids and leaders, from Metadata and from hints in other responses."""
+    """Brokers, topic IDs and leaders, from Metadata and from hints in other responses."""
 
     def __init__(self) -> None:
         self.brokers: dict[int, Address] = {}
@@ -38,10 +37,10 @@ class LeaderCache:
         self.topic_ids: dict[str, bytes] = {}
         self.cluster_id: str | None = None
         self._before: dict[str, tuple[bytes, dict[TopicPartition, Leader]]] = {}
-        """The id that a topic had last, and who led its partitions."""
+        """The previous ID of each topic, with the leaders of its partitions."""
 
     def learn(self, answer: MetadataResponse) -> None:
-        """Take over an answer to Metadata."""
+        """Update the cache with a Metadata response."""
         self.cluster_id = answer.cluster_id
         known = self.brokers
         self.brokers = {one.node_id: (one.host, one.port) for one in answer.brokers}
@@ -54,13 +53,13 @@ class LeaderCache:
                 self.advance(
                     (topic.name, one.partition_index), Leader(one.leader_id, one.leader_epoch)
                 )
-        # The answer may be staler than a hint: who leads by what we know stays reachable.
+        # The response may be older than a hint: keep the addresses of known leaders.
         for leader in self.leaders.values():
             if leader.node_id not in self.brokers and leader.node_id in known:
                 self.brokers[leader.node_id] = known[leader.node_id]
 
     def advance(self, partition: TopicPartition, leader: Leader) -> bool:
-        """Take a leader if its epoch is newer than the known one (or there are no epochs)."""
+        """Store a leader if its epoch is newer than the known one, or if there are no epochs."""
         known = self.leaders.get(partition)
         if known is not None and leader.epoch >= 0 and leader.epoch <= known.epoch:
             return False
@@ -68,8 +67,11 @@ class LeaderCache:
         return True
 
     def hint(self, partition: TopicPartition, leader: Leader, address: Address | None) -> bool:
-        """A leader that another response named (KIP-951); True if it is newer than the known one
-        and can be reached. `address` replaces what was known of that node."""
+        """Store the leader that a response named (KIP-951).
+
+        Returns True if it is newer than the known one and has a known address. `address` replaces
+        the known address of that node.
+        """
         if address is None:
             address = self.brokers.get(leader.node_id)
         if leader.epoch < 0 or address is None or not self.advance(partition, leader):
@@ -78,7 +80,7 @@ class LeaderCache:
         return True
 
     def forget(self, topic: str) -> None:
-        """The topic was deleted or made anew."""
+        """Forget a topic that was deleted or recreated."""
         topic_id = self.topic_ids.pop(topic, ZERO_UUID)
         leaders = {one: leader for one, leader in self.leaders.items() if one[0] == topic}
         for partition in leaders:

@@ -1,4 +1,4 @@
-"""Shell: offsets of partitions and of groups."""
+"""Shell: Requests about offsets of partitions and of groups."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from protocol.errors import ApiError
 from protocol.messages.offset_commit import OffsetCommitRequest
 from protocol.messages.offset_fetch import OffsetFetchRequest
 
-# The last versions that name topics; later ones need their ids.
+# The last versions with topic names; later ones need topic IDs.
 _OFFSET_COMMIT_BY_NAME = 9
 _OFFSET_FETCH_BY_NAME = 9
 
 
 async def partitions_of(client: ClusterClient, topics: Iterable[str]) -> list[TopicPartition]:
-    """Every partition of the topics, in order. Raises Refused, OSError."""
+    """Return every partition of the topics, in order. Raises Refused, OSError."""
     found = []
     for name in topics:
         topic = await client.topic(name)
@@ -33,10 +33,10 @@ async def offsets_at(
     *,
     missing_ok: bool = False,
 ) -> dict[TopicPartition, int]:
-    """The first offset at or after that time by partition, -1 where there is none; with EARLIEST
-    the first of the log, with LATEST the next one.
+    """Return the first offset at or after a time by partition, -1 if there is no such record.
 
-    With `missing_ok` partitions that no longer exist are left out. Raises Refused, OSError.
+    EARLIEST means the log start, LATEST the log end. With `missing_ok`, partitions that no longer
+    exist are left out. Raises Refused, OSError.
     """
     wanted = list(partitions)
     if missing_ok:
@@ -54,8 +54,7 @@ async def offsets_at(
 
 
 async def check_in_range(client: ClusterClient, positions: Mapping[TopicPartition, int]) -> None:
-    """Raises OffsetOutOfRange for a position that the log does not have; its end is allowed: there
-    the next record will be."""
+    """Raise OffsetOutOfRange for a position outside the log; the log end is allowed."""
     first = await offsets_at(client, positions, EARLIEST)
     last = await offsets_at(client, positions, LATEST)
     for (name, index), offset in positions.items():
@@ -69,7 +68,7 @@ async def check_in_range(client: ClusterClient, positions: Mapping[TopicPartitio
 async def _existing(
     client: ClusterClient, partitions: Iterable[TopicPartition]
 ) -> list[TopicPartition]:
-    """Those of the partitions that have a leader now."""
+    """Return the partitions that have a leader now."""
     wanted = set(partitions)
     topics = (await client.metadata(sorted({name for name, _ in wanted}))).topics
     led = {
@@ -79,7 +78,7 @@ async def _existing(
 
 
 async def committed(client: ClusterClient, group: str) -> dict[TopicPartition, int]:
-    """What a group has committed. Raises Refused, OSError."""
+    """Return the committed offsets of a group. Raises Refused, OSError."""
     request = OffsetFetchRequest(
         groups=[OffsetFetchRequest.OffsetFetchRequestGroup(group_id=group, topics=None)]
     )
@@ -102,7 +101,7 @@ async def commit(
     member_id: str = "",
     generation: int = -1,
 ) -> None:
-    """Commit offsets, for a member of the group or, without one, for an empty group.
+    """Commit offsets for a member of the group, or for an empty group.
 
     Raises Refused, OSError.
     """

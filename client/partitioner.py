@@ -1,4 +1,4 @@
-"""Kafka's default partitioner: where records with a key go."""
+"""Kafka's default partitioner for records with a key."""
 
 from __future__ import annotations
 
@@ -6,5 +6,5 @@ from protocol.murmur2 import murmur2
 
 
 def partition_of(key: bytes, partitions: int) -> int:
-    """The partition that Kafka's clients choose for a key, of so many."""
+    """Return the partition that Kafka's clients select for a key, among `partitions`."""
     return (murmur2(key) & 0x7FFFFFFF) % partitions

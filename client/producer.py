@@ -1,13 +1,13 @@
-"""Shell: a producer whose retries write nothing twice (KIP-98 without transactions).
+"""Shell: An idempotent producer, whose retries cause no duplicates (KIP-98 without transactions).
 
-Every partition has a lane: up to five batches on their way, in order, each with the producer's id,
-an epoch and a sequence. After a failure the lane waits until nothing is on its way, finds the
-leader anew and sends what is unresolved again, as it was: the broker knows what it has. Only the
-lane's own order matters to the broker, so that lanes do not wait for each other.
+Every partition has a lane: up to five batches in flight, in order, each with the producer ID, an
+epoch and a sequence number. After a failure the lane waits until no batch is in flight, finds the
+leader again and resends the unresolved batches unchanged. The broker recognizes those that it has.
+The broker checks the order of each partition only, so lanes do not wait for each other.
 
-A batch whose time is over leaves a gap that the broker would refuse for ever. The lane then goes on
-in a new epoch, from sequence 0; what may have arrived under the old one is given up as unknown,
-because under the new one it would be written twice.
+A batch that expires leaves a gap in the sequence, after which the broker would refuse all further
+batches. So the lane continues in a new epoch, from sequence 0. Batches that may have been written
+in the old epoch fail as unknown, because resending them in the new epoch could write them twice.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from protocol.messages.produce import ProduceResponse
 from protocol.transport.client import DEFAULT_TIMEOUT_MS, Connection
 
 INFLIGHT_MAX = 5
-"""How many of a producer's last batches a broker remembers."""
+"""The number of a producer's last batches that a broker remembers."""
 ANSWER_GRACE_MS = 1_000.0
 LOOK_AGAIN_MS_MAX = 2_000.0
 EPOCH_MAX = 2**15 - 1
@@ -55,8 +55,11 @@ BEFORE_APPEND = frozenset(
         ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
     }
 )
-"""Errors of a request that was judged before anything was written. NOT_LEADER_OR_FOLLOWER is none:
-a leader that was deposed while acks=all waited answers it, too."""
+"""Errors that a broker returns before it appends anything.
+
+NOT_LEADER_OR_FOLLOWER is not one of them: a leader that is deposed while acks=all waits returns it,
+too.
+"""
 _START_OVER = frozenset(
     {
         ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
@@ -67,7 +70,7 @@ _START_OVER = frozenset(
 
 
 class NotProduced(ClientError):
-    """A batch was given up. `certain`: it is in no log; otherwise nobody knows."""
+    """The producer has abandoned a batch. `certain`: it is in no log; otherwise that is unknown."""
 
     def __init__(self, cause: Exception, *, certain: bool) -> None:
         super().__init__(f"{cause}" or type(cause).__name__)
@@ -76,14 +79,14 @@ class NotProduced(ClientError):
 
     @property
     def name(self) -> str:
-        """Kafka's name of the last error, or what became of the connection."""
+        """Kafka's name of the last error, or the type of the connection's error."""
         if isinstance(self.cause, ApiError):
             return self.cause.code.name
         return type(self.cause).__name__
 
 
 class _Batch:
-    """Records on their way. `data` is None before it has a place in the lane's sequence."""
+    """Records to be sent. `data` is None until the batch has a sequence number."""
 
     __slots__ = ("certain", "data", "deadline_s", "error", "future", "records")
 
@@ -103,7 +106,10 @@ class _Batch:
 
 
 class _Lane:
-    """One partition. `window` has sequences and no answer yet; `waiting` has neither."""
+    """The batches of one partition.
+
+    `window` has batches with a sequence number and no response; `waiting` has those without either.
+    """
 
     def __init__(self, partition: TopicPartition, producer_id: int, epoch: int) -> None:
         self.partition = partition
@@ -113,7 +119,9 @@ class _Lane:
         self.task: asyncio.Task[None] | None = None
 
     def take(self, compression: Codec) -> _Batch | None:
-        """The next batch that has no sequence yet, with one."""
+        """Assign a sequence number to the next waiting batch and return it; None if the window
+        is full.
+        """
         if not self.waiting or len(self.window) >= INFLIGHT_MAX:
             return None
         batch = self.waiting.popleft()
@@ -124,7 +132,7 @@ class _Lane:
         return batch
 
     def start_over(self) -> None:
-        """Go on in a new epoch: give up what may have been written, keep what certainly was not."""
+        """Continue in a new epoch: fail batches that may have been written, requeue the others."""
         self.producer = self.producer._replace(epoch=self.producer.epoch + 1, sequence=0)
         for batch in reversed(self.window):
             if batch.future.done():
@@ -137,7 +145,7 @@ class _Lane:
         self.window.clear()
 
     def expire(self, now_s: float) -> None:
-        """Give up batches whose time is over."""
+        """Fail batches whose delivery timeout has passed."""
         if any(batch.deadline_s <= now_s for batch in self.window):
             for batch in self.window:
                 if batch.deadline_s <= now_s:
@@ -150,12 +158,14 @@ class _Lane:
 
 
 class IdempotentProducer:
-    """Sends batches through a ClusterClient. `start` first, `close` at the end; or `async with`.
+    """Sender of batches through a ClusterClient.
+
+    Call `start` first and `close` at the end, or use `async with`.
 
     Args:
-        acks: -1 (all) or 1; without an answer there is nothing to retry on.
-        delivery_timeout_ms: how long a batch is tried.
-        request_timeout_ms: how long one answer is waited for; also the broker's limit for acks=all.
+        acks: -1 (all) or 1; with 0 there would be no response to base retries on.
+        delivery_timeout_ms: how long to retry a batch.
+        request_timeout_ms: how long to wait for one response; also the broker's limit for acks=all.
     """
 
     def __init__(
@@ -172,7 +182,7 @@ class IdempotentProducer:
         self.client = client
         self.producer_id = -1
         self.starts_over = 0
-        """How often a broker did not know what it had acknowledged, or a batch was refused."""
+        """How often a broker did not know batches that it had acknowledged, or refused a batch."""
         self._epoch = 0
         self._acks = acks
         self._delivery_s = delivery_timeout_ms / 1000.0
@@ -189,7 +199,7 @@ class IdempotentProducer:
         await self.close()
 
     async def start(self, timeout_ms: float = DEFAULT_TIMEOUT_MS) -> None:
-        """Get a producer id. Raises ApiError, OSError."""
+        """Request a producer ID. Raises ApiError, OSError."""
 
         async def attempt(left_ms: float) -> InitProducerIdResponse:
             request = InitProducerIdRequest(transactional_id=None)
@@ -204,11 +214,11 @@ class IdempotentProducer:
     def send(
         self, topic: str, partition: int, records: Sequence[Record]
     ) -> asyncio.Future[Produced]:
-        """Append one batch. The future has its place, or NotProduced.
+        """Append one batch; return a future of its position, or of NotProduced.
 
-        A batch that the broker knows from an earlier try, and whose place it has forgotten, has
-        base offset -1. Batches of a partition are in its log in the order of their sends, each
-        once. Timestamps are in ms since 1970; -1 is none.
+        Batches of a partition are in its log in the order of their sends, each once. The base
+        offset is -1 for a batch that the broker recognizes as a duplicate without remembering its
+        offset. Timestamps are in ms since 1970; -1 means none.
         """
         future: asyncio.Future[Produced] = self._loop.create_future()
         lane = self._lanes.get((topic, partition))
@@ -221,7 +231,7 @@ class IdempotentProducer:
         return future
 
     async def close(self) -> None:
-        """Stop; what is unresolved is given up. The ClusterClient stays open."""
+        """Stop and fail all unresolved batches. The ClusterClient stays open."""
         tasks = [lane.task for lane in self._lanes.values() if lane.task is not None]
         for task in tasks:
             task.cancel()
@@ -233,7 +243,7 @@ class IdempotentProducer:
     # --- one lane ------------------------------------------------------------------------------
 
     async def _drive(self, lane: _Lane) -> None:
-        """Until nothing is left to send."""
+        """Send the batches of a lane until none is left."""
         topic, partition = lane.partition
         while lane.window or lane.waiting:
             if lane.producer.epoch > EPOCH_MAX:
@@ -258,17 +268,19 @@ class IdempotentProducer:
             lane.expire(self._loop.time())
 
     async def _look_again(self, topic: str, doubting: int) -> None:
-        """After a failure that named no newer leader: wait, and ask others who leads."""
+        """After a failure that named no newer leader: wait, then ask other brokers for the
+        leader.
+        """
         await asyncio.sleep(RETRY_WAIT_MS / 1000.0)
         try:
             wait_ms = min(self._request_ms, LOOK_AGAIN_MS_MAX)
             await self.client.metadata([topic], wait_ms, doubting=doubting)
         except (ApiError, OSError, ProtocolError):
-            # Nobody answers now; the lane tries again, or its batches' time runs out.
+            # No broker answers now; the lane retries, or its batches expire.
             return
 
     async def _fresh_id(self, lane: _Lane) -> None:
-        """The epochs of this producer id are used up."""
+        """Request a new producer ID, because the epochs of the current one are used up."""
         try:
             await self.start(self._request_ms)
         except (ApiError, OSError, ProtocolError):
@@ -278,8 +290,10 @@ class IdempotentProducer:
             lane.producer = Producer(self.producer_id, self._epoch, 0)
 
     async def _pump(self, lane: _Lane, connection: Connection) -> Exception | None:
-        """Send and take answers until all is done (None) or something failed and nothing is on its
-        way any more."""
+        """Send batches and handle responses.
+
+        Returns None once all are done, or the first failure once no batch is in flight any more.
+        """
         failure: Exception | None = None
         place_lost = False
         again = deque(lane.window)
@@ -312,13 +326,13 @@ class IdempotentProducer:
         request, version = self.client.produce_request(
             connection, *lane.partition, batch.data, self._acks, self._request_ms
         )
-        # The broker gives up first, so that its answer is the one that counts.
+        # The broker's timeout is shorter, so that its response arrives before ours expires.
         return connection.send(request, self._request_ms + ANSWER_GRACE_MS, version)
 
     async def _answer(
         self, lane: _Lane, batch: _Batch, future: asyncio.Future[ProduceResponse]
     ) -> Exception | None:
-        """Take the answer to one batch; the error if it is not resolved."""
+        """Handle the response to one batch; return the error if the batch is unresolved."""
         try:
             produced = self.client.produced(*lane.partition, await future)
         except ApiError as error:
@@ -337,11 +351,11 @@ class IdempotentProducer:
         return None
 
     def _is_place_lost(self, batch: _Batch, error: Exception) -> bool:
-        """Whether the lane cannot go on in its epoch, judged from the first failure of a pump.
+        """Return whether the lane cannot continue in its epoch, from the first failure of a pump.
 
-        Everything before that batch is resolved, so that an error about its place does not come
-        from another one's being late: the broker does not know what it acknowledged. A batch that
-        is refused for what it is leaves a gap.
+        All earlier batches are resolved, so a sequence error does not mean that one is late: the
+        broker has lost batches that it acknowledged. A batch that is refused for its content leaves
+        a gap.
         """
         if not isinstance(error, ApiError) or error.code.retriable:
             return False

@@ -1,4 +1,4 @@
-"""Kafka's range assignor: who of a group gets which partitions."""
+"""Kafka's range assignor of partitions to the members of a group."""
 
 from __future__ import annotations
 
@@ -9,11 +9,13 @@ from collections.abc import Mapping, Sequence
 def assign_range(
     wanted: Mapping[str, Sequence[str]], counts: Mapping[str, int]
 ) -> dict[str, dict[str, list[int]]]:
-    """Partitions by topic and member: topic by topic, neighbouring ones to each member in order of
-    its id; the first ones get one more where it does not divide.
+    """Return the assigned partitions by member and topic.
+
+    For each topic, members in the order of their IDs get consecutive partitions. If the division
+    leaves a remainder, the first members get one more.
 
     Args:
-        wanted: topics by member id.
+        wanted: topics by member ID.
         counts: numbers of partitions by topic.
     """
     shares: dict[str, dict[str, list[int]]] = {member: {} for member in wanted}

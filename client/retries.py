@@ -1,9 +1,9 @@
-"""Shell: the one rule of when the client tries again, and for how long.
+"""Shell: The client's rule of retries.
 
-A request is tried again after a retriable error code and after a connection that was lost or
-refused, with a pause, until the caller's time is over; then its last error is raised. A refusal
-that names a newer leader (KIP-951) is followed without a pause: each such leader has a higher epoch
-than the one before, so that this has an end.
+A request is retried after a retriable error code, and after a connection that was lost or refused.
+The client waits between attempts; at the caller's timeout it raises the last error. An error that
+names a newer leader (KIP-951) is retried there without a wait. Each such leader has a higher epoch
+than the one before, so this ends.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ RETRY_WAIT_MS = 50.0
 
 
 def may_pass(error: Exception) -> bool:
-    """Whether the same request may succeed later."""
+    """Return whether the same request may succeed later."""
     if isinstance(error, ApiError):
         return error.code.retriable
     return isinstance(error, OSError)
@@ -32,9 +32,9 @@ async def retrying(
     attempt: Callable[[float], Awaitable[T]],
     again: Callable[[Exception], bool] = may_pass,
 ) -> T:
-    """The result of `attempt`, which is told how many milliseconds are left.
+    """Return the result of `attempt`, which gets the remaining milliseconds.
 
-    Raises its last error: one that is not to be tried `again`, or any when `timeout_ms` are over.
+    Raises the last error: one for which `again` is false, or any error at the timeout.
     """
     loop = asyncio.get_running_loop()
     deadline_s = loop.time() + timeout_ms / 1000.0

@@ -1,7 +1,7 @@
-"""Descriptions of topics, page by page: what to ask next, and the pages put together (KIP-966).
+"""Paging of topic descriptions: the next request, and the merged pages (KIP-966).
 
-A broker answers with a limited number of partitions and says where the next page begins. The pages
-are not of one moment: a topic that is deleted in between is described as far as it was read.
+A broker responds with a limited number of partitions and the cursor of the next page. The pages are
+not a consistent snapshot: a topic that is deleted in between is described as far as it was read.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from protocol.messages.describe_topic_partitions import (
 from protocol.messages.metadata import MetadataResponse
 
 NAMES_MAX = 1_000
-"""Topics named in one request; longer lists are split."""
+"""Maximum topics named in one request; longer lists are split."""
 
 DescribedTopic = DescribeTopicPartitionsResponse.DescribeTopicPartitionsResponseTopic
 DescribedPartition = DescribeTopicPartitionsResponse.DescribeTopicPartitionsResponsePartition
 
 
 class TopicPages:
-    """All pages about these topics, or about every topic (None); `found` is in the order of names.
+    """The pages of these topics, or of every topic (None); `found` is sorted by name.
 
-    Ask `request`, hand over the answer with `take`, until `request` is None.
+    Send `request` and pass the response to `take`, until `request` is None.
     """
 
     def __init__(self, names: Sequence[str] | None) -> None:
@@ -38,10 +38,10 @@ class TopicPages:
 
     @property
     def request(self) -> DescribeTopicPartitionsRequest | None:
-        """What to ask now; None when every page is there."""
+        """The next request; None once every page has arrived."""
         if not self._lists:
             return None
-        # Names before the cursor have been described: a node would read past each of them again.
+        # Names before the cursor have been described; a node would read each of them again.
         begin = "" if self._cursor is None else self._cursor.topic_name
         return DescribeTopicPartitionsRequest(
             topics=[
@@ -53,7 +53,7 @@ class TopicPages:
         )
 
     def take(self, page: DescribeTopicPartitionsResponse) -> None:
-        """Add an answer to `request`. Raises ProtocolError if the next page is not a later one."""
+        """Add a response to `request`. Raises ProtocolError if the next page is not a later one."""
         for topic in page.topics:
             if self.found and self.found[-1].name == topic.name:
                 self.found[-1].partitions += topic.partitions
@@ -79,8 +79,10 @@ def _place(cursor: DescribeTopicPartitionsRequest.Cursor) -> tuple[str, int]:
 
 
 def from_metadata(answer: MetadataResponse) -> list[DescribedTopic]:
-    """The same from an answer to Metadata, for brokers without pages. What those do not tell is
-    None: eligible leader replicas and the last known ones."""
+    """Return descriptions from a Metadata response, for brokers without DescribeTopicPartitions.
+
+    Eligible leader replicas and the last known ones are None, because Metadata lacks them.
+    """
     return sorted(
         (
             DescribedTopic(

@@ -1,9 +1,9 @@
-"""Records of a fetched record set that a consumer sees.
+"""The records of a fetched record set that a consumer may see.
 
-A record set holds whole batches: the first may begin below the position that was asked for, control
-batches mark the ends of transactions, and with read_committed the batches of aborted transactions
-are to be passed over. An aborted transaction begins at its first offset and ends with the next
-control batch of its producer (KIP-98).
+A record set consists of whole batches: the first may begin below the requested position. Control
+batches mark the ends of transactions. With read_committed the batches of aborted transactions are
+skipped. An aborted transaction begins at its first offset and ends with the next control batch of
+its producer (KIP-98).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from protocol.schema import Buffer
 
 
 class Received(NamedTuple):
-    """A record as a consumer gets it; the timestamp is in ms since 1970."""
+    """A record as a consumer receives it; the timestamp is in ms since 1970."""
 
     topic: str
     partition: int
@@ -35,9 +35,9 @@ def visible_records(
     position: int,
     aborted: Iterable[tuple[int, int]] = (),
 ) -> tuple[list[Received], int]:
-    """The records from `position` on, and the position after the last batch.
+    """Return the records from `position` on, and the position after the last batch.
 
-    `aborted` transactions are pairs of producer id and first offset. Raises ProtocolError.
+    `aborted` transactions are pairs of producer ID and first offset. Raises ProtocolError.
     """
     ahead = sorted((first, producer_id) for producer_id, first in aborted)
     hidden: set[int] = set()
