@@ -1,1 +1,1 @@
-"""Foundations that every other package stands on: clocks, tasks, configuration, logs, metrics."""
+"""Foundations of all other packages: clocks, tasks, configuration, logs, metrics."""

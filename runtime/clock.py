@@ -1,8 +1,9 @@
-"""Shell: Time as an argument.
+"""Shell: Clocks, passed as arguments.
 
-Two clocks with different promises: `now_ms` is the wall clock (epoch milliseconds, an int, may
-jump) and only ever goes into records and replies; `monotonic_ms` (a float, never goes back) is for
-timeouts. Code that must be replayable from a seed takes a `Clock` and never reads `time` itself.
+There are two clocks with different guarantees. `now_ms` is the wall clock (epoch milliseconds, an
+int, may jump); use it only in records and responses. `monotonic_ms` (a float, never decreases) is
+for timeouts. Code that must be replayable from a seed takes a `Clock` and never reads `time`
+itself.
 """
 
 from __future__ import annotations
@@ -16,11 +17,11 @@ if TYPE_CHECKING:
 
 class Clock(Protocol):
     def now_ms(self) -> int:
-        """Wall clock, milliseconds since the epoch."""
+        """Return the wall clock in milliseconds since the epoch."""
         ...
 
     def monotonic_ms(self) -> float:
-        """Milliseconds since an arbitrary start; never goes back."""
+        """Return milliseconds since an arbitrary start; the value never decreases."""
         ...
 
 
@@ -37,10 +38,10 @@ class SystemClock:
 
 
 class LoopClock:
-    """Both clocks driven by an event loop's own time, for simulation.
+    """Both clocks, driven by an event loop's own time, for simulation.
 
-    `epoch_ms` is the wall time at loop time zero. `jump` moves the wall clock alone, as an
-    operator or NTP would.
+    `epoch_ms` is the wall time at loop time zero. `jump` moves only the wall clock, as an operator
+    or NTP would.
     """
 
     __slots__ = ("_epoch_ms", "_loop")
@@ -60,7 +61,7 @@ class LoopClock:
 
 
 class ManualClock:
-    """A clock that stands still until a test moves it."""
+    """A clock that advances only when a test moves it."""
 
     __slots__ = ("_monotonic_ms", "_now_ms")
 
@@ -75,10 +76,10 @@ class ManualClock:
         return self._monotonic_ms
 
     def advance(self, by_ms: int) -> None:
-        """Move both clocks forward."""
+        """Move both clocks forward by milliseconds."""
         self._now_ms += by_ms
         self._monotonic_ms += by_ms
 
     def jump(self, by_ms: int) -> None:
-        """Move the wall clock alone, either way."""
+        """Move only the wall clock, forward or back."""
         self._now_ms += by_ms

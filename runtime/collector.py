@@ -1,14 +1,14 @@
-"""Shell: The cyclic garbage collector of a process that holds much for long.
+"""Shell: The cyclic garbage collector of a process with many long-lived objects.
 
-A full collection looks at every object that may be part of a cycle, without a turn for the loop in
-between: with thousands of logs that is a tenth of a second, again whenever there is a quarter more.
-So what survives one is frozen: the next looks only at what was made since, which is about seventy
-thousand objects, however many logs and images there are.
+A full collection visits every object that may be part of a cycle, and blocks the event loop. With
+thousands of logs that takes a tenth of a second, each time the number of objects has grown by a
+quarter. So the survivors of a collection are frozen. The next one visits only objects created
+since, about seventy thousand, however many logs and images there are.
 
-A frozen object still dies when its last reference goes, as all that makes up logs, partitions,
-images and connections does. A cycle that was frozen and dies later stays. So when there is half as
-much frozen again as after the last time, everything is looked at once more: leaks stay below that,
-and a process that does not grow never pays for it.
+A frozen object is still freed when its last reference goes, as with all parts of logs, partitions,
+images and connections. A frozen cycle that becomes garbage stays in memory. So when the number of
+frozen objects has grown by half, everything is collected once more. This bounds leaks, and a
+process that does not grow never pays for it.
 """
 
 from __future__ import annotations
@@ -23,29 +23,33 @@ FULL_GENERATION: Final = 2
 
 
 class Collector:
-    """Freezes survivors between `start` and `stop`. One per process: the collector is."""
+    """Freezes survivors between `start` and `stop`. One per process, because the collector is
+    global.
+    """
 
     def __init__(self) -> None:
         self._frozen = 0
 
     def start(self) -> None:
-        """Costs nothing: what is there is taken for what stays."""
+        """Start freezing; the existing objects are frozen without a collection."""
         gc.callbacks.append(_after)
         gc.freeze()
 
     def settle(self) -> None:
-        """A start has made what it makes: that is how much there is from now on. What was frozen
-        meanwhile is not looked at again: of ten thousand logs that takes 200 ms."""
+        """Collect once after a start, and set the base of `look`.
+
+        Frozen objects are not visited: for ten thousand logs that would take 200 ms.
+        """
         gc.collect()
         self._frozen = gc.get_freeze_count()
 
     def stop(self) -> None:
-        """Everything is the collector's again."""
+        """Stop freezing and return all objects to the collector."""
         gc.callbacks.remove(_after)
         gc.unfreeze()
 
     def look(self) -> bool:
-        """Looks at everything if there is half as much again; whether it did."""
+        """Collect everything if the frozen objects have grown by half; return whether it did so."""
         if gc.get_freeze_count() < GROWTH * self._frozen:
             return False
         gc.unfreeze()
@@ -53,7 +57,7 @@ class Collector:
         return True
 
     async def run(self) -> None:
-        """Looks now and then."""
+        """Call `look` every LOOK_EVERY_S seconds."""
         while True:
             await asyncio.sleep(LOOK_EVERY_S)
             self.look()

@@ -1,20 +1,22 @@
-"""Failures that are ours.
+"""Errors for bugs of this program and for refused starts.
 
-There are two kinds of failure. What the world does wrong (a client, a peer, a disk) has an error
-code and is answered. What *we* did wrong is an `InvariantViolated`: nobody catches it except the
-task supervisor, which stops the process, because going on with broken state would break promises
-that were already given to clients.
+There are two kinds of failure. A failure outside this program (of a client, a peer, a disk) has an
+error code, which is the response. A bug of this program raises `InvariantViolated`. Only the task
+supervisor handles it, by stopping the process: continuing with broken state would break promises
+already made to clients.
 """
 
 from __future__ import annotations
 
 
 class InvariantViolated(Exception):
-    """A promise that this code gives to itself does not hold; the process must stop."""
+    """An internal invariant does not hold; the process must stop."""
 
 
 class StartupRefused(Exception):
-    """The node cannot start for a reason that the operator can remove; the message says which."""
+    """The node cannot start for a reason that the operator can remove; the message has the
+    reason.
+    """
 
 
 def invariant(holds: bool, message: str) -> None:

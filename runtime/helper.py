@@ -1,12 +1,12 @@
-"""Shell: A helper process for CPU-heavy work, away from loop and interpreter lock.
+"""Shell: A helper process for CPU-heavy work, outside the event loop and the interpreter lock.
 
-A thread that walks records holds the lock for most of its time, and each request then waits for it
-(5 ms at a switch); a process costs a start of a tenth of a second and nothing afterwards. It is
-started at the first task and ends with `close`, or when its parent does.
+A thread that iterates over records holds the lock most of the time, and each request then waits for
+it (5 ms per switch). A process costs a tenth of a second at its start and nothing afterwards. It is
+started for the first task. It ends with `close`, or when its parent ends.
 
-A task is a function on module level that takes one argument and yields results; argument and
-results are pickled (both ends are our own, on a private pipe). Only files that are really on the
-disk are shared: work on anything else belongs on the loop.
+A task is a module-level function that takes one argument and yields results. Argument and results
+are pickled; both ends are this program, on a private pipe. Only files that are really on the disk
+are shared: work on anything else belongs on the event loop.
 
 The helper runs at a lower priority than its parent: its work can wait, requests cannot.
 """
@@ -39,7 +39,7 @@ _ITEM, _END, _ERROR = 0, 1, 2
 
 
 class HelperFailed(Exception):
-    """The task raised something it does not promise, or the process ended."""
+    """The task raised an unexpected error, or the process ended."""
 
 
 class HelperStopped(HelperFailed):
@@ -47,7 +47,7 @@ class HelperStopped(HelperFailed):
 
 
 class HelperProcess:
-    """At most one process, which does one task at a time."""
+    """At most one process, which runs one task at a time."""
 
     def __init__(self) -> None:
         self._process: asyncio.subprocess.Process | None = None
@@ -56,14 +56,14 @@ class HelperProcess:
 
     @property
     def pid(self) -> int | None:
-        """Of the running process."""
+        """The process ID of the running process, None without one."""
         return None if self._process is None else self._process.pid
 
     async def run(self, task: Callable[[A], Iterable[R]], argument: A) -> AsyncGenerator[R, None]:
-        """The results of `task(argument)` as they come.
+        """Yield the results of `task(argument)` as they arrive.
 
         Raises:
-            HelperFailed: see there. The next run starts a new process.
+            HelperFailed: the task failed or the process ended. The next run starts a new process.
             OSError: no process can be started.
         """
         self._stopped = False
@@ -85,11 +85,11 @@ class HelperProcess:
             raise self._ended() from None
         finally:
             if not finished:
-                # A task that nobody listens to any more is of no use, nor is what it sends.
+                # The caller stopped reading, so the task and its remaining results are useless.
                 await self.close()
 
     def stop(self) -> None:
-        """End the process at once; a running task's `run` raises HelperStopped."""
+        """End the process at once; the `run` of a running task raises HelperStopped."""
         self._stopped = True
         self._kill()
 
@@ -142,10 +142,10 @@ async def _receive(stream: asyncio.StreamReader) -> tuple[int, Any]:
 
 
 def main() -> None:
-    """Do tasks from standard input until it ends."""
+    """Run tasks from standard input until it ends."""
     answers = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # whoever prints must not break the frames
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent, which will end us
+    os.dup2(2, 1)  # prints must not corrupt the frames
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles Ctrl-C and ends this process
     with contextlib.suppress(OSError):
         os.nice(NICENESS)
     tasks: queue.SimpleQueue[Any] = queue.SimpleQueue()
@@ -156,7 +156,7 @@ def main() -> None:
 
 
 def _listen(tasks: queue.SimpleQueue[Any]) -> None:
-    """Take tasks in; the end of the pipe is the parent's, and must end a running task too."""
+    """Queue tasks; at the end of the pipe the parent has ended, so end a running task, too."""
     requests = sys.stdin.buffer
     while True:
         head = requests.read(_length.size)

@@ -7,10 +7,10 @@ that the loop does other work between the pieces of a large scrape.
 
 Any client may open connections, so none may keep a health check out:
 
-* a request must be complete `request_ms` after its first byte, the first one after the connect;
-* an answer must be read within `answer_ms`;
-* a new connection takes the place of the one that is longest without progress;
-* answers in pieces have `scrapes_max` of the places, so that the rest is left to health checks.
+- a request must be complete `request_ms` after its first byte, the first one after the connect;
+- a client must read a response within `answer_ms`;
+- a new connection replaces the one that has been without progress for the longest time;
+- at most `scrapes_max` responses are sent in pieces; other connections are for health checks.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ REQUEST_BYTES_MAX = 16 * 1024
 
 
 class HttpLimits(NamedTuple):
-    """Times and places that the clients of one listener share."""
+    """Timeouts and limits shared by the clients of one listener."""
 
     request_ms: int = 10_000
     answer_ms: int = 60_000
     idle_ms: int = 60_000
-    """Between the requests of one connection."""
+    """Maximum time between the requests of one connection."""
     connections_max: int = 64
     scrapes_max: int = 48
-    """Connections that may be sent an answer in pieces at one time."""
+    """Maximum connections that receive an answer in pieces at the same time."""
 
 
 LIMITS = HttpLimits()
@@ -50,7 +50,7 @@ class Response(NamedTuple):
 
 
 class Question(NamedTuple):
-    """What a handler may want to know of a request."""
+    """The parts of a request that handlers use."""
 
     accept: str
 
@@ -63,7 +63,7 @@ def text_response(status: int, text: str) -> Response:
 
 
 class HttpServer:
-    """Serve `routes` (path -> handler) on one address."""
+    """HTTP server of `routes` (path -> handler) on one address."""
 
     def __init__(
         self,
@@ -75,9 +75,9 @@ class HttpServer:
         self.supervisor = supervisor
         self.limits = limits
         self.scrapes = 0
-        """Answers in pieces that are being sent."""
+        """The number of answers in pieces that are being sent."""
         self._connections: dict[_HttpConnection, None] = {}
-        """In the order in which their present state began."""
+        """Connections in the order in which their current states began."""
         self._server: asyncio.Server | None = None
 
     async def start(self, host: str, port: int) -> tuple[str, int]:
@@ -102,9 +102,10 @@ class HttpServer:
         self._server = None
 
     def admit(self, connection: _HttpConnection) -> None:
-        """Take a connection on; if all places are taken, another one loses its place."""
+        """Accept a connection; at the limit, abort another one for it."""
         if len(self._connections) >= self.limits.connections_max:
-            # Short answers count as waiting: one that is not read must not keep a check out.
+            # A short answer does not protect its connection: a client that does not read it must
+            # not block a health check.
             lost = next((one for one in self._connections if not one.scraping), connection)
             self.forget(lost)
             lost.abort()
@@ -113,12 +114,12 @@ class HttpServer:
         self._connections[connection] = None
 
     def moved_on(self, connection: _HttpConnection) -> None:
-        """Put a connection whose state has changed behind all others."""
+        """Move a connection whose state has changed to the end of the order."""
         if connection in self._connections:
             self._connections[connection] = self._connections.pop(connection)
 
     def forget(self, connection: _HttpConnection) -> None:
-        """Give the place of a connection back."""
+        """Remove a connection from the count."""
         self._connections.pop(connection, None)
 
 
@@ -132,12 +133,12 @@ class _HttpConnection(asyncio.Protocol):
         self._timer: asyncio.TimerHandle | None = None
         self._request: h11.Request | None = None
         self._mid_request = True
-        """A request has begun; a new connection counts as one."""
+        """A request has begun; true for a new connection, too."""
         self.answering = False
         self.scraping = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        # Not an isinstance check: uvloop's transports are no subclasses.
+        # No isinstance check: uvloop's transports are not subclasses.
         self._transport = cast(asyncio.Transport, transport)
         self._enter(self._server.limits.request_ms)
         self._server.admit(self)
@@ -177,20 +178,20 @@ class _HttpConnection(asyncio.Protocol):
             self._transport.abort()
 
     def _enter(self, limit_ms: int) -> None:
-        """Begin a state that may last for `limit_ms`."""
+        """Enter a state that may last at most `limit_ms`."""
         if self._timer is not None:
             self._timer.cancel()
         self._timer = asyncio.get_running_loop().call_later(limit_ms / 1000.0, self.abort)
         self._server.moved_on(self)
 
     def _advance(self) -> None:
-        """Take events until a request is complete, then answer it."""
+        """Handle events until a request is complete, then answer it."""
         while not self.answering:
             event = self._h11.next_event()
             if isinstance(event, h11.Request):
                 self._request = event
             elif isinstance(event, h11.Data):
-                # No path takes a body, and reading one could go on for as long as it is sent.
+                # No path accepts a body, and reading one could take indefinitely.
                 self._refuse(413)
                 return
             elif isinstance(event, h11.EndOfMessage):
@@ -222,7 +223,7 @@ class _HttpConnection(asyncio.Protocol):
 
     async def _answer(self, request: h11.Request) -> None:
         try:
-            # A client that has not read its last answer waits for the next one.
+            # A client that has not read its last answer must read it before the next one.
             await self._writable.wait()
             await self._send(request.method == b"HEAD", self._respond(request))
         except h11.LocalProtocolError:
@@ -260,7 +261,7 @@ class _HttpConnection(asyncio.Protocol):
         if request.method not in (b"GET", b"HEAD"):
             return text_response(405, "only GET and HEAD\n")
         try:
-            # h11 gives names in small letters; several lines of one name are one list.
+            # h11 lower-cases names; several headers of one name form a list.
             accept = b",".join(value for name, value in request.headers if name == b"accept")
             response = handler(Question(accept.decode("ascii", "replace")))
         except Exception as error:  # noqa: BLE001 - ends this request only

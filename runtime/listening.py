@@ -1,4 +1,4 @@
-"""Shell: Errors of addresses that cannot be listened on, in words."""
+"""Shell: Error messages for addresses that cannot be listened on."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import socket
 
 
 def cannot_listen(host: str, port: int, error: OSError) -> OSError:
-    """The same failure, its text without what the event loop puts around address and reason."""
+    """Return the error with a short message: the address and the reason, without asyncio's text."""
     unresolved = isinstance(error, socket.gaierror) or error.errno is None
     reason = error.strerror if unresolved else os.strerror(error.errno or 0)
     address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

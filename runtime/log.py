@@ -1,15 +1,15 @@
-"""Shell: Structured logging: structlog with two renderings and one sink.
+"""Shell: Structured logging: structlog with two formats and one sink.
 
-- `get_logger(name)` may be called at import time; nothing is decided before `configure`.
+- `get_logger(name)` may be called at import time; loggers use the settings of a later `configure`.
 - A line is one `write`. Regular files are written directly (page cache). Pipes and terminals are
-  written by a small thread behind a bounded queue: a pipe that nobody reads must not stop the loop,
-  so when the queue is full lines are dropped, counted, and the count is logged when it drains.
-- Values are escaped: a client id with a newline cannot forge a second line.
-- A task's context (`bind_context(node_id=1)`) is added to every line of the tasks it starts, which
-  is how several nodes in one simulated process stay apart.
+  written by a thread with a bounded queue, because a pipe without a reader must not stop the event
+  loop. When the queue is full, lines are dropped and counted; the count is logged once it drains.
+- Values are escaped: a client ID with a newline cannot forge a second line.
+- A task's context (`bind_context(node_id=1)`) is added to every line of the tasks it starts, so
+  that the nodes in one simulated process can be told apart.
 
-structlog imports rich when rich is installed, at 90 ms; no node process may pay that, so the import
-below hides rich while structlog loads (its documented fall-back is plain tracebacks).
+structlog imports rich if it is installed, which takes 90 ms. A node process must not pay that, so
+the import below hides rich while structlog loads (its documented fallback is plain tracebacks).
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ _LEVELS = {
 
 
 class Logger(Protocol):
-    """What a logger offers. The event is a sentence; facts go into keyword values."""
+    """The interface of a logger. The event is a sentence; facts are keyword values."""
 
     def debug(self, event: str, **values: object) -> None: ...
     def info(self, event: str, **values: object) -> None: ...
@@ -62,7 +62,7 @@ class Logger(Protocol):
 
 
 def get_logger(name: str, **values: object) -> Logger:
-    """A logger that puts `logger=name` and `values` into each line."""
+    """Return a logger that adds `logger=name` and `values` to each line."""
     return cast(Logger, structlog.get_logger(logger_name=name, **values))
 
 
@@ -70,11 +70,10 @@ KEY_CHARS_MAX = 256
 
 
 class RateLimited:
-    """Lets one line per key through in `per_ms`; counts the others. Keys that differ behind their
-    first 256 characters are one.
+    """Rate limit of log lines: one line per key in `per_ms`; the others are counted.
 
-    `admit(key)` returns the number of lines held back since the last one let through, or None
-    if this one must be held back too.
+    `admit(key)` returns the number of lines suppressed since the last admitted one, or None if this
+    one must be suppressed, too. Keys with the same first 256 characters are treated as equal.
     """
 
     def __init__(self, clock: Clock, per_ms: float, *, keys_max: int = 1024) -> None:
@@ -98,7 +97,7 @@ class RateLimited:
 
 
 def render_console(event: EventDict) -> bytes:
-    """`[time] LEVEL sentence key=value ... (logger)`, then an indented traceback, if any."""
+    """Render `[time] LEVEL sentence key=value ... (logger)`, then an indented traceback, if any."""
     time_text = event.pop("timestamp", "")
     level = str(event.pop("level", "info")).upper()
     name = event.pop("logger", "")
@@ -112,7 +111,7 @@ def render_console(event: EventDict) -> bytes:
 
 
 def render_json(event: EventDict) -> bytes:
-    """One JSON object per line."""
+    """Render an event as one line of JSON."""
     import json
 
     return (json.dumps(dict(event), default=str, separators=(",", ":")) + "\n").encode()
@@ -126,7 +125,7 @@ def _console_value(value: object) -> str:
 
 
 class ThreadSink:
-    """Writes to a descriptor from a thread; drops lines when `lines_max` wait."""
+    """Sink that writes to a descriptor from a thread; drops lines when `lines_max` wait."""
 
     def __init__(self, fd: int, *, lines_max: int = 10_000) -> None:
         self._fd = fd
@@ -151,7 +150,7 @@ class ThreadSink:
             self._wake.notify()
 
     def flush(self, timeout_ms: float) -> bool:
-        """Wait until everything queued is written; False if that took too long."""
+        """Wait until everything queued is written; return False after `timeout_ms`."""
         with self._wake:
             return self._wake.wait_for(
                 lambda: not self._lines and not self._busy, timeout_ms / 1000.0
@@ -181,14 +180,14 @@ def write_all(fd: int, data: bytes) -> None:
 
 
 def sink_for(fd: int) -> Write:
-    """Direct writes for a regular file, a thread for everything else."""
+    """Return a sink: direct writes for a regular file, a thread for everything else."""
     if stat.S_ISREG(os.fstat(fd).st_mode):
         return lambda line: write_all(fd, line)
     return ThreadSink(fd)
 
 
 class _LineLogger:
-    """What structlog's bound logger calls with the rendered line."""
+    """The logger that receives rendered lines from structlog's bound logger."""
 
     __slots__ = ("_write",)
 
@@ -212,7 +211,7 @@ def configure(
     write: Write | None = None,
     clock: Clock | None = None,
 ) -> None:
-    """Decide how lines look and where they go (default: standard output).
+    """Configure the format and the destination of lines (default: standard output).
 
     Raises KeyError for a level other than debug, info, warning, error.
     """
@@ -245,7 +244,7 @@ def configure(
 
 
 def set_level(level: str) -> None:
-    """Change the least level that is logged, from the next line on.
+    """Change the minimum level that is logged, from the next line on.
 
     Raises KeyError for a level other than debug, info, warning, error.
     """
@@ -257,25 +256,25 @@ def set_level(level: str) -> None:
 
 
 def level() -> str:
-    """The least level that is logged."""
+    """Return the minimum level that is logged."""
     return _level
 
 
 def flush(timeout_ms: float = 1000.0) -> None:
-    """Wait for queued lines, at the end of a process."""
+    """Wait for queued lines, for the end of a process."""
     if isinstance(_write, ThreadSink):
         _write.flush(timeout_ms)
 
 
 @contextlib.contextmanager
 def captured() -> Iterator[list[dict[str, Any]]]:
-    """Collect events as dictionaries in place of writing them, for tests."""
+    """Collect events as dictionaries instead of writing them, for tests."""
     with structlog.testing.capture_logs() as events:
         yield cast("list[dict[str, Any]]", events)
 
 
 class _StdlibHandler(logging.Handler):
-    """Lines that libraries (asyncio above all) send to the standard logging module."""
+    """Forwards lines that libraries (mainly asyncio) send to the standard logging module."""
 
     def emit(self, record: logging.LogRecord) -> None:
         logger = get_logger(record.name)

@@ -1,14 +1,15 @@
-"""Shell: Loop lag and the loop's busy time.
+"""Shell: Event-loop lag and busy time.
 
-A timer is set every `every_ms`; how much later than due it ran is the lag: the one number that
-shows a stall. Kept are the last value and the worst since the last scrape, which is what an alert
-wants to see. On a machine that is short of processors a loop is late although it did little: of the
-lag, no more than the processor time since the timer before is its own. A stall that begins and ends
-between two timers is not seen; what lasts is.
+A timer is set every `every_ms`. The lag is how late it ran: the one number that shows a stall. The
+last value and the worst value since the last scrape are kept; alerts use the latter. On a machine
+short of processors a loop is late although it did little. So the loop's own part of the lag is at
+most its processor time since the timer before. A stall that begins and ends between two timers is
+not detected; a lasting one is.
 
-Kafka reports how idle its request handlers and its network threads are. Here one loop is both, so
-both series say the same: the part of the last minute in which the loop's thread used no processor.
-A loop that is blocked by a disk is idle by that measure; the lag shows it.
+Kafka reports the idle ratios of its request handlers and of its network threads. Here one loop does
+both, so both series have the same value: the part of the last minute in which the loop's thread
+used no processor. A loop that is blocked by a disk is idle by that measure, but its lag shows the
+block.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ _IDLE = (
 class LoopLag:
     """Measures the running loop between `start` and `stop`.
 
-    `cpu_s` is the processor time of the thread that asks.
+    `cpu_s` returns the processor time of the calling thread.
     """
 
     def __init__(self, every_ms: float, cpu_s: Callable[[], float] = time.thread_time) -> None:
@@ -65,7 +66,7 @@ class LoopLag:
             self._timer = None
 
     def idle(self) -> float:
-        """The part of the last minute in which the loop had nothing to do, 0 to 1."""
+        """Return the idle part of the last minute, 0 to 1."""
         now, cpu_s = asyncio.get_running_loop().time(), self._cpu_s()
         then, cpu_then_s = self._loads[0] if self._loads else (now, cpu_s)
         if now <= then:
@@ -73,7 +74,7 @@ class LoopLag:
         return min(max(1.0 - (cpu_s - cpu_then_s) / (now - then), 0.0), 1.0)
 
     def collect(self) -> Iterable[Family]:
-        """For the metrics registry; forgets the worst value."""
+        """Yield the metric families for the registry, and reset the worst value."""
         worst_ms, self.worst_ms = max(self.worst_ms, self.last_ms), 0.0
         worst_cpu_ms, self.worst_cpu_ms = self.worst_cpu_ms, 0.0
         idle = self.idle()

@@ -1,9 +1,9 @@
 """Coverage marks: rare branches of the product, each with a name that a simulation can count.
 
-`mark(NAME)` stands in a branch that only a rare run takes. In production nobody counts, and a call
-is one comparison. A simulated run installs a count for its time (`counted`), so that a table says
-which of these branches a thousand runs took, and which none did. A mark decides nothing: the code
-around it does the same whether it is counted or not.
+`mark(NAME)` is in a branch that only a rare run takes. In production nothing counts, and a call is
+one comparison. A simulated run installs a counter (`counted`), so that a table shows which of these
+branches a thousand runs took, and which none did. A mark has no effect: the code around it behaves
+the same whether it is counted or not.
 """
 
 from __future__ import annotations
@@ -86,20 +86,22 @@ MARKS: Final[dict[str, str]] = {
     "controller.process-gone": "a broker's port is closed since before the takeover",
     "controller.resigns-with-writes": "a controller resigns while writes wait for commit",
 }
-"""Every mark and what it says has happened."""
+"""Every mark with the event that it stands for."""
 
 _count: MutableMapping[str, int] | None = None
 
 
 def mark(name: str) -> None:
-    """A rare branch is taken. `name` is one of MARKS; who counts gets a KeyError for another."""
+    """Record that a rare branch is taken. While marks are counted, an unknown name raises
+    KeyError.
+    """
     if _count is not None:
         _count[name] += 1
 
 
 @contextmanager
 def counted() -> Iterator[dict[str, int]]:
-    """Count marks until the end of the block; the block that was entered last counts alone."""
+    """Count marks until the end of the block; of nested blocks only the innermost counts."""
     global _count
     before, mine = _count, dict.fromkeys(MARKS, 0)
     _count = mine

@@ -1,14 +1,13 @@
-"""The metrics registry: owners count in plain attributes, a scrape reads them.
+"""The metrics registry: owners count in plain attributes, and a scrape reads them.
 
 A labelled counter object costs microseconds per increment and kilobytes per series; an integer in
 the owner's own slot costs neither. So nothing here is called on the hot path. An owner registers
-`collect`, a callable that yields `Family` values, and only a scrape calls it. Names are those that
-Strimzi's JMX rules give Kafka's MBeans.
+`collect`, a callable that yields `Family` values, and only a scrape calls it. The names are those
+of Strimzi's JMX rules for Kafka's MBeans.
 
-`exposition` writes Prometheus' text format, or OpenMetrics, in pieces, so that the node's loop can
-serve other work between two pieces. Values of the process itself (`process_*`) come from
-prometheus_client, which is imported at the first scrape: its import costs 20 ms that no start
-should pay.
+`exposition` writes Prometheus' text format, or OpenMetrics, in pieces, so that the node's event
+loop can do other work between two pieces. Values of the process itself (`process_*`) come from
+prometheus_client. It is imported at the first scrape, because its import takes 20 ms.
 """
 
 from __future__ import annotations
@@ -18,14 +17,17 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 
 Labels: TypeAlias = dict[str, str]
 Sample: TypeAlias = tuple[Labels | str, float]
-"""Labels, or what `rendered` has made of them: for many series with the same labels."""
+"""Labels, or their text from `rendered`, for many series with the same labels."""
 Kind: TypeAlias = Literal["counter", "gauge", "summary", "histogram", "untyped"]
 
 
 class Family(NamedTuple):
-    """One metric with all its series. A sample's label `__name__` overrides the series name,
-    which a summary needs for its `_count`. Behind the samples come `texts`, each of whole lines as
-    `series_lines` makes them: for thousands of series that rarely change."""
+    """One metric with all its series.
+
+    A sample's label `__name__` overrides the series name, which a summary needs for its `_count`.
+    `texts` follow the samples; each consists of whole lines, as `series_lines` returns them. They
+    are for thousands of series that rarely change.
+    """
 
     name: str
     help: str
@@ -35,11 +37,12 @@ class Family(NamedTuple):
 
 
 Collector: TypeAlias = Callable[[], Iterable[Family | None]]
-"""None between families, or instead of any, is a pause: whoever scrapes may let others work. A
-collector that adds up thousands of things yields some, and gives samples as a generator."""
+"""None between families, or instead of any, is a pause: the scrape may let other work run. A
+collector that adds up thousands of values yields some, and passes its samples as a generator.
+"""
 
 QUANTILES = ("0.50", "0.75", "0.95", "0.98", "0.99", "0.999")
-"""Those of Kafka's histograms, as the JMX exporter labels them."""
+"""The quantiles of Kafka's histograms, as the JMX exporter labels them."""
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 OPEN_METRICS = "application/openmetrics-text"
@@ -48,9 +51,10 @@ _TOTAL = "_total"
 
 
 def wants_open_metrics(accept: str) -> bool:
-    """Whether an Accept header prefers OpenMetrics to Prometheus' own text (RFC 9110, 12.5.1).
+    """Return whether an Accept header prefers OpenMetrics to Prometheus' text (RFC 9110, 12.5.1).
 
-    Who says nothing, or likes both the same without naming OpenMetrics first, gets text.
+    A header without a preference, or none at all, gets text. Equal weights get OpenMetrics if the
+    header names it.
     """
     open_metrics = text = 0.0
     for entry in accept.split(","):
@@ -79,7 +83,7 @@ class Metrics:
         self._process: Any = None
 
     def register(self, collect: Collector) -> Callable[[], None]:
-        """Add a collector; the returned callable removes it."""
+        """Add a collector; call the returned function to remove it."""
         key = self._next_id
         self._next_id += 1
         self._collectors[key] = collect
@@ -96,8 +100,10 @@ class Metrics:
     def exposition(
         self, *, process: bool = True, lines_per_piece: int = 250, open_metrics: bool = False
     ) -> Iterator[bytes]:
-        """Prometheus text or OpenMetrics, in pieces of about `lines_per_piece` lines; an empty one
-        for a pause. A family's texts are pieces of their own."""
+        """Yield Prometheus text or OpenMetrics in pieces of about `lines_per_piece` lines.
+
+        An empty piece is a pause. Each text of a family is a piece of its own.
+        """
         lines: list[str] = []
         lines_of = _open_lines if open_metrics else _family_lines
         for family in self.families():
@@ -150,10 +156,10 @@ def _family_lines(family: Family) -> Iterator[str]:
 
 
 def _open_lines(family: Family) -> Iterator[str]:
-    """The same series in OpenMetrics, whose types ask for more than names of MBeans have.
+    """Yield the lines of a family in OpenMetrics, whose types require certain names.
 
-    A counter without `_total`, and a summary (whose quantiles would have to be written otherwise)
-    with each of its suffixes, is of unknown type there.
+    A counter without `_total` has the type unknown. So has a summary, each suffix separately,
+    because its quantiles would need another notation.
     """
     name, kind = family.name, family.kind
     if kind == "counter" and name.endswith(_TOTAL):
@@ -183,7 +189,7 @@ def _open_head(name: str, text: str, kind: Kind) -> Iterator[str]:
 
 
 def rendered(labels: Labels) -> str:
-    """Labels as they stand behind a series' name."""
+    """Return labels as they follow a series' name."""
     inner = ",".join(
         f'{key}="{_escape_label(text)}"' for key, text in labels.items() if key != "__name__"
     )
@@ -191,18 +197,18 @@ def rendered(labels: Labels) -> str:
 
 
 def series_lines(name: str, labels: Sequence[str], values: Sequence[int]) -> list[str]:
-    """One line for each series whose labels are `rendered`; truths are written as numbers."""
+    """Return one line per series whose labels are `rendered`; booleans are written as numbers."""
     return [f"{name}{label} {int(value)}\n" for label, value in zip(labels, values, strict=True)]
 
 
 def single(name: str, text: str, value: float, kind: Kind = "gauge") -> Family:
-    """A family of one series without labels."""
+    """Return a family of one series without labels."""
     return Family(name, text, kind, [({}, value)])
 
 
 def _number(value: float) -> str:
     if isinstance(value, int):
-        return str(int(value))  # also for truths and members of an enumeration
+        return str(int(value))  # also for booleans and members of an enumeration
     if value != value:
         return "NaN"
     if value in (float("inf"), float("-inf")):

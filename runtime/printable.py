@@ -1,7 +1,7 @@
-"""Escaping of text that others chose (names, errors, records) for terminals and logs.
+"""Escaping of untrusted text (names, errors, records) for terminals and logs.
 
-A group id may be any text: an ESC in it would write to the operator's clipboard, a line end would
-forge a line of a table. So all that is not printable is shown as an escape, as Python writes it:
+A group ID may be any text: an ESC in it could write to the operator's clipboard, and a line end
+could forge a line of a table. So all characters that are not printable are shown as Python escapes:
 control characters, line separators, direction marks, lone surrogates.
 """
 
@@ -11,7 +11,7 @@ _LAYOUT = "\n\t"
 
 
 def escape(text: str) -> str:
-    """Return a text in which everything that is not printable is visible, line ends included."""
+    """Return a text in which all unprintable characters are escaped, line ends included."""
     if text.isprintable():
         return text
     return "".join(
@@ -21,12 +21,12 @@ def escape(text: str) -> str:
 
 
 def escape_lines(text: str) -> str:
-    """Do the same to a text of several lines: line ends and tabs stay."""
+    """Escape a text of several lines; line ends and tabs stay."""
     if text.isprintable():
         return text
     return "".join(char if char in _LAYOUT else escape(char) for char in text)
 
 
 def escape_bytes(data: bytes) -> bytes:
-    """Do the same to lines of UTF-8; what is none is shown as escapes as well."""
+    """Escape lines of UTF-8; invalid bytes are shown as escapes, too."""
     return escape_lines(data.decode("utf-8", "backslashreplace")).encode()

@@ -1,4 +1,4 @@
-"""Shell: bytes the process moved to and from disks, as the kernel counts them."""
+"""Shell: Bytes that the process moved to and from disks, as counted by the kernel."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _PREFIX = "kafka_server_kafkaserver_linux_disk_"
 
 
 def collect() -> Iterator[Family]:
-    """Bytes that really went to or came from a disk. Nothing where there is no /proc."""
+    """Yield the bytes that were really written to or read from a disk; nothing without /proc."""
     try:
         with open("/proc/self/io", encoding="ascii") as file:
             counts = dict(line.split(": ") for line in file.read().splitlines())

@@ -1,4 +1,4 @@
-"""Quantiles of what took long lately, for things that are too rare to be counted in buckets."""
+"""Quantiles of recent durations, for events too rare for buckets."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class RecentTimes:
         self._samples.append(duration_ms)
 
     def family(self, name: str, text: str) -> Family:
-        """A summary without a sum, as the JMX exporter writes histograms."""
+        """Return a summary without a sum, as the JMX exporter writes histograms."""
         ordered: list[float] = []
         for sample in self._samples:
             insort(ordered, sample)
@@ -33,7 +33,7 @@ class RecentTimes:
 
 
 def summary(name: str, text: str, values: Sequence[float], count: int) -> Family:
-    """`values` stand for QUANTILES, in that order."""
+    """Return a summary whose `values` correspond to QUANTILES, in that order."""
     samples: list[Sample] = [
         ({"quantile": quantile}, value) for quantile, value in zip(QUANTILES, values, strict=True)
     ]

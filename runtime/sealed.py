@@ -1,4 +1,4 @@
-"""Sealed files: `magic, version, msgpack body, crc32c`, the form of files that only we read."""
+"""Sealed files: `magic, version, msgpack body, crc32c`, the format of private files."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ _CRC = struct.Struct(">I")
 
 
 class SealBroken(ValueError):
-    """The bytes are no such file of this version, or not all of it; the message says why."""
+    """The bytes are not a complete file of this version; the message has the reason."""
 
 
 def seal(magic: bytes, version: int, body: object) -> bytes:
-    """The bytes of a file. `magic` has four bytes; `body` is what msgpack can carry."""
+    """Return the bytes of a file. `magic` has four bytes; `body` must be encodable by msgpack."""
     framed: bytes = _HEADER.pack(magic, version) + msgpack.packb(body)
     checksum: bytes = _CRC.pack(crc32c(framed))
     return framed + checksum
 
 
 def unseal(magic: bytes, version: int, data: bytes) -> Any:
-    """The body of a file. Raises SealBroken."""
+    """Return the body of a file. Raises SealBroken."""
     if len(data) < _HEADER.size + _CRC.size:
         raise SealBroken(f"{len(data)} bytes are too few")
     found, written = _HEADER.unpack_from(data)

@@ -1,8 +1,8 @@
-"""Shell: Long work on the loop, a slice at a time.
+"""Shell: Long work on the event loop, one time slice at a time.
 
-A loop that stands still answers nobody: no fetch, no heartbeat. Whoever has a thousand things to do
-does them one by one and lets the others have a turn when a slice is over. A step that is small by
-itself needs no more than that; one that grows with what is there has to be cut smaller first.
+A blocked event loop answers no request: no fetch, no heartbeat. Code with a thousand steps runs
+them one by one, and yields to the loop when its slice is over. That suffices for small steps. A
+step whose size grows with the data must first be divided.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ SLICE_MS: Final = 5.0
 
 
 class Slices:
-    """Call `breathe` between two steps.
+    """A time slice; call `breathe` between two steps.
 
-    A clock of simulated time stands still while code runs: there `steps_max` ends the slices.
+    A simulated clock does not advance while code runs: there `steps_max` ends the slices.
     """
 
     __slots__ = ("_clock", "_ends_ms", "_steps", "_steps_max")
@@ -35,7 +35,7 @@ class Slices:
         self._steps = 0
 
     async def breathe(self) -> None:
-        """Let the others have a turn if the slice is over."""
+        """Yield to the event loop if the slice is over."""
         self._steps += 1
         if self._steps >= self._steps_max or self._clock.monotonic_ms() >= self._ends_ms:
             await asyncio.sleep(0)
@@ -43,24 +43,23 @@ class Slices:
 
 
 async def in_slices(steps: Iterable[object], clock: Clock) -> None:
-    """Take all steps."""
+    """Run all steps, in slices."""
     slices = Slices(clock)
     for _ in steps:
         await slices.breathe()
 
 
 class SharedSlices:
-    """One slice per event-loop iteration for all work that takes its turns here, first come, first
-    served. So a hundred long requests hold an iteration no longer than one does.
+    """One slice per event-loop iteration for all callers, first come, first served.
 
-    Call `turn` before the first step and after every wait for something else; call `breathe`
-    between two steps.
+    So a hundred long requests hold an iteration no longer than one does. Call `turn` before the
+    first step and after every wait for something else; call `breathe` between two steps.
     """
 
     __slots__ = ("_clock", "_ends_ms", "_running", "_steps", "_steps_max", "_waiting")
 
     def __init__(self, clock: Clock, steps_max: int = 1_000) -> None:
-        """A clock of simulated time stands still while code runs: there `steps_max` ends slices."""
+        """A simulated clock does not advance while code runs: there `steps_max` ends the slices."""
         self._clock = clock
         self._steps_max = steps_max
         self._waiting: deque[asyncio.Future[None]] = deque()
@@ -69,7 +68,7 @@ class SharedSlices:
         self._steps = 0
 
     async def turn(self) -> None:
-        """Wait for a slice: an event-loop iteration in which nobody else here has one."""
+        """Wait for a slice: an event-loop iteration in which no other caller has one."""
         loop = asyncio.get_running_loop()
         turn = loop.create_future()
         self._waiting.append(turn)

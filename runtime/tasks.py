@@ -1,18 +1,18 @@
-"""Shell: Supervised tasks: no dropped references, no swallowed crash.
+"""Shell: Supervised tasks, whose references are kept and whose failures are reported.
 
-asyncio keeps only weak references to tasks and reports an unhandled exception when the task is
-collected, if ever. A node whose fetcher died in silence is worse than one that stopped, so every
-long-lived task goes through a `Supervisor`: it holds the reference, and the first task that ends
-with an exception is reported to `on_fatal`, which stops the node.
+asyncio keeps only weak references to tasks, and reports an unhandled exception when the task is
+collected, if ever. A node whose fetcher died silently is worse than a stopped node. So every
+long-lived task goes through a `Supervisor`. It holds the reference, and reports the first task that
+ends with an exception to `on_fatal`, which stops the node.
 
 Tasks that serve one request or one connection belong to the transport, which has its own rule
-(answer or close); they are spawned here with `fatal=False` so that only a broken invariant stops
+(answer or close). They are spawned here with `fatal=False`, so that only a broken invariant stops
 the node.
 
-Work on bytes from outside (a client's batch, a leader's answer) that fails in a way nobody foresaw
-ends that piece of work and nothing else: whoever does it calls `survive` and goes on. Otherwise who
-sends the same bytes to one node after the other stops them all. docs/fatal-tasks.md lists the tasks
-that stop the node.
+Work on bytes from outside (a client's batch, a leader's response) may fail in an unforeseen way.
+Then only that piece of work ends: its code calls `survive` and continues. Otherwise a client that
+sends the same bytes to all nodes would stop them all. docs/fatal-tasks.md lists the tasks that stop
+the node.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from runtime.log import get_logger
 from runtime.metrics import Family
 
 HEAD_BYTES = 64
-"""Of the bytes that a survived failure is about: the header of a record batch."""
+"""Logged length of the data of a survived failure: the header of a record batch."""
 
 _log = get_logger("runtime.tasks")
 
@@ -41,7 +41,7 @@ def _raise_later(name: str, error: BaseException) -> None:
 
 
 class Supervisor:
-    """Owns tasks. `on_fatal(name, error)` is called once, for the first fatal failure."""
+    """Owner of tasks. `on_fatal(name, error)` is called once, for the first fatal failure."""
 
     def __init__(self, on_fatal: OnFatal | None = None) -> None:
         # A dictionary as an ordered set: `close` cancels in a reproducible order.
@@ -50,7 +50,7 @@ class Supervisor:
         self._closing = False
         self.failure: tuple[str, BaseException] | None = None
         self.survived: dict[str, int] = {}
-        """Failures nobody foresaw that did not stop the node, by the kind of work."""
+        """Numbers of unforeseen failures that did not stop the node, by the kind of work."""
 
     def __len__(self) -> int:
         return len(self._tasks)
@@ -58,10 +58,10 @@ class Supervisor:
     def spawn(
         self, name: str, coro: Coroutine[Any, Any, T], *, fatal: bool = True
     ) -> asyncio.Task[T]:
-        """Run `coro` as a task that lives as long as the supervisor or itself.
+        """Run `coro` as a task, which `close` cancels if it still runs.
 
-        With `fatal` any exception stops the node; without, only `InvariantViolated` does and the
-        caller (or a done callback) reads the others from the task.
+        With `fatal`, any exception stops the node. Without, only `InvariantViolated` does, and the
+        caller (or a done callback) reads other exceptions from the task.
         """
         task = asyncio.get_running_loop().create_task(coro, name=name)
         self._tasks[task] = None
@@ -69,7 +69,7 @@ class Supervisor:
         return task
 
     def report(self, name: str, error: BaseException) -> None:
-        """A fatal failure found outside of any task (a callback, a protocol)."""
+        """Report a fatal failure found outside of any task (in a callback, a protocol)."""
         if self.failure is None:
             self.failure = (name, error)
             self._on_fatal(name, error)
@@ -82,11 +82,11 @@ class Supervisor:
         /,
         **about: Any,
     ) -> None:
-        """Count a failure that nobody foresaw in work on bytes from outside, `data` where they are
-        known; the caller answers, or tries again later, and goes on.
+        """Count and log an unforeseen failure of work on bytes from outside (`data`, if known).
 
-        The log has the 1st, 2nd, 4th, 8th ... of a kind: what can be sent once can be sent a
-        million times. A broken invariant stops the node even so.
+        The caller answers or retries later, and continues. The log contains the 1st, 2nd, 4th, 8th
+        ... of a kind, because a client can repeat it a million times. A broken invariant still
+        stops the node.
         """
         count = self.survived[work] = self.survived.get(work, 0) + 1
         if count & (count - 1) == 0:
@@ -103,7 +103,7 @@ class Supervisor:
             self.report(work, error)
 
     def collect(self) -> Iterable[Family]:
-        """For the metrics registry."""
+        """Yield the metric families for the registry."""
         yield Family(
             "kraftbox_unforeseen_errors_total",
             "Failures that nobody foresaw in work on bytes from clients or other nodes",
@@ -112,14 +112,14 @@ class Supervisor:
         )
 
     async def close(self) -> None:
-        """Cancel everything that still runs and wait until it has ended."""
+        """Cancel all running tasks and wait until they have ended."""
         self._closing = True
         current = asyncio.current_task()
         while pending := [task for task in self._tasks if task is not current]:
             for task in pending:
                 task.cancel()
-            # Not `gather`: of tasks that are done it yields nothing from Python 3.12 on, and the
-            # callbacks that forget them would never run.
+            # Not `gather`: from Python 3.12 on it does not yield to the loop for tasks that are
+            # done, so their done callbacks, which remove them here, would never run.
             await asyncio.wait(pending)
 
     def _fatal_done(self, task: asyncio.Task[Any]) -> None:

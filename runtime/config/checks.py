@@ -1,6 +1,6 @@
-"""Checks between keys of one node: what no single key's validator can decide.
+"""Checks across the keys of one node, beyond the validators of single keys.
 
-Each check yields the errors it finds, so that a start that is refused names all of them.
+Each check yields all errors that it finds, so that a refused start lists them all.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _CLEANER_BUFFER_MIN_BYTES = 1 << 20
 
 
 def check_node(node: NodeValues) -> Iterator[ConfigError]:
-    """Every violated rule, most basic first."""
+    """Yield every violated rule, the most basic first."""
     yield from _roles(node)
     yield from _quorum(node)
     yield from _listeners(node)
@@ -261,7 +261,7 @@ def _http(node: NodeValues) -> Iterator[ConfigError]:
 
 
 def _gone(node: NodeValues) -> Iterator[ConfigError]:
-    """Keys that Kafka or a proposal once had, where ignoring them would mislead."""
+    """Yield errors for removed keys of Kafka or a proposal, if ignoring them would mislead."""
     for name, reason in _GONE.items():
         if name in node.given:
             yield ConfigError(name, node.given[name], f"must not be set: {reason}")
@@ -296,7 +296,7 @@ _NEVER_TRUE = (
 
 
 def _tiering(node: NodeValues) -> Iterator[ConfigError]:
-    """What the node's own limits may be while it tiers."""
+    """Yield errors of the node's local retention limits with tiered storage."""
     if not node[keys_remote.REMOTE_LOG_STORAGE_SYSTEM_ENABLE]:
         return
     for local, total in RETENTION_PAIRS:
@@ -311,7 +311,7 @@ def _tiering(node: NodeValues) -> Iterator[ConfigError]:
 
 
 def _not_built(node: NodeValues) -> Iterator[ConfigError]:
-    """Settings whose promise cannot be kept yet: refused, never ignored in silence."""
+    """Yield errors for settings whose promise cannot be kept yet: they are refused, not ignored."""
     if len(node[keys_log.LOG_DIRS] or node[keys_log.LOG_DIR]) > 1:
         yield _wrong(
             keys_log.LOG_DIRS,

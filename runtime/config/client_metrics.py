@@ -1,4 +1,4 @@
-"""Configurations of subscriptions of client metrics (KIP-714)."""
+"""Configurations of client-metrics subscriptions (KIP-714)."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ MATCH_PARAMETERS = frozenset(
 
 
 def validate_client_metrics_config(overrides: Mapping[str, str]) -> None:
-    """Raise ConfigError unless a subscription of client metrics may have these values (KIP-714).
+    """Raise ConfigError unless a client-metrics subscription may have these values (KIP-714).
 
-    UnknownKey for a name that subscriptions do not have.
+    Raises UnknownKey for a name that subscriptions do not have.
     """
     for name, text in overrides.items():
         key = CLIENT_METRICS_KEYS.get(name)
@@ -39,7 +39,7 @@ def validate_client_metrics_config(overrides: Mapping[str, str]) -> None:
 
 
 def interval_problem(overrides: Mapping[str, str]) -> ConfigError | None:
-    """What is wrong with how often clients are to push, if anything."""
+    """Return the error of the push interval, None if it is valid."""
     name = keys_client_metrics.INTERVAL_MS.name
     text = overrides.get(name)
     if text is None or INTERVAL_MS_MIN <= int(text) <= INTERVAL_MS_MAX:
@@ -48,7 +48,7 @@ def interval_problem(overrides: Mapping[str, str]) -> ConfigError | None:
 
 
 def _check_match(entries: list[str]) -> None:
-    """Each entry is `parameter=pattern`, and the pattern a regular expression."""
+    """Check that each entry is `parameter=pattern`, with a regular expression as the pattern."""
     for entry in entries:
         parameter, equals, pattern = (part.strip() for part in entry.partition("="))
         if not equals or parameter not in MATCH_PARAMETERS:

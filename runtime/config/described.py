@@ -1,7 +1,7 @@
 """Entries of DescribeConfigs by resource: keys, values, sources and synonyms.
 
-Both roles answer DescribeConfigs; which resources exist and who may ask is theirs to say. What is
-shown once that is settled stands here, so that a broker and a controller cannot differ.
+Brokers and controllers both serve DescribeConfigs. Each role checks which resources exist and which
+clients are authorized. The entries are built here, so that the roles cannot differ.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ ROOT_LOGGER = "root"
 
 
 class DescribedKey(NamedTuple):
-    """One key as it is shown. `read_only` for what cannot change at run time."""
+    """A described key. `read_only`: it cannot change at run time."""
 
     value: ConfigValue
     read_only: bool
@@ -34,7 +34,7 @@ class DescribedKey(NamedTuple):
 def chosen(
     described: Iterable[DescribedKey], names: Collection[str] | None
 ) -> Iterable[DescribedKey]:
-    """Those that a request asks for by `names`: all of them for None and for no names at all."""
+    """Return the keys that a request names; all of them if `names` is None or empty."""
     if not names:
         return described
     wanted = frozenset(names)
@@ -48,7 +48,7 @@ def describe_topic(
     cluster: Mapping[str, str],
     broker: Mapping[str, str],
 ) -> list[DescribedKey]:
-    """A topic with `overrides` on a node: `cluster` and `broker` are dynamic values."""
+    """Describe a topic with `overrides`; `cluster` and `broker` are the node's dynamic values."""
     values = effective_topic_config(
         node, topic=overrides, cluster_dynamic=cluster, broker_dynamic=broker
     )
@@ -58,20 +58,20 @@ def describe_topic(
 def describe_node(
     node: NodeConfig, *, cluster: Mapping[str, str], broker: Mapping[str, str]
 ) -> list[DescribedKey]:
-    """A node itself."""
+    """Describe a node with its dynamic values."""
     values = effective_node_config(node, cluster_dynamic=cluster, broker_dynamic=broker)
     return [DescribedKey(value, _is_read_only(value.key)) for value in values.values()]
 
 
 def _is_read_only(key: ConfigKey[Any]) -> bool:
-    """Keys of single listeners and of plug-ins count as read-only, though they can be set."""
+    """Return whether a key is read-only; keys of single listeners and of plug-ins count as such."""
     if key.name in BROKER_DYNAMIC_KEYS:
         return False
     return key.name not in NODE_KEYS or key.dynamic is Dynamic.READ_ONLY
 
 
 def describe_cluster_default(stored: Mapping[str, str]) -> list[DescribedKey]:
-    """What was set for all brokers: nothing else is in effect there."""
+    """Describe the stored defaults of all brokers; no other values are in effect there."""
     described = []
     for name, text in sorted(stored.items()):
         key = broker_key(name)
@@ -89,7 +89,7 @@ def describe_group(
     cluster: Mapping[str, str],
     broker: Mapping[str, str],
 ) -> list[DescribedKey]:
-    """A group with `overrides`; what it has not stands in the keys of the node for all groups."""
+    """Describe a group with `overrides`; other keys have the node's value for all groups."""
     defaults = effective_node_config(node, cluster_dynamic=cluster, broker_dynamic=broker)
     return [
         _of_group(key, overrides.get(name), defaults) for name, key in sorted(GROUP_KEYS.items())
@@ -112,7 +112,7 @@ def _of_group(
 
 
 def describe_client_metrics(overrides: Mapping[str, str]) -> list[DescribedKey]:
-    """A subscription of client metrics (KIP-714). A name nobody configured has the defaults."""
+    """Describe a client-metrics subscription (KIP-714); an unknown name has the defaults."""
     described = []
     for name, key in sorted(CLIENT_METRICS_KEYS.items()):
         given = overrides.get(name)
@@ -126,6 +126,6 @@ def describe_client_metrics(overrides: Mapping[str, str]) -> list[DescribedKey]:
 
 
 def describe_loggers(level: str) -> list[DescribedKey]:
-    """The one logger that has a level here."""
+    """Describe the root logger, the only one with a level."""
     key = ConfigKey(ROOT_LOGGER, UNKNOWN, level)
     return [DescribedKey(ConfigValue(key, level, Source.DYNAMIC_BROKER_LOGGER, ()), False)]

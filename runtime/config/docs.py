@@ -1,4 +1,4 @@
-"""Documentation of the keys, and the reasons of those without effect; loaded only to be shown."""
+"""Documentation of the keys, and the reasons of keys without effect; imported only for display."""
 
 from __future__ import annotations
 
@@ -557,4 +557,4 @@ WITHOUT_EFFECT: dict[str, tuple[str, ...]] = {
     "joining a quorum by itself is not built": ("controller.quorum.auto.join.enable",),
     "there are no unstable features": ("unstable.feature.versions.enable",),
 }
-"""Keys that nothing acts on, by the reason: they are parsed, checked, stored and shown."""
+"""Keys without effect, by reason: they are parsed, checked, stored and shown."""

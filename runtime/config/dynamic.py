@@ -1,8 +1,8 @@
-"""Dynamic configuration of brokers: which stored values count, and what a node has with them.
+"""Dynamic configuration of brokers: the valid stored values, merged with a node's static ones.
 
-What is stored may have been written by another release, or through a controller that does not know
-a broker's own rules. A value that does not fit is left out, alone, and the next place that holds
-one is asked: refusing to run would stop every broker of a cluster at once.
+Another release may have written a stored value, or a controller that does not know a broker's own
+rules. An invalid value alone is ignored, and the next layer with a value applies. Refusing to run
+would stop every broker of a cluster at once.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ NOT_BUILT = {
     keys_server.LISTENER_SECURITY_PROTOCOL_MAP.name: "cannot change here while a broker runs",
     keys_server.LISTENERS.name: "cannot change here while a broker runs: it listens from its start",
 }
-"""Keys that Kafka can change at run time and this cannot, with what is said of it."""
+"""Keys that Kafka can change at run time and Kraftbox cannot, with the reason."""
 
 
 def broker_key(name: str) -> ConfigKey[Any]:
-    """The key of that name, also in the form `listener.name.<listener>.<key>`.
+    """Return the key of a name, also of the form `listener.name.<listener>.<key>`.
 
-    A name that is not known belongs to somebody's plug-in: its value may be a secret.
+    An unknown name belongs to a plug-in: its value is treated as sensitive.
     """
     key = NODE_KEYS.get(name) or BROKER_DYNAMIC_KEYS.get(name)
     if key is not None:
@@ -47,14 +47,16 @@ def broker_key(name: str) -> ConfigKey[Any]:
 
 
 def without_listener(name: str) -> str:
-    """`listener.name.<listener>.<key>` without its prefix, other names as they are."""
+    """Return `listener.name.<listener>.<key>` without its prefix, and other names unchanged."""
     if not name.startswith(LISTENER_PREFIX):
         return name
     return name.removeprefix(LISTENER_PREFIX).partition(".")[2]
 
 
 def level_problem(key: ConfigKey[Any], *, for_all: bool) -> str | None:
-    """Why the key cannot be set while brokers run: for one of them, or `for_all`."""
+    """Return why a key cannot be set while brokers run, for one broker or `for_all`; None if it
+    can.
+    """
     if key.kind is UNKNOWN or key.name in BROKER_DYNAMIC_KEYS:
         return None
     if key.name in NOT_BUILT:
@@ -67,10 +69,10 @@ def level_problem(key: ConfigKey[Any], *, for_all: bool) -> str | None:
 
 
 class DynamicLayers:
-    """A node's static configuration with the cluster-wide values and its own on top.
+    """A node's static configuration, overridden by the cluster-wide values and then by its own.
 
-    `cluster` and `broker` are what is left of the stored values, `merged` the outcome, `refused`
-    what was left out and why.
+    `cluster` and `broker` are the valid stored values, `merged` is the result, and `refused` has
+    the errors of ignored values.
     """
 
     def __init__(
@@ -98,7 +100,9 @@ class DynamicLayers:
         return fitting
 
     def _merge(self) -> NodeConfig:
-        """Values that break a rule between keys go one by one, the node's own first."""
+        """Merge the layers; values that break a rule between keys are dropped, the node's own
+        first.
+        """
         while self.cluster or self.broker:
             try:
                 return self.node.overlaid({**self.cluster, **self.broker})
@@ -112,7 +116,9 @@ class DynamicLayers:
 
 
 def check_broker_values(names: Iterable[tuple[str, str]], *, for_all: bool) -> None:
-    """Raise ConfigError unless each (name, text) may be set for a broker, or `for_all` of them."""
+    """Raise ConfigError unless each (name, text) may be set for one broker, or `for_all`
+    brokers.
+    """
     for name, text in names:
         key = broker_key(name)
         problem = level_problem(key, for_all=for_all)

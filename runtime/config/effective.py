@@ -1,6 +1,6 @@
-"""Values in effect with their sources: what DescribeConfigs shows of a node and its topics.
+"""Values in effect with their sources, as DescribeConfigs shows them for a node and its topics.
 
-Each value comes with every place that holds one, in the order in which they are asked.
+Each value has the list of all places that define it, in their order of precedence.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from runtime.config.topic import topic_defaults
 
 
 class Source(IntEnum):
-    """Where a value comes from, with the numbers of DescribeConfigs."""
+    """The source of a value, with the numbers of DescribeConfigs."""
 
     UNKNOWN = 0
     TOPIC = 1
@@ -38,7 +38,10 @@ class Synonym(NamedTuple):
 
 
 class ConfigValue(NamedTuple):
-    """`value` is None for a sensitive one. `synonyms` begins with the value in effect."""
+    """A value with its source.
+
+    `value` is None for a sensitive key. `synonyms` begins with the value in effect.
+    """
 
     key: ConfigKey[Any]
     value: str | None
@@ -53,10 +56,10 @@ def effective_topic_config(
     cluster_dynamic: Mapping[str, str] | None = None,
     broker_dynamic: Mapping[str, str] | None = None,
 ) -> dict[str, ConfigValue]:
-    """Every topic key with its value, source and synonyms, sorted by name.
+    """Return every topic key with its value, source and synonyms, sorted by name.
 
-    `node` is the static configuration; the two dynamic maps are the cluster-wide defaults and the
-    broker's own.
+    `node` is the static configuration. The two dynamic maps are the cluster-wide defaults and the
+    broker's own values.
     """
     layers = _Layers(node, cluster_dynamic or {}, broker_dynamic or {})
     config = topic_defaults(layers.merged).with_overrides(topic)
@@ -79,7 +82,7 @@ def effective_node_config(
     cluster_dynamic: Mapping[str, str] | None = None,
     broker_dynamic: Mapping[str, str] | None = None,
 ) -> dict[str, ConfigValue]:
-    """Every node key as DescribeConfigs shows a broker, sorted by name, and what else was given.
+    """Return every node key as DescribeConfigs shows it, sorted by name, with other given names.
 
     Sensitive values are None.
     """
@@ -98,7 +101,7 @@ def effective_node_config(
 
 
 class _Layers:
-    """A node's values by where they come from."""
+    """A node's values by source."""
 
     def __init__(
         self, node: NodeConfig, cluster: Mapping[str, str], broker: Mapping[str, str]
@@ -109,14 +112,14 @@ class _Layers:
         self._places: tuple[tuple[Source, Mapping[str, str] | _Defaults], ...] = (
             (Source.DYNAMIC_BROKER, layers.broker),
             (Source.DYNAMIC_DEFAULT_BROKER, layers.cluster),
-            # A node has its id under both names, whichever was given.
+            # A node has its ID under both names, whichever was given.
             (Source.STATIC_BROKER, {keys_quorum.BROKER_ID.name: str(node.node_id), **node.given}),
             (Source.DEFAULT, _Defaults()),
         )
 
     @property
     def extra_names(self) -> set[str]:
-        """Names that are given somewhere and not keys of a node: plug-ins', single listeners'."""
+        """Given names that are not node keys: those of plug-ins and of single listeners."""
         return self._given - NODE_KEYS.keys() - BROKER_DYNAMIC_KEYS.keys()
 
     def value(self, key: ConfigKey[Any]) -> str | None:
@@ -127,8 +130,11 @@ class _Layers:
         return next((synonym.value for synonym in self.synonyms(key.name)), None)
 
     def synonyms(self, name: str) -> Iterator[Synonym]:
-        """Places with a value for `name` or a key that stands in for it, but only from the first
-        that has `name` itself: a fallback key alone is not listed."""
+        """Yield the places that define `name` or a fallback key, in their order of precedence.
+
+        They begin with the first place that defines `name` itself: a fallback key alone is not
+        listed.
+        """
         names = _asked_together(name)
         hidden = broker_key(name).sensitive
         started = False
@@ -156,9 +162,11 @@ def _asked_together(name: str) -> tuple[str, ...]:
 
 
 def _node_synonyms() -> Iterator[tuple[str, tuple[str, ...]]]:
-    """Node keys that are asked together, as Kafka lists them. They are the synonyms of one topic
-    key: in another unit each stands for the others; in the same unit it is a setting of its own,
-    to which only the first falls back (that is the flush pair)."""
+    """Yield node keys with the names that are looked up for them, as Kafka lists them.
+
+    They are the synonyms of one topic key. With another unit each replaces the others. With the
+    same unit a synonym is a separate setting, to which only the first falls back (the flush pair).
+    """
     for key in TOPIC_KEYS.values():
         if len(key.synonyms) > 1:
             names = tuple(synonym.name for synonym, _ in key.synonyms)

@@ -1,10 +1,10 @@
 """Configuration from `KAFKA_*` environment variables, by the rules of Kafka's container image.
 
-The prefix is stripped, the rest lower-cased, then `___` means a dash, `__` an underscore and `_`
-a dot: `KAFKA_LOG_DIRS` is `log.dirs`. Only the first `KAFKA_` is a prefix. Variables that steer
-the image's JVM and logging are not configuration. Neither is what scripts around Kafka keep in such
-variables, `KAFKA_HOME`, `KAFKA_LIBS` or `KAFKA_EXTRA_OPTS`: one word that is no key, or options. A
-name of several words goes through, so that a mistyped key is warned of.
+The prefix is removed, the rest is lower-cased, then `___` becomes a dash, `__` an underscore and
+`_` a dot: `KAFKA_LOG_DIRS` is `log.dirs`. Only the first `KAFKA_` is a prefix. Variables for the
+image's JVM and logging are not configuration. Neither are the variables of scripts around Kafka,
+such as `KAFKA_HOME`, `KAFKA_LIBS` or `KAFKA_EXTRA_OPTS`: a single word that is not a key, or
+options. A name of several words is accepted, so that a mistyped key causes a warning.
 """
 
 from __future__ import annotations
@@ -32,13 +32,16 @@ EXCLUDED = frozenset(
 
 
 def property_name(variable: str) -> str:
-    """`KAFKA_A_B` -> `a.b`, `KAFKA_A__B` -> `a_b`, `KAFKA_A___B` -> `a-b`."""
+    """Return the key of a variable.
+
+    `KAFKA_A_B` -> `a.b`, `KAFKA_A__B` -> `a_b`, `KAFKA_A___B` -> `a-b`.
+    """
     dotted = variable.removeprefix(PREFIX).lower().replace("_", ".")
     return dotted.replace("...", "-").replace("..", "_")
 
 
 def properties_from_env(environ: Mapping[str, str]) -> dict[str, str]:
-    """The properties that the environment sets."""
+    """Return the properties that the environment sets."""
     return {
         property_name(name): value
         for name, value in sorted(environ.items())
@@ -50,7 +53,7 @@ def _may_be_a_key(name: str) -> bool:
     if name in NODE_KEYS:
         return True
     if name.isalnum():
-        # Only who has such a variable pays for the import.
+        # Imported only for such a variable, because the import costs time at every start.
         from difflib import get_close_matches
 
         return bool(get_close_matches(name, [key for key in NODE_KEYS if key.isalnum()], n=1))
@@ -60,8 +63,10 @@ def _may_be_a_key(name: str) -> bool:
 def merge(
     *, defaults: Mapping[str, str], mounted: Mapping[str, str] | None, environ: Mapping[str, str]
 ) -> dict[str, str]:
-    """The image's precedence: environment over a mounted file; without a mounted file the
-    environment replaces the bundled defaults altogether; the defaults count only when the rest is
-    empty."""
+    """Return properties with the image's precedence.
+
+    The environment overrides a mounted file. Without a mounted file the environment replaces the
+    bundled defaults completely; the defaults apply only if everything else is empty.
+    """
     merged = {**(mounted or {}), **properties_from_env(environ)}
     return merged if merged else dict(defaults)

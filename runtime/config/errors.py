@@ -1,4 +1,4 @@
-"""Errors of bad configuration: the key, the value, what is allowed."""
+"""Errors of invalid configuration: the key, the value, what is allowed."""
 
 from __future__ import annotations
 
@@ -7,17 +7,18 @@ from collections.abc import Sequence
 
 HIDDEN = "(hidden)"
 OPEN_NAMES: set[str] = set()
-"""Names whose values may be shown: every key of such a name is known and not sensitive. The tables
-of keys fill it; the keys raise this module's errors, so it cannot look there."""
+"""Names whose values may be shown: every key with such a name is known and not sensitive. The
+tables of keys fill it, because this module cannot import them: they import its errors.
+"""
 _LISTENER = re.compile(r"^listener\.name\.[^.]*\.")
 
 
 class ConfigError(Exception):
-    """A value that is not allowed. `key`, `value` (None when missing), `allowed` (a phrase).
+    """A value is not allowed. `key`, `value` (None if missing), `allowed` (a phrase).
 
     `others` holds further errors of the same configuration, so that all are shown at once. The text
-    goes to logs, terminals and other clients, so it has the value only of a key that is known and
-    is not sensitive: that of another one may be a password.
+    goes to logs, terminals and other clients. So it contains the value only of a known key that is
+    not sensitive: any other value may be a password.
     """
 
     def __init__(
@@ -29,7 +30,7 @@ class ConfigError(Exception):
         others: Sequence[ConfigError] = (),
         is_open: bool = False,
     ) -> None:
-        """`is_open`: the value is no secret, though the key is in no table."""
+        """Initialize; `is_open` marks a value as not secret although its key is in no table."""
         super().__init__(key, value, allowed)
         self.key = key
         self.value = value
@@ -39,7 +40,7 @@ class ConfigError(Exception):
 
     @classmethod
     def join(cls, errors: Sequence[ConfigError]) -> ConfigError:
-        """The first error, carrying the rest."""
+        """Return the first error, with the others attached."""
         first = errors[0]
         rest = errors[1:]
         return cls(first.key, first.value, first.allowed, others=rest, is_open=first.is_open)
@@ -54,7 +55,7 @@ class ConfigError(Exception):
 
     @property
     def shown(self) -> str:
-        """The value, or HIDDEN."""
+        """The value, or HIDDEN if it may be secret."""
         name = _LISTENER.sub("", self.key)
         return str(self.value) if self.is_open or name in OPEN_NAMES else HIDDEN
 

@@ -1,4 +1,4 @@
-"""Bounds of the keys of groups: a node's key, and its keys for the least and the most."""
+"""Bounds of group keys: a node's key with its keys for the minimum and the maximum."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from runtime.config import keys_group_coordinator as keys
 from runtime.config.schema import NodeKey
 
 Bounds: TypeAlias = tuple[NodeKey[int], NodeKey[int] | None, NodeKey[int]]
-"""A node's key, its least and its most: for all groups' value and for that of a single group."""
+"""A node's key with its minimum and its maximum, which apply to all groups and to single groups."""
 
 PROTOCOLS: Final[tuple[tuple[Bounds, Bounds, Bounds], ...]] = (
     (
@@ -63,7 +63,7 @@ PROTOCOLS: Final[tuple[tuple[Bounds, Bounds, Bounds], ...]] = (
         ),
     ),
 )
-"""Of each group protocol: its session timeout, heartbeat interval and assignment interval."""
+"""For each group protocol: its session timeout, heartbeat interval and assignment interval."""
 
 _OF_SINGLE_GROUPS: Final[tuple[Bounds, ...]] = (
     (

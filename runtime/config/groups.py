@@ -20,7 +20,7 @@ _SESSIONS_AND_HEARTBEATS = (
 def validate_group_config(overrides: Mapping[str, str], node: NodeConfig) -> None:
     """Raise ConfigError unless a group may have these values within the node's limits.
 
-    UnknownKey for a name that groups do not have.
+    Raises UnknownKey for a name that groups do not have.
     """
     values = {name: node[key.synonyms[0][0]] for name, key in GROUP_KEYS.items() if key.synonyms}
     for name, text in overrides.items():

@@ -1,4 +1,4 @@
-"""Keys of subscriptions of client metrics (KIP-714)."""
+"""Keys of client-metrics subscriptions (KIP-714)."""
 
 from __future__ import annotations
 

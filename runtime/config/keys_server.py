@@ -1,4 +1,6 @@
-"""Node keys: listeners, connections, requests, quotas and the rest that fits nowhere else."""
+"""Node keys: listeners, connections, requests, quotas and the keys without a module of their
+own.
+"""
 
 from __future__ import annotations
 

@@ -1,13 +1,12 @@
-"""Listeners: `NAME://host:port`, their security protocols, and which role each belongs to.
+"""Listeners: `NAME://host:port`, their security protocols, and their roles.
 
-A listener named in `controller.listener.names` belongs to the controller, every other to the
-broker. Names are upper-case: as in Kafka those of `listeners`, `advertised.listeners`, the map and
-`inter.broker.listener.name` become so, and those of `controller.listener.names` and
-`early.start.listeners` are compared as they stand.
+A listener in `controller.listener.names` belongs to the controller, every other to the broker. As
+in Kafka, the names in `listeners`, `advertised.listeners`, the map and `inter.broker.listener.name`
+are converted to upper case. The names in `controller.listener.names` and `early.start.listeners`
+are compared unchanged.
 
-A name that is itself a security protocol needs no entry in `listener.security.protocol.map`; a
-controller listener needs none either as long as the map was not given and nothing but PLAINTEXT is
-in use.
+A name that is itself a security protocol needs no entry in `listener.security.protocol.map`. A
+controller listener needs none either, as long as the map is not given and only PLAINTEXT is in use.
 """
 
 from __future__ import annotations
@@ -49,7 +48,7 @@ class HostPort(NamedTuple):
 
 
 def parse_protocol_map(entries: str) -> dict[str, str]:
-    """`NAME:PROTOCOL,...` with upper-case names; raises ConfigError."""
+    """Parse `NAME:PROTOCOL,...` into a map with upper-case names. Raises ConfigError."""
     key = "listener.security.protocol.map"
     result: dict[str, str] = {}
     for entry in (part.strip() for part in entries.split(",")):
@@ -70,7 +69,7 @@ def parse_protocol_map(entries: str) -> dict[str, str]:
 def parse_listeners(
     key: str, entries: Sequence[str], protocols: Mapping[str, str]
 ) -> tuple[Listener, ...]:
-    """The listeners of `key`, each with a protocol; raises ConfigError."""
+    """Parse the listeners of `key`, each with a protocol. Raises ConfigError."""
     result = []
     for entry in entries:
         match = _ENDPOINT.fullmatch(entry)
@@ -105,7 +104,9 @@ def _check_distinct(key: str, listeners: Sequence[Listener]) -> None:
 
 
 def _one_each_family(listeners: Sequence[Listener]) -> bool:
-    """The one exception Kafka makes: an IPv4 and an IPv6 address on one port."""
+    """Return whether the listeners are an IPv4 and an IPv6 address, which may share a port in
+    Kafka.
+    """
     families = sorted(":" in listener.host for listener in listeners)
     return families == [False, True] and all(
         ":" in listener.host or re.fullmatch(r"[0-9.]+", listener.host) for listener in listeners
@@ -113,7 +114,7 @@ def _one_each_family(listeners: Sequence[Listener]) -> bool:
 
 
 def parse_voters(entries: Sequence[str]) -> tuple[Voter, ...]:
-    """`id@host:port,...`; raises ConfigError."""
+    """Parse entries `id@host:port`. Raises ConfigError."""
     key = "controller.quorum.voters"
     result: list[Voter] = []
     for entry in entries:
@@ -129,7 +130,7 @@ def parse_voters(entries: Sequence[str]) -> tuple[Voter, ...]:
 
 
 def parse_host_ports(key: str, entries: Sequence[str]) -> tuple[HostPort, ...]:
-    """`host:port,...`; raises ConfigError."""
+    """Parse entries `host:port`. Raises ConfigError."""
     result = []
     for entry in entries:
         match = _HOST_PORT.fullmatch(entry)

@@ -1,8 +1,8 @@
-"""A node's configuration: parsed once, typed, with what was given kept beside it.
+"""A node's configuration: parsed once and typed, together with the given text.
 
-`NodeConfig.parse` takes text properties (a file, the environment, overrides) and either returns a
-configuration that is whole or raises one ConfigError that lists every problem. Keys that nobody
-knows are kept as warnings: clients' keys and plug-ins' keys are common in such files.
+`NodeConfig.parse` takes text properties (a file, the environment, overrides). It either returns a
+complete configuration, or raises one ConfigError that lists every problem. Unknown keys only cause
+warnings, because clients' keys and plug-ins' keys are common in such files.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ _PLUGIN_PREFIXES = (LISTENER_PREFIX, "rsm.config.", "rlmm.config.", "client.quot
 
 
 class NodeConfig(NodeValues):
-    """Values that were checked against each other."""
+    """A node's values, checked against each other."""
 
     @classmethod
     def parse(cls, props: Mapping[str, str], *, hostname: str = "localhost") -> NodeConfig:
-        """Parse and check. `hostname` is advertised by listeners that name no host.
+        """Parse and check. `hostname` is advertised by listeners without a host.
 
-        Raises ConfigError with every bad value, every missing key, every rule broken.
+        Raises ConfigError with every invalid value, every missing key and every broken rule.
         """
         values, errors = _parse_values(props)
         if errors:
@@ -46,7 +46,7 @@ class NodeConfig(NodeValues):
         return config
 
     def overlaid(self, changes: Mapping[str, str]) -> NodeConfig:
-        """A configuration with `changes` (dynamic values) on top; raises ConfigError."""
+        """Return a configuration with `changes` (dynamic values) on top. Raises ConfigError."""
         changed = NodeConfig.parse({**self.given, **changes}, hostname=self.hostname)
         changed.given = dict(self.given)
         return changed
@@ -79,11 +79,11 @@ def _missing_phrase(key: NodeKey[Any]) -> str:
 
 
 def _hint(name: str) -> str:
-    """What somebody who set a key that does not exist may have meant."""
+    """Return a suggestion for the name of an unknown key, empty without one."""
     topic_key = TOPIC_KEYS.get(name)
     if topic_key is not None and topic_key.synonyms:
         return f"; it is a key of topics, of nodes it is {topic_key.synonyms[0][0].name}"
-    # Only who makes a mistake pays for the import.
+    # Imported only after a mistake, because the import costs time at every start.
     from difflib import get_close_matches
 
     near = get_close_matches(name, NODE_KEYS, n=1, cutoff=0.85)

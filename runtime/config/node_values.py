@@ -1,4 +1,4 @@
-"""Values of a node's keys, each fit for its key, not yet checked against each other."""
+"""Values of a node's keys, each valid for its key, not yet checked against each other."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ T = TypeVar("T")
 
 
 class NodeValues:
-    """Typed values by key: `values[keys_server.NUM_PARTITIONS]`; derived ones as properties.
+    """Typed values by key: `values[keys_server.NUM_PARTITIONS]`; derived ones are properties.
 
-    `given` holds the text properties as they came; `warnings` sentences for the log.
+    `given` holds the given text properties; `warnings` holds sentences for the log.
     """
 
     def __init__(
@@ -69,20 +69,24 @@ class NodeValues:
         return value
 
     def text(self, key: NodeKey[Any]) -> str | None:
-        """The value in effect as text."""
+        """Return the value in effect as text."""
         return key.format(self[key])
 
     def of_listener(self, listener: str, key: NodeKey[Any]) -> str | None:
-        """What is given for one listener alone (`listener.name.<listener>.<key>`), as text."""
+        """Return the text given for one listener only (`listener.name.<listener>.<key>`), or
+        None.
+        """
         return self._for_listeners.get(f"{LISTENER_PREFIX}{listener}.{key.name}".lower())
 
     def is_set(self, key: NodeKey[Any]) -> bool:
-        """Whether the key was given, as opposed to defaulted."""
+        """Return whether the key was given, as opposed to defaulted."""
         return key.name in self.given
 
     def topic_default(self, key: TopicKey[T]) -> T:
-        """What a topic without an override has: the first synonym with a value, in the unit of the
-        key."""
+        """Return a topic's value without an override.
+
+        It is that of the first synonym with a value, converted to the unit of the key.
+        """
         for synonym, factor in key.synonyms:
             value = self[synonym]
             if value is not None:
@@ -90,36 +94,38 @@ class NodeValues:
                 return scaled
         return key.default
 
-    # Where data lives.
+    # Log directories.
 
     @property
     def log_dir(self) -> str:
-        """The one log directory."""
+        """The path of the single log directory."""
         return (self[keys_log.LOG_DIRS] or self[keys_log.LOG_DIR])[0]
 
     @property
     def metadata_log_dir(self) -> str:
         return self[keys_quorum.METADATA_LOG_DIR] or self.log_dir
 
-    # Who listens where.
+    # Listeners by role.
 
     @property
     def broker_listeners(self) -> tuple[Listener, ...]:
-        """Listeners of the broker role; none without that role."""
+        """The listeners of the broker role; none without that role."""
         if not self.is_broker:
             return ()
         return tuple(e for e in self.listeners if e.name not in self.controller_listener_names)
 
     @property
     def controller_listeners(self) -> tuple[Listener, ...]:
-        """Listeners of the controller role; none without that role."""
+        """The listeners of the controller role; none without that role."""
         if not self.is_controller:
             return ()
         return tuple(e for e in self.listeners if e.name in self.controller_listener_names)
 
     @property
     def advertised_listeners(self) -> tuple[Listener, ...]:
-        """What the broker tells clients, hosts filled in. Port 0 stands for the port bound."""
+        """The broker's listeners for clients, with their hosts. Port 0 stands for the bound
+        port.
+        """
         source = self._advertised if self[keys_server.ADVERTISED_LISTENERS] else self.listeners
         return tuple(
             self._with_host(e) for e in source if e.name not in self.controller_listener_names
@@ -127,7 +133,7 @@ class NodeValues:
 
     @property
     def advertised_controller_listeners(self) -> tuple[Listener, ...]:
-        """What the controller tells other nodes, in the order of controller.listener.names."""
+        """The controller's listeners for other nodes, in the order of controller.listener.names."""
         by_name = {e.name: e for e in (*self.controller_listeners, *self._advertised)}
         return tuple(
             self._with_host(by_name[name])

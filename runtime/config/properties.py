@@ -1,4 +1,4 @@
-"""Java's `.properties` text: read and write."""
+"""Parser and formatter of Java's `.properties` text."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ _SPACES = " \t\f"
 
 
 class PropertiesError(ValueError):
-    """A malformed escape; the message names the line."""
+    """A malformed escape; the message has the line number."""
 
 
 def parse_properties(text: str) -> dict[str, str]:
-    """Keys and values in order of appearance; of repeated keys the last one counts.
+    """Return keys and values in order of appearance; of repeated keys the last one applies.
 
-    Understands comments (`#`, `!`), the separators `=`, `:` and blank, continued lines, and
-    backslash escapes. Raises PropertiesError for a broken `\\u` escape.
+    Supports comments (`#`, `!`), the separators `=`, `:` and blank, continued lines, and backslash
+    escapes. Raises PropertiesError for a malformed `\\u` escape.
     """
     result: dict[str, str] = {}
     for number, line in _logical_lines(text):

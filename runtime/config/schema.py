@@ -1,9 +1,9 @@
-"""The vocabulary of configuration: types and typed keys.
+"""Types and typed keys of configuration.
 
-A key is a row of facts: Kafka's name, type, default, what is allowed, importance, whether it may
-change while the node runs, and which other keys can stand in for it. Each resource has a class of
-keys of its own: a topic's key does not open a node's configuration. Parsing follows Kafka's
-strictness: numbers in their ranges, booleans only as true or false, lists split at commas.
+A key is a row: Kafka's name, type, default, allowed values, importance, whether it may change while
+the node runs, and the keys that it falls back to. Each resource has its own class of keys: a
+topic's key cannot index a node's configuration. Parsing is as strict as Kafka's: numbers in their
+ranges, booleans only as true or false, lists split at commas.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Importance(Enum):
 
 
 class Dynamic(Enum):
-    """Whether a node's key can change at run time, and for whom."""
+    """The scope in which a node's key can change at run time."""
 
     READ_ONLY = "read-only"
     PER_BROKER = "per-broker"
@@ -58,8 +58,11 @@ T_co = TypeVar("T_co", covariant=True)
 
 
 class Kind(Generic[T_co]):
-    """A value type with the Python type of its values: that of a key is inferred from both its
-    kind and its default, so that `LONG` with a default of None gives `int | None`."""
+    """A value type with the Python type of its values.
+
+    The type of a key is inferred from both its kind and its default: `LONG` with a default of None
+    gives `int | None`.
+    """
 
     __slots__ = ("type",)
 
@@ -84,9 +87,11 @@ REQUIRED: Never = cast("Never", _REQUIRED)
 
 
 class ConfigKey(Generic[T_co]):
-    """One configuration key, its type that of its values. `synonyms` are (node key, factor to this
-    key's unit) pairs in the order in which they are asked. A sensitive key's value is shown to
-    nobody: passwords, unless it is said otherwise."""
+    """One configuration key, generic in the type of its values.
+
+    `synonyms` are (node key, factor to this key's unit) pairs in their order of precedence. The
+    value of a sensitive key is never shown; passwords are sensitive by default.
+    """
 
     __slots__ = (
         "default",
@@ -136,13 +141,13 @@ class ConfigKey(Generic[T_co]):
 
     @property
     def doc(self) -> str:
-        """One or two sentences; empty for keys that nobody knows."""
+        """The key's documentation in one or two sentences; empty for an unknown key."""
         from runtime.config.docs import DOCS, NO_EFFECT
 
         return DOCS.get(self.name, "" if self.type is Type.UNKNOWN else NO_EFFECT)
 
     def parse(self, text: str) -> T_co:
-        """The typed value of `text`; raises ConfigError."""
+        """Return the typed value of `text`. Raises ConfigError."""
         value: T_co = self._convert(text.strip())
         self.check(value, text)
         return value
@@ -197,13 +202,13 @@ class ConfigKey(Generic[T_co]):
 
 
 class NodeKey(ConfigKey[T_co]):
-    """A key of a node: of server.properties."""
+    """A key of a node, that is, of server.properties."""
 
     __slots__ = ()
 
 
 class BrokerDynamicKey(ConfigKey[T_co]):
-    """A key of the dynamic configuration of brokers that server.properties does not have."""
+    """A key of brokers' dynamic configuration that server.properties does not have."""
 
     __slots__ = ()
 
@@ -217,19 +222,19 @@ class GroupKey(ConfigKey[T_co]):
 
 
 class ClientMetricsKey(ConfigKey[T_co]):
-    """A key of a subscription of client metrics (KIP-714)."""
+    """A key of a client-metrics subscription (KIP-714)."""
 
     __slots__ = ()
 
 
 class ClientQuotaKey(ConfigKey[T_co]):
-    """A limit of a user or a client id."""
+    """A quota of a user or a client ID."""
 
     __slots__ = ()
 
 
 class IpQuotaKey(ConfigKey[T_co]):
-    """A limit of an address."""
+    """A quota of an IP address."""
 
     __slots__ = ()
 
@@ -241,7 +246,7 @@ _COMMA = re.compile(r"\s*,\s*")
 
 
 def format_value(value: Any, type: Type) -> str | None:
-    """A value as Kafka prints it; None stays None."""
+    """Return a value as Kafka prints it; None stays None."""
     if value is None:
         return None
     if type is Type.BOOLEAN:
@@ -254,7 +259,7 @@ def format_value(value: Any, type: Type) -> str | None:
 
 
 def format_double(value: float) -> str:
-    """A double in Java's form: 0.5, 1.7976931348623157E308."""
+    """Return a double in Java's form: 0.5, 1.7976931348623157E308."""
     if value == 0 or 1e-3 <= abs(value) < 1e7:
         return repr(float(value))
     sign, digit_tuple, exponent = Decimal(repr(value)).normalize().as_tuple()

@@ -37,7 +37,7 @@ K = TypeVar("K", bound=ConfigKey[Any])
 
 
 def _keys_of(resource: type[K], *modules: ModuleType) -> Mapping[str, K]:
-    """The constants that are keys of the resource."""
+    """Return the keys of a resource among the modules' constants."""
     return {
         key.name: key
         for module in modules

@@ -1,7 +1,7 @@
-"""Rules of tiered storage (KIP-405, KIP-950) for a topic's configuration, and for a node's.
+"""Rules of tiered storage (KIP-405, KIP-950) for the configuration of topics and nodes.
 
-The rules and their order are those of Kafka 4.3. They look at values in effect, whoever set them: a
-topic may break a rule by a default of the node.
+The rules and their order are those of Kafka 4.3. They apply to the values in effect, whatever their
+source: a topic may break a rule because of a node's default.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from runtime.config.schema import TopicKey
 T = TypeVar("T")
 
 FOLLOW_TOTAL: Final = -2
-"""`local.retention.*`: whatever `retention.*` is."""
+"""`local.retention.*`: use the value of `retention.*`."""
 UNLIMITED: Final = -1
 
 RETENTION_PAIRS: Final = (
@@ -25,16 +25,17 @@ RETENTION_PAIRS: Final = (
 
 
 class TopicValues(Protocol):
-    """Values in effect by key, as `TopicConfig` has them."""
+    """Values in effect by key, as in `TopicConfig`."""
 
     def __getitem__(self, key: TopicKey[T]) -> T: ...
 
 
 def tiering_problem(config: TopicValues, *, system_enabled: bool) -> ConfigError | None:
-    """Why a topic with these values cannot be tiered; None if it can, or is not to be.
+    """Return why a topic with these values cannot be tiered; None if it can, or is not to be
+    tiered.
 
     Args:
-        system_enabled: `remote.log.storage.system.enable` of the node that judges.
+        system_enabled: `remote.log.storage.system.enable` of the checking node.
     """
     enable = keys_topic.REMOTE_STORAGE_ENABLE
     if not config[enable]:
@@ -56,8 +57,10 @@ def tiering_problem(config: TopicValues, *, system_enabled: bool) -> ConfigError
 
 
 def turning_off_problem(before: TopicValues, after: TopicValues) -> ConfigError | None:
-    """Why a tiered topic cannot become one that is not: what is in the tier would stay for good,
-    and nobody would know of it (KIP-950)."""
+    """Return why tiering of a topic cannot be turned off; None if it can.
+
+    Its remote segments would stay indefinitely, without any reference to them (KIP-950).
+    """
     enable, delete = keys_topic.REMOTE_STORAGE_ENABLE, keys_topic.REMOTE_LOG_DELETE_ON_DISABLE
     if not before[enable] or after[enable] or after[delete]:
         return None
@@ -72,7 +75,9 @@ def turning_off_problem(before: TopicValues, after: TopicValues) -> ConfigError 
 def local_retention_problem(
     local_key: str, local: int, total_key: str, total: int
 ) -> ConfigError | None:
-    """Why a local limit does not go with the one for all: it lies above it, or is none."""
+    """Return an error if a local limit is above the total limit, or unlimited while the total is
+    not.
+    """
     if total <= UNLIMITED or local == FOLLOW_TOTAL or 0 <= local <= total:
         return None
     return ConfigError(local_key, local, f"must not be above {total_key}={total}")
@@ -87,7 +92,10 @@ def _above_total(config: TopicValues) -> ConfigError | None:
 
 
 def _differs_without_copies(config: TopicValues) -> ConfigError | None:
-    """Where nothing is copied any more, a local segment that goes is gone, tier or not."""
+    """Return an error if a local limit differs from the total limit although copying is disabled.
+
+    Without copies, a deleted local segment is lost, with or without tiered storage.
+    """
     disable = keys_topic.REMOTE_LOG_COPY_DISABLE
     if not config[disable]:
         return None

@@ -1,7 +1,7 @@
-"""Topic configuration: typed values, defaults from the node, and what may be set.
+"""Topic configuration: typed values, the node's defaults, and validation.
 
-A topic's value is its own override, else the node's value of the key that is its synonym (after
-dynamic changes), else the default.
+A topic's value is its own override, else the node's value of its synonym key (after dynamic
+changes), else the default.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ class TopicConfig:
         return value
 
     def with_overrides(self, overrides: Mapping[str, str]) -> TopicConfig:
-        """This configuration with a topic's own values on top.
+        """Return this configuration with a topic's own values on top.
 
-        A stored value that this version does not understand is left out: a node must be able to
-        start on metadata that a newer one wrote. Setting such a value is refused elsewhere.
+        Stored values that this version cannot parse are ignored: a node must be able to start on
+        metadata that a newer version wrote. Requests to set such values are refused elsewhere.
         """
         if not overrides:
             return self
@@ -65,19 +65,19 @@ class TopicConfig:
 
 
 def topic_defaults(node: NodeConfig) -> TopicConfig:
-    """What a topic without overrides has on this node."""
+    """Return the configuration of a topic without overrides on this node."""
     values = {name: node.topic_default(key) for name, key in TOPIC_KEYS.items()}
-    # Any negative time of a node means that there is no limit.
+    # Any negative time of a node means no limit.
     retention = keys_topic.RETENTION_MS.name
     values[retention] = max(-1, values[retention])
     return TopicConfig(values, {})
 
 
 def validate_topic_config(overrides: Mapping[str, str], defaults: TopicConfig) -> None:
-    """Raise ConfigError unless a topic may have these overrides. What tiered storage asks is in
-    `runtime.config.tiering`.
+    """Raise ConfigError unless a topic may have these overrides.
 
-    `defaults` (see `topic_defaults`) completes the pairs of keys that limit each other.
+    `runtime.config.tiering` has the rules of tiered storage. `defaults` (see `topic_defaults`)
+    completes the pairs of keys that limit each other.
     """
     for name, text in overrides.items():
         key = TOPIC_KEYS.get(name)

@@ -1,4 +1,4 @@
-"""Validators of configuration values: what a key's value must be, as a phrase and a predicate."""
+"""Validators of configuration values: a phrase for the allowed values, and a predicate."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 
 class Validator(NamedTuple):
-    """`allowed` is the phrase that completes "must be ..."."""
+    """A rule for a value; `allowed` is the phrase that completes "must be ..."."""
 
     allowed: str
     accepts: Callable[[Any], bool]
@@ -39,7 +39,9 @@ def one_of_any_case(*choices: str) -> Validator:
 
 
 def a_list(*choices: str, empty: bool) -> Validator:
-    """A comma list without empty entries, of `choices` if there are any."""
+    """Return the validator of a comma-separated list without empty entries, of `choices` if
+    given.
+    """
     phrase = "a list without empty entries"
     if choices:
         phrase += f" of {', '.join(choices)}"
