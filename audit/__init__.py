@@ -1,1 +1,1 @@
-"""The audit: replays metadata logs with Spark and says what happened (docs/audit.md)."""
+"""The audit of metadata logs and replicas, by replay (docs/audit.md)."""

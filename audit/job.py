@@ -1,8 +1,8 @@
-"""Shell: the audit as a whole: plan, have the plan done, merge, judge.
+"""Shell: The whole audit: plan, execution, merge, checks of the whole.
 
-`run` is what the command, the chaos tests and spark-submit call. Nothing is shuffled: a task
-returns what it found in its part of the log, which is little. Only the history table is as long as
-the log, and each task writes its own part of it.
+The command, the chaos tests and spark-submit call `run`. Nothing is shuffled: a task returns the
+findings of its part of the log, which are few. Only the history table is as long as the log, and
+each task writes its own part of it.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from audit.tasks.work import Progress, Work, WorkOptions
 DEFAULT_ELECTIONS_MAX = 100_000
 
 Execute: TypeAlias = Callable[[Sequence[Work], WorkOptions], Iterator[Event]]
-"""Does the work, somewhere, and gives what was found, in any order."""
+"""Executes the work and yields its events, in any order."""
 
 
 class Result:
-    """What an audit found. `data` is the JSON document of docs/audit.md."""
+    """The result of an audit. `data` is the JSON document of docs/audit.md."""
 
     def __init__(self, data: dict[str, Any]) -> None:
         self.data = data
@@ -56,10 +56,10 @@ def run(
     min_isr: int = 1,
     elections_max: int = DEFAULT_ELECTIONS_MAX,
 ) -> Result:
-    """Audit what `audit.reading.inputs` found on a session of `audit.session`.
+    """Audit the inputs of `audit.reading.inputs` on a Spark session of `audit.session`.
 
-    tables: where the tables are written. min_isr: `min.insync.replicas` where the metadata log does
-    not say it. Raises UnreadableInput for what cannot be read.
+    tables: the folder to write the tables to. min_isr: `min.insync.replicas` for topics without a
+    setting in the metadata log. Raises UnreadableInput for files that cannot be read.
     """
     from audit.spark.execution import on_spark  # Spark need not be installed for `run_here`
 
@@ -85,12 +85,13 @@ def run_here(
     min_isr: int = 1,
     elections_max: int = DEFAULT_ELECTIONS_MAX,
 ) -> Result:
-    """The same audit without Spark and without tables: for tests that end with one, and for logs
-    that are read before Spark has started.
+    """Run the audit without Spark and tables: for tests, and for logs read before Spark would
+    start.
 
-    width: the processors of the session that gives the same document. It says into how many pieces
-    long intervals are cut, and so at which points the sizes over time are taken. processes: how
-    many work, 1 is this one alone; the document is the same. Raises UnreadableInput.
+    width: the processors of a Spark session that would give the same document. It determines the
+    number of pieces of long intervals, and so the points at which the sizes over time are taken.
+    processes: the number of worker processes, 1 for this one alone; the document is the same.
+    Raises UnreadableInput.
     """
 
     def execute(plan: Sequence[Work], options: WorkOptions) -> Iterator[Event]:
@@ -128,10 +129,10 @@ def _audit(inputs: Inputs, execute: Execute, width: int, options: WorkOptions) -
 
 
 def _cut_short(plan: Sequence[Work], merged: Merged, share: int, elections_max: int) -> list[Work]:
-    """The work on intervals with more elections than their share, if all together can be listed.
+    """Return the work on intervals with too many elections, if all elections can be listed.
 
-    Elections come in bursts; a share for each interval keeps what tasks return small, and the few
-    that had more are done once more.
+    Elections come in bursts. A share per interval keeps the results of tasks small, and the few
+    intervals with more elections are audited again.
     """
     if merged.elections_counted() > elections_max:
         return []
@@ -142,6 +143,6 @@ def _cut_short(plan: Sequence[Work], merged: Merged, share: int, elections_max: 
 
 
 def _named(logs: Sequence[MetadataLog]) -> list[MetadataLog]:
-    """Logs with one name each: two copies of one node are told apart by their paths."""
+    """Return logs with unique names: two copies of one node are named by their paths."""
     names = [log.name for log in logs]
     return [log._replace(node_id=None) if names.count(log.name) > 1 else log for log in logs]

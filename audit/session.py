@@ -1,4 +1,4 @@
-"""Shell: a Spark session for the audit: local by default, quiet, with our code on every worker."""
+"""Shell: Spark sessions for the audit: local by default, quiet, with our code on every worker."""
 
 from __future__ import annotations
 
@@ -29,8 +29,9 @@ logger.g.level=error
 
 _JAVA_ERROR = re.compile(r"(: )?(org|java)\.[\w.]*(Exception|Error)")
 QUICK_START = "-XX:TieredStopAtLevel=1"
-"""The JVM only carries batches from Python to Python: the second compiler would cost more of a run
-than it saves."""
+"""The JVM only carries batches from Python to Python: the second compiler would cost more time
+than it saves.
+"""
 
 
 class NoSpark(Exception):
@@ -38,28 +39,27 @@ class NoSpark(Exception):
 
 
 class SparkFailed(Exception):
-    """Spark did not start, or a task of it died; the message says of what."""
+    """Spark did not start, or one of its tasks failed; the message has the reason."""
 
 
 def spark_available() -> bool:
-    """Whether the `audit` extra is installed."""
+    """Return whether the `audit` extra is installed."""
     from importlib.util import find_spec
 
     return find_spec("pyspark") is not None and find_spec("pyarrow") is not None
 
 
 def local_master() -> str:
-    """All processors of this machine."""
+    """Return the Spark master that uses all processors of this machine."""
     return f"local[{os.cpu_count() or 1}]"
 
 
 @contextmanager
 def session(master: str | None = None, settings: Mapping[str, str] | None = None) -> Iterator[Any]:
-    """A SparkSession with the audit's data sources; stopped at the end.
+    """Yield a SparkSession with the audit's data sources, and stop it at the end.
 
-    `settings` are Spark's own, such as spark.executor.memory.
-
-    What fails in Spark, then or in the block, is raised as SparkFailed. Raises NoSpark, NoJava.
+    `settings` are Spark's own, such as spark.executor.memory. Raises NoSpark, NoJava, and
+    SparkFailed for a failure of Spark at the start or in the block.
     """
     if not spark_available():
         raise NoSpark("the audit runs on Spark: pip install 'kraftbox[audit]'")
@@ -80,8 +80,11 @@ def session(master: str | None = None, settings: Mapping[str, str] | None = None
 
 @contextmanager
 def spark_failures(what: str) -> Iterator[None]:
-    """Errors of Spark as one sentence. Its own are pages of Java's and Python's stacks; the last
-    line of the Python one, or the first of all, is what went wrong. Raises SparkFailed."""
+    """Raise errors of Spark as SparkFailed, with one sentence.
+
+    Spark's own messages are pages of Java's and Python's stacks. The reason is the last line of the
+    Python stack, or the first line of all.
+    """
     from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
 
@@ -103,7 +106,7 @@ def _reason(text: str) -> str:
 
 
 def _environment(folder: Path) -> None:
-    """What Spark's start scripts read; they run in a process of their own."""
+    """Set the environment for Spark's start scripts, which run in a separate process."""
     os.environ["JAVA_HOME"] = str(java_home(folder))
     (folder / "log4j2.properties").write_text(LOGGING)
     os.environ["SPARK_CONF_DIR"] = str(folder)
@@ -113,7 +116,7 @@ def _environment(folder: Path) -> None:
 
 
 def start(master: str, folder: Path, settings: Mapping[str, str]) -> Any:
-    """A session on `master`; `folder` is scratch space that outlives it."""
+    """Return a session on `master`; `folder` is scratch space that outlives it."""
     from pyspark.sql import SparkSession
 
     builder = (

@@ -1,4 +1,4 @@
-"""Shell: the audit under spark-submit, where the session is made by whoever submits."""
+"""Shell: The audit under spark-submit, whose user creates the session."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from audit.report.text import as_text, verdict
 
 
 def main() -> None:
-    """Ends with exit code 0, 1 or 2, as `kraftbox audit` does."""
+    """Run the audit and exit with 0, 1 or 2, as `kraftbox audit` does."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("paths", nargs="+", type=Path, help="folders that executors reach, too")
     parser.add_argument("--history", action="append", default=[], type=Path)

@@ -1,7 +1,7 @@
-"""Shell: time travel: the cluster as it was at an offset or a moment.
+"""Shell: The cluster at an earlier offset or time.
 
-Needs no Spark: it reads from the snapshot before that place on, with the product's own replay
-table, which is what the nodes of the cluster saw.
+It needs no Spark. It reads from the snapshot before that position on, with the product's own replay
+table, so the result is the view of the cluster's nodes.
 """
 
 from __future__ import annotations
@@ -24,16 +24,18 @@ from protocol.ids import uuid_to_text
 from protocol.metadata import decode_record
 
 TIMESTAMP_MIN = 10**11
-"""Numbers from here on are epoch milliseconds (1973 and later), below they are offsets."""
+"""Numbers from here on are epoch milliseconds (1973 and later), smaller ones are offsets."""
 
 
 class BadMoment(Exception):
-    """What was asked for is no offset and no time, or not in the log."""
+    """The text is neither an offset nor a time, or is not in the log."""
 
 
 def parse_moment(text: str) -> tuple[int | None, int | None]:
-    """(offset, None) or (None, epoch ms) of `1234`, `1795274821505` or ISO 8601 (UTC unless it
-    says otherwise). Raises BadMoment."""
+    """Parse `1234`, `1795274821505` or ISO 8601 (UTC by default). Raises BadMoment.
+
+    Returns: (offset, None) or (None, epoch ms).
+    """
     if text.isdigit():
         number = int(text)
         return (None, number) if number >= TIMESTAMP_MIN else (number, None)
@@ -50,7 +52,7 @@ def parse_moment(text: str) -> tuple[int | None, int | None]:
 
 
 def cluster_at(paths: Iterable[Path], text: str) -> dict[str, Any]:
-    """Topics, partitions and brokers after the last batch at or before the moment.
+    """Return topics, partitions and brokers after the last batch at or before the moment.
 
     Raises BadMoment, UnreadableInput.
     """
@@ -71,7 +73,10 @@ def cluster_at(paths: Iterable[Path], text: str) -> dict[str, Any]:
 
 
 def image_at(log: MetadataLog, offset: int | None, timestamp_ms: int | None) -> MetadataImage:
-    """The image of the log up to and with `offset`, or up to `timestamp_ms`. Raises BadMoment."""
+    """Return the image of the log up to and including `offset`, or up to `timestamp_ms`.
+
+    Raises BadMoment.
+    """
     base: Snapshot | None = None
     for snapshot in log.snapshots:
         if _is_before(snapshot, offset, timestamp_ms):
@@ -110,7 +115,7 @@ def _replay_file(
     start: int = 0,
     position: int = 0,
 ) -> bool:
-    """False once the moment is passed."""
+    """Replay the batches of a file; return False once the moment is passed."""
     for found in walk(path, position):
         if not isinstance(found, Batch) or not found.crc_ok:
             raise ProtocolError(f"damage at position {found.position} of {path}")
@@ -132,7 +137,7 @@ def _replay_file(
 
 
 def image_as_json(image: MetadataImage) -> dict[str, Any]:
-    """The parts of an image that an operator asks for."""
+    """Return the parts of an image that are relevant for an operator."""
     place = image.provenance
     return {
         "offset": place.offset,
@@ -177,7 +182,7 @@ def image_as_json(image: MetadataImage) -> dict[str, Any]:
 
 
 def cluster_lines(cluster: Mapping[str, Any]) -> Iterator[str]:
-    """The same for a terminal."""
+    """Yield the lines of `image_as_json` for a terminal."""
     yield (
         f"offset {cluster['offset']}, epoch {cluster['epoch']}, "
         f"{moment(cluster['timestamp_ms'])} UTC"

@@ -1,4 +1,4 @@
-"""Checks: one file, one rule each, in rooms by what they judge."""
+"""Checks: one rule per file, in packages by their subject."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ REPLAY_CHECKS: tuple[type[Check], ...] = (
     SnapshotEquality,
     SnapshotWhole,
 )
-"""Asked while one copy of the log is replayed."""
+"""Called while one copy of the log is replayed."""
 
 TOTALS_CHECKS: tuple[type[TotalsCheck], ...] = (
     QuorumEpochs,
@@ -60,7 +60,7 @@ TOTALS_CHECKS: tuple[type[TotalsCheck], ...] = (
     IsrChurn,
     LeaderSkew,
 )
-"""Asked about the numbers of the whole log; `audit.checks.log.logs_agree` about its copies."""
+"""Called with the totals of the whole log; `audit.checks.log.logs_agree` checks its copies."""
 
 DATA_CHECKS: tuple[type[DataCheck], ...] = (
     ReplicaDamage,
@@ -70,4 +70,4 @@ DATA_CHECKS: tuple[type[DataCheck], ...] = (
     AcknowledgedTwice,
     AcknowledgedOrder,
 )
-"""Asked about the replicas of one partition of the brokers."""
+"""Called with the replicas of one partition."""

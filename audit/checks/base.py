@@ -1,8 +1,8 @@
-"""The check of a replay: one rule, in one file, asked at fixed points.
+"""The base class of replay checks: one rule per file, with hooks at fixed points of the replay.
 
-A check overrides the hooks it needs; the replay calls no others. A hook yields complaints and the
-replay adds where in the log it is. `on_shape` must depend on its arguments alone: its answer is
-kept for equal transitions.
+A check overrides the hooks that it needs; the replay calls only these. A hook yields complaints,
+and the replay adds their position in the log. `on_shape` must depend on its arguments alone,
+because its result is cached for equal transitions.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from audit.state.shapes import ShapeKey
 
 
 class Facts(NamedTuple):
-    """Facts beside the partition that a rule about its shape may look at."""
+    """Cluster settings that a rule about a partition's shape needs."""
 
     effective_min_isr: int
     elr_enabled: bool
 
 
 class BatchContext(NamedTuple):
-    """A batch, and what is to be expected by the log before it; None where that is unknown."""
+    """A batch, with the offset and epoch expected from the log before it; None if unknown."""
 
     batch: Batch
     path: str
@@ -34,7 +34,9 @@ class BatchContext(NamedTuple):
 
 
 class DamageContext(NamedTuple):
-    """Bytes of a file that are no batch. `at_end`: nothing readable follows in the whole log."""
+    """Bytes of a file that are not a batch. `at_end`: no readable batch follows in the whole
+    log.
+    """
 
     kind: str
     path: str
@@ -55,7 +57,7 @@ class Replacement(NamedTuple):
 
 
 class BrokerChange(NamedTuple):
-    """A broker before and after a record. `epoch` is the one that the record names."""
+    """A broker before and after a record. `epoch` is the epoch in the record."""
 
     id: int
     event: BrokerEvent
@@ -65,9 +67,9 @@ class BrokerChange(NamedTuple):
 
 
 class BatchEnd(NamedTuple):
-    """The cluster where a batch or metadata transaction ends.
+    """The cluster at the end of a batch or metadata transaction.
 
-    `grown` are partitions whose ISR got new members, `fenced` brokers that were fenced in it.
+    `grown` are partitions whose ISR gained members, `fenced` the brokers fenced in it.
     """
 
     cluster: ClusterState
@@ -76,7 +78,7 @@ class BatchEnd(NamedTuple):
 
 
 class Difference(NamedTuple):
-    """One thing that a snapshot says otherwise than the records before it."""
+    """A difference between a snapshot and the replay of the records before it."""
 
     what: str
     replayed: object
@@ -86,7 +88,7 @@ class Difference(NamedTuple):
 
 
 class Check:
-    """The hooks, all of them without effect."""
+    """A check; all hooks of this base class do nothing."""
 
     name: ClassVar[str]
     severity: ClassVar[Severity] = Severity.ERROR
@@ -95,7 +97,7 @@ class Check:
         return ()
 
     def on_missing(self, first: int, last: int) -> Iterable[Complaint]:
-        """Offsets that a snapshot contains and the log before it lacks."""
+        """Check offsets that a snapshot contains and the log before it lacks."""
         return ()
 
     def on_unknown_start(self, start_offset: int) -> Iterable[Complaint]:

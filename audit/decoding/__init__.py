@@ -1,1 +1,1 @@
-"""Batches and records of a log from their bytes."""
+"""Decoding of batches and records from the bytes of a log."""

@@ -1,12 +1,12 @@
-"""Batches in the bytes of a segment or snapshot file, whatever has happened to the file.
+"""Batches in the bytes of a segment or snapshot file, which may be damaged.
 
-A walk never raises for what the bytes say. A batch whose CRC does not fit is still given, marked;
-bytes that are no batch are given as `Damage`, and the walk goes on at the next position where a
-batch with a right CRC stands; a batch that the file's end cuts off is Damage at the tail. Zeros to
-the end of the file are space that Kafka allocated ahead, and no damage.
+A walk never raises because of the bytes. A batch with a wrong CRC is yielded and marked. Bytes that
+are not a batch are yielded as `Damage`, and the walk continues at the next batch with a correct
+CRC. A batch that is cut off by the end of the file is Damage at the tail. Zeros up to the end of
+the file are space that Kafka preallocated, and not damage.
 
-`split` reads the records of a batch with one loop and no object per record, because everything the
-audit looks at goes through it; what is unusual is left to `protocol.batch.records`.
+`split` reads the records of a batch in one loop without an object per record, because all records
+of the audit go through it. It leaves unusual batches to `protocol.batch.records`.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ from protocol.batch.header import (
 from protocol.batch.records import read_batch, read_varint, read_varlong
 
 BATCH_BYTES_MAX = 1 << 30
-"""A longer length is taken for damage; metadata batches have 8 MiB at most."""
+"""A larger length counts as damage; metadata batches have at most 8 MiB."""
 _NULL_KEY = 1
-"""The varint of -1, which is how a record without a key begins its key."""
+"""The varint of -1, with which a record without a key begins its key."""
 
 
 class DamageKind(StrEnum):
@@ -41,7 +41,7 @@ class DamageKind(StrEnum):
 
 
 class BatchIdentity(NamedTuple):
-    """A batch, as far as copies must agree on it."""
+    """The identity of a batch, on which copies must agree."""
 
     next_offset: int
     epoch: int
@@ -67,7 +67,7 @@ class Batch(NamedTuple):
 
 
 class Damage(NamedTuple):
-    """Bytes of a file, from `position` on, that are no whole batch."""
+    """Bytes of a file, from `position` on, that are not a whole batch."""
 
     kind: DamageKind
     position: int
@@ -79,9 +79,9 @@ Row: TypeAlias = tuple[int, int, bytes | None, bytes | None]
 
 
 def batches_in(data: bytes, base: int, *, last: bool) -> Iterator[Batch | Damage]:
-    """The whole batches of a window, which begins at position `base` of its file with a batch.
+    """Yield the batches of a window, which begins with a batch at position `base` of its file.
 
-    Bytes at its end that are no whole batch are left to the next window, unless it is the last.
+    Bytes at its end that are not a whole batch are left to the next window, unless it is the last.
     """
     at, size = 0, len(data)
     while at < size:
@@ -120,7 +120,7 @@ def _frame_ok(header: BatchHeader) -> bool:
 
 
 def _resync(data: bytes, at: int) -> int | None:
-    """The next position from `at` on where a whole batch with a right CRC begins."""
+    """Return the next position from `at` on at which a whole batch with a correct CRC begins."""
     size = len(data)
     found = data.find(bytes([MAGIC]), at + MAGIC_POSITION)
     while found >= 0:
@@ -136,7 +136,7 @@ def _resync(data: bytes, at: int) -> int | None:
 
 
 def split(batch: Batch) -> list[Row]:
-    """The records of a batch. Raises ProtocolError or ApiError for what cannot be read."""
+    """Return the records of a batch. Raises ProtocolError or ApiError if they cannot be decoded."""
     header = batch.header
     if header.attributes & (CODEC_MASK | LOG_APPEND_TIME_BIT):
         return _split_slowly(batch)

@@ -1,12 +1,12 @@
 """Metadata records from their bytes, in bulk.
 
-Nearly every record of a long log is a PartitionChangeRecord, and what follows the partition in it
-(an ISR of three, a leader) repeats all the time. So the codec of `protocol` decodes each distinct
-rest of a record once, and the result is looked up by those bytes from then on. Everything else is
-decoded one by one.
+Nearly every record of a long log is a PartitionChangeRecord, and its bytes after the partition (an
+ISR of three, a leader) are often the same. So the codec of `protocol` decodes each distinct rest of
+a record once, and later records look the result up by those bytes. Other records are decoded one by
+one.
 
-What replicas have of a log locally (KIP-1303) repeats never, and nothing that is judged depends on
-it: it is no part of what is looked up.
+Reports of local logs (KIP-1303) are never the same twice, and no check depends on them. So they are
+removed from the bytes of the lookup.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from protocol.varint import decode_uvarint, encode_uvarint
 
 CHANGE_TYPE = PartitionChangeRecord.RECORD_TYPE
 KEY_AT, KEY_END = 3, 23
-"""Where a framed partition change has its partition: an int32 index and a topic id."""
+"""The position of the partition in a framed partition change: an int32 index and a topic ID."""
 CACHE_ENTRIES_MAX = 200_000
 LOCAL_LOGS_TAG: Final = 10002
 _LOCAL_LOGS: Final = encode_uvarint(LOCAL_LOGS_TAG)
@@ -34,10 +34,10 @@ RECOVERY_STAYS = -1
 
 @dataclass(slots=True, eq=False)
 class PartitionChange:
-    """The content of a partition change; None (LEADER_STAYS, RECOVERY_STAYS) leaves it as it is.
+    """The content of a partition change; None (LEADER_STAYS, RECOVERY_STAYS) means unchanged.
 
-    Changes are compared by identity: `PartitionChangeCache` makes each only once.
-    `kind` and `cause` are what a Kraftbox controller noted about an election: 0 and "" for none.
+    Changes are compared by identity: `PartitionChangeCache` creates each only once. `kind` and
+    `cause` are a Kraftbox controller's notes about an election, 0 and "" without notes.
     """
 
     isr: tuple[int, ...] | None
@@ -76,7 +76,7 @@ def _tuple(values: list[int] | None) -> tuple[int, ...] | None:
 class PartitionChangeCache:
     """Changes by the bytes that follow the partition in a framed change.
 
-    `on_clear` is called when the cache is cleared: what others keep by change is of no use then.
+    `on_clear` is called when the cache is cleared: data stored by change is useless afterwards.
     """
 
     def __init__(self, on_clear: Callable[[], None] = lambda: None) -> None:
@@ -84,7 +84,7 @@ class PartitionChangeCache:
         self._on_clear = on_clear
 
     def get(self, value: bytes) -> PartitionChange:
-        """The change of a framed PartitionChangeRecord. Raises ProtocolError."""
+        """Return the change of a framed PartitionChangeRecord. Raises ProtocolError."""
         value = without_local_logs(value)
         rest = value[2:3] + value[KEY_END:]
         change = self._known.get(rest)
@@ -100,8 +100,10 @@ class PartitionChangeCache:
 
 
 def without_local_logs(value: bytes) -> bytes:
-    """A framed PartitionChangeRecord without that field; `value` itself if it has none, or does not
-    make sense."""
+    """Return a framed PartitionChangeRecord without local logs.
+
+    Returns `value` itself if it has no such field, or is malformed.
+    """
     if _LOCAL_LOGS not in value[KEY_END:]:
         return value
     count, pos = decode_uvarint(value, KEY_END, "tag count")
@@ -119,7 +121,7 @@ def without_local_logs(value: bytes) -> bytes:
 
 
 def local_logs(value: bytes) -> LocalLogTable | None:
-    """What a framed PartitionChangeRecord says of local logs; None leaves what is known."""
+    """Return the local logs in a framed PartitionChangeRecord; None if it does not change them."""
     if _LOCAL_LOGS not in value or without_local_logs(value) is value:
         return None
     record, _ = decode_record(value)
@@ -128,12 +130,12 @@ def local_logs(value: bytes) -> LocalLogTable | None:
 
 
 def is_change(value: bytes) -> bool:
-    """Whether these are the bytes of a framed PartitionChangeRecord, version below 128."""
+    """Return whether these are the bytes of a framed PartitionChangeRecord, version below 128."""
     return len(value) > KEY_END and value[0] == 1 and value[1] == CHANGE_TYPE and value[2] < 128
 
 
 class Decoded(NamedTuple):
-    """A record as a row shows it. `fields` is JSON as Kafka's tools print it."""
+    """A record as a row of a table. `fields` is JSON in the format of Kafka's tools."""
 
     name: str
     version: int
@@ -141,14 +143,16 @@ class Decoded(NamedTuple):
 
 
 class JsonCache:
-    """Records as JSON. Of a change only the partition is formatted; the rest is looked up."""
+    """Formatter of records as JSON. Of a change only the partition is formatted; the rest is
+    cached.
+    """
 
     def __init__(self) -> None:
         self._known: dict[bytes, tuple[int, str]] = {}
         self._topics: dict[bytes, str] = {}
 
     def decode(self, value: bytes) -> Decoded:
-        """Raises ProtocolError."""
+        """Return a record with its fields as JSON. Raises ProtocolError."""
         if not is_change(value):
             record, version = decode_record(value)
             return Decoded(type(record).__name__, version, dumps(to_json(record, version)))
@@ -156,7 +160,7 @@ class JsonCache:
         known = self._known.get(rest)
         if known is None:
             known = self._tail(value)
-            if without_local_logs(value) is value:  # else it is of one record alone
+            if without_local_logs(value) is value:  # otherwise it is not repeated
                 self._known[rest] = known
             if len(self._known) > CACHE_ENTRIES_MAX:
                 self._known.clear()

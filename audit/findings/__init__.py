@@ -1,1 +1,1 @@
-"""Findings, and the sink that a piece of work puts them into."""
+"""Findings, and the sink that tasks write them to."""

@@ -1,4 +1,4 @@
-"""Findings, and the complaints that checks make them of."""
+"""Findings, and the complaints of checks from which they are made."""
 
 from __future__ import annotations
 
@@ -7,8 +7,11 @@ from typing import Any, NamedTuple
 
 
 class Severity(StrEnum):
-    """ERROR: a promise is broken. WARNING: data may be lost, or the log is damaged where that may
-    be harmless. INFO: a fact that somebody asks for."""
+    """Severity of a finding.
+
+    ERROR: a promise is broken. WARNING: data may be lost, or the log has damage that may be
+    harmless. INFO: informational.
+    """
 
     ERROR = "error"
     WARNING = "warning"
@@ -16,10 +19,10 @@ class Severity(StrEnum):
 
 
 class Finding(NamedTuple):
-    """One sentence about one place of a log, and what stood before and after it.
+    """One sentence about a position in a log, with the state before and after it.
 
-    `offset` is -1 where none fits. `log` names the copy of the log (a node) it is about, or is
-    empty; `before` and `after` are JSON values.
+    `offset` is -1 if there is none. `log` names the copy of the log (a node), or is empty. `before`
+    and `after` are JSON values.
     """
 
     check: str
@@ -35,7 +38,9 @@ class Finding(NamedTuple):
 
 
 class Complaint(NamedTuple):
-    """The answer of a check, made a finding by its caller, who knows the place in the log."""
+    """The result of a check. Its caller makes a finding of it, by adding the position in the
+    log.
+    """
 
     message: str
     before: Any = None
@@ -49,8 +54,9 @@ class Complaint(NamedTuple):
     def finding(
         self, check: str, severity: Severity, offset: int, timestamp_ms: int, *, log: str = ""
     ) -> Finding:
-        """The finding of `check` there. The complaint's own offset, time and severity, if any,
-        win."""
+        """Return the finding of `check`; the complaint's own offset, time and severity take
+        precedence.
+        """
         return Finding(
             check,
             self.severity or severity,

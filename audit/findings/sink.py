@@ -1,7 +1,7 @@
-"""The sink of a replay's findings, bounded.
+"""The bounded sink of a replay's findings.
 
-All are counted; of findings, elections and changes of leadership only the first are kept, and the
-result says how many there were. History rows are handed on in batches.
+All findings, elections and leadership changes are counted, but only the first are kept, and the
+result has the numbers of the others. History rows are passed on in batches.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class HistoryRow(NamedTuple):
 
 
 class Elected(NamedTuple):
-    """An election as a row of the history has it."""
+    """An election as a row of the history."""
 
     kind: ElectionKind
     noted_cause: str | None
@@ -62,7 +62,7 @@ class Elected(NamedTuple):
 
 
 class Sink:
-    """Collects in lists. `on_history` takes rows away before they become many."""
+    """Collector of lists. `on_history` takes history rows before they become too many."""
 
     def __init__(
         self,
@@ -86,7 +86,7 @@ class Sink:
             self.findings.append(finding)
 
     def election(self, election: Election) -> None:
-        """Lossy ones are always kept."""
+        """Add an election; lossy ones are kept without limit."""
         if election.kind not in LOSSY:
             self._clean += 1
             if self._clean > self._elections_max:
@@ -101,7 +101,9 @@ class Sink:
         before: int | None,
         why: str,
     ) -> None:
-        """A partition begins, ends, or loses its leader; elections are given to `election`."""
+        """Add a leadership change without an election: a partition begins, ends or loses its
+        leader.
+        """
         if len(self.leadership_rows) >= LEADERSHIP_MAX:
             self.leadership_left_out += 1
             return
@@ -167,7 +169,7 @@ class Sink:
             self._on_history(rows)
 
     def rows(self) -> Iterator[Event]:
-        """Everything but the history, as events."""
+        """Yield everything but the history, as events."""
         yield from self.events
         for finding in self.findings:
             row = finding._asdict()

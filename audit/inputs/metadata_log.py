@@ -1,4 +1,4 @@
-"""Metadata logs: their files, and where they begin and end."""
+"""Metadata logs: their files, their start and their end."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Snapshot(NamedTuple):
 
 
 class MetadataLog(NamedTuple):
-    """One copy of the metadata log. `node_id` is None when no meta.properties says it."""
+    """One copy of the metadata log. `node_id` is None without a meta.properties."""
 
     path: str
     node_id: int | None
@@ -39,15 +39,15 @@ class MetadataLog(NamedTuple):
 
     @property
     def start_offset(self) -> int:
-        """The first offset that may be read from the log itself or is covered by a snapshot."""
+        """The first offset that is in the log itself, or that a snapshot covers."""
         starts = [s.base_offset for s in self.segments] or [s.end_offset for s in self.snapshots]
         return min(starts, default=0)
 
 
 class FileRange(NamedTuple):
-    """Bytes of one file; both ends are where a batch begins (`end` None: the file's end).
+    """Bytes of one file; both ends are boundaries of batches (`end` None: the file's end).
 
-    from_offset, below_offset: batches outside are left to other ranges.
+    from_offset, below_offset: batches outside belong to other ranges.
     """
 
     log: str
@@ -68,7 +68,7 @@ class LogEnd(NamedTuple):
 
 
 def overlapping(segments: Sequence[Segment], start: int, end: int | None) -> tuple[Segment, ...]:
-    """The segments that may hold offsets from `start` on, below `end` if there is one."""
+    """Return the segments that may have offsets from `start` on, below `end` if it is given."""
     chosen = []
     for at, segment in enumerate(segments):
         following = segments[at + 1].base_offset if at + 1 < len(segments) else None

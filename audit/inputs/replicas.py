@@ -10,12 +10,12 @@ from audit.inputs.metadata_log import Segment
 class ReplicaFiles(NamedTuple):
     """One replica on disk.
 
-    `high_watermark` and `log_start` are what its broker last wrote down, 0 if nothing; `epochs` are
-    the (epoch, first offset) pairs of its checkpoint, None without a file.
+    `high_watermark` and `log_start` are the values that its broker last stored, 0 without one.
+    `epochs` are the (epoch, first offset) pairs of its checkpoint, None without a file.
 
     at_rest: the broker stopped cleanly, so all of this is up to date. While a broker runs, and
-    after a crash, each of these files may be behind. In a copy the end of the log may be behind as
-    well, because files are copied one after the other.
+    after a crash, each of these files may be outdated. In a copy the end of the log may be
+    outdated, too, because files are copied one after the other.
     """
 
     topic: str
@@ -31,8 +31,11 @@ class ReplicaFiles(NamedTuple):
 
 
 class AcknowledgedSend(NamedTuple):
-    """One acknowledged send. `value` is unique in the history; the record's value in the log
-    begins with it in decimal and a bar."""
+    """One acknowledged send.
+
+    `value` is unique in the history; the record's value in the log begins with it in decimal and a
+    bar.
+    """
 
     process: int
     order: int

@@ -1,1 +1,1 @@
-"""Plans: the pieces of an audit's work."""
+"""Planning of an audit's work in pieces."""

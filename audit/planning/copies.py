@@ -1,4 +1,4 @@
-"""Copies of one metadata log: the choice of the one to audit, the plan to compare the rest."""
+"""Copies of one metadata log: selection of the one to audit, and the comparison with the others."""
 
 from __future__ import annotations
 
@@ -9,8 +9,10 @@ from audit.inputs.metadata_log import LogEnd, MetadataLog, Segment, overlapping
 
 
 def choose_primary(logs: Sequence[MetadataLog], ends: dict[str, LogEnd]) -> MetadataLog:
-    """The copy to audit: the one of the newest leader, as elections of the quorum judge it; of
-    equals the one that reaches back farthest."""
+    """Return the copy to audit: that of the newest leader, compared as in quorum elections.
+
+    Among equals it is the one with the lowest start offset.
+    """
 
     def rank(log: MetadataLog) -> tuple[int, int, int]:
         end = ends[log.name]
@@ -20,8 +22,11 @@ def choose_primary(logs: Sequence[MetadataLog], ends: dict[str, LogEnd]) -> Meta
 
 
 class Copy(NamedTuple):
-    """One copy's segments that hold the offsets of a comparison. `last_path` is the last segment of
-    the whole copy: there, and nowhere else, an append may have been under way."""
+    """The segments of one copy with the offsets of a comparison.
+
+    `last_path` is the last segment of the whole copy: only there an append may have been in
+    progress.
+    """
 
     log: str
     segments: tuple[Segment, ...]
@@ -38,7 +43,7 @@ class Comparison(NamedTuple):
 
 
 def plan_comparisons(primary: MetadataLog, others: Sequence[MetadataLog]) -> list[Comparison]:
-    """One comparison per segment of the primary."""
+    """Return one comparison per segment of the primary."""
     if not others or not primary.segments:
         return []
     starts = [segment.base_offset for segment in primary.segments]

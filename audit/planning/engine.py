@@ -1,16 +1,17 @@
-"""The choice of an audit's engine: the command's own processes, or Spark."""
+"""Selection of an audit's engine: the command's own processes, or Spark."""
 
 from __future__ import annotations
 
 HERE_BYTES_MAX = 1 << 30
-"""Some 24 million records of a metadata log: about where Spark, which is a little quicker for each
-and takes long to start, catches up on one machine (docs/audit.md, Where `auto` changes)."""
+"""Some 24 million records of a metadata log. Spark is slightly faster per record and takes long
+to start; at about this size it catches up on one machine (docs/audit.md, Where `auto` changes).
+"""
 
 
 def is_for_spark(size_bytes: int, *, tables: bool, asked: bool, installed: bool) -> bool:
-    """Whether an audit that nobody gave an engine goes to Spark.
+    """Return whether the engine `auto` is Spark.
 
-    size_bytes: what is to be read. tables: only Spark writes them. asked: a master, or a setting
-    that only Spark has, was named. Where Spark is not installed, the command does what it can.
+    size_bytes: the size of the input. tables: only Spark writes them. asked: a master, or a setting
+    only for Spark, was given. Without an installed Spark, the command does what it can.
     """
     return asked or (installed and (tables or size_bytes > HERE_BYTES_MAX))

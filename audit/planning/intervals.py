@@ -1,10 +1,10 @@
-"""Intervals: the parts of a log that can be audited apart from each other.
+"""Intervals: the parts of a log that can be audited separately.
 
-A snapshot is the whole state of the cluster. So the log from one snapshot to the next can be
-replayed by itself, in any order and on any machine, and its result judged by the next snapshot. A
-log with k snapshots gives k + 1 intervals. Where that is too few for the machines there are, an
-interval is read by several shards, each of which replays a share of the partitions; reading is
-cheap beside replaying.
+A snapshot is the whole state of the cluster. So the log between two snapshots can be replayed
+alone, in any order and on any machine, and its result is compared with the next snapshot. A log
+with k snapshots has k + 1 intervals. If these are too few for the available machines, several
+shards read an interval, and each replays a share of the partitions. Reading is cheap compared with
+replaying.
 """
 
 from __future__ import annotations
@@ -18,10 +18,9 @@ from audit.inputs.metadata_log import MetadataLog, Segment, Snapshot, overlappin
 class Interval(NamedTuple):
     """Offsets `start_offset` (inclusive) to `end_offset` (exclusive, None: the log's end).
 
-    base: the snapshot it begins with, None for an empty cluster. milestones: the snapshots inside
-    it, of any copy of the log; the replay must agree with each when it reaches that offset, and the
-    last may be at the interval's end. knows_start: whether base (or offset 0) says all that was
-    before.
+    base: the snapshot it begins with, None for an empty cluster. milestones: the snapshots in it,
+    of any copy of the log; the replay must agree with each at its offset. The last one may be at
+    the end of the interval. knows_start: base (or offset 0) covers everything before.
     """
 
     number: int
@@ -45,8 +44,10 @@ class Interval(NamedTuple):
 
 
 def plan_intervals(log: MetadataLog, others: Sequence[MetadataLog] = ()) -> list[Interval]:
-    """The intervals of a log, in order, each with one shard. `others` are copies of it, whose
-    snapshots are compared as well."""
+    """Return the intervals of a log in order, each with one shard.
+
+    `others` are copies of the log, whose snapshots are compared, too.
+    """
     start = log.segments[0].base_offset if log.segments else log.snapshots[-1].end_offset
     older = [s for s in log.snapshots if s.end_offset <= start]
     base = older[-1] if older else None
@@ -82,9 +83,9 @@ def _beyond(snapshot: Snapshot, end: int | None) -> bool:
 
 
 def with_shards(intervals: Sequence[Interval], tasks: int) -> list[Interval]:
-    """The same intervals in at least `tasks` pieces where they are fewer.
+    """Return the intervals in at least `tasks` pieces if they are fewer.
 
-    Long ones are cut first; the longest interval is what a cluster would wait for.
+    The longest ones are divided first, because a cluster would wait for them.
     """
     total = sum(_size_bytes(i) for i in intervals) or 1
     planned = []
@@ -98,7 +99,7 @@ def with_shards(intervals: Sequence[Interval], tasks: int) -> list[Interval]:
 
 
 SHARD_BYTES_MIN = 4 << 20
-"""An interval below this is not worth reading twice."""
+"""A smaller interval is not worth reading twice."""
 
 
 def _size_bytes(interval: Interval) -> int:

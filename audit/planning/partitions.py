@@ -1,4 +1,4 @@
-"""Partitions whose data is audited, with what metadata and clients say about them."""
+"""Partitions with replicas to audit, with their metadata and acknowledged sends."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from audit.inputs.replicas import AcknowledgedSend, ReplicaFiles
 
 
 class PartitionWork(NamedTuple):
-    """The audit of one partition's replicas, and all that it needs.
+    """The audit of one partition's replicas, with its input.
 
-    leader: by the metadata, -1 if there is none or it is not known; leader_epochs: epoch to leader
-    as far as the metadata says it, None where that is not known; compacted: cleaning rewrites
-    batches, so they are not compared.
+    leader: from the metadata, -1 if there is none or it is unknown. leader_epochs: epoch to leader
+    in the metadata, None if unknown. compacted: cleaning rewrites batches, so they are not
+    compared.
     """
 
     topic: str
@@ -31,7 +31,10 @@ def plan_partitions(
     sent: Mapping[tuple[str, int], Sequence[AcknowledgedSend]],
     result: Mapping[str, Any],
 ) -> list[PartitionWork]:
-    """One piece of work per partition that has replicas. `result` is that of the metadata audit."""
+    """Return one piece of work per partition with replicas.
+
+    `result` is the result of the metadata audit.
+    """
     replicas: dict[tuple[str, int], list[ReplicaFiles]] = {}
     for replica in found:
         replicas.setdefault((replica.topic, replica.partition), []).append(replica)
@@ -43,7 +46,7 @@ def plan_partitions(
         now = known.get(key)
         here = [r for r in replicas[key] if now is None or r.topic_id in (None, now["topic_id"])]
         if not here:
-            continue  # all of an older topic of that name
+            continue  # all replicas belong to an older topic of that name
         work.append(
             PartitionWork(
                 topic=key[0],
@@ -60,14 +63,14 @@ def plan_partitions(
 
 
 def _members(replicas: Sequence[ReplicaFiles], now: Mapping[str, Any] | None) -> list[ReplicaFiles]:
-    """The replicas but for those that the assignment no longer names: nobody truncates these."""
+    """Return the replicas in the current assignment: the others are never truncated."""
     if now is None:
         return list(replicas)
     return [replica for replica in replicas if replica.broker in now["replicas"]]
 
 
 def _leader_epochs(result: Mapping[str, Any]) -> dict[tuple[str, int], dict[int, int]]:
-    """Who led in which epoch, as far as leaders moved."""
+    """Return the leader of each epoch, from elections and leadership changes."""
     found: dict[tuple[str, int], dict[int, int]] = {}
     for _, _, topic, partition, _, leader, epoch, why in result["leadership"]:
         if why != "deleted":

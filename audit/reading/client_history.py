@@ -1,6 +1,6 @@
-"""The acknowledged sends of a history file (docs/chaos.md), by partition.
+"""Reader of acknowledged sends from history files (docs/chaos.md), by partition.
 
-The audit reads the file by itself: what it judges must not be read by the code that wrote it.
+The audit has its own parser: the code that wrote a file must not read it for its own audit.
 """
 
 from __future__ import annotations
@@ -20,7 +20,10 @@ _HEADER_BYTES, _CRC_BYTES = 5, 4
 
 
 def acknowledged(histories: Iterable[Path]) -> Mapping[tuple[str, int], list[AcknowledgedSend]]:
-    """(topic, partition) to its acknowledged sends with an offset. Raises UnreadableInput."""
+    """Return the acknowledged sends with an offset by (topic, partition).
+
+    Raises UnreadableInput.
+    """
     found: dict[tuple[str, int], list[AcknowledgedSend]] = {}
     for path in histories:
         body = _body(path)
@@ -34,12 +37,14 @@ def acknowledged(histories: Iterable[Path]) -> Mapping[tuple[str, int], list[Ack
 
 
 def faults_of(histories: Iterable[Path]) -> list[list[Any]]:
-    """What was done to the cluster meanwhile: kind, nodes, begin and end in ms since 1970, detail,
-    in the order of their begins. Raises UnreadableInput."""
+    """Return the faults, sorted by their begins. Raises UnreadableInput.
+
+    Each has kind, nodes, begin and end in ms since 1970, and detail.
+    """
     found = []
     for path in histories:
         for row in _body(path).get("faults", ()):
-            kind, nodes, begin_us, end_us, detail = row[:5]  # newer histories say how it was drawn
+            kind, nodes, begin_us, end_us, detail = row[:5]  # newer histories have more columns
             found.append([kind, list(nodes), begin_us // 1000, end_us // 1000, detail])
     return sorted(found, key=lambda one: (one[2], one[3], one[0], one[1]))
 

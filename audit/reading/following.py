@@ -1,9 +1,9 @@
-"""Position of a stream in a growing log, and whether the log still holds what was read.
+"""Positions of a stream in a growing log, with a check that the log still has the records read.
 
-A log only grows at its end, but a copy of it may also lose its end (a follower truncates what was
-never committed), be begun anew from a snapshot, or lose old segments. A stream that went on over
-that would repeat records or miss them without a word, so it stops and says what happened; whoever
-reads decides, and begins with a new checkpoint.
+A log grows only at its end. But a copy of it may also lose its end (a follower truncates
+uncommitted records), restart from a snapshot, or lose old segments. A stream that continued would
+repeat or skip records silently. So it stops with an error, and the user starts with a new
+checkpoint.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from audit.reading.segments import walk
 
 
 class Place(TypedDict):
-    """Where a stream has read to, as Spark keeps it in the checkpoint.
+    """The position up to which a stream has read, as stored in Spark's checkpoint.
 
-    segment: base offset of the segment; position: in it, a batch's end; next_offset: of the next
-    record; last_position, last_crc: of the batch that ends here, -1 where none was read.
+    segment: base offset of the segment; position: in it, the end of a batch; next_offset: of the
+    next record; last_position, last_crc: of the batch that ends here, -1 if none was read.
     """
 
     segment: int
@@ -31,14 +31,14 @@ class Place(TypedDict):
 
 
 class LogChanged(Exception):
-    """The log no longer has what a stream had read, or what it should read next."""
+    """The log no longer has the records that a stream has read, or the next ones."""
 
 
 def end_of(log: MetadataLog, before: Place | None) -> Place:
-    """The place after the last whole batch with a right CRC. A torn batch at the end is being
-    written; damage with whole batches behind it is passed, and its reader gives rows about it.
+    """Return the place after the last whole batch with a correct CRC. Raises LogChanged.
 
-    Raises LogChanged.
+    An incomplete batch at the end is still being written. Damage before whole batches is skipped,
+    and the reader yields rows about it.
     """
     place = _at(log.segments[-1])
     if before is not None:
@@ -58,7 +58,7 @@ def end_of(log: MetadataLog, before: Place | None) -> Place:
 
 
 def resume(log: MetadataLog, place: Place) -> Place:
-    """Where reading goes on after `place`. Raises LogChanged."""
+    """Return the place where reading continues after `place`. Raises LogChanged."""
     by_base = {segment.base_offset: segment for segment in log.segments}
     segment = by_base.get(place["segment"])
     if segment is not None:
@@ -85,7 +85,10 @@ def resume(log: MetadataLog, place: Place) -> Place:
 
 
 def between(log: MetadataLog, start: Place | None, end: Place) -> Iterator[FileRange]:
-    """The parts of the files from `start` (None: all there is) to `end`. Raises LogChanged."""
+    """Yield the parts of the files from `start` (None: the beginning) to `end`.
+
+    Raises LogChanged.
+    """
     resume(log, end)
     begin = _at(log.segments[0]) if start is None else resume(log, start)
     for segment in log.segments:
@@ -98,7 +101,7 @@ def between(log: MetadataLog, start: Place | None, end: Place) -> Iterator[FileR
 
 
 def _at(segment: Segment) -> Place:
-    """The place where a segment begins."""
+    """Return the place where a segment begins."""
     base = segment.base_offset
     return Place(segment=base, position=0, next_offset=base, last_position=-1, last_crc=-1)
 

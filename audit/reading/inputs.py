@@ -14,8 +14,11 @@ from audit.reading.replicas import find_replicas
 
 
 class Inputs(NamedTuple):
-    """Copies of the metadata log, the brokers' replicas, acknowledged sends by (topic, partition),
-    and the faults that clients lived through (`faults_of`)."""
+    """The inputs of an audit.
+
+    They are copies of the metadata log, the brokers' replicas, acknowledged sends by (topic,
+    partition), and the faults during the clients' history (`faults_of`).
+    """
 
     logs: Sequence[MetadataLog]
     replicas: Sequence[ReplicaFiles]
@@ -24,7 +27,7 @@ class Inputs(NamedTuple):
 
     @property
     def size_bytes(self) -> int:
-        """What is to be read, but for snapshots."""
+        """The size of the files to read, without snapshots."""
         files = (one.segments for found in (self.logs, self.replicas) for one in found)
         return sum(segment.size_bytes for segments in files for segment in segments)
 
@@ -32,12 +35,12 @@ class Inputs(NamedTuple):
 def read_inputs(
     paths: Iterable[Path], *, history: Iterable[Path] = (), data: Iterable[Path] = ()
 ) -> Inputs:
-    """The metadata logs at or below `paths`.
+    """Return the metadata logs at or below `paths`, with the other inputs.
 
-    history: files of what clients saw (docs/chaos.md). data: log directories of brokers, to compare
-    replicas; brokers' directories among `paths` are found by themselves.
+    history: client history files (docs/chaos.md). data: log directories of brokers, to compare
+    replicas; brokers' directories among `paths` are found without it.
 
-    Raises UnreadableInput for what cannot be audited, OSError.
+    Raises UnreadableInput for files that cannot be audited, OSError.
     """
     paths, history, data = list(paths), list(history), list(data)
     logs = find_logs(paths)

@@ -1,8 +1,8 @@
-"""Metadata logs below some folders: segments, snapshots, node and cluster.
+"""Metadata logs in directories: segments, snapshots, node and cluster.
 
 A log is a `__cluster_metadata-0` directory, of a controller or a broker, of Kraftbox or of Apache
-Kafka. The folder above it holds `meta.properties`, which names node and cluster; a copy of the log
-alone is accepted, too, and then has the number of its place in the list as its name.
+Kafka. Its parent directory has `meta.properties`, which names node and cluster. A copy of the log
+directory alone is accepted, too; its name in findings is its path.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ _CONTROLS = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 
 
 class UnreadableInput(Exception):
-    """The given files cannot be audited; the message says which and why."""
+    """The given files cannot be audited; the message has the file and the reason."""
 
 
 def find_logs(paths: Iterable[Path]) -> list[MetadataLog]:
-    """Every metadata log at or below the given folders, each once, by path.
+    """Return every metadata log at or below the given directories, each once, sorted by path.
 
-    Raises UnreadableInput for a path that is missing, holds no metadata log or one without files,
-    for a file that cannot be opened, and for logs of more than one cluster.
+    Raises UnreadableInput for a path that is missing, has no metadata log or one without files, for
+    a file that cannot be opened, and for logs of more than one cluster.
     """
     found: dict[str, MetadataLog] = {}
     for path in paths:
@@ -60,7 +60,7 @@ def find_logs(paths: Iterable[Path]) -> list[MetadataLog]:
 
 
 def _metadata_directories(path: Path) -> list[Path]:
-    """At or below the path, at least one. Raises UnreadableInput."""
+    """Return at least one directory, at or below the path. Raises UnreadableInput."""
     if not path.exists():
         raise UnreadableInput(f"{path} does not exist")
     if not path.is_dir():
@@ -79,7 +79,7 @@ def _metadata_directories(path: Path) -> list[Path]:
 
 
 def _holds_other_records(directory: Path) -> bool:
-    """Whether the first record that its segments hold is none of the metadata log's."""
+    """Return whether the first record in the segments is not a metadata record."""
     for segment in read_listing(directory).segments:
         for found in walk(segment.path):
             if isinstance(found, Batch) and found.crc_ok and not found.header.is_control:
@@ -93,7 +93,10 @@ def _holds_other_records(directory: Path) -> bool:
 
 
 def _try_to_open(paths: Iterable[str]) -> None:
-    """Raises UnreadableInput. Tasks read the files, too, but Spark hides why a task failed."""
+    """Raise UnreadableInput if a file cannot be opened.
+
+    Tasks read the files, too, but Spark hides the reason of a failed task.
+    """
     for path in paths:
         try:
             with open(path, "rb"):
@@ -103,7 +106,9 @@ def _try_to_open(paths: Iterable[str]) -> None:
 
 
 def read_listing(directory: Path) -> MetadataLog:
-    """The files of one log directory; a running node may delete some while they are listed."""
+    """Return the files of one log directory; a running node may delete some while they are
+    listed.
+    """
     segments = []
     snapshots = []
     for child in sorted(directory.iterdir()):
@@ -132,7 +137,9 @@ def _directories(path: Path) -> Iterator[Path]:
 
 
 def _holds_a_log(path: Path) -> bool:
-    """A renamed copy of a metadata log: segments and no partition folders above them."""
+    """Return whether a directory is a renamed copy of a metadata log: it has segments or
+    snapshots.
+    """
     return any(_SEGMENT.fullmatch(p.name) or _SNAPSHOT.fullmatch(p.name) for p in path.iterdir())
 
 
@@ -144,11 +151,11 @@ def _properties(path: Path) -> dict[str, str]:
 
 
 def _unescaped(value: str) -> str:
-    """Return the value that Java reads: without escapes and the blanks before it."""
+    """Return the value that Java reads: without escapes and leading blanks."""
 
     def one(match: re.Match[str]) -> str:
         return chr(int(match[2], 16)) if match[2] else _CONTROLS.get(match[1], match[1])
 
     text = _ESCAPE.sub(one, value.lstrip(" \t\f").rstrip("\r"))
-    # A character beyond the basic plane stands there as two escapes.
+    # A character beyond the basic plane is written as two escapes.
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")

@@ -1,4 +1,4 @@
-"""Ranges of files that tasks read apart: cut at snapshots and batch boundaries."""
+"""Ranges of files that tasks read separately, divided at snapshots and batch boundaries."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ _frame = struct.Struct(">qi")
 def plan_ranges(
     log: MetadataLog, *, snapshots: bool, split_bytes: int = SPLIT_BYTES
 ) -> list[FileRange]:
-    """One range per interval and segment, or several of about `split_bytes` where that is more.
+    """Return one range per interval and segment, or several of about `split_bytes` for large ones.
 
-    `snapshots` adds the snapshot files, each a range of its own.
+    `snapshots` adds the snapshot files, each as a range of its own.
     """
     ranges: list[FileRange] = []
     for interval in plan_intervals(log):
@@ -49,10 +49,10 @@ def _segment_ranges(
 
 
 def boundaries(segment: Segment, start: int, split_bytes: int) -> Iterator[tuple[int, int | None]]:
-    """Ranges of about `split_bytes` from `start` on, cut where batches begin.
+    """Yield ranges of about `split_bytes` from `start` on, divided at batch boundaries.
 
-    Only lengths are read. Where they stop making sense the last range goes on to the file's end,
-    and its reader says what is wrong.
+    Only lengths are read. If a length is invalid, the last range extends to the file's end, and its
+    reader reports the damage.
     """
     begin = at = start
     with open(segment.path, "rb") as file:

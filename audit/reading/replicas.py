@@ -1,4 +1,4 @@
-"""Log directories of brokers: which partitions lie there, and how far each was committed."""
+"""Log directories of brokers: their partitions and the committed offsets of these."""
 
 from __future__ import annotations
 
@@ -24,7 +24,9 @@ _SUFFIXES = ("-delete", "-stray", "-future")
 
 
 def find_replicas(paths: Iterable[Path]) -> list[ReplicaFiles]:
-    """The replicas in every log directory at or below the paths, by topic, partition, broker."""
+    """Return the replicas in all log directories at or below the paths, by topic, partition,
+    broker.
+    """
     found: dict[str, ReplicaFiles] = {}
     for path in paths:
         if not path.exists():
@@ -57,7 +59,7 @@ def _replicas(directory: Path) -> Iterator[ReplicaFiles]:
         try:
             segments = read_listing(folder).segments
         except FileNotFoundError:
-            continue  # its topic was deleted this moment
+            continue  # its topic was deleted in the meantime
         if not segments:
             continue
         topic, partition = match["topic"], int(match["partition"])
@@ -76,7 +78,7 @@ def _replicas(directory: Path) -> Iterator[ReplicaFiles]:
 
 
 def _checkpoint(path: Path) -> dict[tuple[str, str], str]:
-    """(topic, partition) to value, of an offset checkpoint."""
+    """Return the values of an offset checkpoint by (topic, partition)."""
     if not path.is_file():
         return {}
     entries = (line.split(" ") for line in path.read_text().splitlines()[2:])
@@ -91,7 +93,7 @@ def _epochs(path: Path) -> tuple[tuple[int, int], ...] | None:
 
 
 def _topic_id(path: Path) -> str | None:
-    """Return the topic id in the form of the metadata; both servers read it padded, too."""
+    """Return the topic ID in the form of the metadata; both servers accept it with padding, too."""
     if not path.is_file():
         return None
     match = re.search(r"^topic_id: (\S+)", path.read_text(), re.MULTILINE)

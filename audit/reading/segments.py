@@ -16,7 +16,7 @@ _INDEX_ENTRY_BYTES = 8
 def walk(
     path: str, start: int = 0, end: int | None = None, window_bytes: int = WINDOW_BYTES
 ) -> Iterator[Batch | Damage]:
-    """The batches of a file between two positions; a batch begins at the first."""
+    """Yield the batches of a file between two positions; the first must be the start of a batch."""
     with open(path, "rb") as file:
         file.seek(start)
         left = float("inf") if end is None else end - start
@@ -35,8 +35,10 @@ def walk(
 
 
 def floor_position(segment: Segment, offset: int) -> int:
-    """A position at or before the batch of `offset`, from the segment's index if it can be
-    trusted: the batch there must be whole and not beyond the offset."""
+    """Return a position at or before the batch of `offset`.
+
+    It is from the segment's index, if the batch there is whole and not beyond the offset; else 0.
+    """
     index = Path(segment.path).with_suffix(".index")
     if offset <= segment.base_offset or not index.is_file():
         return 0
@@ -64,7 +66,7 @@ def _is_batch(path: str, position: int, below: int) -> bool:
 
 
 def log_end(log: MetadataLog) -> LogEnd:
-    """The end of a copy's last whole batch; that of its newest snapshot if there is none."""
+    """Return the end of a copy's last whole batch, or of its newest snapshot without one."""
     newest = max(log.snapshots, key=lambda s: s.end_offset, default=None)
     end = LogEnd(newest.end_offset, newest.epoch) if newest else LogEnd(0, -1)
     for segment in reversed(log.segments):

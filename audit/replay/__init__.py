@@ -1,1 +1,1 @@
-"""The replay of metadata records, with every check asked on the way."""
+"""The replay of metadata records, which calls all checks on the way."""

@@ -1,4 +1,4 @@
-"""Brokers of a replay: registrations, fencing, and what one batch does to them."""
+"""Brokers of a replay: registrations, fencing, and the broker events of one batch."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ _RECORD_TYPES = frozenset(
 
 
 class BatchEvents:
-    """What a batch does to brokers: Kafka writes the elections before the fencing.
+    """The broker events of a batch, which explain elections: Kafka writes these before the fencing.
 
-    The batch is looked through when that is asked for the first time.
+    The batch is searched at the first call of `by_broker`.
     """
 
     def __init__(self, rows: Sequence[Row] = ()) -> None:
@@ -57,7 +57,7 @@ class BatchEvents:
 
 
 def _event_of(value: bytes) -> tuple[int, BrokerEvent] | None:
-    """The broker that a framed record is about and what it does to it."""
+    """Return the broker in a framed record and its event."""
     record: Any = decode_record(value)[0]
     if isinstance(record, FenceBrokerRecord | UnfenceBrokerRecord):
         fenced = isinstance(record, FenceBrokerRecord)
@@ -138,7 +138,7 @@ class Brokers:
             self._known[record.broker_id] = after
 
     def _get(self, broker_id: int, event: BrokerEvent) -> BrokerState | None:
-        """The broker, None after a hole in the log that may hide it. Raises Orphan."""
+        """Return the broker; None after a gap in the log that may hide it. Raises Orphan."""
         broker = self._known.get(broker_id)
         if broker is None and not self._scope.in_doubt:
             raise Orphan(f"broker {broker_id} is {event}, but it is not registered")

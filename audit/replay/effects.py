@@ -1,6 +1,6 @@
 """Effects of metadata records on the audit's state, by type of record.
 
-Deliberately not `metalog.image.replay`: see `audit.state.cluster`.
+It is deliberately not `metalog.image.replay`: see `audit.state.cluster`.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _ENTITY_KEYS: Mapping[str, tuple[str, ...]] = {
     "RegisterControllerRecord": ("controller_id",),
     "ProducerIdsRecord": (),
 }
-"""Records that are kept as they are, to compare with snapshots; the fields that identify one."""
+"""Records that are stored unchanged, to compare them with snapshots; the fields identify one."""
 _REMOVERS: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "RemoveAccessControlEntryRecord": ("AccessControlEntryRecord", ("id",)),
     "RemoveUserScramCredentialRecord": ("UserScramCredentialRecord", ("mechanism", "name")),
@@ -47,7 +47,7 @@ _REMOVERS: Mapping[str, tuple[str, tuple[str, ...]]] = {
 
 
 class Effects:
-    """Applies records other than changes of partitions that are known for certain."""
+    """Applies all records except changes of partitions whose state is certain."""
 
     def __init__(
         self,
@@ -79,7 +79,7 @@ class Effects:
         }
 
     def apply(self, record: Any) -> None:
-        """Change the cluster's state. Raises Orphan."""
+        """Apply a record to the cluster's state. Raises Orphan."""
         effect = self._by_type.get(type(record).__name__)
         if effect is not None:
             effect(record)
@@ -168,7 +168,7 @@ class Effects:
             }
             self._reports.event("setting", row)
 
-    # --- records that are kept as they are -----------------------------------------------------
+    # --- records stored unchanged -----------------------------------------------------------------
 
     def _entity(self, record: Any) -> None:
         name = type(record).__name__

@@ -1,4 +1,4 @@
-"""Partitions of a replay: each record's effect on them, with the elections and shapes it makes."""
+"""Partitions of a replay: effects of records on them, with the resulting elections and shapes."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ from protocol.metadata import PartitionChangeRecord, PartitionRecord
 class Partitions:
     """Applies records about partitions.
 
-    grown: partitions whose ISR got new members, or that were written whole, since the last batch
-    end. batch_events: what the batch that is replayed does to brokers.
+    grown: partitions whose ISR gained members, or that were written completely, since the last
+    batch end. batch_events: the broker events of the current batch.
     """
 
     def __init__(
@@ -53,10 +53,12 @@ class Partitions:
         self._transitions = Transitions(cluster, checks)
         self._change_cache = PartitionChangeCache(cluster.shapes.forget_transitions)
 
-    # --- changes of a partition that is known for certain --------------------------------------
+    # --- changes of partitions whose state is certain -----------------------------------------
 
     def change(self, partition: PartitionState, value: bytes, offset: int) -> None:
-        """A framed PartitionChangeRecord. Nearly every record of a long log comes this way."""
+        """Apply a framed PartitionChangeRecord: the fast path for nearly all records of a long
+        log.
+        """
         try:
             change = self._change_cache.get(value)
         except ProtocolError as error:
@@ -119,8 +121,7 @@ class Partitions:
     # --- other records -------------------------------------------------------------------------
 
     def add(self, record: PartitionRecord) -> None:
-        """A PartitionRecord: a new partition, one out of a snapshot, or one that is written anew.
-        Raises Orphan."""
+        """Apply a PartitionRecord: a new, a rewritten or a snapshot's partition. Raises Orphan."""
         scope, cluster = self._scope, self._cluster
         if not scope.is_mine(record.partition_id, record.topic_id):
             return
@@ -175,7 +176,7 @@ class Partitions:
         self.grown.append(partition)
 
     def change_uncertain(self, record: PartitionChangeRecord) -> None:
-        """A change to a partition that is not known, or not for certain. Raises Orphan."""
+        """Apply a change to a partition that is unknown or uncertain. Raises Orphan."""
         scope, statistics = self._scope, self._statistics
         key = partition_key(record.partition_id, record.topic_id)
         partition = self._cluster.partitions.get(key)
@@ -214,7 +215,7 @@ class Partitions:
             self._reshape(partition, partition.shape.key, min_isr)
 
     def _reshape(self, partition: PartitionState, key: ShapeKey, min_isr: int) -> None:
-        """The partition changed by something that is no partition record."""
+        """Change a partition because of a record that is not about partitions."""
         scope, statistics = self._scope, self._statistics
         before = partition.shape
         partition.shape = self._cluster.shapes.get(key, min_isr)
@@ -245,7 +246,9 @@ class Partitions:
         offset: int,
         passed: tuple[int, ...],
     ) -> None:
-        """`old` is None where a hole in the log hides who led."""
+        """Report an election or a lost leader; `old` is None if a gap in the log hides the old
+        leader.
+        """
         if kind is None or new.leader == NO_LEADER:
             before = None if old is None else old.leader
             self._reports.leadership(partition, before, "lost", offset)
@@ -279,7 +282,7 @@ class Partitions:
         before: dict[str, Any] | None,
         offset: int,
     ) -> None:
-        """A rule that a partition breaks as it is now, since `offset`."""
+        """Report a rule that a partition breaks since `offset`."""
         now = describe(partition.shape.key, partition.leader_epoch, partition.partition_epoch)
         complaint = Complaint(
             f"{partition.topic.name}-{partition.index}: {message}",
@@ -307,7 +310,7 @@ def _shape_of(record: PartitionRecord) -> ShapeKey:
 
 
 def _topic_without_name(cluster: ClusterState, topic_id: bytes) -> TopicState:
-    """Stands in for a topic whose record is missing from the log."""
+    """Create a placeholder for a topic whose record is missing from the log."""
     name = f"id:{uuid_to_text(topic_id)}"
     topic = TopicState(topic_id, name, cluster.min_isr_of(name))
     cluster.topics[topic_id] = cluster.names[name] = topic

@@ -1,13 +1,13 @@
-"""The replay: takes records, changes the state, asks checks, reports elections and events.
+"""The replay: applies records to the state, calls checks, reports elections and events.
 
-`Replay.batch` is the only way in. Changes of partitions that are known for certain take the short
-way, `Partitions.change`: look up the partition, look up the transition, add. Everything else goes
+`Replay.batch` is the only entry point. Changes of partitions whose state is certain take the fast
+path, `Partitions.change`: look up the partition, look up the transition, add. All other records go
 through `Effects.apply`.
 
-Only what was committed together counts: the records of a metadata transaction (KIP-868) wait for
-its end, and are dropped when it is aborted. After a hole in the log, or a batch that cannot be
-trusted, partitions and brokers are uncertain until a record says all about them; checks that
-compare with what was before stay silent about them.
+Only records that were committed together take effect: the records of a metadata transaction
+(KIP-868) wait for its end, and are dropped if it is aborted. After a gap in the log, or a batch
+with a wrong CRC, partitions and brokers are uncertain until a record contains their whole state.
+Checks that compare with the state before skip them.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class Replay:
         self._end_batch()
 
     def _apply_rows(self, rows: Iterable[Row], together: Sequence[Row]) -> None:
-        """`together` are the rows that were committed together with these."""
+        """Apply `rows`; `together` are the rows that were committed together with them."""
         self._rows = together
         self._partitions.batch_events = BatchEvents(together)
         known, change = self.cluster.partitions, self._partitions.change
@@ -70,7 +70,7 @@ class Replay:
             self._other(row, value)
 
     def _other(self, row: Row, value: bytes) -> None:
-        """Any record that is no change of a certain partition."""
+        """Apply a record that is not a change of a certain partition."""
         offset = row[0]
         try:
             record, _ = decode_record(value)
@@ -95,7 +95,7 @@ class Replay:
                 self.reports.record_error(offset, str(error), orphan=True)
 
     def _bound_transaction(self, name: str) -> None:
-        """A transaction begins, ends or is aborted."""
+        """Begin, commit or abort a metadata transaction."""
         waiting, self._transaction = self._transaction, None
         if name.startswith("Begin"):
             self._transaction = []
@@ -114,14 +114,14 @@ class Replay:
             self._partitions.grown, self._brokers.fenced = [], set()
 
     def doubt(self) -> None:
-        """Records are missing or unreadable here."""
+        """Mark all state as uncertain: records are missing or unreadable here."""
         self.scope.certain_brokers = set()
         self._transaction = None
         for partition in self.cluster.each_partition():
             partition.certain = False
 
     def leader_change(self, change: LeaderChange, timestamp_ms: int) -> None:
-        """A control record says who leads the quorum."""
+        """Report a control record that names a new leader of the quorum."""
         if self.scope.shard == 0:
             self.scope.offset, self.scope.timestamp_ms = change.offset, timestamp_ms
             self.reports.event("quorum", change._asdict())

@@ -21,13 +21,13 @@ HOOKS = (
     "on_batch_end",
     "on_snapshot",
 )
-"""Hooks of checks that a replay calls by name; those of shapes are called by its transitions."""
+"""Hooks of checks that a replay calls by name; its transitions call those of shapes."""
 
 
 class Reports:
-    """Puts what a replay finds into the sink, with its place in the log.
+    """Writes the results of a replay to the sink, with their position in the log.
 
-    `history`: whether a row is given for each record of a partition.
+    `history`: whether to write a row for each record of a partition.
     """
 
     def __init__(
@@ -51,7 +51,7 @@ class Reports:
     # --- checks --------------------------------------------------------------------------------
 
     def ask(self, hook: str, *arguments: Any) -> None:
-        """Ask the checks that have the hook."""
+        """Call the hook of all checks that override it."""
         for check in self._checks[hook]:
             answer: Callable[..., Iterable[Complaint]] = getattr(check, hook)
             for complaint in answer(*arguments):
@@ -64,7 +64,7 @@ class Reports:
         )
 
     def record_error(self, offset: int, reason: str, *, orphan: bool) -> None:
-        """A record that cannot be read, or does not follow from those before it."""
+        """Report a record that cannot be decoded, or that refers to unknown objects (`orphan`)."""
         self._scope.offset = offset
         if self._scope.shard == 0 or orphan:
             self.ask("on_record_error", reason, orphan)
@@ -72,7 +72,7 @@ class Reports:
     # --- events and rows -----------------------------------------------------------------------
 
     def event(self, kind: str, body: dict[str, Any], offset: int | None = None) -> None:
-        """An event for the tables; `body` becomes JSON."""
+        """Write an event for the tables; `body` becomes JSON."""
         at = self._scope.offset if offset is None else offset
         self.sink.event(kind, at, self._scope.timestamp_ms, body)
 
@@ -107,7 +107,7 @@ class Reports:
         offset: int,
         elected: Elected | None = None,
     ) -> None:
-        """The partition after a record, if rows of its history are asked for."""
+        """Write the partition after a record to the history, if rows of it are requested."""
         if self.keeps_history:
             timestamp_ms = self._scope.timestamp_ms
             known = local_logs.rows(self._cluster, partition, timestamp_ms)

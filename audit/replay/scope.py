@@ -1,17 +1,17 @@
-"""The scope of a replay: its place in the log, its share of the partitions, its doubts."""
+"""The scope of a replay: its position in the log, its share of the partitions, its uncertainty."""
 
 from __future__ import annotations
 
 
 class Orphan(Exception):
-    """A record about something that the records before it did not make."""
+    """A record refers to an object that no earlier record created."""
 
 
 class Scope:
-    """One replay of one interval, or of one shard of its partitions.
+    """The scope of one replay of one interval, or of one shard of its partitions.
 
-    Shard 0 also reports what is not about partitions. While `loading`, a snapshot is read: nothing
-    is judged and nothing is reported.
+    Shard 0 also reports everything that is not about partitions. While `loading`, a snapshot is
+    read, and nothing is checked or reported.
     """
 
     def __init__(self, shard: int = 0, shards: int = 1) -> None:
@@ -20,16 +20,16 @@ class Scope:
         self.offset = -1
         self.timestamp_ms = -1
         self.certain_brokers: set[int] | None = None
-        """Brokers that registered since a hole in the log; None while there was no hole."""
+        """Brokers that registered since a gap in the log; None if there was no gap."""
 
     @property
     def in_doubt(self) -> bool:
-        """Whether something is missing before this point of the log."""
+        """True if records are missing before this point of the log."""
         return self.certain_brokers is not None
 
     @property
     def reports_cluster(self) -> bool:
-        """Whether this replay now reports what is not about partitions."""
+        """True if this replay now reports what is not about partitions."""
         return self.shard == 0 and not self.loading
 
     def is_mine(self, index: int, topic_id: bytes) -> bool:

@@ -1,4 +1,4 @@
-"""Snapshots: their records loaded into a state, and the differences of two states."""
+"""Snapshots: loading of their records into a state, and differences of two states."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ DIFFERENCES_MAX = 100
 def load_snapshot(
     replay: Replay, snapshot: Snapshot, batches: Iterable[Batch | Damage]
 ) -> str | None:
-    """Replay the records of the snapshot into the cluster's state, asking no check.
+    """Replay the records of the snapshot into the cluster's state, without checks.
 
-    The replay's time becomes that of the last record that the snapshot contains. Returns what is
-    wrong with the file, None if it is whole.
+    The replay's time becomes that of the last record that the snapshot contains. Returns the error
+    of the file, None if it is complete.
     """
     replay.scope.loading = True
     footer = False
@@ -63,8 +63,10 @@ def _known_since(partition: PartitionState, timestamp_ms: int) -> None:
 def state_differences(
     mine: ClusterState, other: ClusterState, *, everything: bool
 ) -> Iterator[Difference]:
-    """Differences between the replayed state and the snapshot's; of partitions only, unless
-    `everything`."""
+    """Yield the differences between the replayed state and the snapshot's.
+
+    They are about partitions only, unless `everything`.
+    """
     names = {topic.id: topic.name for topic in (*mine.topics.values(), *other.topics.values())}
     yield from _partitions(mine, other, names)
     if not everything:
@@ -111,7 +113,7 @@ def _same(left: PartitionState | None, right: PartitionState | None) -> bool:
     mine, other = left.shape.key, right.shape.key
     if mine == other:
         return True
-    # Versions before KIP-858 do not say directories; such a record leaves them open.
+    # Versions before KIP-858 have no directories; such a record leaves them unknown.
     if len(mine.directories) == len(other.directories) == len(mine.replicas):
         return False
     return mine._replace(directories=()) == other._replace(directories=())

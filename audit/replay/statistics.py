@@ -1,7 +1,7 @@
-"""Numbers of a replay: churn of the ISR, times under min ISR and without leader, sizes over time.
+"""Numbers of a replay: ISR churn, times under min ISR and without leader, sizes over time.
 
-Each interval of the log counts for itself, and the counts of intervals add up: a state that lasts
-over a boundary is clipped there, and counted as one episode by the interval in which it began.
+Each interval of the log has its own counts, and the counts of intervals add up. A state that lasts
+across a boundary is clipped there; it counts as one episode of the interval in which it began.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ class Episodes:
         self.total_ms[key] = self.total_ms.get(key, 0) + max(0, lasted_ms)
 
     def rows(self) -> list[list[Any]]:
-        """[topic, partition, milliseconds, episodes that began]."""
+        """Return [topic, partition, milliseconds, episodes that began] per partition."""
         return [[*key, ms, self.count.get(key, 0)] for key, ms in sorted(self.total_ms.items())]
 
 
 class Series:
-    """Sums over all partitions at points in time, thinned out as they come."""
+    """Sums over all partitions at points in time, thinned out as they arrive."""
 
     def __init__(self) -> None:
         self.points: list[list[int]] = []
@@ -51,7 +51,7 @@ class Series:
             self.leaderless += sign
 
     def point(self, timestamp_ms: int) -> None:
-        """Called where a batch ends; equal values make no point."""
+        """Add a point at the end of a batch, unless the values are unchanged."""
         values = [self.isr, self.elr, self.under, self.leaderless]
         if values == self._last:
             return
@@ -64,7 +64,7 @@ class Series:
                 self._put(point)
 
     def _put(self, point: list[int]) -> None:
-        """One point per step of time, the last; so that a long log is thinned evenly."""
+        """Keep the last point per time step, so that a long log is thinned evenly."""
         if self.points and self.points[-1][0] // self._step_ms == point[0] // self._step_ms:
             self.points[-1] = point
         else:
@@ -92,18 +92,18 @@ class Statistics:
         self.causes[cause] = self.causes.get(cause, 0) + 1
 
     def enter(self, partition: PartitionState, now_ms: int, *, fresh: bool) -> None:
-        """A partition that begins to exist, or is known from here on (`fresh` is false)."""
+        """Count a partition that was created (`fresh`), or whose state is known from here on."""
         self.series.add(partition.shape.key, 1)
         self.changed(partition, now_ms, counted=fresh)
 
     def leave(self, partition: PartitionState, now_ms: int) -> None:
-        """A partition that is removed."""
+        """Stop counting a partition that was removed."""
         self.series.add(partition.shape.key, -1)
         self._end_under(partition, now_ms)
         self._end_leaderless(partition, now_ms)
 
     def changed(self, partition: PartitionState, now_ms: int, *, counted: bool = True) -> None:
-        """Its shape is another now: episodes begin and end."""
+        """Begin and end episodes for the partition's new shape."""
         shape = partition.shape
         if not shape.under:
             self._end_under(partition, now_ms)
@@ -131,7 +131,7 @@ class Statistics:
             partition.leaderless_since_ms = None
 
     def close(self, now_ms: int) -> None:
-        """The interval ends: what still lasts is counted up to here."""
+        """Count lasting states up to the end of the interval."""
         for partition in self.cluster.each_partition():
             if partition.under_since_ms is not None:
                 self.under.add(partition, now_ms - partition.under_since_ms)

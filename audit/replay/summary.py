@@ -1,4 +1,4 @@
-"""Summary of a cluster's state, taken at the end of a log."""
+"""Summary of a cluster's state at the end of a log."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from protocol.ids import uuid_to_text
 
 
 def partition_rows(cluster: ClusterState) -> Iterator[dict[str, Any]]:
-    """Each partition, for the audit of the brokers' data."""
+    """Yield each partition, for the audit of the brokers' data."""
     for partition in cluster.each_partition():
         shape, topic = partition.shape.key, partition.topic
         policy = cluster.setting(topic.name, "cleanup.policy") or ""
@@ -28,8 +28,10 @@ def partition_rows(cluster: ClusterState) -> Iterator[dict[str, Any]]:
 
 
 def end_state(cluster: ClusterState, *, whole: bool) -> dict[str, Any]:
-    """Numbers of partitions; with `whole` also what is not about partitions, which one shard of
-    several reports for all."""
+    """Return numbers of partitions; with `whole` also those that are not about partitions.
+
+    Of several shards, only one reports the latter.
+    """
     leaders: dict[str, int] = {}
     preferred: dict[str, int] = {}
     replicas: dict[str, int] = {}

@@ -1,8 +1,8 @@
-"""Transitions: effects of a change on a shape, worked out once.
+"""Transitions: cached effects of a change on a shape.
 
-A transition holds everything that follows from (shape before, change, effective min ISR, whether
-ELR is on) and from nothing else: the shape after, the kind of election, the rules that it breaks.
-The replay of a record is then a look-up and a few counters.
+A transition contains everything that follows only from the shape before, the change, the effective
+min ISR and whether ELR is enabled: the shape after, the kind of election, the broken rules. The
+replay of a record is then a lookup and a few counters.
 """
 
 from __future__ import annotations
@@ -49,20 +49,20 @@ class Transition:
 
 
 class Transitions:
-    """Makes transitions; `checks` are those that judge shapes."""
+    """Creates transitions; `checks` are those with `on_shape`."""
 
     def __init__(self, cluster: ClusterState, checks: Sequence[Check]) -> None:
         self._cluster = cluster
         self._checks = [c for c in checks if type(c).on_shape is not Check.on_shape]
 
     def judge(self, before: ShapeKey | None, after: Shape) -> Broken:
-        """The rules that the shape after breaks."""
+        """Return the rules that the new shape breaks."""
         facts = Facts(after.effective_min_isr, self._cluster.elr_enabled)
         found = ((check, check.on_shape(before, after.key, facts)) for check in self._checks)
         return tuple((check, message) for check, message in found if message is not None)
 
     def make(self, before: Shape, change: PartitionChange) -> Transition:
-        """The transition, remembered on the shape before it."""
+        """Create a transition and cache it on the shape before it."""
         old = before.key
         new = after_change(old, change)
         after = self._cluster.shapes.get(new, before.min_isr)

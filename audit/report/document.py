@@ -1,6 +1,6 @@
-"""The document of an audit: what the tasks found, sorted, added up and judged as a whole.
+"""The document of an audit: the events of all tasks, sorted, added up and checked as a whole.
 
-The result is plain JSON values; `audit.report` draws it, `docs/audit.md` describes it.
+The result consists of JSON values; `audit.report` renders it, `docs/audit.md` describes it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ SEVERITY_ORDER = {Severity.ERROR: 0, Severity.WARNING: 1, Severity.INFO: 2}
 
 
 class Merged:
-    """Collects events, then gives the result."""
+    """Collects events, then builds the result."""
 
     def __init__(
         self, primary: MetadataLog, logs: Sequence[MetadataLog], ends: Mapping[str, LogEnd]
@@ -51,15 +51,15 @@ class Merged:
                 self.by_kind.setdefault(kind, []).append(event)
 
     def _complain(self, check: str, severity: Severity, complaint: Complaint) -> None:
-        """A finding of a check that looks at the whole."""
+        """Add a finding of a check of the whole log."""
         self.findings.append(complaint.finding(check, severity, -1, -1))
 
     def elections_counted(self) -> int:
-        """The number of elections, listed or not."""
+        """Return the number of elections, listed or not."""
         return sum(sum(n["elections"].values()) for n in self.by_kind.get("numbers", ()))
 
     def intervals_above(self, elections: int) -> set[tuple[int, int]]:
-        """(interval, shard) of those that counted more elections than that."""
+        """Return (interval, shard) of those that counted more than `elections` elections."""
         return {
             (n["interval"], n["shard"])
             for n in self.by_kind.get("numbers", ())
@@ -95,7 +95,7 @@ class Merged:
         for make in TOTALS_CHECKS:
             check = make()
             complaints = list(check.on_totals(totals))
-            # Behind a thousand facts a warning must not be lost.
+            # A warning must not be lost after a thousand informational complaints.
             complaints.sort(key=lambda c: SEVERITY_ORDER[c.severity or check.severity])
             for complaint in complaints[:FINDINGS_PER_CHECK_MAX]:
                 self._complain(check.name, check.severity, complaint)
@@ -262,8 +262,11 @@ def _totals(numbers: Sequence[Mapping[str, Any]], quorum: Iterable[Mapping[str, 
 
 
 def series(numbers: Sequence[Mapping[str, Any]]) -> list[list[int]]:
-    """[timestamp, ISR members, ELR members, partitions under min ISR, without leader], summed over
-    all partitions. Shards of one interval are step functions that add up."""
+    """Return [timestamp, ISR members, ELR members, partitions under min ISR, without leader].
+
+    The values are sums over all partitions. The shards of one interval are step functions, which
+    are added up.
+    """
     points: list[list[int]] = []
     by_interval: dict[int, list[list[list[int]]]] = {}
     for one in numbers:

@@ -1,4 +1,4 @@
-"""The result as one HTML page that needs nothing beside itself."""
+"""The result as one self-contained HTML page."""
 
 from __future__ import annotations
 
@@ -110,15 +110,17 @@ PALETTE = (
 
 
 def _plain_on_paper() -> str:
-    """Printers get no patterns: Chromium draws one anew for each bar, minutes for 300 partitions.
-    Brokers keep their ids over the bars."""
+    """Return styles without patterns for printing; brokers keep their IDs over the bars.
+
+    Chromium would draw a pattern again for each bar, which takes minutes for 300 partitions.
+    """
     plain = [(f"b{n}", colour) for n, colour in enumerate(PALETTE)]
     plain += [(name.removeprefix("p-"), colour) for name, colour in OTHER_FILLS]
     return "@media print { " + " ".join(f".{n} {{ fill: {c}; }}" for n, c in plain) + " }\n"
 
 
 def as_html(result: Mapping[str, Any]) -> str:
-    """The whole page."""
+    """Return the whole page as HTML."""
     axis = timeline.time_axis(result)
     facts = [one for one in result["findings"] if one["severity"] == Severity.INFO]
     broken = [one for one in result["findings"] if one["severity"] != Severity.INFO]
@@ -144,7 +146,7 @@ def as_html(result: Mapping[str, Any]) -> str:
         f"<title>Audit of {escape(_cluster(result))}</title><style>{STYLE}{colours}</style></head>"
         f"<body>{fills}<main>{''.join(parts)}</main></body></html>\n"
     )
-    # The page is printed to a terminal too, and shows names as the text does.
+    # The page may be printed to a terminal, so names are escaped as in the text.
     return "\n".join(map(visible, page.split("\n")))
 
 
@@ -198,7 +200,7 @@ def _nothing(title: str, why: str) -> str:
 def _leadership(
     result: Mapping[str, Any], axis: TimeAxis, broken: Sequence[Mapping[str, Any]]
 ) -> str:
-    """Faults and findings above the leaders: causes and effects on one axis."""
+    """Return faults and findings above the leaders: causes and effects on one axis."""
     title = "Who led which partition"
     led, left_out = timeline.leadership_lanes(result, axis)
     drawn = [one for group in _groups(broken).values() for one in group.shown]
@@ -303,7 +305,7 @@ def _text(value: object) -> str:
 
 
 def _findings(title: str, result: Mapping[str, Any], findings: Sequence[Mapping[str, Any]]) -> str:
-    """By check, each with its count; of those that are drawn each time leads to the picture."""
+    """Return findings by check, each with its count; times link to their marks in the picture."""
     if not findings:
         return _nothing(title, "None.")
     groups = _groups(findings)
@@ -312,9 +314,9 @@ def _findings(title: str, result: Mapping[str, Any], findings: Sequence[Mapping[
     columns = ("offset", "time (UTC)", "what", "log")
     out = [f"<h2>{title}</h2>"]
     for (severity, check), (found, shown) in groups.items():
-        # Facts are what is left out of a check that has warnings, too.
+        # Unlisted findings of a check with warnings are informational.
         unlisted = left_out.get(check, 0) if last_of[check] == severity else 0
-        # One group, or a few findings, are read at once; facts are looked up.
+        # A group of warnings or a few findings are open; many informational ones are folded.
         is_open = " open" if severity != Severity.INFO or len(findings) <= OPEN_MAX else ""
         rows = [_finding(number, one) for number, one in shown]
         more = _more_rows(columns, rows[FIRST_ROWS:]) + _left_out(found, len(shown))
@@ -333,14 +335,14 @@ def _findings(title: str, result: Mapping[str, Any], findings: Sequence[Mapping[
 
 
 class _Group(NamedTuple):
-    """The findings of a check that have one severity: how many, and those in the page, numbered."""
+    """The findings of a check with one severity: their number, and those in the page, numbered."""
 
     total: int
     shown: Sequence[tuple[int, Mapping[str, Any]]]
 
 
 def _groups(findings: Sequence[Mapping[str, Any]]) -> dict[tuple[str, str], _Group]:
-    """By severity and check. The first of each group are in the page, whatever came before."""
+    """Group findings by severity and check; the first of each group are always in the page."""
     found: dict[tuple[str, str], list[tuple[int, Mapping[str, Any]]]] = {}
     for number, one in enumerate(findings):
         found.setdefault((one["severity"], one["check"]), []).append((number, one))
@@ -354,7 +356,7 @@ def _groups(findings: Sequence[Mapping[str, Any]]) -> dict[tuple[str, str], _Gro
 
 
 def _more_rows(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Hundreds of findings are folded: the picture below them must be found."""
+    """Return folded rows: hundreds of findings would hide the picture below them."""
     if not rows:
         return ""
     return f"<details><summary>{len(rows):,} more</summary>{_table(columns, rows)}</details>"
@@ -378,7 +380,7 @@ def _finding(number: int, one: Mapping[str, Any]) -> list[str]:
 
 
 def local(timestamp_ms: int) -> str:
-    """The same time where the report was written, with its zone; empty where there is none."""
+    """Return the time in the zone of the report's machine; empty without a time."""
     if timestamp_ms < 0:
         return ""
     return datetime.fromtimestamp(timestamp_ms / 1000, UTC).astimezone().strftime("%F %T %Z")

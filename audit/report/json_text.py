@@ -1,7 +1,7 @@
 """The document as JSON text. Pure.
 
-A line for each field of the document, and for each row of its lists: people look at it with `grep`
-and `less`, and a long log has a hundred thousand rows, which an indented text takes seconds for.
+It has a line for each field of the document, and for each row of its lists, for use with `grep` and
+`less`. A long log has a hundred thousand rows, for which indented text takes seconds.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 
 
 def as_json(document: Mapping[str, Any]) -> str:
-    """With a line feed at its end."""
+    """Return the document as JSON text with a line feed at its end."""
     fields = [f"{json.dumps(name)}: {_value(value)}" for name, value in document.items()]
     return "{\n" + ",\n".join(fields) + "\n}\n"
 

@@ -1,8 +1,8 @@
 """Pictures as inline SVG: a time axis, lanes of coloured spans, lines, bars.
 
-Nothing is fetched and nothing runs: a report opens in any browser, also years later and offline.
-Colours are CSS classes, so that the page decides them for light and dark screens; every mark has a
-`<title>`, which browsers show as a tooltip.
+A picture loads no files and runs no scripts, so a report opens in any browser, offline and years
+later. Colours are CSS classes, so that the page defines them for light and dark screens. Every mark
+has a `<title>`, which browsers show as a tooltip.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ RIGHT_MARGIN = 16
 ROW_HEIGHT = 20
 AXIS_HEIGHT = 42
 LEADER_COLOURS = 12
-"""Classes b0 to b11; broker ids beyond repeat them."""
+"""Classes b0 to b11; higher broker IDs repeat them."""
 _STEPS_MS = (
     1, 10, 100, 1_000, 5_000, 10_000, 30_000, 60_000, 300_000, 900_000, 3_600_000, 10_800_000,
     43_200_000, 86_400_000, 604_800_000, 2_592_000_000,
@@ -26,7 +26,7 @@ _STEPS_MS = (
 
 
 class Span(NamedTuple):
-    """A coloured piece of a lane; `text` is written into it where there is room."""
+    """A coloured part of a lane; `text` is drawn in it if there is room."""
 
     begin_ms: int
     end_ms: int
@@ -36,7 +36,7 @@ class Span(NamedTuple):
 
 
 class Mark(NamedTuple):
-    """A point of a lane, drawn as a diamond; `name` is what links lead to."""
+    """A point of a lane, drawn as a diamond; `name` is the target of links."""
 
     at_ms: int
     style: str
@@ -71,7 +71,7 @@ class TimeAxis:
         return round(LABEL_WIDTH + min(max(share, 0.0), 1.0) * plot, 1)
 
     def draw(self, height: float) -> str:
-        """Grid lines over `height`, and their times below."""
+        """Return grid lines over `height`, and their times below."""
         length = self.end_ms - self.begin_ms
         step = next((s for s in _STEPS_MS if length / s <= 10), length)
         form = "%H:%M:%S" if step >= 1000 else "%H:%M:%S.%f"
@@ -93,12 +93,12 @@ class TimeAxis:
 
 
 def leader_style(broker_id: int) -> str:
-    """The colour class of a broker."""
+    """Return the colour class of a broker."""
     return f"b{broker_id % LEADER_COLOURS}"
 
 
 def picture(height: float, body: str, title: str) -> str:
-    """An SVG element that fits the page's width."""
+    """Return an SVG element that fits the page's width."""
     return (
         f'<svg viewBox="0 0 {WIDTH} {height:g}" role="img" aria-label="{escape(title)}">'
         f"<title>{escape(title)}</title>{body}</svg>"
@@ -106,7 +106,7 @@ def picture(height: float, body: str, title: str) -> str:
 
 
 def lanes(axis: TimeAxis, rows: Sequence[Lane], title: str) -> str:
-    """One row per lane, over a common time axis."""
+    """Return one row per lane, over a common time axis."""
     height = len(rows) * ROW_HEIGHT
     out = [axis.draw(height)]
     for number, lane in enumerate(rows):
@@ -147,7 +147,7 @@ def _mark(axis: TimeAxis, mark: Mark, top: float) -> str:
 def step_lines(
     axis: TimeAxis, lines: Sequence[Line], title: str, unit: str, height: float = 170
 ) -> str:
-    """Step lines over a common scale that begins at zero, and counts `unit`."""
+    """Return step lines over a common scale, which begins at zero and counts `unit`."""
     top = max((value for line in lines for _, value in line.points), default=0) or 2
     top += top % 2  # so that half of it is a whole number
     out = [axis.draw(height)]
@@ -206,11 +206,11 @@ PATTERNS = (
     '<path d="M0 0L8 8M-2 6L2 10M6 -2L10 2"/>',
     '<path d="M0 4H8"/>',
 )
-"""What is drawn over a colour: neither colours nor a screen are needed to tell two apart."""
+"""Patterns over the colours, so that two are distinguishable without colours or a screen."""
 
 
 def patterns(colours: Sequence[tuple[str, str]]) -> str:
-    """Fills for the page, by name and colour; neighbours differ in what is drawn over them.
+    """Return fills for the page, by name and colour; neighbours differ in their patterns.
 
     `fill: url(#NAME)` uses one.
     """
@@ -224,7 +224,7 @@ def patterns(colours: Sequence[tuple[str, str]]) -> str:
 
 
 def legend(entries: Iterable[tuple[str, str]]) -> str:
-    """Coloured squares with their meaning: (style, text)."""
+    """Return coloured squares with their meaning: (style, text)."""
     items = "".join(
         f'<span class="key"><svg viewBox="0 0 10 10"><rect class="{style}" width="10" '
         f'height="10"/></svg>{escape(text)}</span>'

@@ -13,16 +13,16 @@ FACTS_SHOWN = 50
 
 
 def moment(timestamp_ms: int) -> str:
-    """UTC, to the millisecond; a dash for no time."""
+    """Return the time in UTC with milliseconds; a dash for no time."""
     if timestamp_ms < 0:
         return "-"
     return datetime.fromtimestamp(timestamp_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S.%f")[:-3]
 
 
 def visible(text: str) -> str:
-    """Return a line in which everything that is not printable is an escape.
+    """Return a line in which all unprintable characters are escaped.
 
-    Names in a metadata log are any text, and the report is read on a terminal.
+    Names in a metadata log may be any text, and the report is read on a terminal.
     """
     if text.isprintable():
         return text
@@ -64,7 +64,7 @@ def _lines(result: Mapping[str, Any]) -> Iterator[str]:
 
 
 def verdict(summary: Mapping[str, Any]) -> str:
-    """The last word of the audit."""
+    """Return the verdict of the audit."""
     counts = summary["findings"]
     if summary["promises_hold"]:
         warned = f", warnings: {counts['warning']}" if counts["warning"] else ""
@@ -105,7 +105,7 @@ def _finding(finding: Mapping[str, Any]) -> str:
 
 
 def old_leader(election: Mapping[str, Any]) -> str:
-    """Who led before, for people: nobody, or somebody that damage hides."""
+    """Return the old leader for display: `none`, or `?` if damage hides it."""
     before = election["from_leader"]
     if before is None:
         return "?"
@@ -122,6 +122,6 @@ def _election(election: Mapping[str, Any]) -> str:
 
 
 def why(election: Mapping[str, Any]) -> str:
-    """The cause, and who was passed over for what it has locally."""
+    """Return the cause, with the replicas that were passed over for their local logs."""
     passed = ", ".join(map(str, election["passed_over"]))
     return f"{election['cause']}; {passed} passed over, local log" if passed else election["cause"]

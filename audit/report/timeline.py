@@ -20,7 +20,7 @@ def time_axis(result: Mapping[str, Any]) -> TimeAxis:
 
 
 def leadership_lanes(result: Mapping[str, Any], axis: TimeAxis) -> tuple[list[Lane], int]:
-    """Who led each partition when, those with most changes, and how many partitions are left out.
+    """Return lanes of the leaders, for the partitions with most changes, and the number left out.
 
     A diamond is an election that may have lost records.
     """
@@ -55,12 +55,12 @@ def leadership_lanes(result: Mapping[str, Any], axis: TimeAxis) -> tuple[list[La
 
 
 def is_internal(topic: str) -> bool:
-    """Whether a topic is the cluster's own: __consumer_offsets and its like."""
+    """Return whether a topic is internal, such as __consumer_offsets."""
     return topic.startswith("__")
 
 
 def _folded(partitions: Sequence[Sequence[Span]]) -> list[Span]:
-    """Many partitions as one lane: when each had a leader, and when how many had none."""
+    """Return one lane of many partitions: the numbers with and without a leader over time."""
     steps: dict[int, list[int]] = {}
     for spans in partitions:
         for span in spans:
@@ -86,8 +86,7 @@ def _folded(partitions: Sequence[Sequence[Span]]) -> list[Span]:
 
 
 def fault_lanes(result: Mapping[str, Any], axis: TimeAxis) -> list[Lane]:
-    """Above the leaders: what was done to the cluster, as a client's history says. One lane, and
-    another where faults overlap."""
+    """Return lanes of the faults in the client history: one, and more for overlapping faults."""
     rows: list[list[Span]] = []
     for kind, nodes, begin_ms, end_ms, detail in result.get("faults", ()):
         if end_ms < axis.begin_ms or begin_ms > axis.end_ms:
@@ -106,8 +105,10 @@ def fault_lanes(result: Mapping[str, Any], axis: TimeAxis) -> list[Lane]:
 
 
 def finding_lanes(findings: Iterable[tuple[int, Mapping[str, Any]]]) -> list[Lane]:
-    """One lane for each check, a diamond for each finding that has a time; `anchor` names it
-    by its number."""
+    """Return one lane per check, with a diamond for each finding that has a time.
+
+    `anchor` gives the name of a finding's diamond.
+    """
     by_check: dict[str, list[Mark]] = {}
     for number, one in findings:
         if one["timestamp_ms"] >= 0:
@@ -118,7 +119,7 @@ def finding_lanes(findings: Iterable[tuple[int, Mapping[str, Any]]]) -> list[Lan
 
 
 def anchor(number: int) -> str:
-    """The name of a finding's place in the picture."""
+    """Return the name of a finding's mark in the picture."""
     return f"at-{number}"
 
 
@@ -139,7 +140,7 @@ def _leaders(moves: list[tuple[int, int, int, str]], axis: TimeAxis) -> list[Spa
 
 
 def broker_lanes(result: Mapping[str, Any], axis: TimeAxis) -> list[Lane]:
-    """Up, fenced, shutting down, gone."""
+    """Return one lane per broker: up, fenced, shutting down, gone."""
     rows = []
     for broker in result["brokers"]:
         spans = []
@@ -162,10 +163,10 @@ def broker_lanes(result: Mapping[str, Any], axis: TimeAxis) -> list[Lane]:
 
 
 def quorum_lanes(result: Mapping[str, Any], axis: TimeAxis) -> list[Lane]:
-    """One lane per node that led the quorum."""
+    """Return one lane per node that led the quorum."""
     leaders: Sequence[Mapping[str, Any]] = result["quorum"]["leaders"]
     if not leaders:
-        return []  # of a log that is cut at a snapshot
+        return []  # a log that begins at a snapshot
     ends = [*(one["timestamp_ms"] for one in leaders[1:]), axis.end_ms]
     by_node: dict[int, list[Span]] = {}
     for one, end_ms in zip(leaders, ends, strict=True):
@@ -177,5 +178,5 @@ def quorum_lanes(result: Mapping[str, Any], axis: TimeAxis) -> list[Lane]:
 
 
 def leaders_seen(lanes: Iterable[Lane]) -> set[str]:
-    """The colour classes that lanes use."""
+    """Return the colour classes that lanes use."""
     return {span.style for lane in lanes for span in lane.spans}

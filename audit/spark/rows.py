@@ -1,7 +1,7 @@
-"""The records of a metadata log as rows of Arrow columns: what `kraftlog` gives (docs/audit.md).
+"""The records of a metadata log as rows of Arrow columns, for `kraftlog` (docs/audit.md).
 
-One row per record. A batch that cannot be trusted or read gives one row that says why, and so do
-bytes that are no batch; nothing of a file is passed over in silence.
+There is one row per record. A batch that is damaged or cannot be decoded gives one row with the
+reason, and so do bytes that are not a batch; nothing in a file is skipped silently.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ ARROW_SCHEMA = pa.schema(
 
 
 class RowReader:
-    """Reads ranges into Arrow batches. `fields` and `raw` choose the expensive columns."""
+    """Reads ranges into Arrow batches. `fields` and `raw` select the expensive columns."""
 
     def __init__(self, *, fields: bool = True, raw: bool = False) -> None:
         self._fields = fields

@@ -1,7 +1,7 @@
-"""The tables of an audit: Parquet, or Delta in a session that has it (docs/audit.md).
+"""The tables of an audit: Parquet, or Delta in a session with Delta (docs/audit.md).
 
-`partition_history` and `leadership` are as long as the log; Spark makes them from what the tasks
-wrote, without the driver. The others are short and come from the result.
+`partition_history` and `leadership` are as long as the log. Spark makes them from the tasks' rows,
+without the driver. The others are short and come from the result.
 """
 
 from __future__ import annotations
@@ -49,11 +49,11 @@ WINDOW w AS (PARTITION BY topic_id, partition ORDER BY offset)
 
 
 def write_tables(spark: Any, result: Mapping[str, Any], folder: Path) -> None:
-    """Write all tables below `folder`; `_all` in it is what the job left."""
+    """Write all tables below `folder`; `_all` in it has the rows of the job."""
     form = "delta" if delta.is_on(spark) else "parquet"
 
     def save(frame: Any, name: str) -> None:
-        # A table that an earlier audit left there may have had other columns, or the other format.
+        # A table of an earlier audit may have other columns, or the other format.
         shutil.rmtree(folder / name, ignore_errors=True)
         frame.write.format(form).save(str(folder / name))
 
@@ -74,7 +74,7 @@ def _has(folder: Path) -> bool:
 
 
 def small_tables(result: Mapping[str, Any]) -> dict[str, tuple[str, list[tuple[Any, ...]]]]:
-    """Schema and rows by name."""
+    """Return schema and rows by table name."""
     events = [
         (b["id"], b["rack"], e["offset"], e["timestamp_ms"], e["event"], e["epoch"], e["fenced"])
         for b in result["brokers"]

@@ -1,1 +1,1 @@
-"""The cluster as the audit sees it: state, partition shapes, elections."""
+"""The audit's own model of the cluster: state, partition shapes, elections."""

@@ -1,12 +1,12 @@
-"""The state of the cluster as the audit replays it from metadata records.
+"""The state of the cluster, as the audit replays it from metadata records.
 
-This is on purpose not the product's replay table. A check that judged a log with the code that
-wrote it would share its mistakes; here each record's effect is written a second time, in another
-shape, and the check `snapshot-equality` compares the two whenever a snapshot stands in the log.
+Deliberately, this is not the product's replay table. A check with the code that wrote a log would
+share its bugs. So each record's effect is implemented a second time, in another form, and the check
+`snapshot-equality` compares the two at every snapshot in the log.
 
-A partition's epochs change with nearly every record, the rest of it (its `Shape`) moves between few
-values. Shapes are therefore shared objects, and what a given change does to a given shape, with
-everything that follows from it alone, is worked out once (`audit.replay.transitions`).
+A partition's epochs change with nearly every record, the rest of it (its `Shape`) has few values.
+Therefore shapes are shared objects. The effect of a change on a shape, with everything that follows
+from it alone, is computed once (`audit.replay.transitions`).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ UNCLEAN = "unclean.leader.election.enable"
 
 
 class TopicState:
-    """`min_isr` is the configured value that is in force for the topic now."""
+    """A topic; `min_isr` is the configured value in effect for it."""
 
     __slots__ = ("id", "min_isr", "name", "partitions")
 
@@ -36,13 +36,13 @@ class TopicState:
 
 
 class PartitionState:
-    """One partition now. `offset` is that of the last record about it, -1 if only a snapshot said
-    it. `certain` is false after a hole in the log: changes may be missing.
+    """The current state of one partition.
 
-    `local_logs` is what was last reported of what its replicas have locally (KIP-1303): nothing
-    that is judged depends on it, and so it is no part of the shape.
-
-    The `*_since_ms` say since when it is without leader or below min ISR; None if it is not.
+    `offset` is that of the last record about it, -1 if only a snapshot contains it. `certain` is
+    false after a gap in the log: changes may be missing. `local_logs` are the last reported local
+    logs of its replicas (KIP-1303): no check depends on them, so they are not part of the shape.
+    The `*_since_ms` are the times since when it has no leader or is below min ISR, None if neither
+    holds.
     """
 
     __slots__ = (
@@ -106,7 +106,7 @@ class ClusterState:
         return self.features.get(ELR_FEATURE, 0) > 0
 
     def min_isr_of(self, topic: str) -> int:
-        """`min.insync.replicas` of a topic: its own, the cluster's, the default."""
+        """Return `min.insync.replicas` of a topic: its own, the cluster's, or the default."""
         for key in ((TOPIC_RESOURCE, topic), (BROKER_RESOURCE, "")):
             value = self.configs.get(key, {}).get(MIN_ISR, "")
             if value.isdigit():
@@ -114,7 +114,7 @@ class ClusterState:
         return self.default_min_isr
 
     def setting(self, topic: str, name: str) -> str | None:
-        """A setting that topic or cluster have in the metadata log."""
+        """Return a setting of the topic or the cluster in the metadata log, None without one."""
         for key in ((TOPIC_RESOURCE, topic), (BROKER_RESOURCE, "")):
             value = self.configs.get(key, {}).get(name)
             if value is not None:
@@ -125,9 +125,11 @@ class ClusterState:
         return {broker.id for broker in self.brokers.values() if broker.fenced}
 
     def went_in_order(self, shape: ShapeKey) -> bool:
-        """Whether a leaderless partition waits only for brokers that shut down in order: all that
-        may lead it, the last members of its ISR (or, with an empty one, its last known leaders),
-        are in a controlled shutdown or were when they were fenced."""
+        """Return whether a leaderless partition waits only for brokers that shut down cleanly.
+
+        These are all brokers that may lead it: the last members of its ISR, or its last known
+        leaders if the ISR is empty. Each is in a controlled shutdown, or was when it was fenced.
+        """
         last = shape.isr or shape.last_known or shape.elr
         brokers = [self.brokers.get(broker_id) for broker_id in last]
         return bool(last) and all(broker is not None and broker.shutting_down for broker in brokers)
@@ -137,5 +139,5 @@ class ClusterState:
 
 
 def partition_key(index: int, topic_id: bytes) -> bytes:
-    """The bytes that name a partition in a framed record: index and topic id."""
+    """Return the bytes of a partition in a framed record: index and topic ID."""
     return index.to_bytes(4, "big", signed=True) + topic_id

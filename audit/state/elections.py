@@ -1,8 +1,8 @@
 """Elections: kinds and causes, by the rules of docs/audit.md.
 
-A metadata record does not say it. Kind and cause follow from the partition before and after, and
-from what happened to the old leader's broker. Where a Kraftbox controller noted kind and cause in
-the record, those win.
+A metadata record has neither. Both follow from the partition before and after, and from the events
+of the old leader's broker. If a Kraftbox controller noted kind and cause in the record, these
+apply.
 """
 
 from __future__ import annotations
@@ -38,9 +38,11 @@ LOSSY = frozenset(
 
 
 class Election(NamedTuple):
-    """A partition got another leader. -1 as `from_leader`: it had none; None: a hole in the log
-    hides who led. `passed_over` are replicas that would have gone before, with too little of the
-    log locally (KIP-1303)."""
+    """An election: a partition has a new leader.
+
+    `from_leader` is -1 if it had none, and None if a gap in the log hides it. `passed_over` are
+    replicas that would have come first, but had too little of the log locally (KIP-1303).
+    """
 
     offset: int
     timestamp_ms: int
@@ -77,7 +79,7 @@ UNKNOWN = "unknown"
 
 
 class BrokerEvent(StrEnum):
-    """What a record did to a broker."""
+    """The effect of a record on a broker."""
 
     REGISTERED = "registered"
     FENCED = "fenced"
@@ -99,9 +101,9 @@ _CAUSE: Mapping[BrokerEvent, str] = {
 def election_kind(
     before: ShapeKey, after: ShapeKey, change: PartitionChange
 ) -> ElectionKind | None:
-    """The kind of election that the change is, None if it elects nobody.
+    """Return the kind of election in the change, None if it elects no leader.
 
-    A change that names the leader it had only begins a new leader epoch.
+    A change that names the current leader only begins a new leader epoch.
     """
     leader = after.leader
     if change.leader == LEADER_STAYS or leader in (NO_LEADER, before.leader):
@@ -136,7 +138,7 @@ def election_cause(
     kind: ElectionKind,
     topic: str,
 ) -> str:
-    """The cause; `events` are what the same batch did to brokers."""
+    """Return the cause; `events` are the broker events of the same batch."""
     if change.kind in NOTED_KINDS:
         return change.cause or UNKNOWN
     if kind is ElectionKind.PREFERRED:
@@ -158,7 +160,9 @@ def _why_out_of_nothing(
     kind: ElectionKind,
     topic: str,
 ) -> str:
-    """The partition had no leader: either the new one came back, or rules were changed."""
+    """Return the cause for a partition without leader: the new one came back, or a setting
+    changed.
+    """
     if events.get(after.leader) in (BrokerEvent.UNFENCED, BrokerEvent.REGISTERED):
         return "broker-unfenced"
     if kind is ElectionKind.UNCLEAN and cluster.setting(topic, UNCLEAN) == "true":

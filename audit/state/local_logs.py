@@ -1,9 +1,9 @@
-"""Local logs of replicas as the log tells them, and whom an election passed over (KIP-1303).
+"""Local logs of replicas in the metadata, and the replicas that an election passed over (KIP-1303).
 
-A controller that prefers replicas with enough writes down what leaders reported (a private tag of
-partition records), and does not write down whom it passed over. That follows from the report, the
-thresholds of topic or cluster in the log, and the time of the batch. Thresholds of a properties
-file are in no log: by them nobody is seen to be passed over.
+A controller that prefers replicas with enough local data writes the leaders' reports to the log (a
+private tag of partition records). It does not write the replicas that it passed over. These follow
+from the report, the thresholds of topic or cluster in the log, and the time of the batch.
+Thresholds in a properties file are not in the log, so their effect is not detected.
 """
 
 from __future__ import annotations
@@ -20,12 +20,15 @@ from protocol.ids import DIRECTORY_LOST, RESERVED_UUIDS, uuid_to_text
 SPAN_MS = "leader.election.eligible.local.log.ms"
 SIZE_BYTES = "leader.election.eligible.local.log.bytes"
 LOCAL_LOG = "local-log"
-"""The reason of an election that passed somebody over."""
+"""The reason of an election that passed a replica over."""
 
 
 class LocalLogRow(NamedTuple):
-    """What was known of a replica. `span_ms` is how far it went back, None where its begin was not
-    known; so is `size_bytes`. `enough` says whether that was enough, and `verdict` why."""
+    """The known local log of a replica.
+
+    `span_ms` is how far it goes back; it and `size_bytes` are None if unknown. `enough` is whether
+    it meets the thresholds, and `verdict` is the reason.
+    """
 
     broker: int
     broker_epoch: int
@@ -37,7 +40,7 @@ class LocalLogRow(NamedTuple):
 
 
 def rows(cluster: ClusterState, partition: PartitionState, now_ms: int) -> list[LocalLogRow]:
-    """One for each replica of which something is known."""
+    """Return a row for each replica with a known local log."""
     if not partition.local_logs:
         return []
     thresholds = _thresholds(cluster, partition.topic.name)
@@ -66,10 +69,11 @@ def passed_over(
     kind: ElectionKind,
     now_ms: int,
 ) -> tuple[int, ...]:
-    """Replicas before the new leader in the assignment that could have led as cleanly and had too
-    little. None where the leader has too little itself: then nobody was preferred.
+    """Return the replicas that an election passed over because of their local logs.
 
-    `partition` is as the election leaves it; `events` are what the same batch did to brokers.
+    They precede the new leader in the assignment and could have led as cleanly. The result is empty
+    if the leader has too little itself, because then no replica was preferred. `partition` is in
+    the state after the election; `events` are the broker events of the same batch.
     """
     if not partition.local_logs:
         return ()
@@ -101,8 +105,10 @@ def _is_of_this_life(cluster: ClusterState, one: ReplicaLocalLog) -> bool:
 
 
 def _rivals(shape: ShapeKey, kind: ElectionKind) -> tuple[int, ...]:
-    """Who stood for an election of this kind beside the leader. Where logs were compared, or an
-    operator named the leader, what is kept locally plays no part."""
+    """Return the candidates of an election of this kind, besides the leader.
+
+    Local logs have no influence if logs were compared, or if an operator named the leader.
+    """
     if kind in (ElectionKind.ISR, ElectionKind.PREFERRED):
         return shape.isr
     if kind is ElectionKind.ELR:

@@ -1,4 +1,4 @@
-"""Shapes of partitions: everything about them but their epochs."""
+"""Shapes of partitions: their state without the epochs."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ RECOVERING = 1
 
 
 class ShapeKey(NamedTuple):
-    """Everything about a partition but its epochs."""
+    """The state of a partition without its epochs."""
 
     replicas: tuple[int, ...]
     isr: tuple[int, ...]
@@ -25,9 +25,9 @@ class ShapeKey(NamedTuple):
 
 
 class Shape:
-    """A shared value of `ShapeKey` under one min ISR. `transitions` caches what changes do to it.
+    """A shared `ShapeKey` with a min ISR. `transitions` caches the effects of changes.
 
-    min_isr: the configured one; effective_min_isr: never more than there are replicas.
+    min_isr: the configured value; effective_min_isr: at most the number of replicas.
     """
 
     __slots__ = ("effective_min_isr", "key", "leaderless", "min_isr", "transitions", "under")
@@ -53,18 +53,18 @@ class Shapes:
         shape = self._known.get((key, min_isr))
         if shape is None:
             if len(self._known) >= self.ENTRIES_MAX:
-                self._known.clear()  # shapes in use live on; the others are made again
+                self._known.clear()  # shapes in use stay alive; the others are created again
             shape = self._known[key, min_isr] = Shape(key, min_isr)
         return shape
 
     def forget_transitions(self) -> None:
-        """What was worked out under other rules is worked out again."""
+        """Drop all cached transitions, because they depend on a setting that has changed."""
         for shape in self._known.values():
             shape.transitions.clear()
 
 
 def after_change(before: ShapeKey, change: PartitionChange) -> ShapeKey:
-    """The partition after a change."""
+    """Return the partition after a change."""
     return ShapeKey(
         replicas=before.replicas if change.replicas is None else change.replicas,
         isr=before.isr if change.isr is None else change.isr,
@@ -79,7 +79,7 @@ def after_change(before: ShapeKey, change: PartitionChange) -> ShapeKey:
 
 
 def describe(shape: ShapeKey, leader_epoch: int, partition_epoch: int) -> dict[str, Any]:
-    """A partition as findings show it."""
+    """Return a partition as findings show it."""
     shown: dict[str, Any] = {
         "leader": shape.leader,
         "leader_epoch": leader_epoch,

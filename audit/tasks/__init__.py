@@ -1,1 +1,1 @@
-"""Tasks: one piece of work each, done in a Spark task or in this process."""
+"""Tasks: one piece of work each, executed in a Spark task or in this process."""

@@ -1,7 +1,7 @@
-"""The comparison of copies of one log: one task reads the same offsets of every copy.
+"""Comparison of copies of one log: one task reads the same offsets of every copy.
 
 Batches are replicated byte for byte, so equal logs have equal batches: same offsets, same epoch,
-same CRC. What a task finds is judged, for the whole log, by `audit.checks.log.logs_agree`.
+same CRC. `audit.checks.log.logs_agree` checks the results of all tasks.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ CONFLICTS_MAX = 20
 
 
 def compare(comparison: Comparison, sink: Sink) -> None:
-    """Compare the copies; findings about single copies and one event with the differences."""
+    """Compare the copies; report findings about single copies and one event per copy."""
     identities = [_identities(comparison, copy, sink) for copy in comparison.copies]
     first = identities[0]
     for copy, other in zip(comparison.copies[1:], identities[1:], strict=True):
@@ -51,7 +51,7 @@ def _differences(
 
 
 def _identities(comparison: Comparison, copy: Copy, sink: Sink) -> dict[int, BatchIdentity]:
-    """The copy's batches by base offset. Copies other than the primary are judged here, too."""
+    """Return the copy's batches by base offset; also check copies other than the primary."""
     checks: list[Check] = [] if copy.is_primary else [make() for make in REPLAY_CHECKS]
     identities: dict[int, BatchIdentity] = {}
     expected: int | None = None
@@ -84,10 +84,10 @@ def _identities(comparison: Comparison, copy: Copy, sink: Sink) -> dict[int, Bat
 
 
 def _walk(comparison: Comparison, copy: Copy) -> Iterator[tuple[Segment, Any, int]]:
-    """Batches and damage at the comparison's offsets, each with the offset after the last whole
-    batch before it.
+    """Yield batches and damage at the comparison's offsets, each with an end offset.
 
-    Damage has no offset; it belongs to where the batch before it ends.
+    That is the end offset of the last whole batch before it. Damage has no offset of its own, so
+    this offset is used for it.
     """
     start, end = comparison.start_offset, comparison.end_offset
     for segment in copy.segments:

@@ -59,16 +59,16 @@ class IntervalAudit:
 
     @property
     def _reports_cluster(self) -> bool:
-        """Whether this shard reports what is not about partitions: the first one does for all."""
+        """True if this shard reports what is not about partitions; only the first one does."""
         return self.interval.shard == 0
 
     def run(self) -> None:
-        """The whole interval. Raises OSError for a file that cannot be read."""
+        """Audit the whole interval. Raises OSError for a file that cannot be read."""
         for _ in self.steps():
             pass
 
     def steps(self) -> Iterator[None]:
-        """The whole interval, batch by batch, so that the caller can take rows away between."""
+        """Audit the interval batch by batch, so that the caller can take rows away in between."""
         self._begin()
         for path, found in self._walk():
             if isinstance(found, Damage):
@@ -120,7 +120,7 @@ class IntervalAudit:
                 yield segment.path, found
 
     def _batch(self, path: str, batch: Batch) -> bool:
-        """False when the batch belongs to the next interval."""
+        """Audit a batch; return False if it belongs to the next interval."""
         header = batch.header
         end = self.interval.end_offset
         if end is not None and header.base_offset >= end and batch.crc_ok:
@@ -141,7 +141,7 @@ class IntervalAudit:
                     self._complain(check, complaint, batch.header.max_timestamp)
 
     def _trust(self, batch: Batch) -> bool:
-        """Whether the batch is to be replayed. Notes which offset and epoch the log has reached."""
+        """Return whether to replay the batch; update the reached offset and epoch."""
         header = batch.header
         if not batch.crc_ok:
             self._after_damage = True
@@ -149,7 +149,7 @@ class IntervalAudit:
             return False
         if self._expected is not None and header.base_offset != self._expected:
             if header.base_offset < self._expected and not self._after_damage:
-                return False  # the same offsets again: complained about, and not replayed twice
+                return False  # the same offsets again: reported, and not replayed twice
             self.replay.doubt()
         self._after_damage = False
         self._expected = header.next_offset
@@ -209,7 +209,7 @@ class IntervalAudit:
     # --- end -----------------------------------------------------------------------------------
 
     def _pass_milestones(self) -> None:
-        """Compare with the snapshots that end at the offset which the replay has reached."""
+        """Compare with the snapshots that end at the offset that the replay has reached."""
         while self._milestones and self._milestones[0].end_offset <= (self._expected or 0):
             milestone = self._milestones.pop(0)
             if milestone.end_offset == self._expected and not self.replay.scope.in_doubt:
@@ -236,7 +236,9 @@ class IntervalAudit:
         self._ask("on_missing", self._expected, self._expected, end - 1)
 
     def _summarise(self) -> None:
-        """One event with the numbers; of the last interval also the state at the log's end."""
+        """Write one event with the numbers; for the last interval also the state at the log's
+        end.
+        """
         interval, replay = self.interval, self.replay
         replay.statistics.close(replay.scope.timestamp_ms)
         numbers = replay.statistics.as_json()
@@ -267,7 +269,7 @@ class IntervalAudit:
         self.sink.finding(complaint.finding(check.name, check.severity, -1, timestamp_ms))
 
     def _ask(self, hook: str, offset: int, *arguments: Any) -> None:
-        """Ask every check, if this shard reports what is not about partitions."""
+        """Call the hook of every check, if this shard reports what is not about partitions."""
         if self._reports_cluster:
             for check in self.checks:
                 for complaint in getattr(check, hook)(*arguments):

@@ -1,4 +1,4 @@
-"""The audit of one partition's replicas: reads them and asks the checks of data."""
+"""The audit of one partition's replicas: reads them and calls the data checks."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ VALUE_DIGITS_MAX = 24
 
 
 def audit_partition(work: PartitionWork, sink: Sink) -> None:
-    """Read all replicas, ask all checks."""
+    """Read all replicas and run all data checks."""
     replicas = [read_replica(files, values=bool(work.sent)) for files in work.replicas]
     reference = next((r for r in replicas if r.broker == work.leader), None)
     view = PartitionView(work, replicas, reference or max(replicas, key=lambda r: r.end))
@@ -34,14 +34,14 @@ def audit_partition(work: PartitionWork, sink: Sink) -> None:
 
 
 def read_replica(files: ReplicaFiles, *, values: bool) -> Replica:
-    """`values` asks for what clients wrote, too."""
+    """Read a replica; `values` includes the values that clients wrote."""
     replica = Replica(files)
     last = files.segments[-1]
     for segment in files.segments:
         for found in _walk_while_it_is_there(files, segment):
             if not isinstance(found, Batch):
                 torn = found.kind == DamageKind.CUT and segment is last
-                if not torn:  # a cut tail is what a crash leaves, and recovery removes
+                if not torn:  # a crash leaves an incomplete tail, which recovery removes
                     replica.damage.append(
                         Complaint(
                             f"{found.size_bytes} bytes from position {found.position} of "
@@ -66,7 +66,9 @@ def read_replica(files: ReplicaFiles, *, values: bool) -> Replica:
 
 
 def _walk_while_it_is_there(files: ReplicaFiles, segment: Segment) -> Iterator[Batch | Damage]:
-    """A running broker deletes old segments, also those that it had when they were listed."""
+    """Yield the batches of a segment, or none if a running broker has deleted it since the
+    listing.
+    """
     try:
         yield from walk(segment.path)
     except FileNotFoundError:
@@ -81,4 +83,4 @@ def _values(batch: Batch) -> Iterator[tuple[int, int]]:
             if bar and digits.isdigit():
                 yield offset, int(digits)
     except (ProtocolError, ApiError):
-        return  # no promise says that clients' records can be split
+        return  # no promise requires that clients' records can be split

@@ -1,4 +1,4 @@
-"""The work of an audit by several processes of this machine, without Spark."""
+"""Execution of an audit's work by several processes of this machine, without Spark."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from audit.findings.sink import Event, Sink
 from audit.tasks.work import Progress, Work, WorkOptions, perform
 
 ALONE_BYTES_MAX = 8 << 20
-"""So much is read sooner than another process has started."""
+"""An input of this size is read before another process has started."""
 
 
 def performed(work: Work, options: WorkOptions) -> list[Event]:
-    """One piece of work, all that was found in it. Raises UnreadableInput."""
+    """Execute one piece of work and return its events. Raises UnreadableInput."""
     sink = Sink(options.elections_max)
     for _ in perform(work, options, sink):
         pass
@@ -26,10 +26,10 @@ def performed(work: Work, options: WorkOptions) -> list[Event]:
 def on_processes(
     plan: Sequence[Work], options: WorkOptions, processes: int, progress: Progress | None
 ) -> Iterator[Event]:
-    """Do the work in up to `processes` of them, and give what was found in any order.
+    """Execute the work in up to `processes` processes; yield its events in any order.
 
-    They are started anew, not forked: whoever asks may have threads. Raises UnreadableInput, and
-    OSError where the system ends one of them.
+    They are spawned, not forked, because the caller may have threads. Raises UnreadableInput, and
+    OSError if the system kills one of them.
     """
     if min(processes, len(plan)) < 2:
         yield from _in_turn(plan, options, progress)

@@ -1,4 +1,4 @@
-"""Work of an audit: one piece of it, done in a Spark task or in this process."""
+"""Work of an audit: one piece of it, executed in a Spark task or in this process."""
 
 from __future__ import annotations
 
@@ -15,12 +15,15 @@ from audit.tasks.partition import audit_partition
 
 Work: TypeAlias = Interval | Comparison | PartitionWork
 Progress: TypeAlias = Callable[[int, int], None]
-"""Called with tasks done and tasks in all."""
+"""Called with the number of finished tasks and of all tasks."""
 
 
 class WorkOptions(NamedTuple):
-    """history: give a row per partition record. partitions: list the partitions at the end.
-    min_isr: where the log does not say it. elections_max: clean ones kept per piece."""
+    """Options of the work.
+
+    history: write a row per partition record. partitions: list the partitions at the end. min_isr:
+    the value for topics without one in the log. elections_max: clean elections kept per piece.
+    """
 
     history: bool = False
     partitions: bool = False
@@ -29,7 +32,9 @@ class WorkOptions(NamedTuple):
 
 
 def perform(work: Work, options: WorkOptions, sink: Sink) -> Iterator[None]:
-    """Do it, in steps, so that the caller can take history rows away between."""
+    """Execute a piece of work in steps, so that the caller can take history rows away in
+    between.
+    """
     if isinstance(work, Interval):
         yield from IntervalAudit(
             work,

@@ -1,1 +1,3 @@
-"""Checks of the data: replicas of one partition beside each other and what clients saw."""
+"""Checks of the data: the replicas of one partition, and the sends that clients saw
+acknowledged.
+"""

@@ -1,4 +1,4 @@
-"""An acknowledged record stands in the log where its acknowledgement said (H3, H9, P7)."""
+"""An acknowledged record is in the log at its acknowledged offset (H3, H9, P7)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Order of one client's records in one partition (H8)."""
+"""Records of one client in one partition are in the order of their sends (H8)."""
 
 from __future__ import annotations
 

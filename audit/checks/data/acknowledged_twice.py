@@ -1,4 +1,4 @@
-"""A record that was sent once stands in the log once (H4)."""
+"""A record that was sent once is in the log once (H4)."""
 
 from __future__ import annotations
 

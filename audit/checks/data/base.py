@@ -1,4 +1,4 @@
-"""Checks of the brokers' logs: one partition's replicas beside each other."""
+"""The base class of data checks, which compare the replicas of one partition."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from audit.planning.partitions import PartitionWork
 
 
 class Replica:
-    """What one copy holds."""
+    """The content of one replica."""
 
     def __init__(self, files: ReplicaFiles) -> None:
         self.files = files
         self.batches: dict[int, BatchIdentity] = {}
         self.values: dict[int, int] = {}
-        """Offset to the value that a client put there."""
+        """Maps an offset to the value that a client wrote there."""
         self.damage: list[Complaint] = []
 
     @property
@@ -36,26 +36,31 @@ class Replica:
 
     @property
     def log_start(self) -> int:
-        """Where the log begins as far as it can be known: segments and checkpoints keep what was
-        deleted for a while."""
+        """The known start of the log.
+
+        Deleted records may remain in segments and checkpoints for a while.
+        """
         epochs = self.files.epochs
         first = epochs[0][1] if epochs and not self.files.at_rest else 0
         return max(self.start_offset, self.files.log_start, first)
 
     def lacks(self, offset: int) -> bool:
-        """Whether the log has no batch at the offset, and is not merely a copy from before it."""
+        """Return whether the log lacks a batch at the offset, and is not just an older copy."""
         return offset not in self.batches and (self.files.at_rest or offset < self.end_offset)
 
     @property
     def end(self) -> tuple[int, int]:
-        """Last epoch and end offset: what an election compares."""
+        """The last epoch and the end offset, which an election compares."""
         last = max(self.batches, default=None)
         return (-1 if last is None else self.batches[last].epoch, self.end_offset)
 
 
 class PartitionView(NamedTuple):
-    """What checks of a partition look at. `reference` is the leader's copy, or the best there is;
-    its log is what clients read."""
+    """The replicas of a partition for its checks.
+
+    `reference` is the leader's replica, or else the one with the highest epoch and end offset;
+    clients read its log.
+    """
 
     work: PartitionWork
     replicas: Sequence[Replica]
@@ -63,7 +68,9 @@ class PartitionView(NamedTuple):
 
 
 class DataCheck:
-    """A check of one partition's replicas. What it says of them gets their topic and partition."""
+    """A check of one partition's replicas. The caller adds topic and partition to its
+    complaints.
+    """
 
     name: ClassVar[str]
     severity: ClassVar[Severity] = Severity.ERROR

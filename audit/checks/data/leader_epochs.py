@@ -1,12 +1,12 @@
 """The leader epochs of a replica are those of the metadata (P18).
 
-An epoch in a log was led by somebody, is no later than the partition's current one, begins where
-the checkpoint says, and never goes back.
+An epoch in a log had a leader, is not later than the partition's current epoch, begins at the
+offset in the checkpoint, and never decreases.
 
-Where the broker did not stop cleanly, what was written down last may lack the log's last epochs,
-may name others that were truncated away, and the metadata may have been copied before the log.
-Epochs before one that log and checkpoint have in common were in the checkpoint when that one was
-added; so they are judged, and so is where an epoch begins: its leader said that once.
+If the broker did not stop cleanly, its checkpoint may lack the last epochs of the log, or contain
+epochs that were truncated. The metadata may also have been copied before the log. Epochs before one
+that log and checkpoint have in common were in the checkpoint when that one was added, so they are
+checked. So is the start offset of an epoch, because its leader set it once.
 """
 
 from __future__ import annotations
@@ -56,8 +56,11 @@ class LeaderEpochs(DataCheck):
 
     @staticmethod
     def _checkpoint(view: PartitionView, replica: Replica) -> Iterable[Complaint]:
-        """Epochs of the checkpoint that the log has no batch of are no fault: their leaders may
-        have written nothing."""
+        """Check the epochs of the log against the checkpoint.
+
+        An epoch in the checkpoint without a batch in the log is allowed: its leader may have
+        written nothing.
+        """
         entries = replica.files.epochs
         if entries is None or view.work.compacted:
             return

@@ -1,4 +1,4 @@
-"""A replica's segments hold whole batches with right CRCs."""
+"""A replica's segments contain whole batches with correct CRCs."""
 
 from __future__ import annotations
 

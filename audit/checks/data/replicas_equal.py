@@ -1,7 +1,7 @@
 """Replicas are equal below the high watermark (P4): the same batches with the same CRCs.
 
-A replica whose broker stopped cleanly reaches up to its high watermark. Where the broker ran on,
-the copy of the log may be older than that of the checkpoint, and its end says nothing.
+A replica whose broker stopped cleanly reaches its high watermark. If the broker kept running, the
+copy of the log may be older than that of the checkpoint, so its end is not checked.
 """
 
 from __future__ import annotations

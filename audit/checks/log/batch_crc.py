@@ -1,4 +1,4 @@
-"""Every batch has the CRC of its bytes, and between batches stands nothing else."""
+"""Every batch has the CRC of its bytes, and there are no other bytes between batches."""
 
 from __future__ import annotations
 

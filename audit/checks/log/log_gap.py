@@ -1,4 +1,4 @@
-"""Offsets are dense: each batch begins where the one before it ended (P18)."""
+"""Offsets are dense: each batch begins at the end offset of the one before it (P18)."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""A log that begins above offset 0 has a snapshot of what was before (M12).
+"""A log that begins above offset 0 has a snapshot of the records before it (M12).
 
-A copy of some segments may do without; then nothing is judged that needs what is missing.
+A copy of some segments may lack it; then nothing that depends on the missing records is checked.
 """
 
 from __future__ import annotations

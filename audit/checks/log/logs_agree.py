@@ -1,10 +1,10 @@
 """All copies of the log are equal up to the high watermark (M5, M14).
 
-Two copies that agree on the epoch of a batch must agree on every byte of it, wherever the high
-watermark was: an epoch has one leader, and a leader writes an offset once. Where the epochs
-differ, one copy holds what a leader wrote that was voted out; that is no breach as long as it was
-never committed, and the copy will be truncated there. It was committed if a snapshot of that very
-copy covers it, because snapshots hold committed records only.
+Two copies that agree on the epoch of a batch must agree on all its bytes, wherever the high
+watermark was: an epoch has one leader, and a leader writes an offset once. If the epochs differ,
+one copy has records of a leader that was replaced. That is allowed if they were never committed:
+the copy will be truncated there. They were committed if a snapshot of the same copy covers them,
+because snapshots contain committed records only.
 """
 
 from __future__ import annotations
@@ -22,8 +22,11 @@ class LogsAgree:
     def on_comparisons(
         self, comparisons: Sequence[Mapping[str, Any]], primary: str, snapshots: Mapping[str, int]
     ) -> Iterable[Complaint]:
-        """`comparisons` are the events of the tasks that compare copies, by offset; `snapshots`
-        says, by log, up to which offset its newest snapshot reaches."""
+        """Check the copies of the whole log.
+
+        `comparisons` are the events of the tasks that compare copies, by offset. `snapshots` maps
+        each log to the end offset of its newest snapshot.
+        """
         diverged: set[str] = set()
         for event in comparisons:
             log = event["log"]

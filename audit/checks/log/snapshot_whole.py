@@ -1,4 +1,4 @@
-"""A snapshot file is whole: right CRCs, a header, a footer."""
+"""A snapshot file is complete: correct CRCs, a header, a footer."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""The log ends where a batch ends.
+"""The log ends at the end of a batch.
 
-A cut last batch is what a crash in the middle of an append leaves, and the node cuts it off when it
-starts: nobody has to act, so this is a fact. Inside the log it is an error.
+A crash during an append leaves an incomplete last batch, which the node removes at its next start.
+No action is necessary, so this is an informational finding. Inside the log it is an error.
 """
 
 from __future__ import annotations

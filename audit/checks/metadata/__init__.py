@@ -1,1 +1,1 @@
-"""Checks of the metadata: each record, and the state that the records make."""
+"""Checks of the metadata: each record, and the state after the records."""

@@ -1,4 +1,4 @@
-"""A broker's epoch grows with each registration; records about it name the current one (P16)."""
+"""A broker's epoch grows with each registration; records about it have the current one (P16)."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
-"""With min ISR replicas in the ISR nobody else may be elected cleanly: ELR and LastKnownELR are
-empty (P9, KIP-966).
+"""ELR and LastKnownELR are empty while the ISR has min ISR members (P9, KIP-966).
 
-A min ISR that is changed by itself writes ClearElrRecord, so the rule is asked where a record
-changes the partition.
+With so many members no other replica may be elected cleanly. A change of min ISR alone writes
+ClearElrRecord, so the rule is checked at records that change the partition.
 """
 
 from __future__ import annotations

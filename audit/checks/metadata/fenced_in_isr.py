@@ -1,7 +1,7 @@
-"""No fenced broker is in an ISR (P10), looked at where a batch ends.
+"""No fenced broker is in an ISR (P10), checked at the end of each batch.
 
-Without ELR the last member of a partition that lost its leader stays: it is the only replica known
-to hold every committed record.
+Without ELR the last member of a partition that lost its leader stays in the ISR: it is the only
+replica known to have every committed record.
 """
 
 from __future__ import annotations

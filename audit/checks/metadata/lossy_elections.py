@@ -1,4 +1,4 @@
-"""Elections that may lose committed records: each is listed."""
+"""Elections that may lose committed records: each is reported."""
 
 from __future__ import annotations
 

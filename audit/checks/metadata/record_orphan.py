@@ -1,4 +1,4 @@
-"""Every record names what the records before it made."""
+"""Every record refers only to objects that earlier records created."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every record can be read."""
+"""Every record can be decoded."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""A snapshot followed by the records up to the next gives the next (M13).
+"""A snapshot with the records up to the next snapshot gives the next snapshot (M13).
 
-The audit replays the records with a replay of its own, so this also compares two replays.
+The audit replays the records with its own replay, so this also compares two implementations.
 """
 
 from __future__ import annotations

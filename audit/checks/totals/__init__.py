@@ -1,1 +1,1 @@
-"""Checks of the sums over a whole log."""
+"""Checks of the totals of a whole log."""

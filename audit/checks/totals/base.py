@@ -1,4 +1,4 @@
-"""Inputs of checks over a whole audit: the numbers of all intervals, added up."""
+"""The base class of totals checks, with their input: the sums over all intervals."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Lasting(NamedTuple):
     episodes: int
 
     def complaint(self, state: str) -> Complaint:
-        """That the partition was, or had, `state` for so long."""
+        """Return a complaint that the partition was in `state` for this time."""
         return Complaint(
             f"{self.topic}-{self.partition} {state} for {seconds(self.total_ms)} in "
             f"{self.episodes} episodes",
@@ -29,8 +29,10 @@ class Lasting(NamedTuple):
 
 
 class Totals(NamedTuple):
-    """Numbers of the whole log, and who led the quorum. `end` is the state of the cluster at its
-    end."""
+    """Numbers of the whole log, and the leaders of the quorum.
+
+    `end` is the state of the cluster at the end of the log.
+    """
 
     records: int
     isr_shrinks: int
@@ -44,7 +46,7 @@ class Totals(NamedTuple):
 
 
 class TotalsCheck:
-    """A check of the numbers; they are facts, so most say INFO."""
+    """A check of the totals. Most are informational, so the default severity is INFO."""
 
     name: ClassVar[str]
     severity: ClassVar[Severity] = Severity.INFO

@@ -1,5 +1,8 @@
-"""Changes of ISRs: many beside few records of other kinds point to slow followers or a session
-timeout that is too short."""
+"""Number of ISR changes.
+
+Many changes with few records of other kinds indicate slow followers, or a session timeout that is
+too short.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
-"""Times without a leader, and partitions that have none at the end.
+"""Times without a leader, and partitions without one at the end of the log.
 
-Where all brokers that may lead a partition took their leave by a controlled shutdown, that is what
-a clean stop leaves: a fact. Where one of them was lost, its data may be, too: a warning.
+If all brokers that may lead a partition left by a controlled shutdown, the finding is
+informational: a clean stop causes it. If one of them was lost, its data may be lost, too: a
+warning.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """An epoch of the quorum has one leader (M1, M9).
 
-Asked about the whole log, because the two records may have a snapshot between them.
+The whole log is checked at once, because a snapshot may separate the two records.
 """
 
 from __future__ import annotations
