@@ -1,10 +1,10 @@
-"""One page of every aim, met or missed: the end of `make bench`.
+"""One page with every aim, met or missed: the end of `make bench`.
 
     python -m bench.aims FOLDER [--markdown docs/benchmarks.md]
 
-FOLDER holds what the benchmarks wrote with `--json`, each by its name: `single_node.json`,
-`tier.json`. A row says what the median of the rounds reached, from the least to the most, and
-whether that is the aim. What was not measured is said, too.
+FOLDER contains the `--json` files of the benchmarks, named after them: `single_node.json`,
+`tier.json`. A row has the median of the rounds, the smallest and the largest figure, and whether
+the median meets the aim. Aims that were not measured are listed, too.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ _ONE, _MANY = "1 partition", "200 partitions at once"
 OURS, KAFKA, WITHOUT_HINTS = "Kraftbox", "Kafka 4.3.1", "Kraftbox without KIP-951"
 
 Figure: TypeAlias = Callable[[Any], Sequence[float]]
-"""The figures of the rounds, from what a benchmark wrote. KeyError without the row."""
+"""Returns the figures of the rounds from a benchmark's file. KeyError if the row is missing."""
 
 
 class Aim(NamedTuple):
-    """What is to be reached: at least, or at most."""
+    """An aim: the least or the most that a figure may be."""
 
     benchmark: str
     name: str
@@ -64,11 +64,11 @@ class Line(NamedTuple):
         return {True: "met", False: "missed", None: "not measured"}[self.met]
 
 
-# --- where the figures are ----------------------------------------------------------------------
+# --- places of the figures ----------------------------------------------------------------------
 
 
 def to_kafka(row: str) -> Figure:
-    """Ours to Kafka's of the same round, from a benchmark that has both."""
+    """Return Kraftbox's figure over Kafka's of the same round, for a benchmark that has both."""
 
     def figure(found: Any) -> list[float]:
         values = found[row]
@@ -79,7 +79,7 @@ def to_kafka(row: str) -> Figure:
 
 
 def of_moves(key: str, other: str = "") -> Figure:
-    """Of planned moves of leaderships: our figure, or its ratio to another column's."""
+    """Return the figure of planned leadership moves, or its ratio to that of column `other`."""
 
     def figure(found: Any) -> list[float]:
         by: dict[str, list[float]] = {}
@@ -94,7 +94,7 @@ def of_moves(key: str, other: str = "") -> Figure:
 
 
 def of_start(key: str) -> Figure:
-    """Of six nodes: the times of the starts, or the sum over the nodes."""
+    """Return the start times of six nodes, or the sum over the nodes."""
 
     def figure(found: Any) -> list[float]:
         values = found["kraftbox"][key]
@@ -104,7 +104,7 @@ def of_start(key: str) -> Figure:
 
 
 def of_new_replicas(size: str, at: int) -> Figure:
-    """On to off, of our side: of the seconds (0) or the bytes (1)."""
+    """Return the ratio on to off of Kraftbox's seconds (`at` 0) or bytes (1)."""
 
     def figure(found: Any) -> list[float]:
         rows = [one for one in found if (one["side"], one["size"]) == ("kraftbox", size)]
@@ -116,7 +116,7 @@ def of_new_replicas(size: str, at: int) -> Figure:
 
 
 def _loads() -> Iterable[Aim]:
-    """What one node does beside one of Kafka's."""
+    """Yield the aims of one node compared with one Kafka node."""
     for size in ("1 KB", "100 B"):
         loads = [f"{count}, acks={acks}" for acks in ("all", "1") for count in _COUNTS]
         for load in (*loads, "librdkafka, acks=all", "consume cold"):
@@ -160,7 +160,7 @@ AIMS: Final = (
 
 
 def judged(aim: Aim, found: Any) -> Line:
-    """`found` is what the aim's benchmark wrote; None: nothing."""
+    """Compare an aim with its benchmark's file; `found` is None without a file."""
     try:
         figures = [] if found is None else list(aim.figure(found))
     except KeyError:
@@ -170,7 +170,9 @@ def judged(aim: Aim, found: Any) -> Line:
 
 
 def lines_of(found: dict[str, Any]) -> list[Line]:
-    """`found` is what each benchmark wrote. The rows of tiered storage bring their aims."""
+    """Return all rows; `found` has the files by benchmark. The rows of tiered storage have own
+    aims.
+    """
     lines = [judged(aim, found.get(aim.benchmark)) for aim in AIMS]
     rows = [row for row in found.get("tier", ()) if row["aim"]]
     return lines + [
@@ -179,7 +181,7 @@ def lines_of(found: dict[str, Any]) -> list[Line]:
 
 
 def page(lines: Sequence[Line]) -> str:
-    """As Markdown, with a sum below."""
+    """Return the page as Markdown, with the totals at its end."""
     told = ["| benchmark | | aim | median | rounds | |", "|---|---|---|---|---|---|"]
     for one in lines:
         median = spread = ""
@@ -197,12 +199,11 @@ def page(lines: Sequence[Line]) -> str:
 
 
 def read(folder: Path) -> dict[str, Any]:
-    """What each benchmark wrote, by its name."""
+    """Return the files of the benchmarks by name."""
     return {one.stem: json.loads(one.read_text("utf-8")) for one in sorted(folder.glob("*.json"))}
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """See the module's description."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("folder", type=Path)
     parser.add_argument("--markdown", type=Path, help="put the page between the marks in there")

@@ -1,14 +1,14 @@
-"""What benchmarks of very many replicated partitions share: figures, clusters, observations.
+"""Shared parts of benchmarks with very many replicated partitions: figures, clusters, observations.
 
-What is observed, in a way that costs the cluster little:
+The observations cost the cluster little:
 
-- Decided and committed: a broker in every ISR that is fenced takes one record for each partition.
-  DescribeQuorum, asked of the active controller every few milliseconds, tells when the end of the
-  metadata log (decided) and its high watermark (committed) have gone so far.
-- Serving: brokers are asked for the end offsets of what they are to lead, in pieces, again while
-  one partition refuses.
+- Decided and committed: fencing a broker that is in every ISR takes one record per partition. A
+  DescribeQuorum request to the active controller every few milliseconds shows when the end of the
+  metadata log (decided) and its high watermark (committed) have advanced by that number.
+- Serving: end offsets are requested from the new leaders, in pieces, and again while a partition
+  refuses.
 - Acknowledging: one record with acks=all to each partition.
-- Leaders and ISRs as one broker's Metadata has them, one topic after the other.
+- Leaders and ISRs in one broker's Metadata, one topic after the other.
 """
 
 from __future__ import annotations
@@ -47,7 +47,9 @@ REQUEST_MS = 60_000.0
 STEP_S_MAX = 300.0
 REST_S = 2.0
 RESTS = 2
-"""So many times in a row: on a busy machine who works may have no processor for a while."""
+"""Required consecutive times at rest: on a busy machine a working process may get no processor
+for a while.
+"""
 POLL_S = 0.005
 FREE_BYTES_MIN = 4 << 30
 HEADS = {"kraftbox": "Kraftbox", "kafka": "Kafka 4.3.1"}
@@ -57,26 +59,28 @@ Moved = dict[int, list[tuple[str, int]]]
 
 
 class Figures:
-    """Rows by what was measured, each with a value per cluster."""
+    """Rows by measurement, each with a value per cluster."""
 
     def __init__(self) -> None:
         self.rows: dict[str, dict[str, float]] = {}
 
     def note(self, cluster: str, row: str, value: float) -> None:
-        """Of several rounds the least counts: a busy machine only ever adds. Progress goes to
-        standard output as well."""
+        """Record a figure and print it. Of several rounds the smallest counts.
+
+        A busy machine can only add to a figure.
+        """
         values = self.rows.setdefault(row, {})
         values[cluster] = min(value, values.get(cluster, value))
         print(f"{cluster}: {row}: {shown(value)}", flush=True)
 
     def note_difference(self, cluster: str, row: str, of: str, less: str) -> None:
-        """By how much the figure of one row is above that of another, of all rounds so far."""
+        """Record the difference of the figures of two rows, over all rounds so far."""
         value = self.rows[of][cluster] - self.rows[less][cluster]
         self.rows.setdefault(row, {})[cluster] = value
         print(f"{cluster}: {row}: {shown(value)}", flush=True)
 
     def table(self, partitions: int) -> str:
-        """As Markdown, with the columns that there are figures for."""
+        """Return the table as Markdown, with a column per cluster that has figures."""
         columns = [name for name in HEADS if any(name in row for row in self.rows.values())]
         lines = [
             f"| {partitions:,} partitions | {' | '.join(HEADS[name] for name in columns)} |",
@@ -89,7 +93,7 @@ class Figures:
 
 
 async def until(condition: Callable[[], Awaitable[bool]], pause_s: float, what: str) -> None:
-    """TimeoutError when it does not come true within STEP_S_MAX."""
+    """Poll `condition` every `pause_s`. Raises TimeoutError if it is not true within STEP_S_MAX."""
     deadline = time.monotonic() + STEP_S_MAX
     while not await condition():
         if time.monotonic() > deadline:
@@ -98,7 +102,7 @@ async def until(condition: Callable[[], Awaitable[bool]], pause_s: float, what: 
 
 
 async def connect(cluster: Cluster, node_id: int) -> Connection:
-    """A client's connection to one node."""
+    """Open a client's connection to one node."""
     return await Connection.connect(*cluster.addresses()[node_id], client_id="bench")
 
 
@@ -108,8 +112,10 @@ async def create_topics(
     partitions: int,
     replicas: Sequence[int] | None = None,
 ) -> None:
-    """One request each, every partition on the same `replicas` in this order or where the
-    controller puts them. Raises RuntimeError for any error."""
+    """Create topics, one request each. Raises RuntimeError for any error.
+
+    Every partition has the `replicas` in this order, or those that the controller assigns.
+    """
     assignments = [
         CreateTopicsRequest.CreatableReplicaAssignment(
             partition_index=index, broker_ids=list(replicas or ())
@@ -135,7 +141,7 @@ async def create_topics(
 async def described(
     connection: Connection, topic: str
 ) -> list[MetadataResponse.MetadataResponsePartition]:
-    """A topic's partitions in this broker's eyes; none while it does not know the topic."""
+    """Return a topic's partitions in this broker's metadata; none if it does not know the topic."""
     request = MetadataRequest(topics=[MetadataRequest.MetadataRequestTopic(name=topic)])
     answer = await connection.request(request, REQUEST_MS, METADATA_VERSION)
     return list(answer.topics[0].partitions)
@@ -148,7 +154,7 @@ async def until_each(
     holds: Callable[[MetadataResponse.MetadataResponsePartition], bool],
     what: str,
 ) -> None:
-    """Until every partition of every topic is as it should be."""
+    """Wait until `holds` is true for every partition of every topic."""
     for topic in topics:
 
         async def whole(topic: str = topic) -> bool:
@@ -159,7 +165,7 @@ async def until_each(
 
 
 def by_topic(piece: Sequence[tuple[str, int]]) -> dict[str, list[int]]:
-    """Indexes by topic."""
+    """Return partition indexes by topic."""
     found: dict[str, list[int]] = {}
     for topic, index in piece:
         found.setdefault(topic, []).append(index)
@@ -169,7 +175,7 @@ def by_topic(piece: Sequence[tuple[str, int]]) -> dict[str, list[int]]:
 async def refusing_to_list(
     connection: Connection, piece: Sequence[tuple[str, int]]
 ) -> list[tuple[str, int]]:
-    """Those of the piece whose end offset this broker does not tell."""
+    """Return the partitions whose end offset this broker refuses to return."""
     topics = [
         ListOffsetsRequest.ListOffsetsTopic(
             name=topic,
@@ -193,7 +199,7 @@ async def refusing_to_list(
 async def refusing_to_append(
     connection: Connection, piece: Sequence[tuple[str, int]]
 ) -> list[tuple[str, int]]:
-    """Those of the piece that do not acknowledge a record with acks=all."""
+    """Return the partitions that do not acknowledge a record with acks=all."""
     batch = record_batch(170)
     topics = [
         ProduceRequest.TopicProduceData(
@@ -218,10 +224,11 @@ Probe = Callable[[Connection, Sequence[tuple[str, int]]], Awaitable[list[tuple[s
 
 
 async def until_served(connections: dict[int, Connection], moved: Moved, probe: Probe) -> None:
-    """Until no partition refuses any more, at the brokers that are to lead them."""
+    """Wait until no partition refuses any more, at the brokers that are to lead them."""
 
     async def at_one(node_id: int, waiting: list[tuple[str, int]]) -> None:
-        # One alone at first: until it is fenced, what is asked costs the brokers for nothing.
+        # One partition alone first: until the fencing, further requests would only cost the
+        # brokers.
         for start, end in [(0, 1), *((at, at + PIECE) for at in range(1, len(waiting), PIECE))]:
             left = waiting[start:end]
 
@@ -236,14 +243,17 @@ async def until_served(connections: dict[int, Connection], moved: Moved, probe: 
 
 
 class MetadataLog:
-    """The end of the metadata log as the active controller tells it."""
+    """The end of the metadata log, as the active controller reports it."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
 
     @classmethod
     async def find(cls, cluster: Cluster) -> MetadataLog:
-        """Ask each controller; only the active one answers. RuntimeError if none does."""
+        """Find the active controller, the only one that answers.
+
+        Raises RuntimeError without one.
+        """
         for node_id in cluster.addresses():
             if not is_broker(node_id):
                 found = cls(await connect(cluster, node_id))
@@ -259,7 +269,7 @@ class MetadataLog:
         await self._connection.close()
 
     async def ends(self) -> tuple[int, int]:
-        """Log end offset and high watermark. Raises ApiError."""
+        """Return log end offset and high watermark. Raises ApiError."""
         topic = DescribeQuorumRequest.TopicData(
             topic_name="__cluster_metadata",
             partitions=[DescribeQuorumRequest.PartitionData(partition_index=0)],
@@ -273,7 +283,9 @@ class MetadataLog:
         return max(voter.log_end_offset for voter in one.current_voters), one.high_watermark
 
     async def grown(self, by: int, before: int, since: float) -> tuple[float, float]:
-        """Seconds since then until the log's end and its high watermark are so much further."""
+        """Return the seconds after `since` until log end and high watermark have advanced by
+        `by`.
+        """
         decided = 0.0
 
         async def committed() -> bool:
@@ -288,7 +300,7 @@ class MetadataLog:
 
 
 async def until_rest(cluster: Cluster) -> float:
-    """Seconds until the brokers have done what they were left with."""
+    """Wait until the brokers have finished their remaining work; return the seconds."""
     begin = time.monotonic()
     times = 0
 
@@ -304,8 +316,10 @@ async def until_rest(cluster: Cluster) -> float:
 
 
 class Run(ABC):
-    """One cluster of three brokers from its start to its stop. `is_last` of its rounds: what would
-    disturb the figures of all others belongs there."""
+    """One cluster of three brokers from its start to its stop.
+
+    `is_last` marks the last round, for measurements that would disturb all other figures.
+    """
 
     is_last = True
 
@@ -320,10 +334,10 @@ class Run(ABC):
 
     @abstractmethod
     async def measure(self, connections: dict[int, Connection]) -> None:
-        """Everything, of a cluster that has started; `connections` are to its brokers."""
+        """Measure everything on a started cluster; `connections` are to its brokers."""
 
     def run(self) -> None:
-        """Start, measure, stop."""
+        """Start the cluster, measure, stop it."""
         try:
             self.note("start to ready, s", self.cluster.start())
             asyncio.run(self._connected())
@@ -343,8 +357,11 @@ class Run(ABC):
     async def kill(
         self, connections: dict[int, Connection], victim: int, moved: Moved
     ) -> tuple[float, float, float, float]:
-        """Kill a broker that is in every ISR. When that was (monotonic), and the seconds from then
-        until all changes are decided, are committed, and until all of `moved` serve."""
+        """Kill a broker that is in every ISR.
+
+        Returns: the monotonic time of the kill, and the seconds from it until all changes are
+        decided, until they are committed, and until all of `moved` serve.
+        """
         log = await MetadataLog.find(self.cluster)
         before, _ = await log.ends()
         changes = self.options.topics * self.options.partitions
@@ -365,7 +382,7 @@ class Run(ABC):
         holds: Callable[[MetadataResponse.MetadataResponsePartition], bool],
         what: str,
     ) -> None:
-        """Until every partition is as it should be, in this broker's eyes."""
+        """Wait until `holds` is true for every partition in this broker's metadata."""
         await until_each(connection, self.topics, self.options.partitions, holds, what)
 
 
@@ -375,8 +392,10 @@ def compare(
     mark: str,
     settings: Mapping[str, str] | None = None,
 ) -> None:
-    """Ours with `settings`, then Kafka's where that is asked for, as many rounds as are asked for;
-    the table is printed, and put between the marks of this name."""
+    """Run the rounds on Kraftbox with `settings`, then on Kafka if requested.
+
+    Prints the table, and writes it between the marks of this name.
+    """
     limit_open_files(options.files)
     figures = Figures()
     with bench_place(FREE_BYTES_MIN) as place:
@@ -401,14 +420,14 @@ def compare(
 
 
 def limit_open_files(files_max: int) -> None:
-    """For every process that is started from here on."""
+    """Limit the open files of every process started from here on."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     most = files_max if hard == resource.RLIM_INFINITY else min(files_max, hard)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
 def arguments(description: str | None, given: Sequence[str] | None) -> argparse.Namespace:
-    """What a benchmark of many partitions was told."""
+    """Return the parsed options of a benchmark with many partitions."""
     parser = argparse.ArgumentParser(description=description)
     parser.add_argument("--topics", type=int, default=10)
     parser.add_argument("--partitions", type=int, default=1_000, help="of each topic")

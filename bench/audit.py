@@ -1,12 +1,12 @@
-"""The audit of a long metadata log, beside kafka-dump-log on the same files.
+"""The audit of a long metadata log, compared with kafka-dump-log on the same files.
 
     python -m bench.audit [--records 10000000] [--segments 40] [--small 1000000] [--no-kafka]
 
-Prints a table: for a small and a large log, and for kafka-dump-log on the large one, the seconds,
-the processor seconds of all processes (the JVM of Spark and its Python workers), the records per
-second, per core and per processor second, and the peak memory; then how it grows from the small
-log to the large one. Wall time depends on who else uses the machine, processor seconds hardly.
-`--markdown docs/audit.md` puts the table between its marks there, `--json` prints it all as JSON.
+Prints a table for a small and a large log, and for kafka-dump-log on the large one. It has the
+seconds, the processor seconds of all processes (Spark's JVM and its Python workers), the records
+per second, per core and per processor second, and the peak memory; then the growth from the small
+log to the large one. Wall time depends on the machine's other load, processor seconds hardly do.
+`--markdown docs/audit.md` writes the table between its marks there, `--json` prints all as JSON.
 """
 
 from __future__ import annotations
@@ -45,14 +45,14 @@ def _stat(pid: int) -> list[str]:
 
 
 def processes_below(root: int) -> list[int]:
-    """`root` and everything it started, directly or not."""
+    """Return `root` and all its descendants."""
     parents = {}
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
             try:
                 parents[int(entry.name)] = int(_stat(int(entry.name))[1])
             except OSError:
-                continue  # it ended meanwhile
+                continue  # it has ended in the meantime
     found = [root]
     for pid in found:
         found += [child for child, parent in parents.items() if parent == pid]
@@ -60,7 +60,7 @@ def processes_below(root: int) -> list[int]:
 
 
 def processor_seconds(root: int) -> float:
-    """Of the whole tree; of children that have ended, too."""
+    """Return the processor seconds of the process tree, including children that have ended."""
     ticks = 0
     for pid in processes_below(root):
         try:
@@ -71,7 +71,7 @@ def processor_seconds(root: int) -> float:
 
 
 def resident_mb(root: int) -> dict[str, float]:
-    """MiB by kind of process, now."""
+    """Return the current memory in MiB by kind of process."""
     sizes = {"jvm": 0.0, "python": 0.0}
     for pid in processes_below(root):
         try:
@@ -86,7 +86,7 @@ def resident_mb(root: int) -> dict[str, float]:
 
 @contextmanager
 def watched_memory(root: int) -> Iterator[dict[str, float]]:
-    """The peaks while the block runs."""
+    """Record the peaks of memory while the block runs."""
     peaks = {"jvm": 0.0, "python": 0.0}
     ended = threading.Event()
 
@@ -116,7 +116,7 @@ def figures(records: int, wall_s: float, cpu_s: float, peaks: dict[str, float]) 
 
 
 def measure(spark: Any, log: Path, cores: int) -> dict[str, Any]:
-    """One audit on a session that is warm."""
+    """Measure one audit on a warm session."""
     root = os.getpid()
     before = processor_seconds(root)
     with watched_memory(root) as peaks:
@@ -136,7 +136,7 @@ def measure(spark: Any, log: Path, cores: int) -> dict[str, Any]:
 
 
 def measure_kafka(log: Path) -> dict[str, Any]:
-    """kafka-dump-log over all segments, into nothing. It uses one core."""
+    """Measure kafka-dump-log over all segments, with discarded output. It uses one core."""
     files = ",".join(str(path) for path in sorted(log.glob("*.log")))
     command = ["java", "-cp", kafka_class_path(), DUMP, "--cluster-metadata-decoder"]
     root = os.getpid()
@@ -156,7 +156,7 @@ def measure_kafka(log: Path) -> dict[str, Any]:
 
 
 def as_table(report: dict[str, dict[str, Any]], cores: int) -> str:
-    """What was measured, and how it grows, as Markdown."""
+    """Return the figures and their growth as Markdown."""
     lines = [
         "| | records | wall s | processor s | records/s | per core | per processor s | memory |",
         "|---|---|---|---|---|---|---|---|",

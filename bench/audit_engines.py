@@ -1,11 +1,11 @@
-"""From how many records on the audit by Spark is quicker than the one by the command alone.
+"""The number of records above which the audit is faster with Spark than with the command alone.
 
     python -m bench.audit_engines [--records 1000,100000,1000000,10000000] [--rounds 3]
 
-Runs the whole command, its start and its reports included, by both engines on logs of these
-lengths, and prints of each the median seconds and the peak memory of all its processes; then where
-the two lines cross. `--markdown docs/audit.md` puts that between its marks there. Wall times of a
-busy machine say nothing about the line.
+Runs the whole command, including its start and its reports, with both engines on logs of these
+lengths. Prints the median seconds and the peak memory of all its processes, and where the two lines
+cross. `--markdown docs/audit.md` writes that between its marks there. Wall times of a busy machine
+are useless for the crossing.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ QUICK_RECORDS = "1000,20000"
 
 
 class Row(NamedTuple):
-    """A log, and what each engine took for it."""
+    """A log with the figures of each engine."""
 
     records: int
     size_bytes: int
@@ -48,8 +48,10 @@ class Row(NamedTuple):
 
 
 def crossing(rows: Sequence[Row]) -> float | None:
-    """The records from which on Spark is quicker, on straight lines between what was measured;
-    None where it never was, or always."""
+    """Return the number of records above which Spark is faster; None if there is no crossing.
+
+    The figures are interpolated linearly.
+    """
     for before, after in zip(rows, rows[1:], strict=False):
         lead, lag = before.spark_s - before.here_s, after.here_s - after.spark_s
         if lead > 0 and lag >= 0:
@@ -74,7 +76,7 @@ def as_table(rows: Sequence[Row]) -> str:
 
 
 def measured(folder: Path, engine: str, rounds: int) -> tuple[float, float]:
-    """The median seconds of the command, and its peak memory in MB."""
+    """Return the median seconds of the command, and its peak memory in MB."""
     command = [sys.executable, "-m", "kraftbox", "audit", str(folder), "--engine", engine]
     walls, peak_mb = [], 0.0
     with tempfile.TemporaryDirectory(prefix="kraftbox-bench-") as out:

@@ -1,9 +1,9 @@
-"""A metadata log of any length, as a cluster in endless rolling restarts writes it.
+"""A metadata log of any length, as of a cluster in endless rolling restarts.
 
-Each turn one broker is fenced (it leaves its ISRs, leaders move), comes back, is taken into the
-ISRs again, and the preferred leaders return. Batches have the sizes a controller gives them: one
-large batch for a fenced broker, small ones for ISR changes. Snapshots are written where a segment
-begins, as the log of a busy controller has them.
+In each turn one broker is fenced (it leaves its ISRs, leaders move), comes back, rejoins the ISRs,
+and the preferred leaders are elected again. Batches have the sizes of a controller's: one large
+batch for a fenced broker, small ones for ISR changes. A snapshot is written at the beginning of
+each segment, as in the log of a busy controller.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _KEY = struct.Struct(">hh")
 
 
 class Size(NamedTuple):
-    """How long the log becomes: records in all, in how many segments, over how many partitions."""
+    """The size of the log: records in total, segments, partitions."""
 
     records: int
     segments: int
@@ -64,7 +64,7 @@ class _Partition:
 
 
 class LogWriter:
-    """Writes batches into segments, and a snapshot where each later segment begins."""
+    """Writes batches into segments, and a snapshot at the beginning of each later segment."""
 
     def __init__(self, folder: Path, size: Size, start_ms: int) -> None:
         self.folder = folder
@@ -120,7 +120,7 @@ class LogWriter:
         self._file.close()
 
     def change(self, partition: _Partition, isr: tuple[int, ...], leader: int) -> bytes:
-        """The framed change to this ISR and leader, applied to `partition`."""
+        """Apply this ISR and leader to `partition`; return the framed change."""
         moved = leader != partition.leader
         key = (isr if isr != partition.isr else None, leader if moved else None)
         tail = self._tails.get(key)
@@ -138,7 +138,7 @@ class LogWriter:
 
 
 def build(values: Iterable[bytes], base_offset: int, now_ms: int) -> tuple[int, bytearray]:
-    """The number of records and the batch."""
+    """Return the number of records and the batch."""
     out = bytearray(HEADER_BYTES)
     count = 0
     for value in values:
@@ -168,7 +168,7 @@ def _finish(
 
 
 def whole(partition: _Partition) -> bytes:
-    """The framed record that says all of a partition."""
+    """Return the framed record with the whole state of a partition."""
     return encode_record(
         PartitionRecord(
             partition_id=partition.index,
@@ -185,7 +185,7 @@ def whole(partition: _Partition) -> bytes:
 
 
 def write_log(folder: Path, size: Size, start_ms: int = 1_790_000_000_000) -> int:
-    """Fill `folder` (a `__cluster_metadata-0`); returns the log end offset."""
+    """Fill `folder` (a `__cluster_metadata-0`); return the log end offset."""
     folder.mkdir(parents=True, exist_ok=True)
     log = LogWriter(folder, size, start_ms)
     log.control(2, encode_control_value(LeaderChangeMessage(leader_id=100)))
@@ -246,7 +246,7 @@ def _topics(log: LogWriter) -> None:
 
 
 def _turns(log: LogWriter) -> Iterator[None]:
-    """One batch per step, for ever."""
+    """Write one batch per step, without end."""
     while True:
         for broker in range(BROKERS):
             mine = [p for p in log.partitions if broker in p.replicas]
@@ -264,7 +264,9 @@ def _turns(log: LogWriter) -> Iterator[None]:
 
 
 def _leave(log: LogWriter, broker: int, partitions: list[_Partition]) -> Iterator[bytes]:
-    """As Kafka fences a broker: first it leaves the ISRs, then it is fenced, all in one batch."""
+    """Yield the records with which Kafka fences a broker, all in one batch: ISR changes, then
+    the fencing.
+    """
     for partition in partitions:
         isr = tuple(r for r in partition.isr if r != broker)
         leader = partition.leader

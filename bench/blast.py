@@ -1,10 +1,10 @@
-"""A load that no client limits: produce requests encoded once and sent at C speed.
+"""A load without client limits: produce requests encoded once and sent at C speed.
 
     python -m bench.blast BOOTSTRAP TOPIC [--batch-bytes 65536] [--connections 4] [--seconds 5]
 
-Each connection keeps `--in-flight` requests under way; a reply is counted by its length prefix and
-its error code is looked at in the first one only. Prints JSON: MB/s of record batches, requests/s,
-and with `--pid` the CPU that process used meanwhile, per GB and per request.
+Each connection keeps `--in-flight` requests in flight. Responses are counted by their length
+prefix, and only the first one is checked for an error. Prints JSON: MB/s of record batches,
+requests/s, and with `--pid` the CPU of that process, per GB and per request.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _CORRELATION_AT = 8  # size, api key, api version
 
 
 class Blaster(asyncio.Protocol):
-    """One connection: writes the same frame again for each reply that comes."""
+    """One connection: sends the same frame again for each response."""
 
     def __init__(self, frame: bytes, in_flight: int) -> None:
         self._frame = bytearray(frame)
@@ -58,7 +58,7 @@ class Blaster(asyncio.Protocol):
             self._sent += 1
             struct.pack_into(">i", self._frame, _CORRELATION_AT, self._sent)
             frames.append(bytes(self._frame))
-        # One call for small ones, as a client with requests at hand makes it.
+        # One call for small frames, as from a client with several requests ready.
         if len(self._frame) < _JOINED_BYTES:
             self._transport.write(b"".join(frames))
         else:
@@ -86,8 +86,8 @@ class Blaster(asyncio.Protocol):
 
 
 def check(reply: bytes) -> None:
-    """Stop at a reply that carries an error."""
-    # Correlation id and an empty tag section come before the body of a flexible version.
+    """Exit at a response with an error."""
+    # In a flexible version, correlation ID and an empty tag section precede the body.
     response, _ = decode(ProduceResponse, reply, VERSION, 5)
     code = response.responses[0].partition_responses[0].error_code
     if code:
@@ -95,8 +95,10 @@ def check(reply: bytes) -> None:
 
 
 def request_frame(topic: str, partition: int, batch_bytes: int, acks: int) -> bytes:
-    """One whole Produce frame with a batch of about `batch_bytes`: records of 1 KB, or one
-    smaller one."""
+    """Return a Produce frame with a batch of about `batch_bytes`.
+
+    It has records of 1 KB, or one smaller record.
+    """
     batch = record_batch(batch_bytes)
     data = ProduceRequest.PartitionProduceData(index=partition, records=batch)
     request = ProduceRequest(
@@ -110,7 +112,7 @@ def request_frame(topic: str, partition: int, batch_bytes: int, acks: int) -> by
 
 
 def record_batch(batch_bytes: int) -> bytes:
-    """See `request_frame`."""
+    """Return a batch as described in `request_frame`."""
     room = max(RECORD_OVERHEAD_BYTES + 1, batch_bytes - HEADER_BYTES)
     value = bytes(min(RECORD_BYTES, room) - RECORD_OVERHEAD_BYTES)
     count = max(1, room // RECORD_BYTES)
@@ -121,7 +123,7 @@ def record_batch(batch_bytes: int) -> bytes:
 
 
 async def blast(options: argparse.Namespace) -> dict[str, float]:
-    """Run the load; returns the figures."""
+    """Run the load and return the figures."""
     host, _, port = options.bootstrap.rpartition(":")
     loop = asyncio.get_running_loop()
     connections = []
@@ -152,7 +154,6 @@ async def blast(options: argparse.Namespace) -> dict[str, float]:
 
 
 def main() -> None:
-    """See the module's description."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("bootstrap")
     parser.add_argument("topic")

@@ -1,13 +1,13 @@
-"""From the kill of a leader to the next delivery, as producers of others see it.
+"""Time from the kill of a leader to the next delivery, for producers of other projects.
 
     python -m bench.client_failover [--clients java,librdkafka,franz-go,kafka-python,kafkajs]
                                     [--rounds 20] [--fence-ms 100]
 
-The cluster of `bench.failover`. A client with its default settings sends a record every 5 ms and
-prints of each delivery when the record was given to it and when it was delivered, both in
-milliseconds of the wall clock (`paced/`). At a random moment the leader is killed; what counts is
-the time until the first delivery of a record that was sent after that. A client whose program or
-compiler is missing is left out, and told.
+The cluster is that of `bench.failover`. A client with default settings sends a record every 5 ms.
+For each delivery it prints when it got the record and when the record was delivered, both in
+wall-clock milliseconds (`paced/`). The leader is killed at a random moment. The figure is the time
+until the first delivery of a record that was sent after the kill. A client whose program or
+compiler is missing is skipped with a message.
 """
 
 from __future__ import annotations
@@ -42,10 +42,11 @@ INTEROP: Final = Path(__file__).parent.parent / "tests" / "interop"
 BUILD_S: Final = 300
 FIRST_S: Final = 60
 REAPED_S: Final = 1.0
-"""After so long the launcher knows that a broker has died, also on a busy machine."""
+"""After this time the launcher has noticed a broker's death, also on a busy machine."""
 STEADY_S: Final = 12.0
-"""A client that has just begun is yet learning of the cluster, and franz-go asks for metadata again
-no sooner than five seconds after it did, twice while it begins."""
+"""A client that has just started is still learning about the cluster. franz-go requests metadata
+at most every five seconds, and twice while it starts.
+"""
 JAVA, LIBRDKAFKA, FRANZ_GO, KAFKA_PYTHON, KAFKAJS = CLIENTS = (
     "java",
     "librdkafka",
@@ -56,8 +57,10 @@ JAVA, LIBRDKAFKA, FRANZ_GO, KAFKA_PYTHON, KAFKAJS = CLIENTS = (
 
 
 def built(client: str, place: Path) -> list[str]:
-    """The client's command; arguments are HOST:PORT,... and a topic. Raises RuntimeError where it
-    cannot be made."""
+    """Build the client and return its command; the arguments are HOST:PORT,... and a topic.
+
+    Raises RuntimeError if that fails.
+    """
     if client == JAVA:
         _made("javac", "-cp", kafka_class_path(), "-d", place, PROGRAMS / "Paced.java")
         return ["java", "-Xmx256m", "-cp", kafka_class_path(place), "Paced"]
@@ -92,7 +95,7 @@ def _made(*command: str | Path, cwd: Path | None = None) -> None:
 async def delivered_after(
     command: Sequence[str], cluster: Cluster, leader: int, random_s: float
 ) -> float:
-    """Milliseconds from the kill of `leader` to the first delivery of a record sent after it."""
+    """Return the ms from the kill of `leader` to the first delivery of a record sent after it."""
     bootstrap = ",".join(f"{host}:{port}" for host, port in cluster.bootstrap)
     process = await asyncio.create_subprocess_exec(
         *command, bootstrap, TOPIC, stdout=asyncio.subprocess.PIPE, stderr=subprocess.DEVNULL
@@ -103,7 +106,7 @@ async def delivered_after(
         await asyncio.wait_for(process.stdout.readline(), FIRST_S)
         kill_s = time.monotonic() + STEADY_S + random_s
         async with asyncio.timeout(STEADY_S + ROUND_S_MAX):
-            # A line a few milliseconds, so that the kill is no later than the one after it.
+            # One line every few milliseconds, so the kill is at most that late.
             async for line in process.stdout:
                 sent_ms, acked_ms = map(float, line.split())
                 if sent_ms > killed_ms:
@@ -119,14 +122,13 @@ async def delivered_after(
 
 
 async def measure(name: str, cluster: Cluster, rounds: int, command: Sequence[str]) -> Result:
-    """All rounds of one client."""
+    """Run all rounds of one client."""
     return await measure_deliveries(
         name, cluster, rounds, partial(delivered_after, command), REAPED_S
     )
 
 
 def main() -> None:
-    """See the module's description."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument(
         "--clients", type=names_among(CLIENTS), default=CLIENTS, help=",".join(CLIENTS)

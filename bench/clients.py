@@ -1,7 +1,7 @@
-"""Loads for one node, each run to its end: Kafka's own tools, our Java load, librdkafka, a blast.
+"""Loads for one node, each run to its end: Kafka's tools, our Java load, librdkafka, a blast.
 
-All figures are of the whole run unless they say otherwise. Megabytes are 10^6 bytes of record
-values; CPU seconds are the broker's, user and system, per 10^9 of these bytes.
+Unless stated otherwise, a figure is of the whole run. Megabytes are 10^6 bytes of record values;
+CPU seconds are the broker's, user and system, per 10^9 of these bytes.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ MIB = 1.048576
 _PRODUCED = re.compile(
     r"(\d+) records sent, ([\d.]+) records/sec \(([\d.]+) MB/sec\).* (\d+) ms 99th,"
 )
-# Batches as a producer with some load makes them, the same for every client.
+# Batches of a producer under some load, the same for every client.
 PRODUCER_SETTINGS = ("batch.size=65536", "linger.ms=5")
 
 
@@ -44,7 +44,7 @@ class Java:
 
     @property
     def has_load(self) -> bool:
-        """Whether there is a compiler for the load program."""
+        """True if there is a compiler for the load program."""
         return self._load is not None
 
     def load(
@@ -60,8 +60,11 @@ class Java:
         seconds: int = 10,
         tail: bool = False,
     ) -> Figures:
-        """Our load program: `mb_per_s`, `p50_ms`, `p99_ms`, `p999_ms` of acknowledgements (with
-        `tail` also `tail_...` of what a consumer read), without the warm-up; `cpu_s_per_gb`."""
+        """Run our load program and return its figures without the warm-up.
+
+        They are `mb_per_s`, `p50_ms`, `p99_ms`, `p999_ms` of acknowledgements (with `tail` also
+        `tail_...` of a consumer's reads) and `cpu_s_per_gb`.
+        """
         before = node.cpu_s()
         options = {
             "bootstrap": node.bootstrap,
@@ -91,7 +94,7 @@ def _run(*command: str) -> str:
 
 
 def json_of(*arguments: str) -> Figures:
-    """What a program of Python's prints."""
+    """Run a Python program and return the JSON that it prints."""
     figures: Figures = json.loads(_run(sys.executable, *arguments))
     return figures
 
@@ -101,7 +104,7 @@ def _tool(name: str, *arguments: str) -> str:
 
 
 def produce(node: Loaded, topic: str, records: int, size_bytes: int, acks: str) -> Figures:
-    """kafka-producer-perf-test: `mb_per_s`, `p99_ms`, `cpu_s_per_gb`."""
+    """Run kafka-producer-perf-test: `mb_per_s`, `p99_ms`, `cpu_s_per_gb`."""
     before = node.cpu_s()
     output = _tool(
         "org.apache.kafka.tools.ProducerPerformance",
@@ -123,8 +126,10 @@ def produce(node: Loaded, topic: str, records: int, size_bytes: int, acks: str) 
 def produce_librdkafka(
     node: Loaded, topic: str, records: int, size_bytes: int, rate: float = 0
 ) -> Figures:
-    """The same through confluent-kafka with acks=all, in a process of its own; so many records a
-    second, where a rate is given."""
+    """Run the same load through confluent-kafka with acks=all, in a separate process.
+
+    `rate` limits the records per second; 0 means no limit.
+    """
     before = node.cpu_s()
     script = Path(__file__).with_name("librdkafka_producer.py")
     given = (node.bootstrap, topic, str(records), str(size_bytes), str(rate))
@@ -136,8 +141,10 @@ def produce_librdkafka(
 
 
 def consume(node: Loaded, topic: str, records: int, size_bytes: int) -> Figures:
-    """kafka-consumer-perf-test from the start of a topic: `mb_per_s` while it fetches,
-    `cpu_s_per_gb`."""
+    """Run kafka-consumer-perf-test from the start of a topic.
+
+    Returns: `mb_per_s` while it fetches, `cpu_s_per_gb`.
+    """
     before = node.cpu_s()
     output = _tool(
         "org.apache.kafka.tools.ConsumerPerformance",
@@ -151,15 +158,17 @@ def consume(node: Loaded, topic: str, records: int, size_bytes: int) -> Figures:
 
 
 def consume_librdkafka(node: Loaded, topic: str, settings: Mapping[str, str]) -> Figures:
-    """A topic from its start to its end through confluent-kafka with these settings, in a process
-    of its own: `mb_per_s`."""
+    """Read a topic from its start to its end through confluent-kafka with these settings.
+
+    It runs in a separate process. Returns: `mb_per_s`.
+    """
     script = Path(__file__).with_name("librdkafka_consumer.py")
     given = (f"{name}={value}" for name, value in settings.items())
     return json_of(str(script), node.bootstrap, topic, *given)
 
 
 def blast(node: Node, topic: str, *arguments: str) -> Figures:
-    """`bench.blast`: `mb_per_s`, `requests_per_s`, `cpu_s_per_gb`, `cpu_us_per_request`."""
+    """Run `bench.blast`: `mb_per_s`, `requests_per_s`, `cpu_s_per_gb`, `cpu_us_per_request`."""
     return json_of(
         *("-m", "bench.blast", node.bootstrap, topic), *("--pid", str(node.pid), *arguments)
     )
@@ -176,7 +185,7 @@ def create_topic(
     replicas: int = 1,
     configs: Mapping[str, str] | None = None,
 ) -> None:
-    """Make a topic and wait until its partitions have leaders."""
+    """Create a topic and wait until its partitions have leaders."""
     admin = _admin(node)
     wanted = NewTopic(topic, partitions, replicas, config=dict(configs or {}))
     for future in admin.create_topics([wanted]).values():
@@ -185,8 +194,8 @@ def create_topic(
 
 
 def delete_topics(node: Loaded, *topics: str) -> None:
-    """Remove topics and wait until their names are free and their data is gone from the disk."""
-    admin = _admin(node)  # lives until the answers are here
+    """Delete topics and wait until their names are free and their data is gone from the disk."""
+    admin = _admin(node)  # must live until the responses have arrived
     for future in admin.delete_topics(list(topics), operation_timeout=30).values():
         future.result(TIMEOUT_S)
     for topic in topics:

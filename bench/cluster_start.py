@@ -1,9 +1,10 @@
-"""How soon a local cluster is ready, and what it costs while nobody asks it for anything.
+"""Startup time of a local cluster, and its cost while it is idle.
 
 Starts `kraftbox up --controllers 3 --brokers 3` several times, each time in a new directory and
-once more on what is there. Memory is the proportional set size of every process of the cluster,
-supervisor and fork server included; idle CPU is that of all of them. With --kafka six Apache Kafka
-processes of the same roles follow; their memory is resident size too, because they share little.
+then again in the same one. Memory is the proportional set size of all processes of the cluster,
+including supervisor and fork server; idle CPU is that of all of them. With --kafka six Apache Kafka
+processes of the same roles follow; their resident size is measured, too, because they share little
+memory.
 
 Prints a Markdown table and, with --json FILE, the raw figures. Nothing here passes or fails.
 """
@@ -30,7 +31,7 @@ SETTLE_SECONDS = 5
 
 
 def idle_core_percent(pids: Iterable[int], seconds: float) -> dict[int, float]:
-    """CPU of each process as a share of one core, while nothing is asked of it."""
+    """Return the CPU of each process as a percentage of one core, while it is idle."""
     time.sleep(SETTLE_SECONDS)
     before = {pid: cpu_seconds(pid) for pid in pids}
     begin = time.monotonic()

@@ -1,6 +1,6 @@
-"""The clusters that a benchmark compares: `kraftbox up` and as many processes of Apache Kafka.
+"""The clusters that a benchmark compares: `kraftbox up`, and as many processes of Apache Kafka.
 
-Controllers and brokers are processes of their own in both: brokers 1, 2, ..., controllers 101, ...
+Both have separate processes for controllers and brokers: brokers 1, 2, ..., controllers 101, ...
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ RESTART_MS_MAX = 120_000
 
 
 def pss_mb(pid: int) -> float:
-    """Proportional set size in MiB: shared pages count for each process by its share."""
+    """Return the proportional set size in MiB: shared pages are divided among their processes."""
     for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
         if line.startswith("Pss:"):
             return int(line.split()[1]) / 1024
@@ -38,10 +38,9 @@ def pss_mb(pid: int) -> float:
 
 
 class Cluster(ABC):
-    """A cluster under measurement: its `name`, and `bootstrap`, HOST:PORT of every broker.
+    """A cluster under measurement, with its `name` and `bootstrap`, HOST:PORT of every broker.
 
-    `rest_cores` is more than its brokers use when they have ten thousand partitions and nothing to
-    do.
+    `rest_cores` is above the CPU of its brokers with ten thousand idle partitions.
     """
 
     name: str
@@ -54,57 +53,59 @@ class Cluster(ABC):
 
     @abstractmethod
     def start(self) -> float:
-        """Start; returns seconds from the command to ready."""
+        """Start the cluster; return the seconds from the command to ready."""
 
     @abstractmethod
     def stop(self) -> None:
-        """End everything, also what is left of a start that failed."""
+        """Stop everything, including the remains of a failed start."""
 
     @abstractmethod
     def node_pids(self) -> dict[int, int]:
-        """The process of each running node."""
+        """Return the process ID of each running node."""
 
     @abstractmethod
     def addresses(self) -> dict[int, Address]:
-        """Where each node listens."""
+        """Return the listener of each node."""
 
     @abstractmethod
     def kill(self, node_id: int) -> None:
-        """SIGKILL."""
+        """Kill a node with SIGKILL."""
 
     @abstractmethod
     def restart(self, node_id: int) -> None:
-        """Start a killed broker."""
+        """Start a broker that was killed."""
 
     @abstractmethod
     def bounce(self, node_id: int) -> None:
-        """Stop a broker in good order and start it."""
+        """Stop a broker cleanly and start it again."""
 
     @abstractmethod
     def fenced_at(self, broker_id: int) -> float:
-        """When an active controller last began to fence this broker, by its log: seconds of the
-        wall clock. ValueError if none has."""
+        """Return when an active controller last began to fence this broker, according to its log.
+
+        The time is in seconds of the wall clock. Raises ValueError if none has fenced it.
+        """
 
     def broker_pids(self) -> list[int]:
-        """The processes of the brokers."""
+        """Return the process IDs of the brokers."""
         return [pid for node, pid in self.node_pids().items() if is_broker(node)]
 
     def cpu_s(self) -> float:
-        """CPU seconds that the brokers have used."""
+        """Return the CPU seconds that the brokers have used."""
         return sum(map(cpu_seconds, self.broker_pids()))
 
     def folders(self, topic: str) -> list[Path]:
-        """What there is of a topic on the brokers' disks."""
+        """Return the folders of a topic on the brokers' disks."""
         return list(self.directory.glob(f"{self._node_folders}/data/{topic}-*"))
 
 
 def is_broker(node_id: int) -> bool:
-    """Whether the node of this number is a broker of a cluster made here."""
+    """Return whether a node ID is a broker's in a cluster of this module."""
     return node_id < FIRST_CONTROLLER
 
 
 class Kraftbox(Cluster):
-    """`kraftbox up` in the foreground, as a person starts it but for its lifeline."""
+    """`kraftbox up` in the foreground, as a user starts it, but with a lifeline."""
 
     name = "kraftbox"
     rest_cores = 0.2
@@ -124,7 +125,7 @@ class Kraftbox(Cluster):
         self._process: subprocess.Popen[str] | None = None
         self._nodes: dict[int, dict[str, Any]] = {}
         self._command = [sys.executable, "-m", "kraftbox", "up", "--dir", str(directory)]
-        # Whatever ends this process, the cluster ends with its pipe.
+        # If this process ends for any reason, its end of the pipe closes and the cluster stops.
         self._command += ["--lifeline", "--port", "0", "--controllers", str(controllers)]
         self._command += ["--brokers", str(brokers), *(["--combined"] if combined else [])]
         for key, value in (settings or {}).items():
@@ -145,14 +146,14 @@ class Kraftbox(Cluster):
         return seconds
 
     def _learn(self) -> None:
-        """Asking the supervisor takes time, which nothing timed shall contain."""
+        """Read the nodes from the supervisor, outside of timed sections, because it takes time."""
         self._nodes = {node["id"]: node for node in control.status(self.place)["nodes"]}
 
     def node_pids(self) -> dict[int, int]:
         return {number: node["pid"] for number, node in self._nodes.items() if node["pid"]}
 
     def pids(self) -> dict[str, int]:
-        """Every process of the cluster, by name."""
+        """Return every process of the cluster by name."""
         told = control.status(self.place)
         nodes = {f"node {node['id']}": node["pid"] for node in told["nodes"]}
         return {"supervisor": told["pid"], "fork server": told["forkServerPid"], **nodes}
@@ -178,7 +179,7 @@ class Kraftbox(Cluster):
         return max(_times_of(line, (path.read_text() for path in logs), UTC))
 
     def scrape(self, node_id: int) -> str:
-        """The node's metrics."""
+        """Return the node's metrics as Prometheus text."""
         return scrape(self._nodes[node_id]["http"])
 
     def stop(self) -> None:
@@ -197,7 +198,7 @@ class Kraftbox(Cluster):
 
 
 class Kafka(Cluster):
-    """Apache Kafka 4.3.1 with the settings that `kraftbox up` makes."""
+    """Apache Kafka 4.3.1 with the settings of `kraftbox up`."""
 
     name = "kafka"
     rest_cores = 0.8
@@ -277,13 +278,13 @@ class Kafka(Cluster):
         return max(_times_of(rf"^(\S+ \S+) INFO .*Fencing broker {broker_id}\b", logs, None))
 
     def stop(self) -> None:
-        # The brokers first: without a controller they cannot leave.
+        # The brokers first: without a controller they cannot shut down cleanly.
         for node in self.nodes.values():
             node.stop()
 
 
 def _times_of(line: str, logs: Iterable[str], zone: tzinfo | None) -> list[float]:
-    """The times that lines of logs begin with; None is the machine's own zone."""
+    """Return the times at the beginning of matching log lines; `zone` None is the machine's own."""
     found = [time for log in logs for time in re.findall(line, log, re.MULTILINE)]
     return [
         datetime.fromisoformat(time.replace(",", ".")).replace(tzinfo=zone).timestamp()

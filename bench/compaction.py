@@ -2,15 +2,17 @@
 
     python -m bench.compaction [--records 10000000] [--keys 100000] [--probe-rate 100] [--json FILE]
 
-One topic is loaded with batches built beforehand, at first without cleaning. Then two phases are
-measured alike: produce requests (1 KB, acks=all) to another topic at a fixed rate, while a reader
-in a process of its own reads the compacted topic from its start over and over, and judges what it
-reads. The second phase begins with a topic configuration that lets the cleaner go, and lasts until
-the log is clean. What a reader must find in every pass: offsets ascend, the records of a key are in
-the order in which they were written, and the last one of each key is the last one ever written. In
-the end there must be exactly one record a key.
+One topic is loaded with prepared batches, at first without cleaning. Then two phases are measured
+in the same way: produce requests (1 KB, acks=all) go to another topic at a fixed rate, while a
+reader in a separate process repeatedly reads the compacted topic from its start and checks it. The
+second phase begins with a topic configuration that starts the cleaner, and ends when the log is
+clean.
 
-Prints a Markdown table (for docs/benchmarks.md). Exits with 1 if anything read was wrong.
+The reader checks in every pass that offsets ascend, that the records of a key are in the order in
+which they were written, and that the last record of each key is the last one written. At the end
+there must be exactly one record per key.
+
+Prints a Markdown table (for docs/benchmarks.md). Exits with 1 if a check failed.
 """
 
 from __future__ import annotations
@@ -71,9 +73,9 @@ def key_of(number: int) -> bytes:
 
 
 def build_batches(records: int, keys: int, newest: list[int]) -> Iterator[bytes]:
-    """Batches of random keys; each value begins with the record's place in the history.
+    """Yield batches of random keys; each value begins with the record's number.
 
-    `newest` is filled with the last place of each key.
+    `newest` is filled with the last number of each key.
     """
     rng = random.Random(1)
     now_ms = time.time_ns() // 1_000_000
@@ -108,7 +110,7 @@ async def connect(bootstrap: str, name: str) -> Connection:
 
 
 async def produce(connection: Connection, topic: str, batch: bytes, acks: int) -> None:
-    """One batch; raises RuntimeError for anything but success."""
+    """Produce one batch. Raises RuntimeError for any error."""
     request = ProduceRequest(
         acks=acks,
         timeout_ms=30_000,
@@ -126,7 +128,7 @@ async def produce(connection: Connection, topic: str, batch: bytes, acks: int) -
 
 
 async def load(bootstrap: str, batches: Iterator[bytes]) -> None:
-    """In order, several requests under way."""
+    """Produce the batches in order, with several requests in flight."""
     connection = await connect(bootstrap, "load")
     waiting: set[asyncio.Task[None]] = set()
     for batch in batches:
@@ -144,7 +146,7 @@ async def load(bootstrap: str, batches: Iterator[bytes]) -> None:
 
 
 class Pass:
-    """What one reading of the whole log found."""
+    """The result of one pass over the whole log."""
 
     def __init__(self) -> None:
         self.records = 0
@@ -154,14 +156,14 @@ class Pass:
         self.problems: list[str] = []
 
     def take(self, data: bytes) -> int:
-        """Judge whole batches; returns the next offset to fetch."""
+        """Check whole batches; return the next offset to fetch."""
         following = -1
         for header, pos in iter_batches(data):
             following = header.next_offset
             payload = bytes(data[pos + HEADER_BYTES : pos + header.size_bytes])
             starts, keys, offsets = walk(payload, header)
             for key, offset, end in zip(keys, offsets, starts[1:], strict=True):
-                # The value is the last thing in a record but for the count of its headers.
+                # Only the number of headers follows the value in a record.
                 (place,) = _sequence.unpack_from(payload, end - 1 - VALUE_BYTES)
                 self._record(offset, bytes(key or b""), place)
             self.size_bytes += header.size_bytes
@@ -180,7 +182,7 @@ class Pass:
         self.seen[key] = place
 
     def judge(self, newest: list[int]) -> None:
-        """At the end: every key's last value is the last one written."""
+        """Check at the end that every key's last value is the last one written."""
         wrong = [
             number
             for number, place in enumerate(newest)
@@ -230,7 +232,7 @@ async def read_once(bootstrap: str, newest: list[int], bytes_per_second: float) 
 
 
 def reader(bootstrap: str, newest: list[int], stop: Event, results: Any) -> None:
-    """A process that reads the log over and over until it is told to stop."""
+    """Read the log repeatedly until `stop` is set; the target of a process."""
 
     async def run() -> None:
         while not stop.is_set():
@@ -245,7 +247,7 @@ def reader(bootstrap: str, newest: list[int], stop: Event, results: Any) -> None
 
 @dataclass
 class Phase:
-    """Latencies of the probe in milliseconds, and what else happened meanwhile."""
+    """Latencies of the probe in milliseconds, and the reader's figures of the same time."""
 
     seconds: float = 0.0
     p50_ms: float = 0.0
@@ -258,7 +260,7 @@ class Phase:
 
 
 async def probe(bootstrap: str, rate: float, until: asyncio.Event, node_pid: int) -> Phase:
-    """Produce at a fixed rate, open loop, until told to stop."""
+    """Produce at a fixed rate (open loop) until the event is set."""
     connection = await connect(bootstrap, "probe")
     batch = whole_batch(_one_record(bytes(1000)), 1, time.time_ns() // 1_000_000)
     latencies: list[float] = []
@@ -329,7 +331,7 @@ class Cluster:
         return sum(path.stat().st_size for path in self.folder.glob("*.log"))
 
     def cleaned_until(self) -> int:
-        """What cleaner-offset-checkpoint says of the topic."""
+        """Return the topic's offset in cleaner-offset-checkpoint."""
         path = self.folder.parent / "cleaner-offset-checkpoint"
         if path.exists():
             for line in path.read_text().splitlines():
@@ -362,7 +364,7 @@ class Cluster:
 
 @dataclass
 class Figures:
-    """Everything that was measured."""
+    """All figures of a run."""
 
     records: int
     keys: int
@@ -379,7 +381,7 @@ class Figures:
 
 
 async def measured(cluster: Cluster, rate: float, newest: list[int], wait: Any) -> Phase:
-    """The probe and a reader, until `wait` is done."""
+    """Run the probe and a reader until `wait` is done."""
     context = multiprocessing.get_context("spawn")
     stop, results, until = context.Event(), context.Queue(), asyncio.Event()
     process = context.Process(target=reader, args=(cluster.node.bootstrap, newest, stop, results))
@@ -401,7 +403,7 @@ async def measured(cluster: Cluster, rate: float, newest: list[int], wait: Any) 
 
 
 async def cleaned(cluster: Cluster, end: int, figures: Figures) -> None:
-    """Let the cleaner go, and wait until the log is clean up to `end`."""
+    """Start the cleaner, and wait until the log is clean up to `end`."""
     await asyncio.to_thread(cluster.alter, min_cleanable_dirty_ratio="0.0")
     begin = time.monotonic()
     while cluster.cleaned_until() < end:
@@ -416,7 +418,7 @@ async def measure(cluster: Cluster, options: argparse.Namespace) -> Figures:
     begin = time.monotonic()
     await load(bootstrap, build_batches(options.records, options.keys, newest))
     figures.load_s = time.monotonic() - begin
-    # The segment that is written to is never cleaned: one more record begins another.
+    # The active segment is never cleaned, so one more record starts a new segment.
     await asyncio.to_thread(cluster.alter, segment_ms="1")
     connection = await connect(bootstrap, "sentinel")
     for _ in range(2):

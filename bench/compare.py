@@ -1,12 +1,12 @@
-"""Whether a change made the paths inside a node slower: `make bench-compare REF=commit`.
+"""Comparison of the microbenchmarks before and after a change: `make bench-compare REF=commit`.
 
     python -m bench.compare REF [--cases produce_path,fetch_path] [--rounds 5] [--json FILE]
 
-The microbenchmarks of the commit and of this working tree, in turn: the commit's, the tree's, the
-commit's again. So each round says twice what the commit costs. How far these two lie apart is the
-noise, and a machine that drifts drifts through all three. A row is slower if its median ratio is
-further above 1 than the noise of any round, and every round's ratio by 2 %, which is what processes
-differ in by the places that their memory has. Exit code 1: a row is slower; 2: wrong usage.
+Each round runs the microbenchmarks of the commit, of this working tree, and of the commit again.
+The difference between the commit's two results is the noise; a drift of the machine affects all
+three. A row is slower if its median ratio exceeds 1 by more than the noise of any round, and every
+round's ratio exceeds it by 2 %. Processes differ by that much because of the placement of their
+memory. Exit code 1: a row is slower; 2: wrong usage.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from testkit.processes.ending import end_on_sigterm, output_of
 TREE: Final = Path(__file__).resolve().parent.parent
 CASES: Final = ("produce_path", "fetch_path", "codec", "transport")
 LEAST: Final = 0.02
-"""A ratio of two processes with the same code is this far from 1 on a machine at rest."""
+"""On an idle machine, two processes with the same code differ by this ratio."""
 ROW: Final = re.compile(r"^(?P<name>\S.*?) {2,}.*?(?P<us>[\d.]+) us$")
 """A row of a microbenchmark; the last figure is the sum."""
 
@@ -50,12 +50,14 @@ class Round(NamedTuple):
 
     @property
     def noise(self) -> float:
-        """How far the same code is from itself: half, since the ratio is that to the middle."""
+        """Half of the relative difference of the commit's figures; the ratio refers to their
+        mean.
+        """
         return abs(self.after - self.before) / (self.after + self.before)
 
 
 class Verdict(NamedTuple):
-    """What the rounds of a row say: medians, the least and the most ratio, the most noise."""
+    """The summary of a row: medians, the least and the largest ratio, the largest noise."""
 
     name: str
     commit_us: float
@@ -67,7 +69,7 @@ class Verdict(NamedTuple):
 
     @property
     def word(self) -> str:
-        """`slower`, `faster`, or nothing, where the difference may be noise."""
+        """`slower`, `faster`, or empty if the difference may be noise."""
         if abs(self.ratio - 1.0) <= self.noise:
             return ""
         if self.least > 1.0 + LEAST:
@@ -76,13 +78,13 @@ class Verdict(NamedTuple):
 
 
 def figures_of(output: str) -> dict[str, float]:
-    """The rows of a microbenchmark's output. Other lines count for nothing."""
+    """Return the rows of a microbenchmark's output; other lines are ignored."""
     rows = (ROW.match(line) for line in output.splitlines())
     return {row["name"]: float(row["us"]) for row in rows if row is not None}
 
 
 def judged(name: str, rounds: Sequence[Round]) -> Verdict:
-    """What one row's rounds say together: medians, and the most that noise was."""
+    """Return the summary of one row's rounds."""
     ratios = [one.ratio for one in rounds]
     return Verdict(
         name,
@@ -96,7 +98,7 @@ def judged(name: str, rounds: Sequence[Round]) -> Verdict:
 
 
 def table(verdicts: Sequence[Verdict]) -> str:
-    """The rows as Markdown."""
+    """Return the rows as Markdown."""
     lines = [
         "| | commit: µs | tree: µs | ratio | rounds | noise | |",
         "|---|---|---|---|---|---|---|",
@@ -111,8 +113,10 @@ def table(verdicts: Sequence[Verdict]) -> str:
 
 @contextmanager
 def tree_of(ref: str) -> Iterator[Path]:
-    """The commit's files, in a folder that is gone afterwards. SystemExit if there is no such
-    commit."""
+    """Check the commit out into a temporary folder.
+
+    Raises SystemExit if there is no such commit.
+    """
     with tempfile.TemporaryDirectory(prefix="kraftbox-bench-") as place:
         folder = Path(place) / "tree"
         git = ("git", "-C", str(TREE))
@@ -130,7 +134,7 @@ def tree_of(ref: str) -> Iterator[Path]:
 
 
 def measured(tree: Path, case: str) -> Figures:
-    """One run of a tree's own microbenchmark. CalledProcessError if it fails."""
+    """Run a tree's own microbenchmark. Raises CalledProcessError if it fails."""
     told = output_of(
         [sys.executable, "-m", f"bench.{case}"],
         cwd=tree,
@@ -140,7 +144,7 @@ def measured(tree: Path, case: str) -> Figures:
 
 
 def compared(commit: Path, cases: Sequence[str], rounds: int) -> list[Verdict]:
-    """All rows that both trees have; a case that the commit does not have yet has none."""
+    """Return the rows that both trees have; cases that the commit lacks are skipped."""
     found: dict[str, list[Round]] = {}
     known = [case for case in cases if (commit / "bench" / f"{case}.py").exists()]
     for number in range(rounds):
@@ -155,7 +159,6 @@ def compared(commit: Path, cases: Sequence[str], rounds: int) -> list[Verdict]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """See the module's description."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("ref", help="the commit to compare this working tree with")
     parser.add_argument("--cases", default=",".join(CASES), help="names with commas between them")

@@ -1,12 +1,14 @@
-"""Decisions about very many partitions, with and without what is known of local logs (KIP-1303).
+"""CPU time of decisions about very many partitions, with and without known local logs (KIP-1303).
 
-Ten topics of 1,000 partitions with three replicas, all led by one broker. CPU time in one process,
-the least of several, of deciding that the leader is fenced (ten thousand elections), and of the
-look for preferred leaders, whole and its longest turn. In the second column each partition has a
-table of its own, in which one replica of three has too little.
+There are ten topics of 1,000 partitions with three replicas, all led by one broker. The figures are
+CPU time in one process, the smallest of several rounds. They are for the decision that the leader
+is fenced (ten thousand elections), and for the search for preferred leaders: the total and the
+longest turn. In the second column each partition has a table, in which one of three replicas has
+too little.
 
-And what the controller does about 250 changes of ISRs that a leader proposes in one request, each
-with what its members have in the second column: decide them, replay their records, write them.
+Then the controller handles 250 ISR changes that a leader proposes in one request; in the second
+column each has the local logs of its members. It decides them, replays their records and encodes
+them.
 
     python -m bench.election_decisions [--rounds 9]
 """
@@ -40,7 +42,7 @@ CHANGES = 250
 
 
 def cluster(*, known: bool) -> Cluster:
-    """With a threshold, and a table for each partition, or as without KIP-1303."""
+    """Return a cluster with a threshold and a table per partition, or without KIP-1303."""
     made = Cluster(elr=True, min_insync_replicas="2")
     made.start(*REPLICAS)
     for topic in range(TOPICS):
@@ -61,8 +63,10 @@ def cluster(*, known: bool) -> Cluster:
 
 
 def _changes(made: Cluster) -> Iterator[PartitionChangeRecord]:
-    """Each partition has changed once, as where its table was told: one that never did lies
-    elsewhere in memory, beside its neighbours."""
+    """Yield one change per partition, as after a report of its table.
+
+    A partition that never changed would lie elsewhere in memory, next to its neighbours.
+    """
     for topic in made.image.topics.by_id.values():
         for index in topic.partitions:
             yield PartitionChangeRecord(topic_id=topic.id, partition_id=index, isr=list(REPLICAS))
@@ -86,7 +90,7 @@ def _tables(made: Cluster) -> Iterator[PartitionChangeRecord]:
 
 
 def fence(made: Cluster) -> list[float]:
-    """Milliseconds of each step. The leader after it says that all were decided as they should."""
+    """Return the ms of each step; check by the new leaders that all elections were decided."""
     change, view = BrokerChange(leaving=frozenset({1})), made.view()
     since: Place | None = BEGIN
     turns, decided = [], 0
@@ -103,7 +107,7 @@ def fence(made: Cluster) -> list[float]:
 
 
 def look(made: Cluster) -> list[float]:
-    """Milliseconds of each turn of the look for preferred leaders, who all lead."""
+    """Return the ms of each turn of the search for preferred leaders, all of which lead."""
     view = made.view()
     since: Place | None = BEGIN
     turns = []
@@ -117,8 +121,10 @@ def look(made: Cluster) -> list[float]:
 
 
 def isr_changes(made: Cluster, *, known: bool) -> AlterPartitionRequest:
-    """Broker 1 proposes to leave 2 out of the first topic's first ISRs; what its members have is
-    not what the metadata say."""
+    """Return a request in which broker 1 proposes to remove 2 from ISRs of the first topic.
+
+    The local logs of its members differ from those in the metadata.
+    """
     brokers, now_ms = made.image.cluster.brokers, made.now_ms
     topic = made.image.topics.by_name["t0"]
     partitions = []
@@ -150,7 +156,7 @@ def isr_changes(made: Cluster, *, known: bool) -> AlterPartitionRequest:
 
 
 def change_isrs(made: Cluster, request: AlterPartitionRequest) -> list[float]:
-    """Milliseconds of deciding, replaying and writing what a leader proposes."""
+    """Return the ms of deciding, replaying and encoding the proposed ISR changes."""
     view = made.view()
     began = time.process_time()
     decision = decide_alter_partition(view, request)
@@ -165,7 +171,6 @@ def change_isrs(made: Cluster, request: AlterPartitionRequest) -> list[float]:
 
 
 def main(given: Sequence[str] | None = None) -> None:
-    """See the module's description."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=9, help="of which the least figure counts")
     rounds = parser.parse_args(given).rounds
@@ -179,7 +184,7 @@ def main(given: Sequence[str] | None = None) -> None:
     print("| 10,000 partitions, ms of CPU | off | on | ratio |\n|---|---|---|---|")
     for what, measure in work.items():
         runs = {name: [] for name in clusters}  # type: dict[str, list[list[float]]]
-        for _ in range(rounds):  # in turns, so that a busy machine disturbs both alike
+        for _ in range(rounds):  # alternating, so that a busy machine affects both alike
             for name, made in clusters.items():
                 runs[name].append(measure(made))
         for row, value in (("", sum), (", the longest turn", max)):

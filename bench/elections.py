@@ -1,20 +1,21 @@
-"""Very many elections at once: `python -m bench.elections [--kafka]`.
+"""Very many simultaneous elections: `python -m bench.elections [--kafka]`.
 
-Ten topics of 1,000 partitions with three replicas, `min.insync.replicas=2`, all led by one broker,
-which is killed. How long until every election is decided, committed, and every new leader serves;
-then the next leader is killed too: below min ISR, so that it is kept in the ELR of all partitions.
-With --kafka Apache Kafka 4.3.1 does the same afterwards. That begins when the active controller's
-log says that it fences the broker; when this is depends on session timeouts.
+There are ten topics of 1,000 partitions with three replicas and `min.insync.replicas=2`. One broker
+leads all of them and is killed. The figures are the times until every election is decided,
+committed, and every new leader serves. Then the next leader is killed, too, below min ISR, so that
+all partitions keep it in their ELR. With --kafka Apache Kafka 4.3.1 does the same afterwards. The
+time starts when the active controller logs the fencing of the broker; the time before depends on
+session timeouts.
 
-Kraftbox alone then loses all brokers at once, with the recovery manager on and the strategy
-Balanced. Two come back: what do 10,000 recoveries cost that wait for the third? It comes back, too:
-how long until all partitions are led by who has the longest log, how long did a loop stand still
-meanwhile (a timer that is due every ten milliseconds), how much memory did that take, and what does
-a scrape of the metrics take then. With py-spy on the path the last round says what the longest
-stalls were.
+Then Kraftbox alone loses all brokers at once, with the recovery manager enabled and the strategy
+Balanced. Two brokers come back: what do 10,000 recoveries cost that wait for the third? When it
+comes back, too, the figures are the time until the replicas with the longest logs lead, the longest
+event-loop stall (a timer that is due every ten milliseconds), the growth of memory, and the
+duration of a metrics scrape. With py-spy on the path the last round reports the causes of the
+longest stalls.
 
-How that is observed says `bench.at_scale`. Prints a Markdown table; `--markdown docs/benchmarks.md`
-puts it between the marks there.
+`bench.at_scale` describes the observations. Prints a Markdown table; `--markdown
+docs/benchmarks.md` writes it between the marks there.
 """
 
 from __future__ import annotations
@@ -99,7 +100,7 @@ class Elections(Run):
     async def _lose(
         self, connections: dict[int, Connection], victim: int, successor: int, what: str
     ) -> None:
-        """Kill who leads everything."""
+        """Kill the leader of all partitions and record the figures."""
         moved = {successor: self._all}
         begin, decided, committed, served = await self.kill(connections, victim, moved)
         fenced = self.cluster.fenced_at(victim) - time.time() + time.monotonic() - begin
@@ -110,8 +111,10 @@ class Elections(Run):
     # --- unclean recovery ---------------------------------------------------------------------
 
     async def _lose_all(self, cluster: Kraftbox, connections: dict[int, Connection]) -> None:
-        """All brokers die uncleanly, the leader last: who comes back before it is not sure to have
-        everything."""
+        """Kill all brokers uncleanly, the leader last.
+
+        A broker that comes back before it may lack records.
+        """
         for node_id in (LEADER, SECOND):
             await asyncio.to_thread(cluster.restart, node_id)
         await self._until_isr(connections[THIRD], THIRD, BROKERS)
@@ -140,7 +143,7 @@ class Elections(Run):
 
     @contextmanager
     def _sampled(self, cluster: Kraftbox) -> Iterator[None]:
-        """Say what the longest stalls were, where a sampler can tell."""
+        """Print the longest stalls, if a sampler is available."""
         if not (self.is_last and has_sampler()):
             print("what the longest stalls were tells a last round with py-spy on the path")
             yield
@@ -157,7 +160,7 @@ class Elections(Run):
         self.note(row, sum(found.values()))
 
     async def _recover(self, cluster: Kraftbox, connections: dict[int, Connection]) -> None:
-        """The last broker comes back."""
+        """Start the last broker and record the recovery."""
         pids = cluster.node_pids()
         for node_id in pids:
             await asyncio.to_thread(cluster.scrape, node_id)
@@ -176,7 +179,7 @@ class Elections(Run):
         sampling = asyncio.ensure_future(memory.sample())
         await self.until_each(asked, lambda one: one.leader_id >= 0, "a leader")
         led = time.monotonic() - begin
-        # All logs are as long, so the first of the assignment has every leadership.
+        # All logs have the same length, so the first replica of each assignment is elected.
         await until_served(connections, {LEADER: self._all}, refusing_to_list)
         served = time.monotonic() - begin
         sampling.cancel()
@@ -207,7 +210,7 @@ KINDS: Mapping[str, Callable[[int], bool]] = {
 
 
 class Memory:
-    """How much more than at first these processes have resident."""
+    """The growth of the resident memory of these processes."""
 
     def __init__(self, pids: Mapping[int, int]) -> None:
         self._pids = pids
@@ -218,7 +221,7 @@ class Memory:
         return {node_id: resident_mb(pid) for node_id, pid in self._pids.items()}
 
     async def sample(self) -> None:
-        """Until it is cancelled."""
+        """Sample the memory until cancelled."""
         while True:
             for node_id, now in self._now().items():
                 self._most[node_id] = max(now, self._most[node_id])
@@ -229,13 +232,12 @@ class Memory:
 
 
 async def _knows_all(connection: Connection) -> bool:
-    """Whether every broker is unfenced: Metadata names no others."""
+    """Return whether every broker is unfenced: Metadata lists only those."""
     answer = await connection.request(MetadataRequest(topics=[]), REQUEST_MS, METADATA_VERSION)
     return len(answer.brokers) == BROKERS
 
 
 def main(given: Sequence[str] | None = None) -> None:
-    """See the module's description."""
     compare(Elections, arguments(__doc__, given), MARK, MANAGED)
 
 

@@ -1,22 +1,22 @@
-"""From the kill of a leader to the first acknowledgement by the next one.
+"""Time from the kill of a leader to the first acknowledgement of the next one.
 
     python -m bench.failover [--rounds 20] [--kafka-rounds 5] [--kafka JARS]
     python -m bench.failover --fence-ms 50 [--with-controller] [--rounds 50]
     python -m bench.failover --librdkafka [--rounds 20]
 
-Three controllers and three brokers in processes of their own, one partition with three replicas,
-acks=all. A client sends one small record after the other to the partition's leader and takes the
-first acknowledgement that another broker gave. Measured three times: Kraftbox with Kafka's default
-timers, Kraftbox with `kraftbox.broker.connection.loss.fence.ms=100`, Apache Kafka from its jars.
-The client is ours in every case; it retries every 5 ms, so that it adds little.
+There are three controllers and three brokers in separate processes, and one partition with three
+replicas; acks=all. A client sends small records one after the other to the partition's leader, and
+measures until the first acknowledgement by another broker. The clusters are Kraftbox with Kafka's
+default timers, Kraftbox with `kraftbox.broker.connection.loss.fence.ms=100`, and Apache Kafka from
+its jars. The client is always ours; it retries every 5 ms, so that it adds little.
 
-`--fence-ms` measures one of ours alone, with that for `kraftbox.broker.connection.loss.fence.ms`;
-with `--with-controller` the active controller is killed together with the leader.
+`--fence-ms` measures only Kraftbox, with this value of `kraftbox.broker.connection.loss.fence.ms`.
+With `--with-controller` the active controller is killed together with the leader.
 
-`--librdkafka` measures what its users wait instead, with the client's default settings: a producer
-that has sent a record every 5 ms for a second or two, and from the kill to the first delivery of a
-record that it was given after it. The moment of the kill is drawn: the client has a round of its
-own every second.
+`--librdkafka` measures the delay for librdkafka's users, with the client's default settings. A
+producer sends a record every 5 ms for a second or two. The figure is the time from the kill to the
+first delivery of a record that was passed to it afterwards. The moment of the kill is random,
+because the client has an internal cycle of one second.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ NODES = 3
 
 
 class Cluster(Protocol):
-    """What is measured."""
+    """A cluster under measurement."""
 
     bootstrap: list[Address]
 
@@ -72,7 +72,7 @@ class Kraftbox:
         self._pids: dict[int, int] = {}
 
     async def learn(self) -> None:
-        """Process ids, before a kill is timed: asking the supervisor takes time."""
+        """Read the process IDs before a timed kill, because the supervisor takes time to answer."""
         self._pids = {
             one.node_id: one.pid for one in await self._target.members() if one.pid is not None
         }
@@ -86,7 +86,7 @@ class Kraftbox:
 
 
 class WithController(Kraftbox):
-    """The active controller dies with every broker that is killed."""
+    """The same cluster, in which the active controller is killed with every broker."""
 
     _controller = -1
 
@@ -117,7 +117,7 @@ class WithController(Kraftbox):
 
 
 class ApacheKafka:
-    """Apache Kafka from its jars: the same number of nodes of each kind."""
+    """Apache Kafka from its jars, with the same numbers of nodes."""
 
     def __init__(self, directory: Path, jars: Path) -> None:
         from testkit.processes.ports import free_port
@@ -185,7 +185,7 @@ class ApacheKafka:
 
 
 class Result(NamedTuple):
-    """Milliseconds of every round."""
+    """The milliseconds of every round."""
 
     name: str
     rounds_ms: list[float]
@@ -200,8 +200,9 @@ class Result(NamedTuple):
 
 Measure = Callable[[str, Cluster, int], Awaitable[Result]]
 DeliveredAfter = Callable[[Cluster, int, float], Awaitable[float]]
-"""Milliseconds from the kill of a leader to the delivery of a record sent after it; the last is a
-random part of a second to wait before."""
+"""Returns the ms from the kill of a leader to the delivery of a record sent after it. The last
+argument is a random part of a second to wait before the kill.
+"""
 
 
 async def make_topic(client: ClusterClient) -> None:
@@ -232,7 +233,7 @@ async def make_topic(client: ClusterClient) -> None:
 
 
 async def whole(bootstrap: list[Address]) -> int:
-    """The leader, once every replica is in sync."""
+    """Return the leader once every replica is in sync."""
     deadline = time.monotonic() + WHOLE_S_MAX
     while time.monotonic() < deadline:
         try:
@@ -252,7 +253,7 @@ async def whole(bootstrap: list[Address]) -> int:
 
 
 async def first_acknowledgement(client: ClusterClient, old: int) -> None:
-    """Until a broker other than `old` has acknowledged a record."""
+    """Wait until a broker other than `old` has acknowledged a record."""
     batch = build_batch([Record(0, 0, None, b"x")])
     deadline = time.monotonic() + ROUND_S_MAX
     while time.monotonic() < deadline:
@@ -297,7 +298,7 @@ async def measure(name: str, cluster: Cluster, rounds: int) -> Result:
 
 
 async def delivered_after(cluster: Cluster, leader: int, random_s: float) -> float:
-    """Milliseconds from the kill of `leader` until librdkafka delivers a record sent after it."""
+    """Return the ms from the kill of `leader` until librdkafka delivers a record sent after it."""
     from confluent_kafka import KafkaError, Message, Producer
 
     producer = Producer({"bootstrap.servers": ",".join(f"{h}:{p}" for h, p in cluster.bootstrap)})
@@ -328,8 +329,10 @@ async def delivered_after(cluster: Cluster, leader: int, random_s: float) -> flo
 async def measure_deliveries(
     name: str, cluster: Cluster, rounds: int, after: DeliveredAfter, rest_s: float = 0.0
 ) -> Result:
-    """All rounds of one client; `after` tells of each, and `rest_s` is between a leader's death and
-    its next start."""
+    """Run all rounds of one client with `after`.
+
+    `rest_s` is the time between a leader's death and its next start.
+    """
     admin = await ClusterClient.connect(cluster.bootstrap, "bench", WHOLE_S_MAX * 1000)
     await make_topic(admin)
     await admin.close()

@@ -1,10 +1,10 @@
-"""What a fetch costs inside the broker: `python -m bench.fetch_path [--profile]`.
+"""CPU cost of a fetch in the broker: `python -m bench.fetch_path [--profile]`.
 
-The whole path but the socket, as `bench.produce_path` has it for Produce, for a consumer at the end
-of the log that has a session: its Fetch waits, a batch comes, the answer goes out. Prints
-microseconds of CPU per batch, the best of several rounds, with and without that consumer: the
-difference is what it costs. Then the same for a follower, which says with each Fetch how far it is,
-and with a threshold of KIP-1303 in force also what it has locally.
+It measures the whole path without the socket, as `bench.produce_path` does for Produce. A consumer
+with a session is at the end of the log: its Fetch waits, a batch arrives, the response is sent.
+Prints microseconds of CPU per batch, the best of several rounds, with and without that consumer:
+the difference is its cost. Then the same for a follower, which reports its offset with each Fetch,
+and with a threshold of KIP-1303 also its local log.
 """
 
 from __future__ import annotations
@@ -46,14 +46,14 @@ READERS = (
     (" and a follower's Fetch", FOLLOWERS_VERSION, -1),
     (" and the same with its local log", LOCAL_LOGS_VERSION, 1 << 60),
 )
-"""What is measured: whose Fetch, its version, and the threshold of local logs in bytes."""
+"""The cases: the kind of Fetch, its version, and the threshold of local logs in bytes."""
 ROUNDS = 12
 TIMES = 1_000
 MAX_BYTES = 1 << 20
 
 
 class Fetching:
-    """One broker, a producer's connection and a consumer's."""
+    """One broker with the connections of a producer and a consumer."""
 
     def __init__(self, folder: str, batch_bytes: int, version: int, threshold: int) -> None:
         self.version = version
@@ -77,7 +77,7 @@ class Fetching:
         self.frames: list[bytes] = []
 
     def begin_session(self) -> None:
-        """The consumer reads what there is, and has a session from then on."""
+        """Read the existing records as the consumer, which creates its session."""
         feed(self.consumer, self._fetch(max_wait_ms=0))
         (self.session_id,) = [s.session_id for s in self.broker.context.sessions]
 
@@ -110,7 +110,7 @@ class Fetching:
         return struct.pack(">i", len(body)) + body
 
     def prepare(self) -> None:
-        """The frames of a round, encoded before it is measured."""
+        """Encode the frames of a round before it is measured."""
         self.frames = []
         for _ in range(TIMES):
             self.frames.append(self._fetch(max_wait_ms=500))
@@ -122,7 +122,7 @@ class Fetching:
             await asyncio.sleep(0)
 
     async def tail(self) -> None:
-        """Each batch finds a Fetch that waits for it."""
+        """Produce batches, each of which completes a waiting Fetch."""
         for frame in self.frames:
             feed(self.consumer, frame)
             feed(self.producer, self.produced)
@@ -133,7 +133,7 @@ class Fetching:
 async def best_of(
     prepare: Callable[[], None], body: Callable[[], Awaitable[None]]
 ) -> tuple[float, float]:
-    """(user, system) microseconds for each of `TIMES`."""
+    """Return (user, system) microseconds for each of `TIMES`."""
     best = (float("inf"), float("inf"))
     for _ in range(ROUNDS):
         prepare()
@@ -145,7 +145,7 @@ async def best_of(
 
 
 async def measure(batch_bytes: int, version: int, threshold: int) -> tuple[float, float]:
-    """What a batch costs, and the Fetch of a consumer or follower in that version (0: nobody's)."""
+    """Return the cost of a batch with a Fetch of this version; version 0 means no Fetch."""
     with tempfile.TemporaryDirectory(prefix="kraftbox-bench-") as folder:
         one = Fetching(folder, batch_bytes, version, threshold)
         if not version:
@@ -155,7 +155,7 @@ async def measure(batch_bytes: int, version: int, threshold: int) -> tuple[float
 
 
 async def profile(batch_bytes: int) -> None:
-    """Where the calls are, by time inside each function; the profile itself costs most of it."""
+    """Print the time inside each function; most of it is the cost of the profiler itself."""
     with tempfile.TemporaryDirectory(prefix="kraftbox-bench-") as folder:
         one = Fetching(folder, batch_bytes, VERSION, -1)
         one.begin_session()
@@ -168,7 +168,6 @@ async def profile(batch_bytes: int) -> None:
 
 
 async def main() -> None:
-    """See the module's description."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--profile", action="store_true")
     if parser.parse_args().profile:

@@ -1,14 +1,15 @@
-"""Leaders that come from a new replica, with and without KIP-1303: `python -m bench.fresh_leader`.
+"""Elections with a new replica, with and without KIP-1303: `python -m bench.fresh_leader`.
 
     python -m bench.fresh_leader [--quick] [--rounds 3] [--markdown docs/benchmarks.md]
                                  [--json FILE]
 
-One controller and three brokers over a bucket of versitygw. Broker 1 leads partitions of which ten
-closed segments are on its disk and on that of broker 3; these and more are in the tier. Broker 2
-gets a replica of each that begins behind the tier (KIP-1023), and is next in their order. Then
-broker 1 is killed: with `leader.election.eligible.local.log.bytes` at half of what broker 3 has,
-and without it. At whoever leads then, consumers read what broker 1 had on its disk: how long
-answers take, and how often the tier is read. No release of Apache Kafka has KIP-1303.
+There are one controller and three brokers over a bucket of versitygw. Broker 1 leads partitions
+with ten closed segments on its disk and on that of broker 3; these and more are in the tier. Broker
+2 gets a replica of each that begins at the end of the tier (KIP-1023), and is next in the
+assignments. Then broker 1 is killed: with `leader.election.eligible.local.log.bytes` at half of
+broker 3's local log, and without it. Consumers read the records of broker 1's disk from the new
+leader. The figures are the duration of responses and the number of reads from the tier. No release
+of Apache Kafka has KIP-1303.
 """
 
 from __future__ import annotations
@@ -55,7 +56,7 @@ READS = re.compile(r"^kafka_server_brokertopicmetrics_remotefetchrequests_total\
 
 
 class Scale(NamedTuple):
-    """How much there is, and who reads it for how long."""
+    """The amount of data, the number of consumers, and how long they read."""
 
     size: Size
     consumers: int
@@ -67,7 +68,7 @@ QUICK = Scale(Size("2 partitions", 2, 256 << 10, 32_000), 4, 2.0)
 
 
 class Seen(NamedTuple):
-    """By the consumers, after one kill."""
+    """The consumers' figures after one kill."""
 
     leader: int
     p99_ms: float
@@ -76,7 +77,7 @@ class Seen(NamedTuple):
 
 
 class Failovers:
-    """The cluster, and what is done to it."""
+    """The cluster and the steps of a failover."""
 
     def __init__(self, side: Side, cluster: Kraftbox, scale: Scale) -> None:
         self.side = side
@@ -86,7 +87,7 @@ class Failovers:
         self.partitions = [(self.topic, index) for index in range(scale.size.partitions)]
 
     async def one(self, on: bool) -> Seen:
-        """The leader dies; in the end all is as before."""
+        """Kill the leader, measure, and restore the initial state."""
         await self._switch(on)
         await self._replicas(LEADER, NEW, STOCKED)
         await self._until("the order is known", lambda: self._is_known(on))
@@ -103,7 +104,7 @@ class Failovers:
         return seen
 
     def _read(self, leader: int) -> Seen:
-        """What the leader before had on its disk."""
+        """Read the records that the previous leader had on its disk."""
         before = self._tier_reads()
         host, port = self.cluster.addresses()[leader]
         made = json_of(
@@ -119,7 +120,7 @@ class Failovers:
         return sum(float(found) for text in texts for found in READS.findall(text))
 
     async def learn_bounds(self) -> None:
-        """Offsets that broker 1 has on its disk, of every partition."""
+        """Find the offsets that broker 1 has on its disk, for all partitions."""
         client, found = self.side.client, []
         for which in (EARLIEST_LOCAL, LATEST):
             asked = [client.list_offset(topic, index, which) for topic, index in self.partitions]
@@ -156,7 +157,9 @@ class Failovers:
         return leader
 
     async def _is_known(self, on: bool) -> bool:
-        """Without a threshold nobody asks what replicas have; with it, who has too little."""
+        """Return whether the controller knows the replicas' local logs, or has none without a
+        threshold.
+        """
         found = await self.side.admin.explain_elections(self.partitions)
         return all(
             (one.broker != NEW) is one.local_log.enough if one.local_log is not None else not on
@@ -166,7 +169,7 @@ class Failovers:
 
 
 class Result(NamedTuple):
-    """With or without the key, by medians."""
+    """The figures with or without the key, as medians."""
 
     keys: str
     seen: list[Seen]
@@ -176,7 +179,7 @@ class Result(NamedTuple):
 
 
 async def measured(cluster: Kraftbox, scale: Scale, rounds: int) -> list[Result]:
-    """On a cluster that runs."""
+    """Measure on a running cluster."""
     async with await ClusterClient.connect(parse_addresses(cluster.bootstrap)) as client:
         side = Side(cluster, client)
         await side.switch(on=True)
@@ -192,7 +195,7 @@ async def measured(cluster: Kraftbox, scale: Scale, rounds: int) -> list[Result]
 
 
 def table(results: Sequence[Result]) -> str:
-    """As Markdown."""
+    """Return the table as Markdown."""
     lines = [
         "| keys | leads then: broker | p99 of an answer: ms | MB/s | reads of the tier |",
         "|---|---|---|---|---|",
@@ -205,7 +208,6 @@ def table(results: Sequence[Result]) -> str:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """See the module's description."""
     parser = argparse.ArgumentParser(description=__doc__)
     options = options_of(parser, arguments)
     scale, rounds = (QUICK, 1) if options.quick else (FULL, options.rounds)

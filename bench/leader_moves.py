@@ -1,4 +1,4 @@
-"""What it costs clients that leaderships move: KIP-951's micro-benchmark, and others like it.
+"""The cost of leadership moves for clients: KIP-951's micro-benchmark, and similar cases.
 
     python -m bench.leader_moves [--kafka] [--rounds 3] [--rate 300] [--times 3] [--quick]
                                  [--cases moves,consumer,librdkafka,killed,rolled]
@@ -6,27 +6,29 @@
     python -m bench.pictures leader-moves FILE.json OUT.png
 
 A Java producer sends records of 1,000 bytes at a fixed rate to a topic of 100 partitions with three
-replicas, as kafka-producer-perf-test does: acks=all, linger.ms=0, batch.size=16384. That tool tells
-percentiles in whole milliseconds; `java/Moves.java` keeps the time of every send but those of a
-warm-up, in the middle of which all leaderships move once: a JVM that has never been refused takes
-thirty milliseconds for the first time. What happens afterwards, several times:
+replicas, as kafka-producer-perf-test does: acks=all, linger.ms=0, batch.size=16384. That tool
+prints percentiles in whole milliseconds. `java/Moves.java` keeps the time of every send outside a
+warm-up, in the middle of which all leaderships move once: the first refusal takes a JVM thirty
+milliseconds. Then one of these events happens several times:
 
 - `moves`: the replicas of every partition are rotated and the preferred leaders elected, which
   moves all leaderships at once
-- `consumer`: the same, and a consumer of all partitions: how long after its acknowledgement each
-  record was read
+- `consumer`: the same, with a consumer of all partitions; the figure is the time from each record's
+  acknowledgement until it was read
 - `librdkafka`: the same with librdkafka as the producer
 - `killed`: a broker is killed and started again
 - `rolled`: all brokers are stopped and started, one after the other
 
-Three in turn, in each round: Kraftbox naming the new leader in a refusal (KIP-951), Kraftbox
-without it, which is the same running cluster with `kraftbox.leader.discovery.enable` switched off,
-and with `--kafka` Apache Kafka, which names leaders, too. Before that each cluster serves a run
-that is not kept, and cases that restart brokers come last. The cases but the first are run with
-hints alone. Of ours the brokers count refused produces and Metadata requests. Kafka's producer asks
-for metadata after a refusal also where it does not wait for the answer. A send that did wait has
-taken its `retry.backoff.ms` first, 80 ms at least: those are counted, and bound the number of
-requests on the way of a send from above.
+Each round measures up to three clusters in turn:
+- Kraftbox naming the new leader in a refusal (KIP-951);
+- Kraftbox without it: the same running cluster with `kraftbox.leader.discovery.enable` off;
+- with `--kafka` Apache Kafka, which also names leaders.
+
+Before that each cluster serves a run that is not counted, and cases that restart brokers come last.
+All cases but the first run with hints only. Kraftbox's brokers count refused produces and Metadata
+requests. Kafka's producer requests metadata after a refusal even if it does not wait for the
+response. A send that did wait took its `retry.backoff.ms` first, at least 80 ms. These sends are
+counted; their number bounds the number of requests in the path of a send from above.
 """
 
 from __future__ import annotations
@@ -64,9 +66,9 @@ BROKERS: Final = 3
 PARTITIONS: Final = 100
 WARM_S: Final = 10
 REST_S: Final = 4.0
-"""Between two moves: the tail of one is not to be counted to the next."""
+"""Between two moves, so that the tail of one is not counted for the next."""
 LOOK_AFTER_S: Final = 0.5
-"""Whoever moves leaderships does not compete with those that move them for two processors."""
+"""The process that moves leaderships must not compete with the brokers for two processors."""
 PATIENCE_S: Final = 180.0
 LINE_BYTES_MAX: Final = 1 << 24
 MARK: Final = "leader-moves"
@@ -77,22 +79,22 @@ FREE_BYTES_MIN: Final = 4 << 30
 
 Assignment = dict[int, tuple[int, ...]]
 BACKOFF_MS: Final = 80.0
-"""Java's retry.backoff.ms with its jitter, at least."""
+"""The minimum of Java's retry.backoff.ms with its jitter."""
 BELOW_MS: Final = 20.0
 MOVES, CONSUMER, LIBRDKAFKA, KILLED, ROLLED = "moves", "consumer", "librdkafka", "killed", "rolled"
 CASES: Final = (MOVES, CONSUMER, LIBRDKAFKA, KILLED, ROLLED)
 
 Counts = dict[str, int]
-"""Times by their upper bound in tenths of a millisecond."""
+"""Numbers of times, by upper bound in tenths of a millisecond."""
 
 
 class Times(NamedTuple):
-    """Of a run's sends, or reads."""
+    """The times of a run's sends or reads."""
 
     counts: Counts
     longest_ms: float
     slow: Sequence[Sequence[int]] = ()
-    """Of each slow one: wall clock ms when it was sent, microseconds that it took, partition."""
+    """For each slow one: wall-clock ms of the send, duration in microseconds, partition."""
 
     @classmethod
     def of(cls, told: Mapping[str, Any]) -> Times:
@@ -103,7 +105,7 @@ class Times(NamedTuple):
         return sum(self.counts.values())
 
     def percentile(self, share: float) -> float:
-        """Milliseconds; 0 of nothing."""
+        """Return the percentile in milliseconds; 0 without times."""
         seen = 0
         for bound, count in sorted((int(bound), count) for bound, count in self.counts.items()):
             seen += count
@@ -112,20 +114,23 @@ class Times(NamedTuple):
         return 0.0
 
     def above(self, limit_ms: float) -> int:
-        """How many took longer."""
+        """Return how many times are above `limit_ms`."""
         return sum(n for bound, n in self.counts.items() if int(bound) > limit_ms * 10)
 
 
 class Asked(NamedTuple):
-    """What our brokers counted."""
+    """The counters of Kraftbox's brokers."""
 
     refused: float
     metadata: float
 
 
 class Row(NamedTuple):
-    """One run. `refused` and `metadata` are None where nobody counted; `reads` is of consumers.
-    The percentiles are those of `sends`; `begun_ms` is the wall clock at each event."""
+    """One run.
+
+    `refused` and `metadata` are None if they were not counted; `reads` is of consumers. The
+    percentiles are those of `sends`; `begun_ms` is the wall clock at each event.
+    """
 
     case: str
     name: str
@@ -142,12 +147,12 @@ class Row(NamedTuple):
 
 
 def rotated(assignment: Mapping[int, Sequence[int]]) -> Assignment:
-    """Each partition's replicas, the first of them last: the second will lead."""
+    """Rotate each partition's replicas by one, so that the second will lead."""
     return {index: (*replicas[1:], replicas[0]) for index, replicas in assignment.items()}
 
 
 def asked_of(scrapes: Iterable[str]) -> Asked:
-    """Refused produces and Metadata requests since the start, of all brokers' metrics."""
+    """Return refused produces and Metadata requests since the start, from all brokers' metrics."""
     refused = metadata = 0.0
     for line in "\n".join(scrapes).splitlines():
         name, _, value = line.rpartition(" ")
@@ -160,8 +165,10 @@ def asked_of(scrapes: Iterable[str]) -> Asked:
 
 
 def table(rows: Sequence[Row]) -> str:
-    """Of each figure the median of the rounds, and its spread where there were several: the moves
-    with a column for each cluster, then the other cases."""
+    """Return the median of each figure, with the spread of several rounds, as Markdown.
+
+    The moves have a column per cluster; the other cases follow.
+    """
     names = [name for name in (HINTS, NO_HINTS, KAFKA) if any(row.name == name for row in rows)]
     lines = [f"| | {' | '.join(names)} |", f"|---|{'---|' * len(names)}"]
     for case in CASES:
@@ -210,7 +217,7 @@ def _cell(values: Sequence[float]) -> str:
 
 
 class Clients:
-    """The programs that send. The Java one is compiled when it is made."""
+    """The sending programs; the Java one is compiled at creation."""
 
     def __init__(self, place: Path) -> None:
         if not shutil.which("javac"):
@@ -222,7 +229,7 @@ class Clients:
         )
 
     def command(self, case: str, bootstrap: str, rate: int, seconds: int) -> list[str]:
-        """The producer at this rate, and so long after its warm-up."""
+        """Return the command of the producer, with its rate and the seconds after its warm-up."""
         options = {
             "bootstrap": bootstrap,
             "topic": TOPIC,
@@ -248,7 +255,7 @@ class Mover:
         self._admin = Admin(cluster)
 
     async def move(self) -> int:
-        """Until every partition has the leader that it should have; returns how many moved."""
+        """Move, wait until every partition has its new leader, and return how many moved."""
         partitions = (await self._cluster.metadata([self._topic])).topics[0].partitions
         before = {each.partition_index: each.leader_id for each in partitions}
         wanted = rotated({each.partition_index: tuple(each.replica_nodes) for each in partitions})
@@ -256,7 +263,7 @@ class Mover:
         return await self._led_by_the_first(before, wanted)
 
     async def home(self) -> int:
-        """Until each partition is led by its first replica again; returns how many moved."""
+        """Elect the first replica of each partition again; return how many leaderships moved."""
         partitions = (await self._cluster.metadata([self._topic])).topics[0].partitions
         before = {each.partition_index: each.leader_id for each in partitions}
         wanted = {each.partition_index: tuple(each.replica_nodes) for each in partitions}
@@ -296,7 +303,7 @@ class Mover:
             raise RuntimeError(f"replicas were not rotated: {answer.error_code}, {codes}")
 
     async def _elect(self, wanted: Assignment) -> None:
-        """Preferred leaders that have just restarted, or lag, are tried again."""
+        """Elect preferred leaders; retry those that have just restarted, or lag."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + PATIENCE_S
         left = [(self._topic, index) for index in wanted]
@@ -309,13 +316,13 @@ class Mover:
 
 
 def addresses(bootstrap: str) -> list[Address]:
-    """HOST:PORT,... as our client takes it."""
+    """Parse HOST:PORT,... into the addresses of our client."""
     pairs = (each.rpartition(":") for each in bootstrap.split(","))
     return [(host, int(port)) for host, _, port in pairs]
 
 
 class Events:
-    """What happens to a cluster while clients send."""
+    """The events of a cluster while clients send."""
 
     def __init__(self, cluster: Cluster, client: ClusterClient) -> None:
         self._cluster = cluster
@@ -323,7 +330,7 @@ class Events:
         self._next = 0
 
     async def happen(self, case: str) -> int:
-        """Once; returns how many leaderships were moved by request."""
+        """Cause one event; return how many leaderships moved by request."""
         if case == KILLED:
             victim = 1 + self._next % BROKERS
             self._next += 1
@@ -339,19 +346,21 @@ class Events:
         return await self._mover.move()
 
     async def warm(self) -> None:
-        """A move that nobody counts: what a client does then it does for the first time."""
+        """Move once without counting, because a client takes longer at the first time."""
         await self._mover.move()
 
     @staticmethod
     def seconds(case: str) -> float:
-        """How long one takes, about."""
+        """Return the approximate duration of one event."""
         return {KILLED: 2 * REST_S + 2, ROLLED: BROKERS * (REST_S / 2 + 3)}.get(case, 1.0)
 
 
 async def run(
     cluster: Cluster, clients: Clients, case: str, rate: int, times: int
 ) -> tuple[Mapping[str, Any], int, list[int]]:
-    """One run; what the client told, how many leaderships moved by request, when events began."""
+    """Run once. Returns: the client's output, the number of requested moves, the times of
+    events.
+    """
     client = await ClusterClient.connect(addresses(cluster.bootstrap), "mover")
     events, moved = Events(cluster, client), 0
     begun_ms = []
@@ -383,14 +392,14 @@ async def run(
 
 
 async def _heard(output: asyncio.StreamReader, word: bytes) -> None:
-    """Until the client says this word. RuntimeError if it says another."""
+    """Wait until the client prints this word. Raises RuntimeError for another one."""
     line = await asyncio.wait_for(output.readline(), PATIENCE_S)
     if line.strip() != word:
         raise RuntimeError(f"the client said {line!r}, not {word!r}")
 
 
 async def switch(cluster: Cluster, on: bool) -> None:
-    """Whether all brokers name the new leader, from now on."""
+    """Set whether all brokers name the new leader, from now on."""
     client = await ClusterClient.connect(addresses(cluster.bootstrap), "switch")
     try:
         change = ConfigChange(SWITCH, ConfigOperation.SET, str(on).lower())
@@ -414,7 +423,7 @@ class Comparison:
         self.rows: list[Row] = []
 
     def compare(self) -> None:
-        """Fills `rows`."""
+        """Run all cases and fill `rows`."""
         try:
             for cluster in self._clusters:
                 cluster.start()
@@ -422,11 +431,11 @@ class Comparison:
             for name in () if self._options.quick else both:
                 say(f"warming {name}")
                 self._one(MOVES, name, 0)
-            # All rounds of a case before the next: brokers that have restarted are cold again.
+            # All rounds of a case before the next case: restarted brokers are cold again.
             for case in sorted(self._options.cases, key=CASES.index):
                 for number in range(1, self._options.rounds + 1):
                     names = [HINTS, *([NO_HINTS] if case == MOVES else []), *both[1:]]
-                    # Nobody is always the one that follows another's load.
+                    # The order rotates, so that no cluster always follows another one's load.
                     for name in names[number % len(names) :] + names[: number % len(names)]:
                         self.rows.append(self._one(case, name, number))
                         say(table(self.rows[-1:]))
@@ -468,7 +477,7 @@ class Comparison:
 
     def _counted(self, cluster: Cluster, case: str) -> Asked | None:
         if cluster is not self._ours or case in (KILLED, ROLLED):
-            return None  # a broker that starts counts from zero
+            return None  # the counters of a starting broker begin at zero
         brokers = filter(is_broker, self._ours.node_pids())
         return asked_of(self._ours.scrape(node_id) for node_id in brokers)
 
@@ -478,7 +487,6 @@ def _between(before: Asked, after: Asked) -> tuple[float, float]:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """See the module's description."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--kafka", action="store_true", help="Apache Kafka beside ours")
     parser.add_argument("--rate", type=int, default=300, help="records a second")
@@ -501,7 +509,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def _plain(row: Row) -> Row:
-    """As JSON has it."""
+    """Return a row as JSON values."""
     sends, reads = row.sends._asdict(), row.reads._asdict()
     return row._replace(sends=sends, reads=reads)  # type: ignore[arg-type]
 

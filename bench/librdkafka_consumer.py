@@ -1,8 +1,8 @@
-"""Read a topic whole with librdkafka and print the figures as JSON.
+"""Read a whole topic with librdkafka and print the figures as JSON.
 
     python bench/librdkafka_consumer.py BOOTSTRAP TOPIC [NAME=VALUE ...]
 
-The last ones are settings of the client.
+NAME=VALUE are settings of the client.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ AT_ONCE = 10_000
 
 
 def main() -> None:
-    """MB/s of record values, from the first fetch to the last record."""
+    """Print MB/s of record values, from the first fetch to the last record."""
     bootstrap, topic, *given = sys.argv[1:]
     settings = {"bootstrap.servers": bootstrap, "group.id": "unused", "enable.auto.commit": "false"}
     for one in given:

@@ -1,4 +1,4 @@
-"""What `java/Moves.java` does, with librdkafka: key=value ..., see there. It does not consume."""
+"""The producer of `java/Moves.java` with librdkafka and the same options. It does not consume."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ROUND_S = 60
 
 
 def main() -> None:
-    """Sends at the rate, prints "warm" after the warm-up, and one JSON object at the end."""
+    """Send at the rate, print "warm" after the warm-up, and one JSON object at the end."""
     options = dict(argument.split("=", 1) for argument in sys.argv[1:])
     rate = int(options["rate"])
     warm = rate * int(options["warmup"])

@@ -1,6 +1,6 @@
 """Produce with librdkafka and print the figures as JSON: BOOTSTRAP TOPIC RECORDS SIZE_BYTES [RATE].
 
-RATE is how many records are sent a second; without it as many as go.
+RATE is the number of records per second; without it there is no limit.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def main() -> None:
     value = value[:size_bytes]
     begin = time.monotonic()
     for number in range(records):
-        # One report in sixteen: what reports cost in Python is the client's, not the broker's.
+        # One report in sixteen: the cost of reports in Python is the client's, not the broker's.
         report: dict[str, Any] = {"on_delivery": delivered} if number % 16 == 0 else {}
         while True:
             try:

@@ -3,15 +3,15 @@
     python -m bench.local_log_reports [--minutes 3] [--partitions 1000] [--phases without with]
                                       [--markdown docs/benchmarks.md] [--json FILE]
 
-One controller and three brokers. Every partition has three replicas and gets a record every few
-seconds, so each has something to report all the time. The first phase is without thresholds, the
-second with `leader.election.eligible.local.log.bytes`, the third with a report of whatever changed
-every second in place of 30, in a cluster of its own. At the end of each a broker stands still, and
-then another: followers leave their ISRs and come back, by AlterPartition, each a change that a
-report could hold up.
+There are one controller and three brokers. Every partition has three replicas and gets a record
+every few seconds, so that each always has something to report. The first phase has no thresholds,
+the second has `leader.election.eligible.local.log.bytes`. The third, in a cluster of its own,
+reports changes every second instead of every 30 seconds. At the end of each phase two brokers are
+paused, one after the other. So followers leave their ISRs and rejoin, by AlterPartition requests,
+which a report could delay.
 
-What is measured: reports and what they take; how the metadata log grows; how long ISR changes
-waited for reports, and how long they took altogether. Nothing here passes or fails.
+The figures are the reports and their duration, the growth of the metadata log, how long ISR changes
+waited for reports, and how long they took in total. Nothing here passes or fails.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ CLUSTERS: Sequence[tuple[Mapping[str, str], Mapping[str, Mapping[str, str]]]] = 
     ({}, {"without": {}, "with": ON}),
     ({INTERVAL_KEY: "1000"}, {"every second": ON}),
 )
-"""Each with settings of its nodes, and its phases with what they set for all brokers."""
+"""Clusters with the settings of their nodes, and the phases with their settings for all brokers."""
 PHASES = [name for _, phases in CLUSTERS for name in phases]
 FREE_BYTES_MIN = 2 << 30
 SETTINGS = {
@@ -65,16 +65,16 @@ SETTINGS = {
     "replica.lag.time.max.ms": "3000",
     "auto.leader.rebalance.enable": "false",
 }
-"""A broker that stands still is not fenced: its leaders say that it is behind."""
+"""A paused broker is not fenced: its leaders report that it lags."""
 ROUND_S = 4.0
-"""Each partition gets a record so often."""
+"""The interval of records per partition."""
 STILL_S, MOVING_S = 5.0, 7.0
 STANDSTILLS = 2
 SETTLE_S = 8.0
 
 
 class Phase(NamedTuple):
-    """What came of one phase. Times in ms."""
+    """The figures of one phase. Times are in ms."""
 
     seconds: float
     records_per_s: float
@@ -85,7 +85,7 @@ class Phase(NamedTuple):
     waited: int
     waited_ms_max: float
     refused: dict[str, int]
-    """How many changes of ISRs the controller refused, by the code of the error."""
+    """Numbers of ISR changes that the controller refused, by error code."""
     controller_cpu_s: float
     brokers_cpu_s: float
     metadata_records: int
@@ -94,7 +94,7 @@ class Phase(NamedTuple):
 
 
 class Load:
-    """A thread that gives every partition a record each round."""
+    """A thread that sends a record to every partition in each round."""
 
     def __init__(self, bootstrap: str, partitions: int) -> None:
         self.sent = 0
@@ -135,7 +135,7 @@ def events_of(node: NodeProcess) -> Path:
 
 
 def noted(node: NodeProcess) -> list[Any]:
-    """Everything until now."""
+    """Return all events that the node has noted so far."""
     assert node.process is not None
     node.process.send_signal(signal.SIGUSR2)
     until(f"what node {node.id} noted", events_of(node).exists, 60)
@@ -144,7 +144,7 @@ def noted(node: NodeProcess) -> list[Any]:
 
 
 def batches(node: NodeProcess) -> list[tuple[int, Batch]]:
-    """The node's metadata log: each batch with its time in ms."""
+    """Return the batches of the node's metadata log, each with its time in ms."""
     found = []
     for segment in sorted(node.metadata_dir.glob("*.log")):
         for one in walk(str(segment)):
@@ -154,8 +154,10 @@ def batches(node: NodeProcess) -> list[tuple[int, Batch]]:
 
 
 class Window(NamedTuple):
-    """A phase, on both clocks (monotonic s, wall s), the records that were sent in it, and what
-    the controller and all brokers took of the processors."""
+    """A phase on both clocks (monotonic s, wall s), with its records and its CPU seconds.
+
+    `cpu_s` has the CPU seconds of the controller and of all brokers.
+    """
 
     begin: tuple[float, float]
     end: tuple[float, float]
@@ -164,7 +166,7 @@ class Window(NamedTuple):
 
 
 async def one_phase(cluster: ProcessCluster, load: Load, seconds: float) -> Window:
-    """Nothing but load, and then two brokers stand still in turn."""
+    """Run the load alone, and then pause two brokers in turn."""
     begin, sent, cpu_s = (time.monotonic(), time.time()), load.sent, cpu_of(cluster)
     await asyncio.sleep(max(0.0, seconds - STANDSTILLS * (STILL_S + MOVING_S)))
     for number in BROKERS[:STANDSTILLS]:
@@ -181,7 +183,7 @@ async def one_phase(cluster: ProcessCluster, load: Load, seconds: float) -> Wind
 
 
 def cpu_of(cluster: ProcessCluster) -> tuple[float, float]:
-    """Processor seconds of the controller and of all brokers."""
+    """Return the CPU seconds of the controller and of all brokers."""
     used = {
         number: cpu_seconds(node.process.pid)
         for number, node in cluster.nodes.items()
@@ -196,7 +198,7 @@ async def measure(
     seconds: float,
     partitions: int,
 ) -> list[Window]:
-    """The phases, one after the other."""
+    """Run the phases one after the other."""
     client = await connected(cluster.bootstrap)
     admin = Admin(client, 60_000)
     windows = []
@@ -270,7 +272,7 @@ def quantile(values: Sequence[float], share: float) -> float:
 
 
 def run(place: Path, minutes: float, partitions: int, names: Sequence[str]) -> list[Phase]:
-    """The phases of these names, which share the time."""
+    """Run the phases of these names, which share the time."""
     found = []
     for number, (settings, every) in enumerate(CLUSTERS):
         phases = {name: every[name] for name in every if name in names}
@@ -296,7 +298,7 @@ def run(place: Path, minutes: float, partitions: int, names: Sequence[str]) -> l
 
 
 def markdown(phases: Sequence[Phase], partitions: int, names: Sequence[str]) -> str:
-    """The table, a column for each phase."""
+    """Return the table, with a column per phase."""
     rows = [
         ("records per second", *(f"{one.records_per_s:.0f}" for one in phases)),
         ("reports", *(f"{one.reports:,}" for one in phases)),

@@ -1,14 +1,14 @@
 """Very many replicated partitions: `python -m bench.many_replicas [--kafka]`.
 
-Ten topics of 1,000 partitions with three replicas over three brokers, `min.insync.replicas=2`: how
-long until all have leaders; a broker is killed: how long until every new leader serves; it starts
-again: how long until every ISR is whole; memory, idle CPU and open files. With --kafka Apache
-Kafka 4.3.1 does the same afterwards.
+There are ten topics of 1,000 partitions with three replicas on three brokers, and
+`min.insync.replicas=2`. The figures are the time until all have leaders; after a broker is killed,
+the time until every new leader serves; after its restart, the time until every ISR is complete;
+memory, idle CPU and open files. With --kafka Apache Kafka 4.3.1 does the same afterwards.
 
-How that is observed says `bench.at_scale`. Who leads next follows from the order of replicas, so
-both survivors are asked for what they are to take over.
+`bench.at_scale` describes the observations. The order of replicas determines the next leaders, so
+requests go to both survivors for their new partitions.
 
-Prints a Markdown table; `--markdown docs/benchmarks.md` puts it between the marks there.
+Prints a Markdown table; `--markdown docs/benchmarks.md` writes it between the marks there.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ MARK = "many-replicas"
 
 
 async def successors(connection: Connection, topics: Sequence[str]) -> Moved:
-    """What the victim leads, by the next replica that is in the ISR."""
+    """Return the partitions that the victim leads, by the next replica in the ISR."""
     found: Moved = {}
     for topic in topics:
         for one in await described(connection, topic):
@@ -88,7 +88,7 @@ class ManyReplicas(Run):
         await self._until_whole(connections[1])
 
     async def _kill(self, connections: dict[int, Connection]) -> None:
-        # On a busy machine a broker may have been fenced and come back since.
+        # On a busy machine a broker may have been fenced and unfenced since.
         await self._until_whole(connections[1])
         moved = await successors(connections[1], self.topics)
         self.note("partitions that move", sum(map(len, moved.values())))
@@ -113,7 +113,6 @@ class ManyReplicas(Run):
 
 
 def main(given: Sequence[str] | None = None) -> None:
-    """See the module's description."""
     compare(ManyReplicas, arguments(__doc__, given), MARK)
 
 

@@ -3,16 +3,17 @@
     python -m bench.new_replica [--kafka] [--quick] [--rounds 3]
                                 [--markdown docs/benchmarks.md] [--json FILE]
 
-One controller and two brokers. Broker 1 leads topics of which ten closed segments are on its disk;
-these and more are in the tier. Broker 2 is given a replica of each partition, with
-`follower.fetch.last.tiered.offset.enable` off and on in turn: how many bytes it copies, and how
-long it takes from the request until it is in the ISR. Once for one partition with large segments,
-once for 200 at once, whose segments are small, and once with half of that: what 200 logs take that
-bytes do not change shows there. How long as many empty replicas take that are in no tier says
-what of it has to do with neither. A topic beside them, replicated on both brokers, is looked at all
-the time: its ISRs must stay whole.
+There are one controller and two brokers. Broker 1 leads topics with ten closed segments on its
+disk; these and more are in the tier. Broker 2 gets a replica of each partition, with
+`follower.fetch.last.tiered.offset.enable` off and on in turn. The figures are the bytes that it
+copies and the time from the request until it is in the ISR.
 
-Each side has a store of its own in a folder: Kraftbox file://, Kafka the LocalTieredStorage of its
+This is done for one partition with large segments, for 200 at once with small segments, and for 200
+with half of that, which shows the cost of 200 logs that does not depend on bytes. As many empty
+replicas that are not tiered show the part that depends on neither. Another topic, replicated on
+both brokers, is observed all the time: its ISRs must stay complete.
+
+Each side has its own store in a folder: Kraftbox file://, Kafka the LocalTieredStorage of its
 tests. Ratios are of medians; nothing here passes or fails.
 """
 
@@ -47,7 +48,7 @@ LOCAL_SEGMENTS = 10
 SEGMENTS = 14
 WAIT_S = 120.0
 FILL_S = 600.0
-"""So long a busy machine may take to copy what the topics have."""
+"""Timeout for copying the topics' data on a busy machine."""
 LOOK_S = 0.01
 KEY = "follower.fetch.last.tiered.offset.enable"
 TIERED = {
@@ -56,7 +57,8 @@ TIERED = {
     "rlmm.config.remote.log.metadata.topic.num.partitions": "5",
     "rlmm.config.remote.log.metadata.topic.replication.factor": "2",
     "rlmm.config.remote.log.metadata.topic.min.isr": "1",
-    # Short enough to fill soon. A tenth of it keeps the leader of 200 partitions busy with nothing.
+    # Short enough to fill soon. With a tenth of it the leader of 200 partitions is busy without
+    # work.
     "remote.log.manager.task.interval.ms": "2000",
     "log.retention.check.interval.ms": "500",
     "log.initial.task.delay.ms": "500",
@@ -65,7 +67,7 @@ TIERED = {
 
 
 class Size(NamedTuple):
-    """Partitions, and of each the bytes of a segment and of a batch."""
+    """The number of partitions, and for each the bytes of a segment and of a batch."""
 
     name: str
     partitions: int
@@ -85,18 +87,18 @@ QUICK = (
 
 
 class Moved(NamedTuple):
-    """One new replica of each partition."""
+    """The figures of one new replica per partition."""
 
     seconds: float
     copied_bytes: int
     shrunken: int
-    """Looks at which a partition of the topic beside had lost a replica of its ISR."""
+    """Number of checks at which a partition of the other topic had a replica outside its ISR."""
     late: int = 0
-    """Partitions that were not in sync when `WAIT_S` were over."""
+    """Partitions that were not in sync after `WAIT_S`."""
 
 
 class Side:
-    """A cluster, and a client of it."""
+    """A cluster with a client."""
 
     def __init__(self, cluster: Cluster, client: ClusterClient) -> None:
         self.cluster = cluster
@@ -104,8 +106,11 @@ class Side:
         self.admin = Admin(client)
 
     async def fill(self, size: Size, replicas: Sequence[int] = (LEADER,)) -> None:
-        """All closed segments are in the tier, ten of them on the disks of these brokers; the first
-        leads."""
+        """Fill a topic; all closed segments are then in the tier, ten of them on these brokers'
+        disks.
+
+        The first broker leads.
+        """
         configs = {
             "remote.storage.enable": "true",
             "internal.segment.bytes": str(size.segment_bytes),
@@ -144,19 +149,19 @@ class Side:
                 await asyncio.sleep(0.2)
 
     async def switch(self, on: bool) -> None:
-        """The key, for all brokers."""
+        """Set the key for all brokers."""
         change = ConfigChange(KEY, ConfigOperation.SET, "true" if on else "false")
         await self.admin.alter_configs(ResourceType.BROKER, "", [change])
-        await asyncio.sleep(1)  # both brokers have heard of it
+        await asyncio.sleep(1)  # both brokers have applied it
 
     async def make_empty(self, size: Size) -> None:
-        """A topic with as many partitions, which nothing is copied of."""
+        """Create a topic with as many partitions and without records."""
         replicas = dict.fromkeys(range(size.partitions), (LEADER,))
         await self.admin.create_topics([NewTopic(empty_of(size), -1, -1, {}, replicas)])
         await self.client.topic(empty_of(size), is_new=True)
 
     async def move(self, topic: str, partitions: int) -> Moved:
-        """Gives broker 2 a replica of each partition, and takes it away again."""
+        """Give broker 2 a replica of each partition, and remove it again."""
         began = time.monotonic()
         await self.reassign(topic, partitions, (LEADER, NEW))
         shrunken = 0
@@ -174,7 +179,7 @@ class Side:
         return Moved(seconds, copied, shrunken, late)
 
     async def reassign(self, topic: str, partitions: int, replicas: Sequence[int]) -> None:
-        """In one request, as a plan of Kafka's tool is carried out."""
+        """Reassign all partitions in one request, as Kafka's tool executes a plan."""
         wanted = dict.fromkeys([(topic, index) for index in range(partitions)], replicas)
         await self.admin.reassign_all(wanted)
 
@@ -183,11 +188,11 @@ class Side:
         return sum(NEW not in one.isr_nodes for one in described.partitions)
 
     def _copied(self, topic: str) -> int:
-        """Bytes of the segments that broker 2 has."""
+        """Return the bytes of broker 2's segments."""
         return sum(map(_size, self.logs(topic)))
 
     def logs(self, topic: str) -> list[Path]:
-        """Segments that broker 2 has, also of replicas that are being deleted."""
+        """Return broker 2's segments, including those of replicas that are being deleted."""
         return [
             path
             for folder in self.cluster.folders(topic)
@@ -197,7 +202,7 @@ class Side:
 
 
 def _segments(folder: Path) -> list[Path]:
-    """None of a folder that is gone by now: a replica that was taken away is being deleted."""
+    """Return the segments of a folder; none if the replica has been deleted since."""
     try:
         return list(folder.glob("*.log"))
     except FileNotFoundError:
@@ -205,7 +210,7 @@ def _segments(folder: Path) -> list[Path]:
 
 
 def _size(path: Path) -> int:
-    """0 for what is gone by now: a replica that was taken away is being deleted."""
+    """Return the size of a file, 0 if its replica has been deleted since."""
     try:
         return path.stat().st_size
     except FileNotFoundError:
@@ -221,7 +226,7 @@ def empty_of(size: Size) -> str:
 
 
 class Result(NamedTuple):
-    """Of one side and size, by medians."""
+    """The figures of one side and size, as medians."""
 
     side: str
     size: str
@@ -249,7 +254,7 @@ def middle(moves: Sequence[Moved]) -> Moved:
 
 
 async def measured(cluster: Cluster, sizes: Sequence[Size], rounds: int) -> list[Result]:
-    """All sizes on one cluster that runs."""
+    """Measure all sizes on one running cluster."""
     found = []
     async with await ClusterClient.connect(parse_addresses(cluster.bootstrap)) as client:
         side = Side(cluster, client)
@@ -292,7 +297,7 @@ def settings_of(name: str, place: Path) -> dict[str, str]:
 
 
 def table(results: Sequence[Result]) -> str:
-    """As Markdown."""
+    """Return the table as Markdown."""
     lines = [
         "| | segment: MiB | off: MB | s | on: MB | s | bytes, on to off | time | empty: s "
         "| ISRs beside that shrank |",
@@ -312,13 +317,12 @@ def table(results: Sequence[Result]) -> str:
 
 
 def _seconds(moved: Moved) -> str:
-    """Where some were late, how many of them."""
+    """Return the seconds, with the number of late partitions if there are any."""
     seconds = shown(moved.seconds)
     return f"> {seconds} ({moved.late} not in sync)" if moved.late else seconds
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """See the module's description."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--kafka", action="store_true", help="Apache Kafka beside it")
     options = options_of(parser, arguments)

@@ -1,4 +1,4 @@
-"""The nodes that a benchmark compares: one of ours and one of Apache Kafka's, each a process."""
+"""The nodes that a benchmark compares: one of Kraftbox and one of Apache Kafka, each a process."""
 
 from __future__ import annotations
 
@@ -18,28 +18,30 @@ from testkit.processes.ports import free_port
 
 CLUSTER_ID = "4L6g3nShT-eMCtK--X86sw"
 DELETE_SOON = {"log.segment.delete.delay.ms": "100"}
-"""A benchmark's data would fill the disk in the usual minute."""
+"""With the usual minute, a benchmark's data would fill the disk."""
 
 
 def cpu_times(pid: int) -> tuple[float, float]:
-    """User seconds and system seconds that the process has used."""
+    """Return the user seconds and system seconds that the process has used."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     per_second = os.sysconf("SC_CLK_TCK")
     return int(fields[11]) / per_second, int(fields[12]) / per_second
 
 
 def cpu_seconds(pid: int) -> float:
-    """User and system seconds that the process has used."""
+    """Return the user and system seconds that the process has used."""
     return sum(cpu_times(pid))
 
 
 def waited_s(pid: int) -> float:
-    """Seconds for which the process's main thread could have run, but others had the processors."""
+    """Return the seconds that the process's main thread was runnable, but waited for a
+    processor.
+    """
     return int(Path(f"/proc/{pid}/schedstat").read_text().split()[1]) / 1e9
 
 
 def resident_mb(pid: int) -> float:
-    """Resident set in MiB."""
+    """Return the resident set in MiB."""
     for line in Path(f"/proc/{pid}/status").read_text().splitlines():
         if line.startswith("VmRSS:"):
             return int(line.split()[1]) / 1024
@@ -47,40 +49,42 @@ def resident_mb(pid: int) -> float:
 
 
 def scrape(address: str) -> str:
-    """What a node at HOST:PORT says of itself."""
+    """Return the metrics of the node at HOST:PORT."""
     with urllib.request.urlopen(f"http://{address}/metrics", timeout=60) as reply:
         text: str = reply.read().decode()
         return text
 
 
 def keep_bytecode(place: Path) -> None:
-    """Let our processes keep their compiled modules below `place`, as an installed package has
-    them, whatever the environment says."""
+    """Let our processes cache their compiled modules below `place`.
+
+    An installed package has compiled modules, too. Settings of the environment are overridden.
+    """
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     os.environ["PYTHONPYCACHEPREFIX"] = str(place / "bytecode")
 
 
 class Loaded(Protocol):
-    """What a load needs to know of a node or a cluster."""
+    """The node or cluster interface that a load needs."""
 
     @property
     def bootstrap(self) -> str: ...
 
     def broker_pids(self) -> list[int]:
-        """The processes of its brokers."""
+        """Return the process IDs of its brokers."""
         ...
 
     def cpu_s(self) -> float:
-        """CPU seconds that these have used."""
+        """Return the CPU seconds that its brokers have used."""
         ...
 
     def folders(self, topic: str) -> list[Path]:
-        """What there is of a topic on the disk."""
+        """Return the folders of a topic on the disk."""
         ...
 
 
 class _One(ABC):
-    """What both nodes say of themselves alike."""
+    """The shared part of both nodes."""
 
     data: Path
 
@@ -99,7 +103,7 @@ class _One(ABC):
 
 
 class Kraftbox(_One):
-    """Our node under measurement."""
+    """A Kraftbox node under measurement."""
 
     name = "kraftbox"
 
@@ -108,7 +112,7 @@ class Kraftbox(_One):
         self.data = place / "data"
 
     def start(self) -> float:
-        """Start; returns seconds from the command to ready."""
+        """Start the node; return the seconds from the command to ready."""
         begin = time.monotonic()
         self.node.start()
         return time.monotonic() - begin
@@ -117,7 +121,7 @@ class Kraftbox(_One):
         self.node.stop()
 
     def scrape(self) -> str:
-        """The node's metrics."""
+        """Return the node's metrics as Prometheus text."""
         (node,) = control.status(ClusterPlace(self.node.directory))["nodes"]
         return scrape(node["http"])
 
@@ -131,7 +135,7 @@ class Kraftbox(_One):
 
 
 class Kafka(_One):
-    """Apache Kafka 4.3.1, one combined node with the settings that `kraftbox up` makes."""
+    """Apache Kafka 4.3.1, one combined node with the settings of `kraftbox up`."""
 
     name = "kafka"
 
@@ -164,7 +168,7 @@ class Kafka(_One):
         self.node.format(CLUSTER_ID)
 
     def start(self) -> float:
-        """Start; returns seconds from the command to ready."""
+        """Start the node; return the seconds from the command to ready."""
         begin = time.monotonic()
         self.node.start()
         return time.monotonic() - begin
@@ -181,7 +185,7 @@ Node = Kraftbox | Kafka
 
 
 def make_cold(node: Node, topic: str) -> None:
-    """Drop a topic's data from the page cache, so that reading it needs the disk."""
+    """Drop a topic's data from the page cache, so that reads need the disk."""
     for path in node.data.glob(f"{topic}-*/*.log"):
         fd = os.open(path, os.O_RDONLY)
         try:

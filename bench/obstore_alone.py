@@ -1,13 +1,13 @@
-"""What obstore alone does: put files into a bucket and print the figures as JSON.
+"""Throughput of obstore alone: put files into a bucket and print the figures as JSON.
 
     python -m bench.obstore_alone [--every SECONDS] SETTINGS FOLDER ...
 
-SETTINGS is JSON: `rsm.config.*` without that prefix. The files of a folder go one after the other,
-the folders beside each other, as a broker copies the segments of its partitions; obstore itself
-reads them.
+SETTINGS is JSON: `rsm.config.*` without that prefix. The files of a folder are uploaded one after
+the other and the folders in parallel, as a broker copies the segments of its partitions; obstore
+itself reads the files.
 
-With `--every` a file of each folder goes up each so often, until the process is ended: what a
-broker's copies cost whoever shares the machine, without the broker.
+With `--every` one file of each folder is uploaded in each interval, until the process is ended.
+That shows the cost of a broker's copies for other processes of the machine, without the broker.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def _connect(settings: StoreSettings) -> S3Store:
 
 
 async def put_all(settings: StoreSettings, folders: list[list[Path]]) -> float:
-    """Put them; returns how many seconds it took."""
+    """Upload the files; return the seconds."""
     store = _connect(settings)
     begin = time.monotonic()
     await asyncio.gather(*(_put(store, settings, paths) for paths in folders))
@@ -59,7 +59,7 @@ async def put_all(settings: StoreSettings, folders: list[list[Path]]) -> float:
 
 
 async def put_for_ever(settings: StoreSettings, folders: list[list[Path]], every_s: float) -> None:
-    """A segment of each folder at a time."""
+    """Upload a segment of each folder per interval, without end."""
     store = _connect(settings)
     for number in count():
         begin = time.monotonic()
@@ -72,7 +72,6 @@ async def put_for_ever(settings: StoreSettings, folders: list[list[Path]], every
 
 
 def main() -> None:
-    """See the module's description."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("settings")
     parser.add_argument("folders", nargs="+", type=Path)
@@ -85,7 +84,7 @@ def main() -> None:
     size_bytes = sum(path.stat().st_size for paths in folders for path in paths)
     took_s = asyncio.run(put_all(settings, folders))
     print(json.dumps({"mb_per_s": size_bytes / 1e6 / took_s}), flush=True)
-    os._exit(0)  # the library's threads abort one process in fifteen that is finalised
+    os._exit(0)  # the library's threads abort one process in fifteen at interpreter shutdown
 
 
 if __name__ == "__main__":

@@ -1,12 +1,12 @@
 """One node with very many partitions: `python -m bench.partitions [--partitions 5000]`.
 
-Measures what a partition costs when nothing happens to it, and what a scrape of all of them costs a
-producer: creating the topic, a produce to each partition, memory, idle CPU, the stop, and the start
-after a clean stop, after one with a cold page cache, and after kill -9. Producing is measured in
-turns of some seconds, without and with a scrape every second, so that a shared machine's drift hits
-both.
+Measures the cost of an idle partition, and the effect of scrapes of all partitions on a producer.
+The figures are the creation of the topic, a produce to each partition, memory, idle CPU, the stop,
+and the start after a clean stop, after one with a cold page cache, and after kill -9. Producing is
+measured in turns of some seconds, without and with a scrape every second, so that a shared
+machine's drift affects both.
 
-Prints a Markdown table; `--markdown docs/benchmarks.md` puts it between the marks there.
+Prints a Markdown table; `--markdown docs/benchmarks.md` writes it between the marks there.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ PRODUCE_VERSION = 11
 CREATE_VERSION = 7
 IN_FLIGHT = 5
 RETRIABLE = frozenset({3, 6})
-"""A partition that the broker has not heard of yet, or does not lead yet."""
+"""The broker does not know the partition yet, or does not lead it yet."""
 RATE = 200.0
 MARK = "partitions"
 
@@ -59,30 +59,30 @@ while True:
 
 
 class Figures:
-    """Rows in the order in which they were measured."""
+    """Rows in the order of their measurement."""
 
     def __init__(self) -> None:
         self.rows: dict[str, float] = {}
 
     def note(self, row: str, value: float) -> None:
-        """Progress goes to standard output as well."""
+        """Record a figure and print it."""
         self.rows[row] = value
         print(f"{row}: {shown(value)}", flush=True)
 
     def table(self, partitions: int) -> str:
-        """As Markdown."""
+        """Return the table as Markdown."""
         lines = [f"| {partitions:,} partitions | |", "|---|---|"]
         return "\n".join(lines + [f"| {row} | {shown(v)} |" for row, v in self.rows.items()])
 
 
 async def connect(node: KraftboxNode) -> Connection:
-    """A client's connection."""
+    """Open a client's connection to the node."""
     host, _, port = node.bootstrap.rpartition(":")
     return await Connection.connect(host, int(port), client_id="bench")
 
 
 async def create(connection: Connection, partitions: int) -> None:
-    """Raises RuntimeError for any error."""
+    """Create the topic. Raises RuntimeError for any error."""
     topic = CreateTopicsRequest.CreatableTopic(
         name=TOPIC, num_partitions=partitions, replication_factor=1
     )
@@ -94,7 +94,7 @@ async def create(connection: Connection, partitions: int) -> None:
 
 
 async def produce(connection: Connection, index: int, batch: bytes) -> None:
-    """One batch with acks=all, again while the partition is on its way."""
+    """Produce one batch with acks=all; retry while the partition is being created."""
     for _ in range(2_000):
         data = ProduceRequest.PartitionProduceData(index=index, records=batch)
         request = ProduceRequest(
@@ -113,7 +113,7 @@ async def produce(connection: Connection, index: int, batch: bytes) -> None:
 
 
 async def produce_to_each(node: KraftboxNode, partitions: int) -> float:
-    """Seconds for one record to each partition, several requests under way."""
+    """Return the seconds for one record to each partition, with several requests in flight."""
     connection, batch = await connect(node), record_batch(170)
     begin = time.monotonic()
     indexes = iter(range(partitions))
@@ -129,7 +129,7 @@ async def produce_to_each(node: KraftboxNode, partitions: int) -> float:
 
 
 def scrape(address: str) -> tuple[float, int]:
-    """(seconds, bytes) of one scrape."""
+    """Return (seconds, bytes) of one scrape."""
     begin = time.monotonic()
     with urllib.request.urlopen(f"http://{address}/metrics", timeout=60) as reply:
         size = len(reply.read())
@@ -137,7 +137,7 @@ def scrape(address: str) -> tuple[float, int]:
 
 
 async def probe(connection: Connection, seconds: float) -> list[float]:
-    """Milliseconds from when each request was due to its answer, at a fixed rate."""
+    """Return the ms from the due time of each request to its response, at a fixed rate."""
     batch, latencies = record_batch(1024), []
     tasks: list[asyncio.Task[None]] = []
 
@@ -156,7 +156,9 @@ async def probe(connection: Connection, seconds: float) -> list[float]:
 
 @asynccontextmanager
 async def scraping(address: str, found: list[tuple[float, int]]) -> AsyncIterator[None]:
-    """One scrape a second, in a process of its own: what it costs the scraper is not the node's."""
+    """Scrape once per second in a separate process, so that the scraper's cost is not the
+    node's.
+    """
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-c", SCRAPER, f"http://{address}/metrics"),
         stdin=asyncio.subprocess.PIPE,
@@ -176,7 +178,7 @@ async def scraping(address: str, found: list[tuple[float, int]]) -> AsyncIterato
 async def with_and_without(
     node: KraftboxNode, address: str, rounds: int, seconds: float, figures: Figures
 ) -> None:
-    """Produce p99 in turns."""
+    """Measure the produce p99 in turns, without and with scrapes."""
     connection = await connect(node)
     await probe(connection, min(seconds, 2.0))
     first_s, size_bytes = await asyncio.to_thread(scrape, address)
@@ -199,14 +201,14 @@ async def with_and_without(
 
 
 def timed(step: Callable[[], object]) -> float:
-    """Seconds that a step takes."""
+    """Return the seconds that a step takes."""
     begin = time.monotonic()
     step()
     return time.monotonic() - begin
 
 
 def forget_pages(folder: Path) -> None:
-    """Drop the files from the page cache."""
+    """Drop the folder's files from the page cache."""
     for path in folder.rglob("*"):
         if path.is_file():
             fd = os.open(path, os.O_RDONLY)
@@ -218,13 +220,13 @@ def forget_pages(folder: Path) -> None:
 
 
 def note_start(node: KraftboxNode, what: str, figures: Figures) -> None:
-    """Start it and say what that took."""
+    """Start the node and record the duration."""
     figures.note(f"start {what}: s", timed(node.start))
     figures.note(f"start {what}: CPU s", cpu_seconds(node.pid))
 
 
 def measure(place: Path, options: argparse.Namespace, figures: Figures) -> None:
-    """Everything, on one node."""
+    """Measure everything on one node."""
     keep_bytecode(place)
     address = f"127.0.0.1:{free_port()}"
     settings = {"kraftbox.http.listener": address}
@@ -271,7 +273,6 @@ def measure(place: Path, options: argparse.Namespace, figures: Figures) -> None:
 
 
 def main() -> None:
-    """See the module's description."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--partitions", type=int, default=5_000)
     parser.add_argument("--idle", type=float, default=20.0, help="seconds of the idle phase")

@@ -1,9 +1,9 @@
-"""Pictures of benchmarks, drawn from the figures that they keep.
+"""Pictures of benchmarks, drawn from their saved figures.
 
     python -m bench.pictures leader-moves FIGURES.json OUT.png
 
 Needs matplotlib, which nothing else here does (`pip install .[bench]`). A run on a machine without
-it keeps its figures all the same, and anybody can draw them again.
+it saves its figures all the same, and they can be drawn elsewhere.
 """
 
 from __future__ import annotations
@@ -29,18 +29,18 @@ TITLES: Final = {
 }
 """A panel for each case that was measured."""
 BINS: Final = tuple(0.1 * 10 ** (step / 10) for step in range(51))
-"""Upper bounds in milliseconds: ten in each power of ten, from 0.1 ms to 10 s."""
+"""Upper bounds in milliseconds: ten per power of ten, from 0.1 ms to 10 s."""
 
 
 class Histogram(NamedTuple):
-    """One of those compared: how many sends of all its rounds took so long, by `BINS`."""
+    """One of the compared clusters: the number of sends of all its rounds per bin of `BINS`."""
 
     name: str
     counts: list[int]
 
 
 def histograms_of(rows: Sequence[Mapping[str, Any]], case: str = "moves") -> list[Histogram]:
-    """What `bench.leader_moves` kept of a case, by name, ours first."""
+    """Return the figures of a case of `bench.leader_moves` by name, Kraftbox first."""
     names = {str(row["name"]) for row in rows if row["case"] == case}
     found = []
     for name in sorted(names, key=lambda n: (n.startswith("Kafka"), n)):
@@ -55,7 +55,7 @@ def histograms_of(rows: Sequence[Mapping[str, Any]], case: str = "moves") -> lis
 
 
 def draw_leader_moves(rows: Sequence[Mapping[str, Any]], out: Path) -> None:
-    """How many sends took how long in each case, both on a scale of powers of ten."""
+    """Draw the number of sends over their duration for each case, both on logarithmic scales."""
     import matplotlib
 
     matplotlib.use("Agg")
@@ -77,7 +77,7 @@ def draw_leader_moves(rows: Sequence[Mapping[str, Any]], out: Path) -> None:
         axes.legend(fontsize=8)
     panels[-1][0].set_xlabel("time of a send, ms")
     figure.tight_layout()
-    # Without a date in it, the same figures make the same file.
+    # Without a date, the same figures make the same file.
     figure.savefig(out, metadata={"Software": None})
 
 
@@ -85,7 +85,6 @@ PICTURES: Final = {"leader-moves": draw_leader_moves}
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """See the module's description."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("picture", choices=PICTURES)
     parser.add_argument("figures", type=Path, help="JSON that the benchmark wrote")

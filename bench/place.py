@@ -1,7 +1,7 @@
-"""A folder for a benchmark's data that does not stay behind.
+"""A temporary folder for a benchmark's data, which does not remain.
 
-It is removed when the run ends, also by an exception, Ctrl-C or SIGTERM. What a run left that was
-killed with SIGKILL is removed by the next one: each folder holds the process id of its owner.
+It is removed when the run ends, also after an exception, Ctrl-C or SIGTERM. The next run removes
+the folder of a run that was killed with SIGKILL: each folder contains the process ID of its owner.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def _is_alive(pid: int) -> bool:
 
 
 def sweep(parent: Path) -> list[Path]:
-    """Remove folders whose owners are gone; returns them."""
+    """Remove folders whose owners have ended, and return them."""
     gone = []
     for folder in parent.glob(f"{PREFIX}*"):
         try:
@@ -46,8 +46,10 @@ def sweep(parent: Path) -> list[Path]:
 
 @contextmanager
 def bench_place(free_bytes_min: int = FREE_BYTES_MIN) -> Iterator[Path]:
-    """A new folder below KRAFTBOX_BENCH_DIR or the system's temporary one. SystemExit where the
-    disk has too little room."""
+    """Create a new folder below KRAFTBOX_BENCH_DIR or the system's temporary folder.
+
+    Raises SystemExit if the disk has too little free space.
+    """
     parent = Path(os.environ.get("KRAFTBOX_BENCH_DIR") or tempfile.gettempdir())
     sweep(parent)
     free = shutil.disk_usage(parent).free

@@ -1,8 +1,9 @@
-"""What a produce request costs inside the broker: `python -m bench.produce_path [--profile]`.
+"""CPU cost of a produce request in the broker: `python -m bench.produce_path [--profile]`.
 
-The whole path but the socket: bytes to frames, header, body, checks, the append to a real file in a
-temporary folder, the high watermark, the reply's bytes. Prints microseconds of CPU, the best of
-several rounds, so that what else the machine does counts little; user time and system time apart.
+It measures the whole path without the socket: bytes to frames, header, body, checks, the append to
+a real file in a temporary folder, the high watermark, the bytes of the response. Prints
+microseconds of CPU, user time and system time separately. They are the best of several rounds, so
+that the machine's other load has little effect.
 """
 
 from __future__ import annotations
@@ -31,13 +32,13 @@ TOGETHER = 5
 
 
 def spent() -> tuple[float, float]:
-    """User and system seconds of this process."""
+    """Return the user and system seconds of this process."""
     usage = resource.getrusage(resource.RUSAGE_SELF)
     return usage.ru_utime, usage.ru_stime
 
 
 def feed(connection: ServerConnection, data: bytes) -> None:
-    """As the event loop does it."""
+    """Pass data to a connection in the same way as the event loop."""
     at = 0
     while at < len(data):
         room = connection.get_buffer(-1)
@@ -48,7 +49,7 @@ def feed(connection: ServerConnection, data: bytes) -> None:
 
 
 def connect(folder: str, partitions: int) -> ServerConnection:
-    """A connection to a broker that keeps its logs in `folder`."""
+    """Return a connection to a broker with its logs in `folder`."""
     broker = Harness(files=RealFiles(), log_dir=folder, clock=SystemClock())
     broker.create_topic(partitions=partitions)
     table = HandlerTable()
@@ -59,7 +60,7 @@ def connect(folder: str, partitions: int) -> ServerConnection:
 
 
 async def measure(batch_bytes: int, together: int, times: int, acks: int) -> tuple[float, float]:
-    """(user, system) microseconds per request."""
+    """Return (user, system) microseconds per request."""
     with tempfile.TemporaryDirectory(prefix="kraftbox-bench-") as folder:
         connection = connect(folder, 1)
         data = request_frame("t", 0, batch_bytes, acks) * together
@@ -74,7 +75,7 @@ async def measure(batch_bytes: int, together: int, times: int, acks: int) -> tup
 
 
 async def profile(batch_bytes: int) -> None:
-    """Where the calls are, by time inside each function; the profile itself costs most of it."""
+    """Print the time inside each function; most of it is the cost of the profiler itself."""
     with tempfile.TemporaryDirectory(prefix="kraftbox-bench-") as folder:
         connection = connect(folder, 1)
         data = request_frame("t", 0, batch_bytes, -1) * TOGETHER
@@ -87,7 +88,6 @@ async def profile(batch_bytes: int) -> None:
 
 
 async def main() -> None:
-    """See the module's description."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--profile", action="store_true")
     if parser.parse_args().profile:

@@ -1,11 +1,11 @@
-"""Where the brokers' CPU goes while a load runs: `--profile` of the comparisons.
+"""CPU profiles of the brokers during a load: `--profile` of the comparisons.
 
-py-spy, which must be on the path (`pip install py-spy`), samples the processes of our brokers while
-each load runs. It stops them for every sample, so the figures of such a run are not for quoting;
-what counts are the shares. A sample counts for the innermost function of Python, with what that
-called in C or in the kernel. Threads that wait do not count, but one that waits for a processor
-does: the shares are good on a quiet machine only. The kernel's share of the CPU time is its own
-account, and good everywhere.
+py-spy, which must be on the path (`pip install py-spy`), samples the processes of Kraftbox's
+brokers during each load. It stops them for every sample, so the figures of such a run must not be
+quoted; only the shares are valid. A sample counts for the innermost Python function, including C
+functions and system calls that it made. Waiting threads do not count, but a thread that waits for a
+processor does. So the shares are reliable on a quiet machine only. The kernel's share of the CPU
+time is from its own accounting, and reliable everywhere.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ OURS = "kraftbox"
 STOP_S_MAX = 60
 IDLE_WORKER = "concurrent/futures/thread.py:_worker"
 LOOP = "asyncio/runners.py:Runner.run"
-"""The innermost function of Python while the event loop, which is not in Python, works itself."""
+"""The innermost Python function while the event loop itself works, which is not in Python."""
 _FRAME = re.compile(r"^(?P<function>.+) \((?P<file>[^()]+\.py)(:\d+)?\)$")
 
 
 def has_sampler() -> bool:
-    """Whether the sampler is on the path."""
+    """Return whether the sampler is on the path."""
     return shutil.which(SAMPLER) is not None
 
 
@@ -48,7 +48,7 @@ def begin_sampling(
 
 
 def end_sampling(sampler: subprocess.Popen[str], path: Path) -> None:
-    """Have it write its file. RuntimeError if it has not."""
+    """Stop the sampler, which writes its file. Raises RuntimeError if it has not."""
     sampler.send_signal(signal.SIGINT)
     _, told = sampler.communicate(timeout=STOP_S_MAX)
     if not path.exists():
@@ -65,7 +65,7 @@ class Served(Protocol):
 
 
 class Profiles:
-    """The samples of a run, by row. SystemExit without the sampler."""
+    """The samples of a run, by row. Raises SystemExit without the sampler."""
 
     def __init__(self, place: Path) -> None:
         if not has_sampler():
@@ -96,7 +96,7 @@ class Profiles:
         return begin_sampling(pid, path, RATE_HZ, ["--format", "raw"]), path
 
     def report(self) -> str:
-        """A table for each row, as Markdown."""
+        """Return a Markdown table for each row."""
         parts = []
         for row, stacks in self.stacks.items():
             user, system = self.times[row]
@@ -107,14 +107,14 @@ class Profiles:
 
 
 def watched(profiles: Profiles | None, row: str, served: Served) -> AbstractContextManager[None]:
-    """Samples what `served` does meanwhile, if it is asked for and if it is ours."""
+    """Sample `served` during the block, if profiles are requested and it is Kraftbox."""
     if profiles is None or served.name != OURS:
         return nullcontext()
     return profiles.of(row, served.broker_pids())
 
 
 def read_stacks(text: str) -> Counter[str]:
-    """Lines of `outermost;...;innermost COUNT`, as samplers write them."""
+    """Parse lines of `outermost;...;innermost COUNT`, as samplers write them."""
     stacks: Counter[str] = Counter()
     for line in text.splitlines():
         stack, _, count = line.rpartition(" ")
@@ -124,8 +124,10 @@ def read_stacks(text: str) -> Counter[str]:
 
 
 def by_function(stacks: Counter[str]) -> Counter[str]:
-    """Samples by the innermost function, named `file:function`. Workers without work are left
-    out: the sampler takes some of them for running."""
+    """Return samples by the innermost function, named `file:function`.
+
+    Idle workers are left out: the sampler mistakes some of them for running.
+    """
     found: Counter[str] = Counter()
     for stack, count in stacks.items():
         frame = _FRAME.match(stack.rpartition(";")[2])
@@ -136,7 +138,7 @@ def by_function(stacks: Counter[str]) -> Counter[str]:
 
 
 def table(shares: Counter[str]) -> str:
-    """The largest shares, as Markdown."""
+    """Return the largest shares as Markdown."""
     total = max(1, sum(shares.values()))
     lines = ["| function | % |", "|---|---|"]
     for name, count in shares.most_common(ROWS_SHOWN):
@@ -145,6 +147,6 @@ def table(shares: Counter[str]) -> str:
 
 
 def _times(pids: Sequence[int]) -> tuple[float, float]:
-    """User and system seconds of these processes together."""
+    """Return the total user and system seconds of these processes."""
     times = [cpu_times(pid) for pid in pids]
     return sum(user for user, _ in times), sum(system for _, system in times)

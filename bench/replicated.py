@@ -1,19 +1,21 @@
-"""Three brokers beside three of Apache Kafka's, in one run: produce with acks=all, three replicas.
+"""Comparison of three brokers with three of Apache Kafka: produce with acks=all, three replicas.
 
     python -m bench.replicated [--cases one,ten] [--minutes N | --rounds N] [--warm-mb 2000]
                                [--controllers 1] [--quick] [--profile]
                                [--markdown docs/benchmarks.md] [--json FILE]
 
 Both clusters run all the time and serve the same loads in turn, so that a shared machine's drift
-hits both; what counts is the ratio, and of several rounds the median. Before anything is counted
-each has taken `--warm-mb` in partitions that all its brokers lead. Nothing here passes or fails.
+affects both. The result is the ratio, the median of several rounds. Before the measurement each
+cluster receives `--warm-mb` in partitions that are led by all its brokers. Nothing here passes or
+fails.
 
 Cases: `one` is one Java producer to one partition, `ten` are ten in one process to ten partitions;
-both with records of 1 KB and of 100 B. `--profile` tells of each where the CPU of our three brokers
-goes (`bench.profiled`); its figures are not for quoting.
+both with records of 1 KB and of 100 B. `--profile` reports for each where the CPU of Kraftbox's
+three brokers goes (`bench.profiled`); its figures must not be quoted.
 
-A topic is deleted as soon as it has served, and warming is done in pieces, so that some gigabytes
-are all there is at a time. Everything is removed at the end, also after a failure or a signal.
+A topic is deleted directly after its load, and warming is done in pieces, so that there are only
+some gigabytes of data at a time. Everything is removed at the end, also after a failure or a
+signal.
 """
 
 from __future__ import annotations
@@ -56,7 +58,7 @@ class Run:
         self.began = time.monotonic()
 
     def compare(self) -> None:
-        """Everything that was asked for. RuntimeError without a Java compiler."""
+        """Run the requested cases. Raises RuntimeError without a Java compiler."""
         if not self.java.has_load:
             raise RuntimeError("the load is a Java program: a JDK is needed")
         keep_bytecode(self.place)
@@ -90,7 +92,8 @@ class Run:
             began = time.monotonic()
             for size_bytes, text in SIZES:
                 for producers, name in self.cases:
-                    # Who goes first gets the disk that the other one left behind.
+                    # The order alternates, because the first one finds the disk busy with the
+                    # other's data.
                     for cluster in clusters[:: -1 if number % 2 else 1]:
                         say(f"{cluster.name}: {name}, {text}, round {number + 1}")
                         self._load(cluster, producers, size_bytes, f"{name}, {text}")
@@ -122,7 +125,7 @@ def _memory_mb(cluster: Cluster) -> float:
 
 
 def parsed(arguments: Sequence[str] | None) -> argparse.Namespace:
-    """What the command line asks for. SystemExit for a case that does not exist."""
+    """Parse the command line. Raises SystemExit for a case that does not exist."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--cases", default=",".join(CASES), help="names with commas between them")
     parser.add_argument("--rounds", type=int, default=0, help="default: 3")
@@ -146,7 +149,6 @@ def parsed(arguments: Sequence[str] | None) -> argparse.Namespace:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """See the module's description."""
     options = parsed(arguments)
     with bench_place(FREE_BYTES_MIN) as place:
         run = Run(place, options)

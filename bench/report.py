@@ -1,4 +1,4 @@
-"""Figures as text, and where they go."""
+"""Formatting of figures, and their output to files."""
 
 from __future__ import annotations
 
@@ -10,15 +10,17 @@ from typing import Any
 
 
 def shown(value: float) -> str:
-    """Three digits that say something, or more."""
+    """Return a figure with at least three significant digits."""
     if value >= 1000:
         return f"{value:,.0f}"
     return f"{value:.0f}" if value >= 100 else f"{value:.2f}"
 
 
 def put_between(path: Path, name: str, text: str) -> None:
-    """Replace what stands between the marks of this name in a Markdown file. ValueError without
-    such marks."""
+    """Replace the text between the marks of this name in a Markdown file.
+
+    Raises ValueError without such marks.
+    """
     begin_mark, end_mark = f"<!-- {name}: begin -->", f"<!-- {name}: end -->"
     before, begin, rest = path.read_text(encoding="utf-8").partition(begin_mark)
     _, end, after = rest.partition(end_mark)
@@ -28,8 +30,7 @@ def put_between(path: Path, name: str, text: str) -> None:
 
 
 def names_among(known: Collection[str]) -> Callable[[str], list[str]]:
-    """Reads an option `A,B,...` of these names. What it returns raises ArgumentTypeError for
-    others."""
+    """Return a parser of an option `A,B,...`, which raises ArgumentTypeError for unknown names."""
 
     def read(text: str) -> list[str]:
         names = text.split(",")
@@ -44,7 +45,7 @@ def names_among(known: Collection[str]) -> Callable[[str], list[str]]:
 def options_of(
     parser: argparse.ArgumentParser, arguments: Sequence[str] | None
 ) -> argparse.Namespace:
-    """The options of `parser`, and those of every benchmark of rounds whose figures are kept."""
+    """Add the common options of benchmarks with rounds, and parse all options."""
     parser.add_argument("--quick", action="store_true", help="a try of every step, no figures")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--json", type=Path, help="write every figure there")
@@ -53,7 +54,7 @@ def options_of(
 
 
 def keep(options: argparse.Namespace, mark: str, text: str, rows: Sequence[Any]) -> None:
-    """Where `--markdown` and `--json` say; `rows` are named tuples, with every figure."""
+    """Write the results to `--markdown` and `--json`; `rows` are named tuples with every figure."""
     if options.json:
         options.json.write_text(json.dumps([one._asdict() for one in rows], indent=1))
     if options.markdown:

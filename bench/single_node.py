@@ -1,29 +1,29 @@
-"""One node beside one Apache Kafka node, in one run: `make bench`.
+"""Comparison of one node with one Apache Kafka node: `make bench`.
 
     python -m bench.single_node [--cases CASES] [--minutes N | --rounds N] [--quick]
                                 [--markdown docs/benchmarks.md] [--json FILE] [--profile]
 
-Both serve the same commands in turn, so that a shared machine's drift hits both; what counts is the
-ratio, and of several rounds the median. The JVM is warmed with 1 GB before anything of it is
-counted. Nothing here passes or fails. Progress goes to standard error, the tables to standard
-output; `--markdown` puts them between the marks in that file.
+Both serve the same commands in turn, so that a shared machine's drift affects both. The result is
+the ratio, the median of several rounds. The JVM is warmed with 1 GB before anything is measured.
+Nothing here passes or fails. Progress goes to standard error, the tables to standard output;
+`--markdown` writes them between the marks in that file.
 
 Cases, by their names for `--cases`:
 
-    rest     start, memory and CPU while nothing happens
+    rest     start, memory and CPU while idle
     produce  one producer: kafka-producer-perf-test with acks 1 and all, librdkafka; 1 KB and 100 B
     ten      ten producers in one JVM, the same
     cold     reading a topic from its start with a cold page cache
-    blast    a load that no client limits, in 64 KB batches and in one-record requests
+    blast    a load without client limits, in 64 KB batches and in one-record requests
     half     one producer at half of what both nodes reach, with a consumer at the tail
     walk     our node with and without `kraftbox.produce.validate.records=true`
 
-`--profile` tells of each load where our node's CPU goes (`bench.profiled`); its figures are not for
-quoting.
+`--profile` reports for each load where our node's CPU goes (`bench.profiled`); its figures must not
+be quoted.
 
-`--minutes` fits as many rounds (three at most) into the time as it can, with shorter steps, and
-leaves `walk` out unless it is named. Each topic is deleted as soon as it has served, so that the
-data of one step, some gigabytes, is all there is at a time.
+`--minutes` runs as many rounds (at most three) as fit into the time, with shorter steps, and skips
+`walk` unless it is named. Each topic is deleted directly after its load, so that there are only
+some gigabytes of data at a time.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ from testkit.processes.ending import end_on_sigterm
 
 KRAFTBOX, KAFKA, VALIDATING = "kraftbox", "kafka", "validating"
 SIZES = ((1024, "1 KB"), (100, "100 B"))
-# Blasts: what it is called and the arguments of `bench.blast`.
+# Blasts: their names and the arguments of `bench.blast`.
 BLASTS = (
     ("64 KB batches, 4 connections", ("--connections", "4", "--partitions", "4")),
     ("64 KB batches, 1 connection", ("--connections", "1")),
@@ -95,7 +95,7 @@ CASES = ("rest", "produce", "ten", "cold", "blast", "half", "walk")
 
 @dataclass(frozen=True)
 class Scale:
-    """How much is done."""
+    """The amount of work."""
 
     cases: tuple[str, ...] = CASES
     rounds: int = 3
@@ -104,7 +104,7 @@ class Scale:
     idle_s: float = 15
     warm_records: int = 1_000_000
     records: int = 600_000
-    # The broker's CPU for less could not be told from what joining a group costs, or from a tick.
+    # With less, the broker's CPU would be indistinguishable from that of joining a group or a tick.
     cold_bytes: int = 300_000_000
     warmup_s: int = 4
     seconds: int = 10
@@ -144,19 +144,19 @@ class Results:
         self.rows: dict[tuple[str, str], dict[str, list[float]]] = {}
 
     def add(self, row: str, node: str, figures: Figures, *units: str) -> None:
-        """Note these figures, or all of them."""
+        """Record the figures of these units, or all of them."""
         for unit in units or figures:
             values = self.rows.setdefault((row, unit), {}).setdefault(node, [])
             values.append(round(figures[unit], 3))
 
     def median(self, row: str, unit: str, node: str) -> float | None:
-        """What a row says of one node."""
+        """Return the median of a row for one node."""
         values = self.rows.get((row, unit), {}).get(node)
         return statistics.median(values) if values else None
 
 
 class TimeIsUp(Exception):
-    """The minutes that were given have passed."""
+    """The given minutes have passed."""
 
 
 class Run:
@@ -171,7 +171,7 @@ class Run:
         self.began = time.monotonic()
 
     def compare(self) -> None:
-        """Everything that was asked for."""
+        """Run the cases of the scale and record their figures."""
         keep_bytecode(self.place)
         if set(self.scale.cases) - {"walk"}:
             nodes: list[Node] = [Kraftbox(self.place / KRAFTBOX), Kafka(self.place / KAFKA)]
@@ -186,7 +186,7 @@ class Run:
             self._cost_of_walking()
 
     def _both(self, nodes: list[Node]) -> None:
-        """What both nodes do."""
+        """Run the cases of both nodes."""
         if "rest" in self.scale.cases:
             self._at_rest(nodes)
         else:
@@ -228,8 +228,8 @@ class Run:
 
     def _at_rest(self, nodes: list[Node]) -> None:
         for node in nodes:
-            # The first start compiles: the modules, the language's own included, have a cache of
-            # their own here, which is empty. An installed package brings them compiled.
+            # The first start compiles the modules, including Python's own, into an empty cache. An
+            # installed package has them compiled.
             node.start()
             node.stop()
         for number in range(self.scale.starts):
@@ -339,7 +339,7 @@ class Run:
                 delete_topics(node, "half")
 
     def _half_of_the_least(self, nodes: list[Node], size_bytes: int, text: str) -> int:
-        """Records a second: half of what the slower node takes."""
+        """Return half of the slower node's records per second."""
         row = f"1 producer, acks=all, {text}"
         most = [self.results.median(row, "mb_per_s", node.name) for node in nodes]
         for at, node in enumerate(nodes):
@@ -350,7 +350,7 @@ class Run:
         return int(min(value for value in most if value) * 1e6 / size_bytes / 2)
 
     def _cost_of_walking(self) -> None:
-        """What checking every record costs: the same loads on two fresh nodes of ours."""
+        """Measure the cost of checking every record: the same loads on two fresh nodes of ours."""
         walking = {"kraftbox.produce.validate.records": "true"}
         nodes = {
             KRAFTBOX: Kraftbox(self.place / "plain"),
@@ -378,7 +378,7 @@ class Run:
 
 
 def table(results: Results, ours: str, theirs: str, heads: tuple[str, str], walk: bool) -> str:
-    """The rows of two columns and their ratio, as Markdown."""
+    """Return the rows of two columns and their ratio as Markdown."""
     lines = [f"| | {heads[0]} | {heads[1]} | ratio |", "|---|---|---|---|"]
     for row, unit in results.rows:
         if row.startswith(WALK) is not walk:
@@ -394,7 +394,7 @@ def table(results: Results, ours: str, theirs: str, heads: tuple[str, str], walk
 
 
 def report(results: Results) -> str:
-    """Both tables, as far as there are figures."""
+    """Return both tables, as far as there are figures."""
     parts = []
     first = table(results, KRAFTBOX, KAFKA, ("Kraftbox", "Kafka 4.3.1"), walk=False)
     second = table(results, VALIDATING, KRAFTBOX, ("every record checked", "default"), walk=True)
@@ -406,12 +406,12 @@ def report(results: Results) -> str:
 
 
 def say(text: str) -> None:
-    """Progress, on standard error."""
+    """Print progress on standard error."""
     print(text, file=sys.stderr, flush=True)
 
 
 def chosen_scale(options: argparse.Namespace) -> Scale:
-    """What the command line asks for. SystemExit for a case that does not exist."""
+    """Return the scale of the command line. Raises SystemExit for a case that does not exist."""
     scale = QUICK if options.quick else TIMED if options.minutes else Scale()
     if options.cases:
         unknown = set(options.cases.split(",")) - set(CASES)
@@ -424,7 +424,6 @@ def chosen_scale(options: argparse.Namespace) -> Scale:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """See the module's description."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true", help="a try of every step, no figures")
     parser.add_argument("--cases", help="names with commas between them; default: all")

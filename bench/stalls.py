@@ -1,10 +1,10 @@
-"""What a loop did when it stood still longest.
+"""Causes of the longest event-loop stalls.
 
-The product's own series say how long, not why. A sampler (py-spy, where it is on the path) watches
-the processes from outside, 250 times a second and without stopping them. Whatever Python function
-the event loop called stays on the stack for as long as the loop stands still; the longest such
-stay, with what it was in most of that time, is the cause. Two calls of the same function between
-which no sample falls are taken for one.
+The product's own series show how long a stall was, not why. A sampler (py-spy, if it is on the
+path) watches the processes from outside, 250 times a second and without stopping them. The Python
+function that the event loop called stays on the stack as long as the loop is blocked. The cause is
+the longest such stay, with the functions in which it spent most of that time. Two calls of the same
+function without a sample in between count as one.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from typing import Any, NamedTuple
 from bench.profiled import begin_sampling, end_sampling
 
 LOOP = "Runner.run"
-"""Innermost while the event loop, which is not in Python, works or waits."""
+"""The innermost function while the event loop, which is not in Python, works or waits."""
 RATE_HZ = 250
 MAIN_SHARE = 0.5
 
 
 class Stay(NamedTuple):
-    """A function on the stack without a break. `depth` is 1 for what the loop called."""
+    """A function on the stack without a break. `depth` is 1 for a function that the loop called."""
 
     depth: int
     begin_ms: float
@@ -34,7 +34,7 @@ class Stay(NamedTuple):
 
 
 class Stall(NamedTuple):
-    """How long the loop stood still, and what it was in, from the outermost on."""
+    """The duration of a stall and its functions, from the outermost on."""
 
     ms: float
     functions: tuple[str, ...]
@@ -45,7 +45,7 @@ class Stall(NamedTuple):
 
 @contextmanager
 def stalls_of(pids: Mapping[str, int], place: Path) -> Iterator[dict[str, Stall]]:
-    """The longest stall of each process, by its name, while the body runs; known after it."""
+    """Find the longest stall of each process by name while the body runs; filled after it."""
     found: dict[str, Stall] = {}
     options = ["--format", "chrometrace", "--function", "--idle", "--nonblocking"]
     paths = {name: place / f"turns-{pid}" for name, pid in pids.items()}
@@ -63,7 +63,10 @@ def stalls_of(pids: Mapping[str, int], place: Path) -> Iterator[dict[str, Stall]
 
 
 def longest_stall(events: Sequence[Mapping[str, Any]]) -> Stall | None:
-    """Of a trace in Chrome's format: begins and ends of functions, in order; None without any."""
+    """Return the longest stall in a trace in Chrome's format; None without events.
+
+    The events are begins and ends of functions, in order.
+    """
     stays = list(_stays(events))
     outer = max((stay for stay in stays if stay.depth == 1), key=_length, default=None)
     if outer is None:
@@ -79,7 +82,7 @@ def longest_stall(events: Sequence[Mapping[str, Any]]) -> Stall | None:
 
 
 def _stays(events: Sequence[Mapping[str, Any]]) -> Iterator[Stay]:
-    """Of the thread that runs the loop, below the loop."""
+    """Yield the stays of the loop's thread, below the loop."""
     stacks: dict[int, list[tuple[str, float]]] = defaultdict(list)
     for event in events:
         stack = stacks[event["tid"]]

@@ -3,27 +3,26 @@
     python -m bench.tier [--cases CASES] [--quick] [--before FOLDER]
                          [--markdown docs/benchmarks.md] [--json FILE]
 
-One node with its segments in a bucket of versitygw on the same machine. Each row has its aim and
-whether it is met; nothing here passes or fails.
+There is one node with its segments in a bucket of versitygw on the same machine. Each row has its
+aim and whether it is met; nothing here passes or fails.
 
 Cases, by their names for `--cases`:
 
-    copy       closed segments are copied, beside obstore alone that puts the same files there
+    copy       closed segments are copied, compared with obstore alone putting the same files there
     read       librdkafka reads a topic from the disk and then from the tier alone
     produce    p99 of a producer at a steady rate: without copies, with copies that keep up, with
-               the same copies made by another process, and with a store that takes connections
+               the same copies made by another process, and with a store that accepts connections
                and answers nothing
-    consumers  1,000 consumers, each at a place of its own in what the tier alone has: memory of the
-               node, and how long its loop stood still
+    consumers  1,000 consumers, each at its own offset in the part that only the tier has: memory of
+               the node, and its event-loop stalls
     metadata   records of 100,000 segments are replayed, as at a start
-    folder     copies and reads once more, with the bucket a folder, beside Apache Kafka 4.3.1 with
-               the store in a folder that is in its own tests, and the steady producer on both;
-               Kafka's producer and JVM are warm
-    off        a node without tiered storage: what it imports, its start and its memory; with
-               `--before` beside those of another checkout
+    folder     copies and reads again, with the bucket a folder, compared with Apache Kafka 4.3.1
+               with the folder store of its own tests, and the steady producer on both; Kafka's
+               producer and JVM are warm
+    off        a node without tiered storage: its imports, its start and its memory; with `--before`
+               compared with those of another checkout
 
-Copy and read are of the same bytes; what is measured in turn is measured several times, of which
-the median counts.
+Copy and read are of the same bytes. Figures measured in turn are the medians of several rounds.
 """
 
 from __future__ import annotations
@@ -81,8 +80,9 @@ WITHOUT_COPIES = {"remote.log.copy.disable": "true"}
 ON_DISK_ONLY_WHAT_MUST = {"local.retention.bytes": "1"}
 COPIES_AT_ONCE = "remote.log.manager.copier.thread.pool.size"
 ASKS_SOON = {"fetch.queue.backoff.ms": "10"}
-"""librdkafka stops for a second when its own queue is full, at 64 MiB, whoever answers how fast:
-more than the whole read takes, when it happens."""
+"""librdkafka pauses for a second when its own queue is full, at 64 MiB, regardless of the
+broker's speed. That is longer than the whole read.
+"""
 AS_IT_COMES: Mapping[str, str] = {}
 PACED = ("without copies", "while copying")
 OF_KAFKA = {
@@ -103,7 +103,7 @@ print(sum(name.startswith(tiered) for name in sys.modules))
 
 
 class Scale(NamedTuple):
-    """How much is done."""
+    """The amount of work."""
 
     megabytes: int = 256
     rounds: int = 3
@@ -118,8 +118,7 @@ QUICK = Scale(160, 1, 5_000, 2, 100, 3, 1)
 
 
 class Row(NamedTuple):
-    """A figure, what it should be, and whether it is that (None: it has no aim); what it is of
-    Kafka."""
+    """A figure, its aim, whether it is met (None: there is no aim), and Kafka's figure."""
 
     name: str
     value: float
@@ -129,15 +128,15 @@ class Row(NamedTuple):
 
 
 class Produced(NamedTuple):
-    """By the steady producer, and how the node's main thread fared meanwhile."""
+    """The steady producer's figures, and the waits of the node's main thread."""
 
     p99_ms: float
     waited_ms_per_s: float
-    """For a processor."""
+    """Time in which the thread waited for a processor."""
 
 
 class Start(NamedTuple):
-    """Of a node, until it was ready."""
+    """The figures of a node's start until it was ready."""
 
     s: float
     cpu_s: float
@@ -155,7 +154,7 @@ class Run:
         self.rows: list[Row] = []
 
     def measure(self) -> None:
-        """Everything that was asked for."""
+        """Run the requested cases and record their rows."""
         keep_bytecode(self.place)
         if set(self.cases) - {"metadata", "folder", "off"}:
             self._with_a_store()
@@ -175,7 +174,7 @@ class Run:
         most: float = 0,
         kafka: float | None = None,
     ) -> None:
-        """A row; with an aim, if one is given."""
+        """Record a row; with an aim, if one is given."""
         aim = f"at least {shown(least)}" if least else f"at most {shown(most)}" if most else ""
         met = value >= least if least else value <= most if most else None
         self.rows.append(Row(name, value, aim, met, kafka))
@@ -241,8 +240,10 @@ class Run:
     def _read_both(
         self, side: Side, topic: str, *clients: Mapping[str, str]
     ) -> list[tuple[float, float]]:
-        """Medians, MB/s, for each of these settings of the client: from the disk and then, when it
-        has gone from there, from the tier."""
+        """Return median MB/s for each of these client settings, as (disk, tier).
+
+        The reads from the tier follow once the segments have left the disk.
+        """
         read: dict[str, list[list[float]]] = {"disk": [], "tier": []}
         consume_librdkafka(side.node, topic, clients[0])
         for where, rounds in read.items():
@@ -289,7 +290,7 @@ class Run:
     def _p99s(
         self, side: Side, meanwhile: Mapping[str, Callable[[], AbstractContextManager[None]]]
     ) -> dict[str, Produced]:
-        """Medians of the steady producer, while one thing goes on or another, in turn."""
+        """Return medians of the steady producer for each of the activities, measured in turn."""
         found: dict[str, list[Produced]] = {what: [] for what in meanwhile}
         for _ in range(self.scale.rounds):
             for what, going_on in meanwhile.items():
@@ -312,14 +313,14 @@ class Run:
 
     @property
     def _closed_every_s(self) -> float:
-        """How often the steady producer closes a segment of each partition."""
+        """The interval in which the steady producer closes a segment of each partition."""
         return SEGMENT_BYTES * PARTITIONS / (self.scale.rate_per_s * RECORD_BYTES)
 
     def _consumers(self, side: OurSide) -> None:
         topic = "cold"
         self._fill(side, topic, ON_DISK_ONLY_WHAT_MUST)
         side.wait_gone(topic)
-        side.node.scrape()  # what was worst so far is forgotten
+        side.node.scrape()  # resets the worst values
         with Memory(side.node.pid) as memory:
             made = json_of(
                 *("-m", "bench.tier_consumers", side.node.bootstrap, topic),
@@ -337,7 +338,8 @@ class Run:
         for name, pattern in STALLS.items():
             self.note(f"{many}: {name}, ms", 1e3 * float(pattern.findall(text)[0]), most=20)
 
-    # --- without one ----------------------------------------------------------------------------
+    # --- without a store
+    # ----------------------------------------------------------------------------
 
     def _metadata(self) -> None:
         path = self.place / "metadata"
@@ -408,7 +410,7 @@ class Run:
 
 
 class Side(ABC):
-    """A node, and the folder that has what it copied."""
+    """A node, and the folder with its copies."""
 
     def __init__(self, node: Kraftbox | Kafka, store: Path) -> None:
         self.node = node
@@ -416,10 +418,10 @@ class Side(ABC):
 
     @abstractmethod
     def copies(self, topic: str) -> list[Path]:
-        """A file of each copy, the last one that is written."""
+        """Return one file per copy, the one that is written last."""
 
     def closed(self, topic: str) -> list[Path]:
-        """The files of closed segments on the disk."""
+        """Return the files of closed segments on the disk."""
         found = []
         for folder in self.node.folders(topic):
             last = max(folder.glob("*.log")).stem
@@ -428,14 +430,14 @@ class Side(ABC):
         return found
 
     def local_start(self, topic: str) -> int:
-        """The least local start of its partitions."""
+        """Return the smallest local log start offset of the topic's partitions."""
         return min(int(min(folder.glob("*.log")).stem) for folder in self.node.folders(topic))
 
     def alter(self, topic: str, **configs: str) -> None:
         self._alter(ResourceType.TOPIC, topic, configs)
 
     def alter_broker(self, name: str, value: str | None) -> None:
-        """Of the only broker; None: as if it had never been set."""
+        """Set a key of the only broker; None removes it."""
         self._alter(ResourceType.BROKER, "1", {name: value})
 
     def _alter(self, kind: ResourceType, of: str, configs: Mapping[str, str | None]) -> None:
@@ -450,8 +452,9 @@ class Side(ABC):
             future.result(WAIT_S)
 
     def copy(self, topic: str) -> float:
-        """Let the closed segments of a topic be copied that was made without copies. MB/s, from
-        the request on."""
+        """Enable copies of a topic and wait for its closed segments; return MB/s from the
+        request on.
+        """
         logs = [path for path in self.closed(topic) if path.suffix == ".log"]
         size_bytes = sum(path.stat().st_size for path in logs)
         began = time.time()
@@ -461,7 +464,7 @@ class Side(ABC):
         return size_bytes / 1e6 / (last - began)
 
     def only_in_the_tier(self, topic: str) -> None:
-        """Wait until what is closed has left the disk."""
+        """Wait until the closed segments have left the disk."""
         self.alter(topic, **ON_DISK_ONLY_WHAT_MUST)
         self.wait_gone(topic)
 
@@ -478,7 +481,7 @@ class OurSide(Side):
         metadata = (self.node.folders(topic)[0] / "partition.metadata").read_text()
         topic_id = metadata.partition("topic_id:")[2].split()[0]
         while True:
-            # An upload that ends takes its folder away under the walk.
+            # A finishing upload removes its folder during the walk.
             with suppress(FileNotFoundError):
                 return list(self.store.glob(f"**/{topic_id}/*/*.manifest"))
 
@@ -491,7 +494,7 @@ class KafkaSide(Side):
 
 
 class Memory:
-    """What a process has resident, while something goes on."""
+    """The resident memory of a process during the block."""
 
     def __init__(self, pid: int) -> None:
         self._pid = pid
@@ -521,7 +524,7 @@ class Memory:
 
     @property
     def growth(self) -> float:
-        """The most of the last third, times the most of the third before."""
+        """The maximum of the last third over the maximum of the third before."""
         third = max(1, len(self._seen) // 3)
         return max(self._seen[-third:]) / max(self._seen[-2 * third : -third] or self._seen)
 
@@ -542,7 +545,7 @@ def _obstore_alone(options: Mapping[str, str], folders: Sequence[Path]) -> float
 
 
 def _linked(paths: Sequence[Path], place: Path) -> list[Path]:
-    """The same files in folders by partition; returns the folders."""
+    """Link the files into folders by partition; return the folders."""
     for path in paths:
         folder = place / path.parent.name
         folder.mkdir(parents=True, exist_ok=True)
@@ -561,7 +564,7 @@ def _hung(process: subprocess.Popen[bytes]) -> Iterator[None]:
 
 @contextmanager
 def _one_by_one(side: Side) -> Iterator[None]:
-    """One segment is copied at a time."""
+    """Copy one segment at a time during the block."""
     side.alter_broker(COPIES_AT_ONCE, "1")
     try:
         yield
@@ -573,7 +576,7 @@ def _one_by_one(side: Side) -> Iterator[None]:
 def _obstore_beside(
     options: Mapping[str, str], folders: Sequence[Path], every_s: float
 ) -> Iterator[None]:
-    """Another process copies a segment of each folder so often."""
+    """Let another process copy a segment of each folder per interval."""
     command = [sys.executable, "-m", "bench.obstore_alone", "--every", str(every_s)]
     process = subprocess.Popen([*command, json.dumps(options), *map(str, folders)])
     try:
@@ -585,7 +588,7 @@ def _obstore_beside(
 
 @contextmanager
 def _working_in(folder: Path | None) -> Iterator[None]:
-    """Commands of ours are those of another checkout."""
+    """Run our commands from another checkout during the block."""
     before = os.getcwd()
     if folder is not None:
         os.chdir(folder)
@@ -601,7 +604,7 @@ def _working_in(folder: Path | None) -> Iterator[None]:
 
 
 def table(rows: Sequence[Row]) -> str:
-    """As Markdown."""
+    """Return the table as Markdown."""
     lines = ["| | Kraftbox | aim | | Kafka 4.3.1 |", "|---|---|---|---|---|"]
     words = {True: "met", False: "missed", None: ""}
     for one in rows:
@@ -613,7 +616,7 @@ def table(rows: Sequence[Row]) -> str:
 
 
 def parsed(arguments: Sequence[str] | None) -> argparse.Namespace:
-    """What the command line asks for. SystemExit for a case that does not exist."""
+    """Parse the command line. Raises SystemExit for a case that does not exist."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--cases", default=",".join(CASES), help="names with commas between them")
     parser.add_argument("--quick", action="store_true", help="a try of every step, no figures")
@@ -627,7 +630,6 @@ def parsed(arguments: Sequence[str] | None) -> argparse.Namespace:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """See the module's description."""
     options = parsed(arguments)
     began = time.monotonic()
     with bench_place(FREE_BYTES_MIN) as place:

@@ -1,10 +1,10 @@
-"""Very many consumers that read what a tier alone has.
+"""Very many consumers of records that only the tier has.
 
     python -m bench.tier_consumers BOOTSTRAP TOPIC END --consumers N --seconds S [--start OFFSET]
 
-Each has a connection, begins at an offset of its own below END of a partition of the topic, asks
-for as much as clients do, and asks again at once. Prints as JSON how much they read, how often they
-were told to try again, and how long an answer took.
+Each has a connection and begins at its own offset below END of a partition of the topic. It fetches
+as much as usual clients do, and fetches again at once. Prints as JSON how much they read, how often
+the broker returned a retriable error, and how long responses took.
 """
 
 from __future__ import annotations
@@ -25,21 +25,23 @@ from protocol.transport.client import Connection
 from testkit.processes.ending import end_on_sigterm
 
 VERSION = 12
-"""The last one that names topics."""
+"""The last version with topic names."""
 PART_BYTES = 1 << 20
 ANSWER_BYTES = 50 << 20
 WAIT_MS = 500
 TIMEOUT_MS = 60_000
 RETRY_S = 0.5
-"""As librdkafka waits before it asks again for what failed."""
+"""librdkafka's wait before it retries a failed fetch."""
 BEGIN_S = 2.0
-"""Within which they begin: they are many, not one that does a thousand things at a time."""
+"""The time within which they begin: they are many clients, not one with a thousand requests at
+once.
+"""
 AT_ONCE = 50
-"""Connections that are made at the same time."""
+"""Connections that are opened at the same time."""
 
 
 class Consumers:
-    """All of them, and what they have seen."""
+    """All consumers and their figures."""
 
     def __init__(self, options: argparse.Namespace) -> None:
         self.options = options
@@ -112,7 +114,7 @@ def _request(topic: str, partition: int, offset: int) -> FetchRequest:
 
 
 def _behind(data: FetchResponse.PartitionData, offset: int) -> tuple[int, int]:
-    """Bytes of records, and the offset behind them."""
+    """Return the bytes of records, and the offset after them."""
     content = data.records
     if not content or isinstance(content, list):
         return 0, offset
@@ -122,7 +124,6 @@ def _behind(data: FetchResponse.PartitionData, offset: int) -> tuple[int, int]:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """See the module's description."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("bootstrap")
     parser.add_argument("topic")

@@ -1,10 +1,10 @@
-"""Replay the metadata of very many segments, as a broker does that starts; print figures as JSON.
+"""Replay of the metadata of very many segments, as at a broker's start; print figures as JSON.
 
     python -m bench.tier_metadata write FILE
     python -m bench.tier_metadata replay FILE
 
-The file has what the partitions of `__remote_log_metadata` have: of 100,000 segments of 100
-partitions the records that their copies were begun and finished.
+The file has the content of the partitions of `__remote_log_metadata`: for 100,000 segments of 100
+partitions, the records of the beginning and the end of their copies.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ SEGMENTS = 100_000
 PARTITIONS = 100
 TOPIC_PARTITIONS = 50
 RECORDS_PER_BATCH = 4
-"""A writer waits for its own record, so that batches are small."""
+"""Batches are small, because a writer waits for its own record."""
 RECORDS_PER_SEGMENT = 10_000
 
 
@@ -70,7 +70,7 @@ def _records() -> Iterator[RemoteSegment | SegmentUpdate]:
 
 
 def write(path: Path) -> None:
-    """Each partition of the topic: its number, a length, its batches."""
+    """Write each partition of the topic: its number, a length, its batches."""
     values: dict[int, list[bytes]] = defaultdict(list)
     for record in _records():
         values[metadata_partition(record.partition, TOPIC_PARTITIONS)].append(encode_record(record))
@@ -87,8 +87,11 @@ def write(path: Path) -> None:
 
 
 def replay(path: Path) -> dict[str, float]:
-    """Seconds, CPU seconds, those that it waited for a processor, and MiB more than before: `s`,
-    `cpu_s`, `waited_s`, `mb`."""
+    """Replay the file; return `s`, `cpu_s`, `waited_s`, `mb`.
+
+    They are the seconds, the CPU seconds, the seconds of waiting for a processor, and the growth of
+    memory in MiB.
+    """
     metadata = RemoteMetadata(TOPIC_PARTITIONS)
     for partition in partitions():
         metadata.take(partition)
@@ -123,7 +126,6 @@ def _replay_one(metadata: RemoteMetadata, number: int, content: bytes) -> None:
 
 
 def main() -> None:
-    """See the module's description."""
     what, path = sys.argv[1], Path(sys.argv[2])
     if what == "write":
         write(path)

@@ -1,8 +1,8 @@
-"""Shell: A node that notes when ISR changes and reports of local logs come and go.
+"""Shell: A node that records the times of ISR changes and local-log reports.
 
     python -m bench.timed_node server.properties EVENTS.json
 
-It is a `kraftbox server`; what it noted is written at SIGUSR2. Times are seconds of the machine's
+It is a `kraftbox server` that writes its events at SIGUSR2. Times are seconds of the machine's
 monotonic clock, which all processes share.
 """
 
@@ -23,12 +23,12 @@ from kraftbox.process.lifetime import run_file
 from protocol.errors import ErrorCode
 
 WAITED, CHANGED, REPORTED, REFUSED = "waited", "changed", "reported", "refused"
-"""The last one is followed by the code of the error."""
+"""The error code follows the last one."""
 _OVERRIDES = {"kraftbox.http.listener": ""}
 
 
 class Notes:
-    """What was noted: kind, when it was over, and how long it took."""
+    """The recorded events: kind, end time, duration."""
 
     def __init__(self) -> None:
         self.events: list[tuple[str, float, float]] = []
@@ -39,14 +39,17 @@ class Notes:
         self.events.append((kind, now, now - begun))
 
     def write(self, path: Path) -> None:
-        """Whoever finds the file finds all of it."""
+        """Write the events atomically: a reader finds the whole file."""
         unfinished = path.with_suffix(".tmp")
         unfinished.write_text(json.dumps(self.events))
         unfinished.replace(path)
 
     def watch_isr_changes(self) -> None:
-        """From the wish to the controller's word; and, of those that had to be asked anew because
-        of a report, to when they were."""
+        """Record ISR changes from the leader's intention to the controller's answer.
+
+        Changes that were proposed again because of a report have another event, up to the new
+        proposal.
+        """
         propose, goes_on = Partition._propose, Partition._goes_on
         answered = Partition.isr_answered
 
@@ -81,7 +84,7 @@ class Notes:
         Partition.isr_answered = answering  # type: ignore[method-assign,assignment]
 
     def watch_reports(self) -> None:
-        """One event for each partition of a request, from its being built to its answer."""
+        """Record one event per partition of a report, from its building to its answer."""
         build, answered = LocalLogReports.next_request, LocalLogReports.answered
         begun: dict[int, tuple[float, int]] = {}
 

@@ -1,8 +1,8 @@
-"""What the transport costs: `python bench/transport.py`.
+"""CPU cost of the transport: `python bench/transport.py`.
 
 Prints microseconds of CPU per request for
 - a frame through parse, dispatch, encode and write without a socket (the budget is 10 us),
-- a Produce of one 64 KiB batch the same way, validated and its reply encoded,
+- a Produce of one 64 KiB batch in the same way, validated and its response encoded,
 - pipelined one-record requests over a loopback socket (client and server in one process).
 """
 

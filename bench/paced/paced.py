@@ -1,5 +1,7 @@
-"""What `bench.client_failover` asks of a client, with kafka-python or librdkafka:
-kafka-python|librdkafka BOOTSTRAP TOPIC, see there."""
+"""The paced client of `bench.client_failover`, with kafka-python or librdkafka.
+
+Arguments: kafka-python|librdkafka BOOTSTRAP TOPIC.
+"""
 
 from __future__ import annotations
 
