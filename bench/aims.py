@@ -170,8 +170,9 @@ def judged(aim: Aim, found: Any) -> Line:
 
 
 def lines_of(found: dict[str, Any]) -> list[Line]:
-    """Return all rows; `found` has the files by benchmark. The rows of tiered storage have own
-    aims.
+    """Return all rows; `found` has the files by benchmark.
+
+    The rows of tiered storage have own aims.
     """
     lines = [judged(aim, found.get(aim.benchmark)) for aim in AIMS]
     rows = [row for row in found.get("tier", ()) if row["aim"]]

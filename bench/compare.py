@@ -50,8 +50,9 @@ class Round(NamedTuple):
 
     @property
     def noise(self) -> float:
-        """Half of the relative difference of the commit's figures; the ratio refers to their
-        mean.
+        """Half of the relative difference of the commit's figures.
+
+        The ratio refers to their mean.
         """
         return abs(self.after - self.before) / (self.after + self.before)
 

@@ -358,8 +358,9 @@ class Events:
 async def run(
     cluster: Cluster, clients: Clients, case: str, rate: int, times: int
 ) -> tuple[Mapping[str, Any], int, list[int]]:
-    """Run once. Returns: the client's output, the number of requested moves, the times of
-    events.
+    """Run once.
+
+    Returns: the client's output, the number of requested moves, the times of events.
     """
     client = await ClusterClient.connect(addresses(cluster.bootstrap), "mover")
     events, moved = Events(cluster, client), 0

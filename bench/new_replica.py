@@ -106,8 +106,9 @@ class Side:
         self.admin = Admin(client)
 
     async def fill(self, size: Size, replicas: Sequence[int] = (LEADER,)) -> None:
-        """Fill a topic; all closed segments are then in the tier, ten of them on these brokers'
-        disks.
+        """Fill a topic.
+
+        All closed segments are then in the tier, ten of them on these brokers' disks.
 
         The first broker leads.
         """

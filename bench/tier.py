@@ -452,8 +452,9 @@ class Side(ABC):
             future.result(WAIT_S)
 
     def copy(self, topic: str) -> float:
-        """Enable copies of a topic and wait for its closed segments; return MB/s from the
-        request on.
+        """Enable copies of a topic and wait for its closed segments.
+
+        Return MB/s from the request on.
         """
         logs = [path for path in self.closed(topic) if path.suffix == ".log"]
         size_bytes = sum(path.stat().st_size for path in logs)

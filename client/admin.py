@@ -173,8 +173,9 @@ class Admin:
         await self._client.topic(name, self._timeout_ms, is_new=True)
 
     async def delete_topic(self, name: str, *, missing_ok: bool = False) -> bool:
-        """Delete a topic with its records; return False if it did not exist and `missing_ok` is
-        set.
+        """Delete a topic with its records.
+
+        Return False if it did not exist and `missing_ok` is set.
         """
         request = DeleteTopicsRequest(
             topics=[DeleteTopicsRequest.DeleteTopicState(name=name)],
@@ -189,8 +190,9 @@ class Admin:
     async def create_partitions(
         self, topic: str, count: int, replicas: Sequence[Sequence[int]] | None = None
     ) -> None:
-        """Increase a topic's partitions to `count`; `replicas` are the broker IDs of each new
-        one.
+        """Increase a topic's partitions to `count`.
+
+        `replicas` are the broker IDs of each new one.
         """
         assignments = None
         if replicas is not None:
@@ -305,8 +307,9 @@ class Admin:
     # --- groups --------------------------------------------------------------------------------
 
     async def list_groups(self) -> list[ListGroupsResponse.ListedGroup]:
-        """Return the groups of every coordinator, sorted; a coordinator that is loading is
-        retried.
+        """Return the groups of every coordinator, sorted.
+
+        A coordinator that is loading is retried.
         """
         found = []
         for broker in (await self._client.metadata([], self._timeout_ms)).brokers:
@@ -480,8 +483,9 @@ class Admin:
 def owners_of(
     members: Iterable[DescribeGroupsResponse.DescribedGroupMember],
 ) -> dict[TopicPartition, str]:
-    """Return the owning member ID of each assigned partition; members of other protocols are
-    left out.
+    """Return the owning member ID of each assigned partition.
+
+    Members of other protocols are left out.
     """
     owners = {}
     for member in members:

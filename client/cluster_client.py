@@ -73,8 +73,9 @@ class Produced(NamedTuple):
 
 
 class FoundOffset(NamedTuple):
-    """The result of ListOffsets; `timestamp` is in ms. Offset -1: no record has such a
-    timestamp.
+    """The result of ListOffsets; `timestamp` is in ms.
+
+    Offset -1: no record has such a timestamp.
     """
 
     offset: int

@@ -51,8 +51,9 @@ class ElectionType(IntEnum):
 
 
 class ElectionResult(NamedTuple):
-    """The result of one election. ELECTION_NOT_NEEDED: the partition already has the requested
-    leader.
+    """The result of one election.
+
+    ELECTION_NOT_NEEDED: the partition already has the requested leader.
 
     `number` is the received code; `error` is UNKNOWN_SERVER_ERROR if Kafka has no such code.
     """

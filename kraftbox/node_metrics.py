@@ -17,8 +17,9 @@ from runtime.tasks import Supervisor
 
 
 class NodeMetrics:
-    """Collector of a node's metrics outside its roles; parts not started by the scrape are
-    skipped.
+    """Collector of a node's metrics outside its roles.
+
+    Parts not started by the scrape are skipped.
     """
 
     def __init__(

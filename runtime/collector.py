@@ -23,8 +23,9 @@ FULL_GENERATION: Final = 2
 
 
 class Collector:
-    """Freezes survivors between `start` and `stop`. One per process, because the collector is
-    global.
+    """Freezes survivors between `start` and `stop`.
+
+    One per process, because the collector is global.
     """
 
     def __init__(self) -> None:

@@ -23,8 +23,9 @@ def limit() -> int:
 
 
 def raise_limit() -> None:
-    """Raise the soft limit as far as the operator allows; its usual default suits small
-    programs.
+    """Raise the soft limit as far as the operator allows.
+
+    Its usual default suits small programs.
     """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = RAISED_MAX if hard == resource.RLIM_INFINITY else min(hard, RAISED_MAX)

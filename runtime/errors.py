@@ -14,8 +14,9 @@ class InvariantViolated(Exception):
 
 
 class StartupRefused(Exception):
-    """The node cannot start for a reason that the operator can remove; the message has the
-    reason.
+    """The node cannot start for a reason that the operator can remove.
+
+    The message has the reason.
     """
 
 

@@ -6,7 +6,7 @@
   loop. When the queue is full, lines are dropped and counted; the count is logged once it drains.
 - Values are escaped: a client ID with a newline cannot forge a second line.
 - A task's context (`bind_context(node_id=1)`) is added to every line of the tasks it starts, so
-  that the nodes in one simulated process can be told apart.
+  that the nodes in one simulated process can be distinguished.
 
 structlog imports rich if it is installed, which takes 90 ms. A node process must not pay that, so
 the import below hides rich while structlog loads (its documented fallback is plain tracebacks).

@@ -92,8 +92,9 @@ _count: MutableMapping[str, int] | None = None
 
 
 def mark(name: str) -> None:
-    """Record that a rare branch is taken. While marks are counted, an unknown name raises
-    KeyError.
+    """Record that a rare branch is taken.
+
+    While marks are counted, an unknown name raises KeyError.
     """
     if _count is not None:
         _count[name] += 1

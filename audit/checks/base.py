@@ -34,8 +34,9 @@ class BatchContext(NamedTuple):
 
 
 class DamageContext(NamedTuple):
-    """Bytes of a file that are not a batch. `at_end`: no readable batch follows in the whole
-    log.
+    """Bytes of a file that are not a batch.
+
+    `at_end`: no readable batch follows in the whole log.
     """
 
     kind: str

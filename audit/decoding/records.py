@@ -143,8 +143,9 @@ class Decoded(NamedTuple):
 
 
 class JsonCache:
-    """Formatter of records as JSON. Of a change only the partition is formatted; the rest is
-    cached.
+    """Formatter of records as JSON.
+
+    Of a change only the partition is formatted; the rest is cached.
     """
 
     def __init__(self) -> None:

@@ -38,8 +38,9 @@ class Finding(NamedTuple):
 
 
 class Complaint(NamedTuple):
-    """The result of a check. Its caller makes a finding of it, by adding the position in the
-    log.
+    """The result of a check.
+
+    Its caller makes a finding of it, by adding the position in the log.
     """
 
     message: str
@@ -54,8 +55,9 @@ class Complaint(NamedTuple):
     def finding(
         self, check: str, severity: Severity, offset: int, timestamp_ms: int, *, log: str = ""
     ) -> Finding:
-        """Return the finding of `check`; the complaint's own offset, time and severity take
-        precedence.
+        """Return the finding of `check`.
+
+        The complaint's own offset, time and severity take precedence.
         """
         return Finding(
             check,

@@ -106,8 +106,9 @@ def _try_to_open(paths: Iterable[str]) -> None:
 
 
 def read_listing(directory: Path) -> MetadataLog:
-    """Return the files of one log directory; a running node may delete some while they are
-    listed.
+    """Return the files of one log directory.
+
+    A running node may delete some while they are listed.
     """
     segments = []
     snapshots = []

@@ -246,8 +246,9 @@ class Partitions:
         offset: int,
         passed: tuple[int, ...],
     ) -> None:
-        """Report an election or a lost leader; `old` is None if a gap in the log hides the old
-        leader.
+        """Report an election or a lost leader.
+
+        `old` is None if a gap in the log hides the old leader.
         """
         if kind is None or new.leader == NO_LEADER:
             before = None if old is None else old.leader

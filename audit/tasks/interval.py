@@ -236,8 +236,9 @@ class IntervalAudit:
         self._ask("on_missing", self._expected, self._expected, end - 1)
 
     def _summarise(self) -> None:
-        """Write one event with the numbers; for the last interval also the state at the log's
-        end.
+        """Write one event with the numbers.
+
+        For the last interval also the state at the log's end.
         """
         interval, replay = self.interval, self.replay
         replay.statistics.close(replay.scope.timestamp_ms)

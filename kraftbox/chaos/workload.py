@@ -76,8 +76,9 @@ class Workload:
         self._clients: list[ClusterClient] = []
 
     async def prepare(self) -> None:
-        """Create the topic once enough brokers are registered; wait until all partitions have
-        leaders.
+        """Create the topic once enough brokers are registered.
+
+        Wait until all partitions have leaders.
 
         Raises ApiError, OSError.
         """

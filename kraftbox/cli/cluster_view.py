@@ -186,8 +186,9 @@ async def _asked(
 
 
 def assemble(known: Mapping[str, Any], answers: Answers, now: datetime) -> dict[str, Any]:
-    """Combine the supervisor's view and the nodes' answers; values that no node reported are
-    null.
+    """Combine the supervisor's view and the nodes' answers.
+
+    Values that no node reported are null.
     """
     quorum, broker = answers.quorum, answers.broker
     metadata = broker.metadata if broker else None

@@ -57,8 +57,9 @@ def describe(
     as_json: JsonFlag = False,
     bootstrap: BootstrapOption = BOOTSTRAP_DEFAULT,
 ) -> None:
-    """Show the values that differ from their defaults, with their sources; --all shows every
-    key.
+    """Show the values that differ from their defaults, with their sources.
+
+    --all shows every key.
     """
     kind, name = resource(topic, broker, group)
 

@@ -146,8 +146,9 @@ def logs(
 
 
 class Tail:
-    """A log file and the position up to which it was shown, in whole lines. It may not exist
-    yet.
+    """A log file and the position up to which it was shown, in whole lines.
+
+    It may not exist yet.
     """
 
     def __init__(self, path: Path, prefix: bytes, out: BinaryIO | None = None) -> None:

@@ -21,8 +21,9 @@ Part = Callable[[Received], bytes]
 
 
 class Line(NamedTuple):
-    """A record to write. `value` None is a tombstone; None in the last two fields means the
-    option's value.
+    """A record to write.
+
+    `value` None is a tombstone; None in the last two fields means the option's value.
     """
 
     key: bytes | None

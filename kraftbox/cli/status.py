@@ -188,8 +188,9 @@ def rows(found: Mapping[str, Any]) -> list[list[str | None]]:
 
 
 def waiting_lines(found: Mapping[str, Any]) -> list[str]:
-    """Return what partitions without leader wait for, a line each; the last line counts the
-    rest.
+    """Return what partitions without leader wait for, a line each.
+
+    The last line counts the rest.
     """
     partitions = found["partitions"]
     if partitions is None or not partitions["waiting"]:

@@ -136,8 +136,9 @@ def format_storage(
     ] = None,
     as_json: JsonFlag = False,
 ) -> None:
-    """Format the log directories of a node. Formatted directories are refused and stay
-    unchanged.
+    """Format the log directories of a node.
+
+    Formatted directories are refused and stay unchanged.
     """
     from metalog.format import FormatRefused, FormatRequest, format_directories
     from metalog.image.features import METADATA_VERSION, metadata_version_at

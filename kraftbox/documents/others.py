@@ -1,6 +1,4 @@
-"""Models of chaos schedules and election files, which users write, and of status and audit
-reports.
-"""
+"""Models of chaos schedules, election files, status documents and audit reports."""
 
 from __future__ import annotations
 

@@ -85,8 +85,9 @@ class Printer:
     def __init__(
         self, properties: dict[str, str], limit: int | None, *, skip: bool, out: BinaryIO
     ) -> None:
-        """Initialize. `skip` would leave out records that cannot be shown; it has no effect
-        here.
+        """Initialize.
+
+        `skip` would leave out records that cannot be shown; it has no effect here.
         """
         self.count = 0
         self.left = limit
@@ -196,8 +197,9 @@ async def _consume(client: ClusterClient, options: argparse.Namespace, printer: 
 
 
 async def _matching(client: ClusterClient, text: str, idle: Idle) -> list[str]:
-    """Return the topics that match a regular expression, once there are any; none after the
-    timeout.
+    """Return the topics that match a regular expression, once there are any.
+
+    None after the timeout.
 
     Internal topics are left out, as in Kafka's consumers. Raises CommandFailed.
     """

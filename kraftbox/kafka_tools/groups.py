@@ -38,8 +38,9 @@ def main(name: str, arguments: Sequence[str]) -> int:
 
 
 async def _act(client: ClusterClient, action: str, options: argparse.Namespace) -> None:
-    """Run an action. As in Kafka's tool, a refusal is printed to stderr and does not fail the
-    command.
+    """Run an action.
+
+    As in Kafka's tool, a refusal is printed to stderr and does not fail the command.
     """
     try:
         await ACTIONS[action](client, options)

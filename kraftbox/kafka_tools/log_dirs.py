@@ -1,6 +1,4 @@
-"""kafka-log-dirs.sh: print the brokers' log directories and the sizes of their replicas, as
-JSON.
-"""
+"""kafka-log-dirs.sh: print the brokers' log directories and replica sizes as JSON."""
 
 from __future__ import annotations
 

@@ -110,8 +110,9 @@ class AskedShape(NamedTuple):
     racks: tuple[str, ...] = ()
 
     def over(self, before: Shape | None) -> Shape:
-        """Return the requested shape; options that were not given come from `before` or the
-        defaults.
+        """Return the requested shape.
+
+        Options that were not given come from `before` or the defaults.
         """
         known = before or Shape()
         return Shape(

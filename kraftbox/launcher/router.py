@@ -136,8 +136,9 @@ class NetworkControl:
                 raise NetworkError(f"the cluster's network: invalid answer: {error}") from None
 
     def _ask(self, message: frames.Message) -> dict[str, Any]:
-        """Send a request; return the answer, which has at most RULES_MAX links that are not
-        whole.
+        """Send a request.
+
+        Return the answer, which has at most RULES_MAX links that are not whole.
         """
         decoder = frames.Decoder()
         try:

@@ -118,8 +118,9 @@ class NodeProcesses:
         return effects
 
     def request(self, action: object, node_id: object, token: int) -> list[Effect]:
-        """Carry out one of ACTIONS; an `Answer` with `token` follows when it is done. Raises
-        Refused.
+        """Carry out one of ACTIONS; an `Answer` with `token` follows when it is done.
+
+        Raises Refused.
 
         `action` and `node_id` come from a socket and may have any type.
         """

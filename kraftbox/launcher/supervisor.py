@@ -109,8 +109,9 @@ class ForkServerProcess:
 
     @property
     def unsent_to(self) -> int | None:
-        """The descriptor that pending commands wait for, or None; call `send` when it is
-        writable.
+        """The descriptor that pending commands wait for, or None.
+
+        Call `send` when it is writable.
         """
         return self._commands_fd if self._unsent else None
 
@@ -144,8 +145,9 @@ class Supervisor:
         say: Callable[[str], None],
         lifeline: int | None = None,
     ) -> None:
-        """Initialize; the cluster goes down when the other end of the descriptor `lifeline`
-        closes.
+        """Initialize.
+
+        The cluster goes down when the other end of the descriptor `lifeline` closes.
         """
         self._place = place
         self._fork_server = fork_server

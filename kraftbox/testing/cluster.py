@@ -144,8 +144,9 @@ class KafkaNode:
 
 
 class KafkaCluster:
-    """A running cluster; create it with `start`, or `attach` to one that another process
-    manages.
+    """A running cluster.
+
+    Create it with `start`, or `attach` to one that another process manages.
     """
 
     def __init__(

@@ -51,8 +51,9 @@ def from_rows(rows: Iterable[Sequence[Any]]) -> list[Record]:
 
 
 def sized(rows: Sequence[list[Any]], bytes_max: int) -> Iterable[list[list[Any]]]:
-    """Yield the rows in groups that fit into a frame; a row that is too large is a group of its
-    own.
+    """Yield the rows in groups that fit into a frame.
+
+    A row that is too large is a group of its own.
     """
     group: list[list[Any]] = []
     size = 0

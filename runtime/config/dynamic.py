@@ -100,8 +100,9 @@ class DynamicLayers:
         return fitting
 
     def _merge(self) -> NodeConfig:
-        """Merge the layers; values that break a rule between keys are dropped, the node's own
-        first.
+        """Merge the layers.
+
+        Values that break a rule between keys are dropped, the node's own first.
         """
         while self.cluster or self.broker:
             try:

@@ -1,6 +1,4 @@
-"""Node keys: listeners, connections, requests, quotas and the keys without a module of their
-own.
-"""
+"""Node keys: listeners, connections, requests, quotas and other keys of the server."""
 
 from __future__ import annotations
 

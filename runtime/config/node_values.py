@@ -123,8 +123,9 @@ class NodeValues:
 
     @property
     def advertised_listeners(self) -> tuple[Listener, ...]:
-        """The broker's listeners for clients, with their hosts. Port 0 stands for the bound
-        port.
+        """The broker's listeners for clients, with their hosts.
+
+        Port 0 stands for the bound port.
         """
         source = self._advertised if self[keys_server.ADVERTISED_LISTENERS] else self.listeners
         return tuple(

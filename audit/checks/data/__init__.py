@@ -1,3 +1,1 @@
-"""Checks of the data: the replicas of one partition, and the sends that clients saw
-acknowledged.
-"""
+"""Checks of the data: replicas of one partition, and sends that clients saw acknowledged."""

@@ -68,8 +68,9 @@ class PartitionView(NamedTuple):
 
 
 class DataCheck:
-    """A check of one partition's replicas. The caller adds topic and partition to its
-    complaints.
+    """A check of one partition's replicas.
+
+    The caller adds topic and partition to its complaints.
     """
 
     name: ClassVar[str]

@@ -1,6 +1,4 @@
-"""Epochs never decrease: those of the log's batches (M2), and of a partition and its leader
-(P15).
-"""
+"""Epochs never decrease: of the log's batches (M2), and of a partition and its leader (P15)."""
 
 from __future__ import annotations
 

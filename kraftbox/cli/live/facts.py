@@ -47,8 +47,9 @@ class Partition(NamedTuple):
 
 
 class Told(NamedTuple):
-    """A broker's view of the cluster. `is_cut`: there are more partitions than the response
-    holds.
+    """A broker's view of the cluster.
+
+    `is_cut`: there are more partitions than the response holds.
     """
 
     asked_ms: float
@@ -237,8 +238,9 @@ class Board:
     # --- the view ---------------------------------------------------------------------------------
 
     def look(self, now_ms: float) -> Seen:
-        """Return the current view, without outdated values; record the events since the last
-        view.
+        """Return the current view, without outdated values.
+
+        Record the events since the last view.
         """
         supervised = _is_fresh(self._nodes_ms, now_ms)
         quorum = max(
