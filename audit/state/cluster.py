@@ -41,8 +41,7 @@ class PartitionState:
     `offset` is that of the last record about it, -1 if only a snapshot contains it. `certain` is
     false after a gap in the log: changes may be missing. `local_logs` are the last reported local
     logs of its replicas (KIP-1303): no check depends on them, so they are not part of the shape.
-    The `*_since_ms` are the times since when it has no leader or is below min ISR, None if neither
-    holds.
+    Each `*_since_ms` is the time since when it has no leader or is below min ISR, else None.
     """
 
     __slots__ = (

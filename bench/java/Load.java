@@ -21,12 +21,12 @@ import org.apache.kafka.common.serialization.ByteArrayDeserializer;
 import org.apache.kafka.common.serialization.ByteArraySerializer;
 
 /**
- * Several Java producers in one process, and a consumer at the end of the log if asked for.
+ * Several Java producers in one process, and optionally a consumer at the end of the log.
  *
  * <p>java Load.java key=value ... with bootstrap, topic, producers, size (bytes of a record), acks,
- * rate (records a second of all producers; 0: as fast as they can), warmup and seconds, tail (true:
- * a consumer reads along). Nothing of the warm-up is counted, so that the figures are not those of
- * this JVM's start. Prints one JSON object: megabytes a second and latencies (ms, of every record) without the warm-up, and
+ * rate (records a second of all producers; 0: no limit), warmup and seconds, tail (true: a consumer
+ * reads the new records). The warm-up is not counted, because the JVM is still starting. Prints one
+ * JSON object: megabytes a second and latencies (ms, of every record) without the warm-up, and
  * gigabytes with it.
  */
 public final class Load {
@@ -102,7 +102,7 @@ public final class Load {
         }
     }
 
-    /** Latencies in microseconds, and what was counted. */
+    /** Latencies in microseconds, and counters. */
     private final class Samples {
         private int[] values;
         private int used;

@@ -19,14 +19,14 @@ import org.apache.kafka.common.serialization.ByteArrayDeserializer;
 import org.apache.kafka.common.serialization.ByteArraySerializer;
 
 /**
- * What kafka-producer-perf-test does at a fixed rate, but every send's time is kept; with
- * consume=true a consumer of all partitions beside it, of which it is kept how long after its
- * acknowledgement each record was read.
+ * A producer at a fixed rate, like kafka-producer-perf-test, which keeps the time of every send. With
+ * consume=true there is also a consumer of all partitions; for each record the time from its
+ * acknowledgement until it was read is kept.
  *
  * <p>java Moves.java key=value ... with bootstrap, topic, partitions, size, rate, warmup and seconds,
- * consume. Prints "warm" when the warm-up is over, and one JSON object at the end: counts of times
- * by their upper bound in tenths of a millisecond, the longest, records that failed, and when the
- * slow ones were sent (wall clock, ms), how long they took and to which partition.
+ * consume. Prints "warm" after the warm-up, and one JSON object at the end: counts of times by upper
+ * bound in tenths of a millisecond, the longest time, and the number of failed records. For each slow
+ * one it has the time of the send (wall clock, ms), the duration and the partition.
  */
 public final class Moves {
     private static final int SLOW_US = 15_000;

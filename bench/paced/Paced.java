@@ -4,7 +4,7 @@ import org.apache.kafka.clients.producer.KafkaProducer;
 import org.apache.kafka.clients.producer.ProducerRecord;
 import org.apache.kafka.common.serialization.ByteArraySerializer;
 
-/** What bench/client_failover.py asks of a client: BOOTSTRAP TOPIC, see there. */
+/** The paced client of bench/client_failover.py. Arguments: BOOTSTRAP TOPIC. */
 public final class Paced {
     private static final long PERIOD_NS = 5_000_000;
 

@@ -1,4 +1,4 @@
-// What bench/client_failover.py asks of a client, with franz-go: BOOTSTRAP TOPIC, see there.
+// The paced client of bench/client_failover.py, with franz-go. Arguments: BOOTSTRAP TOPIC.
 package main
 
 import (

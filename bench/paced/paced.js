@@ -1,4 +1,4 @@
-// What bench/client_failover.py asks of a client, with kafkajs: BOOTSTRAP TOPIC, see there.
+// The paced client of bench/client_failover.py, with kafkajs. Arguments: BOOTSTRAP TOPIC.
 'use strict'
 
 const { Kafka, logLevel } = require('kafkajs')
@@ -16,7 +16,7 @@ async function main() {
       await producer.send({ topic, messages: [{ partition: 0, value: 'x' }] })
       console.log(`${sent.toFixed(1)} ${now().toFixed(1)}`)
     } catch {
-      // Its retries are over: a later record is delivered, or none is.
+      // The client has no retries left: a later record may still be delivered.
     }
   }
   setInterval(send, 5)

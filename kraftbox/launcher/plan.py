@@ -27,7 +27,7 @@ def local_settings(brokers: int) -> dict[str, str]:
     defaults.
 
     Internal topics get the highest possible replication factor up to Kafka's default. The first
-    rebalance of a group is not delayed, because a single user starts no further members.
+    rebalance of a group is not delayed, because there are no further members to wait for.
     """
     factor = min(REPLICATION_FACTOR, brokers)
     min_isr = max(1, factor - 1)

@@ -176,7 +176,7 @@ class KafkaCluster:
         """Start a cluster and return when all nodes are ready; an existing directory is resumed.
 
         `racks` are assigned to brokers in turn; `configs` are keys of server.properties for every
-        node. With `combined`, the first nodes are controllers and brokers. Raises ClusterError.
+        node. With `combined`, nodes have both roles as far as both numbers go. Raises ClusterError.
         """
         place = Path(directory).absolute()
         place.mkdir(mode=0o700, parents=True, exist_ok=True)

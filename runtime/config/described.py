@@ -1,7 +1,7 @@
 """Entries of DescribeConfigs by resource: keys, values, sources and synonyms.
 
 Brokers and controllers both serve DescribeConfigs. Each role checks which resources exist and which
-clients are authorized. The entries are built here, so that the roles cannot differ.
+clients may request them. The entries are built here, so that the roles cannot differ.
 """
 
 from __future__ import annotations
