@@ -1,7 +1,7 @@
 """The pytest plugin as its users have it: the wheel, in a project of their own.
 
-The project has packages called `storage` and `protocol`, and its tests are the example of the
-README, word for word.
+The project has packages called `storage` and `protocol`, and its tests are the example of
+docs/testing.md, word for word.
 """
 
 from __future__ import annotations
@@ -43,10 +43,10 @@ def test_six_nodes(kafka_cluster_factory):
 
 
 def example() -> str:
-    """The tests that the README shows."""
-    text = (REPOSITORY / "README.md").read_text(encoding="utf-8")
+    """Return the tests that docs/testing.md shows."""
+    text = (REPOSITORY / "docs/testing.md").read_text(encoding="utf-8")
     found = re.search(r"```python\n(import pytest.*?|# test_.*?|from .*?)```", text, re.DOTALL)
-    assert found is not None, "the README shows no test"
+    assert found is not None, "docs/testing.md shows no test"
     return found[1]
 
 
