@@ -104,6 +104,7 @@ class Connection(asyncio.BufferedProtocol):
         self._pending: dict[int, _Pending] = {}
         self._next_correlation_id = 0
         self._timer: asyncio.TimerHandle | None = None
+        self._timer_s = 0.0  # uvloop's timers do not say when they run if that is now
         self._failure: ConnectionLost | None = None
         self._buffer = bytearray(_BUFFER_BYTES_FIRST)
         self._view = memoryview(self._buffer)
@@ -280,7 +281,7 @@ class Connection(asyncio.BufferedProtocol):
         deadline_s = self._loop.time() + timeout_ms / 1000.0
         pending = _Pending(way.api, way.version, way.response, future, deadline_s)
         self._pending[correlation_id] = pending
-        if self._timer is None or pending.deadline_s < self._timer.when():
+        if self._timer is None or pending.deadline_s < self._timer_s:
             self._arm(pending.deadline_s)
         return future
 
@@ -317,6 +318,7 @@ class Connection(asyncio.BufferedProtocol):
     def _arm(self, deadline_s: float) -> None:
         if self._timer is not None:
             self._timer.cancel()
+        self._timer_s = deadline_s
         self._timer = self._loop.call_at(deadline_s, self._check_deadlines)
 
     def _check_deadlines(self) -> None:

@@ -169,6 +169,19 @@ async def test_pipelining() -> None:
 
 
 @on_both_loops
+async def test_request_behind_one_whose_time_is_up_is_sent() -> None:
+    """uvloop gives no timer for a moment that has passed."""
+    echo = Echo()
+    async with serving(echo.table()) as server:
+        client = await Connection.connect(*server.address)
+        late = client.send(HeartbeatRequest(group_id="late"), -1.0)
+        other = client.send(HeartbeatRequest(group_id="other"), 60_000)
+        for request in (late, other):
+            with pytest.raises(ConnectionLost):
+                await request
+
+
+@on_both_loops
 async def test_deadline_closes_the_connection() -> None:
     echo = Echo()
     async with serving(echo.table()) as server:
