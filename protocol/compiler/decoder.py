@@ -100,6 +100,9 @@ class Decoder:
     def begin(self) -> None:
         """Emit what comes first."""
 
+    def struct_made(self, name: str) -> None:
+        """Emit what follows the making of a struct, before its fields are read."""
+
     def count_tags(self, plan: Plan) -> None:
         """Finish reading the number of tagged fields, which is not 0."""
         if plan.tagged:
@@ -146,6 +149,7 @@ class Decoder:
     def read_struct(self, plan: Plan, name: str) -> None:
         emit = self.source.emit
         emit(f"{name} = new({self.source.constant('C', plan.cls)})")
+        self.struct_made(name)
         for f in plan.absent + plan.tagged:
             self.set_default(f, f"{name}.{f.name}")
         emit(f"{name}.unknown_tags = None")

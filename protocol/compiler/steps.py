@@ -31,10 +31,11 @@ LONG_TEXT_BYTES: Final = 127
 
 
 def compile_steps(plan: Plan, step_work: int = STEP_WORK) -> Any:
-    """Return `decode(buf: memoryview, pos, end, room)`, a generator.
+    """Return `decode(buf: memoryview, pos, end, room, made)`, a generator.
 
     It yields 0 as a pause, or the bytes of memory that it needs beyond `room`: then it is to be
-    sent at least as many. It returns (object, next position).
+    sent at least as many. It appends the message to `made` before it reads its fields, and returns
+    (message, next position).
     """
     return _StepDecoder(step_work).compile(plan)
 
@@ -87,7 +88,7 @@ def tag_steps(
 
 
 class _StepDecoder(Decoder):
-    SIGNATURE = "decode(buf, pos, end, room)"
+    SIGNATURE = "decode(buf, pos, end, room, made)"
 
     def __init__(self, step_work: int) -> None:
         super().__init__()
@@ -99,6 +100,10 @@ class _StepDecoder(Decoder):
         self.source.emit(f"others = {ELEMENTS_MAX}")
         with self.source.block("if False:"):
             self.source.emit("yield 0")
+
+    def struct_made(self, name: str) -> None:
+        if name == "m":
+            self.source.emit("made.append(m)")
 
     # --- work and memory -----------------------------------------------------------------------
 

@@ -16,6 +16,7 @@ import math
 from collections.abc import Callable
 from typing import Any, Protocol, cast
 
+from protocol.decoding import Decoding
 from protocol.errors import ProtocolError
 from protocol.schema import Buffer
 from protocol.transport.decode_queue import DecodeQueue
@@ -309,6 +310,10 @@ class ServerConnection(asyncio.BufferedProtocol):
         self._decoding = request
         self.exchange.hold(DECODING)
         self._listener.decode_queue.add(request)
+
+    def free(self, decoding: Decoding[Any]) -> None:
+        """Free what was decoded, in iterations to come."""
+        self._listener.decode_queue.free(decoding)
 
     def serve_decoded(self, request: LargeRequest, error: ProtocolError | None) -> None:
         """A request that was decoded later is whole, or cannot be read."""

@@ -7,11 +7,12 @@ longer than a slice at a time. A connection has one of them at most: it is not r
 from __future__ import annotations
 
 import asyncio
+import gc
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, Final, Protocol, TypeVar
 
-from protocol.decoding import Allowance, Decoding
+from protocol.decoding import Allowance, Decoding, free_in_steps
 from protocol.errors import ProtocolError
 from protocol.schema import Buffer, Message
 
@@ -19,20 +20,32 @@ M = TypeVar("M", bound=Message)
 
 SLICE_MS: Final = 2.5
 """Half of `runtime.slices.SLICE_MS`: a frame that has just come begins with a slice, too."""
+FREE_MS: Final = 1.0
+DONE: Final = object()
 STEPS_TOGETHER: Final = 10
 STEPS_MAX: Final = 50
 """Ends a slice where the clock stands still, as that of a simulation does while code runs."""
 
 
 def decode_slice(decoding: Decoding[Any], now_ms: Callable[[], float]) -> bool:
-    """Decode for a slice. Returns: True when the message is whole. Raises ProtocolError."""
+    """Decode for a slice. Returns: True when the message is whole. Raises ProtocolError.
+
+    The garbage collector waits: all that is made lives on, and a full collection in between would
+    look at all of it.
+    """
     ends_ms = now_ms() + SLICE_MS
-    for _ in range(STEPS_MAX):
-        if decoding.step():
-            return True
-        if now_ms() >= ends_ms:
-            break
-    return False
+    collects = gc.isenabled()
+    gc.disable()
+    try:
+        for _ in range(STEPS_MAX):
+            if decoding.step():
+                return True
+            if now_ms() >= ends_ms:
+                break
+        return False
+    finally:
+        if collects:
+            gc.enable()
 
 
 async def decode_in_slices(
@@ -66,7 +79,7 @@ class Job(Protocol):
 class DecodeQueue:
     """The large requests of one listener."""
 
-    __slots__ = ("_call_soon", "_jobs", "_now_ms", "_running")
+    __slots__ = ("_call_soon", "_jobs", "_now_ms", "_running", "_waste")
 
     def __init__(
         self, call_soon: Callable[[Callable[[], None]], object], now_ms: Callable[[], float]
@@ -76,6 +89,7 @@ class DecodeQueue:
         self._now_ms = now_ms
         self._jobs: deque[Job] = deque()
         self._running = False
+        self._waste: deque[Iterator[None]] = deque()
 
     def __len__(self) -> int:
         return len(self._jobs)
@@ -88,16 +102,36 @@ class DecodeQueue:
     def remove(self, job: Job) -> None:
         """Decode a request no further; its connection is gone."""
         self._jobs.remove(job)
-        job.decoding.stop()
+        self.free(job.decoding)
+
+    def free(self, decoding: Decoding[Any]) -> None:
+        """Free what was decoded, in iterations to come."""
+        decoding.stop()
+        if (message := decoding.take_made()) is not None:
+            self._waste.append(free_in_steps(message))
+            del message
+            self._go_on()
 
     def _go_on(self) -> None:
-        if self._jobs and not self._running:
+        if (self._jobs or self._waste) and not self._running:
             self._running = True
             self._call_soon(self._run)
 
+    def _free_some(self) -> None:
+        ends_ms = self._now_ms() + FREE_MS
+        for _ in range(STEPS_MAX):
+            if not self._waste:
+                return
+            if next(self._waste[0], DONE) is DONE:
+                self._waste.popleft()
+            if self._now_ms() >= ends_ms:
+                return
+
     def _run(self) -> None:
         self._running = False
+        self._free_some()
         if not self._jobs:
+            self._go_on()
             return
         job = self._jobs.popleft()
         try:

@@ -142,7 +142,7 @@ class LargeRequest:
         memory = self.peer.exchange.buffer.memory
         memory.give_back(self._charged_bytes)
         self._charged_bytes = 0
-        self.decoding.stop()
+        self.peer.free(self.decoding)
 
     def decoded(self, error: ProtocolError | None) -> None:
         """The message is whole, or cannot be read."""
@@ -158,6 +158,9 @@ class Served(Connection, Protocol):
     """The produce request that others are compared with."""
     unlike: int
     """How many produce requests were decoded."""
+
+    def free(self, decoding: Decoding[Any]) -> None:
+        """Free what was decoded, in iterations to come."""
 
     def decode_later(self, request: LargeRequest) -> None:
         """Decode a request in iterations to come, and serve no other before it."""
@@ -345,7 +348,7 @@ class RequestFlow:
                 kept = request.keep(frame)
                 if kept is not frame:
                     # What was decoded may refer to the buffer that the connections share.
-                    request.decoding.stop()
+                    peer.free(request.decoding)
                     request.decode(kept, offset)
         except ProtocolError:
             request.let_go()
@@ -361,9 +364,7 @@ class RequestFlow:
 
     def _handle_large(self, request: LargeRequest) -> None:
         """Handle a request that is decoded; what it holds goes when it is answered."""
-        decoding = request.decoding
-        message = decoding.message
-        del decoding.message  # its handler says how long it stays
+        message = request.decoding.message
         times_ms = (request.received_ms, self.moment_ms)
         promise = self._handle(
             request.peer,
@@ -375,6 +376,7 @@ class RequestFlow:
             times_ms,
             0,
         )
+        del message
         if promise is None:
             request.let_go()
         else:

@@ -47,7 +47,7 @@ def step_decoder(cls: type[Message], version: int) -> Any:
 def decode_in_steps(cls: type[Message], data: Any, version: int, offset: int = 0) -> Any:
     """Decode without any memory but the one that was just asked for."""
     view = memoryview(data)
-    steps = step_decoder(cls, version)(view, offset, len(view), 0)
+    steps = step_decoder(cls, version)(view, offset, len(view), 0, [])
     needed = None
     try:
         while True:

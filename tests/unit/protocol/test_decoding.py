@@ -17,10 +17,12 @@ from protocol.decoding import (
     EXCESS_BYTES_MAX,
     EXPLAINED_FIELDS,
     FREE_BYTES,
+    FREED_AT_ONCE,
     MEMORY_FACTOR,
     WHOLE_BYTES,
     Allowance,
     Decoding,
+    free_in_steps,
 )
 from protocol.errors import ProtocolError
 from protocol.messages import request_class
@@ -259,3 +261,41 @@ def test_twin_copies_nothing_to_explain() -> None:
     _, peak_bytes = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert peak_bytes < 100_000
+
+
+# --- freeing
+
+
+ELECT = (
+    b"\0"
+    + struct.pack(">i", 100)
+    + (b"\0\1t" + struct.pack(">i", 100) + bytes(400)) * 100
+    + bytes(4)
+)
+
+
+def freed(made: list[Any]) -> int:
+    """Free the message that only `made` refers to; returns the number of steps."""
+    return sum(1 for _ in free_in_steps(made.pop()))
+
+
+def test_free_in_steps_frees_a_bounded_number_at_a_time() -> None:
+    """A million objects that are freed at once hold the event loop."""
+    assert freed([steps_of(MetadataRequest, names(10_000), 1)[0]]) >= 10_000 / FREED_AT_ONCE
+    assert freed([steps_of(ElectLeadersRequest, ELECT, 1)[0]]) >= 10_000 / FREED_AT_ONCE
+
+
+def test_free_in_steps_leaves_what_others_hold() -> None:
+    """A handler may keep a request, a list or an element."""
+    made = [steps_of(ElectLeadersRequest, ELECT, 1)[0]]
+    element = made[0].topic_partitions[50]
+    partitions = made[0].topic_partitions[60].partitions
+    freed(made)
+    assert len(element.partitions) == 100 == len(partitions)
+    made = [steps_of(ElectLeadersRequest, ELECT, 1)[0]]
+    topics = made[0].topic_partitions
+    freed(made)
+    assert [len(one.partitions) for one in topics] == [100] * 100
+    kept = steps_of(ElectLeadersRequest, ELECT, 1)[0]
+    freed([kept])
+    assert [len(one.partitions) for one in kept.topic_partitions] == [100] * 100

@@ -14,7 +14,7 @@ import pytest
 
 from protocol.api_keys import ApiKey
 from protocol.compiler.steps import STEP_WORK
-from protocol.decoding import Allowance, Decoding
+from protocol.decoding import FREED_AT_ONCE, Allowance, Decoding
 from protocol.errors import ProtocolError
 from protocol.messages.metadata import MetadataRequest, MetadataResponse
 from protocol.schema import ApiMessage
@@ -116,6 +116,20 @@ def test_queue_drops_a_request_whose_connection_is_gone() -> None:
     queue.remove(job)
     loop.run()
     assert ended == []
+
+
+def test_queue_frees_a_message_that_cannot_be_read_in_iterations_to_come() -> None:
+    """What was decoded before the wrong end is as much as a request."""
+    loop = Iterations()
+    queue = DecodeQueue(lambda call: loop.soon.append(call), lambda: 0.0)
+    ended: list[Any] = []
+    broken = FakeJob(ended, names(20 * SLICE_WORK, b"\0\x7fa"))
+    queue.add(broken)
+    loop.run()
+    iterations = loop.count
+    queue.free(broken.decoding)
+    loop.run()
+    assert loop.count - iterations >= 20 * SLICE_WORK / (STEPS_MAX * FREED_AT_ONCE)
 
 
 async def test_decode_in_slices_lets_others_run_in_between() -> None:
