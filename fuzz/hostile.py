@@ -169,6 +169,11 @@ class Hostile:
             return self._hostile(kind.name)
         return self._plausible(each.name, kind.name)
 
+    def element(self, owner: type[Struct], each: Field, kind: Kind, version: int) -> Any:
+        """A value of a list of a request, with names of what exists."""
+        self._share = 0.0
+        return self._value(owner, each, kind, version)
+
     def _list(self, owner: type[Struct], each: Field, kind: Kind, version: int) -> list[Any]:
         rng = self.rng
         count = rng.choice((0, 1, 1, 1, 2, 3))

@@ -2,13 +2,16 @@
 
 Three brokers and their controllers get requests of every API and version they offer, made by
 `fuzz.hostile`, on all their listeners. Every frame goes to several nodes in turn, as a client would
-retry it elsewhere. At the same time an ordinary client in a process of its own produces and reads.
-Requirements: no node stops, the counter of unforeseen errors stays at 0, memory stays bounded,
-event loops are not blocked, and the ordinary client is hardly slower.
+retry it elsewhere. One connection to each node sends large lists and malformed ends (`fuzz.heavy`),
+one frame after the other. An ordinary client in a process of its own produces and reads.
+Requirements: no node stops, no broker is fenced, the counter of unforeseen errors stays at 0, memory
+stays bounded, no event loop is held for long, and the ordinary client is hardly slower.
 
 The run prints its results as JSON. It fails (exit 1) if a node stopped or counted an unforeseen
-error. Event-loop lag and the client's latencies depend on the machine: they are printed, and
-checked only against a limit that is given.
+error, or a broker was fenced. How long loops were held, the client's latencies and the memory depend
+on the machine: they are printed, and checked only against a limit that is given (`--late-ms-max`,
+`--slower-max`, `--grown-mib-max`). `loop_held_ms` leaves out the time in which the machine had no
+processor for a node; `heavy` names the frames that were in progress when a loop was held.
 """
 
 from __future__ import annotations
@@ -22,10 +25,12 @@ import sys
 import tempfile
 import time
 from collections import Counter, deque
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
 from client.cluster_client import ClusterClient
+from fuzz.heavy import HeavyFrame, heavy_frames, hello
 from fuzz.hostile import BYSTANDER, SKIPPED, TOPIC_CONFIGS, VICTIMS, Facts, Hostile
 from kraftbox.testing.cluster import KafkaCluster
 from protocol.api_keys import ApiKey
@@ -49,6 +54,9 @@ SHARED: Final = 3
 WEIGHTS: Final = {ApiKey.PRODUCE: 5, ApiKey.FETCH: 3, ApiKey.JOIN_GROUP: 3, ApiKey.SYNC_GROUP: 3}
 """Frequency of an API relative to others."""
 WATCH_S: Final = 2.0
+HELD_MS: Final = 100.0
+HEAVY_PATIENCE_S: Final = 30.0
+HELLO: Final = hello()
 ERRORS_MAX: Final = 30
 """Errors printed from the log of each node."""
 LEARNT: Final = frozenset({ApiKey.JOIN_GROUP, ApiKey.FETCH, ApiKey.INIT_PRODUCER_ID})
@@ -62,7 +70,7 @@ SETTINGS: Final = {
     "log.cleaner.backoff.ms": "1000",
     "log.segment.bytes": "1048576",
 }
-_METRIC: Final = re.compile(r"^(kraftbox_\w+?)(?:\{(.*?)\})? (\S+)$", re.M)
+_METRIC: Final = re.compile(r"^((?:kraftbox|kafka_controller)_\w+?)(?:\{(.*?)\})? (\S+)$", re.M)
 
 
 def say(text: str) -> None:
@@ -189,6 +197,61 @@ async def keep_sending(run: Run, address: tuple[str, int], source: Source) -> No
         sender.transport.abort()
 
 
+# --- large lists ---------------------------------------------------------------------------------
+
+
+class HeavySeen:
+    """What large frames did."""
+
+    def __init__(self) -> None:
+        self.sent = self.served = self.closed = self.late = 0
+        self.slowest_ms: dict[str, float] = {}
+        self.recent: dict[int, list[str]] = {}
+        """The frames sent to each node since it was looked at last."""
+        self.suspects: dict[str, float] = {}
+        """Frames that were under way when an event loop was held, and for how long at worst."""
+
+    def took(self, name: str, took_ms: float) -> None:
+        self.slowest_ms[name] = max(self.slowest_ms.get(name, 0.0), took_ms)
+
+    def held(self, number: int, held_ms: float) -> None:
+        """A node says how long its loop was held since it was looked at last."""
+        for name in self.recent.pop(number, ()):
+            if held_ms > HELD_MS:
+                self.suspects[name] = max(self.suspects.get(name, 0.0), held_ms)
+
+
+async def keep_sending_heavy(
+    run: Run, number: int, address: tuple[str, int], frames: Sequence[HeavyFrame]
+) -> None:
+    """Send one large frame after the other to this node, and wait for each."""
+    rng = random.Random(number)
+    while not run.is_over:
+        frame = rng.choice(frames)
+        run.heavy.sent += 1
+        run.heavy.recent.setdefault(number, []).append(frame.name)
+        began_s = time.monotonic()
+        try:
+            async with asyncio.timeout(HEAVY_PATIENCE_S):
+                reader, writer = await asyncio.open_connection(*address)
+                try:
+                    writer.writelines(HELLO)
+                    await reader.readexactly(int.from_bytes(await reader.readexactly(4), "big"))
+                    writer.writelines(frame.parts)
+                    await writer.drain()
+                    await reader.readexactly(4)
+                    run.heavy.served += 1
+                finally:
+                    writer.close()
+        except TimeoutError:
+            run.heavy.late += 1
+        except (OSError, asyncio.IncompleteReadError):
+            run.heavy.closed += 1
+        run.heavy.took(frame.name, (time.monotonic() - began_s) * 1000)
+        run.heavy.recent.setdefault(number, []).append(frame.name)
+        await asyncio.sleep(run.options.heavy_pause_ms / 1000)
+
+
 # --- the run -------------------------------------------------------------------------------------
 
 
@@ -201,10 +264,13 @@ class Run:
         self.sent: Counter[str] = Counter()
         self.answered: Counter[str] = Counter()
         self.slowest_s: dict[str, float] = {}
+        self.fenced = 0
         self.total = self.connections = self.given_up = self.refused = 0
         self.problems: list[str] = []
         self.unforeseen: dict[str, int] = {}
+        self.late_ms: dict[int, float] = {}
         self.held_ms: dict[int, float] = {}
+        self.heavy = HeavySeen()
         self.resident: dict[int, list[int]] = {}
         self.began_s = time.monotonic()
         self.ends_s = time.monotonic() + options.minutes * 60
@@ -217,6 +283,19 @@ class Run:
             or time.monotonic() >= self.ends_s
             or (wanted is not None and self.total >= wanted)
         )
+
+    def look_at(self, number: int, metrics: dict[tuple[str, str], float]) -> None:
+        """Note how late a node's loop was, and whether a broker is fenced."""
+        late_ms = metrics.get(("kraftbox_loop_lag_worst_seconds", ""), 0.0) * 1000
+        held_ms = metrics.get(("kraftbox_loop_lag_worst_cpu_seconds", ""), 0.0) * 1000
+        if held_ms > HELD_MS:
+            say(f"node {number}: its loop was held for {held_ms:.0f} ms; {self.total} sent")
+        self.late_ms[number] = max(self.late_ms.get(number, 0.0), late_ms)
+        self.held_ms[number] = max(self.held_ms.get(number, 0.0), held_ms)
+        self.heavy.held(number, held_ms)
+        if metrics.get(("kafka_controller_kafkacontroller_fencedbrokercount", ""), 0.0) > 0:
+            self.fenced += 1
+            say(f"node {number} has a fenced broker; {self.total} sent")
 
     def may_send(self, now_s: float) -> bool:
         rate = self.options.rate
@@ -271,10 +350,7 @@ async def watch(run: Run, cluster: KafkaCluster) -> None:
             except (OSError, TimeoutError, AttributeError) as error:
                 say(f"no metrics of node {number}: {error!r}")
                 continue
-            held_ms = metrics.get(("kraftbox_loop_lag_worst_seconds", ""), 0.0) * 1000
-            if held_ms > 100:
-                say(f"node {number}: its loop was {held_ms:.0f} ms late; {run.total} sent")
-            run.held_ms[number] = max(run.held_ms.get(number, 0.0), held_ms)
+            run.look_at(number, metrics)
             for (name, labels), value in metrics.items():
                 if name == "kraftbox_unforeseen_errors_total" and value:
                     run.unforeseen[f"node {number}: {labels}"] = round(value)
@@ -412,6 +488,7 @@ async def poison(options: argparse.Namespace, cluster: KafkaCluster) -> dict[str
     ]
     began_s = time.monotonic()
     senders = []
+    heavy = []
     for nodes in (cluster.brokers, cluster.controllers):
         addresses = [_listener(node.listeners) for node in nodes]
         first = await Connection.connect(*addresses[0], "poison")
@@ -420,6 +497,12 @@ async def poison(options: argparse.Namespace, cluster: KafkaCluster) -> dict[str
         for address in addresses:
             for _ in range(options.connections):
                 senders.append(asyncio.create_task(keep_sending(run, address, source)))
+        if options.heavy:
+            frames = await asyncio.to_thread(_heavy_of, source, options.heavy_refused)
+            for node, address in zip(nodes, addresses, strict=True):
+                for _ in range(options.heavy):
+                    heavy.append((node.id, address, frames))
+    senders += [asyncio.create_task(keep_sending_heavy(run, *each)) for each in heavy]
     telling = asyncio.create_task(_tell(run))
     await asyncio.wait(senders)
     took_s = time.monotonic() - began_s
@@ -445,13 +528,50 @@ async def poison(options: argparse.Namespace, cluster: KafkaCluster) -> dict[str
             name: round(value * 1000)
             for name, value in sorted(run.slowest_s.items(), key=lambda item: -item[1])[:12]
         },
-        "loop_late_ms": {number: round(value) for number, value in run.held_ms.items()},
+        "fenced": run.fenced,
+        "loop_late_ms": {number: round(value) for number, value in run.late_ms.items()},
+        "loop_held_ms": {number: round(value) for number, value in run.held_ms.items()},
+        "heavy": {
+            "sent": run.heavy.sent,
+            "served": run.heavy.served,
+            "closed": run.heavy.closed,
+            "late": run.heavy.late,
+            "slowest_ms": _worst(run.heavy.slowest_ms),
+            "under_way_when_held_ms": _worst(run.heavy.suspects),
+        },
         "resident_mib": {
             number: [values[0], max(values), values[-1]] for number, values in run.resident.items()
         },
         "bystander_before": before,
         "bystander_during": during,
     }
+
+
+def _heavy_of(source: Source, refused: bool) -> list[HeavyFrame]:
+    made = heavy_frames(source.hostile, source.by_api)
+    return [frame for frame in made if frame.is_refused or not refused]
+
+
+def _worst(times_ms: dict[str, float]) -> dict[str, int]:
+    slowest = sorted(times_ms.items(), key=lambda item: -item[1])[:20]
+    return {name: round(value) for name, value in slowest}
+
+
+def judge(seen: dict[str, Any], options: argparse.Namespace) -> list[str]:
+    """What does not hold, of that which a limit was given for."""
+    wrong = []
+    held_ms = max(seen["loop_held_ms"].values(), default=0)
+    if options.late_ms_max is not None and held_ms > options.late_ms_max:
+        wrong.append(f"a loop was held for {held_ms} ms, limit {options.late_ms_max:g}")
+    before, during = seen["bystander_before"]["p99_ms"], seen["bystander_during"]["p99_ms"]
+    if options.slower_max is not None and during > before * options.slower_max:
+        wrong.append(f"the client's p99 went from {before} to {during} ms")
+    for number, (first, highest, last) in seen["resident_mib"].items():
+        if options.grown_mib_max is not None and max(highest, last) > first + options.grown_mib_max:
+            wrong.append(f"node {number} grew from {first} to {max(highest, last)} MiB")
+    if seen["fenced"]:
+        wrong.append("a broker was fenced")
+    return wrong
 
 
 def say_errors(text: str) -> None:
@@ -490,7 +610,16 @@ def main(given: list[str] | None = None) -> int:
     parser.add_argument("--brokers", type=int, default=3)
     parser.add_argument("--controllers", type=int, default=3)
     parser.add_argument("--calm-seconds", type=float, default=5.0, help="without poison, before")
-    parser.add_argument("--late-ms-max", type=float, help="fail when a loop was later")
+    parser.add_argument(
+        "--heavy", type=int, default=1, help="connections for large lists, per node"
+    )
+    parser.add_argument(
+        "--heavy-refused", action="store_true", help="send only large frames that are no requests"
+    )
+    parser.add_argument("--heavy-pause-ms", type=float, default=200.0, help="between large frames")
+    parser.add_argument("--late-ms-max", type=float, help="fail when a loop was held for longer")
+    parser.add_argument("--slower-max", type=float, help="fail when the client's p99 grew by more")
+    parser.add_argument("--grown-mib-max", type=int, help="fail when a node grew by more")
     parser.add_argument("--directory", type=Path)
     parser.add_argument("--bystander", help=argparse.SUPPRESS)
     options = parser.parse_args(given)
@@ -510,8 +639,10 @@ def main(given: list[str] | None = None) -> int:
                 say(f"--- {node!r}")
                 say_errors(log.read_text(errors="replace"))
             return 1
-    late_ms = max(seen["loop_late_ms"].values(), default=0)
-    return 1 if options.late_ms_max is not None and late_ms > options.late_ms_max else 0
+    wrong = judge(seen, options)
+    for each in wrong:
+        say(each)
+    return 1 if wrong else 0
 
 
 if __name__ == "__main__":

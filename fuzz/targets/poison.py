@@ -11,6 +11,7 @@ import random
 from collections.abc import Sequence
 from pathlib import Path
 
+from fuzz.heavy import heavy_frames, hello
 from fuzz.hostile import BYSTANDER, SKIPPED, TOPIC_CONFIGS, VICTIMS, Facts, Hostile
 from fuzz.targets.node import NodeTarget
 from protocol.api_keys import ApiKey
@@ -21,6 +22,8 @@ from testkit.memory.node import CLUSTER_ID
 
 BROKER, CONTROLLER = b"\x00", b"\x01"
 CORPUS = Path(__file__).resolve().parents[1] / "corpus" / "poison"
+LARGE_ELEMENTS = 2_000
+"""Of a list, so that its frame is decoded in slices."""
 EACH = 4
 """Good inputs of each API and version."""
 
@@ -38,12 +41,21 @@ class PoisonTarget(NodeTarget):
             (BROKER, self._node.broker.servers[0].handlers),
             (CONTROLLER, self._node.controller.servers[0].handlers),
         )
-        return kept + [
-            listener + hostile.frame(api, version)[0]
+        large = [
+            listener + b"".join(map(bytes, (*hello(), *frame.parts)))
             for listener, table in tables
-            for api, version in _served(table)
-            for _ in range(EACH)
+            for frame in heavy_frames(hostile, _versions(table), LARGE_ELEMENTS, LARGE_ELEMENTS)
         ]
+        return (
+            kept
+            + large
+            + [
+                listener + hostile.frame(api, version)[0]
+                for listener, table in tables
+                for api, version in _served(table)
+                for _ in range(EACH)
+            ]
+        )
 
     async def _feed(self, data: bytes) -> None:
         assert self._node is not None and self._node.controller is not None
@@ -75,6 +87,13 @@ def _served(table: HandlerTable) -> list[tuple[ApiKey, int]]:
         for version in range(entry.version_min, entry.version_max + 1)
         if version in request_class(entry.api).VERSIONS
     ]
+
+
+def _versions(table: HandlerTable) -> dict[ApiKey, list[int]]:
+    versions: dict[ApiKey, list[int]] = {}
+    for api, version in _served(table):
+        versions.setdefault(api, []).append(version)
+    return versions
 
 
 def make() -> PoisonTarget:
