@@ -261,7 +261,7 @@ class ServerConnection(asyncio.BufferedProtocol):
 
     # --- requests ------------------------------------------------------------------------------
 
-    def _work(self, received_ms: float, now_ms: float) -> None:
+    def _work(self, received_ms: float, now_ms: float) -> None:  # noqa: C901 - calls cost
         """Serve the requests that are here until one is cut or a hold is set."""
         if self._working:
             return
@@ -278,20 +278,15 @@ class ServerConnection(asyncio.BufferedProtocol):
                 flow.serve(self, frame, received_ms)
                 if exchange.out_bytes > REPLIES_TOGETHER_BYTES:
                     self._send()
-                if flow.moment_ms > ends_ms:
+                if flow.moment_ms > ends_ms and exchange.buffer.end > exchange.buffer.start:
                     self._end_turn()
         except ProtocolError as error:
             self.close(str(error))
         self._working = False
-        if exchange.out and not self._sending_soon:
-            self._send()
-        self._keep_rest()
-
-    def _keep_rest(self) -> None:
-        """No frame is looked at any more: what is not cut stays for later."""
-        exchange = self.exchange
         if self.repeated is not None:
             self.repeated.let_go()
+        if exchange.out and not self._sending_soon:
+            self._send()
         if exchange.end_turn(self, self._active_ms):
             asyncio.get_running_loop().call_soon(self._next_turn)
         if exchange.readable is not self._reading:

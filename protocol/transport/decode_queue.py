@@ -19,7 +19,9 @@ from protocol.schema import Buffer, Message
 M = TypeVar("M", bound=Message)
 
 SLICE_MS: Final = 2.5
-"""Half of `runtime.slices.SLICE_MS`: a frame that has just come begins with a slice, too."""
+"""Half of `runtime.slices.SLICE_MS`: frames that have just come begin with a slice, too."""
+FIRST_SLICE_MS: Final = 1.0
+"""The slice of a frame that has just come: as many may come at once as there are connections."""
 FREE_MS: Final = 1.0
 DONE: Final = object()
 STEPS_TOGETHER: Final = 10
@@ -27,13 +29,15 @@ STEPS_MAX: Final = 50
 """Ends a slice where the clock stands still, as that of a simulation does while code runs."""
 
 
-def decode_slice(decoding: Decoding[Any], now_ms: Callable[[], float]) -> bool:
+def decode_slice(
+    decoding: Decoding[Any], now_ms: Callable[[], float], slice_ms: float = SLICE_MS
+) -> bool:
     """Decode for a slice. Returns: True when the message is whole. Raises ProtocolError.
 
     The garbage collector waits: all that is made lives on, and a full collection in between would
     look at all of it.
     """
-    ends_ms = now_ms() + SLICE_MS
+    ends_ms = now_ms() + slice_ms
     collects = gc.isenabled()
     gc.disable()
     try:

@@ -18,12 +18,12 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from protocol.api_keys import ApiKey
 from protocol.codec import decode
-from protocol.decoding import WHOLE_BYTES, Decoding
+from protocol.decoding import WHOLE_BYTES, Decoding, decode_step
 from protocol.errors import ApiError, ErrorCode, ProtocolError
 from protocol.headers import decode_client_id
 from protocol.messages.produce import ProduceRequest
 from protocol.schema import ApiMessage, Buffer
-from protocol.transport.decode_queue import decode_slice
+from protocol.transport.decode_queue import FIRST_SLICE_MS, decode_slice
 from protocol.transport.dispatch import (
     Body,
     CloseConnection,
@@ -226,17 +226,18 @@ class RequestFlow:
                     )
                     return
                 entry = found
-                if len(frame) > WHOLE_BYTES:
+                message = self._decode(peer, entry, version, frame)
+                if message is None:
                     self._serve_large(peer, entry, version, correlation_id, frame, received_ms)
                     return
-                message = self._decode(peer, entry, version, frame)
         except (ProtocolError, CloseConnection) as error:
             peer.close(str(error))
             return
         size = len(frame)
-        times_ms = (received_ms, started_ms)
         kept = size if entry.is_async else 0
-        self._handle(peer, entry, version, correlation_id, message, size, times_ms, kept)
+        self._handle(
+            peer, entry, version, correlation_id, message, size, received_ms, started_ms, kept
+        )
 
     def _handle(
         self,
@@ -246,11 +247,11 @@ class RequestFlow:
         correlation_id: int,
         message: Any,
         size: int,
-        times_ms: tuple[float, float],
+        received_ms: float,
+        started_ms: float,
         kept_bytes: int,
     ) -> asyncio.Future[Body] | None:
         """Have a request handled and answered. Returns: what the answer waits for, if it does."""
-        received_ms, started_ms = times_ms
         kind_of = entry.kind_of
         stats = entry.stats if kind_of is None else entry.kinds[kind_of(message)]
         stages = self._handlers.stages
@@ -293,25 +294,20 @@ class RequestFlow:
         return None
 
     def _decode(self, peer: Served, entry: Entry, version: int, frame: memoryview) -> Any:
-        """The client id and the message of a frame that is not large. ProtocolError."""
+        """The client id and the message; None of a frame that takes longer. A produce request may
+        become the one that those to come are compared with. ProtocolError."""
         if entry.is_async:
+            if len(frame) > WHOLE_BYTES:
+                return None
             frame = memoryview(bytes(frame))
         peer.client_id, offset = decode_client_id(frame, version >= entry.first_flexible)
-        message, end = decode(entry.request, frame, version, offset)
-        self._look_at(peer, entry, version, frame, message, end)
-        return message
-
-    def _look_at(
-        self,
-        peer: Served,
-        entry: Entry,
-        version: int,
-        frame: memoryview,
-        message: Any,
-        end: int,
-    ) -> None:
-        """Log bytes behind a message. A produce request may become the one that those to come are
-        compared with."""
+        if len(frame) > WHOLE_BYTES:
+            decoded = decode_step(entry.request, frame, version, offset)
+            if decoded is None:
+                return None
+            message, end = decoded
+        else:
+            message, end = decode(entry.request, frame, version, offset)
         if end != len(frame):
             self._log.trailing(peer, entry.api.name, len(frame) - end)
         elif isinstance(message, ProduceRequest) and not entry.is_async:
@@ -319,6 +315,7 @@ class RequestFlow:
             peer.unlike = unlike + 1
             if unlike % LEARN_EVERY == 0:
                 peer.repeated = learn(entry, version, peer.client_id, message, frame)
+        return message
 
     # --- large requests ------------------------------------------------------------------------
 
@@ -339,9 +336,7 @@ class RequestFlow:
             frame = request.keep(frame)
         try:
             request.decode(frame, offset)
-            if decode_slice(request.decoding, self._clock.monotonic_ms):
-                decoding = request.decoding
-                self._look_at(peer, entry, version, frame, decoding.message, decoding.end)
+            if decode_slice(request.decoding, self._clock.monotonic_ms, FIRST_SLICE_MS):
                 self._handle_large(request)
                 return
             if not entry.is_async:
@@ -358,14 +353,13 @@ class RequestFlow:
     def serve_decoded(self, request: LargeRequest, now_ms: float) -> None:
         """Handle a request that was decoded later."""
         self.moment_ms = now_ms
-        if left := request.size - request.decoding.end:
-            self._log.trailing(request.peer, request.entry.api.name, left)
         self._handle_large(request)
 
     def _handle_large(self, request: LargeRequest) -> None:
         """Handle a request that is decoded; what it holds goes when it is answered."""
+        if left := request.size - request.decoding.end:
+            self._log.trailing(request.peer, request.entry.api.name, left)
         message = request.decoding.message
-        times_ms = (request.received_ms, self.moment_ms)
         promise = self._handle(
             request.peer,
             request.entry,
@@ -373,7 +367,8 @@ class RequestFlow:
             request.correlation_id,
             message,
             request.size,
-            times_ms,
+            request.received_ms,
+            self.moment_ms,
             0,
         )
         del message

@@ -22,6 +22,7 @@ from protocol.decoding import (
     WHOLE_BYTES,
     Allowance,
     Decoding,
+    decode_step,
     free_in_steps,
 )
 from protocol.errors import ProtocolError
@@ -31,6 +32,7 @@ from protocol.messages.elect_leaders import ElectLeadersRequest
 from protocol.messages.envelope import EnvelopeRequest
 from protocol.messages.metadata import MetadataRequest
 from protocol.messages.offset_fetch import OffsetFetchRequest
+from protocol.messages.produce import ProduceRequest
 from protocol.schema import Message
 from protocol.varint import encode_uvarint
 
@@ -224,6 +226,18 @@ def test_large_message_equals_the_twins() -> None:
     assert decode(MetadataRequest, data, 1) == twin.decode(MetadataRequest, data, 1)
 
 
+def test_decode_step_reads_large_frames_of_few_elements_only() -> None:
+    """A megabyte of records is one element; 1,000 names are more than a step."""
+    partition = ProduceRequest.PartitionProduceData(records=bytes(1 << 20))
+    topic = ProduceRequest.TopicProduceData(name="t", partition_data=[partition])
+    request = ProduceRequest(topic_data=[topic])
+    view = memoryview(twin.encode(request, 9))
+    assert decode_step(ProduceRequest, view, 9, 0) == (request, len(view))
+    assert decode_step(MetadataRequest, memoryview(names(1_000)), 1, 0) is None
+    with pytest.raises(ProtocolError):
+        decode_step(ProduceRequest, view[:-1], 9, 0)
+
+
 # --- messages in records
 
 
@@ -250,11 +264,19 @@ def test_twin_explains_a_bounded_prefix() -> None:
         decode(MetadataRequest, names(100_000, b"\0\x7fa"), 1)
 
 
-def test_twin_copies_nothing_to_explain() -> None:
-    data = twin.encode(EnvelopeRequest(request_data=bytes(3_000_000)), 0)[:-1]
-    view = memoryview(data)
-    with pytest.raises(ProtocolError):
-        decode(EnvelopeRequest, data, 0)
+@pytest.mark.parametrize(
+    "message",
+    [
+        EnvelopeRequest(request_data=bytes(3_000_000)),
+        EnvelopeRequest(unknown_tags={9: bytes(3_000_000)}),
+    ],
+    ids=["field", "tagged field"],
+)
+def test_twin_copies_nothing_to_explain(message: EnvelopeRequest) -> None:
+    data = twin.encode(message, 0)
+    if message.unknown_tags:
+        data = data.replace(b"\x01\x09", b"\x02\x09", 1)
+    view = memoryview(data if message.unknown_tags else data[:-1])
     tracemalloc.start()
     with pytest.raises(ProtocolError):
         twin.explain(EnvelopeRequest, view, 0, 0, EXPLAINED_FIELDS)

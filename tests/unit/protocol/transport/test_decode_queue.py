@@ -243,11 +243,12 @@ async def test_request_that_waits_holds_its_memory_until_it_is_answered() -> Non
 
 
 @on_both_loops
+@pytest.mark.parametrize("waits", [False, True])
 @pytest.mark.parametrize("count", [3_000, 100_000])
-async def test_large_request_that_cannot_be_read_closes(count: int) -> None:
+async def test_large_request_that_cannot_be_read_closes(count: int, waits: bool) -> None:
     memory = RequestMemory()
     async with (
-        serving(Handled().table, memory=memory, clock=ManualClock()) as server,
+        serving(Handled(waits=waits).table, memory=memory, clock=ManualClock()) as server,
         raw_client(server) as client,
     ):
         client.writer.write(frame_of(names(count, b"\0\x7fa"), 1))
