@@ -4,14 +4,15 @@ Three brokers and their controllers get requests of every API and version they o
 `fuzz.hostile`, on all their listeners. Every frame goes to several nodes in turn, as a client would
 retry it elsewhere. One connection to each node sends large lists and malformed ends (`fuzz.heavy`),
 one frame after the other. An ordinary client in a process of its own produces and reads.
-Requirements: no node stops, no broker is fenced, the counter of unforeseen errors stays at 0, memory
-stays bounded, no event loop is held for long, and the ordinary client is hardly slower.
+Requirements: no node stops, no broker is fenced, the counter of unforeseen errors stays at 0,
+memory stays bounded, no event loop is held for long, and the ordinary client is hardly slower.
 
 The run prints its results as JSON. It fails (exit 1) if a node stopped or counted an unforeseen
-error, or a broker was fenced. How long loops were held, the client's latencies and the memory depend
-on the machine: they are printed, and checked only against a limit that is given (`--late-ms-max`,
-`--slower-max`, `--grown-mib-max`). `loop_held_ms` leaves out the time in which the machine had no
-processor for a node; `heavy` names the frames that were in progress when a loop was held.
+error, or a broker was fenced. How long loops were held, the client's latencies and the memory
+depend on the machine: they are printed, and checked only against a limit that is given
+(`--late-ms-max`, `--slower-max`, `--grown-mib-max`). `loop_held_ms` leaves out the time in which
+the machine had no processor for a node; `heavy` names the frames that were in progress when a loop
+was held.
 """
 
 from __future__ import annotations
