@@ -1,22 +1,24 @@
-"""A disk that forgets what was not flushed: the overlay for crash tests.
+"""Overlay that loses unflushed writes on a crash, for crash tests.
 
 The process sees a normal file system. The backing `Files` receives only what a strict reading of
 POSIX promises to survive a power cut:
 
-* the content of a file as it was at its last flush or fsync; what came later lives in memory;
-* the name of a new file with the first fsync of the file or with an fsync of its directory (an
-  entry made durable that way is an empty file until the content is flushed);
-* a rename or an unlink with an fsync of the directory.
+* the content of a file as of its last flush or fsync; later writes live in memory only;
+* the name of a new file, with the first fsync of the file or an fsync of its directory (an entry
+  made durable that way is an empty file until the content is flushed);
+* a rename or an unlink, with an fsync of the directory.
 
-Making and removing directories, and renaming one, take effect at once: a disk may be early, and
-callers who rely on it being late do not exist.
+Creating, removing or renaming a directory takes effect at once: a real disk may persist it early,
+and no caller relies on it being late.
 
-Over MemoryFiles this is the disk of a simulated node: `crash()` kills the overlay, and a new
-overlay on the same backing is the machine after reboot. Over RealFiles it turns a kill -9 of a real
-process into a power cut. `on_op(kind, path)` runs before every operation that could change what
-survives; it may raise, to crash at that point or to inject an OSError. `on_read(path)` runs before
-every read of flushed content; `on_data(path, offset, bytes)` returns what such a read brings, which
-need not be what was written. A file whose flush failed is poisoned, as the port has it.
+Over MemoryFiles, the overlay is the disk of a simulated node. `crash()` kills the overlay, and a
+new overlay on the same backing is the machine after its reboot. Over RealFiles, it turns a kill -9
+of a real process into a power cut.
+
+Hooks: `on_op(kind, path)` runs before every operation that could change what survives; it may
+raise, to crash at that point or to inject an OSError. `on_read(path)` runs before every read of
+flushed content. `on_data(path, offset, bytes)` returns the result of such a read, which may differ
+from what was written. A file whose flush failed is poisoned, as the port requires.
 """
 
 from __future__ import annotations
@@ -43,14 +45,14 @@ _PAGE_BYTES = 512
 
 
 class Crashed(OSError):
-    """The simulated machine is off; whatever still runs on it cannot reach its disk."""
+    """The simulated machine is off; code that still runs on it cannot reach its disk."""
 
 
 class _Inode:
-    """A file apart from its name.
+    """A file, independent of its name.
 
-    `durable_path` is where the backing holds the flushed content (None: nowhere). The content is
-    `base` bytes of that, then `tail`, which exists only in memory.
+    `durable_path` is the backing file with the flushed content (None: no such file). The content
+    is the first `base` bytes of that file, then `tail`, which exists only in memory.
     """
 
     __slots__ = ("base", "durable_path", "handle", "modified_ms", "path", "tail")
@@ -78,14 +80,17 @@ class LossyFile:
         self._poison: OSError | None = None
 
     def check(self) -> None:
-        """Raises OSError when a flush of this file failed before."""
+        """Check that no flush of this file has failed. Raises OSError if one has."""
         if self._poison is not None:
             raise OSError(
                 self._poison.errno, "an earlier flush failed", self.path
             ) from self._poison
 
     def sync_begins(self) -> None:
-        """Before a flush. Raises OSError, now and ever after, when the disk refuses."""
+        """Run the `on_op` hook of an fsync.
+
+        Raises OSError if the hook refuses, or has refused before: a failure poisons the file.
+        """
         self.check()
         try:
             self._files.op("fsync", self.path)
@@ -158,14 +163,14 @@ class LossyFile:
 
 
 class LossyFiles:
-    """Files over `backing` that survive only as far as they were flushed.
+    """Files over `backing` of which only flushed content survives.
 
     Args:
-        backing: where the surviving state is kept.
+        backing: holds the surviving state.
         on_op: called with (kind, path) before each changing operation; may raise.
         before_flush: awaited by `flush`, so that a simulated flush takes virtual time.
-        before_work: awaited by `run` and `pread`, which have a worker thread in real life.
-        now_ms: for modification times.
+        before_work: awaited by `run` and `pread`, which use a worker thread on a real system.
+        now_ms: clock for modification times.
     """
 
     shared = False
@@ -182,11 +187,11 @@ class LossyFiles:
         self.backing = backing
         self.on_op = on_op
         self.on_write: WriteHook | None = None
-        """Called with (path, offset, bytes) of what is written."""
+        """Called with (path, offset, bytes) before each write."""
         self.on_read: ReadHook | None = None
-        """Called with the path of what is read from the backing; may raise."""
+        """Called with the path before each read from the backing; may raise."""
         self.on_data: DataHook | None = None
-        """Called with (path, offset, bytes) of that; what it returns was read."""
+        """Called with (path, offset, bytes) after each such read; its result replaces the bytes."""
         self.before_flush = before_flush
         self.before_work = before_work
         self.now_ms = now_ms
@@ -225,7 +230,7 @@ class LossyFiles:
         return inode.handle
 
     def _directory(self, path: str) -> dict[str, _Inode | None]:
-        """The live entries of a directory (None marks a directory), read in at first use."""
+        """Return the live entries of a directory (None marks a directory), loaded at first use."""
         entries = self._entries.get(path)
         if entries is None:
             if not self.backing.isdir(path):
@@ -276,7 +281,7 @@ class LossyFiles:
         return file
 
     def rot(self, path: str, position: int, bit: int) -> None:
-        """A bit of what was written flips, for good and unseen: it is no operation."""
+        """Flip a bit of the written content silently and permanently; no hook runs."""
         inode = self._existing(path)
         if position >= inode.base:
             inode.tail[position - inode.base] ^= bit
@@ -285,7 +290,8 @@ class LossyFiles:
         backing.pwrite(bytes([backing.pread(1, position)[0] ^ bit]), position)
 
     def durable_bytes(self, path: str) -> tuple[str, int]:
-        """Where the backing holds a file ("": nowhere), and how many bytes of it as they are."""
+        """Return the backing path of a file ("" if none) and how many of its bytes are still
+        valid."""
         inode = self._existing(path)
         return inode.durable_path or "", inode.base
 
@@ -414,7 +420,7 @@ class LossyFiles:
     def touch(self, path: str) -> None:
         self.open(path, create=True).close()
 
-    # What survives ---------------------------------------------------------------------------
+    # Durability ------------------------------------------------------------------------------
 
     def fsync(self, file: File) -> None:
         assert isinstance(file, LossyFile)
@@ -428,7 +434,7 @@ class LossyFiles:
             self._settle_directory(path)
 
     async def flush(self, files: Sequence[File]) -> None:
-        # What is appended while this waits may stay behind: no more is promised.
+        # Bytes appended during this wait may stay unflushed: `flush` promises no more.
         sizes = [file.size() for file in files]
         if self.before_flush is not None:
             await self.before_flush()
@@ -438,7 +444,7 @@ class LossyFiles:
             self._persist(file.inode, size)
 
     def _persist(self, inode: _Inode, upto: int | None = None) -> None:
-        """Bring the content, or its first `upto` bytes, to the backing, under the durable name."""
+        """Write the content, or its first `upto` bytes, to the backing under the durable name."""
         if inode.durable_path is None:
             if inode.path is None:
                 return  # unlinked before it was ever durable
@@ -463,7 +469,7 @@ class LossyFiles:
         self._owner[path] = inode
 
     def _settle_directory(self, path: str) -> None:
-        """Make the names in one directory durable as they are now."""
+        """Make the current names in one directory durable."""
         for name, inode in list(self._directory(path).items()):
             if inode is not None:
                 self._settle(inode, posixpath.join(path, name), set())
@@ -474,7 +480,8 @@ class LossyFiles:
                 continue
             owner = self._owner.get(child)
             if owner is not None and owner.path is not None:
-                self._settle(owner, owner.path, set())  # renamed out of here: both ends at once
+                # moved to another directory: settle both ends together
+                self._settle(owner, owner.path, set())
             else:
                 self._owner.pop(child, None)
                 if owner is not None:
@@ -483,7 +490,7 @@ class LossyFiles:
         self.backing.fsync_dir(path)
 
     def _settle(self, inode: _Inode, path: str, moving: set[int]) -> None:
-        """Give one file the durable name `path`, moving away whoever still holds it."""
+        """Give one file the durable name `path`; a file that still holds the name is moved away."""
         if inode.durable_path == path:
             return
         moving.add(id(inode))
@@ -509,8 +516,10 @@ class LossyFiles:
         inode.durable_path = path
 
     def after_power_cut(self, path: str) -> tuple[int, int]:
-        """What `crash` would leave of a file: so many of its first bytes are as they are now, and
-        so long it is then (more, where a truncation was not flushed)."""
+        """Return (bytes that `crash` would leave unchanged, size after it).
+
+        The size is larger than the first number if a truncation was not flushed.
+        """
         inode = self._existing(path)
         if inode.durable_path != normal_path(path):
             return 0, 0
@@ -519,9 +528,9 @@ class LossyFiles:
     def crash(self, rng: random.Random | None = None) -> None:
         """Cut the power. Every later operation on this overlay raises Crashed.
 
-        Without `rng` exactly the promised state survives. With it the disk was sometimes early:
-        names settled unasked, and of unflushed bytes a prefix is there, perhaps with a page of
-        zeros in it (a torn write).
+        Without `rng`, exactly the promised state survives. With it, the disk may have been early:
+        some names became durable without an fsync, and a prefix of the unflushed bytes is there,
+        perhaps with a page of zeros in it (a torn write).
         """
         if self._off:
             return
@@ -536,7 +545,7 @@ class LossyFiles:
         for work in self._working:
             coroutine = cast(Coroutine[Any, Any, Any], work.get_coro())
             if getcoroutinestate(coroutine) == CORO_CREATED:
-                coroutine.close()  # a dead process does not begin it
+                coroutine.close()  # a dead process never starts it
         self.release_locks()
         for inode in self._owner.values():
             if inode.handle is not None:
@@ -546,7 +555,7 @@ class LossyFiles:
         handle = self.handle(inode)
         if handle.size() > inode.base:
             if rng.random() < 0.5:
-                return  # the cut did not reach the disk, so nothing after it did
+                return  # the truncation did not reach the disk, so no later write did
             handle.truncate(inode.base)
         if not inode.tail or rng.random() < 0.5:
             return
@@ -556,7 +565,7 @@ class LossyFiles:
             torn[start : start + _PAGE_BYTES] = bytes(len(torn[start : start + _PAGE_BYTES]))
         handle.append(torn)
 
-    # The rest --------------------------------------------------------------------------------
+    # Other calls -----------------------------------------------------------------------------
 
     async def flush_dir(self, path: str) -> None:
         await self.run(self.fsync_dir, path)
@@ -565,7 +574,7 @@ class LossyFiles:
         if self.before_work is None:
             self.alive()
             return function(*args)
-        # As with a worker thread, whoever no longer waits does not stop it.
+        # A cancelled caller does not stop the work, as with a worker thread.
         work = asyncio.ensure_future(self._work(self.before_work, function, args))
         self._working[work] = None
         work.add_done_callback(self._worked)
@@ -584,7 +593,7 @@ class LossyFiles:
     def _worked(self, work: asyncio.Task[Any]) -> None:
         del self._working[work]
         if not work.cancelled():
-            work.exception()  # raised to whoever still waits
+            work.exception()  # mark as retrieved: a remaining waiter has its own copy
 
     async def pread(self, file: File, size_bytes: int, position: int) -> bytes:
         if self.before_work is not None:
@@ -606,7 +615,7 @@ class LossyFiles:
         return release
 
     def release_locks(self) -> None:
-        """The process died, the machine lives on: nobody holds its locks any more."""
+        """Release the locks of a process that died while its machine lives on."""
         self.opened.clear()
         while self._locks:
             self._locks.pop()()
@@ -615,7 +624,7 @@ class LossyFiles:
         return self.backing.disk_usage(path)
 
     def close(self) -> None:
-        """Close the backing's files. What was not flushed is gone, as after a kill."""
+        """Close the backing's files. Unflushed content is lost, as after a kill."""
         for inode in self._owner.values():
             if inode.handle is not None:
                 inode.handle.close()

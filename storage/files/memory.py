@@ -1,7 +1,7 @@
-"""The file port in memory: for tests, and as the disk of a simulated node.
+"""In-memory implementation of the file port, for tests and for disks of simulated nodes.
 
-Everything counts as durable at once; put `LossyFiles` over it to lose what was not flushed. Like
-the real thing, an open file stays readable after a rename or an unlink.
+All content counts as durable at once; put `LossyFiles` over it to lose unflushed content. An open
+file stays readable after a rename or an unlink, as on a real file system.
 """
 
 from __future__ import annotations
@@ -26,10 +26,11 @@ class _Inode:
         self.content = bytearray()
         self.modified_ms = modified_ms
         self.rotten: dict[int, int] = {}
-        """Bits that have flipped, by position; until something else is written there."""
+        """Flipped bits by position. Overwriting a position clears its bits."""
 
     def unspoil(self, begin: int, end: int | None = None) -> None:
-        """Something else is to stand there."""
+        """Forget flipped bits in a range that is about to be overwritten (default: up to the
+        end)."""
         if self.rotten:
             last = len(self.content) if end is None else end
             self.rotten = {at: bits for at, bits in self.rotten.items() if not begin <= at < last}
@@ -86,7 +87,7 @@ class MemoryFile:
 
 
 class MemoryFiles:
-    """A file system in memory. `now_ms` gives the modification times."""
+    """A file system in memory. `now_ms` returns the modification times."""
 
     shared = False
 
@@ -96,24 +97,24 @@ class MemoryFiles:
         self._children: dict[str, set[str]] = {"/": set()}
         self._locked: set[str] = set()
         self.shows_rot: Callable[[], bool] = lambda: True
-        """Whether whoever reads now sees bits that have flipped; others see what was written."""
+        """Returns whether the current reader sees flipped bits instead of what was written."""
         self.rot_reads = 0
-        """How many reads brought such bits."""
+        """Number of reads that returned flipped bits."""
 
     def spoil(self, path: str, position: int, bit: int) -> None:
-        """A bit of what was written flips, for good and unseen: it is no operation."""
+        """Flip a bit of the written content silently; `repair` undoes it."""
         rotten = self._inode(path).rotten
         rotten[position] = rotten.get(position, 0) ^ bit
 
     def repair(self) -> int:
-        """All is again as it was written; returns how many bytes were not."""
+        """Restore the content as it was written. Returns how many bytes had flipped bits."""
         spoilt = sum(len(inode.rotten) for inode in self._inodes.values())
         for inode in self._inodes.values():
             inode.rotten = {}
         return spoilt
 
     def seen(self, inode: _Inode, position: int, size_bytes: int) -> bytes:
-        """What a read brings."""
+        """Return the bytes that a reader sees, and count the read if bits are flipped."""
         data = bytes(memoryview(inode.content)[position : position + size_bytes])
         if not inode.rotten or not self.shows_rot():
             return data

@@ -1,7 +1,7 @@
-"""Open files by path, moved with the directory that is renamed.
+"""Index of open files by path that follows directory renames.
 
-A tree by the parts of paths, since a broker holds tens of thousands of files, and the rename of one
-directory concerns the handful in it.
+It is a tree over path components: a broker holds tens of thousands of files, and a rename of one
+directory concerns only the few in it.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Generic, Protocol, TypeVar
 
 
 class Movable(Protocol):
-    """An open file."""
+    """An open file that can be moved to another path."""
 
     @property
     def path(self) -> str: ...
@@ -31,7 +31,7 @@ class _Node(Generic[F]):
 
 
 class OpenPaths(Generic[F]):
-    """Files are added with the path they have."""
+    """Set of open files, each indexed by its `path`."""
 
     def __init__(self) -> None:
         self._root: _Node[F] = _Node()
@@ -49,14 +49,14 @@ class OpenPaths(Generic[F]):
         node.files[file] = None
 
     def discard(self, file: F) -> None:
-        """Forget a file; one that is not known is fine."""
+        """Remove a file. An unknown file is ignored."""
         node = self._find(file.path)
         if node is not None and file in node.files:
             del node.files[file]
             self._prune(file.path)
 
     def move(self, source: str, target: str) -> None:
-        """A file or directory was renamed: what is open in it has another path."""
+        """Update the paths of all open files at or below `source` after a rename to `target`."""
         node = self._find(source)
         if node is None:
             return
@@ -74,7 +74,7 @@ class OpenPaths(Generic[F]):
         return node
 
     def _prune(self, path: str) -> None:
-        """Take out the nodes on the way to `path` that hold nothing."""
+        """Remove the empty nodes on the way to `path`."""
         way = [self._root]
         parts = path.split("/")
         for part in parts:

@@ -1,14 +1,14 @@
-"""The file port on the operating system.
+"""Implementation of the file port on the operating system.
 
-Descriptors are a budget: a broker with thousands of partitions has more files than the limit
-allows to be open. Each RealFile opens its descriptor when it needs it; the least recently used ones
-are closed when the budget is spent, and a file that worker threads are using is pinned meanwhile.
+Descriptors are a budget: a broker with thousands of partitions has more files than the process may
+have open. Each RealFile opens its descriptor when it needs one. When the budget is spent, the least
+recently used descriptors are closed; a file that worker threads are using is pinned.
 
-Flushes are a group commit. While one batch of fdatasync calls runs in the flush thread, everyone
-who asks is collected; when it ends, all of them go in one next batch, each file once; and so with
-the names in directories. A large batch (a stop with thousands of partitions) is shared by several
-threads, whose calls the file system joins into few writes of its own, and goes in portions that
-leave the budget of descriptors intact.
+Flushes are a group commit. While one batch of fdatasync calls runs in the flush threads, further
+requests are collected; when it ends, they form the next batch, each file once. Flushes of
+directories work the same way. A large batch (a stop with thousands of partitions) is shared by
+several threads, since the file system joins their calls into few writes of its own. It is flushed
+in portions that respect the descriptor budget.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _SyncJob: TypeAlias = "asyncio.Future[list[OSError | None]]"
 
 FD_BUDGET_MIN = 16
 EVICTED_TOGETHER = 8
-"""Files that give their descriptors where the process has none left: a new segment needs four."""
+"""Files to close when the process has no descriptor left: a new segment needs four."""
 WORKERS = 8
 FLUSH_THREADS = 16
 FLUSHES_PER_THREAD = 8
@@ -49,13 +49,13 @@ _locked_paths: set[str] = set()
 
 READ_AHEAD_BYTES = 4 << 20
 PROBE_STEP_BYTES = 128 << 10
-"""Pages come into the cache in runs that are longer; so far apart it is asked for them."""
+"""Distance between probes of the page cache: the kernel caches pages in longer runs."""
 _can_probe = hasattr(os, "preadv") and hasattr(os, "RWF_NOWAIT")
 _probe = bytearray(1)
 
 
 class RealFile:
-    """A file by path, with a descriptor that comes and goes."""
+    """A file by path; its descriptor is opened on demand and may be closed between uses."""
 
     __slots__ = (
         "_closing", "_dirty", "_failure", "_fd", "_files", "_fresh", "_pins", "_size", "_used",
@@ -71,13 +71,13 @@ class RealFile:
         self._closing = False
         self._failure: OSError | None = None
         self._fresh = create and not os.path.exists(path)
-        # What is there already may be in the page cache alone, left by a process that was killed.
+        # Existing content may be in the page cache only, left by a process that was killed.
         self._dirty = not self._fresh
         self._size = 0
         self._size = os.fstat(self.descriptor(create)).st_size
 
     def descriptor(self, create: bool = False) -> int:
-        """The descriptor, opened again if it was given back."""
+        """Return the descriptor; open it again if it was closed."""
         fd = self._fd
         if fd >= 0:
             self._used(self)
@@ -149,14 +149,14 @@ class RealFile:
         try:
             os.ftruncate(fd, position)
         except OSError:
-            # The tail stays torn. The log refuses further appends and recovery cuts it.
+            # The torn tail stays. The log refuses further appends, and recovery truncates it.
             return
 
     def pread(self, size_bytes: int, position: int) -> bytes:
         fd = self.descriptor()
         data = os.pread(fd, size_bytes, position)
         if len(data) < size_bytes and position + len(data) < self._size:
-            # A signal or a 2 GiB limit cut the call short; the end of the file did not.
+            # A signal or the 2 GiB limit cut the call short, not the end of the file.
             parts = [data]
             got = len(data)
             while got < size_bytes:
@@ -193,17 +193,17 @@ class RealFile:
         self._files.forgotten(self)
 
     def release(self) -> None:
-        """Give the descriptor back; the next use opens it again."""
+        """Close the descriptor; the next use opens it again."""
         fd, self._fd = self._fd, -1
         if fd >= 0:
             os.close(fd)
 
     def moved(self, path: str) -> None:
-        """The file was renamed; a reopening must find it."""
+        """Note the new path after a rename, for the next time the file is opened."""
         self.path = path
 
     def pin(self) -> int:
-        """Keep the descriptor open until `unpin`; returns it."""
+        """Keep the descriptor open until `unpin`, and return it."""
         fd = self.descriptor()
         self._pins += 1
         return fd
@@ -226,7 +226,9 @@ class RealFile:
         return self._dirty
 
     def sync_begins(self) -> bool:
-        """Note that what was written so far is being flushed; True: flush the directory too."""
+        """Mark the content written so far as being flushed. Returns True if the directory must be
+        flushed too: the file is new.
+        """
         self._dirty = False
         fresh, self._fresh = self._fresh, False
         return fresh
@@ -235,7 +237,7 @@ class RealFile:
         self._failure = error
 
     def check(self) -> None:
-        """Raises OSError when a flush of this file failed before."""
+        """Check that no flush of this file has failed. Raises OSError if one has."""
         if self._failure is not None:
             raise OSError(
                 self._failure.errno, f"an earlier flush failed: {self._failure.strerror}", self.path
@@ -243,7 +245,7 @@ class RealFile:
 
 
 class _FlushBatch:
-    """Files that are flushed together and the callers who wait for them."""
+    """Files that are flushed together; `done` resolves for all callers that wait for them."""
 
     __slots__ = ("done", "files")
 
@@ -253,7 +255,7 @@ class _FlushBatch:
 
 
 def _read_ahead(fd: int, size_bytes: int, position: int) -> bytes:
-    """`os.pread` by one who reads on: the disk fetches what follows while this is being sent."""
+    """Run `os.pread` for a sequential reader: the kernel prefetches what follows."""
     data = os.pread(fd, size_bytes, position)
     if len(data) == size_bytes:
         _will_need(fd, position + size_bytes)
@@ -261,14 +263,16 @@ def _read_ahead(fd: int, size_bytes: int, position: int) -> bytes:
 
 
 def _will_need(fd: int, position: int) -> None:
-    """Have the disk fetch what a reader who has come so far asks for next."""
+    """Request that the kernel prefetch the bytes from `position` on."""
     if hasattr(os, "posix_fadvise"):
         os.posix_fadvise(fd, position, READ_AHEAD_BYTES, os.POSIX_FADV_WILLNEED)
 
 
 def _has_page(fd: int, position: int) -> bool:
-    """Whether the page cache has this byte of the file (Linux; elsewhere nobody knows). Raises
-    OSError where the file system does not tell."""
+    """Return whether the page cache has this byte of the file (Linux only).
+
+    Raises OSError if the file system does not support the probe.
+    """
     try:
         os.preadv(fd, [_probe], position, os.RWF_NOWAIT)
     except BlockingIOError:
@@ -277,7 +281,7 @@ def _has_page(fd: int, position: int) -> bool:
 
 
 class _NamesBatch:
-    """Directories whose names are flushed together; `done` says which flushes failed."""
+    """Directories that are flushed together; `done` resolves to the failures by path."""
 
     __slots__ = ("directories", "done")
 
@@ -290,8 +294,8 @@ class RealFiles:
     """Files of the operating system, within a budget of descriptors.
 
     Args:
-        fd_budget: how many descriptors may be open at once; None takes half of the process limit,
-            at most 4096 (the other half is for sockets).
+        fd_budget: how many descriptors may be open at once; None uses half of the process limit, at
+        most 4096 (the other half is for sockets).
     """
 
     shared = True
@@ -303,7 +307,7 @@ class RealFiles:
         """Called for each use of an open file: the least recently used is closed first."""
         self._known: OpenPaths[RealFile] = OpenPaths()
         self._fresh_directories: dict[str, set[str]] = {}
-        """New directories whose entries are not durable, by the directory they are in."""
+        """New directories whose entries are not durable, by parent directory."""
         self._running: _FlushBatch | None = None
         self._next: _FlushBatch | None = None
         self._next_names: _NamesBatch | None = None
@@ -324,8 +328,9 @@ class RealFiles:
             self._evict(len(self._open) - self._budget)
 
     def open_to_keep(self, path: str, flags: int) -> int:
-        """As `os.open`. Where the process has no descriptor left, files that were used least lately
-        give theirs (F36)."""
+        """Call `os.open`; if the process has no descriptor left, first close the least recently
+        used files (F36).
+        """
         try:
             return os.open(path, flags | os.O_CLOEXEC, 0o644)
         except OSError as error:
@@ -376,13 +381,13 @@ class RealFiles:
             parent = os.path.dirname(missing)
             self._fresh_directories.setdefault(parent, set()).add(missing)
             missing = parent
-        # Records and the metadata log, which has settings, are for the node's user.
+        # Only the node's user may read records, and the metadata log, which contains settings.
         os.makedirs(path, mode=0o700, exist_ok=True)
 
     def rename(self, source: str, target: str) -> None:
         os.replace(source, target)
         self._known.move(source, target)
-        # The entry under the new name is as durable as the caller makes it.
+        # The caller is responsible for the durability of the new name.
         self._no_longer_fresh(os.path.abspath(source))
 
     def unlink(self, path: str) -> None:
@@ -452,8 +457,10 @@ class RealFiles:
         return self._and_fresh_parents(os.path.abspath(path))
 
     def _directories_of(self, path: str) -> list[str]:
-        """The directories to flush so that a file's entry is durable: its own, and above that
-        each one in which a directory on the way is new."""
+        """Return the directories to flush so that a file's entry is durable.
+
+        These are its own directory and, above it, each parent of a directory that is new.
+        """
         return self._and_fresh_parents(os.path.dirname(os.path.abspath(path)))
 
     def _and_fresh_parents(self, directory: str) -> list[str]:
@@ -476,7 +483,7 @@ class RealFiles:
                 self._fresh_directories.pop(parent, None)
 
     def _no_longer_fresh(self, directory: str) -> None:
-        """It is gone, or has another name, and so has all that is in it."""
+        """Forget a directory that was removed or renamed, with all new directories in it."""
         self._forget_fresh(os.path.dirname(directory), directory)
         for inner in self._fresh_directories.pop(directory, ()):
             self._no_longer_fresh(inner)
@@ -522,7 +529,7 @@ class RealFiles:
         while left and len(work) < limit:
             file = left.pop()
             if file.closed:
-                continue  # deleted or truncated away since it was asked for: nothing to keep
+                continue  # deleted or truncated away after the request: nothing to keep
             try:
                 fd = file.pin()
             except OSError as error:
@@ -557,7 +564,7 @@ class RealFiles:
             self._flush_some(batch, left)
             return
         if not batch.done.done():
-            batch.done.set_result(None)  # each waiter looks for poison on its own files
+            batch.done.set_result(None)  # each waiter checks its own files for poison
         self._start_batch()
 
     async def flush_dir(self, path: str) -> None:
@@ -574,7 +581,7 @@ class RealFiles:
                 raise failed[directory]
 
     def _flush_names(self) -> None:
-        """The names in all directories that were asked for, if any were."""
+        """Start flushing the directories that were requested in the meantime, if any."""
         batch, self._next_names = self._next_names, None
         self._flushing_names = batch is not None
         if batch is None:
@@ -634,7 +641,7 @@ class RealFiles:
         return True
 
     def _fetch_ahead(self, file: RealFile, position: int) -> None:
-        """`_will_need` in a worker, since it waits where the disk has much to do; nobody waits."""
+        """Run `_will_need` in a worker, since it blocks while the disk is busy; no caller waits."""
         workers = self._file_workers()
         fd = file.pin()
         job = asyncio.get_running_loop().run_in_executor(workers, _will_need, fd, position)
@@ -642,7 +649,7 @@ class RealFiles:
         def over(done: asyncio.Future[None]) -> None:
             file.unpin()
             if not done.cancelled():
-                done.exception()  # advice: nothing depends on it
+                done.exception()  # advice only: a failure has no effect
 
         job.add_done_callback(over)
 
@@ -652,7 +659,7 @@ class RealFiles:
         real = os.path.realpath(path)
         if real in _locked_paths:
             raise DirectoryLocked(errno.EWOULDBLOCK, "held by another node of this process", path)
-        # Java's FileChannel.tryLock is an fcntl lock too, so Kafka and we exclude each other.
+        # Java's FileChannel.tryLock is an fcntl lock too, so Kafka and Kraftbox exclude each other.
         fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:
             fcntl.lockf(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -686,7 +693,7 @@ class RealFiles:
 
 
 def _settle(work: list[tuple[RealFile, int, Sequence[str]]], job: _SyncJob) -> None:
-    """Tell the files how their flush went."""
+    """Poison the files whose flush failed, and unpin them all."""
     results = [None] * len(work) if job.cancelled() else job.result()
     for (file, _, _), error in zip(work, results, strict=True):
         if error is not None:
@@ -703,7 +710,10 @@ def _sync_dir(reserve: Reserve, path: str) -> None:
 
 
 def _sync_dirs(reserve: Reserve, paths: Sequence[str]) -> dict[str, OSError]:
-    """In a flush thread: what the first of them writes the others need not."""
+    """Fsync directories in a flush thread, and return the failures by path.
+
+    The first fsync usually writes the changes of the others, too.
+    """
     failed: dict[str, OSError] = {}
     for path in paths:
         try:
@@ -724,7 +734,7 @@ def _sync_one(reserve: Reserve, fd: int, directories: Sequence[str]) -> OSError 
 
 
 def _sync_all(reserve: Reserve, work: list[tuple[int, Sequence[str]]]) -> list[OSError | None]:
-    """In the flush thread: each descriptor, and each directory of new files once."""
+    """Sync each descriptor in a flush thread, and each directory of new files once."""
     results = [_sync_one(reserve, fd, ()) for fd, _ in work]
     failed = _sync_dirs(reserve, list({path for _, paths in work for path in paths}))
     return [

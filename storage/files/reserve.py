@@ -1,7 +1,7 @@
-"""Descriptors in reserve, for what must be opened where the process has none left (F36).
+"""Reserve of descriptors, used when the process has none left (F36).
 
-Connections may take all there are, or an operator may lower the limit. Checkpoints are written all
-the same, and directories flushed: each takes a descriptor of the reserve for a moment.
+Connections may take all descriptors, or an operator may lower the limit. Checkpoints must still be
+written and directories flushed: each such call briefly uses a descriptor of the reserve.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from collections import deque
 from typing import Final
 
 RESERVED: Final = 8
-"""More than threads that open something at the same time, as a rule."""
+"""Usually more than the number of threads that open files at the same time."""
 OUT_OF_DESCRIPTORS: Final = frozenset({errno.EMFILE, errno.ENFILE})
 _PLACE_HOLDER: Final = "/dev/null"
 
 
 class Reserve:
-    """May be used by several threads at once."""
+    """Pool of spare descriptors. Thread-safe."""
 
     def __init__(self, size: int = RESERVED) -> None:
         self._size = size
@@ -26,8 +26,11 @@ class Reserve:
         self._refill()
 
     def open(self, path: str, flags: int) -> int:
-        """As `os.open`, of a file for this process alone; raises what that raises, and EMFILE or
-        ENFILE only when the reserve is used up, too."""
+        """Call `os.open` for a file that only this process may inherit, using the reserve if
+        needed.
+
+        Raises the errors of `os.open`; EMFILE or ENFILE only if the reserve is empty, too.
+        """
         while True:
             try:
                 return os.open(path, flags | os.O_CLOEXEC, 0o644)
@@ -36,12 +39,12 @@ class Reserve:
                     raise
 
     def close(self, fd: int) -> None:
-        """Closes what `open` returned; its place is the reserve's first."""
+        """Close a descriptor that `open` returned, and refill the reserve."""
         os.close(fd)
         self._refill()
 
     def release(self) -> None:
-        """Gives back all that is held."""
+        """Close all reserved descriptors. The reserve stays empty."""
         self._size = 0
         while self._give():
             pass
@@ -58,4 +61,4 @@ class Reserve:
             try:
                 self._held.append(os.open(_PLACE_HOLDER, os.O_RDONLY | os.O_CLOEXEC))
             except OSError:
-                return  # another time
+                return  # the next close tries again

@@ -1,4 +1,4 @@
-"""Paths of the simulated disks, which are asked for the same few hundred again and again."""
+"""Cached path operations for the simulated disks, which use the same few hundred paths."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ _KEPT = 4096
 
 @lru_cache(_KEPT)
 def normal_path(path: str) -> str:
-    """As `posixpath.normpath`."""
+    """Return `posixpath.normpath(path)`, cached."""
     return posixpath.normpath(path)
 
 
 @lru_cache(_KEPT)
 def split_path(path: str) -> tuple[str, str]:
-    """As `posixpath.split`."""
+    """Return `posixpath.split(path)`, cached."""
     return posixpath.split(path)

@@ -1,11 +1,12 @@
-"""A disk that takes its time: the overlay for stalls (reliability F16).
+"""Overlay that adds delays to a disk, for stalls (reliability F16).
 
-What a page cache does at once stays at once: appends, and reads of what was just written. What has
-to wait for the disk waits here as well: a flush `flush_ms`, a cold read `read_ms`. The disk flushes
-one batch at a time; whoever asks while one is under way shares the next, as on a real one.
+Operations that the page cache serves stay immediate: appends, and reads of recent writes.
+Operations that wait for the disk wait here as well: a flush `flush_ms`, a cold read `read_ms`. The
+disk flushes one batch at a time; requests that arrive during a flush share the next one, as on a
+real disk.
 
-A blocking call (`fsync`, `fsync_dir`, `write_atomic`, `read`) blocks whoever makes it, and so the
-loop if that is the caller: what must not wait for a disk shows as loop lag.
+A blocking call (`fsync`, `fsync_dir`, `write_atomic`, `read`) blocks its caller, and so the event
+loop if that is the caller: code that must not wait for a disk shows as loop lag.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ T = TypeVar("T")
 
 
 class _Batch:
-    """Files to flush together. `done` is False when whoever flushed them was cancelled."""
+    """Files to flush together. `done` is False if the task that flushed them was cancelled."""
 
     __slots__ = ("done", "files")
 
@@ -31,12 +32,12 @@ class _Batch:
 
 
 class SlowFiles:
-    """Files over `backing`, which is as fast as ever.
+    """Files over `backing`, whose own speed does not change.
 
     Args:
-        flush_ms: how long a flush takes, and every blocking call that must reach the disk.
-        read_ms: how long a read takes that is made off the loop, or of a whole file.
-        block: waits so many seconds without the loop; nothing in virtual time may.
+        flush_ms: duration of a flush, and of every blocking call that must reach the disk.
+        read_ms: duration of a read off the event loop, and of a read of a whole file.
+        block: blocks for the given seconds; must not block in virtual time.
     """
 
     def __init__(
@@ -56,22 +57,26 @@ class SlowFiles:
 
     @property
     def slow(self) -> bool:
-        """Whether the disk takes its time now."""
+        """True while the delays apply."""
         return (self._flush_s, self._read_s) == self._times_s
 
     @slow.setter
     def slow(self, slow: bool) -> None:
         self._flush_s, self._read_s = self._times_s if slow else (0.0, 0.0)
 
-    # What waits for the disk -----------------------------------------------------------------
+    # Calls that wait for the disk ------------------------------------------------------------
 
     async def flush(self, files: Sequence[File]) -> None:
         while not await self._flush_with_others(files):
             pass
-        await self.backing.flush(files)  # nothing is left to do, but each hears of its failures
+        # everything is flushed; this raises the failures of these files
+        await self.backing.flush(files)
 
     async def _flush_with_others(self, files: Sequence[File]) -> bool:
-        """One flush for all who ask before it begins; False if it did not come to its end."""
+        """Flush together with the callers that request it before it begins.
+
+        Returns False if the flush was cancelled.
+        """
         batch = self._next
         if batch is not None:
             batch.files.update(dict.fromkeys(files))
@@ -124,11 +129,11 @@ class SlowFiles:
         self.backing.write_new(path, data)
 
     def read(self, path: str) -> bytes:
-        data = self.backing.read(path)  # what is not there takes no time
+        data = self.backing.read(path)  # a missing file raises without a delay
         self._block(self._read_s)
         return data
 
-    # What does not ---------------------------------------------------------------------------
+    # Calls that do not wait ------------------------------------------------------------------
 
     @property
     def shared(self) -> bool:
