@@ -1,4 +1,4 @@
-"""Batches on their way into the log: judged, and given offsets and epochs."""
+"""Validation of batches on their way into the log, and assignment of offsets and epochs."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ NO_MARKERS: Final[dict[int, EndMarker]] = {}
 
 
 class AppendInfo(NamedTuple):
-    """What became of appended batches. For a `duplicate` the offsets are those of the first try."""
+    """Result of an append. For a `duplicate`, the offsets are those of the original append."""
 
     first_offset: int
     last_offset: int
@@ -35,7 +35,10 @@ class AppendInfo(NamedTuple):
 
 
 def whole_batches(buf: Buffer) -> list[BatchHeader]:
-    """The headers of batches that a leader validated and appends. Raises InvariantViolated."""
+    """Parse the headers of validated batches that a leader appends.
+
+    Raises InvariantViolated if `buf` is not a sequence of whole batches.
+    """
     headers = []
     end = 0
     for header, pos in iter_batches(buf):
@@ -47,7 +50,10 @@ def whole_batches(buf: Buffer) -> list[BatchHeader]:
 
 
 def patched(buf: Buffer, headers: Sequence[BatchHeader]) -> list[Buffer]:
-    """The bytes to write, with offsets and epochs of the headers."""
+    """Return the bytes to write, with the offsets and epochs of the headers.
+
+    A writable buffer is patched in place; a read-only one is split, and only headers are copied.
+    """
     view = memoryview(buf)
     if len(headers) == 1 and not view.readonly:
         patch(view, headers[0].base_offset, headers[0].leader_epoch)
@@ -71,9 +77,10 @@ def patched(buf: Buffer, headers: Sequence[BatchHeader]) -> list[Buffer]:
 def judge_fetched(
     buf: Buffer, max_epoch: int | None, next_offset: int, epoch: int
 ) -> list[BatchHeader]:
-    """The headers of the whole batches that a follower may append at `next_offset`.
+    """Return the headers of the whole batches that a follower may append at `next_offset`.
 
-    Raises CorruptLog for what is no batch, a wrong CRC, an offset or an epoch that goes back.
+    Raises CorruptLog for bytes that are not a batch, a wrong CRC, and an offset or epoch that
+    decreases.
     """
     headers = []
     for header, pos in _whole(buf):
@@ -100,7 +107,7 @@ def _whole(buf: Buffer) -> Iterator[tuple[BatchHeader, int]]:
 
 
 def end_markers(headers: Sequence[BatchHeader], parts: Sequence[Buffer]) -> dict[int, EndMarker]:
-    """Contents of the end-of-transaction batches among `headers`, by their place."""
+    """Return the contents of the end-of-transaction batches, by their index in `headers`."""
     for header in headers:
         if header.attributes & CONTROL_BIT and header.producer_id >= 0:
             break

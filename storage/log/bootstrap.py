@@ -1,9 +1,9 @@
-"""A log that begins in the middle of a partition: what it must know of the part before (KIP-405).
+"""State before the local start of a log that begins in the middle of a partition (KIP-405).
 
 A follower of a tiered partition copies only the end of the log. Epochs, producer state and log
-start come from the remote store instead. Until all of that is durable the folder holds a marker,
-and a log that is loaded with one begins anew, from nothing: half of a history is worse than none
-(S5).
+start come from the remote store instead. Until all of that is durable, the folder contains a
+marker. A log that is loaded with a marker begins from scratch, since half of a history is worse
+than none (S5).
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ MARKER: Final = "bootstrap.unfinished"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Beginning:
-    """Where a log begins, and what lies before its first local offset.
+    """Start of a log, and the state before its first local offset.
 
     Attributes:
         log_start_offset: first offset that exists at all.
         local_start_offset: first offset that this replica will hold.
         epochs: the leader epochs in [log start, local start), in order.
-        producers: a producer snapshot at the local start, as its file; None: no producers.
+        producers: the producer snapshot file at the local start; None: no producers.
     """
 
     log_start_offset: int
@@ -36,7 +36,12 @@ class Beginning:
     producers: bytes | None = None
 
     def check(self) -> None:
-        """Raises ValueError where the parts contradict each other, CorruptSnapshot."""
+        """Validate the state.
+
+        Raises:
+            ValueError: the parts contradict each other.
+            CorruptSnapshot: `producers` cannot be decoded.
+        """
         start, local = self.log_start_offset, self.local_start_offset
         if not 0 <= start <= local:
             raise ValueError(f"local log start {local} is below log start {start}")

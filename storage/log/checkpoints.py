@@ -1,11 +1,12 @@
-"""The small text files of a log directory, in Kafka's formats: pure encoders and decoders.
+"""Encoders and decoders of the small text files of a log directory, in Kafka's formats.
 
     leader-epoch-checkpoint          version, count, then `epoch start` per line
     *-offset-checkpoint              version, count, then `topic partition offset` per line
     partition.metadata               `version: 0` and `topic_id: <uuid>`
     .kafka_cleanshutdown             JSON with version and broker epoch (KIP-966)
 
-A file that cannot be read raises CorruptCheckpoint; callers rebuild what it held.
+They do no I/O. Decoders raise CorruptCheckpoint for an unreadable file; callers rebuild its
+content.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ TopicPartition = tuple[str, int]
 
 
 class CorruptCheckpoint(ValueError):
-    """A checkpoint file that is cut, garbled or of an unknown version."""
+    """A checkpoint file that is truncated, garbled or of an unknown version."""
 
 
 def _encode_lines(lines: Iterable[str]) -> bytes:
@@ -72,7 +73,8 @@ def encode_epochs(entries: Iterable[EpochEntry]) -> bytes:
 
 
 def decode_epochs(data: bytes) -> list[EpochEntry]:
-    """Raises CorruptCheckpoint, also for epochs or offsets that do not grow."""
+    """Decode leader-epoch-checkpoint. Raises CorruptCheckpoint, also if epochs or offsets
+    decrease."""
     entries = [EpochEntry(_number(a), _number(b)) for a, b in _decode_lines(data, 2)]
     for earlier, later in zip(entries, entries[1:], strict=False):
         if earlier.epoch >= later.epoch or earlier.start_offset > later.start_offset:
@@ -89,7 +91,7 @@ def encode_offsets(offsets: Mapping[TopicPartition, int]) -> bytes:
 
 
 def decode_offsets(data: bytes) -> dict[TopicPartition, int]:
-    """Raises CorruptCheckpoint."""
+    """Decode an offset checkpoint. Raises CorruptCheckpoint."""
     return {
         (topic, _number(partition)): _number(offset)
         for topic, partition, offset in _decode_lines(data, 3)
@@ -101,11 +103,11 @@ def encode_partition_metadata(topic_id: TopicId) -> bytes:
 
 
 PARTITION_METADATA_BYTES_MIN: Final = len(encode_partition_metadata(TopicId(ZERO_UUID)))
-"""A shorter file was cut by a crash."""
+"""A shorter file was truncated by a crash."""
 
 
 def decode_partition_metadata(data: bytes) -> TopicId:
-    """Raises CorruptCheckpoint, also for the zero id."""
+    """Decode the topic id. Raises CorruptCheckpoint, also for the zero id."""
     fields: dict[str, str] = {}
     for line in data.decode("utf-8", "replace").splitlines():
         name, separator, value = line.partition(":")
@@ -129,7 +131,7 @@ def encode_clean_shutdown(broker_epoch: int) -> bytes:
 
 
 def decode_clean_shutdown(data: bytes) -> int:
-    """The broker epoch at the clean shutdown, -1 when the file does not say (older versions)."""
+    """Return the broker epoch at the clean shutdown; -1 if the file lacks it (older versions)."""
     try:
         content = json.loads(data)
         return int(content["brokerEpoch"])

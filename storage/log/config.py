@@ -1,7 +1,7 @@
-"""The topic settings that a log acts on, as one frozen value.
+"""Topic settings that the log uses, as one frozen value.
 
-Names, defaults and meaning are Kafka's topic configs; the config engine has validated the values,
-so here they are only taken over.
+Names, defaults and meaning are those of Kafka's topic configs. The config engine has validated the
+values, so this module does not check them again.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from runtime.config import TopicConfig, keys_topic
 
 UNLIMITED: Final = -1
 FOLLOW_TOTAL_RETENTION: Final = -2
-"""`local.retention.*`: the value of `retention.*`."""
+"""Value of `local.retention.*` that means: as `retention.*`."""
 MAX_INT64: Final = 2**63 - 1
 MAX_SEGMENT_BYTES: Final = 2**31 - 1
 
@@ -43,10 +43,11 @@ class LogConfig:
     min_cleanable_dirty_ratio: float = 0.5
     cleanup_policy: str = "delete"
     refuse_rot: bool = False
-    """Recovery cuts what a crash may have left of the last writes, and nothing that was right
-    once; else whatever is no batch, since other replicas have it."""
+    """If true, recovery truncates only what a crash may have left of the last writes, and refuses a
+    log with other damage. If false, it truncates any invalid bytes, since other replicas have the
+    records."""
     effective_segment_ms: int = field(init=False)
-    """The age at which a segment is closed: early enough to be compacted in time (KIP-354)."""
+    """Age in ms at which a segment is rolled: early enough to be compacted in time (KIP-354)."""
 
     def __post_init__(self) -> None:
         limit_ms = self.segment_ms
@@ -56,7 +57,7 @@ class LogConfig:
 
     @classmethod
     def of(cls, topic: TopicConfig) -> LogConfig:
-        """What a topic's configuration says of its logs."""
+        """Create the log settings from a topic's configuration."""
         return cls(
             segment_bytes=topic.segment_bytes,
             segment_ms=topic[keys_topic.SEGMENT_MS],
@@ -86,13 +87,16 @@ class LogConfig:
 
     @property
     def deletes(self) -> bool:
-        """Retention by time and size applies."""
+        """True if retention by time and size applies."""
         return "delete" in self.cleanup_policy
 
     @property
     def copies(self) -> bool:
-        """Closed segments go to the remote store. Where that is disabled, or the topic is not
-        tiered, the log start follows the first local segment (KIP-950)."""
+        """True if closed segments are copied to the remote store.
+
+        If copying is disabled, or the topic is not tiered, the log start follows the first local
+        segment (KIP-950).
+        """
         return self.remote_storage_enable and not self.remote_log_copy_disable
 
     @property

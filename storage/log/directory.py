@@ -1,8 +1,8 @@
-"""A log directory as a whole: whose it is, who is using it, what its folders are called.
+"""Identity, lock and folder names of a log directory.
 
-`meta.properties` ties the directory to one cluster and one node; `.lock` to one running process.
-What does not fit stops the start with a sentence that names the directory, because going on would
-mix the data of two clusters or two nodes.
+`meta.properties` ties the directory to one cluster and one node, `.lock` to one running process. A
+mismatch stops the start with a message that names the directory: starting anyway would mix the data
+of two clusters or two nodes.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _SUFFIXED = re.compile(
 )
 _PARTITION_MAX = 2**31 - 1
 CLUSTER_ID_BYTES_MAX: Final = 2**15 - 1
-"""The longest text that a request can carry: some versions have a length of 16 bits."""
+"""The longest text that a request can carry: some versions have a 16-bit length."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,9 +57,10 @@ class MetaProperties:
 
     @classmethod
     def decode(cls, data: bytes) -> MetaProperties:
-        """Raises ValueError that says which value is wrong."""
+        """Decode the file. Raises ValueError that names the wrong value."""
         try:
-            # Java reads a properties file as Latin-1: both servers must read one id from one file.
+            # Java reads properties files as Latin-1: both servers must read the same id from a
+            # file.
             values = parse_properties(data.decode("latin-1"))
         except PropertiesError as error:
             raise ValueError(f"not a properties file: {error}") from None
@@ -80,9 +81,9 @@ class MetaProperties:
 
 
 def cluster_id_problem(cluster_id: str) -> str | None:
-    """Return why no cluster can have this id, None for one that is fine.
+    """Return why no cluster can have this id; None if it is valid.
 
-    As in Apache Kafka, an id is any text; it need not be a uuid.
+    As in Apache Kafka, an id is any text; it need not be a UUID.
     """
     if not cluster_id:
         return "a cluster id must not be empty"
@@ -114,7 +115,7 @@ def _directory_id(text: str | None) -> DirectoryId | None:
 
 
 def read_meta(files: Files, directory: str) -> MetaProperties | None:
-    """The directory's `meta.properties`, None when it was never formatted.
+    """Read the directory's `meta.properties`; None if it was never formatted.
 
     Raises BadLogDirectory for a file that cannot be read.
     """
@@ -136,9 +137,10 @@ def write_meta(files: Files, directory: str, meta: MetaProperties) -> None:
 def check_meta(
     files: Files, directory: str, *, node_id: int, cluster_id: str | None = None
 ) -> MetaProperties:
-    """The directory's identity, which must be that of this node (and cluster, where known).
+    """Return the directory's identity after checking that it matches this node (and cluster).
 
-    Raises BadLogDirectory: not formatted, of another node or cluster, unreadable.
+    Raises BadLogDirectory if the directory is not formatted or belongs to another node or cluster,
+    or if the file is unreadable.
     """
     meta = read_meta(files, directory)
     if meta is None:
@@ -156,15 +158,16 @@ def check_meta(
             f"{directory} belongs to cluster {meta.cluster_id!r}, this node to {cluster_id!r}: "
             f"its {META_PROPERTIES} says so"
         )
-    # Its writer may have been killed before the name was durable, and it is believed from now on.
+    # The writer may have been killed before the file's name was durable; from now on this node
+    # relies on the file.
     files.fsync_dir(directory)
     return meta
 
 
 def lock_directory(files: Files, directory: str) -> Callable[[], None]:
-    """Take the directory for this process; returns the release.
+    """Lock the directory for this process. Returns a function that releases the lock.
 
-    Raises BadLogDirectory when another one has it.
+    Raises BadLogDirectory if another process holds the lock.
     """
     path = posixpath.join(directory, LOCK_FILE)
     try:
@@ -178,7 +181,7 @@ def lock_directory(files: Files, directory: str) -> Callable[[], None]:
 
 @dataclass(frozen=True, slots=True)
 class Folder:
-    """The name of a folder in a log directory, taken apart. `suffix` is empty for a live log."""
+    """Parsed name of a folder in a log directory. `suffix` is empty for a live log."""
 
     topic: str
     partition: int
@@ -186,10 +189,10 @@ class Folder:
 
 
 def parse_folder(name: str) -> Folder:
-    """Raises ValueError for a name that no partition's folder has."""
+    """Parse a folder name. Raises ValueError if no partition folder can have it."""
     match = _SUFFIXED.fullmatch(name)
     if match is not None:
-        # The topic of a folder about to be deleted may have been cut to fit the name.
+        # The topic of a `-delete` folder may have been shortened to fit the name.
         return Folder(match["topic"], int(match["partition"]), match["suffix"])
     topic, dash, partition = name.rpartition("-")
     if not dash or not partition.isascii() or not partition.isdigit():
@@ -203,7 +206,7 @@ def parse_folder(name: str) -> Folder:
 
 
 def split_folder_path(directory: str) -> tuple[str, int]:
-    """(topic, partition) of `.../<topic>-<partition>`. Raises CorruptLog."""
+    """Return (topic, partition) of `.../<topic>-<partition>`. Raises CorruptLog for other names."""
     topic, _, partition = posixpath.basename(directory).rpartition("-")
     if not topic or not partition.isascii() or not partition.isdigit():
         raise CorruptLog(f"{directory!r} is not named <topic>-<partition>")
@@ -211,7 +214,7 @@ def split_folder_path(directory: str) -> tuple[str, int]:
 
 
 def folder_name(topic: str, partition: int) -> str:
-    """The folder of a partition. Raises ValueError for an illegal topic name (B33)."""
+    """Return the folder name of a partition. Raises ValueError for an illegal topic name (B33)."""
     problem = topic_name_problem(topic)
     if problem is not None:
         raise ValueError(problem)
@@ -221,6 +224,6 @@ def folder_name(topic: str, partition: int) -> str:
 
 
 def renamed_folder(topic: str, partition: int, unique: bytes, suffix: str) -> str:
-    """The name of a folder that is renamed; the topic is cut where 255 bytes would not do."""
+    """Return the new name of a renamed folder; the topic is shortened to fit 255 bytes."""
     ending = f"-{partition}.{unique.hex()}{suffix}"
     return topic[: NAME_BYTES_MAX - len(ending)] + ending

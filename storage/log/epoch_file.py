@@ -1,9 +1,9 @@
-"""Shell: leader-epoch-checkpoint, written off the loop.
+"""Shell: leader-epoch-checkpoint, written off the event loop.
 
-The content goes to a file of its own name and is durable before that takes the place of the old one
-(KAFKA-16541: after a power cut there is the old list or the new one, never half of one). The name
-is durable only with the directory, which the next flush of the log sees to, before the recovery
-point moves: until then recovery would find the epoch in the batches.
+The content is written to a temporary file and is durable before that file replaces the old one.
+After a power cut there is either the old list or the new one, never half of one (KAFKA-16541). The
+rename becomes durable when the directory is flushed. The next flush of the log does that before the
+recovery point moves; until then recovery would find the epoch in the batches.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from storage.log.epochs import EpochCache
 
 NO_LIMIT: Final = 2**63
 TOGETHER: Final = 16
-"""Files that one call of a worker writes."""
+"""Number of files that one worker call writes."""
 
 
 class EpochWrite(NamedTuple):
-    """A list to write. `changes` is what `EpochCache.changes` was."""
+    """An epoch list to write. `changes` is the value of `EpochCache.changes` for this list."""
 
     path: str
     temporary: str
@@ -31,7 +31,10 @@ class EpochWrite(NamedTuple):
 
 
 def write_all(files: Files, writes: Sequence[EpochWrite]) -> list[OSError | None]:
-    """In a worker: the contents under their temporary names, durable; the error of each."""
+    """Write the contents durably under their temporary names, in a worker.
+
+    Returns the error of each, or None.
+    """
     errors: list[OSError | None] = []
     for write in writes:
         try:
@@ -43,10 +46,10 @@ def write_all(files: Files, writes: Sequence[EpochWrite]) -> list[OSError | None
 
 
 class EpochFile:
-    """The file of one log's epochs.
+    """The leader-epoch-checkpoint of one log.
 
-    `limit` is where the oldest epoch begins that is not in the file yet: the high watermark
-    of a partition waits there.
+    `limit` is the start of the oldest epoch that is not in the file yet. The partition's high
+    watermark must not pass it.
     """
 
     __slots__ = ("_epochs", "_files", "_held", "_writes", "limit")
@@ -60,28 +63,30 @@ class EpochFile:
 
     @property
     def unsaved(self) -> bool:
-        """Whether a write would bring the file up to date. `limit` may wait for a `let_go` alone,
-        and then none is of use."""
+        """True if a write would bring the file up to date.
+
+        False if `limit` only waits for `let_go`: a write would not help then.
+        """
         return self._epochs.dirty
 
     def begin(self, epoch: int, offset: int) -> None:
-        """`epoch` begins at `offset`."""
+        """Assign the start `offset` to `epoch`."""
         if self._epochs.assign(epoch, offset):
             self.limit = min(self.limit, offset)
 
     def hold(self, offset: int) -> None:
-        """`limit` is `offset` at most until `let_go`, whatever is written."""
+        """Keep `limit` at `offset` or below until `let_go`, whatever is written."""
         self._held = offset
         self.limit = min(self.limit, offset)
 
     def let_go(self) -> None:
-        """See `hold`."""
+        """End a `hold`: `limit` depends on unsaved epochs only."""
         self._held = NO_LIMIT
         if not self._epochs.dirty:
             self.limit = NO_LIMIT
 
     def write(self, directory: str) -> None:
-        """Write it, durably, if it is out of date. Blocks; raises OSError."""
+        """Write the file durably if it is out of date. Blocks. Raises OSError."""
         if self._epochs.unsettled:
             path = posixpath.join(directory, LEADER_EPOCH_CHECKPOINT)
             self._files.write_atomic(path, encode_epochs(self._epochs.entries))
@@ -89,19 +94,18 @@ class EpochFile:
         self.limit = self._held
 
     def to_write(self, directory: str, topic_id: bytes | None) -> EpochWrite | None:
-        """What `write_all` is to write before `written` is called; None if the file is up to
-        date."""
+        """Return the write to pass to `write_all` and then to `written`; None if up to date."""
         if not self._epochs.dirty:
             return None
         path = posixpath.join(directory, LEADER_EPOCH_CHECKPOINT)
         self._writes += 1
-        # A namesake made after this log's deletion must not write to the same file.
+        # A new log of the same name, made after this one's deletion, must not use the same file.
         temporary = f"{path}.{(topic_id or b'').hex()[:8]}-{self._writes}.tmp"
         content = encode_epochs(self._epochs.entries)
         return EpochWrite(path, temporary, content, self._epochs.changes)
 
     def written(self, write: EpochWrite) -> None:
-        """What was written becomes the file, unless that is newer. Raises OSError."""
+        """Rename the written file into place unless a newer list is there. Raises OSError."""
         if write.changes > self._epochs.saved:
             self._files.rename(write.temporary, write.path)
             self._epochs.saved = write.changes
@@ -113,7 +117,8 @@ class EpochFile:
     async def settle(
         self, directory: str, topic_id: bytes | None, closed: Callable[[], bool]
     ) -> None:
-        """`write` without blocking; `closed` says whether the log was deleted meanwhile."""
+        """Run `write` without blocking. `closed` returns whether the log was deleted in the
+        meantime."""
         while self._epochs.unsettled and not closed():
             write = self.to_write(directory, topic_id)
             if write is not None:

@@ -1,9 +1,9 @@
 """The leader-epoch cache: start offsets of epochs (KIP-101).
 
-A sorted list of (epoch, first offset of that epoch), both strictly increasing. It is pure: the log
-decides when to write it (`encode`) and reads it back (`decode`). An epoch may be in the list before
-its first batch is (a leader notes where its epoch begins), so the list is not a function of the
-batches alone, but everything it needs for correctness can be rebuilt from them.
+A sorted list of (epoch, first offset of that epoch), both strictly increasing. The cache does no
+I/O: the log decides when to save and load it. An epoch may be in the list before its first batch,
+since a leader notes where its epoch begins. So the list is not a function of the batches alone, but
+everything needed for correctness can be rebuilt from them.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ class EpochEntry(NamedTuple):
 class EpochCache:
     """The epochs of one log.
 
-    `changes` counts changes. `saved` is how far the file follows them, `durable` how far that will
-    be found after a power cut, too: the file may have been replaced by one that is whole, while its
-    name can still go back to the one before.
+    `changes` counts changes. `saved` is the number of changes that the file contains, `durable` the
+    number that survive a power cut. The two differ while the file has been replaced but the rename
+    is not durable: a power cut may restore the previous file.
     """
 
     __slots__ = ("_epochs", "_starts", "changes", "durable", "saved")
@@ -41,17 +41,17 @@ class EpochCache:
 
     @property
     def dirty(self) -> bool:
-        """The file does not hold the present list yet."""
+        """True if the file does not contain the current list yet."""
         return self.saved != self.changes
 
     @property
     def unsettled(self) -> bool:
-        """A power cut could take back what the present list says."""
+        """True if a power cut could undo part of the current list."""
         return self.durable != self.changes
 
     @property
     def latest_epoch(self) -> int:
-        """The highest epoch, -1 when there is none."""
+        """The highest epoch; -1 if the list is empty."""
         return self._epochs[-1] if self._epochs else NO_EPOCH
 
     @property
@@ -62,10 +62,10 @@ class EpochCache:
         return len(self._epochs)
 
     def assign(self, epoch: int, start_offset: int) -> bool:
-        """Note that `epoch` begins at `start_offset`; returns whether the list changed.
+        """Assign a start offset to `epoch`. Returns whether the list changed.
 
-        Entries that contradict the new one (same or higher epoch, same or later offset) go: they
-        tell of a history that was truncated away.
+        Entries that contradict the new one (same or higher epoch, same or later offset) are
+        removed: they belong to a truncated history.
         """
         if epoch < 0 or start_offset < 0:
             return False
@@ -80,10 +80,10 @@ class EpochCache:
         return True
 
     def prepend(self, entries: Iterable[tuple[int, int]]) -> bool:
-        """Put back what lies before the first known epoch; returns whether the list changed.
+        """Restore epochs before the first known one. Returns whether the list changed.
 
-        The first known epoch keeps its start unless `entries` say that it began earlier. What
-        does not fit before it is left out.
+        The first known epoch keeps its start unless `entries` has an earlier start for it. Entries
+        that do not fit before it are dropped.
         """
         older = EpochCache(entries)
         if self._epochs:
@@ -99,10 +99,11 @@ class EpochCache:
         return True
 
     def end_offset_for(self, epoch: int, log_end_offset: int) -> tuple[int, int]:
-        """(epoch, end offset) of the largest known epoch that is not above `epoch` (KIP-279).
+        """Return (epoch, end offset) of the largest known epoch that is not above `epoch`
+        (KIP-279).
 
-        (-1, -1) when `epoch` is above all known ones or undefined. For an epoch before the first
-        known one the answer is that epoch itself, ending where the first known one begins.
+        Returns (-1, -1) if `epoch` is above all known ones or undefined. An epoch below the first
+        known one is returned itself, with the start of the first known one as its end.
         """
         if epoch == NO_EPOCH or not self._epochs:
             return NO_EPOCH, NO_OFFSET
@@ -115,12 +116,12 @@ class EpochCache:
         return floor, self._starts[at]
 
     def epoch_at(self, offset: int) -> int:
-        """The epoch that wrote `offset`, -1 if that is before the first known epoch."""
+        """Return the epoch that wrote `offset`; -1 if that is before the first known epoch."""
         at = bisect_right(self._starts, offset)
         return self._epochs[at - 1] if at else NO_EPOCH
 
     def truncate_from_end(self, end_offset: int) -> bool:
-        """Drop epochs that begin at or after `end_offset`."""
+        """Drop epochs that begin at or after `end_offset`. Returns whether the list changed."""
         keep = bisect_left(self._starts, end_offset)
         if keep == len(self._starts):
             return False
@@ -130,11 +131,11 @@ class EpochCache:
         return True
 
     def truncate_from_start(self, start_offset: int, log_end_offset: int) -> bool:
-        """Forget what lies before `start_offset`; the epoch in force there begins there.
+        """Drop epochs before `start_offset`; the epoch in force there begins there.
 
-        Where nothing is left, the epoch of the last batch stays, as that of its last offset: what
-        was the log's last word tells which log is longer, and an epoch that begins at the end
-        without a batch does not (KIP-966).
+        If the log is empty afterwards, the epoch of its last batch stays, at the batch's last
+        offset. That epoch is needed to compare this log with others; an epoch that begins at the
+        end without a batch does not serve (KIP-966).
         """
         start_offset = min(start_offset, log_end_offset - 1)
         covering = bisect_right(self._starts, start_offset) - 1

@@ -15,7 +15,7 @@ class OffsetOutOfRange(ApiError):
 
 
 class BelowLocalStart(ApiError):
-    """The offset is in the log but no longer on this disk: remote storage has it (KIP-405)."""
+    """The offset is in the log but no longer on this disk: the remote store has it (KIP-405)."""
 
     def __init__(self, offset: int, local_start: int) -> None:
         super().__init__(
@@ -26,7 +26,7 @@ class BelowLocalStart(ApiError):
 
 
 class LogFailed(ApiError):
-    """A disk operation on this log failed before; the log is read-only until it is opened anew."""
+    """A disk operation on this log has failed; the log is read-only until it is reopened."""
 
     def __init__(self, directory: str, cause: BaseException) -> None:
         super().__init__(ErrorCode.KAFKA_STORAGE_ERROR, f"{directory}: {cause}")
@@ -38,4 +38,4 @@ class CorruptLog(Exception):
 
 
 class BadLogDirectory(Exception):
-    """The log directory may not be used as it is; the message says why and what to do."""
+    """The log directory cannot be used as it is; the message gives the reason and the remedy."""

@@ -5,12 +5,12 @@
     .txnindex   34 bytes: one aborted transaction
 
 Entries are sparse (one per `index.interval.bytes`) and are hints: everything here can be rebuilt
-from the segment. So new entries collect in memory and reach the file in blocks, or when the segment
-is flushed or closed; a crash costs a rebuild of the segments that recovery reads anyway. Kafka
-allocates index files in full and cuts them when the segment closes; we let them grow.
+from the segment. So new entries collect in memory. They reach the file in blocks, or when the
+segment is flushed or closed. A crash costs a rebuild of the segments that recovery reads anyway.
+Kafka preallocates index files and truncates them when the segment closes; Kraftbox lets them grow.
 
-A lookup is a binary search by pread. The stretch of entries that it ended in is kept: who reads a
-log from its beginning looks up one neighbour after the other.
+A lookup is a binary search by pread. The window of entries in which it ended is cached: a reader
+that starts at the beginning of a log looks up neighbouring entries one after another.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ _txn_entry = struct.Struct(">hqqqq")
 
 
 class CorruptIndex(Exception):
-    """An index file that cannot belong to its segment; it is rebuilt."""
+    """An index file that cannot belong to its segment; the caller rebuilds it."""
 
 
 class _SparseIndex:
-    """Entries of one fixed size, sorted: the file's and, after them, those not yet written."""
+    """Sorted entries of one fixed size: those in the file, then those not yet written."""
 
     entry_bytes: int
     layout: struct.Struct
@@ -59,14 +59,16 @@ class _SparseIndex:
         self._pending = bytearray()
         self._written = 0
         self._stale = False
-        # Entries from number `_window_at` on, as `_read` returned them for the last search.
+        # Cached entries from number `_window_at` on, as the last search read them.
         self._window = b""
         self._window_at = 0
 
     def create(self) -> None:
-        """Begin an empty index. What a file held counts no more, and goes when entries are written
-        out: a start after a crash makes thousands of indexes anew, and most come out as they were.
-        A new file is made when it is needed: most partitions of a new topic never write an entry.
+        """Start an empty index, in memory.
+
+        The content of an existing file no longer counts, but stays until entries are written out. A
+        start after a crash rebuilds thousands of indexes, and most come out unchanged. A new file
+        is created on demand: most partitions of a new topic never write an entry.
         """
         self._file = None
         self._stale = False
@@ -78,8 +80,13 @@ class _SparseIndex:
         self._window = b""
 
     def load(self) -> None:
-        """Take over the file. Raises FileNotFoundError, CorruptIndex, and OSError, after which the
-        caller closes the file."""
+        """Open the existing file.
+
+        Raises:
+            FileNotFoundError: there is no file.
+            CorruptIndex: the file cannot belong to the segment.
+            OSError: the caller must close the file.
+        """
         file = self._files.open(self.path)
         size = file.size()
         if size % self.entry_bytes:
@@ -110,13 +117,13 @@ class _SparseIndex:
     def _push(self, entry: bytes) -> None:
         self._pending += entry
         if len(self._pending) >= _PENDING_BYTES_MAX:
-            # The batch is in the log already; a disk that refuses this entry is met again by the
-            # next flush or roll, where it can be answered.
+            # The batch is in the log already. If the disk refuses this entry, the next flush or
+            # roll fails, too, and its caller can handle the error.
             with contextlib.suppress(OSError):
                 self.write_out()
 
     def write_out(self) -> None:
-        """Bring all entries to the file (not to the disk)."""
+        """Write all entries to the file, without a flush."""
         if self._stale:
             self._replace()
         if self._pending:
@@ -127,7 +134,7 @@ class _SparseIndex:
             self._pending.clear()
 
     def _replace(self) -> None:
-        """Drop what the file held before `create`, unless it is what would be written."""
+        """Drop the file's content from before `create`, unless it equals the new entries."""
         assert self._file is not None
         size = len(self._pending)
         if self._file.size() == size and self._file.pread(size, 0) == self._pending:
@@ -138,7 +145,7 @@ class _SparseIndex:
         self._stale = False
 
     def _read(self, first: int, count: int) -> bytes:
-        """The bytes of entries [first, first + count), from the file and from memory."""
+        """Return the bytes of entries [first, first + count), from the file and from memory."""
         size = self.entry_bytes
         if first >= self._written:
             start = (first - self._written) * size
@@ -156,7 +163,8 @@ class _SparseIndex:
         return value
 
     def _floor(self, column: int, target: int) -> int:
-        """Number of the last entry whose `column`, as stored, is not above `target`; -1 if none."""
+        """Return the number of the last entry whose stored `column` is not above `target`; -1 if
+        none."""
         below = self._below_in_window(column, target)
         if (below or not self._window_at) and below * self.entry_bytes < len(self._window):
             return self._window_at + below - 1
@@ -176,7 +184,7 @@ class _SparseIndex:
         return low + self._below_in_window(column, target) - 1
 
     def _below_in_window(self, column: int, target: int) -> int:
-        """How many entries of the window are not above `target`."""
+        """Return how many entries of the window are not above `target`."""
         window, size, unpack = self._window, self.entry_bytes, self.layout.unpack_from
         positions = range(0, len(window), size)
         return bisect_right(positions, target, key=lambda at: int(unpack(window, at)[column]))
@@ -196,7 +204,7 @@ class _SparseIndex:
             del self._pending[(count - self._written) * self.entry_bytes :]
 
     def entries(self) -> list[tuple[int, int]]:
-        """All of them as (offset, position) or (timestamp, offset)."""
+        """Return all entries as (offset, position) or (timestamp, offset)."""
         return list(self._decode(self._read(0, self.count)))
 
     def close(self) -> None:
@@ -206,7 +214,7 @@ class _SparseIndex:
         self.close_file()
 
     def close_file(self) -> None:
-        """Drop the file, and what is not written to it."""
+        """Close the file and drop unwritten entries."""
         self._pending.clear()
         self._window = b""
         self._stale = False
@@ -216,7 +224,7 @@ class _SparseIndex:
 
 
 class OffsetIndex(_SparseIndex):
-    """Last offset of a batch -> where that batch begins."""
+    """Maps the last offset of a batch to the batch's position."""
 
     entry_bytes = OFFSET_ENTRY_BYTES
     layout = OFFSET_ENTRY
@@ -226,33 +234,35 @@ class OffsetIndex(_SparseIndex):
         self._push(OFFSET_ENTRY.pack(offset - self.base_offset, position))
 
     def lookup(self, offset: int) -> tuple[int, int]:
-        """The largest entry not above `offset`; (base offset, 0) before the first."""
+        """Return the largest entry not above `offset`; (base offset, 0) before the first."""
         at = self._floor(0, offset - self.base_offset)
         return self._entry(at) if at >= 0 else (self.base_offset, 0)
 
     def beyond(self, offset: int) -> int | None:
-        """Where the batch that has `offset` begins at the latest: that of the first entry from it
-        on. None behind the last entry."""
+        """Return an upper bound for the position of the batch that contains `offset`.
+
+        It is the position in the first entry at or above `offset`; None behind the last entry.
+        """
         at = self._floor(0, offset - self.base_offset - 1) + 1
         return self._entry(at)[1] if at < self.count else None
 
     def begin_before(self, position: int) -> int:
-        """The last place up to `position` where a batch is known to begin."""
+        """Return the last position up to `position` at which a batch is known to begin."""
         at = self._floor(1, position)
         return self._entry(at)[1] if at >= 0 else 0
 
     def offset_at(self, position: int) -> int:
-        """An offset that the .log holds not far before `position`."""
+        """Return an offset whose batch lies shortly before `position`."""
         at = self._floor(1, position)
         return self._entry(at)[0] if at >= 0 else self.base_offset
 
     def last(self) -> tuple[int, int]:
-        """The last entry, or (base offset, 0)."""
+        """Return the last entry; (base offset, 0) if the index is empty."""
         count = self.count
         return self._entry(count - 1) if count else (self.base_offset, 0)
 
     def truncate_to(self, offset: int) -> None:
-        """Drop the entries of `offset` and later."""
+        """Drop the entries at and above `offset`."""
         self.cut(self._floor(0, offset - 1 - self.base_offset) + 1)
 
     def _entry(self, at: int) -> tuple[int, int]:
@@ -269,7 +279,7 @@ class OffsetIndex(_SparseIndex):
 
 
 class TimeIndex(_SparseIndex):
-    """Highest timestamp so far -> last offset of the batch that has it."""
+    """Maps the highest timestamp so far to the last offset of the batch that has it."""
 
     entry_bytes = TIME_ENTRY_BYTES
     layout = TIME_ENTRY
@@ -280,7 +290,8 @@ class TimeIndex(_SparseIndex):
         self._last: tuple[int, int] | None = None
 
     def maybe_append(self, timestamp_ms: int, offset: int, *, final: bool = False) -> None:
-        """Add an entry unless the timestamp has not grown. `final` goes in even when full."""
+        """Add an entry if the timestamp has grown. With `final`, add it even if the index is
+        full."""
         last_timestamp, last_offset = self.last()
         if timestamp_ms <= last_timestamp or offset < last_offset:
             return
@@ -291,23 +302,23 @@ class TimeIndex(_SparseIndex):
 
     @property
     def is_full(self) -> bool:
-        # One place is kept for the entry that closes the segment.
+        # One place is reserved for the entry that closes the segment.
         return self.count >= self.max_entries - 1
 
     def last(self) -> tuple[int, int]:
-        """The last (timestamp, offset), or (-1, base offset)."""
+        """Return the last (timestamp, offset); (-1, base offset) if the index is empty."""
         if self._last is None:
             count = self.count
             self._last = self._entry(count - 1) if count else (-1, self.base_offset)
         return self._last
 
     def lookup(self, timestamp_ms: int) -> tuple[int, int]:
-        """The last entry with a timestamp not above this one, or (-1, base offset)."""
+        """Return the last entry with a timestamp not above this one; (-1, base offset) if none."""
         at = self._floor(0, timestamp_ms)
         return self._entry(at) if at >= 0 else (-1, self.base_offset)
 
     def truncate_to(self, offset: int) -> None:
-        """Drop the entries of `offset` and later."""
+        """Drop the entries at and above `offset`."""
         self.cut(self._floor(1, offset - 1 - self.base_offset) + 1)
 
     def cut(self, count: int) -> None:
@@ -366,7 +377,7 @@ class TxnIndex:
         self._file.append(_txn_entry.pack(0, *aborted))
 
     def entries(self) -> list[AbortedTxn]:
-        """All whole entries. Raises CorruptIndex for an unknown version."""
+        """Return all whole entries. Raises CorruptIndex for an unknown version."""
         if self._file is None:
             if not self._files.exists(self.path):
                 return []
@@ -388,7 +399,7 @@ class TxnIndex:
             self._rewrite(kept)
 
     def reset(self) -> None:
-        """Drop all entries: the segment is read anew."""
+        """Drop all entries, before the segment is read from scratch."""
         if self._file is not None or self._files.exists(self.path):
             self._rewrite([])
 

@@ -1,7 +1,7 @@
-"""Time of the first batch that a log has locally (KIP-1303).
+"""Timestamp of the first batch that a log has locally (KIP-1303).
 
-The time index cannot say it: its entries are sparse, and each is the highest time so far. So the
-batch itself is asked, once for as long as the log begins with it.
+The time index cannot provide it: its entries are sparse, and each is the highest timestamp so far.
+So the batch itself is read, once for as long as the log begins with it.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from storage.log.segments import Segments
 
 
 class LocalStart:
-    """What was found, and for which beginning of the log that holds."""
+    """Cached timestamp, with the log start for which it holds."""
 
     __slots__ = ("_cuts", "_offset", "_segment", "timestamp_ms")
 
@@ -23,15 +23,15 @@ class LocalStart:
         self._cuts = -1
 
     def holds(self, first: Segment, offset: int, cuts: int) -> bool:
-        """Whether `timestamp_ms` is that of a log whose first segment is `first`, which begins at
-        `offset` and was cut so many times."""
+        """Return whether `timestamp_ms` is valid for this first segment, local start and number of
+        truncations."""
         return self._segment is first and self._offset == offset and self._cuts == cuts
 
     def find(self, segments: Segments, offset: int, cuts: int) -> int:
-        """Looks anew, and returns it. Raises OSError, CorruptLog, CorruptIndex."""
+        """Read the timestamp and cache it. Raises OSError, CorruptLog, CorruptIndex."""
         header = _first_batch(segments, offset)
         if header is None:
-            return NO_TIMESTAMP  # nothing to remember: the first batch is yet to come
+            return NO_TIMESTAMP  # not cached: the first batch is yet to be appended
         self._segment, self._offset, self._cuts = segments[0], offset, cuts
         self.timestamp_ms = _time_of(header)
         return self.timestamp_ms
@@ -50,7 +50,10 @@ def _first_batch(segments: Segments, offset: int) -> BatchHeader | None:
 
 
 def _time_of(header: BatchHeader) -> int:
-    """That of its first record, where the batch says it."""
+    """Return the timestamp of the batch's first record, as far as the header has it.
+
+    With log append time or a delete horizon, the header has only the highest timestamp.
+    """
     if header.timestamp_type is TimestampType.LOG_APPEND_TIME or header.has_delete_horizon:
         return header.max_timestamp
     return header.base_timestamp

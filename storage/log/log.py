@@ -2,14 +2,14 @@
 
     log start <= local log start <= high watermark <= log end,  recovery point <= log end
 
-`log_start_offset` is the first offset that exists at all; below `local_log_start_offset` only
-remote storage has it. The high watermark is told to the log (`update_high_watermark`); the log
-keeps it inside its bounds. The recovery point is how far everything is known to be on the disk.
+`log_start_offset` is the first offset that exists at all; below `local_log_start_offset` only the
+remote store has the records. The partition sets the high watermark (`update_high_watermark`); the
+log keeps it inside its bounds. Everything below the recovery point is known to be on the disk.
 
-Appending is: judge everything, write once, then change the state. A failed write or flush changes
-nothing, and closes the log for appends until it is opened anew (KAFKA-10778): what is on the disk
-behind the last good byte is then unknown. Nothing here waits, except a flush and `begin_at`, which
-take what they need first and look at the world again afterwards.
+An append validates everything, writes once, then changes the state. A failed write or flush changes
+nothing, but closes the log for appends until it is reopened (KAFKA-10778): the bytes on the disk
+after the last good one are then unknown. No method waits, except a flush and `begin_at`: they
+capture their input first and check the log's state again after each wait.
 """
 
 from __future__ import annotations
@@ -50,26 +50,26 @@ PRODUCER_ID_EXPIRATION_MS: Final = 24 * 3_600_000
 
 @dataclass(slots=True, kw_only=True)
 class LogHooks:
-    """What the owner of a log decides, or is told of."""
+    """Callbacks through which a log notifies its owner, or lets the owner decide."""
 
     rolled: Callable[[Log], None] = lambda log: None
     failed: Callable[[Log, BaseException], None] = lambda log, error: None
     flushed: Callable[[float], None] = lambda took_ms: None
     truncated: Callable[[Log], None] = lambda log: None
     start_lowered: Callable[[Log], None] = lambda log: None
-    """It begins below where it did: a checkpoint that still says otherwise would empty it after a
-    crash. Has that undone before it returns; raises OSError."""
+    """The log start was lowered: a checkpoint with the old, higher start would empty the log after
+    a crash. The callback corrects the checkpoint before it returns; raises OSError."""
     start_owed: Callable[[Log], None] = lambda log: None
-    """Its start is to be on the disk soon: it is tiered from now on, or no longer."""
+    """The log start should be checkpointed soon: tiering of the log was enabled or disabled."""
     log_start_moved: Callable[[Log], None] = lambda log: None
     discard: Callable[[Log, Sequence[str]], None] | None = None
-    """Takes renamed files to remove after file.delete.delay.ms; None removes at once."""
+    """Removes renamed files after file.delete.delay.ms; None removes them at once."""
     roll_jitter_ms: Callable[[int], int] = lambda limit_ms: 0
-    """A random number below the limit, drawn for each segment."""
+    """Returns a random number below the limit; called for each segment."""
 
 
 class Log(ReadableLog):
-    """One partition's log. Make one with `Log.open`."""
+    """One partition's log. Create it with `Log.open`."""
 
     def __init__(
         self,
@@ -85,7 +85,8 @@ class Log(ReadableLog):
         self._clock = clock
         self._metadata_file: File | None = None
         if len(loaded.epochs) and not loaded.report.clean:
-            loaded.epochs.durable = -1  # a process that was killed may have left a name that is not
+            # a killed process may have left a rename that is not durable
+            loaded.epochs.durable = -1
         self._behind_hole = loaded.behind_hole
         self._removals = self._durable_removals = 0
         self._last_flush_ms = clock.now_ms()
@@ -106,7 +107,7 @@ class Log(ReadableLog):
         producer_id_expiration_ms: int = PRODUCER_ID_EXPIRATION_MS,
         hooks: LogHooks | None = None,
     ) -> Log:
-        """Open the log in `directory`, creating it when there is none.
+        """Open the log in `directory`; create it if it does not exist.
 
         Args:
             directory: `<parent>/<topic>-<partition>`.
@@ -115,8 +116,9 @@ class Log(ReadableLog):
             topic_id: written to partition.metadata if that is missing.
 
         Raises:
-            CorruptLog: files that cannot be a log's, or are of another topic id; refused rot.
-            OSError.
+            CorruptLog: the files cannot be a log's, or have another topic id, or have rotted and
+            the settings refuse that.
+            OSError: the disk refused.
         """
         files.mkdirs(directory)
         request = recovery.LoadRequest(
@@ -132,39 +134,41 @@ class Log(ReadableLog):
         log = cls(files, directory, config, clock, recovery.load_log(request), hooks or LogHooks())
         log.saved_log_start = min(log_start_offset, log.log_start_offset)
         if not log.recovery_report.clean:
-            # The checkpoint may be from before a truncation: what was appended again below it is
-            # then in the page cache alone, since the last segment was not rolled after that.
+            # The checkpoint may be older than a truncation. Batches appended again below it may
+            # then be in the page cache only, since the last segment was not rolled after that.
             log.recovery_point = min(recovery_point, log.segments.active.base_offset)
             if log.recovery_report.recovered_from is not None:
-                # The process may have cut the log, and have written anew behind that, before it was
-                # killed: a power cut would still bring back what was there before (seed 600).
+                # The killed process may have truncated the log and then appended: a power cut could
+                # still restore the truncated batches (seed 600).
                 log._cut_unflushed, log._cut_at = True, log.recovery_point
         log.checkpointed_recovery_point = log.saved_recovery_point = recovery_point
         log.topic_id, log._metadata_file = take_topic_id(
             files, directory, topic_id, clean=log.recovery_report.clean
         )
         if not log.recovery_report.clean and len(log.epochs) and log.epochs.dirty:
-            # Before any of it is shown: the checkpoint's high watermark may stand above it.
+            # Before epochs are visible: the checkpointed high watermark may be above their start.
             log.epoch_file.write(directory)
         return log
 
     def assign_topic_id(self, topic_id: TopicId) -> None:
-        """Write partition.metadata; the next flush makes it durable, as it does the log itself."""
+        """Write partition.metadata. The next flush makes it durable together with the log."""
         self._metadata_file = write_topic_id(self.files, self.directory, topic_id)
         self.topic_id = topic_id
 
-    # What is told to it ---------------------------------------------------------------------
+    # Updates by the owner -------------------------------------------------------------------
 
     def restore_epochs(self, entries: Sequence[tuple[int, int]]) -> bool:
-        """Put back epochs of offsets below the local log start; returns whether any were new."""
+        """Restore epochs of offsets below the local log start. Returns whether any were new."""
         changed = self.epochs.prepend(entries)
         if changed:
             self._forget_epochs()
         return changed
 
     def restore_producers(self, snapshot: bytes) -> bool:
-        """Put back what the producers were at the local log start, where no snapshot is left;
-        returns whether that was needed. Raises CorruptSnapshot, LogFailed."""
+        """Restore the producer state at the local log start if no snapshot of it is left.
+
+        Returns whether that was needed. Raises CorruptSnapshot, LogFailed.
+        """
         if self.snapshots.offsets or not self.lacks_producers:
             return False
         older = ProducerStates(self.producers.expiration_ms)
@@ -174,9 +178,9 @@ class Log(ReadableLog):
         return True
 
     def update_high_watermark(self, offset: int) -> int:
-        """Move the high watermark, kept between local log start and log end; returns where it is.
+        """Move the high watermark, limited to [local log start, log end]. Returns the new value.
 
-        What is in the remote store only was committed before it went there (S1).
+        Records that only the remote store has were committed before they were copied (S1).
         """
         if not self.local_log_start_offset <= offset <= self.log_end_offset:
             offset = max(self.local_log_start_offset, min(offset, self.log_end_offset))
@@ -196,17 +200,18 @@ class Log(ReadableLog):
         header: BatchHeader | None = None,
         log_append_time_ms: int = -1,
     ) -> AppendInfo:
-        """Give offsets and the epoch to validated batches and write them, all or none.
+        """Assign offsets and the epoch to validated batches and write them, all or none.
 
         Args:
             buf: whole batches; a writable buffer is patched in place, any other is not copied.
             header: the header of the only batch, if the caller has parsed it already.
-            log_append_time_ms: passed on to the result.
+            log_append_time_ms: returned in the result.
 
         Raises:
-            ApiError: what `ProducerStates.check` says; RECORD_LIST_TOO_LARGE.
+            ApiError: the errors of `ProducerStates.check`; RECORD_LIST_TOO_LARGE if the batches
+            exceed segment.bytes.
             LogFailed: the disk refused, now or before.
-            InvariantViolated: an epoch lower than the log's.
+            InvariantViolated: the epoch is lower than the log's.
         """
         if self._failure is not None:
             raise LogFailed(self.directory, self._failure)
@@ -224,7 +229,7 @@ class Log(ReadableLog):
         if header is not None and (
             header.producer_id < 0 or (origin is Origin.CLIENT and self.producers.continues(header))
         ):
-            # No sequence to doubt, no marker: most of what follows has nothing to do.
+            # Fast path: there is no sequence to check and no transaction marker.
             self._write_plain(buf, header, leader_epoch, size, now_ms)
             return AppendInfo(
                 first_offset, self.log_end_offset - 1, header.max_timestamp,
@@ -247,14 +252,15 @@ class Log(ReadableLog):
         )
 
     def check_fetched(self, buf: Buffer, *, max_epoch: int | None = None) -> list[BatchHeader]:
-        """The headers of what `append_as_follower` would write. Raises CorruptLog."""
+        """Return the headers that `append_as_follower` would write. Raises CorruptLog."""
         return judge_fetched(buf, max_epoch, self.log_end_offset, self.epochs.latest_epoch)
 
     def append_as_follower(self, buf: Buffer, *, max_epoch: int | None = None) -> AppendInfo | None:
-        """Write batches as a leader sent them: offsets and epochs stay.
+        """Write batches as the leader sent them, with their offsets and epochs.
 
-        A cut last batch is left out, and so is everything from the first batch of an epoch above
-        `max_epoch` on (what a newer leader wrote belongs to a newer fetch). None: nothing whole.
+        A truncated last batch is left out. So are all batches from the first one with an epoch
+        above `max_epoch` on: a newer leader's batches belong to a newer fetch. Returns None if
+        there is no whole batch.
 
         Raises:
             CorruptLog: a wrong CRC, an offset below the log end, an epoch below the latest.
@@ -270,7 +276,7 @@ class Log(ReadableLog):
         first, start, size, max_timestamp = 0, 0, 0, -1
         for at, batch in enumerate(headers):
             full = size + batch.size_bytes > self.config.segment_bytes
-            # The indexes of one segment can express no further offset.
+            # The indexes of one segment cannot express a higher offset.
             far = batch.last_offset - self.log_end_offset > MAX_RELATIVE
             if size and (full or far):
                 part = [view[start : start + size]]
@@ -290,8 +296,10 @@ class Log(ReadableLog):
     def _write_plain(
         self, buf: Buffer, batch: BatchHeader, leader_epoch: int, size: int, now_ms: int
     ) -> None:
-        """`_write` for one batch that a leader appends, which its producer may and which ends no
-        transaction."""
+        """Write one batch that a leader appends, after its producer was checked.
+
+        The batch must not end a transaction. Otherwise as `_write`.
+        """
         base_offset, max_timestamp = self.log_end_offset, batch.max_timestamp
         last_offset = base_offset + batch.last_offset_delta
         batch.base_offset = base_offset
@@ -317,13 +325,13 @@ class Log(ReadableLog):
     def _segment_for(
         self, base_offset: int, last_offset: int, size: int, max_timestamp: int, now_ms: int
     ) -> Segment:
-        """Where the next batches go, ready to take them. Raises OSError."""
+        """Return the segment for the next batches, ready for the append. Raises OSError."""
         segment = self.segments.active
         if must_roll(
             segment, self.config, self._jitter_ms, size, max_timestamp, last_offset, now_ms
         ):
-            # At the log end: what the leader's cleaner took away before the first batch would leave
-            # a gap between segments, which after a crash counts as records that were lost.
+            # Roll at the log end: the leader's cleaner may have removed the offsets before the
+            # first batch. A gap between segments would count as lost records after a crash.
             far = last_offset - self.log_end_offset > MAX_RELATIVE
             segment = self.roll(base_offset if far else None)
         segment.prepare()
@@ -332,7 +340,7 @@ class Log(ReadableLog):
     def _write(
         self, headers: Sequence[BatchHeader], parts: Sequence[Buffer], size: int, now_ms: int
     ) -> int:
-        """Write batches that were judged, and replay them; returns the highest timestamp."""
+        """Write validated batches and replay them. Returns the highest timestamp."""
         max_timestamp = headers[0].max_timestamp
         if len(headers) > 1:
             max_timestamp = max([batch.max_timestamp for batch in headers])
@@ -373,12 +381,12 @@ class Log(ReadableLog):
                 self.fail(error)  # the marker is in the log: recovery will write the entry
 
     def note_leader_epoch(self, epoch: int) -> None:
-        """This replica leads from now on: the epoch begins at the log end."""
+        """Begin `epoch` at the log end: this replica leads from now on."""
         if epoch > self.epochs.latest_epoch:
             self.epoch_file.begin(epoch, self.log_end_offset)
 
     def fail(self, error: BaseException) -> None:
-        """Close the log for appends: the disk did not do what was asked."""
+        """Close the log for appends after a disk error, and notify the owner once."""
         if self._failure is None:
             self._failure = error
             self.hooks.failed(self, error)
@@ -390,16 +398,19 @@ class Log(ReadableLog):
         return self.hooks.roll_jitter_ms(limit) if limit > 0 else 0
 
     def roll(self, base_offset: int | None = None) -> Segment:
-        """Close the active segment and begin a new one at the log end (or beyond, at
-        `base_offset`). An empty segment that begins there already stays."""
+        """Close the active segment and begin a new one at the log end, or at a higher
+        `base_offset`.
+
+        An empty segment that already begins there is kept. Raises OSError.
+        """
         base = self.log_end_offset if base_offset is None else max(base_offset, self.log_end_offset)
         active = self.segments.active
         if active.base_offset == base and active.size_bytes == 0:
             return active
         active.seal()
         if self._cut_unflushed or self.checkpointed_recovery_point > self.recovery_point:
-            # Recovery believes closed segments below the checkpoint, which may be too high for a
-            # while after a truncation; and what was cut must not come back below a new segment.
+            # Recovery trusts closed segments below the checkpoint, which may be too high for a
+            # while after a truncation. And truncated batches must not return below a new segment.
             self.flush_blocking()
         self._take_snapshot(base)
         segment = self.segments.begin(base, self.config, self._clock.now_ms())
@@ -408,7 +419,8 @@ class Log(ReadableLog):
         return segment
 
     def _guard(self, action: Callable[[], object]) -> None:
-        """Do something that changes files; if the disk refuses, the log has failed."""
+        """Run an action that changes files. If the disk refuses, the log fails: raises
+        LogFailed."""
         try:
             action()
         except OSError as error:
@@ -418,7 +430,7 @@ class Log(ReadableLog):
     # Durability ------------------------------------------------------------------------------
 
     def flush_due(self, now_ms: int) -> bool:
-        """Whether flush.messages or flush.ms asks for a flush now."""
+        """Return whether flush.messages or flush.ms requires a flush now."""
         unflushed = self.log_end_offset - self.recovery_point
         return unflushed > 0 and (
             unflushed >= self.config.flush_messages
@@ -426,7 +438,7 @@ class Log(ReadableLog):
         )
 
     async def flush(self) -> int:
-        """Make everything appended so far durable; returns the offset up to which it now is.
+        """Make all appended batches durable. Returns the offset up to which the log is durable.
 
         Concurrent calls share the work. Raises LogFailed; the log is then closed for appends.
         """
@@ -446,11 +458,12 @@ class Log(ReadableLog):
             if self.epochs.unsettled:
                 await self.epoch_file.settle(self.directory, self.topic_id, lambda: self._closed)
             if removals > self._durable_removals and await self._settle_folder():
-                # One that a power cut undid would bring a segment back below the recovery point.
+                # Only now: if a power cut undid a removal, a segment would reappear below the
+                # recovery point.
                 self._durable_removals = max(self._durable_removals, removals)
         except OSError as error:
             if self._closed:
-                return self.recovery_point  # the log was deleted meanwhile
+                return self.recovery_point  # the log was deleted in the meantime
             self.fail(error)
             raise LogFailed(self.directory, error) from error
         if truncations == self._truncations:
@@ -460,7 +473,7 @@ class Log(ReadableLog):
         return self.recovery_point
 
     def flush_blocking(self) -> None:
-        """`flush` for start and stop."""
+        """Flush as `flush` does, blocking; for start and stop. Raises LogFailed."""
         target = self.log_end_offset
         self._guard(self._flush_files)
         self._guard(self.settle)
@@ -486,20 +499,20 @@ class Log(ReadableLog):
             self._metadata_file = None
 
     def write_epochs(self) -> None:
-        """Write leader-epoch-checkpoint, durably, if it is not up to date. Raises LogFailed."""
+        """Write leader-epoch-checkpoint durably if it is out of date. Raises LogFailed."""
         self._guard(lambda: self.epoch_file.write(self.directory))
 
     def epochs_to_write(self) -> EpochWrite | None:
-        """See `EpochFile.to_write`."""
+        """Return the epoch list to write (see `EpochFile.to_write`); None if the log is closed."""
         return None if self._closed else self.epoch_file.to_write(self.directory, self.topic_id)
 
     def epochs_written(self, write: EpochWrite) -> None:
-        """See `EpochFile.written`. Raises OSError."""
+        """Finish an epoch write (see `EpochFile.written`). Raises OSError."""
         if not self._closed:
             self.epoch_file.written(write)
 
     def close(self, *, clean: bool = True) -> None:
-        """Close the files; `clean` first writes what makes the next start a clean one."""
+        """Close the files. With `clean`, first write what a clean start needs. Raises LogFailed."""
         if self._closed:
             return
         self._closed = True
@@ -514,26 +527,29 @@ class Log(ReadableLog):
                 segment.discard_handles()
 
     def seal_for_close(self) -> list[File]:
-        """Write out what a clean close needs; returns the files that then want a flush."""
+        """Write out what a clean close needs. Returns the files that must then be flushed."""
         self._guard(self.segments.active.seal)
         self._guard(lambda: self._take_snapshot(self.log_end_offset))
         return self._unflushed_files()
 
     def _take_snapshot(self, offset: int) -> None:
-        """Not of a state that lacks its beginning: the next start would take it for whole."""
+        """Write a producer snapshot, unless the state lacks its beginning: the next start would
+        mistake such a snapshot for a complete one."""
         if not self.lacks_producers:
             self.snapshots.take(offset, self.producers)
 
     @property
     def is_unsettled(self) -> bool:
-        """Whether a clean close waits for `settle`."""
+        """True if a clean close must call `settle` first."""
         owed = self.epochs.unsettled or self._removals > self._durable_removals
         return self._failure is None and owed
 
     def settle(self) -> None:
-        """Have what is no data of segments on the disk: epochs, and removals, as nobody looks for
-        those that came out of order after a clean close (P18). For a worker: a failure is not told
-        to the log. Raises OSError."""
+        """Make epochs and segment removals durable.
+
+        After a clean close, the next start does not look for removals that reached the disk out of
+        order (P18). Runs in a worker: a failure does not fail the log. Raises OSError.
+        """
         removals = self._removals
         self.epoch_file.write(self.directory)
         if removals > self._durable_removals:
@@ -545,16 +561,17 @@ class Log(ReadableLog):
         self._take_snapshot(self.log_end_offset)
         self.flush_blocking()
 
-    # Truncation and the start ----------------------------------------------------------------
+    # Truncation and log start ----------------------------------------------------------------
 
     def truncate_to(self, offset: int) -> bool:
-        """Drop `offset` and everything after it; returns whether there was anything.
+        """Remove `offset` and everything after it. Returns whether any batches were removed.
 
-        Where a batch begins before `offset` and reaches it, all of that batch goes. Epochs and
-        producer state follow; the high watermark is lowered to the new end if it was above.
+        A batch that begins before `offset` and contains it is removed entirely. Epochs and producer
+        state follow; the high watermark is lowered to the new end if it was above.
 
-        Below the local log start of a tiered log, the log start stays, and so do the epochs of what
-        the remote store holds; the producer state of that offset is not here (`lacks_producers`).
+        Below the local log start of a tiered log, the log start stays, and so do the epochs of the
+        remote part. The producer state at that offset is then not known locally
+        (`lacks_producers`). Raises LogFailed.
         """
         if offset >= self.log_end_offset:
             # An epoch that this replica began as leader, without a batch, is not history.
@@ -573,7 +590,8 @@ class Log(ReadableLog):
         self._cut_at = min(self._cut_at, end) if self._cut_unflushed else end
         self._cut_unflushed = True
         if self.snapshots.remove_above(end):
-            # Else a crash could bring them back, beside batches that were written later.
+            # Otherwise a crash could restore these snapshots next to batches that were written
+            # later.
             self.files.fsync_dir(self.directory)
         self.log_end_offset = end
         self.recovery_point = min(self.recovery_point, end)
@@ -594,7 +612,7 @@ class Log(ReadableLog):
         self.producers.on_high_watermark(self.high_watermark)
 
     def truncate_fully_and_start_at(self, offset: int) -> None:
-        """Empty the log and begin it at `offset`. Raises LogFailed."""
+        """Empty the log and let it begin at `offset`. Raises LogFailed."""
         self._begin_anew_at(offset, offset)
 
     def _begin_anew_at(self, offset: int, log_start_offset: int) -> None:
@@ -606,7 +624,7 @@ class Log(ReadableLog):
         self._drop_all()
         self.files.fsync_dir(self.directory)
         self._begin_empty(offset, log_start_offset)
-        self.files.fsync_dir(self.directory)  # the new segment's name tells where the log starts
+        self.files.fsync_dir(self.directory)  # the new segment's file name defines the log start
         if log_start_offset < offset:
             self.epochs.truncate_from_end(offset)
         else:
@@ -636,20 +654,23 @@ class Log(ReadableLog):
         *,
         still_wanted: Callable[[], bool] = lambda: True,
     ) -> bool:
-        """Empty the log and begin it in the middle, with what the remote store knows of the part
-        before; returns False if the log was closed meanwhile, or nobody wanted it any more.
+        """Empty the log and let it begin in the middle, with the remote store's state of the part
+        before.
 
-        In this order, each step durable before the next: marker, empty log, epochs, producer
-        snapshot, log start, marker away. A crash before the last leaves nothing (S5). Whoever is
-        elected meanwhile commits nothing before the last: `epoch_file.limit` holds the high
-        watermark.
+        Each step is durable before the next: marker, empty log, epochs, producer snapshot, log
+        start, removal of the marker. A crash before the last step leaves an empty log (S5). If this
+        replica is elected leader before the last step, it commits nothing: `epoch_file.limit` holds
+        back the high watermark.
 
         Args:
             save_log_start: writes the log start checkpoint of this log's directory, durably.
-            still_wanted: asked once more before the log is emptied.
+            still_wanted: called once more before the log is emptied.
+
+        Returns:
+            False if the log was closed in the meantime, or `still_wanted` returned false.
 
         Raises:
-            ValueError, CorruptSnapshot: `beginning` contradicts itself; nothing was touched.
+            ValueError, CorruptSnapshot: `beginning` contradicts itself; nothing was changed.
             LogFailed: the disk refused, now or before.
         """
         beginning.check()
@@ -672,7 +693,7 @@ class Log(ReadableLog):
         save_log_start: Callable[[], Awaitable[None]],
         still_wanted: Callable[[], bool],
     ) -> bool:
-        """The steps of `begin_at`. Raises OSError."""
+        """Run the steps of `begin_at`. Raises OSError."""
         directory, files = self.directory, self.files
         files.touch(marker_path(directory))
         if not await self._settle_folder():
@@ -699,8 +720,8 @@ class Log(ReadableLog):
         return wanted
 
     def _begin_with(self, beginning: Beginning) -> None:
-        """The state of [log start, local start), and nothing behind it. Whoever appends from now on
-        appends to all of it."""
+        """Set the state of [log start, local start) in an empty log. Later appends continue from
+        it."""
         local = beginning.local_start_offset
         self._drop_all()
         self._begin_empty(local, beginning.log_start_offset)
@@ -712,20 +733,24 @@ class Log(ReadableLog):
         self.epoch_file.hold(local)
         if beginning.producers is not None:
             self.producers.load_snapshot(beginning.producers, self._clock.now_ms())
-            self.producers.leave_out_from(local)  # the copy that it is of may end later
+            # the copied segment of this snapshot may end later
+            self.producers.leave_out_from(local)
         self.snapshots.take(local, self.producers)
 
     async def _settle_folder(self) -> bool:
-        """Make the folder's names durable; returns False if the log was closed meanwhile."""
+        """Make the folder's names durable. Returns False if the log was closed in the meantime."""
         if not self._closed:
             await self.files.flush_dir(self.directory)
         return not self._closed
 
     def configure(self, config: LogConfig) -> None:
-        """Go by other settings. A log that is not tiered has no part in the remote store: what a
-        checkpoint says of one is of a time before, or older than the segments."""
+        """Apply other settings.
+
+        A log that is not tiered has no remote part: a lower log start in the checkpoint dates from
+        when it was tiered, or is older than the segments.
+        """
         was, self.config = self.config.remote_storage_enable, config
-        # A start that the checkpoint has would count again where the log is tiered after a crash.
+        # A checkpointed start would count again if the log is tiered after a crash.
         may_have_been = self.tiering_known or self.saved_log_start > 0
         self.was_tiered = config.remote_storage_enable or (self.was_tiered and may_have_been)
         self.tiering_known = True
@@ -738,18 +763,20 @@ class Log(ReadableLog):
             self.hooks.start_owed(self)
 
     def leave_remote(self) -> bool:
-        """The remote store's part is given up: the log starts where its first local segment does
-        (KIP-950). Returns whether the log start moved."""
+        """Drop the remote part: the log starts at its first local segment (KIP-950).
+
+        Returns whether the log start moved.
+        """
         if self.log_start_offset >= self.local_log_start_offset:
             return False
         self.copied_to = 0
         return self.advance_log_start(self.local_log_start_offset)
 
     def advance_log_start(self, offset: int) -> bool:
-        """Forget everything below `offset` (DeleteRecords, or the leader did so).
+        """Move the log start up to `offset`, after DeleteRecords or when the leader's start moved.
 
-        Returns whether the start moved; segments go at the next `retention`. Raises
-        OffsetOutOfRange above the high watermark.
+        Returns whether the start moved; the next `retention` removes segments. Raises
+        OffsetOutOfRange if `offset` is above the high watermark.
         """
         if offset > self.high_watermark:
             raise OffsetOutOfRange(offset, self.log_start_offset, self.high_watermark)
@@ -763,12 +790,13 @@ class Log(ReadableLog):
         return True
 
     def log_start_saved(self, offset: int) -> None:
-        """The checkpoint on the disk says `offset`, or nothing, which counts as 0."""
+        """Note that the checkpoint on the disk has `offset` as log start, or no line, which counts
+        as 0."""
         self.saved_log_start = min(offset, self.log_start_offset)
         self._forget_epochs()
 
     def _forget_epochs(self) -> None:
-        """Those of what no crash brings back."""
+        """Drop the epochs of offsets that no crash can bring back."""
         start = self.log_start_offset
         if self.was_tiered:
             start = min(start, self.saved_log_start)
@@ -777,12 +805,11 @@ class Log(ReadableLog):
     # Retention -------------------------------------------------------------------------------
 
     def retention(self, now_ms: int, limit: int | None = None) -> int:
-        """Remove segments that are past retention, the oldest `limit` of them; returns how many.
-        Where the remote store must have the last one first, that is closed. Of a tiered log, or one
-        that was and may be again, what is above the start on the disk stays until that is the log's
-        own (`log_start_saved`).
+        """Remove up to `limit` segments that are past retention, oldest first. Returns how many.
 
-        Raises LogFailed.
+        If the only segment must be copied before it can be removed, it is rolled. A log that is
+        tiered, or was and may be again, keeps all segments above the checkpointed log start until
+        the checkpoint has the current one (`log_start_saved`). Raises LogFailed.
         """
         if self._failure is not None:
             return 0
@@ -817,8 +844,11 @@ class Log(ReadableLog):
         return doomed
 
     def _give_up(self, segments: Sequence[Segment], doomed: int) -> int:
-        """Move a tiered log's start above those that go without a copy; returns how many of them a
-        crash does not miss: it begins the log where the checkpoint says, not at a segment (S4)."""
+        """Advance a tiered log's start past segments that go without a copy.
+
+        Returns how many of the `doomed` may be removed now. After a crash the log begins at the
+        checkpointed start, not at a segment, so that start limits the removal (S4).
+        """
         ends = [segment.base_offset for segment in segments[1:]] + [self.log_end_offset]
         kept_by = self.saved_log_start
         if not self.config.copies:
@@ -842,16 +872,19 @@ class Log(ReadableLog):
             self.discard(segment.rename_deleted())
 
     def _finish_removals(self, first: int) -> None:
-        """Remove what lies before `first` and a hole: local retention had removed it, and a crash
-        kept some of that and lost the rest. A read would go over the hole in silence, though the
-        store has what is missing (P18)."""
+        """Remove the segments before a hole that ends at `first`.
+
+        Local retention had removed them, and a crash restored some of them but not the others. A
+        read would silently skip the hole, although the remote store has the missing records (P18).
+        """
         doomed = sum(segment.base_offset < first for segment in self.segments)
         if doomed and self._failure is None:
             mark("log.removals-finished")
             self._guard(lambda: self._delete_oldest(doomed))
 
     def discard(self, renamed: Sequence[str]) -> None:
-        """Have files removed that were renamed out of the log."""
+        """Remove files that were renamed out of the log, through the owner's hook if there is
+        one."""
         if self.hooks.discard is not None:
             self.hooks.discard(self, renamed)
         else:

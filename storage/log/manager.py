@@ -1,17 +1,17 @@
 """Shell: All partition logs in the log directory of one node.
 
-Start: `load` opens every folder, trusting it after a clean shutdown (which left a marker),
-recovering it from its recovery point otherwise. Stop: `close` flushes and closes every log, writes
-the checkpoints, and the marker last. The marker is removed before the first log is opened, so that
-a crash in the middle of loading is a crash. A start that comes to nothing and ends in good order (a
-log that cannot be opened, a taken port, a signal) gives the marker back, and so the next start
-judges the last shutdown as this one did.
+Start: `load` opens every folder. After a clean shutdown, which leaves a marker, the logs are
+trusted; otherwise each is recovered from its recovery point. Stop: `close` flushes and closes every
+log, writes the checkpoints, and the marker last. `load` removes the marker before it opens the
+first log, so that a crash during loading counts as a crash. If a start fails but ends in good order
+(a log that cannot be opened, a taken port, a signal), `close` restores the marker, so the next
+start judges the last shutdown in the same way.
 
-Everything periodic is a chore that looks at the clock itself. Whoever owns the manager calls each
-of `chores` about every second, from a task of its own: a slow disk that keeps one of them busy for
-minutes (the removal of a big topic, a flush of thousands of logs) must not hold up the others.
-Deletion is in two parts: a rename on the loop, which takes the name out of the way for good, and
-the removal in workers after `file.delete.delay.ms`.
+Each periodic job checks the clock itself. The owner of the manager calls each of `chores` about
+every second, each from its own task: a slow disk that keeps one job busy for minutes (the removal
+of a big topic, a flush of thousands of logs) must not delay the others. A deletion has two parts: a
+rename on the event loop, which frees the name at once, and the removal in workers after
+`file.delete.delay.ms`.
 """
 
 from __future__ import annotations
@@ -51,22 +51,22 @@ from storage.log.offset_checkpoint import OffsetCheckpoint
 
 CLOSING_WORKERS: Final = 8
 REMOVING_WORKERS: Final = 2
-"""Few enough that cold reads and checkpoints find a worker while a big topic goes."""
+"""Few, so that cold reads and checkpoints find a worker during the removal of a big topic."""
 REMOVED_PER_STEP: Final = 32
-"""Segments: four renames each."""
+"""Number of segments; each takes four renames."""
 LOOKED_AT_ONCE: Final = 64
-"""Logs, where a look at one takes a microsecond."""
+"""Number of logs; a check of one takes a microsecond."""
 FLUSHED_AT_ONCE: Final = 64
-"""Logs that share the writes of the file system (see `storage.files.real`)."""
+"""Number of logs that share the writes of the file system (see `storage.files.real`)."""
 
 FLUSH_CHECK_MS: Final = 1_000
-"""How often it is looked for logs to flush, unless log.flush.scheduler.interval.ms is given. Its
-default says never, and then flush.ms of a topic would count for nothing."""
+"""Interval of checks for logs to flush, unless log.flush.scheduler.interval.ms is set. Its default
+means never, and then a topic's flush.ms would have no effect."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogManagerSettings:
-    """The node's settings for its logs; field names are Kafka's keys where there is one."""
+    """The node's settings for its logs; fields are named after Kafka's keys if there are any."""
 
     flush_offset_checkpoint_interval_ms: int = 60_000
     flush_start_offset_checkpoint_interval_ms: int = 60_000
@@ -100,7 +100,7 @@ class LogManagerSettings:
 
 @dataclass(slots=True)
 class LoadReport:
-    """What the start found; for a log line, not for decisions."""
+    """Findings of the start; for a log line, not for decisions."""
 
     clean: bool = False
     loaded: int = 0
@@ -109,24 +109,27 @@ class LoadReport:
 
 
 class LogWatcher(Protocol):
-    """Somebody who works on logs for longer than a moment, and must hear what happens to them."""
+    """Observer of logs that works on them over time and must learn of changes to them."""
 
     def holds(self, log: Log) -> bool:
-        """Whether its oldest segments must stay for now."""
+        """Return whether retention must keep the log's oldest segments for now."""
         ...
 
     def truncated(self, log: Log) -> None:
-        """Its end has been cut."""
+        """The end of the log was truncated."""
         ...
 
     def removed(self, log: Log) -> None:
-        """It is about to be closed and its folder renamed."""
+        """The log is about to be closed and its folder renamed."""
         ...
 
 
 def is_unidentified(log: Log) -> bool:
-    """Whether it is not empty, and its partition.metadata was lost: a power cut may keep batches
-    that were never flushed, and not that file. It may be of a deleted namesake."""
+    """Return whether the log has records but no topic id.
+
+    A power cut may keep batches that were never flushed but lose partition.metadata. The log may
+    belong to a deleted topic of the same name.
+    """
     return log.topic_id is None and log.log_end_offset > 0
 
 
@@ -135,9 +138,9 @@ class LogManager:
 
     Args:
         directory: exists, is locked and checked (`storage.log.directory`).
-        config_for: the effective settings of a topic by name; asked while loading.
+        config_for: returns the effective settings of a topic by name; called during loading.
         rng: for the names of deleted folders and for roll jitter.
-        on_failure: told of the first disk error of each log.
+        on_failure: called with the first disk error of each log.
     """
 
     def __init__(
@@ -156,10 +159,10 @@ class LogManager:
         self.settings = settings or LogManagerSettings()
         self.logs: dict[TopicPartition, Log] = {}
         self.strays: list[str] = []
-        """Folders that were set aside as not belonging to this broker."""
+        """Folders renamed to `-stray`: they do not belong to this broker."""
         self.report = LoadReport()
         self.previous_broker_epoch = NO_BROKER_EPOCH
-        """Broker epoch at the last clean shutdown, -1 after an unclean one."""
+        """Broker epoch at the last clean shutdown; -1 after an unclean one."""
         self._clock = clock
         self._rng = rng
         self._config_for = config_for
@@ -181,7 +184,7 @@ class LogManager:
         self._discard_count = 0
         self._epochs_due = True
         self._renamed = False
-        """Whether a folder has a new name since the directory was last flushed."""
+        """True if a folder was renamed since the directory was last flushed."""
         self._recovery_points_due = False
         self._log_starts_due = False
         self._checkpoints: dict[str, OffsetCheckpoint] = {}
@@ -191,13 +194,13 @@ class LogManager:
         self._due_ms: dict[str, float] = {}
         self._closed = False
         self.loading = False
-        """Whether `load` has begun and is not over: some logs may be open, others are not."""
+        """True while `load` runs, or if it failed: some logs may be open and others not."""
         self._marker_taken = False
         self.watcher: LogWatcher | None = None
         self.trimmed: Callable[[Log], None] = lambda log: None
-        """Told of each log that has lost segments, to retention or to cleaning."""
+        """Called with each log that lost segments to retention or cleaning."""
         self.log_start_moved: Callable[[Log], None] = lambda log: None
-        """Told of each log that begins later now."""
+        """Called with each log whose start has moved up."""
 
     # Start -----------------------------------------------------------------------------------
 
@@ -207,7 +210,8 @@ class LogManager:
             pass
 
     def load_steps(self) -> Iterator[Log]:
-        """`load`, yielding after each log so that the caller can let others run."""
+        """Run `load` step by step, yielding after each log so that the caller can run other
+        tasks."""
         names = [
             name
             for name in self.files.listdir(self.directory)
@@ -246,15 +250,18 @@ class LogManager:
         if recovered:
             self.report.recovered += 1
         if recovered or is_unidentified(log):
-            # It was closed in good order and is not as it was then: it may lack what others count
-            # on, so this broker has not stopped cleanly (P11).
+            # The log was closed cleanly and has changed since: it may lack records that other
+            # brokers count on, so this broker has not stopped cleanly (P11).
             self.previous_broker_epoch = NO_BROKER_EPOCH
         self.report.problems += [
             f"{log.topic}-{log.partition}: {problem}" for problem in log.recovery_report.problems
         ]
 
     def _sort_out(self, names: Sequence[str]) -> list[tuple[str, TopicPartition]]:
-        """The folders of live logs; the others are removed, set aside, or refused."""
+        """Return the folders of live logs. Deleted ones are queued for removal, strays are noted.
+
+        Raises BadLogDirectory for a folder that is not a partition's.
+        """
         live = []
         for name in names:
             if name == folders.METADATA_DIRECTORY or name == "remote-log-index-cache":
@@ -289,11 +296,11 @@ class LogManager:
         return True
 
     def read_checkpoint(self, name: str) -> dict[TopicPartition, int]:
-        """An offset checkpoint of this directory; empty if there is none that can be read."""
+        """Read an offset checkpoint of this directory; empty if it is missing or corrupt."""
         try:
             return self._checkpoint(name).read()
         except CorruptCheckpoint as error:
-            # Without it recovery reads more, and high watermarks begin at the log start.
+            # Recovery then reads more, and high watermarks begin at the log start.
             self.report.problems.append(f"{name}: {error}")
             return {}
 
@@ -314,10 +321,12 @@ class LogManager:
     def get_or_create(
         self, topic: str, partition: int, topic_id: TopicId | bytes, config: LogConfig
     ) -> Log:
-        """The partition's log, made if there is none.
+        """Return the partition's log; create it if it does not exist.
 
-        A log of another topic id is that of a deleted namesake and makes room; one that may be is
-        set aside. An empty one without an id was made just before a crash.
+        A log with another topic id belongs to a deleted topic of the same name and is deleted. A
+        log with records but without an id may belong to one and is renamed to `-stray`. An empty
+        log without an id was created just before a crash and is used.
+
         Raises ValueError for an illegal name, CorruptLog, OSError.
         """
         key = (topic, partition)
@@ -350,10 +359,10 @@ class LogManager:
         return log
 
     def delete(self, topic: str, partition: int) -> bool:
-        """Take a log out: renamed at once, removed later. Returns whether there was one.
+        """Close a log and rename its folder now; it is removed later. Returns whether it existed.
 
         The rename is durable after the next `remove_discarded` or `close`. A power cut before that
-        brings the folder back under its own name, and the next start sets it aside.
+        restores the folder under its old name, and the next start renames it to `-stray`.
         """
         log = self._rename_away(topic, partition, folders.DELETE_SUFFIX)
         if log is None:
@@ -362,7 +371,7 @@ class LogManager:
         return True
 
     def set_aside(self, topic: str, partition: int) -> str | None:
-        """Rename a log that does not belong to this broker with `-stray`; returns its new path."""
+        """Rename a log that does not belong to this broker to `-stray`. Returns its new path."""
         log = self._rename_away(topic, partition, folders.STRAY_SUFFIX)
         if log is None:
             return None
@@ -370,13 +379,15 @@ class LogManager:
         return log.directory
 
     def remove_stray(self, path: str) -> None:
-        """Remove a folder that was set aside: nobody needs it any more."""
+        """Remove a `-stray` folder that is no longer needed."""
         self.strays.remove(path)
         self._discard_path(path, 0)
 
     def find_strays(self, belongs: Callable[[str, int, TopicId | None], bool]) -> list[Log]:
-        """Logs for which `belongs(topic, partition, topic id)` is false, and those of which nobody
-        can tell: as in Kafka, they are no topic's."""
+        """Return the logs for which `belongs(topic, partition, topic id)` is false.
+
+        Logs with records but without a topic id are included: as in Kafka, they belong to no topic.
+        """
         return [
             log
             for (topic, partition), log in self.logs.items()
@@ -398,7 +409,7 @@ class LogManager:
         log.directory = target
         return log
 
-    # What logs report ------------------------------------------------------------------------
+    # Reports from logs -----------------------------------------------------------------------
 
     def _note_rolled(self, log: Log) -> None:
         self._to_flush[log] = None
@@ -431,7 +442,7 @@ class LogManager:
         heapq.heappush(self._discarded, (due_ms, self._discard_count, path))
 
     def collect(self) -> Iterator[Family]:
-        """For the metrics registry."""
+        """Yield the metrics of this directory for the metrics registry."""
         yield self._flush_times.family(
             "kafka_log_logflushstats_logflushrateandtimems",
             "Time to flush a log to the disk, ms; not at start and stop",
@@ -440,13 +451,14 @@ class LogManager:
     # Periodic work ---------------------------------------------------------------------------
 
     def reconfigure(self, settings: LogManagerSettings) -> None:
-        """Go on with other settings, which also hold for the logs that are open."""
+        """Apply other settings, also to the open logs."""
         self.settings = settings
         for log in self.logs.values():
             log.producers.expiration_ms = settings.producer_id_expiration_ms
 
     def chores(self) -> Mapping[str, Callable[[], Awaitable[object]]]:
-        """What is to be called about every second, by name; each does what is due by then."""
+        """Return the periodic jobs by name. Call each about every second; it runs only what is
+        due."""
         return {
             "flush": self.flush_scheduled,
             "checkpoints": self.checkpoint_scheduled,
@@ -473,7 +485,8 @@ class LogManager:
             await self.checkpoint_high_watermarks()
 
     async def save_epochs_scheduled(self) -> None:
-        """Files of epochs for which nobody waits: of idle partitions, and what recovery found."""
+        """Save epoch files for which no high watermark waits: of idle partitions, and after
+        recovery."""
         if self._epochs_due or self._is_due(
             "leader epochs", self.settings.flush_offset_checkpoint_interval_ms
         ):
@@ -481,7 +494,7 @@ class LogManager:
             await self.save_epochs()
 
     async def save_epochs(self) -> None:
-        """Bring every leader-epoch-checkpoint up to date, some at a time."""
+        """Write every leader-epoch-checkpoint that is out of date, a few at a time."""
         dirty = [log for log in self.logs.values() if log.epochs.dirty and log.failure is None]
         for at in range(0, len(dirty), TOGETHER):
             writes = {
@@ -500,7 +513,7 @@ class LogManager:
                         log.fail(failure)
 
     async def tidy_scheduled(self) -> None:
-        """Retention, and producers that have been silent for too long."""
+        """Apply retention and expire idle producers, when due."""
         settings = self.settings
         if self._is_due("producers", settings.producer_id_expiration_check_interval_ms):
             await in_slices(self.expiry_steps(), self._clock)
@@ -519,7 +532,8 @@ class LogManager:
         return due_ms is not None and now_ms >= due_ms
 
     def retention_steps(self, keys: Sequence[TopicPartition]) -> Iterator[int]:
-        """Apply retention, one log or some of its segments per step; yields how many went."""
+        """Apply retention in steps of one log or some of its segments; yield how many were
+        removed."""
         for key in keys:
             while removed := self._retain(key):
                 yield removed
@@ -532,16 +546,19 @@ class LogManager:
         try:
             return log.retention(self._clock.now_ms(), REMOVED_PER_STEP)
         except LogFailed:
-            return 0  # the owner has heard of it through on_failure
+            return 0  # the owner was notified through on_failure
 
     def expiry_steps(self) -> Iterator[int]:
-        """Forget idle producers, some per step; yields how many."""
+        """Expire idle producers in steps; yield how many were removed."""
         for log in list(self.logs.values()):
             yield from log.producers.expiry_steps(self._clock.now_ms())
 
     async def flush_due(self) -> None:
-        """Flush logs that rolled or were cut since the last call, or by a process that was killed,
-        and those that flush.ms asks for."""
+        """Flush the logs that need it.
+
+        These are logs that rolled or were truncated since the last call, or by a process that was
+        killed, and those for which flush.messages or flush.ms requires a flush.
+        """
         now_ms = self._clock.now_ms()
         wanted, self._to_flush = self._to_flush, {}
         slices = Slices(self._clock)
@@ -561,10 +578,10 @@ class LogManager:
             return  # reported through on_failure
 
     async def remove_discarded(self, *, at_once: bool = False) -> int:
-        """Remove renamed files and folders whose delay is over; returns how many. Raises OSError.
+        """Remove renamed files and folders whose delay is over. Returns how many. Raises OSError.
 
-        A few at a time, and nothing before the renames are durable: else a power cut could bring
-        back a folder under its own name with half of its files.
+        Removes a few at a time, and only after the renames are durable: otherwise a power cut could
+        restore a folder under its old name with half of its files.
         """
         removed = 0
         while (doomed := self._take_discarded(at_once)) or self._renamed:
@@ -596,7 +613,7 @@ class LogManager:
         self._recovery_points_due = False
         points = self.recovery_points()
         for key, point in points.items():
-            # Either value may be on the disk until the write is done.
+            # Until the write is done, either value may be on the disk.
             log = self.logs[key]
             log.checkpointed_recovery_point = max(log.checkpointed_recovery_point, point)
             log.saved_recovery_point = min(log.saved_recovery_point, point)
@@ -608,16 +625,18 @@ class LogManager:
                 log.checkpointed_recovery_point = log.saved_recovery_point = point
 
     async def checkpoint_log_starts(self) -> None:
-        """Make the starts of all logs durable as they are when this is called, or later: no crash
-        afterwards takes one of them back (S4). Who asks while they are being written waits for the
-        next time, all of them together: hundreds of logs may begin behind the tier at once. Raises
-        OSError."""
+        """Checkpoint the starts of all logs durably: no later crash moves one of them back (S4).
+
+        The starts are those at the time of this call, or later ones. Calls made during a write
+        share the next write: hundreds of logs may begin behind the tier at once. Raises OSError.
+        """
         self._log_starts_asked += 1
         mine = self._log_starts_asked
         async with self._saving_log_starts:
             if self._log_starts_answered >= mine:
                 return
-            await asyncio.sleep(0)  # those who ask in this turn: each write looks at every log
+            # let callers of this event-loop iteration join: each write visits every log
+            await asyncio.sleep(0)
             asked = self._log_starts_asked
             self._log_starts_due = False
             while True:
@@ -632,32 +651,32 @@ class LogManager:
         await self.write_checkpoint(HIGH_WATERMARK_CHECKPOINT, self.high_watermarks())
 
     async def write_checkpoint(self, name: str, offsets: Mapping[TopicPartition, int]) -> bool:
-        """See `OffsetCheckpoint.write`. Raises OSError."""
+        """Write a checkpoint (see `OffsetCheckpoint.write`). Raises OSError."""
         return await self._checkpoint(name).write(offsets)
 
     def recovery_points(self) -> dict[TopicPartition, int]:
         return {key: log.recovery_point for key, log in self.logs.items()}
 
     def log_starts(self) -> dict[TopicPartition, int]:
-        """See `_has_start_line`."""
+        """Return the log starts that the checkpoint needs, see `_has_start_line`."""
         return {key: log.log_start_offset for key, log in self.logs.items() if _has_start_line(log)}
 
     def high_watermarks(self) -> dict[TopicPartition, int]:
-        """What a restart may begin with: see `Log.durable_high_watermark`."""
+        """Return the high watermarks for a restart, see `Log.durable_high_watermark`."""
         return {key: log.durable_high_watermark for key, log in self.logs.items()}
 
     # Stop ------------------------------------------------------------------------------------
 
     async def close(self, broker_epoch: int = NO_BROKER_EPOCH) -> bool:
-        """Flush and close every log; returns whether the shutdown was clean.
+        """Flush and close every log. Returns whether the shutdown was clean.
 
-        It is not if a log had failed or the disk refuses something now: then there is no marker,
-        and the next start recovers. Either way all is closed. If `load` did not come to its end,
-        the shutdown is as clean as the last one was.
+        It is not clean if a log had failed or the disk refuses something now: then no marker is
+        written, and the next start recovers. All logs are closed either way. If `load` did not
+        finish, the shutdown is as clean as the last one was.
 
         Args:
-            broker_epoch: of this process; -1: it was never registered, and the marker contains the
-                epoch that it found. To the controllers that is the broker's last shutdown.
+            broker_epoch: of this process; -1: it never registered, and the marker gets the epoch
+            that the start found. For the controllers, that is the broker's last shutdown.
         """
         if self._closed:
             return False
@@ -673,7 +692,7 @@ class LogManager:
         if broker_epoch == NO_BROKER_EPOCH:
             broker_epoch = self.previous_broker_epoch
         try:
-            if whole:  # else the checkpoints are right, and these logs are not all
+            if whole:  # otherwise the checkpoints are right, and these logs are not all
                 await self._checkpoint_all()
             if clean:
                 path = posixpath.join(self.directory, CLEAN_SHUTDOWN)
@@ -691,7 +710,7 @@ class LogManager:
         await self.checkpoint_log_starts()
 
     async def _flush_all(self) -> bool:
-        """One batch of flushes for all logs, so that closing each finds nothing to wait for."""
+        """Flush all logs in one batch, so that closing each one does not wait."""
         pending: list[File] = []
         try:
             for log in self.logs.values():
@@ -712,7 +731,7 @@ class LogManager:
 
 
 def _has_start_line(log: Log) -> bool:
-    """Whether its start is not told by the first segment's name already."""
+    """Return whether the checkpoint needs the log's start: its first segment's name may differ."""
     return log.was_tiered or log.log_start_offset > log.segments.first_base_offset
 
 

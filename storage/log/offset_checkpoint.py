@@ -1,11 +1,12 @@
-"""Shell: An offset checkpoint of the log directory as a file, replaced as a whole.
+"""Shell: An offset checkpoint file of the log directory, replaced as a whole.
 
-Content is encoded and written in a worker under a name of its own; the loop then renames it, unless
-something newer was written meanwhile. So an older content never comes after a newer one.
+A worker encodes the content and writes it to a temporary file; the event loop then renames it,
+unless newer content was written in the meantime. So older content never replaces newer content.
 
-The file's lines name topic and partition, no topic id: a line that outlives its log would be taken
-for one about the next log of that name, which then would begin beyond its records, or be trusted
-where it has to be recovered. Whoever makes a log has its name forgotten first.
+The file's lines contain topic and partition but no topic id. A line that outlives its log would be
+mistaken for one of the next log of that name. That log would then begin beyond its records, or be
+trusted when it must be recovered. So a caller that creates a log must first call `forget` with its
+name.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from storage.log.checkpoints import TopicPartition, decode_offsets, encode_offse
 
 
 class OffsetCheckpoint:
-    """See the module. `name` is one of `storage.log.checkpoints`."""
+    """One offset checkpoint file. `name` is one of the constants of `storage.log.checkpoints`."""
 
     def __init__(self, files: Files, directory: str, name: str) -> None:
         self.name = name
@@ -26,13 +27,14 @@ class OffsetCheckpoint:
         self._directory = directory
         self._path = posixpath.join(directory, name)
         self._offsets: dict[TopicPartition, int] = {}
-        # What a crash could leave: while a write is under way, the old content or the new.
+        # Keys that the file may contain after a crash: during a write, those of the old and new
+        # content.
         self._keys: set[TopicPartition] = set()
         self._written = False
         self._version = 0
 
     def read(self) -> dict[TopicPartition, int]:
-        """What the file says; nothing if there is none. Raises CorruptCheckpoint, OSError."""
+        """Return the file's content; empty if it is missing. Raises CorruptCheckpoint, OSError."""
         try:
             self._offsets = decode_offsets(self._files.read(self._path))
         except FileNotFoundError:
@@ -41,8 +43,11 @@ class OffsetCheckpoint:
         return dict(self._offsets)
 
     async def write(self, offsets: Mapping[TopicPartition, int]) -> bool:
-        """Replace the content, durably; returns False where something newer came first, which may
-        be on its way to the disk still. Raises OSError."""
+        """Replace the content durably.
+
+        Returns False if newer content replaced it first, which may not be durable yet. Raises
+        OSError.
+        """
         if self._written and offsets == self._offsets:
             return True
         self._version += 1
@@ -63,17 +68,17 @@ class OffsetCheckpoint:
         return True
 
     def forget(self, key: TopicPartition, live: Container[TopicPartition]) -> None:
-        """Remove the line of `key`, which is not live, from what any crash could leave. See
-        `correct`."""
+        """Remove the line of `key`, whose log does not exist, from every content that a crash could
+        leave (see `correct`)."""
         self.correct(key, None, live)
 
     def correct(
         self, key: TopicPartition, offset: int | None, live: Container[TopicPartition]
     ) -> None:
-        """Where a crash could leave a line of `key`, leave only that of `offset`; None: no line.
+        """Set the line of `key` in every content that a crash could leave; None removes it.
 
-        Blocking if there may be one, which is rare: the usual writes say what is, and leave out
-        what is no more. Raises OSError.
+        Blocks if the file may have such a line, which is rare: normal writes omit logs that no
+        longer exist. Raises OSError.
         """
         if key not in self._keys:
             return

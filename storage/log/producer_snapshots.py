@@ -1,8 +1,8 @@
-"""The `.snapshot` files of one log: which there are, taking and removing them.
+"""The producer `.snapshot` files of one log.
 
-One is taken where each segment begins and at a clean close. Each has a CRC, and a lost one costs a
-longer replay as long as the batches are there; so they need not be durable at once, but before the
-recovery point moves past them: `unflushed` are the files that the next flush takes along.
+One is written at the start of each segment and at a clean close. Each has a CRC, and a lost one
+only costs a longer replay while the batches exist. So snapshots need not be durable at once, but
+before the recovery point passes them: the next flush includes the files in `unflushed`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from storage.log.segment import SNAPSHOT_SUFFIX, file_name
 
 
 class ProducerSnapshots:
-    """Offsets of the snapshots, ascending."""
+    """The snapshots of one log. `offsets` is ascending."""
 
     __slots__ = ("_directory", "_files", "offsets", "unflushed")
 
@@ -30,7 +30,7 @@ class ProducerSnapshots:
         return posixpath.join(self._directory, file_name(offset, SNAPSHOT_SUFFIX))
 
     def take(self, offset: int, producers: ProducerStates) -> None:
-        """Write the state at `offset`, unless there is a snapshot there already."""
+        """Write a snapshot of the state at `offset`, unless there is one at or above it."""
         if self.offsets and self.offsets[-1] >= offset:
             return
         file = self._files.open(self.path(offset), create=True)
@@ -41,16 +41,16 @@ class ProducerSnapshots:
         self.offsets.append(offset)
 
     def flushed(self, offsets: Iterable[int]) -> None:
-        """These are durable now."""
+        """Close the files of these snapshots, which are durable now."""
         for offset in list(offsets):
             file = self.unflushed.pop(offset, None)
             if file is not None:
                 file.close()
 
     def load_latest(self, producers: ProducerStates, now_ms: int, problems: list[str]) -> int:
-        """Load the newest usable one; returns its offset, -1 if there is none.
+        """Load the newest usable snapshot. Returns its offset, or -1.
 
-        Unusable ones are removed and named in `problems`.
+        Unusable ones are removed and reported in `problems`.
         """
         producers.clear()
         while self.offsets:
@@ -64,8 +64,10 @@ class ProducerSnapshots:
         return -1
 
     def load_up_to(self, offset: int, producers: ProducerStates, now_ms: int) -> int:
-        """Load the newest usable one that is not above `offset`; returns its offset, -1 if there is
-        none. Removes nothing."""
+        """Load the newest usable snapshot that is not above `offset`, removing nothing.
+
+        Returns its offset, or -1.
+        """
         for taken in reversed([each for each in self.offsets if each <= offset]):
             try:
                 producers.load_snapshot(self._files.read(self.path(taken)), now_ms)
@@ -82,13 +84,14 @@ class ProducerSnapshots:
             self._files.unlink(path)
 
     def remove_above(self, offset: int) -> bool:
-        """Remove the snapshots of a history that was cut; returns whether there were any."""
+        """Remove the snapshots of a truncated history. Returns whether there were any."""
         doomed = [taken for taken in self.offsets if taken > offset]
         for taken in doomed:
             self.remove(taken)
         return bool(doomed)
 
     def remove_oldest_at(self, offset: int) -> None:
-        """The segment that begins at `offset` goes; so does its snapshot, unless it is the last."""
+        """Remove the snapshot of the removed segment that began at `offset`, unless it is the
+        last."""
         if offset in self.offsets and offset != self.offsets[-1]:
             self.remove(offset)

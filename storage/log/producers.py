@@ -1,19 +1,21 @@
 """State of idempotent and transactional producers of one log (KIP-98).
 
 Per producer id: its epoch, the last five batches (so that a retry is recognised and answered with
-the offset it already has), and the first offset of its open transaction. Per log: which
-transactions are open or not yet below the high watermark, hence the first unstable offset.
+its original offset), and the first offset of its open transaction. Per log: the transactions that
+are open or end above the high watermark, and hence the first unstable offset.
 
-Appending is in two steps, so that a failed write changes nothing: `check` judges the headers
-against the present state, and after the bytes are in the log `apply` replays each batch. `apply` is
-also what followers, recovery and truncation use: the state is a function of the log.
+An append has two steps, so that a failed write changes nothing: `check` validates the headers
+against the present state, and `apply` replays each batch once the bytes are in the log. Followers,
+recovery and truncation use `apply`, too: the state is a function of the log.
 
-The answer to a repeated batch that is older than the five remembered ones is
-DUPLICATE_SEQUENCE_NUMBER (the producer's client takes it for a success), where Kafka says
-OUT_OF_ORDER_SEQUENCE_NUMBER, which the client takes for a loss. It is that here too for sequences
-below the first one that the log has of the producer, who may begin anywhere when the log knows
-nothing of it: those may have been lost, and calling them a success would hide it. And it is that
-for a batch that shares sequence numbers with a remembered one without being it.
+A repeated batch that is older than the five remembered ones gets DUPLICATE_SEQUENCE_NUMBER, which
+the client's producer treats as success. Kafka returns OUT_OF_ORDER_SEQUENCE_NUMBER, which the
+client treats as a loss. Kraftbox returns OUT_OF_ORDER_SEQUENCE_NUMBER for two kinds of repeated
+sequences only:
+
+* those below the first sequence that the log has of the producer, which may begin anywhere if the
+  log has no state for it: they may have been lost, and success would hide that;
+* a batch that shares sequence numbers with a remembered one but is not identical to it.
 """
 
 from __future__ import annotations
@@ -54,7 +56,7 @@ _CRC_COVERS_FROM = 6
 
 
 class Origin(Enum):
-    """Who appends; decides which checks apply."""
+    """Source of an append; it decides which checks apply."""
 
     CLIENT = "client"
     COORDINATOR = "coordinator"
@@ -62,7 +64,8 @@ class Origin(Enum):
 
 
 class CorruptSnapshot(ValueError):
-    """A producer snapshot file that cannot be used; an older one is, and the log is replayed."""
+    """An unusable producer snapshot file; an older one is used, and the log is replayed from
+    there."""
 
 
 class Remembered(NamedTuple):
@@ -82,7 +85,7 @@ class Remembered(NamedTuple):
         return self.last_offset - self.offset_delta
 
     def overlaps(self, header: BatchHeader) -> bool:
-        """Whether a batch of the same epoch has a sequence number of this one."""
+        """Return whether a batch of the same epoch shares a sequence number with this one."""
         ahead = (header.base_sequence - self.first_sequence) & _SEQUENCE_MASK
         behind = (self.first_sequence - header.base_sequence) & _SEQUENCE_MASK
         return ahead <= self.offset_delta or behind <= header.last_offset_delta
@@ -96,7 +99,7 @@ class EndMarker(NamedTuple):
 
 
 def end_marker(buf: Buffer, pos: int, header: BatchHeader) -> EndMarker | None:
-    """The content of an end-of-transaction batch, None for other control batches.
+    """Return the content of an end-of-transaction batch; None for other control batches.
 
     Raises CorruptLog for a control batch that cannot be read.
     """
@@ -118,7 +121,7 @@ class CompletedTxn(NamedTuple):
 
 
 class ProducerState:
-    """One producer, as DescribeProducers shows it."""
+    """One producer, with the fields that DescribeProducers reports."""
 
     __slots__ = (
         "batches", "began_at", "coordinator_epoch", "epoch", "last_timestamp_ms", "producer_id",
@@ -133,7 +136,7 @@ class ProducerState:
         self.coordinator_epoch = NO_COORDINATOR_EPOCH
         self.txn_first_offset: int | None = None
         self.began_at = 0
-        """The first sequence number of this epoch that the log is known to have had."""
+        """First sequence number of this epoch that the log is known to have contained."""
 
     @property
     def last_sequence(self) -> int:
@@ -144,7 +147,7 @@ class ProducerState:
         return self.batches[-1].last_offset if self.batches else NO_OFFSET
 
     def duplicate_of(self, header: BatchHeader) -> Remembered | None:
-        """The remembered batch that this one repeats."""
+        """Return the remembered batch that this one repeats; None for a new batch."""
         if header.producer_epoch != self.epoch:
             return None
         last = header.last_sequence
@@ -160,7 +163,8 @@ class ProducerState:
             self.began_at = 0
 
     def __eq__(self, other: object) -> bool:
-        # Where it began is lost with the records of that time, or with a snapshot's format.
+        # `began_at` is not compared: it is lost when its records are removed, and snapshots lack
+        # it.
         return isinstance(other, ProducerState) and all(
             getattr(self, name) == getattr(other, name)
             for name in self.__slots__
@@ -180,8 +184,8 @@ class ProducerStates:
     """All producers of one log.
 
     Args:
-        expiration_ms: an id that wrote nothing for so long, and has no open transaction, is
-            forgotten (`producer.id.expiration.ms`).
+        expiration_ms: a producer id without a write for this time, and without an open transaction,
+        is forgotten (`producer.id.expiration.ms`).
     """
 
     __slots__ = ("_ongoing", "_producers", "_unreplicated", "expiration_ms")
@@ -205,11 +209,11 @@ class ProducerStates:
     # Before the write ------------------------------------------------------------------------
 
     def check(self, headers: Sequence[BatchHeader], origin: Origin) -> Remembered | None:
-        """Judge batches about to be appended; returns the batch that a retry repeats.
+        """Validate batches that are about to be appended. Returns the batch that a retry repeats.
 
-        Only a client's batches are held to their sequence numbers. Raises ApiError:
+        Sequence numbers are checked for a client's batches only. Raises ApiError:
         INVALID_PRODUCER_EPOCH, OUT_OF_ORDER_SEQUENCE_NUMBER, DUPLICATE_SEQUENCE_NUMBER, and
-        INVALID_TXN_STATE for a plain batch within the producer's own open transaction.
+        INVALID_TXN_STATE for a non-transactional batch while the producer has an open transaction.
         """
         if origin is not Origin.CLIENT and origin is not Origin.COORDINATOR:
             return None
@@ -234,8 +238,8 @@ class ProducerStates:
         return None
 
     def continues(self, header: BatchHeader) -> bool:
-        """Whether this is what nearly every batch is: without a producer id, or simply the next
-        one of its producer."""
+        """Return whether the batch has no producer id, or directly continues its producer's last
+        batch outside a transaction. True for nearly every batch."""
         producer_id = header.producer_id
         if producer_id < 0:
             return True
@@ -250,7 +254,7 @@ class ProducerStates:
         )
 
     def lacks_predecessors(self, header: BatchHeader) -> bool:
-        """Whether this producer has batches here, and this one leaves some out behind them."""
+        """Return whether there is a gap between this producer's last batch here and this one."""
         state = self._producers.get(header.producer_id)
         if state is None or header.producer_epoch != state.epoch or not state.batches:
             return False
@@ -290,8 +294,8 @@ class ProducerStates:
     ) -> CompletedTxn | None:
         """Replay one batch that is in the log at `base_offset`.
 
-        `marker` is the content of an end-of-transaction control batch. Returns the transaction
-        that it ended, if one was open.
+        `marker` is the content of an end-of-transaction control batch. Returns the transaction that
+        it ended, if one was open.
         """
         producer_id = header.producer_id
         if producer_id < 0:
@@ -332,34 +336,38 @@ class ProducerStates:
         return CompletedTxn(state.producer_id, first_offset, offset, not marker.commit)
 
     def last_stable_offset_after(self, completed: CompletedTxn) -> int:
-        """The last stable offset once this transaction is replicated: what the index records."""
+        """Return the last stable offset once this transaction is replicated, for the transaction
+        index."""
         return min(self._ongoing, default=completed.last_offset + 1)
 
     # Transactions and the high watermark -----------------------------------------------------
 
     @property
     def first_unstable_offset(self) -> int | None:
-        """First offset of a transaction that is open or whose end is not replicated yet."""
+        """First offset of a transaction that is open or whose end marker is not replicated yet."""
         if not self._ongoing and not self._unreplicated:
             return None
         return min(min(self._ongoing, default=2**63), min(self._unreplicated, default=2**63))
 
     def on_high_watermark(self, high_watermark: int) -> None:
-        """Transactions whose marker lies below the high watermark are stable."""
+        """Mark the transactions as stable whose marker lies below the high watermark."""
         if self._unreplicated:
             for first, last in list(self._unreplicated.items()):
                 if last < high_watermark:
                     del self._unreplicated[first]
 
     def on_log_start(self, log_start_offset: int) -> None:
-        """Records below the log start are gone, and with them their claim to be unstable."""
+        """Forget ended transactions whose marker lies below the log start."""
         for first, last in list(self._unreplicated.items()):
             if last < log_start_offset:
                 del self._unreplicated[first]
 
     def put_before(self, older: ProducerStates) -> None:
-        """Take over what the producers were before the first batch that was applied here: the
-        whole of those that wrote nothing since, and of the others the batch before."""
+        """Merge the state from before the first batch that was applied here.
+
+        Producers without batches here are taken over whole; for the others, the older batches are
+        put before theirs.
+        """
         for state in older:
             mine = self._producers.get(state.producer_id)
             if mine is None:
@@ -374,7 +382,7 @@ class ProducerStates:
     # Expiry, snapshots -----------------------------------------------------------------------
 
     def expiry_steps(self, now_ms: int) -> Iterator[int]:
-        """Forget idle producers; yields how many after each `EXPIRY_STEP` that were looked at."""
+        """Expire idle producers; yield how many after each `EXPIRY_STEP` that were examined."""
         forgotten = 0
         for at, producer_id in enumerate(list(self._producers), 1):
             state = self._producers.get(producer_id)
@@ -396,9 +404,12 @@ class ProducerStates:
         self._unreplicated.clear()
 
     def leave_out_from(self, offset: int) -> None:
-        """Forget who wrote last at or above `offset`, where the log is about to end: its batch
-        comes again, or never was in this log. Of a transaction that was open before only this
-        tells where it began."""
+        """Forget producers whose last batch is at or above `offset`, where the log is about to end.
+
+        Such a batch will be replicated again, or never was in this log. A producer whose
+        transaction was open before `offset` stays: only its state has the start of that
+        transaction.
+        """
         for state in list(self._producers.values()):
             first = state.txn_first_offset
             if state.last_offset >= offset and (first is None or first >= offset):
@@ -407,7 +418,7 @@ class ProducerStates:
                     del self._ongoing[first]
 
     def encode_snapshot(self) -> bytes:
-        """Kafka's `.snapshot` file of the present state."""
+        """Encode the present state as Kafka's `.snapshot` file."""
         parts = [b""]
         for state in self._producers.values():
             last = state.batches[-1] if state.batches else Remembered(NO_SEQUENCE, NO_OFFSET, 0, 0)
@@ -431,7 +442,7 @@ class ProducerStates:
         return bytes(content)
 
     def load_snapshot(self, data: bytes, now_ms: int) -> None:
-        """Replace the state with a snapshot's; expired producers are left out.
+        """Replace the state with a snapshot's, without expired producers.
 
         Raises CorruptSnapshot and leaves the state as it was.
         """
@@ -448,7 +459,7 @@ class ProducerStates:
 
 
 def decode_snapshot(data: bytes) -> list[ProducerState]:
-    """The producers in a `.snapshot` file. Raises CorruptSnapshot."""
+    """Decode the producers in a `.snapshot` file. Raises CorruptSnapshot."""
     if len(data) < _head.size:
         raise CorruptSnapshot(f"{len(data)} bytes are no producer snapshot")
     version, crc, count = _head.unpack_from(data)
@@ -502,7 +513,7 @@ def _check_sequence(
     behind = (expected - first) & _SEQUENCE_MASK
     known = (expected - began_at) & _SEQUENCE_MASK if began_at else _HALF_OF_SEQUENCES - 1
     written = last_sequence != NO_SEQUENCE and header.record_count <= behind <= known
-    # The caller has looked for the batch itself: one that overlaps a known one is another.
+    # The caller has excluded an exact repetition: a batch that overlaps a known one is another.
     if written and not any(batch.overlaps(header) for batch in remembered):
         raise ApiError(
             ErrorCode.DUPLICATE_SEQUENCE_NUMBER,

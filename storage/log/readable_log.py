@@ -1,9 +1,8 @@
-"""Shell: A partition's log as its readers see it: its bounds, its batches, its epochs.
+"""Shell: Read access to a partition's log: its bounds, batches and epochs.
 
-Nothing here changes the log: `storage.log.log` does.
-
-Reading never walks more than one index interval: positions of recent batch boundaries are
-remembered, so that the usual reads (a follower or consumer at the end) are one pread.
+This module does not change the log; `storage.log.log` does. A read never walks more than one index
+interval. Positions of recent batch boundaries are remembered, so the usual reads (a follower or
+consumer at the end) are one pread.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ T = TypeVar("T")
 
 
 class ReadableLog:
-    """The fields of a `Log`, and what can be read off them and off the disk."""
+    """The fields of a `Log`, and the queries on them and on the disk."""
 
     def __init__(
         self,
@@ -53,26 +52,26 @@ class ReadableLog:
         self.epoch_file = EpochFile(files, loaded.epochs)
         self.recovery_point = loaded.log_end_offset if loaded.report.clean else 0
         self.copied_to = 0
-        """First offset without a finished copy in the remote store, on this replica's lineage; told
-        by whoever knows the store. Nothing local goes above it while the log is copied (S2)."""
+        """First offset without a finished copy in the remote store on this replica's lineage; set
+        by the tiering. While the log is copied, local segments above it are not removed (S2)."""
         self.saved_log_start = 0
-        """What the checkpoint on the disk says at least; told by the manager, which writes it. A
-        tiered log keeps its epochs from there on: after a crash it begins there again, and what
-        only the remote store has is found by its epoch."""
+        """Lower bound of the log start in the checkpoint on the disk; set by the manager, which
+        writes the checkpoint. A tiered log keeps its epochs from there on: after a crash it begins
+        there again, and remote segments are found by their epoch."""
         self.was_tiered = config.remote_storage_enable
-        """Since it was opened, at any time: it may be tiered again."""
+        """True if the log was tiered at any time since it was opened: it may be tiered again."""
         self.tiering_known = True
-        """False while `config` only supposes that it is tiered, as at a start."""
+        """False while `config` only assumes that the log is tiered, as at a start."""
         self.bootstrapping = False
-        """`begin_at` is under way or has failed: nobody may read, append, or count on this log."""
+        """`begin_at` is running or has failed: no reader or writer may use or count on this log."""
         self.checkpointed_recovery_point = self.saved_recovery_point = 0
-        """What the checkpoint on the disk says at most, and at least: while it is being written,
-        and where that failed, either is possible. Set by the manager, which writes it."""
+        """Upper and lower bound of the recovery point in the checkpoint on the disk. They differ
+        while it is being written, and after a failed write. Set by the manager, which writes it."""
         self.snapshots = loaded.snapshots
         self._failure: BaseException | None = None
         self._cut_unflushed = loaded.report.truncated_bytes > 0
         self._cut_at = loaded.log_end_offset
-        """The lowest end that a cut left since the last flush, while `_cut_unflushed`."""
+        """The lowest log end after a truncation since the last flush, while `_cut_unflushed`."""
         self._truncations = 0
         self._local_start = LocalStart()
         self._closed = False
@@ -87,8 +86,8 @@ class ReadableLog:
         return self.segments.size_bytes
 
     def local_start_ms(self) -> int:
-        """Timestamp of the first batch that is here (epoch milliseconds); -1 if there is none, or
-        it has no time. Raises LogFailed."""
+        """Return the timestamp of the first local batch (epoch ms); -1 if it has none, or does
+        not exist. Raises LogFailed."""
         known, segments, start = self._local_start, self.segments, self.local_log_start_offset
         if known.holds(segments[0], start, self._truncations):
             return known.timestamp_ms
@@ -98,26 +97,28 @@ class ReadableLog:
 
     @property
     def latest_epoch(self) -> int:
-        """The highest leader epoch, -1 if none."""
+        """The highest leader epoch; -1 if unknown."""
         return self.epochs.latest_epoch
 
     @property
     def last_batch_epoch(self) -> int:
-        """The leader epoch of the last batch, -1 if there never was one or it is not known.
+        """The leader epoch of the last batch; -1 if there never was one or it is not known.
 
-        Not the latest epoch: that one may have begun here without a batch. Where all batches are
-        gone by retention, it is that of the last of them. It is not known in a log that was begun
-        anew at its leader's start, and in one that Kafka has emptied: its file of epochs then
-        has only the one in force at the end, which may have no batch.
+        This is not the latest epoch, which may have begun here without a batch. If retention has
+        removed all batches, it is the epoch of the last of them. It is not known in two cases:
+
+        - The log was restarted at its leader's log start.
+        - Kafka has emptied the log: its epoch file then has only the epoch in force at the end,
+          which may have no batch.
         """
         return self.epochs.epoch_at(self.log_end_offset - 1)
 
     @property
     def lacks_remote_epochs(self) -> bool:
-        """The epochs of what only the remote store holds are not known here: their file was lost.
+        """True if the epochs of the remote part are not known here: their file was lost.
 
-        Without them no lineage can be told, so nothing is copied, expired or read remotely until
-        `restore_epochs` has been called with what the store knows.
+        Without them the lineage is unknown. So nothing is copied, expired or read remotely until
+        `restore_epochs` has been called with the remote store's epochs.
         """
         start = self.log_start_offset
         if start >= self.local_log_start_offset:
@@ -126,15 +127,17 @@ class ReadableLog:
 
     @property
     def owes_log_start(self) -> bool:
-        """After a crash it might begin lower than it does now, which nobody has (S4). Segments wait
-        for its start to be on the disk (see `retention`)."""
+        """True if a crash could lower the log start to records that no longer exist (S4).
+
+        Segments are kept until the start is in the checkpoint (see `Log.retention`).
+        """
         return self.was_tiered and self.saved_log_start < self.log_start_offset
 
     @property
     def lacks_producers(self) -> bool:
-        """Producer state at the local log start is not known: no snapshot reaches back so far.
+        """True if the producer state at the local log start is not known: no snapshot is that old.
 
-        A follower begins anew then, with `begin_at`.
+        A follower then starts over with `begin_at`.
         """
         local = self.local_log_start_offset
         if self.log_start_offset >= local:
@@ -148,22 +151,22 @@ class ReadableLog:
 
     @property
     def failure(self) -> BaseException | None:
-        """Why the log takes no appends any more."""
+        """The error that closed the log for appends; None while it is open."""
         return self._failure
 
     @property
     def last_stable_offset(self) -> int:
-        """First offset that read_committed may not pass."""
+        """First offset that a read_committed consumer may not read."""
         unstable = self.producers.first_unstable_offset
         high_watermark = self.high_watermark
         return high_watermark if unstable is None else min(unstable, high_watermark)
 
     @property
     def durable_high_watermark(self) -> int:
-        """What the checkpoint may tell: no more than what is there after a power cut.
+        """High watermark for the checkpoint: not above what survives a power cut.
 
-        A power cut may undo a truncation that was not flushed. What was cut is then back in the
-        place of what came after it, and must not be taken for committed.
+        A power cut may undo a truncation that was not flushed. The truncated records are then back
+        in place of the later ones, and must not count as committed.
         """
         return (
             min(self.high_watermark, self._cut_at) if self._cut_unflushed else self.high_watermark
@@ -171,7 +174,7 @@ class ReadableLog:
 
     @property
     def cut_unflushed(self) -> bool:
-        """Whether a power cut may undo a truncation; the next flush ends that."""
+        """True if a power cut may undo a truncation, until the next flush."""
         return self._cut_unflushed
 
     # Reading ---------------------------------------------------------------------------------
@@ -179,16 +182,19 @@ class ReadableLog:
     def read(
         self, offset: int, max_bytes: int, *, max_offset: int, min_one_batch: bool = True
     ) -> bytes:
-        """Batches from the one that holds `offset` (it may begin before) up to `max_offset`.
+        """Read batches from the one that contains `offset` (it may begin before) up to
+        `max_offset`.
 
         Args:
-            max_bytes: the data may end inside a batch because of it.
-            max_offset: no batch that reaches this offset or a later one is returned.
+            max_bytes: limits the data, which may therefore end inside a batch.
+            max_offset: no batch that contains this offset or a later one is returned.
             min_one_batch: return the first batch whole even if it is larger than `max_bytes`;
-                otherwise such a read is empty.
+            otherwise such a read is empty.
 
         Raises:
-            OffsetOutOfRange, BelowLocalStart, LogFailed (the disk cannot be read).
+            OffsetOutOfRange: the offset is not in the log.
+            BelowLocalStart: only the remote store has the offset.
+            LogFailed: the disk cannot be read.
         """
         where = self._locate(offset, max_bytes, max_offset)
         if where is None:
@@ -202,7 +208,8 @@ class ReadableLog:
     async def read_cold(
         self, offset: int, max_bytes: int, *, max_offset: int, min_one_batch: bool = True
     ) -> bytes:
-        """`read` with the disk access in a worker thread, for data that is probably not cached."""
+        """Run `read` with the disk access in a worker thread, for data that is probably not
+        cached."""
         while True:
             where = self._locate(offset, max_bytes, max_offset)
             if where is None:
@@ -214,14 +221,17 @@ class ReadableLog:
                 data = complete_first(where, data, min_one_batch, file.pread)
             except OSError as error:
                 if generation != self.segments.generation:
-                    continue  # the segment went while it was being read
+                    continue  # the segment was removed during the read
                 raise LogFailed(self.directory, error) from error
             if generation == self.segments.generation:
                 return data
 
     def cached_bytes(self, offset: int, max_bytes: int, most_bytes: int) -> int | None:
-        """How much a read of a limit would return from `offset` on; None where it would probably
-        wait for the disk, or return more than `most_bytes`. Raises as `read` does."""
+        """Return how many bytes a read of at most `max_bytes` would return from `offset` on.
+
+        None if the read would probably wait for the disk, or return more than `most_bytes`. Raises
+        the errors of `read`.
+        """
         where = self._locate(offset, max_bytes, self.log_end_offset)
         if where is None:
             return 0
@@ -232,13 +242,15 @@ class ReadableLog:
         return size if cached else None
 
     def visible_bytes(self, offset: int, max_offset: int) -> int:
-        """How much a read from `offset` up to `max_offset` could return without a limit. Raises as
-        `read` does."""
+        """Return how many bytes a read from `offset` to `max_offset` could return without a limit.
+
+        Raises the errors of `read`.
+        """
         where = self._locate(offset, 0, max_offset)
         return 0 if where is None else where.limit_bytes
 
     def is_recent(self, offset: int) -> bool:
-        """Whether a read from here on probably finds its data in the page cache."""
+        """Return whether a read from `offset` on probably finds its data in the page cache."""
         return self.segments.is_recent(offset)
 
     def _locate(self, offset: int, max_bytes: int, max_offset: int) -> SegmentSlice | None:
@@ -252,8 +264,11 @@ class ReadableLog:
         return self._look(lambda: self.segments.locate(offset, max_bytes, max_offset, end))
 
     def search_time(self, timestamp_ms: int | None) -> Search:
-        """Finds the first record with this timestamp or a later one, or, for None, with the highest
-        timestamp (ListOffsets -3, KIP-734), step by step. Its steps raise LogFailed."""
+        """Search step by step for the first record with this timestamp or a later one.
+
+        None searches for the highest timestamp instead (ListOffsets -3, KIP-734). The steps raise
+        LogFailed.
+        """
         start = self.log_start_offset
         try:
             if timestamp_ms is None:
@@ -263,19 +278,21 @@ class ReadableLog:
             raise LogFailed(self.directory, error) from error
 
     def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
-        """(epoch, end offset) of the largest epoch not above this one; (-1, -1) if undefined."""
+        """Return (epoch, end offset) of the largest epoch not above this one; (-1, -1) if
+        undefined."""
         return self.epochs.end_offset_for(epoch, self.log_end_offset)
 
     def epoch_at(self, offset: int) -> int:
-        """The leader epoch that wrote `offset`, -1 if unknown."""
+        """Return the leader epoch that wrote `offset`; -1 if unknown."""
         return self.epochs.epoch_at(offset)
 
     def aborted_transactions(self, start_offset: int, end_offset: int) -> list[AbortedTxn]:
-        """Aborted transactions that overlap [start, end): what a read_committed fetch lists."""
+        """Return the aborted transactions that overlap [start, end), for a read_committed fetch."""
         return self._look(lambda: self.segments.aborted_transactions(start_offset, end_offset))
 
     def _look(self, action: Callable[[], T]) -> T:
-        """Do something that only reads files; a failure is the reader's alone."""
+        """Run an action that only reads files. Raises LogFailed, but the log stays open for
+        appends."""
         try:
             return action()
         except (OSError, CorruptLog, CorruptIndex) as error:

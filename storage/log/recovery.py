@@ -1,30 +1,30 @@
-"""Loading of a log from its directory, with recovery where the last shutdown was not clean.
+"""Loading of a log from its directory, with recovery if the last shutdown was not clean.
 
-After a clean shutdown the files are believed: the last segment is walked from its last index entry
-to find the log end, and nothing else is read. After anything else the segments above the recovery
-point are read in full (CRC of every batch); the first bytes that are no valid next batch end the
-log there, later segments go, indexes are written anew.
+After a clean shutdown the files are trusted: the last segment is walked from its last index entry
+to find the log end, and nothing else is read. Otherwise the segments above the recovery point are
+read in full (CRC of every batch). The log ends at the first bytes that are not a valid next batch;
+later segments are removed, and indexes are rebuilt.
 
-What else a crash can leave behind, and what becomes of it:
+Other leftovers of a crash, and their handling:
 
-* `.deleted`, `.cleaned`, `.tmp`: unfinished work, removed. `.swap`: compaction had decided; the
-  segments it replaces are removed and the swap finished, unless a `.cleaned` file from there on
+* `.deleted`, `.cleaned`, `.tmp`: unfinished work, removed. `.swap`: compaction had committed; the
+  segments it replaces are removed and the swap is finished, unless a `.cleaned` file at or below it
   shows that the swap was not complete.
 * Indexes without a .log: removed. A missing index: rebuilt when first needed.
-* A segment that reaches into the next one: its cut (a truncation) did not survive, but what was
-  written afterwards did; cut again.
-* A hole between a segment that lost its tail and the next one: the later segments go (compacted
-  logs have legal holes, so there it cannot be told).
+* A segment that reaches into the next one: its truncation did not survive, but later writes did; it
+  is truncated again.
+* A hole between a segment that lost its tail and the next one: the later segments are removed.
+  Compacted logs have legal holes, so lost records cannot be detected there.
 * A hole below the recovery point of a tiered log: local retention's removals reached the disk out
-  of order. Whether a log is tiered or compacted is known later, so the hole is told of, and the log
-  removes what lies before it.
+  of order. It is known only later whether a log is tiered or compacted. So loading reports the
+  hole, and the log removes the segments before it.
 * leader-epoch-checkpoint missing, broken, or contradicting the batches: rebuilt from the batches;
-  what it says of offsets below the first local one (a tiered log) stays.
-* A bootstrap that was not finished: everything goes, and the log begins anew, at 0.
-* Producer snapshots behind the recovery point: removed, and taken anew where segments begin. A
-  broken one: removed, an older one is used and the batches after it are replayed.
+  its entries for offsets below the first local one (a tiered log) stay.
+* An unfinished bootstrap: everything is removed, and the log begins from scratch, at 0.
+* Producer snapshots above the recovery point: removed, and written again where segments begin. A
+  broken one: removed; an older one is used and the batches after it are replayed.
 
-Deletions come before cuts and are made durable first, from the end backwards, so that a crash in
+Deletions come before truncations and are made durable first, from the end backwards. So a crash in
 the middle of a recovery leaves a log that recovers to the same result.
 """
 
@@ -64,7 +64,7 @@ MAX_INT64 = 2**63 - 1
 
 @dataclass(slots=True)
 class RecoveryReport:
-    """What loading found and did; the owner logs it."""
+    """Findings and actions of loading; the owner logs them."""
 
     clean: bool = True
     recovered_segments: int = 0
@@ -76,7 +76,7 @@ class RecoveryReport:
 
 @dataclass(slots=True)
 class LoadedLog:
-    """Everything a Log begins with."""
+    """The state with which a Log begins."""
 
     segments: list[Segment]
     epochs: EpochCache
@@ -86,13 +86,13 @@ class LoadedLog:
     log_end_offset: int
     report: RecoveryReport
     behind_hole: int | None
-    """Where the first segment behind the last hole below the recovery point begins, in what may be
-    a tiered log; None: there is none."""
+    """Base offset of the first segment after the last hole below the recovery point, in a log that
+    may be tiered; None: there is no hole."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadRequest:
-    """What to load and how far to trust it."""
+    """The log to load, and how far to trust its files."""
 
     files: Files
     directory: str
@@ -105,9 +105,11 @@ class LoadRequest:
 
 
 def load_log(request: LoadRequest) -> LoadedLog:
-    """Load or recover the log in `request.directory` (which exists; empty is a new log).
+    """Load or recover the log in `request.directory` (which exists; an empty one is a new log).
 
-    Raises CorruptLog for files that no log of ours or Kafka's can have, OSError.
+    Raises:
+        CorruptLog: files that neither a Kraftbox nor a Kafka log can have; refused rot.
+        OSError: the disk refused.
     """
     report = RecoveryReport(clean=request.clean)
     files, directory = request.files, request.directory
@@ -135,17 +137,17 @@ def load_log(request: LoadRequest) -> LoadedLog:
     if not segments:
         segments.append(Segment.create(files, directory, end, request.config, request.now_ms))
         if end:
-            # Its name tells where the log starts, and soon no checkpoint will.
+            # The file name defines the log start, and soon no checkpoint will have it.
             files.fsync_dir(directory)
     epochs = _load_epochs(request, segments, report, transitions, end)
-    # In an empty log the epoch that is to begin at its end is all that is known of its history.
+    # In an empty log, the epoch that begins at its end is the only history that is left.
     local = max(start, segments[0].base_offset)
     epochs.truncate_from_end(end + 1 if end == local else end)
     epochs.truncate_from_start(start, end)
     producers = ProducerStates(request.producer_id_expiration_ms)
     snapshots = ProducerSnapshots(files, directory, found.snapshots)
-    # What was read anew is replayed anew: its transaction index is empty, and a snapshot from
-    # there may describe a tail that was lost.
+    # Batches that were read from scratch are replayed from scratch: their transaction index is
+    # empty, and a snapshot from there may describe a lost tail.
     _tidy_snapshots(snapshots, segments, end if report.clean else report.recovered_from or 0)
     load_producers(
         snapshots,
@@ -161,7 +163,7 @@ def load_log(request: LoadRequest) -> LoadedLog:
 
 
 def _begin_anew(files: Files, directory: str) -> None:
-    """Remove everything but the topic's id; the marker goes when the rest is gone for good."""
+    """Remove everything but the topic id; the marker goes last, after the removals are durable."""
     for name in files.listdir(directory):
         if name not in (PARTITION_METADATA, MARKER):
             files.unlink(posixpath.join(directory, name))
@@ -214,13 +216,13 @@ def _base_offset(name: str, stem: str) -> int:
 
 
 def _tidy(files: Files, directory: str, found: _Found) -> _Found:
-    """Finish or undo what a crash interrupted; returns what is there afterwards."""
+    """Finish or undo what a crash interrupted. Returns the files that exist afterwards."""
     if not (found.leftovers or found.swaps or found.orphans):
         return found
     swaps = _drop_void_swaps(files, directory, found)
     for name in found.leftovers:
         files.unlink(posixpath.join(directory, name))
-    # The .log of a swap goes first: as long as it is there, files with the plain names are old.
+    # Rename the .log of a swap first: while it is a .swap, files with plain names are old.
     swaps.sort(key=lambda name: not name.endswith(names.LOG_SUFFIX + names.SWAP_SUFFIX))
     for name in swaps:
         path = posixpath.join(directory, name)
@@ -236,15 +238,16 @@ def _tidy(files: Files, directory: str, found: _Found) -> _Found:
 
 
 def _swap_base(name: str) -> int:
-    """Base offset of `<base>.<suffix>.swap` and `<base>.<suffix>.cleaned`."""
+    """Return the base offset of `<base>.<suffix>.swap` or `<base>.<suffix>.cleaned`."""
     return _base_offset(name, name.partition(".")[0])
 
 
 def _drop_void_swaps(files: Files, directory: str, found: _Found) -> list[str]:
-    """Remove the swaps that were not complete when the crash came; returns the others.
+    """Remove the swaps that were incomplete at the crash. Returns the others.
 
-    Files get `.swap` from the last segment of a group to its first, so one that is still `.cleaned`
-    tells that the swaps from there on are not all there; and nothing old was touched yet.
+    The cleaner renames files to `.swap` from the last segment of a group to its first. So a
+    remaining `.cleaned` file shows that the swaps from there on are incomplete, and that no old
+    file was touched yet.
     """
     unfinished = min(
         (_swap_base(name) for name in found.leftovers if name.endswith(names.CLEANED_SUFFIX)),
@@ -254,13 +257,14 @@ def _drop_void_swaps(files: Files, directory: str, found: _Found) -> list[str]:
     for name in void:
         files.unlink(posixpath.join(directory, name))
     if void:
-        # Before the .cleaned files that say so are gone.
+        # Durable before the .cleaned files, which are the evidence, are removed.
         files.fsync_dir(directory)
     return [name for name in found.swaps if name not in void]
 
 
 def _remove_replaced(files: Files, swap_path: str, base: int, found: _Found) -> None:
-    """Remove the segments whose offsets the swap file of `base` covers, and indexes left of any."""
+    """Remove the segments whose offsets the swap file of `base` covers, and their orphaned
+    indexes."""
     swap = files.open(swap_path)
     last = base
     for header, _ in BatchScan(swap, 0, swap.size()):
@@ -285,14 +289,14 @@ def _find_end(
     report: RecoveryReport,
     transitions: list[tuple[int, int]],
 ) -> int:
-    """The log end offset, after cutting what cannot stay."""
+    """Return the log end offset, after truncating what cannot stay."""
     if request.clean:
         active = segments[-1]
         try:
             last = active.find_last_batch()
             return last.next_offset if last is not None else active.base_offset
         except CorruptLog as error:
-            # The marker said clean, the bytes say otherwise: trust the bytes.
+            # The marker claims a clean shutdown, but the bytes do not match: trust the bytes.
             mark("log.marked-clean-is-not")
             report.problems.append(str(error))
             active.discard_handles()
@@ -306,7 +310,7 @@ def _recover(
     report: RecoveryReport,
     transitions: list[tuple[int, int]],
 ) -> int:
-    """Read the segments above the recovery point in full; returns where the log then ends."""
+    """Read the segments above the recovery point in full. Returns the resulting log end."""
     end = segments[0].base_offset
     at = 0
     while at < len(segments):
@@ -359,7 +363,7 @@ def _read_anew(
 
 
 def _require_torn(segment: Segment, scan: BatchScan) -> None:
-    """Raises CorruptLog where a scan ended at bytes that were right once."""
+    """Check that the rest of a segment can be a torn write. Raises CorruptLog if it has rotted."""
     rest = segment.log.pread(segment.size_bytes - scan.position, scan.position)
     if has_rotted(rest, scan.next_offset):
         raise CorruptLog(
@@ -369,8 +373,11 @@ def _require_torn(segment: Segment, scan: BatchScan) -> None:
 
 
 def _is_hole(request: LoadRequest, segment: Segment, end: int) -> bool:
-    """Whether records are lost before `segment`. What no segment could have had is none: a follower
-    got nothing for so many offsets, and began another one (`Log.append_as_follower`)."""
+    """Return whether records are lost before `segment`.
+
+    A gap larger than a segment can span is not a hole: a follower received no records for these
+    offsets and began another segment (`Log.append_as_follower`).
+    """
     return (
         not request.config.compacted
         and end < segment.base_offset <= end + names.MAX_RELATIVE
@@ -381,8 +388,8 @@ def _is_hole(request: LoadRequest, segment: Segment, end: int) -> bool:
 def _find_hole(
     request: LoadRequest, segments: Sequence[Segment], report: RecoveryReport
 ) -> int | None:
-    """Base offset of the first segment behind the last hole below the recovery point, which
-    `_recover` does not see."""
+    """Return the base offset of the first segment after the last hole below the recovery point,
+    which `_recover` does not examine."""
     found = None
     if not request.config.remote_storage_enable:
         return found
@@ -392,7 +399,7 @@ def _find_hole(
         try:
             last = segment.find_last_batch()
         except CorruptLog as error:
-            report.problems.append(str(error))  # whoever reads it is told
+            report.problems.append(str(error))  # a reader of this segment gets an error
             continue
         if (segment.base_offset if last is None else last.next_offset) < following.base_offset:
             found = following.base_offset
@@ -453,11 +460,11 @@ def _agrees(
     transitions: Sequence[tuple[int, int]],
     end: int,
 ) -> bool:
-    """Whether the cache fits the batches that are there; epochs it lacks at its end are added.
+    """Return whether the cache matches the batches; epochs missing at its end are added.
 
-    Cached epochs may be older than the batches (the file is written before the recovery point
-    moves, not with each append). They are newer where the file reached the disk and the cut before
-    it did not: then the log still has the batches that were cut, and nothing of the new epoch.
+    Cached epochs may lag behind the batches (the file is written before the recovery point moves,
+    not with each append). They are ahead if the file reached the disk and the truncation before it
+    did not: then the log still has the truncated batches, and nothing of the new epoch.
     """
     firsts = []
     for segment in segments:
@@ -469,7 +476,7 @@ def _agrees(
         if epoch < 0:
             continue
         if epoch > cache.latest_epoch:
-            # Only where recovery has read every batch is it known that the epoch begins here.
+            # Only if recovery has read every batch is it known that the epoch begins here.
             if (epoch, offset) not in transitions:
                 return False
             cache.assign(epoch, offset)
@@ -480,7 +487,7 @@ def _agrees(
 
 
 def rebuild_epochs(segments: Sequence[Segment]) -> EpochCache:
-    """The epoch cache rebuilt from the batches."""
+    """Rebuild the epoch cache from the batches."""
     cache = EpochCache()
     firsts = [segment.first_header() for segment in segments]
     for at, (segment, first) in enumerate(zip(segments, firsts, strict=True)):
@@ -493,7 +500,7 @@ def rebuild_epochs(segments: Sequence[Segment]) -> EpochCache:
         for header, _ in segment.headers():
             if header.leader_epoch > cache.latest_epoch:
                 cache.assign(header.leader_epoch, header.base_offset)
-    cache.changes += 1  # whatever the file holds, it is not this
+    cache.changes += 1  # the file's content differs in any case
     return cache
 
 
@@ -521,11 +528,11 @@ def load_producers(
     *,
     log_start_offset: int,
 ) -> None:
-    """Producer state at `end`: the newest usable snapshot, and the batches after it.
+    """Set the producer state at `end` from the newest usable snapshot and the batches after it.
 
-    Snapshots at the segments' beginnings on the way are taken anew: retention takes the older ones
-    with their segments, and a copy of a segment in a remote store needs the one behind it. Not
-    where batches are missing before the first one read: the state lacks its beginning.
+    Missing snapshots at segment starts on the way are written again: retention removes the older
+    ones with their segments, and the copy of a segment in a remote store needs the one at its end.
+    None is written if batches are missing before the first one read: the state lacks its beginning.
     """
     start = snapshots.load_latest(producers, now_ms, problems)
     first = segments[0].base_offset
@@ -545,7 +552,10 @@ def producers_at(
     offset: int,
     now_ms: int,
 ) -> None:
-    """Producer state at `offset`, which may lie below the log's end. Raises CorruptLog, OSError."""
+    """Set the producer state at `offset`, which may lie below the log end.
+
+    Raises CorruptLog, OSError.
+    """
     start = snapshots.load_up_to(offset, producers, now_ms)
     replay_producers(producers, segments, start, offset)
 
@@ -557,8 +567,11 @@ def replay_producers(
     end: int,
     reached: Callable[[int], None] = lambda offset: None,
 ) -> None:
-    """Apply the batches in [start, end) to the state, noting aborted transactions on the way.
-    `reached` is told of each segment that begins behind `start`, before its batches."""
+    """Apply the batches in [start, end) to the state, and complete the transaction indexes.
+
+    `reached` is called with the base offset of each segment that begins after `start`, before its
+    batches are applied.
+    """
     for at, segment in enumerate(segments):
         following = segments[at + 1].base_offset if at + 1 < len(segments) else end
         if start < segment.base_offset <= end:

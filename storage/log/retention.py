@@ -1,12 +1,12 @@
-"""Segments past retention: a decision over sizes, times and offsets.
+"""Selection of segments that are past retention, by size, time and offset.
 
-Only a prefix of the segments can go, and only what lies wholly below the high watermark. The rules
-are tried in Kafka's order, and each looks at what the one before left: time, size, log start.
+Only a prefix of the segments can be removed, and only segments entirely below the high watermark.
+The rules apply in Kafka's order, each to what the previous one left: time, size, log start.
 
-Of a log that is copied to a remote store, time and size take only what has a finished copy there
-(KIP-405, S2, S9); what lies below the log start is nobody's any more, copied or not. Only closed
-segments are copied: the last one is closed once time or size would take it, when nothing older is
-left. Else the newest records of a partition that nobody writes to would stay on the disk for ever,
+If a log is copied to a remote store, time and size remove only segments with a finished copy there
+(KIP-405, S2, S9). Segments below the log start are removed whether copied or not. Only closed
+segments are copied. So once time or size would remove the last segment, and no older one is left,
+it is closed. Otherwise the newest records of an idle partition would stay on the disk indefinitely
 and never expire.
 """
 
@@ -29,11 +29,11 @@ def expired(
     high_watermark: int,
     copied_to: int,
 ) -> int:
-    """How many of the oldest segments may be removed. An empty last segment never is.
+    """Return how many of the oldest segments may be removed; never an empty last segment.
 
     Args:
-        copied_to: first offset without a finished copy on this replica's lineage; looked at only
-            where the log is copied.
+        copied_to: first offset without a finished copy on this replica's lineage; used only if the
+        log is copied.
     """
     ends = [segment.base_offset for segment in segments[1:]] + [log_end_offset]
     deletable = 0
@@ -60,8 +60,8 @@ def closes_last(
     log_end_offset: int,
     high_watermark: int,
 ) -> bool:
-    """Whether the only segment of a log that is copied is past local retention, and so to be closed
-    (as Kafka 4.3 does)."""
+    """Return whether the only segment of a copied log is past local retention, so that it must be
+    closed (as in Kafka 4.3)."""
     if len(segments) > 1 or not segments[0].size_bytes or high_watermark < log_end_offset:
         return False
     if not (config.copies and config.deletes):
@@ -76,7 +76,7 @@ def _by_time(segments: Sequence[Segment], config: LogConfig, now_ms: int) -> int
     count = 0
     for at, segment in enumerate(segments):
         if segment.size_bytes == 0:
-            continue  # compaction left nothing of it: it goes with the next one
+            continue  # compaction emptied this segment: it is removed with the next one
         if now_ms - segment.largest_timestamp_ms() <= limit_ms:
             break
         count = at + 1

@@ -1,4 +1,4 @@
-"""Decisions to roll the active segment."""
+"""Rules for rolling the active segment."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def must_roll(
     last_offset: int,
     now_ms: int,
 ) -> bool:
-    """Whether batches of this size, time and last offset need a new segment."""
+    """Return whether batches of this size, timestamp and last offset need a new segment."""
     held = segment.size_bytes
     if held and held + size_bytes > config.segment_bytes:
         return True
@@ -27,7 +27,7 @@ def must_roll(
 
 
 def waited_ms(segment: Segment, max_timestamp: int, now_ms: int) -> int:
-    """The age of a segment, by the records' time where they have one (KIP-32)."""
+    """Return the age of a segment, by record timestamps if it has any (KIP-32)."""
     first = segment.first_timestamp_ms()
     if first >= 0:
         return max_timestamp - first if max_timestamp >= 0 else now_ms - first

@@ -1,8 +1,8 @@
-"""Rot: bytes that were a batch once, told from what an interrupted write leaves.
+"""Detection of rot: former batches damaged at rest, as opposed to a torn write.
 
-A write that a power cut interrupts ends early, or lacks whole pages, which are zeros then. What is
-all there and does not fit its checksum, and what whole batches follow, was right once: a disk has
-not kept it. It had been flushed, perhaps, and others may have been told so.
+A write that a power cut interrupts ends early, or lacks whole pages, which are then zeros. A
+complete batch with a wrong checksum, or invalid bytes followed by whole batches, were valid once:
+the disk has not preserved them. They may have been flushed and acknowledged.
 """
 
 from __future__ import annotations
@@ -18,15 +18,17 @@ from protocol.batch.header import (
 )
 
 PAGE_BYTES = 512
-"""The least that a disk writes at once."""
+"""The smallest unit that a disk writes."""
 _MAGIC_BYTE = bytes([MAGIC])
 _ZEROS_AT_END = 8
-"""The end of a file grew, and what was to stand there did not come."""
+"""A tail of this many zeros is a torn write: the file grew, but its data did not arrive."""
 
 
 def has_rotted(data: bytes, next_offset: int) -> bool:
-    """Whether `data`, what a file has from the first bytes on that are no valid batch, has gone
-    wrong where it lay. No batch in it begins below `next_offset`."""
+    """Return whether `data`, the rest of a file from its first invalid bytes on, has rotted.
+
+    No batch in it begins below `next_offset`.
+    """
     whole_at = _whole_batch_at(data, next_offset)
     broken = data[:whole_at]
     if bytes(PAGE_BYTES) in broken:
@@ -35,7 +37,7 @@ def has_rotted(data: bytes, next_offset: int) -> bool:
 
 
 def _is_all_there(data: bytes) -> bool:
-    """Whether the first batch is as long as it says."""
+    """Return whether the first batch is complete by its own length field."""
     if len(data) < HEADER_BYTES:
         return False
     header = parse_header(data)
@@ -44,9 +46,9 @@ def _is_all_there(data: bytes) -> bool:
 
 
 def _whole_batch_at(data: Buffer, next_offset: int) -> int:
-    """Where the first valid batch after the beginning is; the length of `data` if there is none.
+    """Return the position of the first valid batch after the beginning; len(data) if none.
 
-    What is broken may be a length, so each place where one could begin is tried.
+    A damaged field may be a length, so each possible start of a batch is tried.
     """
     data = bytes(data)
     at = data.find(_MAGIC_BYTE, MAGIC_POSITION + 1)

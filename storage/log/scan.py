@@ -1,8 +1,8 @@
-"""Walking the batches of a segment file.
+"""Iteration over the batches of a segment file.
 
-`BatchScan` yields (header, position) and stops, without an exception, at the first bytes that
-cannot be the next batch: what counts for recovery is where the valid part ends. The file is read in
-windows; without CRC checking, bodies of large batches are skipped over.
+`BatchScan` yields (header, position). It stops without an exception at the first bytes that cannot
+be the next batch: recovery needs the end of the valid part. The file is read in windows; without
+CRC checks, the bodies of large batches are skipped.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ BODY_WINDOW_BYTES = 1 << 20
 
 
 class BatchScan:
-    """One walk over [start, end) of a file.
+    """One pass over [start, end) of a file.
 
     Args:
         check_crc: read every byte and verify each batch.
-        next_offset: no batch may begin below it, nor below the end of the batch before.
+        next_offset: no batch may begin below it, nor below the end of the previous batch.
         end_offset: no batch may reach it (the next segment begins there); None for no limit.
 
-    After the walk `position` is where the last whole batch ends, and `problem` says why the walk
-    ended before `end` (None: it did not); `overlapped` that it was because of `end_offset`.
+    After the pass, `position` is the end of the last whole batch. `problem` is the reason why the
+    pass ended before `end` (None: it did not). `overlapped` is true if `end_offset` was the reason.
     """
 
     __slots__ = (
@@ -85,7 +85,7 @@ class BatchScan:
             self.next_offset = header.next_offset
 
     def batch(self, header: BatchHeader) -> bytes:
-        """All bytes of the batch that was just yielded."""
+        """Return all bytes of the batch that was just yielded."""
         at, size = self.position - self._data_at, header.size_bytes
         if at + size <= len(self._data):
             return self._data[at : at + size]
@@ -108,7 +108,7 @@ class BatchScan:
         return None
 
     def _window(self, position: int, size: int) -> bool:
-        """Have `size` bytes from `position` in memory; False if the file ends before."""
+        """Load `size` bytes from `position` into memory; return False if the file ends before."""
         if position + size > self.end:
             return False
         at = position - self._data_at

@@ -1,9 +1,9 @@
-"""One segment: a .log file, its indexes, and where things are in it.
+"""One segment: a .log file, its indexes, and lookups in them.
 
-A closed segment costs nothing until someone reads it: files open at first use, index sanity is
-looked at then, and a missing or impossible index is rebuilt from the .log on the spot; so is one
-that sends a reader to a batch that it cannot mean. The last segment of a log is its only writable
-one; `Log` writes the bytes and calls `note` so that size, timestamps and indexes follow.
+A closed segment costs nothing until it is read: files open at first use. Indexes are checked then,
+and a missing or impossible index is rebuilt from the .log at once. So is one that points a reader
+to a batch that it cannot mean. Only the last segment of a log is writable: `Log` writes the bytes
+and calls `note` to update size, timestamps and indexes.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ MAX_RELATIVE = 2**31 - 1
 
 
 def file_name(offset: int, suffix: str) -> str:
-    """The name of a segment's or snapshot's file."""
+    """Return the name of a segment's or snapshot's file."""
     return f"{offset:020d}{suffix}"
 
 
@@ -64,7 +64,10 @@ class Segment:
         created_ms: int,
         suffix: str = "",
     ) -> None:
-        """`suffix` is what every file name carries while the segment is not part of a log yet."""
+        """Create the object without opening files.
+
+        `suffix` is appended to every file name while the segment is not part of a log yet.
+        """
         self.base_offset = base_offset
         self.prefix = f"{directory}/{base_offset:020d}"
         self.created_ms = created_ms
@@ -78,12 +81,12 @@ class Segment:
         self._first_timestamp_ms: int | None = None
         self._doubts_times = False
         self._indexes_ready = False
-        # A fetch of older data asks for its offset several times in a row.
+        # Several fetches of older data in a row usually request the same offset.
         self._found: tuple[BatchHeader, int] | None = None
-        # Indexes made anew read as badly as before: the .log is damaged.
+        # Rebuilt indexes did not help: the .log is damaged.
         self._beyond_indexes = False
         self.index_full = False
-        """Whether an open index has no room for more entries."""
+        """True if an open index has no room for more entries."""
         limit = config.segment_index_bytes
         self.offset_index = OffsetIndex(files, self._path(INDEX_SUFFIX), base_offset, limit)
         self.time_index = TimeIndex(files, self._path(TIME_INDEX_SUFFIX), base_offset, limit)
@@ -99,7 +102,7 @@ class Segment:
         created_ms: int,
         suffix: str = "",
     ) -> Segment:
-        """A new, empty segment; whatever the files held is dropped."""
+        """Create a new, empty segment; existing content of its files is dropped."""
         segment = cls(files, directory, base_offset, config, created_ms, suffix)
         segment._log = files.open(segment._path(LOG_SUFFIX), create=True)
         if segment._log.size():
@@ -133,15 +136,17 @@ class Segment:
         return self._size
 
     def open_files(self) -> list[File]:
-        """Every file of this segment that may hold unflushed bytes."""
+        """Return every open file of this segment that may contain unflushed bytes."""
         files = [
             self._log, self.offset_index.file, self.time_index.file, self.txn_index.file,
         ]  # fmt: skip
         return [file for file in files if file is not None]
 
     def ensure_indexes(self) -> None:
-        """Open the indexes, rebuilding what is missing or impossible. Raises OSError: then none is
-        open."""
+        """Open the indexes; rebuild missing or impossible ones.
+
+        Raises OSError; then no index is open.
+        """
         if self._indexes_ready:
             return
         try:
@@ -158,13 +163,13 @@ class Segment:
             raise
 
     def _close_indexes(self) -> None:
-        """Without writing anything."""
+        """Close the index files without writing anything."""
         self.offset_index.close_file()
         self.time_index.close_file()
         self._indexes_ready = self._beyond_indexes = self.index_full = False
 
     def close(self) -> None:
-        """Write the indexes out and close all files; the next use opens them again."""
+        """Write the indexes and close all files; the next use opens them again."""
         if self._indexes_ready:
             self.offset_index.close()
             self.time_index.close()
@@ -175,7 +180,7 @@ class Segment:
         self._indexes_ready = self._beyond_indexes = self.index_full = False
 
     def discard_handles(self) -> None:
-        """Close all files without writing anything: the segment is about to go."""
+        """Close all files without writing indexes: the segment is about to be removed."""
         self._close_indexes()
         self.txn_index.close()
         if self._log is not None:
@@ -183,18 +188,18 @@ class Segment:
             self._log = None
 
     def paths(self) -> list[str]:
-        """The segment's files that exist, the .log last: without it the rest are orphans."""
+        """Return the segment's existing files, the .log last: without it the others are orphans."""
         candidates = [self._path(suffix) for suffix in (*INDEX_SUFFIXES, LOG_SUFFIX)]
         return [path for path in candidates if self._files.exists(path)]
 
     def delete(self) -> None:
-        """Remove the files now."""
+        """Close and remove the files."""
         self.discard_handles()
         for path in self.paths():
             self._files.unlink(path)
 
     def rename_deleted(self) -> list[str]:
-        """Rename the files with `.deleted`; returns their new paths, to be removed later."""
+        """Rename the files to `.deleted`. Returns their new paths, to be removed later."""
         self.discard_handles()
         renamed = []
         for path in self.paths():
@@ -205,14 +210,14 @@ class Segment:
     # Writing ---------------------------------------------------------------------------------
 
     def prepare(self) -> None:
-        """Load what `note` needs, so that it touches no file after the batch is written."""
+        """Load the state that `note` needs, so that it opens no file after the batch is written."""
         if self._max_timestamp is None:
             self._max_timestamp = self.max_timestamp()
         if not self._indexes_ready:
             self.ensure_indexes()
 
     def note(self, last_offset: int, position: int, size_bytes: int, max_timestamp: int) -> None:
-        """One batch was written at `position`; `prepare` came before."""
+        """Record one batch that was written at `position`; requires a call of `prepare` before."""
         highest = self._max_timestamp
         assert highest is not None
         if max_timestamp > highest[0]:
@@ -228,7 +233,7 @@ class Segment:
         self._size = position + size_bytes
 
     def seal(self) -> None:
-        """The last entry of the time index, and both indexes into their files."""
+        """Add the last entry of the time index, and write both indexes to their files."""
         self.ensure_indexes()
         timestamp_ms, offset = self.max_timestamp()
         if timestamp_ms >= 0:
@@ -238,20 +243,21 @@ class Segment:
         self.time_index.write_out()
 
     def _look_for_room(self) -> None:
-        # Asked for at every append and changed by one in many.
+        # Cached: read at every append, changed by few of them.
         self.index_full = self.offset_index.is_full or self.time_index.is_full
 
     def fits_relative(self, offset: int) -> bool:
-        """Whether the indexes can express this offset."""
+        """Return whether the indexes can express this offset."""
         return 0 <= offset - self.base_offset <= MAX_RELATIVE
 
     # Timestamps ------------------------------------------------------------------------------
 
     def max_timestamp(self) -> tuple[int, int]:
-        """(highest timestamp, last offset of the first batch that has it); (-1, base) if none.
+        """Return (highest timestamp, last offset of the first batch that has it); (-1, base) if
+        none.
 
-        Where batches cannot be read it is that of those before, and asked for anew the next time:
-        a disk may read them well then.
+        If a batch cannot be read, the result covers those before it and is not cached: the disk may
+        read the batch correctly next time.
         """
         if self._max_timestamp is None:
             best, position = (NO_TIMESTAMP, self.base_offset), 0
@@ -259,7 +265,7 @@ class Segment:
                 best, position = self._time_entry(self.time_index.last)
             scan = BatchScan(self.log, position, self.size_bytes)
             for header, _ in scan:
-                # An offset that no index can hold belongs to damage that nobody has read yet.
+                # An offset that no index can express is damage that no reader has found yet.
                 if header.max_timestamp > best[0] and self.fits_relative(header.last_offset):
                     best = (header.max_timestamp, header.last_offset)
             if scan.problem is not None:
@@ -268,13 +274,15 @@ class Segment:
         return self._max_timestamp
 
     def doubt_times(self) -> None:
-        """Its highest time is not what it said, of what it once read: the next time all batches
-        are asked, not those behind the last entry of an index alone."""
+        """Discard the highest timestamp after it proved wrong.
+
+        `max_timestamp` then reads all batches, not only those after the last index entry.
+        """
         self._max_timestamp = None
         self._doubts_times = True
 
     def first_timestamp_ms(self) -> int:
-        """Highest timestamp of the first batch, -1 if there is none: what rolling by time asks."""
+        """Return the highest timestamp of the first batch, for rolling by time; -1 if empty."""
         if self._first_timestamp_ms is None:
             first = self.first_header()
             if first is None:
@@ -288,7 +296,7 @@ class Segment:
         return parse_header(self.log.pread(HEADER_BYTES, 0))
 
     def largest_timestamp_ms(self) -> int:
-        """For retention: of the records, else of the file."""
+        """Return the highest record timestamp, or else the file's; for retention."""
         timestamp_ms, _ = self.max_timestamp()
         if timestamp_ms >= 0:
             return timestamp_ms
@@ -297,9 +305,9 @@ class Segment:
     # Finding ---------------------------------------------------------------------------------
 
     def find(self, offset: int) -> tuple[BatchHeader, int] | None:
-        """The first batch that ends at or after `offset`, and its position; None: none here.
+        """Return the first batch that ends at or after `offset`, and its position; None: not here.
 
-        Raises CorruptLog when the file stops making sense before that.
+        Raises CorruptLog if the file becomes unreadable before that.
         """
         last = self._found
         if (
@@ -319,17 +327,20 @@ class Segment:
         return found
 
     def _reads_as(self, header: BatchHeader, position: int) -> bool:
-        """Whether that is the header there. Read wrongly once, it would lead whoever asks for an
-        offset that it does not have to the same batch for ever."""
+        """Return whether the bytes at `position` still read as `header`.
+
+        A header that was misread once would otherwise direct every lookup of an offset that the
+        batch does not contain to this batch.
+        """
         data = self.log.pread(HEADER_BYTES, position)
         return len(data) == HEADER_BYTES and HEADER.unpack(data) == header.fields()
 
     def reach(self, position: int, offset: int) -> int:
-        """Where the first batch begins that reaches `offset`, from a batch boundary on.
+        """Return the position of the first batch that reaches `offset`, from a batch boundary on.
 
-        For a limit that `find` puts before that boundary: a batch on the way there may say that it
-        reaches further than it does, where the disk did not keep it. Raises CorruptLog if the one
-        at `position` does.
+        Used when `find` returns a limit before that boundary: a damaged batch on the way may claim
+        a higher last offset than it has. Raises CorruptLog if the batch at `position` itself is
+        damaged.
         """
         scan = BatchScan(self.log, position, self.size_bytes)
         for header, at in scan:
@@ -343,10 +354,10 @@ class Segment:
         return self.size_bytes
 
     def _search(self, offset: int) -> tuple[tuple[BatchHeader, int] | None, str | None]:
-        """What `find` returns, and why that may be wrong.
+        """Return the result of `find`, and the reason why it may be wrong.
 
-        A batch that begins above the offset where the index sent us, or no batch at all, is the
-        mark of a damaged index: its entries never lie above the offset that was looked up.
+        Index entries never lie above the offset that was looked up. So a batch that begins above
+        the offset at the indexed position, or no batch there, indicates a damaged index.
         """
         _, start = self.offset_index.lookup(offset)
         if start < 0:
@@ -364,9 +375,11 @@ class Segment:
         return None, None
 
     def _indexes_mislead(self, offset: int) -> bool:
-        """Look for `offset` without the indexes: where the batches can be read up to there, it was
-        the indexes that were wrong, and they are made anew. A disk may spoil them at any time; only
-        where that did not help, or the batches cannot be read, nobody tries again."""
+        """Look for `offset` without the indexes, and rebuild them if the batches are readable.
+
+        Returns whether the indexes were rebuilt. A disk may damage them at any time. Only if a
+        rebuild did not help, or the batches cannot be read, no further attempt is made.
+        """
         if self._beyond_indexes:
             return False
         scan = BatchScan(self.log, 0, self.size_bytes)
@@ -379,8 +392,10 @@ class Segment:
         return not self._beyond_indexes
 
     def _time_entry(self, lookup: Callable[[], tuple[int, int]]) -> tuple[tuple[int, int], int]:
-        """The entry of the time index that `lookup` finds, and where the batch is that it tells of;
-        (-1, base offset) and 0 if there is no such batch."""
+        """Return the time index entry that `lookup` finds, and the position of its batch.
+
+        Returns (-1, base offset) and 0 if there is no such batch.
+        """
         self.ensure_indexes()
         entry = lookup()
         position = self._position_of(entry)
@@ -391,7 +406,7 @@ class Segment:
         return (entry, position) if position is not None else ((NO_TIMESTAMP, self.base_offset), 0)
 
     def _position_of(self, entry: tuple[int, int]) -> int | None:
-        """Where the batch with this timestamp and offset begins; None: it has another timestamp."""
+        """Return the position of the batch with this offset; None if its timestamp is another."""
         timestamp_ms, offset = entry
         if timestamp_ms < 0:
             return 0
@@ -399,8 +414,11 @@ class Segment:
         return found[1] if found is not None and found[0].max_timestamp == timestamp_ms else None
 
     def find_last_batch(self) -> BatchHeader | None:
-        """The last whole batch. Raises CorruptLog when bytes follow that are none, when the index
-        speaks of bytes that are not there, and for an offset too far from the segment's base."""
+        """Return the last whole batch.
+
+        Raises CorruptLog if other bytes follow it, if the index points behind the end of the file,
+        and if an offset is too far from the segment's base.
+        """
         self.ensure_indexes()
         _, position = self.offset_index.last()
         if position >= self.size_bytes > 0:
@@ -420,8 +438,10 @@ class Segment:
     def batches_from_timestamp(
         self, timestamp_ms: int, start_offset: int
     ) -> Iterator[tuple[BatchHeader, int]]:
-        """The batches from one on that is not behind the first with a record of this time or later
-        and an offset not below `start_offset`."""
+        """Yield batches that include the first record with this timestamp or a later one.
+
+        Only records from `start_offset` on count; earlier batches may come first.
+        """
         (_, offset), position = self._time_entry(lambda: self.time_index.lookup(timestamp_ms))
         if offset < start_offset:
             found = self.find(start_offset)
@@ -431,13 +451,13 @@ class Segment:
         yield from BatchScan(self.log, position, self.size_bytes)
 
     def headers(self, position: int = 0) -> BatchScan:
-        """Walk the batches from a position that is a batch boundary."""
+        """Iterate over the batches from a position that is a batch boundary."""
         return BatchScan(self.log, position, self.size_bytes)
 
     # Cutting and rebuilding ------------------------------------------------------------------
 
     def truncate_to(self, offset: int) -> int:
-        """Cut the batch that holds `offset` and all after it; returns the next free offset.
+        """Remove the batch that contains `offset` and all after it. Returns the next free offset.
 
         That is `offset`, or the base offset of the batch if it began below.
         """
@@ -465,12 +485,14 @@ class Segment:
         end_offset: int | None = None,
         visit: Callable[[BatchHeader], None] | None = None,
     ) -> BatchScan:
-        """Read the segment and write its indexes anew; returns the finished walk.
+        """Read the segment and rebuild its indexes. Returns the finished scan.
 
-        `check_crc` is recovery: the caller cuts the .log where the walk ended. `end_offset` is
-        where the next segment begins; `visit` sees each batch that the walk accepts. Where it ends
-        with an OSError, half of them, and the end and the highest timestamp of half the batches,
-        are nobody's to go by.
+        Args:
+            check_crc: for recovery; the caller then truncates the .log where the scan ended.
+            end_offset: where the next segment begins.
+            visit: called with each batch that the scan accepts.
+
+        After an OSError, the indexes are closed, and size and highest timestamp are unknown again.
         """
         try:
             return self._rebuild(check_crc, end_offset, visit)
@@ -513,7 +535,7 @@ class Segment:
         return scan
 
     def cut_at(self, position: int) -> None:
-        """Drop the bytes from `position` on; the indexes must not point there."""
+        """Truncate the .log at `position`; the indexes must not point beyond it."""
         self._found = None
         self.log.truncate(position)
         self._size = position

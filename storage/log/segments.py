@@ -1,8 +1,8 @@
-"""The segments of one log in order, and finding bytes in them.
+"""The ordered segments of one log, and lookup of byte ranges in them.
 
-Positions of recent batch boundaries in the last segment are remembered: where a follower or a
-consumer at the end asks next, and where the high watermark is, are such boundaries, so the usual
-read needs neither index nor walk. Everything else is an index lookup and a walk of at most one
+Positions of recent batch boundaries in the last segment are remembered. The next offset of a
+follower or consumer at the end is such a boundary, and so is the high watermark. So the usual read
+needs neither an index nor a walk. All other reads need one index lookup and a walk of at most one
 index interval.
 """
 
@@ -20,12 +20,12 @@ from storage.log.segment import Segment
 
 BOUNDARIES_MAX = 256
 RECENT_BYTES = 32 << 20
-"""Reads that begin so near to the end are taken to be in the page cache."""
+"""Reads that begin this close to the end are assumed to be in the page cache."""
 _RECENT_STEP_BYTES = 2 << 20
 
 
 class SegmentSlice(NamedTuple):
-    """Bytes to read: `size_bytes` as the reader limited them, of `limit_bytes` that it may see."""
+    """Bytes to read: `size_bytes` within the reader's limit, of `limit_bytes` that are visible."""
 
     segment: Segment
     position: int
@@ -34,7 +34,7 @@ class SegmentSlice(NamedTuple):
 
 
 class Segments:
-    """At least one segment, the last one writable."""
+    """At least one segment; the last one is writable."""
 
     __slots__ = (
         "_bases", "_boundaries", "_closed_bytes", "_recent", "_segments", "_swapping", "directory",
@@ -47,13 +47,13 @@ class Segments:
         self._segments = segments
         self._bases = [segment.base_offset for segment in segments]
         self._boundaries: dict[int, int] = {}
-        # Size of all segments but the last; None: to be counted.
+        # Size of all segments but the last; None: not computed.
         self._closed_bytes: int | None = None
-        # What the size of the last segment was and which offset stood RECENT_BYTES before its end.
+        # (size of the last segment, offset RECENT_BYTES before its end) at the last computation.
         self._recent: tuple[int, int] | None = None
         self._swapping: list[str] = []
         self.generation = 0
-        """Grows when segments go: a file that was looked up before may be closed by now."""
+        """Increases when segments go: a file that was looked up before may be closed by now."""
 
     def __len__(self) -> int:
         return len(self._segments)
@@ -81,17 +81,18 @@ class Segments:
         return closed + self._segments[-1].size_bytes
 
     def index_of(self, offset: int) -> int:
-        """Number of the segment that holds `offset`; 0 for offsets before the first."""
+        """Return the number of the segment that contains `offset`; 0 for offsets before the
+        first."""
         return max(0, bisect_right(self._bases, offset) - 1)
 
     def holding(self, offset: int) -> list[Segment]:
-        """The segment that holds `offset` and all later ones."""
+        """Return the segment that contains `offset` and all later ones."""
         return self._segments[self.index_of(offset) :]
 
     # Changing --------------------------------------------------------------------------------
 
     def begin(self, base_offset: int, config: LogConfig, now_ms: int) -> Segment:
-        """A new last segment."""
+        """Create a new last segment."""
         segment = Segment.create(self.files, self.directory, base_offset, config, now_ms)
         self._segments.append(segment)
         self._bases.append(base_offset)
@@ -104,24 +105,27 @@ class Segments:
         self._recent = None
 
     def note_boundary(self, offset: int, position: int) -> None:
-        """A batch begins, or will begin, at `offset` and `position` of the last segment."""
+        """Remember a batch boundary in the last segment: `offset` begins, or will, at
+        `position`."""
         boundaries = self._boundaries
         boundaries[offset] = position
         if len(boundaries) > BOUNDARIES_MAX:
             self._boundaries = dict(list(boundaries.items())[BOUNDARIES_MAX // 2 :])
 
     def cut(self, offset: int) -> int:
-        """Drop `offset` and everything after it, whole batches; returns the next free offset."""
+        """Remove the batches from `offset` on, whole batches only. Returns the next free offset."""
         self._forget_positions()
         self.abandon_swap()
         self.generation += 1
         if self.drop_from(bisect_right(self._bases, offset)):
-            # Durable before the cut, or a crash could leave a hole between two segments.
+            # Durable before the truncation: otherwise a crash could leave a hole between two
+            # segments.
             self.files.fsync_dir(self.directory)
         return self.active.truncate_to(offset)
 
     def drop_from(self, keep: int) -> bool:
-        """Remove the files of all segments but the first `keep`, the last one first."""
+        """Remove the files of all segments but the first `keep`, the last one first. Returns
+        whether any were removed."""
         self._forget_positions()
         self.abandon_swap()
         self.generation += 1
@@ -134,7 +138,7 @@ class Segments:
         return bool(doomed)
 
     def take_oldest(self, count: int) -> list[Segment]:
-        """Take segments out of the list; their files stay for the caller to rename."""
+        """Remove segments from the list. Their files stay for the caller to rename."""
         self.abandon_swap()
         self.generation += 1
         self._closed_bytes = None
@@ -146,11 +150,13 @@ class Segments:
     # Replacing -------------------------------------------------------------------------------
 
     def begin_swap(self, paths: Sequence[str]) -> None:
-        """These files are about to take the place of segments; a start would now finish that."""
+        """Note `.swap` files that are about to replace segments; a start would now finish the
+        swap."""
         self._swapping = list(paths)
 
     def abandon_swap(self) -> None:
-        """What was to be replaced changes or goes: the files that were to come must go first."""
+        """Remove the pending `.swap` files: segments that they would replace change or are
+        removed."""
         paths, self._swapping = self._swapping, []
         for path in paths:
             if self.files.exists(path):
@@ -162,12 +168,13 @@ class Segments:
         return self._swapping == list(paths)
 
     def commit_swap(self) -> None:
-        """Old files change their names from here on: there is no way back."""
+        """Begin renaming the old files: the swap can no longer be abandoned."""
         self._swapping = []
         self.generation += 1
 
     def find_closed(self, bases: Sequence[int]) -> list[Segment] | None:
-        """The segments with these base offsets if they are there, neighbours, and closed."""
+        """Return the segments with these base offsets if they exist, adjacent and closed; else
+        None."""
         at = bisect_left(self._bases, bases[0])
         end = at + len(bases)
         if end >= len(self._bases) or self._bases[at:end] != list(bases):
@@ -175,16 +182,16 @@ class Segments:
         return self._segments[at:end]
 
     def replace(self, old: Sequence[Segment], produced: Sequence[Segment]) -> None:
-        """Put `produced` where `old`, neighbours, were."""
+        """Replace the adjacent segments `old` by `produced`."""
         self._closed_bytes = None
         at = self._segments.index(old[0])
         self._segments[at : at + len(old)] = produced
         self._bases[at : at + len(old)] = [segment.base_offset for segment in produced]
 
     def unflushed_files(self, recovery_point: int) -> list[File]:
-        """The open files that may hold unflushed bytes of offsets above the recovery point."""
+        """Return the open files that may hold unflushed bytes above the recovery point."""
         files: list[File] = []
-        # From one offset earlier on: a truncation to a segment's end must become durable too.
+        # Begin one offset earlier: a truncation to a segment's end must become durable too.
         for segment in self.holding(recovery_point - 1):
             if segment is not self.active:
                 segment.seal()
@@ -194,7 +201,7 @@ class Segments:
     # Finding ---------------------------------------------------------------------------------
 
     def is_recent(self, offset: int) -> bool:
-        """Whether a read from here on probably finds its data in the page cache."""
+        """Return whether a read from `offset` on probably finds its data in the page cache."""
         active = self.active
         if offset < active.base_offset:
             return False
@@ -211,9 +218,9 @@ class Segments:
     def locate(
         self, offset: int, max_bytes: int, max_offset: int, log_end_offset: int
     ) -> SegmentSlice | None:
-        """Where the batches from `offset` on are, as far as one segment has them.
+        """Return the byte range of the batches from `offset` on, within one segment.
 
-        None when there is nothing below `max_offset`. Raises CorruptLog, OSError.
+        None if there is nothing below `max_offset`. Raises CorruptLog, OSError.
         """
         for at in range(self.index_of(offset), len(self._segments)):
             bounds = self._locate_in(at, offset, max_offset, log_end_offset)
@@ -228,7 +235,7 @@ class Segments:
     def _locate_in(
         self, at: int, offset: int, max_offset: int, log_end_offset: int
     ) -> tuple[int, int] | None:
-        """(first position, end) of what may be read in one segment; None: look in the next."""
+        """Return (first position, end) of the readable bytes in one segment; None: try the next."""
         segment = self._segments[at]
         active = at == len(self._segments) - 1
         position = self._boundaries.get(offset) if active else None
@@ -248,7 +255,7 @@ class Segments:
         return position, limit
 
     def aborted_transactions(self, start_offset: int, end_offset: int) -> list[AbortedTxn]:
-        """Aborted transactions that overlap [start, end): what a read_committed fetch lists."""
+        """Return the aborted transactions that overlap [start, end), for a read_committed fetch."""
         aborted = []
         for segment in self.holding(start_offset):
             for txn in segment.txn_index.entries():
@@ -262,7 +269,7 @@ class Segments:
 def complete_first(
     where: SegmentSlice, data: bytes, min_one_batch: bool, pread: Callable[[int, int], bytes]
 ) -> bytes:
-    """What a reader gets: `data`, its first batch completed or dropped if a limit had cut it."""
+    """Return `data` with its first batch completed, or without it, if a limit truncated it."""
     if len(data) >= HEADER_BYTES and _batch_size(data) <= len(data):
         return data
     if not min_one_batch:

@@ -1,15 +1,17 @@
-"""Finding records by time. Only the one batch that holds the answer is read record by record.
+"""Search for records by timestamp. Only the batch with the result is read record by record.
 
-A search may have to look at every segment, or at every batch of one, and to unpack a batch of
-megabytes. So it is a generator that does a little at a time: what it yields is a batch that wants
-to be looked into (`look_into`, where and when the caller likes), or None, after so much work that
-others should have their turn. The log may change meanwhile; a search goes on as long as
-`Segments.generation` stands still, and is begun again otherwise.
+A search may have to visit every segment, or every batch of one, and to decompress a batch of
+megabytes. So it is a generator that works in small steps. It yields a batch to examine
+(`look_into`, in any thread, at any time), or None after enough work that other tasks should run.
+The log may change in between: a search continues while `Segments.generation` is unchanged, and
+restarts otherwise.
 
-A batch whose records cannot be read, because its producer lied and nobody looked, whose checksum
-says that the disk has not kept it, or that would unpack to more than `UNPACKED_BYTES_MAX`, is taken
-as one record with the facts of its header. So is one behind `LIES_MAX` batches whose headers
-promised a time that none of their records has.
+Some batches count as one record with the offset and timestamp of their header:
+
+* the records cannot be read, because the producer sent garbage that was never validated;
+* the checksum shows that the disk has not preserved the batch;
+* it would decompress to more than `UNPACKED_BYTES_MAX`;
+* it follows `LIES_MAX` batches whose headers promised a timestamp that none of their records has.
 """
 
 from __future__ import annotations
@@ -24,17 +26,17 @@ from storage.log.segment import Segment
 from storage.log.segments import Segments
 
 UNPACKED_BYTES_MAX = 16 << 20
-"""About 20 ms of decompression; as many tiny records take a second to look at."""
+"""About 20 ms of decompression; scanning as many bytes of tiny records takes a second."""
 BATCHES_PER_STEP = 500
-"""Headers walked before others have their turn: about a millisecond."""
+"""Headers walked before other tasks run: about a millisecond."""
 LIES_MAX = 10
-"""Batches that may turn out not to hold what their header promises before headers are believed."""
+"""Number of batches with false header timestamps after which headers are trusted."""
 SEGMENTS_PER_STEP = 20
-"""Segments asked for their times, which may open two files each."""
+"""Segments whose timestamps are read per step; each may open two files."""
 
 
 class TimestampOffset(NamedTuple):
-    """A record found by time; `leader_epoch` -1 if unknown."""
+    """A record found by timestamp; `leader_epoch` is -1 if unknown."""
 
     timestamp: int
     offset: int
@@ -42,8 +44,8 @@ class TimestampOffset(NamedTuple):
 
 
 class Wanted(NamedTuple):
-    """A batch to be looked into: for its first record from `start_offset` on with this timestamp
-    or a later one."""
+    """A batch to search for its first record with this timestamp or a later one, from
+    `start_offset` on."""
 
     segment: Segment
     header: BatchHeader
@@ -53,18 +55,18 @@ class Wanted(NamedTuple):
 
 
 class LookedInto(NamedTuple):
-    """What was found in a batch, and how many of its records were looked at."""
+    """Result of searching one batch, and the number of records examined."""
 
     found: TimestampOffset | None
     records: int
 
 
 Search: TypeAlias = Generator[Wanted | None, TimestampOffset | None, TimestampOffset | None]
-"""Yields what it wants to know, is sent what was found, and returns the answer."""
+"""Yields a batch to search, receives what was found in it, and returns the result."""
 
 
 def first_at_or_after(segments: Segments, timestamp_ms: int, start_offset: int) -> Search:
-    """The first record from `start_offset` on with this timestamp or a later one."""
+    """Search for the first record from `start_offset` on with this timestamp or a later one."""
     disappointed = 0
     for number, segment in enumerate(segments.holding(start_offset), 1):
         if number % SEGMENTS_PER_STEP == 0:
@@ -87,7 +89,8 @@ def first_at_or_after(segments: Segments, timestamp_ms: int, start_offset: int) 
 
 
 def highest(segments: Segments, start_offset: int) -> Search:
-    """The first record that has the highest timestamp of all (ListOffsets -3, KIP-734)."""
+    """Search for the first record that has the highest timestamp of all (ListOffsets -3,
+    KIP-734)."""
     best: Segment | None = None
     for number, segment in enumerate(segments.holding(start_offset), 1):
         if best is None or segment.max_timestamp()[0] > best.max_timestamp()[0]:
@@ -102,18 +105,20 @@ def highest(segments: Segments, start_offset: int) -> Search:
         return None
     header, position = place
     found = yield Wanted(best, header, position, timestamp_ms, header.base_offset)
-    # Where the header promised a timestamp that no record has, the batch is the answer.
+    # If the header promised a timestamp that no record has, the batch is the result.
     return found or as_header_says(header)
 
 
 def look_into(data: bytes, wanted: Wanted) -> LookedInto:
-    """Finds the record in the bytes of the batch. May be called in any thread."""
+    """Search the bytes of the wanted batch. Thread-safe."""
     return look_into_batch(data, wanted.header, wanted.timestamp_ms, wanted.start_offset)
 
 
 def promises(header: BatchHeader, timestamp_ms: int, start_offset: int) -> bool:
-    """Whether the batch has a record from `start_offset` on with this timestamp or a later one, by
-    its header; one that was emptied has none."""
+    """Return whether, by its header, the batch has a matching record from `start_offset` on.
+
+    An emptied batch has none.
+    """
     return (
         header.max_timestamp >= timestamp_ms
         and header.last_offset >= start_offset
@@ -122,7 +127,7 @@ def promises(header: BatchHeader, timestamp_ms: int, start_offset: int) -> bool:
 
 
 def as_header_says(header: BatchHeader, start_offset: int = 0) -> TimestampOffset:
-    """The answer where the records are not asked. A batch may begin before the log does."""
+    """Return the result from the header alone. A batch may begin before the log does."""
     offset = max(header.base_offset, start_offset)
     return TimestampOffset(header.max_timestamp, offset, header.leader_epoch)
 
@@ -130,8 +135,11 @@ def as_header_says(header: BatchHeader, start_offset: int = 0) -> TimestampOffse
 def look_into_batch(
     data: bytes, header: BatchHeader, timestamp_ms: int, start_offset: int
 ) -> LookedInto:
-    """Finds the record in the bytes of a batch, wherever they came from. What the disk did not keep
-    would tell of a wrong offset, behind records of that time."""
+    """Search the bytes of a batch from any source.
+
+    Bytes with a wrong checksum are not searched: they could yield a wrong offset, behind matching
+    records.
+    """
     records = 0
     try:
         if not crc_ok(data, 0, header.size_bytes):

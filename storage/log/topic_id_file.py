@@ -1,4 +1,4 @@
-"""partition.metadata: which topic a log belongs to, across deletions and new topics of its name."""
+"""partition.metadata: the topic id of a log, which distinguishes topics of one name."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from storage.log.errors import CorruptLog
 
 
 def load_topic_id(files: Files, directory: str) -> TopicId | None:
-    """The topic id of the log in `directory`, None if it is missing.
+    """Return the topic id of the log in `directory`; None if it is missing.
 
-    Raises CorruptLog for a file that makes no sense, and OSError.
+    Raises CorruptLog for an invalid file, and OSError.
     """
     path = posixpath.join(directory, PARTITION_METADATA)
     try:
@@ -38,10 +38,11 @@ def load_topic_id(files: Files, directory: str) -> TopicId | None:
 def take_topic_id(
     files: Files, directory: str, expected: TopicId | None, *, clean: bool
 ) -> tuple[TopicId | None, File | None]:
-    """The topic id of the log in `directory`, written if it is missing, and the file if that is to
-    be flushed with the log: what a process wrote that was killed may be in the page cache alone.
+    """Return the topic id of the log in `directory`, and the file if it must be flushed.
 
-    Raises CorruptLog as `load_topic_id`, and for another id than is expected; OSError.
+    A missing id is written. After an unclean shutdown the file may be in the page cache only, so it
+    is returned to be flushed with the log. Raises CorruptLog as `load_topic_id` does, and for
+    another id than expected; OSError.
     """
     path = posixpath.join(directory, PARTITION_METADATA)
     topic_id = load_topic_id(files, directory)
@@ -53,7 +54,7 @@ def take_topic_id(
 
 
 def write_topic_id(files: Files, directory: str, topic_id: TopicId) -> File:
-    """Write the file; returns it open, to be flushed."""
+    """Write the file. Returns it open; the caller must flush it."""
     file = files.open(posixpath.join(directory, PARTITION_METADATA), create=True)
     file.truncate(0)
     file.append(encode_partition_metadata(topic_id))

@@ -1,19 +1,19 @@
-"""Log compaction: of every key only the newest record stays (`cleanup.policy=compact`).
+"""Log compaction: only the newest record of each key stays (`cleanup.policy=compact`).
 
-    plan          which log is the dirtiest, up to where it may be cleaned, how segments are grouped
-    key_offsets   key -> newest offset over the dirty section, within a budget of memory
-    transactions  which transactions are aborted, and which markers have lost all their records
-    walk          the two walks over the records of a batch: collecting keys, and judging records
-    rewrite       what remains of one batch
+    plan          the dirtiest log, the range that may be cleaned, the grouping of segments
+    key_offsets   key -> newest offset over the dirty section, within a memory budget
+    transactions  aborted transactions, and markers that have lost all their records
+    walk          the two passes over a batch's records: collecting keys, selecting records
+    rewrite       the remaining content of one batch
     job           one round over one log, as steps: from segments to `.cleaned` files
-    workers       where the steps run: in a helper process, or between other work of the loop
-    swap          `.cleaned` -> `.swap` -> the log, without a moment in which either is half there
-    cleaner       the shell: chooses, runs, swaps, keeps `cleaner-offset-checkpoint`
+    workers       execution of the steps: in a helper process, or in slices on the event loop
+    swap          `.cleaned` -> `.swap` -> the log, so that a crash leaves old or new segments
+    cleaner       the shell: chooses, runs, swaps, maintains `cleaner-offset-checkpoint`
 
-A round reads the dirty section (from the checkpoint on) into a map of keys and offsets, then reads
-the log from its start up to where the map ends and writes what remains of it. Batches keep their
-offset range, epoch and producer fields, so that what is left has gaps and is otherwise the same
-log. Tombstones stay for `delete.retention.ms` after the first round that saw them, transaction
-markers as long as a record of their transaction is left and then as long as tombstones; that time
-is stored in the batch itself (the delete horizon, KIP-534).
+A round reads the dirty section (from the checkpoint on) into a map of keys and offsets. Then it
+reads the log from its start up to the end of the map and writes the remaining records. Batches keep
+their offset range, epoch and producer fields, so the result has gaps and is otherwise the same log.
+Tombstones stay for `delete.retention.ms` after the first round that saw them. Transaction markers
+stay while a record of their transaction is left, and then as long as tombstones. The deadline is
+stored in the batch itself (the delete horizon, KIP-534).
 """

@@ -1,12 +1,12 @@
 """Shell: The log cleaner of one log directory: choose the dirtiest log, clean it, swap.
 
-One round after the other, by one worker, whatever `log.cleaner.threads` says (0: none). Before a
-round the log is flushed and the recovery point written as far as the round will reach: recovery
-then never reads what was cleaned, where gaps in the offsets are no damage.
+One worker runs one round at a time, for any positive `log.cleaner.threads` (0 disables cleaning).
+Before a round, the log is flushed and its recovery point is written up to the end of the range. So
+recovery never reads cleaned segments, in which gaps in the offsets are not damage.
 
-A log whose batches cannot be read is set aside until the next start, as Kafka does; one with a disk
-error, or one that changed under the round, is tried again later. Rounds that come to nothing leave
-the log as it was, except for the groups of segments that were done.
+A log whose batches cannot be read counts as uncleanable until the next start, as in Kafka. A log
+with a disk error, or one that changed during the round, is tried again later. A failed round leaves
+the log as it was, except for the groups of segments that were finished.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _log = get_logger("storage.cleaner")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CleanerSettings:
-    """`log.cleaner.*`, defaults as Kafka's."""
+    """Settings `log.cleaner.*`, with Kafka's defaults."""
 
     enable: bool = True
     threads: int = 1
@@ -71,10 +71,10 @@ class _Candidate(NamedTuple):
 
 
 class LogCleaner:
-    """Cleans the compacted logs of `manager`. `run` is its task; `clean_one` is one round of it.
+    """Cleans the compacted logs of `manager`. `run` is its task; `clean_one` is one round.
 
     Args:
-        settings: asked before each round: they may change while the node runs.
+        settings: called before each round: settings may change while the node runs.
     """
 
     def __init__(
@@ -87,7 +87,7 @@ class LogCleaner:
     ) -> None:
         self.figures = CleanerFigures()
         self.checkpoints: dict[TopicPartition, int] = {}
-        """Where the dirty part of each log begins."""
+        """First dirty offset of each log."""
         self.uncleanable: dict[TopicPartition, Log] = {}
         self._manager = manager
         self._worker = worker
@@ -102,9 +102,10 @@ class LogCleaner:
         manager.watcher = self
 
     def start(self) -> None:
-        """Take over the checkpoint of the last process; the manager has loaded its logs.
+        """Load the checkpoint of the last process; the manager has loaded its logs.
 
-        A log that ends earlier has lost its tail: what is appended now is dirty.
+        If a log ends below its checkpoint, it has lost its tail: records appended from now on are
+        dirty.
         """
         for key, offset in self._manager.read_checkpoint(CLEANER_CHECKPOINT).items():
             log = self._manager.logs.get(key)
@@ -112,7 +113,7 @@ class LogCleaner:
                 self.checkpoints[key] = min(offset, log.log_end_offset)
 
     async def run(self) -> None:
-        """Clean while anything is due, then look again every `log.cleaner.backoff.ms`."""
+        """Clean while any log is due, then check again every `log.cleaner.backoff.ms`."""
         while True:
             settings = self._settings()
             active = settings.enable and settings.threads > 0
@@ -122,7 +123,7 @@ class LogCleaner:
             await self._rest(settings.backoff_ms)
 
     async def _rest(self, wait_ms: float) -> None:
-        """Wait; a checkpoint that became wrong meanwhile is written at once."""
+        """Wait; a checkpoint that becomes outdated in the meantime is written at once."""
         deadline_ms = self._clock.monotonic_ms() + wait_ms
         while (left_ms := deadline_ms - self._clock.monotonic_ms()) > 0:
             await self.checkpoint()
@@ -132,11 +133,11 @@ class LogCleaner:
                 return
 
     async def close(self) -> None:
-        """End the worker. `run` has been cancelled before."""
+        """Close the worker. The caller has cancelled `run` before."""
         self._manager.watcher = None
         await self._worker.close()
 
-    # What happens to logs --------------------------------------------------------------------
+    # Changes to logs -------------------------------------------------------------------------
 
     def holds(self, log: Log) -> bool:
         return log is self._current
@@ -175,7 +176,7 @@ class LogCleaner:
     # Choosing --------------------------------------------------------------------------------
 
     async def clean_one(self) -> bool:
-        """Clean the dirtiest log that is due; False when none is."""
+        """Clean the dirtiest log that is due. Returns False if none is due."""
         chosen = await self._choose()
         if chosen is None:
             return False
@@ -184,7 +185,7 @@ class LogCleaner:
         return True
 
     async def _choose(self) -> _Candidate | None:
-        """The dirtiest of the due logs; breathes between logs."""
+        """Return the dirtiest log that is due; yields to the event loop between logs."""
         best: _Candidate | None = None
         dirtiest = delay_ms = 0.0
         slice_ends_ms = self._clock.monotonic_ms() + SLICE_MS
@@ -255,7 +256,7 @@ class LogCleaner:
         except (Stopped, SwapAbandoned):
             self._put_off.add(key)
         except LogFailed:
-            self._put_off.add(key)  # the owner of the log has heard of it
+            self._put_off.add(key)  # the owner of the log has been notified
         except HelperFailed as error:
             self._set_aside(key, log, str(error))
         except OSError as error:
@@ -269,10 +270,10 @@ class LogCleaner:
             _remove_unfinished(log)
 
     async def _prepare(self, chosen: _Candidate) -> CleaningJob:
-        """Make durable what will be cleaned, and describe it. After a crash nobody knows yet that a
-        log is compacted, and takes a gap above the recovery point for records that were lost.
+        """Make the range to clean durable, and describe the round.
 
-        Raises Stopped, LogFailed, OSError.
+        After a crash it is not yet known that a log is compacted, and recovery would treat a gap
+        above the recovery point as lost records. Raises Stopped, LogFailed, OSError.
         """
         key, log = chosen.key, chosen.log
         if log.saved_recovery_point < chosen.dirty.end:
@@ -354,7 +355,7 @@ class LogCleaner:
     # Metrics ---------------------------------------------------------------------------------
 
     def collect(self) -> Iterable[Family]:
-        """For the metrics registry."""
+        """Yield the cleaner's metrics for the metrics registry."""
         waiting = sum(
             segment.size_bytes
             for key, log in self.uncleanable.items()
@@ -377,7 +378,7 @@ def _size_of(log: Log, segment: Segment, suffix: str) -> int:
 
 
 def _remove_unfinished(log: Log) -> None:
-    """The files of a round that did not end; after a disk error they are for the next start."""
+    """Remove the files of an unfinished round. After a disk error, the next start removes them."""
     if log.closed or log.failure is not None:
         return
     for name in log.files.listdir(log.directory):

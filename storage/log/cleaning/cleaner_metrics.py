@@ -1,4 +1,4 @@
-"""The cleaner's metric families, with the names that Strimzi's JMX rules give Kafka's MBeans."""
+"""The cleaner's metric families, named as Strimzi's JMX rules name Kafka's MBeans."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _MANAGER = "kafka_log_logcleanermanager_"
 
 @dataclass(slots=True)
 class CleanerFigures:
-    """What is known of the rounds so far; those of one round are of the last."""
+    """Figures of all rounds so far; figures of a single round are those of the last one."""
 
     dirtiest_ratio: float = 0.0
     max_delay_ms: float = 0.0
@@ -28,7 +28,7 @@ class CleanerFigures:
     records_removed: int = 0
 
     def finished(self, done: Finished, took_ms: float) -> None:
-        """A round has ended."""
+        """Record the result of a finished round."""
         self.recopy_ratio = done.bytes_written / done.bytes_read if done.bytes_read else 0.0
         self.map_utilization = done.map_utilization
         self.took_ms = took_ms
@@ -46,7 +46,7 @@ def families(
     uncleanable: int,
     uncleanable_bytes: int,
 ) -> Iterator[Family]:
-    """Everything of one cleaner."""
+    """Yield all metrics of one cleaner."""
     idle_ms = 0 if figures.last_run_ms is None else now_ms - figures.last_run_ms
     gauges = (
         (

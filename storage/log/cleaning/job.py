@@ -1,8 +1,8 @@
-"""One round over one log: from closed segments to `.cleaned` files beside them.
+"""One round over one log: from closed segments to `.cleaned` files in the same folder.
 
 `steps` only reads the log and writes new files, so it may run in another process while the log is
-appended to and read. Every file it writes is on the disk before it reports it. What it was given
-is a description of the log at one moment; if that has changed, the cleaner drops the result.
+appended to and read. Every file is durable before `steps` reports it. The job describes the log at
+one moment; if the log has changed, the cleaner discards the result.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from storage.log.segment import CLEANED_SUFFIX, LOG_SUFFIX, Segment, file_name
 
 WRITE_BYTES: Final = 1 << 20
 STEP_BYTES: Final = 256 << 10
-"""Bytes between two steps: what a step costs is a few milliseconds for usual records."""
+"""Bytes between two steps: a step takes a few milliseconds for usual records."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,14 +42,14 @@ class Source:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CleaningJob:
-    """What a round needs to know.
+    """Input of a round.
 
     Attributes:
         sources: the closed segments up to `end_offset`, from the log's first one on.
-        first_dirty: where the map of keys begins.
-        end_offset: where the last source ends.
+        first_dirty: first offset of the key map.
+        end_offset: end of the last source.
         aborted: the aborted transactions that overlap the sources.
-        active: the producers that the log remembers.
+        active: the last batches of the producers in the log's state.
     """
 
     directory: str
@@ -66,7 +66,7 @@ class CleaningJob:
 
 @dataclass(frozen=True, slots=True)
 class Worked:
-    """Bytes were read or written; nothing to act on."""
+    """Progress: bytes were read or written; the cleaner has nothing to do."""
 
     size_bytes: int
 
@@ -81,7 +81,7 @@ class Cleaned:
 
 @dataclass(slots=True)
 class Finished:
-    """The round is over; everything below `end_offset` is clean."""
+    """The round is complete; everything below `end_offset` is clean."""
 
     end_offset: int
     map_utilization: float
@@ -91,17 +91,17 @@ class Finished:
 
 
 UNREADABLE: Final = (ValueError, ProtocolError, ApiError)
-"""What records that cannot be read raise."""
+"""Errors that unreadable records raise."""
 
 Step: TypeAlias = Worked | Cleaned | Finished
 
 
 def steps(files: Files, job: CleaningJob) -> Iterator[Step]:
-    """Do the round, a step at a time.
+    """Run the round, a step at a time.
 
     Raises:
-        CorruptLog: batches or records that cannot be read; the round is given up.
-        OSError.
+        CorruptLog: batches or records cannot be read; the round is abandoned.
+        OSError: the disk refused.
     """
     newest = KeyOffsets(job.map_bytes, job.map_load_factor)
     yield from _collect_keys(files, job, newest)
@@ -129,7 +129,7 @@ def steps(files: Files, job: CleaningJob) -> Iterator[Step]:
 
 
 def _end_of(job: CleaningJob, source: Source) -> int:
-    """Where a source ends: where the next one begins."""
+    """Return the end of a source: the start of the next one."""
     later = [other.base_offset for other in job.sources if other.base_offset > source.base_offset]
     return min(later, default=job.end_offset)
 
@@ -138,7 +138,7 @@ def _end_of(job: CleaningJob, source: Source) -> int:
 
 
 class _Batches:
-    """The batches of one source with their bytes; anything but whole, right ones is CorruptLog."""
+    """The batches of one source with their bytes. Raises CorruptLog for invalid bytes."""
 
     def __init__(self, files: Files, directory: str, source: Source) -> None:
         self.path = posixpath.join(directory, file_name(source.base_offset, LOG_SUFFIX))
@@ -157,12 +157,12 @@ class _Batches:
             self._file.close()
 
     def broken(self, problem: object) -> CorruptLog:
-        """What to raise for the present batch."""
+        """Return the error to raise for the current batch."""
         return CorruptLog(f"{self.path} at {self._scan.position}: {problem}")
 
 
 def _collect_keys(files: Files, job: CleaningJob, newest: KeyOffsets) -> Iterator[Worked]:
-    """Fill the map from the first dirty offset on, until the sources or the map end."""
+    """Fill the map from the first dirty offset on, until the sources end or the map is full."""
     first = job.first_dirty
     transactions = Transactions(txn for txn in job.aborted if txn.last_offset >= first)
     worked = 0
@@ -192,7 +192,7 @@ def _collect_keys(files: Files, job: CleaningJob, newest: KeyOffsets) -> Iterato
 
 
 class _Output:
-    """The `.cleaned` segments of one group: one, unless something does not fit."""
+    """The `.cleaned` segments of one group; more than one only if the batches do not fit."""
 
     def __init__(self, files: Files, job: CleaningJob, base_offset: int) -> None:
         self._files = files
@@ -228,7 +228,7 @@ class _Output:
         )
 
     def write(self) -> None:
-        """Bring what is pending to the file."""
+        """Write pending batches to the file."""
         if not self._parts:
             return
         position = self._segment.log.append_many(self._parts)
@@ -239,13 +239,13 @@ class _Output:
         self._parts, self._headers, self._pending_bytes = [], [], 0
 
     def note_aborted(self, aborted: list[AbortedTxn]) -> None:
-        """Keep these entries in the transaction index."""
+        """Add these entries to the transaction index, and clear the list."""
         for entry in aborted:
             self._segment.txn_index.append(entry)
         aborted.clear()
 
     def finish(self) -> None:
-        """Everything to the disk."""
+        """Write and flush all files of the segment."""
         self.write()
         self._segment.seal()
         for file in self._segment.open_files():
@@ -253,7 +253,7 @@ class _Output:
         self._segment.close()
 
     def abandon(self) -> None:
-        """What was written will be removed: close it."""
+        """Close the current segment's files, which will be removed."""
         self._segment.discard_handles()
 
 
@@ -283,7 +283,7 @@ def _rewrite_group(
                     worked = 0
         output.finish()
     except (Exception, GeneratorExit):
-        # What is damaged, a full disk, or a round that is stopped: files stay open otherwise.
+        # On damage, a full disk or a stopped round: otherwise the files would stay open.
         output.abandon()
         raise
     yield Worked(worked)

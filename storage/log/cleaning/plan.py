@@ -1,9 +1,9 @@
-"""Plans of the cleaner: decisions over segments, offsets and times.
+"""Planning rules of the cleaner, over segments, offsets and timestamps.
 
-A log has a clean part, up to the checkpoint of the last round, a dirty part behind it, and a part
-that may not be cleaned yet. A log is due when its dirty bytes are more than
-`min.cleanable.dirty.ratio` of all that a round would read, or when a dirty segment is older than
-`max.compaction.lag.ms` (KIP-354). Of the logs that are due the dirtiest is cleaned first.
+A log has a clean part, up to the checkpoint of the last round, a dirty part after it, and a part
+that may not be cleaned yet. A log is due in two cases: its dirty bytes exceed
+`min.cleanable.dirty.ratio` of all bytes that a round would read, or a dirty segment is older than
+`max.compaction.lag.ms` (KIP-354). The dirtiest log that is due is cleaned first.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ MAX_RELATIVE_OFFSET: Final = 2**31 - 1
 
 
 class DatedSegment(Protocol):
-    """What a decision asks of a segment; the times may cost a look at the disk."""
+    """Segment properties that the rules use; reading the timestamps may access the disk."""
 
     @property
     def base_offset(self) -> int: ...
@@ -31,7 +31,7 @@ class DatedSegment(Protocol):
 
 
 class MeasuredSegment(Protocol):
-    """What grouping asks of a segment."""
+    """Segment properties that grouping uses."""
 
     @property
     def base_offset(self) -> int: ...
@@ -50,23 +50,23 @@ Measured = TypeVar("Measured", bound=MeasuredSegment)
 
 
 class DirtyRange(NamedTuple):
-    """The dirty part of a log that may be cleaned. Its end is where a segment begins."""
+    """The dirty part of a log that may be cleaned. Its end is a segment boundary."""
 
     first_dirty: int
     end: int
 
 
 class Weight(NamedTuple):
-    """How urgent a log is."""
+    """Urgency of cleaning a log."""
 
     clean_bytes: int
     cleanable_bytes: int
     delay_ms: int
-    """How far `max.compaction.lag.ms` is exceeded; 0: it is not."""
+    """Milliseconds by which `max.compaction.lag.ms` is exceeded; 0 if it is not."""
 
     @property
     def ratio(self) -> float:
-        """Dirty bytes of all bytes that a round would read."""
+        """Dirty bytes as a share of all bytes that a round would read."""
         total = self.clean_bytes + self.cleanable_bytes
         return self.cleanable_bytes / total if total else 0.0
 
@@ -75,7 +75,7 @@ class Weight(NamedTuple):
 
 
 def first_dirty_offset(checkpoint: int | None, log_start_offset: int, log_end_offset: int) -> int:
-    """Where the dirty part begins; a checkpoint that cannot be of this log counts for nothing."""
+    """Return the start of the dirty part; a checkpoint outside the log is ignored."""
     if checkpoint is None or not log_start_offset <= checkpoint <= log_end_offset:
         return log_start_offset
     return checkpoint
@@ -89,12 +89,12 @@ def dirty_range(
     first_dirty: int,
     limit: int,
 ) -> DirtyRange:
-    """What may be cleaned, whole segments only.
+    """Return the range that may be cleaned, in whole segments.
 
     Args:
-        segments: all of the log; the last one is being written and is never cleaned.
-        limit: the last stable offset: nothing is cleaned that may still be cut off, or that
-            belongs to an open transaction (KAFKA-13194).
+        segments: all of the log; the last one is still written and is never cleaned.
+        limit: the last stable offset. Records above it are not cleaned: they may still be
+        truncated, or belong to an open transaction (KAFKA-13194).
     """
     closed = segments[:-1]
     end = segments[0].base_offset
@@ -115,7 +115,8 @@ def dirty_range(
 def weigh(
     segments: Sequence[DatedSegment], config: LogConfig, now_ms: int, dirty: DirtyRange
 ) -> Weight:
-    """Sizes are of whole segments; one that is dirty from its middle on counts on both sides."""
+    """Weigh a log by whole segments; one that is dirty from its middle on counts as clean and
+    dirty."""
     clean = cleanable = 0
     oldest_ms: int | None = None
     lag_ms = config.max_compaction_lag_ms
@@ -136,16 +137,17 @@ def weigh(
 
 
 def _ends(segments: Sequence[DatedSegment]) -> list[int]:
-    """Where each closed segment ends: where the next one begins."""
+    """Return the end of each closed segment: the start of the next one."""
     return [segment.base_offset for segment in segments[1:]]
 
 
 def grouped(
     segments: Sequence[Measured], end_offset: int, *, segment_bytes: int, index_bytes: int
 ) -> list[list[Measured]]:
-    """Neighbours whose remains are sure to fit into one segment, and their offsets into its index.
+    """Group neighbours whose remains certainly fit into one segment, and their offsets into its
+    index.
 
-    `end_offset` is where the last of them ends.
+    `end_offset` is the end of the last segment.
     """
     groups: list[list[Measured]] = []
     log_size = index_size = time_size = 0
@@ -159,7 +161,7 @@ def grouped(
             and index_size <= index_bytes
             and time_size <= index_bytes
             and groups
-            # An empty segment has no offset that could be out of reach.
+            # An empty segment has no offset that could be out of range.
             and (
                 not segment.size_bytes or end - 1 - groups[-1][0].base_offset <= MAX_RELATIVE_OFFSET
             )

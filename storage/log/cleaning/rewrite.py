@@ -1,15 +1,20 @@
 """Rewriting of one batch: kept whole, thinned, emptied, or dropped.
 
-Offsets never change. A batch that loses records keeps base offset, last offset delta, epoch and
-producer fields, and its records keep their bytes; length, count, highest timestamp and CRC follow.
-An empty frame stays where the batch is the last one of an active producer, whose sequence must
-survive a rebuild of the producer state; where the round ends, so that the last offset is still
-told by a batch; and where a leader epoch begins. A follower knows that place by the first batch of
-the epoch that it gets. If it came later, the follower, as the next leader, would call records
-its own that another replica has of a leader that lost. Kafka drops it.
+Offsets never change. A batch that loses records keeps its base offset, last offset delta, epoch and
+producer fields, and its remaining records keep their bytes. Length, count, highest timestamp and
+CRC are updated.
 
-Tombstones and idle transaction markers get a delete horizon in the first round that keeps them
-(now plus `delete.retention.ms`, stored in the place of the base timestamp, KIP-534) and go in the
+A batch that has lost all records stays as an empty frame in three cases:
+
+* It is the last batch of an active producer: the sequence must survive a rebuild of the producer
+  state.
+* The round ends there: a batch must still contain the last offset.
+* A leader epoch begins there. A follower learns the start of an epoch from the first batch of the
+  epoch that it receives. If the start were later, the follower, as the next leader, would accept as
+  its own history records that another replica has from a leader that lost. Kafka drops this frame.
+
+Tombstones and idle transaction markers get a delete horizon in the first round that keeps them (now
+plus `delete.retention.ms`, stored in place of the base timestamp, KIP-534). They are removed in the
 first round after it.
 """
 
@@ -38,16 +43,16 @@ from storage.log.cleaning.walk import collect_keys, judge
 
 
 class LastBatch(NamedTuple):
-    """Where an active producer stands."""
+    """The last known batch of an active producer."""
 
     last_offset: int | None
-    """Of its last batch of records; None if only markers of it are known."""
+    """Offset of its last batch of records; None if only markers are known."""
     epoch: int
 
 
 @dataclass(slots=True)
 class RewriteStats:
-    """What went through, for the log line and the metrics."""
+    """Records read and kept, for the log line and the metrics."""
 
     records_read: int = 0
     records_kept: int = 0
@@ -55,11 +60,11 @@ class RewriteStats:
 
 @dataclass(slots=True, kw_only=True)
 class Rewriter:
-    """Judges the batches of one round, in offset order from the log's start.
+    """Rewrites the batches of one round, in offset order from the log's start.
 
     Attributes:
         newest: key -> offset of the round.
-        end_offset: where the round ends; records from here on stay as they are.
+        end_offset: end of the round; records from here on stay as they are.
     """
 
     newest: KeyOffsets
@@ -70,13 +75,13 @@ class Rewriter:
     delete_retention_ms: int
     stats: RewriteStats = field(default_factory=RewriteStats)
     leader_epoch: int = 0
-    """Of the batch before. Where the first epoch begins is of no use: there is none before it."""
+    """Leader epoch of the previous batch. The start of epoch 0 needs no frame: no epoch precedes
+    it."""
 
     def remains(self, batch: bytes, header: BatchHeader) -> bytes | None:
-        """What is written in place of `batch`; `batch` itself if nothing changes.
+        """Return the bytes that replace `batch` (`batch` itself if nothing changes), or None.
 
-        Raises ValueError or ProtocolError for records that cannot be read, ApiError for broken
-        compression.
+        Raises ValueError or ProtocolError for unreadable records, ApiError for broken compression.
         """
         self.stats.records_read += header.record_count
         kept = self._control(batch, header) if header.is_control else self._data(batch, header)
@@ -98,7 +103,7 @@ class Rewriter:
         return header.last_offset == last.last_offset
 
     def _is_ripe(self, header: BatchHeader) -> bool:
-        """Whether a delete horizon is set and over."""
+        """Return whether the batch has a delete horizon that has passed."""
         return header.has_delete_horizon and header.base_timestamp <= self.now_ms
 
     # Records ---------------------------------------------------------------------------------
@@ -123,7 +128,7 @@ class Rewriter:
         return assemble(fields, kept, header.compression)
 
     def _with_horizon(self, batch: bytes, header: BatchHeader, offsets: list[int]) -> bytes:
-        """The batch with a delete horizon, which every timestamp is then told relative to."""
+        """Return the batch with a delete horizon, to which all timestamps are then relative."""
         stay = set(offsets)
         records = [record for record in read_batch(batch, 0, header) if record.offset in stay]
         return rebuild_batch(
@@ -150,7 +155,7 @@ class Rewriter:
 
 
 def _frame(header: BatchHeader) -> bytes:
-    """The batch without a record."""
+    """Return the batch without records."""
     fields = BatchHeader(*header.fields())
     fields.record_count = 0
     fields.base_timestamp = NO_TIMESTAMP
@@ -159,7 +164,8 @@ def _frame(header: BatchHeader) -> bytes:
 
 
 def _anonymous_frame(header: BatchHeader) -> bytes:
-    """The batch without a record and without its producer, of whose state it says nothing."""
+    """Return the batch without records and without its producer, so that it does not affect the
+    producer state."""
     fields = BatchHeader(*header.fields())
     fields.attributes &= ~(TRANSACTIONAL_BIT | CONTROL_BIT)
     fields.producer_id, fields.producer_epoch = NO_PRODUCER_ID, NO_PRODUCER_EPOCH
@@ -170,10 +176,10 @@ def _anonymous_frame(header: BatchHeader) -> bytes:
 def collect(
     batch: bytes, header: BatchHeader, transactions: Transactions, into: KeyOffsets, first: int
 ) -> None:
-    """Take one batch of the dirty section into the map.
+    """Add the keys of one batch of the dirty section to the map.
 
-    Records of aborted transactions do not count: they would oust what they never replaced. Raises
-    as `Rewriter.remains` does.
+    Records of aborted transactions do not count: they would remove records that they never
+    replaced. Raises the errors of `Rewriter.remains`.
     """
     if header.is_control:
         marker = next(read_batch(batch, 0, header), None)

@@ -1,17 +1,18 @@
-"""Shell: Swap of cleaned segments for old ones: a crash leaves the one or the other.
+"""Shell: Swap of cleaned segments for old ones: a crash leaves either the old or the new ones.
 
-1. The `.cleaned` files, which are on the disk, get the name `.swap`; that is made durable. From now
-   on a start would finish the swap (`storage.log.recovery`).
-2. In one step that nothing interrupts: the old files get `.deleted`, the new ones their own names,
-   and the log's list of segments changes. Readers see the old segments before and the new ones
-   after; who was reading an old file off the loop reads it to the end or looks again.
-3. The names are made durable.
+1. The `.cleaned` files, which are durable, are renamed to `.swap`; the renames are made durable.
+   From now on a start would finish the swap (`storage.log.recovery`).
+2. In one step without an await, the old files are renamed to `.deleted`, the new ones get their
+   final names, and the log's list of segments changes. Readers see the old segments before and the
+   new ones after. A reader that is reading an old file in a worker finishes it or looks it up
+   again.
+3. The renames are made durable.
 
-Between 1 and 2 the loop runs. If the log is cut meanwhile, the `.swap` files go first
-(`Segments.abandon_swap`): a start must not bring back what was cut.
+Between 1 and 2 the event loop runs. If the log is truncated in the meantime, the `.swap` files are
+removed first (`Segments.abandon_swap`): a start must not restore truncated records.
 
-A `.log` is the last to become `.swap`, so that a `.swap` of it always has its indexes; and the
-first to get its own name.
+A `.log` is the last file to become `.swap`, so that a `.swap` of it always has its indexes, and the
+first to get its final name.
 """
 
 from __future__ import annotations
@@ -35,14 +36,14 @@ if TYPE_CHECKING:
 
 
 class SwapAbandoned(Exception):
-    """The log was changed while its cleaned segments were on their way in."""
+    """The log changed while its cleaned segments were being swapped in."""
 
 
 async def swap_in(log: Log, cleaned: Cleaned) -> None:
-    """Replace segments of `log` with the `.cleaned` files that were made of them.
+    """Replace segments of `log` by the `.cleaned` files that were made from them.
 
     Raises:
-        SwapAbandoned: those segments are not all there any more; the new files are gone.
+        SwapAbandoned: some of those segments no longer exist; the new files are removed.
         LogFailed: a disk error, which closes the log for appends.
     """
     try:
@@ -62,7 +63,7 @@ async def swap_in(log: Log, cleaned: Cleaned) -> None:
 
 
 def _begin(log: Log, cleaned: Cleaned) -> list[str]:
-    """Step 1 without the wait; returns the `.swap` files."""
+    """Run step 1 without the wait. Returns the paths of the `.swap` files."""
     if log.closed or log.segments.find_closed(cleaned.replaced) is None:
         raise SwapAbandoned(log.directory)
     paths = []
@@ -77,7 +78,7 @@ def _begin(log: Log, cleaned: Cleaned) -> list[str]:
 
 
 def _replace(log: Log, cleaned: Cleaned, paths: list[str]) -> None:
-    """Step 2."""
+    """Run step 2."""
     replaced = log.segments.find_closed(cleaned.replaced)
     assert replaced is not None, "whatever removes segments abandons the swap"
     log.segments.commit_swap()

@@ -1,10 +1,10 @@
-"""`log.cleaner.io.max.bytes.per.second`: how long to rest after so many bytes."""
+"""Rate limit of the cleaner: `log.cleaner.io.max.bytes.per.second`."""
 
 from __future__ import annotations
 
 
 class Throttle:
-    """Bytes read and written, held to a rate from the moment of the first ones on."""
+    """Limits the average rate of bytes read and written since the first ones."""
 
     __slots__ = ("_begin_ms", "_bytes", "bytes_per_second")
 
@@ -14,7 +14,7 @@ class Throttle:
         self._bytes = 0
 
     def rest_ms(self, size_bytes: int, now_ms: float) -> float:
-        """Count bytes; returns for how long to do nothing."""
+        """Count bytes. Returns the milliseconds to pause."""
         if self._begin_ms is None:
             self._begin_ms = now_ms
         self._bytes += size_bytes

@@ -1,12 +1,12 @@
 """Transactions as the cleaner meets them: batch by batch, in offset order.
 
-Data of an aborted transaction goes at once. A marker must not go while a record of its transaction
-is left (KAFKA-13727): a reader would take the rest for part of a later transaction. So a marker may
-go only when a walk from the log's start has met no batch of its transaction, not even an emptied
-one that is kept for its producer's sake.
+Data of an aborted transaction is removed at once. A marker must stay while a record of its
+transaction is left (KAFKA-13727): otherwise a reader would attribute the rest to a later
+transaction. So a marker is removed only if a walk from the log's start met no batch of its
+transaction, not even an emptied one that is kept for its producer.
 
-What the walk knows of aborted transactions comes from the transaction indexes, and must reach as
-far as the walk does. The entry of a transaction whose records were met goes into the new index.
+The walk's list of aborted transactions comes from the transaction indexes, and must reach as far as
+the walk. If records of a transaction were met, its entry goes into the new index.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class _Aborted:
 
 
 class Transactions:
-    """One walk's view. `aborted` are those that end at or behind the walk's first offset."""
+    """State of one walk. `aborted` are those that end at or after the walk's first offset."""
 
     __slots__ = ("_aborted_ahead", "_committed", "_open_aborted", "kept_entries")
 
@@ -35,10 +35,10 @@ class Transactions:
         self._open_aborted: dict[int, _Aborted] = {}
         self._committed: set[int] = set()
         self.kept_entries: list[AbortedTxn] = []
-        """For the new transaction index; its writer empties this."""
+        """Entries for the new transaction index; its writer clears this list."""
 
     def records_are_aborted(self, header: BatchHeader) -> bool:
-        """Pass a batch of records; whether they belong to an aborted transaction."""
+        """Process a batch of records. Returns whether they belong to an aborted transaction."""
         self._reach(header.last_offset)
         if not header.is_transactional:
             return False
@@ -50,10 +50,10 @@ class Transactions:
         return False
 
     def marker_is_idle(self, header: BatchHeader, commit: bool | None) -> bool:
-        """Pass a control batch; whether its transaction has no batch left.
+        """Process a control batch. Returns whether its transaction has no batch left.
 
-        `commit` is what the marker says, None for a batch whose marker is gone already. Other
-        control batches than markers are the caller's business.
+        `commit` is the marker's type; None for a batch whose marker has been removed. The caller
+        handles control batches other than markers.
         """
         self._reach(header.last_offset)
         producer_id = header.producer_id

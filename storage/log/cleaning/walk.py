@@ -1,12 +1,12 @@
-"""The walks over the records of a batch that cleaning consists of.
+"""The two passes over a batch's records: collecting keys, and selecting records to keep.
 
-Ten million records are walked twice, so `walk` is the cost of cleaning. What nobody asks for is
-skipped unread, the usual varints are read in place, and what follows for each record is one
-comprehension. Records that stay are looked at again, one by one: there are few of them, or the
+Ten million records are walked twice, so `walk` dominates the cost of cleaning. Unused fields are
+skipped unread, short varints are decoded inline, and the further work per record is one
+comprehension. Records that stay are examined again one by one: either there are few of them, or the
 batch stays as it is.
 
-Lengths are checked against the bytes that are there, as nobody may have walked these records
-before: the topic may have been compacted only later. Records that make no sense are a ValueError.
+Lengths are checked against the available bytes, since these records may never have been walked
+before: the topic may have become compacted only later. Invalid records raise ValueError.
 """
 
 from __future__ import annotations
@@ -26,24 +26,24 @@ class Walked(NamedTuple):
     """The records of a batch, in parallel lists."""
 
     starts: list[int]
-    """Where each begins; the last entry is where the last one ends."""
+    """Start of each record; the last entry is the end of the last record."""
     keys: list[KeyId]
     offsets: list[int]
 
 
 class Judged(NamedTuple):
-    """Which records of a batch stay."""
+    """The records of a batch that stay."""
 
     runs: list[tuple[int, int]]
-    """Their bytes: (start, end) in the payload, neighbours joined."""
+    """Their bytes: (start, end) in the payload, with neighbours joined."""
     offsets: list[int]
     tombstones: bool
-    """Whether one of them has no value."""
+    """True if one of them has no value."""
     max_timestamp: int
 
 
 def walk(data: bytes, header: BatchHeader) -> Walked:
-    """Where the records of a batch are that fill `data` exactly. Raises ValueError."""
+    """Locate the records of a batch, which must fill `data` exactly. Raises ValueError."""
     try:
         walked = _walk(data, header.record_count, header.base_offset)
     except IndexError:
@@ -95,7 +95,7 @@ def _walk(data: bytes, count: int, base_offset: int) -> Walked:
 
 
 def _unusual_key(data: bytes, pos: int) -> tuple[KeyId, int]:
-    """A key that is long or missing, and the position behind it."""
+    """Return a long or missing key, and the position after it."""
     length, pos = read_varint(data, pos)
     if length < 0:
         if length != -1:
@@ -106,7 +106,7 @@ def _unusual_key(data: bytes, pos: int) -> tuple[KeyId, int]:
 
 
 def _after_varlong(data: bytes, pos: int) -> int:
-    """The position behind a number of up to 64 bits that nobody asks for."""
+    """Return the position after an unused number of up to 64 bits."""
     for at in range(pos, pos + VARLONG_BYTES_MAX):
         if data[at] < 128:
             return at + 1
@@ -114,7 +114,7 @@ def _after_varlong(data: bytes, pos: int) -> int:
 
 
 def collect_keys(data: bytes, header: BatchHeader, into: KeyOffsets, first_offset: int) -> None:
-    """Note key and offset of every record with a key, from `first_offset` on. Raises ValueError."""
+    """Add key and offset of every record with a key, from `first_offset` on. Raises ValueError."""
     _, keys, offsets = walk(data, header)
     pairs = zip(keys, offsets, strict=True)
     if header.base_offset >= first_offset:
@@ -124,10 +124,10 @@ def collect_keys(data: bytes, header: BatchHeader, into: KeyOffsets, first_offse
 
 
 def judge(data: bytes, header: BatchHeader, newest: KeyOffsets, *, keep_tombstones: bool) -> Judged:
-    """A record stays if no newer one has its key, unless it is a tombstone and those may go.
+    """Select the records that stay.
 
-    Records behind the reach of the map stay unseen; a record without key does not stay. Raises
-    ValueError.
+    A record stays if no newer one has its key, unless it is a tombstone and tombstones may be
+    removed. Records above the map's range stay; a record without a key does not. Raises ValueError.
     """
     starts, keys, offsets = walk(data, header)
     latest, newest_of = newest.latest_offset, newest.offsets.get
@@ -149,7 +149,7 @@ def judge(data: bytes, header: BatchHeader, newest: KeyOffsets, *, keep_tombston
 
 
 def _has_no_value(data: bytes, start: int) -> bool:
-    """Whether the record at `start` is a tombstone."""
+    """Return whether the record at `start` is a tombstone."""
     _, pos = read_varint(data, start)
     pos = _after_varlong(data, pos + 1)
     _, pos = read_varint(data, pos)
@@ -158,7 +158,7 @@ def _has_no_value(data: bytes, start: int) -> bool:
 
 
 def _joined(pieces: list[tuple[int, int]]) -> list[tuple[int, int]]:
-    """The pieces with neighbours made one."""
+    """Return the pieces with neighbours joined."""
     runs: list[tuple[int, int]] = []
     for start, end in pieces:
         if runs and runs[-1][1] == start:
@@ -169,7 +169,7 @@ def _joined(pieces: list[tuple[int, int]]) -> list[tuple[int, int]]:
 
 
 def _max_timestamp(data: bytes, header: BatchHeader, starts: list[int]) -> int:
-    """The highest timestamp among these records; that of the header if it is the broker's."""
+    """Return the highest timestamp of these records; with log append time, the header's."""
     if not starts:
         return NO_TIMESTAMP
     if header.timestamp_type is TimestampType.LOG_APPEND_TIME:

@@ -1,8 +1,8 @@
 """Shell: Workers for the steps of a cleaning round.
 
-On real files they run in a helper process: walking ten million records is twenty seconds of CPU,
-and in a thread those would be taken from the loop. On files that only this process sees (memory, a
-disk with injected faults) they run on the loop, a few milliseconds at a time.
+On real files, the steps run in a helper process: walking ten million records takes twenty seconds
+of CPU, which a thread would take from the event loop. On files that only this process sees (memory,
+a disk with injected faults) they run on the event loop, a few milliseconds at a time.
 """
 
 from __future__ import annotations
@@ -24,40 +24,40 @@ from storage.log.errors import CorruptLog
 SLICE_MS: Final = 5.0
 FD_BUDGET: Final = 64
 STEPS_PER_SLICE_MAX: Final = 8
-"""On a virtual clock, which stands still while code runs."""
+"""Limit for a virtual clock, which stands still while code runs."""
 
 
 class Failed(NamedTuple):
-    """A round that came to nothing."""
+    """A failed round."""
 
     reason: str
     unreadable: bool
-    """The log itself is at fault: trying again would find the same."""
+    """True if the log itself is damaged: another attempt would fail, too."""
 
 
 class Stopped(Exception):
-    """`stop` was called while the round ran."""
+    """`stop` was called during the round."""
 
 
 Result = Cleaned | Finished | Failed
 
 
 class Worker(Protocol):
-    """Does one round at a time."""
+    """Runs one round at a time."""
 
     def run(self, job: CleaningJob, bytes_per_second: float) -> AsyncGenerator[Result, None]:
-        """What the round brings about, group by group. Raises Stopped, OSError, HelperFailed."""
+        """Yield the results of the round, group by group. Raises Stopped, OSError, HelperFailed."""
         ...
 
     def stop(self) -> None:
-        """Abort the running round: when this returns no file of its log is opened any more."""
+        """Abort the running round. After the return, no further file of its log is opened."""
         ...
 
     async def close(self) -> None: ...
 
 
 class LoopWorker:
-    """Runs the steps on the loop, in slices."""
+    """Runs the steps on the event loop, in slices."""
 
     def __init__(self, files: Files, clock: Clock) -> None:
         self._files = files
@@ -89,7 +89,7 @@ class LoopWorker:
 
 
 class ProcessWorker:
-    """Runs the steps in a helper process, which is started when there is something to clean."""
+    """Runs the steps in a helper process, which is started on demand."""
 
     def __init__(self) -> None:
         self.helper = HelperProcess()
@@ -110,11 +110,12 @@ class ProcessWorker:
 
 
 def clean(task: tuple[CleaningJob, float]) -> Iterator[Result]:
-    """The helper's task."""
+    """Run a round in the helper process."""
     job, bytes_per_second = task
     throttle = Throttle(bytes_per_second)
     files = RealFiles(FD_BUDGET)
-    # A round makes tuples by the million and no cycles: looking for those costs a tenth.
+    # A round creates millions of tuples but no cycles: the cyclic GC would cost a tenth of the
+    # time.
     gc.disable()
     try:
         for step in _guarded(steps(files, job)):
@@ -130,7 +131,7 @@ def clean(task: tuple[CleaningJob, float]) -> Iterator[Result]:
 
 
 def _guarded(taken: Iterator[Step]) -> Iterator[Step | Failed]:
-    """The steps; their errors become the last one, so that they cross to another process."""
+    """Yield the steps, and an error as last step, so that it can be sent to another process."""
     try:
         yield from taken
     except CorruptLog as error:
@@ -140,5 +141,5 @@ def _guarded(taken: Iterator[Step]) -> Iterator[Step | Failed]:
 
 
 def worker_for(files: Files, clock: Clock) -> Worker:
-    """The worker that suits these files."""
+    """Return a helper process for shared files, otherwise a worker on the event loop."""
     return ProcessWorker() if files.shared else LoopWorker(files, clock)
