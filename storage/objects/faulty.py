@@ -1,9 +1,8 @@
-"""Shell: an object store that fails: the overlay for reliability F33.
+"""Shell: Fault-injecting overlay of an object store, for reliability F33.
 
-What happens to a call is drawn from a given generator, so one seed replays it. The faults are
-those that stores and networks have: no answer, an error before anything happened, an error after
-all of it happened, a slow answer, an answer that is cut, a flipped bit, an object that is gone
-later.
+The fault of each call is drawn from the given generator, so a seed replays it. The faults are those
+of real stores and networks: no answer, an error before or after the operation, a slow answer, a
+truncated answer, a flipped bit, an object that is lost later.
 """
 
 from __future__ import annotations
@@ -25,9 +24,9 @@ from storage.objects.port import (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Weather:
-    """How a store behaves. Fractions are of the calls, from 0 to 1.
+    """Fault probabilities of a store, as fractions of the calls, from 0 to 1.
 
-    A call that hangs takes `hang_ms` and ends with an error, as the client's own limit ends it.
+    A call that hangs takes `hang_ms` and ends with an error, like a client-side timeout.
     """
 
     down: bool = False
@@ -36,7 +35,7 @@ class Weather:
     short: float = 0.0
     flipped: float = 0.0
     lost: float = 0.0
-    """Of the puts: the object is gone right after it was written."""
+    """Fraction of the puts after which the object is gone at once."""
     hang: float = 0.0
     latency_ms: tuple[float, float] = (0.0, 0.0)
     hang_ms: float = 30_000.0
@@ -65,7 +64,7 @@ class FaultyObjects:
         data = await self.backing.get(key, start, size_bytes)
         self._after(key)
         if self._drawn(self.weather.short):
-            # The port's promise holds: who looks at the length notices, and says so.
+            # A store's client notices the wrong length, so the port promises this error.
             raise ObjectCorrupt(key, f"{self._rng.randrange(size_bytes)} bytes, not {size_bytes}")
         if self._drawn(self.weather.flipped):
             broken = bytearray(data)
@@ -89,7 +88,7 @@ class FaultyObjects:
         name = keys[0] if keys else ""
         await self._before(name)
         if self._drawn(self.weather.error) and len(keys) > 1:
-            # A bulk delete may do a part of its work.
+            # A bulk delete may do part of its work.
             await self.backing.delete(keys[: self._rng.randrange(len(keys))])
             raise ObjectRetriable(name, "some of the objects were not deleted")
         await self.backing.delete(keys)

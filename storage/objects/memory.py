@@ -1,7 +1,7 @@
-"""Shell: an object store in memory: for tests, and as the bucket of a simulated cluster.
+"""Shell: In-memory object store, for tests and as the bucket of a simulated cluster.
 
-It never fails and takes no time; put `FaultyObjects` over it for that. Nodes that share one share
-the bucket.
+It never fails and takes no time; put `FaultyObjects` over it for faults and delays. Nodes that
+share an instance share the bucket.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class _Object(NamedTuple):
 
 
 class MemoryObjects:
-    """A bucket. `now_ms` gives the modification times."""
+    """A bucket. `now_ms` returns the modification times."""
 
     def __init__(self, now_ms: Callable[[], int] = lambda: 0) -> None:
         self._now_ms = now_ms
@@ -39,11 +39,11 @@ class MemoryObjects:
         return sorted(self._objects)
 
     def content(self, key: str) -> bytes:
-        """The bytes of an object, for whoever looks from outside. Raises KeyError."""
+        """Return the bytes of an object, for inspection by tests. Raises KeyError."""
         return self._objects[key].content
 
     def replace(self, key: str, content: bytes) -> None:
-        """What no client can do: other bytes under the same key."""
+        """Replace the bytes under an existing key, which no client can do."""
         self._objects[key] = _Object(content, self._now_ms())
 
     async def put(self, key: str, source: Source) -> None:

@@ -1,12 +1,12 @@
-"""Shell: object stores of real nodes, by obstore.
+"""Shell: Object stores of real nodes, through the library obstore.
 
-Importing obstore is left to the first use: its threads must not be there when nodes are forked, and
-its futures need a real loop. Nothing else imports it.
+obstore is imported at first use: its threads must not exist when nodes are forked, and its futures
+need a real event loop. No other module imports it.
 
-What obstore does not see to is done here. A put that is cancelled goes on in the background with
-its source cut off, because only a put that fails aborts its multipart upload. A file is flushed,
-with its folders, before the put comes back. A process that is killed in mid upload leaves parts
-that the bucket's own lifecycle rule has to remove.
+This module adds three things to obstore. A cancelled put goes on in the background with its source
+ended by an error, because only a failing put aborts its multipart upload. A file is flushed, with
+its folders, before the put returns. A process that is killed during an upload leaves parts that the
+bucket's own lifecycle rule must remove.
 """
 
 from __future__ import annotations
@@ -39,20 +39,20 @@ _NO_SUCH_RANGE = re.compile(r"Requested range was invalid|Wanted range starting 
 _TRY_AGAIN: Final = frozenset({408, 425, 429})
 _RANGE_NOT_SATISFIABLE: Final = 416
 _PLACES = re.compile(r" for path \S+(?=:)|(?<=Error performing )\w+ \S+ in \S+(?= - )")
-"""Where it was: whoever is told knows the key, and the server's word stands behind."""
+"""Location part of an error message: the caller knows the key, and the server's text follows."""
 _WHY_CHARS: Final = 300
 _DELETED_TOGETHER: Final = 500
 _NICE: Final = 2
-"""Of the library's threads: whoever produces waits less for a processor that copies have. With 5
-copies take longer (docs/benchmarks.md)."""
+"""Added to the nice value of the library's threads, so that producers wait less for a CPU that
+copies use. With 5, copies take longer (docs/benchmarks.md)."""
 
 
 class _Abandoned(Exception):
-    """Ends a put whose caller is gone."""
+    """Ends a put whose caller was cancelled."""
 
 
 class ObstoreObjects:
-    """A bucket of S3, GCS or Azure, or a folder. Made inside a running loop."""
+    """A bucket of S3, GCS or Azure, or a folder. Create it inside a running event loop."""
 
     def __init__(self, settings: StoreSettings) -> None:
         self._settings = settings
@@ -148,7 +148,7 @@ class ObstoreObjects:
 
 
 def _connect(settings: StoreSettings) -> tuple[Any, Any]:
-    """The library and its store. Raises ObjectRefused for settings that it does not take."""
+    """Return the library and its store. Raises ObjectRefused for invalid settings."""
     import obstore
     from obstore import store
 
@@ -176,8 +176,10 @@ def _connect(settings: StoreSettings) -> tuple[Any, Any]:
 
 
 def _start_threads(obstore: Any, anywhere: Any) -> None:
-    """Have the library start its threads now, from one with their priority, which they inherit.
-    They are the process's, so only the first store finds them missing."""
+    """Let the library start its threads now, from a thread whose priority they inherit.
+
+    They belong to the process, so only the first store starts them.
+    """
 
     def start() -> None:
         if sys.platform == "linux":  # elsewhere threads have no priority of their own
@@ -197,8 +199,8 @@ def _info(found: Any) -> ObjectInfo:
 
 @contextmanager
 def _translated(key: str, missing: type[ObjectError] = ObjectNotFound) -> Iterator[None]:
-    """obstore's errors as the port's. `missing`: what it means that something is not there, which
-    for a put is the bucket."""
+    """Translate obstore's errors to the port's. `missing`: the error for something that does not
+    exist, which for a put is the bucket."""
     from obstore import exceptions
 
     try:
@@ -215,7 +217,7 @@ def _class_of(error: Exception, exceptions: Any) -> type[ObjectError]:
     if isinstance(error, exceptions.NotFoundError):
         return ObjectNotFound
     if status == _RANGE_NOT_SATISFIABLE or _NO_SUCH_RANGE.search(str(error)):
-        return ObjectCorrupt  # the object is shorter than whoever asked was told
+        return ObjectCorrupt  # the object is shorter than the caller's metadata
     refused = (
         PermissionError,
         exceptions.PermissionDeniedError,
@@ -239,7 +241,7 @@ def _without_place(found: re.Match[str]) -> str:
 
 
 def _make_durable(root: str, key: str) -> None:
-    """In a worker: flush a file of a local store and the folders that lead to it."""
+    """Flush a file of a local store and the folders that lead to it, in a worker."""
     path = os.path.join(root, key)
     _fsync(path)
     while len(path) > len(root):

@@ -7,8 +7,11 @@ from storage.objects.settings import StoreSettings
 
 
 def open_objects(settings: StoreSettings) -> Objects:
-    """The store of these settings; nothing is sent yet. Call it on the running loop of a process
-    that forks no more. Raises ObjectRefused, and ImportError without the extra `tiered`."""
+    """Return the store of these settings, without sending a request.
+
+    Call it on the running event loop of a process that no longer forks. Raises ObjectRefused, and
+    ImportError without the extra `tiered`.
+    """
     from storage.objects.obstore_objects import ObstoreObjects
 
     return ObstoreObjects(settings)

@@ -1,7 +1,7 @@
-"""Settings of an object store, out of `rsm.config.*`, which KIP-405 hands to the store.
+"""Settings of an object store, from `rsm.config.*`, which KIP-405 passes to the store.
 
-The names are ours, since KIP-405 leaves them to the store; a name that the store of this URL does
-not have is refused, so that a slip of the pen in a key does not fall back to no key at all.
+The names are Kraftbox's own, since KIP-405 leaves them to the store. A name that the URL's kind of
+store does not have is refused: otherwise a typo in a credential's name would mean no credential.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from runtime.config.errors import ConfigError
 PREFIX: Final = "rsm.config."
 URL: Final = "url"
 PART_BYTES_MIN: Final = 5 << 20
-"""S3 takes no smaller parts but the last."""
+"""S3 accepts no smaller parts, except for the last one."""
 
 _FORMS: Final = "s3://BUCKET/PREFIX, gs://BUCKET/PREFIX, az://CONTAINER/PREFIX or file:///PATH"
 
@@ -85,16 +85,16 @@ _BOOLEANS: Final = frozenset({"anonymous", "path.style", "emulator"})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoreSettings:
-    """Where a store is and how it is spoken to."""
+    """Location of a store, and how to connect to it."""
 
     scheme: str
     """s3, gs, az or file."""
     bucket: str
     """The bucket or container; empty for files."""
     prefix: str
-    """What all keys begin with, without `/` at either end; for files the absolute folder."""
+    """Common prefix of all keys, without `/` at either end; for files the absolute folder."""
     options: Mapping[str, str] = field(default_factory=dict, repr=False)
-    """For the store, in obstore's names. Holds secrets: never printed."""
+    """Options for the store, in obstore's names. They contain secrets and are never printed."""
     timeout_ms: int = 30_000
     connect_timeout_ms: int = 5_000
     retries: int = 2
@@ -103,19 +103,21 @@ class StoreSettings:
 
     @property
     def plain_http(self) -> bool:
-        """Whether the endpoint that was given is not encrypted."""
+        """True if the configured endpoint is not encrypted."""
         given = self.options.get("endpoint", self.options.get("base_url", ""))
         return given.startswith("http://") or self.options.get("use_emulator") == "true"
 
     @property
     def url(self) -> str:
-        """For messages: without keys."""
+        """The store's URL for messages, without credentials."""
         return f"{self.scheme}://{'/'.join(part for part in (self.bucket, self.prefix) if part)}"
 
     @classmethod
     def of(cls, given: Mapping[str, str], *, prefix: str = PREFIX) -> StoreSettings:
-        """The settings in `given`, whose names have lost `prefix`. Raises ConfigError with all
-        that is wrong; an unknown name is named, a secret's value is not."""
+        """Create settings from `given`, whose names lack `prefix`.
+
+        Raises ConfigError with all problems; it contains unknown names, but no secret values.
+        """
         errors: list[ConfigError] = []
         url = given.get(URL, "")
         try:
@@ -138,8 +140,8 @@ class StoreSettings:
         if errors:
             raise ConfigError.join(errors)
         if scheme == "s3":
-            # A server that is named is addressed by path unless told otherwise: bucket names of
-            # its own under it need DNS that private installations do not have.
+            # A configured endpoint is addressed by path by default: bucket names as host names need
+            # DNS entries that private installations lack.
             by_path = options.get("virtual_hosted_style_request") or str("endpoint" in options)
             hosted = by_path.lower() != "true"
             options["virtual_hosted_style_request"] = str(hosted).lower()
@@ -153,7 +155,7 @@ def _known(names: Mapping[str, str]) -> str:
 
 
 def _split(url: str) -> tuple[str, str, str]:
-    """(scheme, bucket, prefix). Raises ValueError that says what is allowed."""
+    """Return (scheme, bucket, prefix). Raises ValueError that lists the allowed forms."""
     parts = urlsplit(url)
     path = unquote(parts.path)
     if parts.query or parts.fragment or parts.username or parts.scheme not in _NAMES:

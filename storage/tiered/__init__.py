@@ -1,1 +1,1 @@
-"""Segments in an object store (KIP-405): formats, what is known of them, what to do next."""
+"""Segments in an object store (KIP-405): formats, state, and plans for copying and deleting."""

@@ -1,8 +1,8 @@
-"""Record batches on their way to an object store and back, checked before anybody counts on them.
+"""Validation of record batches on their way to an object store and back.
 
-A store may answer with other bytes than were put there, a disk with others than were written. A
-batch says of itself how long it is and what its checksum is; the segment's metadata say which
-offsets and leader epochs it may have. Any that does not fit is an error, never data (S1).
+A store may return other bytes than were put, and a disk other bytes than were written. A batch
+contains its own length and checksum; the segment's metadata limit its offsets and leader epochs. A
+batch that does not match is an error, never data (S1).
 """
 
 from __future__ import annotations
@@ -26,26 +26,28 @@ from storage.tiered.copied_indexes import CopiedIndexes
 from storage.tiered.values import RemoteSegment
 
 MARKED_BYTES: Final = 16 << 10
-"""There is a mark behind so many bytes: few beside them, and few batches between two."""
+"""Bytes between marks: large enough that marks are few, small enough that few batches lie between
+two."""
 INDEX_ENTRIES_MAX: Final = 1 << 18
-"""Of one index, which is in memory until it is put: as many as Kafka's defaults have in 1 GiB."""
+"""Limit of one index, which is in memory until it is put: as many entries as Kafka's defaults have
+in 1 GiB."""
 
 
 class CorruptSegment(Exception):
-    """Bytes, or objects, that are not those of the segment whose they should be."""
+    """Bytes or objects that do not belong to the segment in whose place they are."""
 
 
 class WrongTimes(CorruptSegment):
-    """The highest timestamp that a segment's metadata tell is not that of its batches, which are
-    whole."""
+    """The highest timestamp in a segment's metadata is not that of its batches, which are
+    intact."""
 
 
 class Mark(NamedTuple):
-    """A place between two batches."""
+    """A boundary between two batches."""
 
     position: int
     next_offset: int
-    """The offset behind the batch before it."""
+    """The offset after the previous batch."""
 
 
 class CheckedBatches(NamedTuple):
@@ -53,11 +55,11 @@ class CheckedBatches(NamedTuple):
 
     whole_bytes: int
     next_offset: int
-    """The offset behind them; the segment's start if there is none."""
+    """The offset after them; the segment's start if there are no whole batches."""
     cut_bytes: int
-    """The size of the batch that was cut, all of it; 0 where not even its header is there."""
+    """The full size of the truncated batch; 0 if even its header is incomplete."""
     last_epoch: int
-    """Of the last whole batch."""
+    """Leader epoch of the last whole batch."""
     marks: Sequence[Mark]
 
 
@@ -68,15 +70,17 @@ def check_batches(
     *,
     visit: Callable[[BatchHeader, int], None] | None = None,
 ) -> CheckedBatches:
-    """Check the batches in `data`, which begins at a batch of the segment; the last may be cut.
+    """Check the batches in `data`, which begins at a batch of the segment; the last may be
+    truncated.
 
     Args:
-        last_offset: batches that end behind it are left out; what a reader's own lineage does not
-            share with the segment must not be read.
-        visit: sees each whole batch that is left in, and where in `data` it begins.
+        last_offset: batches that end after it are left out: a reader must not see offsets that its
+        own lineage does not share with the segment.
+        visit: called with the header of each whole batch that is included, and its position in
+        `data`.
 
     Raises:
-        CorruptSegment.
+        CorruptSegment: a batch is invalid, or does not belong to the segment.
     """
     starts = [entry.start_offset for entry in segment.epochs]
     whole, next_offset, epoch = 0, segment.start_offset, NO_LEADER_EPOCH
@@ -107,7 +111,7 @@ def check_batches(
 
 
 def own_batches(data: Buffer) -> CheckedBatches:
-    """The batches in `data`, which is of a replica's own log. Raises CorruptBatch."""
+    """Return the batches in `data`, which is from the replica's own log. Raises CorruptBatch."""
     whole, next_offset, epoch = 0, -1, NO_LEADER_EPOCH
     marks: list[Mark] = []
     for header, at in iter_batches(data):
@@ -118,10 +122,10 @@ def own_batches(data: Buffer) -> CheckedBatches:
 
 
 class LogCheck:
-    """A segment's log as it is read from the disk, part by part: all of it must be its batches.
+    """Validation of a segment's log that is read from the disk in parts: all of it must be batches.
 
-    `crc32c`, `size_bytes` and `indexes` are those of all parts so far. `index_interval_bytes` is
-    the topic's `index.interval.bytes`.
+    `crc32c`, `size_bytes` and `indexes` cover all parts so far. `index_interval_bytes` is the
+    topic's `index.interval.bytes`.
     """
 
     def __init__(self, segment: RemoteSegment, index_interval_bytes: int) -> None:
@@ -129,15 +133,18 @@ class LogCheck:
         interval_bytes = max(index_interval_bytes, segment.size_bytes // INDEX_ENTRIES_MAX)
         self.indexes = CopiedIndexes(segment.start_offset, interval_bytes)
         self._cut = b""
-        """What is known of a batch that the next parts end."""
+        """The first bytes of a batch that the next parts complete."""
         self._missing_bytes = 0
-        """Of its header, or of all of it."""
+        """Missing bytes of its header, or of all of it."""
         self.crc32c = 0
         self.size_bytes = 0
 
     def add(self, part: bytes) -> None:
-        """Of many small batches this takes long. Only the batch that was cut is copied: nobody else
-        runs while a part is. Raises CorruptSegment."""
+        """Check the next part. Raises CorruptSegment.
+
+        This takes long for many small batches. Only a truncated batch is copied, since the GIL
+        blocks other threads during a copy.
+        """
         self.crc32c = crc32c(part, self.crc32c)
         self.size_bytes += len(part)
         rest = memoryview(part)
@@ -150,7 +157,7 @@ class LogCheck:
             self._check(rest, 0)
 
     def _check(self, data: Buffer, behind_bytes: int) -> None:
-        """`behind_bytes` of this part come after `data`."""
+        """Check `data`; `behind_bytes` of the part come after it."""
         begin = self.size_bytes - behind_bytes - len(data)
         note = self.indexes.note
         checked = check_batches(
@@ -164,10 +171,11 @@ class LogCheck:
             raise CorruptSegment(f"{self._segment}: a batch of {checked.cut_bytes} of {left} bytes")
 
     def end(self) -> None:
-        """There are no more parts. Raises CorruptSegment, WrongTimes."""
+        """Finish after the last part. Raises CorruptSegment, WrongTimes."""
         if self._cut:
             raise CorruptSegment(f"{self._segment}: its last batch is cut")
         said_ms, highest_ms = self._segment.max_timestamp_ms, self.indexes.highest_ms
         if said_ms != highest_ms:
-            # Said before the batches were read, and gone by for as long as the copy lives.
+            # The metadata were written before the batches were read, and retention would use this
+            # value for as long as the copy lives.
             raise WrongTimes(f"{self._segment}: its highest time is {highest_ms}, not {said_ms}")

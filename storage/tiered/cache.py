@@ -1,13 +1,13 @@
-"""Remote segments of one partition, as the records of `__remote_log_metadata` tell of them (S6).
+"""Remote segments of one partition, from the records of `__remote_log_metadata` (S6).
 
-`apply` is the only way to change it. A record below `next_offset` was applied already: the topic is
-read again from its start whenever a broker takes on another partition that shares the topic's
-partition. A record that may not follow what is known is refused and changes nothing: all brokers
-read the same records in the same order, so all refuse the same ones, and a leader that was replaced
-in mid copy cannot finish what its successor has begun to delete.
+Only `apply` changes the cache. A record below `next_offset` was applied already: the topic is read
+from its start again whenever a broker takes on another partition in the same partition of the
+topic. A record that may not follow the present state is refused and changes nothing. All brokers
+read the same records in the same order, so all refuse the same ones. So a leader that was replaced
+during a copy cannot finish a segment that its successor has begun to delete.
 
-Only finished copies are found by offset (S3). Where copies overlap, because two leaders cut their
-logs into segments at different places, the one that reaches furthest is found.
+Only finished copies are found by offset (S3). Copies overlap if two leaders rolled their segments
+at different offsets; then the copy that reaches furthest is found.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ from storage.tiered.values import (
 
 
 class Outcome(NamedTuple):
-    """What a record did. `refusal` says why it did nothing; empty for one that was applied, or
-    that says what is known already."""
+    """Effect of a record. `refusal` is the reason why a record was refused; it is empty for a
+    record that was applied or that repeats the present state."""
 
     changed: bool
     refusal: str = ""
@@ -46,7 +46,7 @@ APPLIED: Final = Outcome(changed=True)
 
 
 class RemoteEnd(NamedTuple):
-    """The last offset in the tier and its leader epoch; -1 and -1 while there is none."""
+    """The last offset in the tier and its leader epoch; both are -1 if the tier is empty."""
 
     offset: int
     epoch: int
@@ -56,15 +56,18 @@ NO_REMOTE_END: Final = RemoteEnd(-1, -1)
 
 
 class SharedSegment(NamedTuple):
-    """A finished copy and the offsets of it that a lineage has."""
+    """A finished copy, and the range of its offsets that a lineage shares."""
 
     segment: RemoteSegment
     offsets: OffsetRange
 
 
 class _EpochIndex:
-    """The finished copies with records of one epoch, by offset. Starts and ends both ascend
-    strictly: a copy that lies within another one is set aside until that one goes."""
+    """The finished copies with records of one epoch, by offset.
+
+    Starts and ends both ascend strictly: a copy that lies within another one is kept in `aside`
+    until that one is removed.
+    """
 
     __slots__ = ("aside", "ends", "ids", "starts")
 
@@ -105,7 +108,7 @@ class _EpochIndex:
 
 
 class SegmentCache:
-    """What is known of one partition's segments."""
+    """The known segments of one partition."""
 
     __slots__ = (
         "_by_epoch",
@@ -122,13 +125,14 @@ class SegmentCache:
     def __init__(self, partition: RemotePartition) -> None:
         self.partition = partition
         self.next_offset = 0
-        """Records of the topic below this offset were applied."""
+        """All records of the topic below this offset were applied."""
         self.changes = 0
-        """How many records have changed it: what was decided by it holds until there is another."""
+        """Number of records that changed the cache: a decision based on it holds while this is
+        unchanged."""
         self.deletion: PartitionDeleteState | None = None
-        """How far the partition's removal is; None: it was not begun."""
+        """Progress of the partition's removal; None: it has not begun."""
         self.deleted_to = 0
-        """One above the highest offset of finished copies whose deletion was begun."""
+        """One above the highest offset of finished copies whose deletion has begun."""
         self._segments: dict[SegmentId, RemoteSegment] = {}
         self._by_epoch: dict[int, _EpochIndex] = {}
         self._highest: dict[int, int] = {}
@@ -137,7 +141,7 @@ class SegmentCache:
     # Replaying -------------------------------------------------------------------------------
 
     def apply(self, offset: int, record: TierRecord) -> Outcome:
-        """Take over the record at `offset` of the topic's partition."""
+        """Apply the record at `offset` of the topic's partition."""
         if offset < self.next_offset:
             return REPEATED
         self.next_offset = offset + 1
@@ -162,7 +166,7 @@ class SegmentCache:
         return self._update(record)
 
     def refusal(self, record: TierRecord) -> str:
-        """Why a record may not follow what is known; empty if it may."""
+        """Return why a record may not follow the present state; empty if it may."""
         if isinstance(record, PartitionDeletion):
             if partition_may_become(self.deletion, record.state):
                 return ""
@@ -208,37 +212,43 @@ class SegmentCache:
         for epoch, start, _ in segment.epoch_ranges():
             self._by_epoch[epoch].remove(segment.segment_id, start)
 
-    # Asking ----------------------------------------------------------------------------------
+    # Queries ---------------------------------------------------------------------------------
 
     def __len__(self) -> int:
         return len(self._segments)
 
     def get(self, segment_id: SegmentId) -> RemoteSegment | None:
-        """A segment in any state but DELETE_FINISHED."""
+        """Return a segment in any state but DELETE_FINISHED."""
         return self._segments.get(segment_id)
 
     def segments(self) -> Iterator[RemoteSegment]:
-        """All of them, in any state but DELETE_FINISHED, as they came. Not to be used over a
-        change."""
+        """Iterate over all segments in any state but DELETE_FINISHED, in the order of their
+        records.
+
+        The iterator is invalid after a change.
+        """
         return iter(self._segments.values())
 
     def finished(self) -> Iterator[RemoteSegment]:
-        """Those that can be read."""
+        """Iterate over the segments that can be read."""
         return (one for one in self.segments() if one.state is SegmentState.COPY_FINISHED)
 
     def unfinished(self) -> Iterator[RemoteSegment]:
-        """Those whose copy or removal has begun and not ended, by whomever."""
+        """Iterate over the segments whose copy or removal has begun and not ended, by any
+        broker."""
         return (one for one in self.segments() if one.state is not SegmentState.COPY_FINISHED)
 
     def find(self, epoch: int, offset: int) -> RemoteSegment | None:
-        """The finished copy that has `offset` as `epoch` wrote it."""
+        """Return the finished copy that contains `offset` as written in `epoch`."""
         index = self._by_epoch.get(epoch)
         found = index.find(offset) if index is not None else None
         return self._segments[found] if found is not None else None
 
     def find_on(self, lineage: Lineage, offset: int) -> SharedSegment | None:
-        """The finished copy that has `offset` of this log, and how much of it may be read: what
-        stands behind may be what an unclean election took back."""
+        """Return the finished copy that contains `offset` of this log, and its readable range.
+
+        Offsets after that range may belong to records that an unclean election removed.
+        """
         epoch = lineage.epoch_at(offset)
         segment = self.find(epoch, offset)
         if segment is None:
@@ -246,8 +256,11 @@ class SegmentCache:
         return SharedSegment(segment, lineage.shared(segment))
 
     def with_aborted(self, lineage: Lineage, offset: int) -> list[SharedSegment]:
-        """The finished copies that have a transaction index and offsets of this log from `offset`
-        on, by offset: a transaction may be aborted long after its records."""
+        """Return the finished copies with a transaction index and offsets of this log from `offset`
+        on.
+
+        Sorted by offset. A transaction may be aborted long after its records.
+        """
         found = [
             SharedSegment(one, lineage.shared(one))
             for one in self._with_aborted.values()
@@ -259,9 +272,12 @@ class SegmentCache:
         )
 
     def remote_end(self, lineage: Lineage) -> RemoteEnd:
-        """The highest offset of this log that was ever copied: not the highest there is, which
-        may be of a log that lost. Copies that have expired count. They are below the log start,
-        where the first epoch that is known begins, though it has written more."""
+        """Return the highest offset of this log that was ever copied.
+
+        A higher copied offset may belong to a log that lost. Expired copies count. They are below
+        the log start, where the first known epoch begins, although that epoch wrote earlier
+        records, too.
+        """
         for entry in reversed(lineage.entries):
             offsets = lineage.range_of(entry.epoch)
             highest = min(self._highest.get(entry.epoch, -1), offsets.last)
@@ -270,7 +286,7 @@ class SegmentCache:
         return NO_REMOTE_END
 
     def shared_with(self, lineage: Lineage) -> list[SharedSegment]:
-        """The finished copies that have offsets of this log, by offset, each once (S3)."""
+        """Return the finished copies with offsets of this log, by offset, each once (S3)."""
         found = [SharedSegment(one, lineage.shared(one)) for one in self.finished()]
         return sorted(
             (shared for shared in found if shared.offsets),
@@ -278,12 +294,14 @@ class SegmentCache:
         )
 
     def covers(self, lineage: Lineage, first: int, last: int) -> bool:
-        """Whether finished copies have all offsets from `first` to `last` of this log."""
+        """Return whether finished copies cover all offsets from `first` to `last` of this log."""
         return self.covered_to(lineage, first, last) > last
 
     def covered_to(self, lineage: Lineage, first: int, last: int) -> int:
-        """The first offset from `first` on that no finished copy has of this log; where they have
-        all up to `last`, one above it."""
+        """Return the first offset from `first` on that no finished copy of this log covers.
+
+        If all offsets up to `last` are covered, return `last` + 1.
+        """
         at = first
         while at <= last:
             shared = self.find_on(lineage, at)

@@ -1,4 +1,4 @@
-"""All that `__remote_log_metadata` tells of, for those who read the whole of it. Pure."""
+"""All segments in `__remote_log_metadata`, for readers of the whole topic. No I/O."""
 
 from __future__ import annotations
 
@@ -13,16 +13,20 @@ from storage.tiered.values import PartitionDeletion, RemoteSegment, SegmentId, S
 
 
 class Catalogue:
-    """The segments of all partitions. Records come in the order of their offsets, partition of the
-    topic by partition, or mixed."""
+    """The segments of all partitions.
+
+    Records must come in offset order within each partition of the topic; partitions may be
+    interleaved.
+    """
 
     def __init__(self) -> None:
         self._caches: dict[tuple[TopicId, int], SegmentCache] = {}
         self.refused: list[str] = []
-        """What says nothing, or may not follow what was said before; brokers pass it over, too."""
+        """Invalid records, and records that may not follow earlier ones; brokers ignore them,
+        too."""
 
     def apply(self, where: str, offset: int, value: Buffer | None) -> None:
-        """Take over a record. `where` names the topic's partition, for `refused`."""
+        """Apply a record. `where` names the topic's partition, for `refused`."""
         try:
             record = decode_record(value if value is not None else b"")
         except ProtocolError as error:
@@ -40,8 +44,10 @@ class Catalogue:
             self.refused.append(f"{where} at {offset}: {refusal}")
 
     def segments(self, topic: str | None = None) -> Iterator[RemoteSegment]:
-        """Those in any state but DELETE_FINISHED, of one topic name or of all: by name, topic id,
-        partition and offset."""
+        """Iterate over the segments in any state but DELETE_FINISHED, of one topic name or of all.
+
+        Sorted by name, topic id, partition and offset.
+        """
         found = (
             segment
             for cache in self._caches.values()

@@ -1,8 +1,8 @@
-"""The indexes of a copy, made from its batches while they are checked (KIP-405).
+"""Indexes of a copy, built from its batches while they are checked (KIP-405).
 
-The files beside the segment may have rotted since they were written, and have no checksums: a
-reader of the log notices and makes them anew, but a reader of the tier would be misled for as long
-as the copy lives. Entries are chosen as `Segment.note` does.
+The index files of the segment may have rotted, and have no checksums. A reader of the local log
+notices and rebuilds them, but a reader of the tier would be misled for as long as the copy lives.
+Entries are chosen as in `Segment.note`.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ class CopiedIndexes:
     """Offset and time index of one segment, in Kafka's formats.
 
     Args:
-        base_offset: the segment's first offset, which entries are relative to.
-        interval_bytes: of the log, between two entries (`index.interval.bytes`).
+        base_offset: the segment's first offset, to which entries are relative.
+        interval_bytes: bytes of the log between two entries (`index.interval.bytes`).
     """
 
     def __init__(self, base_offset: int, interval_bytes: int) -> None:
@@ -29,7 +29,7 @@ class CopiedIndexes:
         self._times = bytearray()
 
     def note(self, header: BatchHeader, position: int) -> None:
-        """The next batch of the segment, and where it begins."""
+        """Add the next batch of the segment, at `position`."""
         if header.max_timestamp > self._highest[0]:
             self._highest = (header.max_timestamp, header.last_offset)
         if self._since_bytes > self._interval_bytes:
@@ -40,11 +40,11 @@ class CopiedIndexes:
 
     @property
     def highest_ms(self) -> int:
-        """The highest timestamp of all that was noted (epoch milliseconds), -1 if there is none."""
+        """The highest timestamp of all added batches (epoch milliseconds); -1 if none has one."""
         return self._highest[0]
 
     def times(self) -> bytes:
-        """The time index. Its last entry has the highest timestamp of all that was noted."""
+        """Return the time index. Its last entry has the highest timestamp of all added batches."""
         self._note_time()
         return bytes(self._times)
 

@@ -1,8 +1,8 @@
-"""Segments to copy next (S2): a decision over a leader's log, its lineage and what the tier has.
+"""Selection of the segments to copy next (S2), from a leader's log, its lineage and the tier.
 
-Closed segments go in order, each wholly below the last stable offset. A segment whose offsets are
-all in the tier already, by copies of this log's lineage, is passed over: an earlier leader may have
-cut the same records into other segments. The first that may not go yet ends the list.
+Closed segments are copied in order, each entirely below the last stable offset. A segment is
+skipped if copies of this log's lineage cover all its offsets: an earlier leader may have rolled the
+same records into other segments. The list ends at the first segment that may not be copied yet.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from storage.tiered.lineage import Lineage
 
 
 class LocalSegment(NamedTuple):
-    """A segment on the disk. `next_offset` is where the one after it begins."""
+    """A segment on the disk. `next_offset` is the start of the next one."""
 
     base_offset: int
     next_offset: int
@@ -24,16 +24,19 @@ class LocalSegment(NamedTuple):
 
 
 class Copyable(NamedTuple):
-    """A segment to copy and the leader epochs that its record says. They begin at the log start
-    where that lies inside the segment: which epochs wrote what is below nobody knows any more."""
+    """A segment to copy, and the leader epochs for its record.
+
+    If the log start lies inside the segment, the epochs begin there: those of lower offsets are no
+    longer known.
+    """
 
     segment: LocalSegment
     epochs: tuple[EpochEntry, ...]
 
 
 class CopyPlan(NamedTuple):
-    """Segments to copy, oldest first; `blocked` says why the next one may not go, if that is
-    nothing that time mends."""
+    """Segments to copy, oldest first. `blocked` is the reason why the next one cannot be copied, if
+    waiting does not help."""
 
     segments: tuple[Copyable, ...]
     blocked: str = ""
@@ -51,7 +54,7 @@ def plan_copy(
     log_start_offset: int,
     last_stable_offset: int,
 ) -> CopyPlan:
-    """What the leader is to copy. `closed` are its segments but the last, by offset."""
+    """Plan the leader's copies. `closed` are its segments without the last, by offset."""
     found: list[Copyable] = []
     for segment in closed:
         if segment.next_offset > last_stable_offset:
@@ -77,9 +80,12 @@ def local_only_bytes(
     *,
     log_start_offset: int,
 ) -> int:
-    """Bytes of all local segments, the last one too, that no finished copy has: they count for
-    retention by size beside the copies. Not what another leader has deleted from the store, whose
-    log start this one has not heard of: it would make room for it once more."""
+    """Return the bytes of local segments that no finished copy covers, including the last segment.
+
+    They count for retention by size together with the copies. Offsets that another leader has
+    deleted from the store do not count, even if that leader's log start has not arrived here: they
+    would cause further deletions.
+    """
     shared = cache.shared_with(lineage)
     gone_to = min(cache.deleted_to, shared[0].offsets.first) if shared else 0
     start = max(log_start_offset, gone_to)

@@ -1,19 +1,21 @@
-"""Remote segments that have expired: a leader's decision (S3, S4).
+"""A leader's selection of remote segments that have expired (S3, S4).
 
-The plan names the new log start and the segments to delete. Whoever carries it out makes the log
-start durable, on the disk, before the first DELETE_STARTED: a crash in between must not leave a log
-that promises what is gone (KAFKA-15352).
+The plan contains the new log start and the segments to delete. The caller makes the log start
+durable on the disk before the first DELETE_STARTED: otherwise a crash in between would leave a log
+that promises deleted records (KAFKA-15352).
 
-Time and size take the oldest segments of the leader's own lineage, and end with the first that
-stays. What then lies below the log start goes with them, whoever copied it. Copies that were begun
-and not finished go, as do those of a lineage that lost; neither counts as data, so neither makes a
-good segment expire sooner. What the lineage cannot judge stays. Of a segment that was copied twice
-both copies go at once, and only if what then stays is not below the limit; Kafka takes one, moves
-the log start over the other, and keeps less than `retention.bytes`.
+Time and size select the oldest segments of the leader's own lineage, up to the first that stays.
+All copies below the new log start are deleted, too, whichever broker made them. So are copies that
+will not be finished, and those of a lineage that lost; neither counts as data, so neither makes a
+valid segment expire sooner. A segment that the lineage cannot judge stays.
 
-What another leader began goes after a finished copy has its records: the COPY_FINISHED may be on
-the way, and a replica that reads it lets go of its local segments before it reads the
-DELETE_STARTED behind it.
+If a segment was copied twice, both copies are deleted together, and only if the rest is not below
+the limit. Kafka deletes one, moves the log start past the other, and keeps less than
+`retention.bytes`.
+
+A copy that another leader began is deleted only after a finished copy has its records. Its
+COPY_FINISHED may still be on the way, and a replica that reads it removes its local segments before
+it reads the DELETE_STARTED after it.
 """
 
 from __future__ import annotations
@@ -32,7 +34,7 @@ UNLIMITED: Final = -1
 
 
 class Reason(Enum):
-    """Why a remote segment goes."""
+    """Reason for deleting a remote segment."""
 
     TIME = "older than retention.ms"
     SIZE = "beyond retention.bytes"
@@ -43,17 +45,18 @@ class Reason(Enum):
 
 
 class Deletion(NamedTuple):
-    """A segment to delete and why."""
+    """A segment to delete, and the reason."""
 
     segment: RemoteSegment
     reason: Reason
 
 
 class ExpiryPlan(NamedTuple):
-    """The log start, to be made durable first, and then the segments to delete, in this order.
+    """The log start, to be made durable first, and the segments to delete after that, in order.
 
-    `stands_until_ms`: a plan without deletions is the same one until then, as long as nothing but
-    the time is another; None: for good."""
+    `stands_until_ms`: a plan without deletions stays the same until then if only the time changes;
+    None: indefinitely.
+    """
 
     log_start_offset: int
     deletions: tuple[Deletion, ...]
@@ -62,7 +65,7 @@ class ExpiryPlan(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Retention:
-    """`retention.ms` and `retention.bytes`; below 0 there is no limit."""
+    """`retention.ms` and `retention.bytes`; a negative value means no limit."""
 
     ms: int = UNLIMITED
     bytes: int = UNLIMITED
@@ -81,14 +84,14 @@ def plan_expiry(
     being_copied: Set[SegmentId] = frozenset(),
     taken_back: Set[SegmentId] = frozenset(),
 ) -> ExpiryPlan:
-    """What the leader is to delete.
+    """Plan the leader's deletions.
 
     Args:
         local_start_offset: the first offset on the leader's disk.
-        now_ms: time by a clock that does not jump (`SteadyTime`).
-        local_only_bytes: of local segments that have no copy (`copying.local_only_bytes`).
-        being_copied: what this leader is copying at this moment.
-        taken_back: what this leader has given up copying: no COPY_FINISHED will come.
+        now_ms: time of a clock that does not jump (`SteadyTime`).
+        local_only_bytes: bytes of local segments without a copy (`copying.local_only_bytes`).
+        being_copied: segments that this leader is copying now.
+        taken_back: segments whose copy this leader has abandoned: no COPY_FINISHED will come.
     """
     of_lineage = cache.shared_with(lineage)
     useful = {one.segment.segment_id: one.offsets for one in of_lineage}
@@ -101,7 +104,9 @@ def plan_expiry(
     ):
         for one in shared[:count]:
             if one.offsets.last >= high_watermark:
-                break  # a new leader's mark may stand low for a moment: the log start may not pass
+                # a new leader's high watermark may be low for a moment: the log start may not pass
+                # it
+                break
             why.setdefault(one.segment.segment_id, reason)
             new_start = max(new_start, one.offsets.last + 1)
     deletions = []
@@ -127,11 +132,11 @@ def plan_expiry(
 
 
 def another_leads(cache: SegmentCache, leader_epoch: int) -> bool:
-    """Whether there is a copy of a later leader epoch.
+    """Return whether there is a copy of a later leader epoch.
 
-    Who finds one leads no more, and is to delete nothing: by the settings of the time when it was
-    cut off, and by a log that has lost, it would take what that leader has on no disk any more
-    (S2, S6).
+    A replica that finds one is no longer the leader and must delete nothing. Its settings are those
+    of the time when it was cut off, and its log has lost. It would delete copies of records that
+    are no longer on the new leader's disk (S2, S6).
     """
     return any(one.epochs[-1].epoch > leader_epoch for one in cache.segments())
 
@@ -139,13 +144,12 @@ def another_leads(cache: SegmentCache, leader_epoch: int) -> bool:
 def readable_from(
     cache: SegmentCache, lineage: Lineage, *, log_start_offset: int, local_start_offset: int
 ) -> int:
-    """The log start that a leader should have, where the tier has lost what it promises.
+    """Return the log start that a leader should use if the tier lacks the present one.
 
-    A leader that deleted what had expired, and died before its followers heard of the new log
-    start, leaves them with the old one. What lies below is gone for good if the metadata tell of
-    deletions up to there and of nothing else; anything else is nobody's to give up. Metadata that
-    were lost tell of no deletion: what was copied can be found again (`kraftbox tier rebuild`), and
-    a log start above it would have it deleted.
+    A leader may delete expired segments and die before its followers learn the new log start. The
+    records below it are gone permanently if the metadata contain deletions up to there and no other
+    segments; in all other cases the log start stays. Lost metadata contain no deletion: such copies
+    can be found again (`kraftbox tier rebuild`), and a higher log start would have them deleted.
     """
     if log_start_offset >= local_start_offset or cache.find_on(lineage, log_start_offset):
         return log_start_offset
@@ -171,15 +175,18 @@ def _by_time(shared: list[SharedSegment], retention: Retention, now_ms: int) -> 
 
 
 def _written_ms(segment: RemoteSegment) -> int:
-    """When its newest record was written; where none says so, when its newest state was."""
+    """Return the segment's highest record timestamp, or else that of its last state change."""
     if segment.max_timestamp_ms >= 0:
         return segment.max_timestamp_ms
     return segment.event_timestamp_ms
 
 
 def _by_size(shared: list[SharedSegment], retention: Retention, local_only_bytes: int) -> int:
-    """How many of these go, so that what stays is not below the limit. With one go all that end no
-    later, for the log start passes them: the second copy of the same segment, for instance."""
+    """Return how many of the oldest segments go, so that the rest is not below the limit.
+
+    With a segment, all segments that end no later go, since the log start passes them: for instance
+    a second copy of the same segment.
+    """
     if retention.bytes < 0:
         return 0
     stays = local_only_bytes + sum(one.segment.size_bytes for one in shared)
@@ -193,9 +200,12 @@ def _by_size(shared: list[SharedSegment], retention: Retention, local_only_bytes
 
 
 def _is_replaced(cache: SegmentCache, lineage: Lineage, segment: RemoteSegment, first: int) -> bool:
-    """Return whether finished copies have all that an unfinished one has of this log from `first`
-    on. Below it is what was deleted from the tier. What is neither on the leader's disk nor in a
-    finished copy may be in this one alone: the metadata topic has lost its COPY_FINISHED."""
+    """Return whether finished copies cover an unfinished one's offsets of this log from `first` on.
+
+    Offsets below `first` were deleted from the tier. Offsets that are neither on the leader's disk
+    nor in a finished copy may exist in this copy alone: the metadata topic has lost its
+    COPY_FINISHED.
+    """
     offsets = lineage.shared(segment)
     return not offsets or cache.covers(lineage, max(offsets.first, first), offsets.last)
 
@@ -206,8 +216,10 @@ def _otherwise(
     useful: OffsetRange | None,
     log_start_offset: int,
 ) -> Reason | None:
-    """Why a copy goes that was finished, and that neither time nor size takes. `useful` is what of
-    it is of the lineage; None: nothing."""
+    """Return why a finished copy is deleted that neither time nor size selects; None: it stays.
+
+    `useful` is the range of it that the lineage shares; None: nothing.
+    """
     if segment.state is SegmentState.DELETE_STARTED:
         return Reason.AGAIN
     if segment.end_offset < log_start_offset:

@@ -2,9 +2,9 @@
 
     <topic id>/<partition>/<segment id>.<kind>
 
-Topic and segment ids are in Kafka's text form. By id, not by name, because a topic made anew under
-an old name must never touch what the old one left (S10). The manifest is written last and deleted
-first: where there is one, the segment was whole.
+Topic and segment ids are in Kafka's text form. Keys contain the topic id, not the name: a new topic
+of an old name must never touch the old one's objects (S10). The manifest is written last and
+deleted first: if it exists, the segment was complete.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from storage.tiered.values import RemotePartition, RemoteSegment, SegmentId
 
 
 class Kind(Enum):
-    """The objects of a segment; the value ends the key."""
+    """The objects of a segment; the value is the key's suffix."""
 
     LOG = "log"
     OFFSET_INDEX = "index"
@@ -32,7 +32,7 @@ _KINDS = {kind.value: kind for kind in Kind}
 
 
 class Place(NamedTuple):
-    """What a key says."""
+    """The parts of a key."""
 
     topic_id: TopicId
     partition: int
@@ -54,13 +54,13 @@ def object_key(segment: RemoteSegment, kind: Kind) -> str:
 
 
 def keys_to_delete(segment: RemoteSegment) -> list[str]:
-    """All that a segment may have, the manifest first."""
+    """Return the keys of all objects that a segment may have, the manifest first."""
     others = [object_key(segment, kind) for kind in Kind if kind is not Kind.MANIFEST]
     return [object_key(segment, Kind.MANIFEST), *others]
 
 
 def parse_key(key: str) -> Place | None:
-    """What a key says; None for one that is no segment's."""
+    """Parse a key; None if it does not belong to a segment."""
     parts = key.split("/")
     if len(parts) != 3:
         return None

@@ -1,11 +1,12 @@
-"""The leader-epoch lineage of a replica, and which offsets of remote segments lie on it.
+"""The leader-epoch lineage of a replica, and the offsets of remote segments that it shares.
 
-Two logs agree on an offset if the same leader epoch wrote it in both, and then on all before it. So
-a remote segment is good for a replica as far as its epochs are those of the replica's log, and no
-further: a leader elected uncleanly may have cut what an earlier one had copied.
+If two logs have an offset from the same leader epoch, they agree on it and on all offsets before
+it. So a replica may use a remote segment as far as the segment's epochs match the replica's log,
+and no further: an uncleanly elected leader may have truncated records that an earlier one had
+copied.
 
-What a lineage does not know it does not deny. Below its first epoch (the cache is cut at the log
-start, or was lost and made anew from local batches) a segment is neither on it nor lost.
+Unknown epochs are not a mismatch. Below the lineage's first epoch (the cache is truncated at the
+log start, or was lost and rebuilt from local batches), a segment is neither shared nor lost.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from storage.tiered.values import RemoteSegment
 
 
 class OffsetRange(NamedTuple):
-    """Offsets from `first` to `last`, both included; none if `last` is below `first`."""
+    """Offsets from `first` to `last`, both included; empty if `last` is below `first`."""
 
     first: int
     last: int
@@ -29,7 +30,7 @@ class OffsetRange(NamedTuple):
 
 
 class Lineage:
-    """The epochs of one log up to its end, as a value."""
+    """The epochs of one log up to its end, as an immutable value."""
 
     __slots__ = ("_epochs", "_starts", "entries", "log_end_offset")
 
@@ -45,11 +46,11 @@ class Lineage:
 
     @property
     def start_offset(self) -> int:
-        """The first offset whose epoch is known; the log's end if none is."""
+        """The first offset whose epoch is known; the log's end if there are no epochs."""
         return self._starts[0] if self._starts else self.log_end_offset
 
     def range_of(self, epoch: int) -> OffsetRange:
-        """The offsets that `epoch` wrote, as far as is known."""
+        """Return the offsets that `epoch` wrote, as far as known."""
         at = bisect_right(self._epochs, epoch) - 1
         if at < 0 or self._epochs[at] != epoch:
             return OffsetRange(0, -1)
@@ -57,15 +58,17 @@ class Lineage:
         return OffsetRange(self._starts[at], min(next_start, self.log_end_offset) - 1)
 
     def epoch_at(self, offset: int) -> int:
-        """The epoch that wrote `offset`; -1 if that is not known, or not written yet."""
+        """Return the epoch that wrote `offset`; -1 if it is unknown or not written yet."""
         if offset >= self.log_end_offset:
             return NO_EPOCH
         at = bisect_right(self._starts, offset)
         return self._epochs[at - 1] if at else NO_EPOCH
 
     def epochs_of(self, first: int, last: int) -> tuple[EpochEntry, ...]:
-        """The epochs that wrote [first, last], the first of them cut to begin there; empty unless
-        all of it is known: what a segment to be copied says of itself."""
+        """Return the epochs that wrote [first, last], for the metadata record of a copy.
+
+        The first one is cut to begin at `first`. Empty unless all of them are known.
+        """
         if not self.start_offset <= first <= last < self.log_end_offset:
             return ()
         at = bisect_right(self._starts, first) - 1
@@ -82,12 +85,12 @@ class Lineage:
         )
 
     def up_to(self, last: int) -> tuple[EpochEntry, ...]:
-        """The epochs that begin at or before `last`: what a replica that starts behind it needs."""
+        """Return the epochs that begin at or before `last`, for a replica that starts after it."""
         return tuple(entry for entry in self.entries if entry.start_offset <= last)
 
     def shared(self, segment: RemoteSegment) -> OffsetRange:
-        """The offsets of the segment that are the same in this log."""
-        if len(segment.epochs) == 1:  # nearly all of them
+        """Return the offsets of the segment that are the same in this log."""
+        if len(segment.epochs) == 1:  # nearly all segments
             (entry,) = segment.epochs
             begins, ends = self.range_of(entry.epoch)
             first = max(entry.start_offset, segment.start_offset, begins)
@@ -103,15 +106,17 @@ class Lineage:
         return OffsetRange(first, last) if first >= 0 else OffsetRange(0, -1)
 
     def settled(self, segment: RemoteSegment) -> bool:
-        """Whether the log can no longer come to share more of the segment than it does now: it
-        has gone on with a later epoch, or beyond the segment's end."""
+        """Return whether the log can never share more of the segment than now.
+
+        This holds once it has a later epoch, or has grown beyond the segment's end.
+        """
         last = segment.epochs[-1].epoch
         return last < self.latest_epoch or (
             last == self.latest_epoch and segment.end_offset < self.log_end_offset
         )
 
     def lost(self, segment: RemoteSegment) -> bool:
-        """Whether none of the segment is of this log, for certain."""
+        """Return whether the log certainly shares nothing with the segment."""
         return (
             segment.end_offset >= self.start_offset
             and bool(self.entries)

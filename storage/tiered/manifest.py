@@ -1,7 +1,7 @@
 """The manifest of a remote segment: length and checksum of each object, and its metadata record.
 
-It is the last object to be written, so where it is, all others were there with these lengths and
-checksums. It suffices to write the metadata topic anew (`kraftbox tier rebuild`).
+It is the last object to be written. So if it exists, all others existed with these lengths and
+checksums. Manifests suffice to rebuild the metadata topic (`kraftbox tier rebuild`).
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ REQUIRED: Final = frozenset(
         Kind.LEADER_EPOCHS,
     }
 )
-"""What each segment has; a transaction index only those in which a transaction was aborted."""
+"""Objects of every segment; a transaction index exists only if a transaction was aborted."""
 
 
 class ManifestBroken(ValueError):
-    """The bytes are no manifest, or not one of the segment that was asked for."""
+    """The bytes are not a manifest, or not that of the requested segment."""
 
 
 class ObjectSum(NamedTuple):
-    """What an object must be."""
+    """Expected size and checksum of an object."""
 
     size_bytes: int
     crc32c: int
@@ -44,8 +44,10 @@ class ObjectSum(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """`segment` is as COPY_STARTED announced it. Raises ManifestBroken for objects that do not
-    fit it."""
+    """The manifest of `segment`, which is as COPY_STARTED announced it.
+
+    Raises ManifestBroken if the objects do not match the segment.
+    """
 
     segment: RemoteSegment
     objects: Mapping[Kind, ObjectSum]
@@ -63,7 +65,8 @@ class Manifest:
             )
 
     def belongs_to(self, segment: RemoteSegment) -> bool:
-        """Whether it tells of the segment that the metadata speak of, whatever its state."""
+        """Return whether this is the manifest of `segment` as the metadata describe it, in any
+        state."""
         mine = self.segment
         return (
             mine.partition.identity == segment.partition.identity
@@ -82,7 +85,7 @@ def encode_manifest(manifest: Manifest) -> bytes:
 
 
 def decode_manifest(data: bytes) -> Manifest:
-    """Raises ManifestBroken."""
+    """Decode a manifest. Raises ManifestBroken."""
     try:
         body = unseal(MAGIC, VERSION, data)
         record = decode_record(body["record"])

@@ -1,17 +1,18 @@
-"""The tier as a broker knows it: the caches of its partitions, and whether they are ready.
+"""A broker's view of the tier: the segment caches of its partitions, and whether they are ready.
 
 A broker reads a partition of `__remote_log_metadata` for all of its own partitions that are placed
-there. For one that is taken on, it is read again from its start; caches that were filled before
-pass over what they had. Those that are taken on while it is being read wait for the next pass, all
-of them for the same one: hundreds that come one after the other would begin it anew each time.
-Until the end that was known when the partition was taken on is reached,
-nobody is given its cache: nothing is copied, expired or read by half of the truth.
+there. When it takes on another partition, it reads the topic's partition again from the start;
+caches that are filled skip what they have. Partitions that are taken on during a pass wait together
+for the next pass: otherwise hundreds taken on one after another would restart it each time. No
+caller gets a partition's cache before the end that was known when the partition was taken on is
+reached. So nothing is copied, expired or read on the basis of incomplete metadata.
 
 A partition of the topic may lose its end, by an unclean election or a power cut. Then its caches
-contain records that no broker has any more. The leader epochs of what was read are kept, and show
-it: `lost_end` drops these caches, and the topic's partition is read from its start.
+contain records that no broker has any more. The leader epochs of the batches read so far are kept
+and reveal the loss: `lost_end` drops these caches, and the topic's partition is read from its
+start.
 
-Who drives this reads the topic, and asks for its end after `take`, not before.
+The caller reads the topic, and requests its end offset after `take`, not before.
 """
 
 from __future__ import annotations
@@ -37,11 +38,14 @@ _NOT_OURS = Outcome(changed=False)
 
 
 class _Stream:
-    """One partition of the topic as it is read now: all below `position` has been replayed, in
-    this pass from the start or an earlier one, for those that do not wait for the next. `late`: how
-    many do; each chunk of a replay asks, and there may be thousands that do not. `life` is another
-    one after each loss of the end. `epochs` are the leader epochs of what was read below `seen_to`,
-    the highest position of all passes."""
+    """One partition of the topic in the present pass.
+
+    All records below `position` were replayed, in this pass or an earlier one, except for
+    partitions that wait for the next pass. `late` is the number of those: each chunk of a replay
+    checks it, and there may be thousands that do not wait. `life` changes with each loss of the
+    end. `epochs` are the leader epochs of the batches below `seen_to`, the highest position of all
+    passes.
+    """
 
     __slots__ = ("epochs", "late", "life", "position", "seen_to", "taken", "watched")
 
@@ -55,7 +59,7 @@ class _Stream:
         self.watched = False
 
     def begin_anew(self) -> None:
-        """Read from the start once more; what was reached before stays reached."""
+        """Start another pass from the start. A partition keeps the offset that it has reached."""
         for taken in self.taken.values():
             if taken.waits:
                 taken.waits = False
@@ -65,16 +69,19 @@ class _Stream:
         self.position = 0
 
     def look_over(self) -> None:
-        """Begin the next pass if somebody waits for it, and whoever takes part in this one has all
-        that it was to bring."""
+        """Begin the next pass if a partition waits for it and all partitions in this pass are
+        ready."""
         if self.late and all(one.waits or one.ready for one in self.taken.values()):
             self.begin_anew()
 
 
 class _Taken:
-    """A partition that this broker leads or follows. `target`: the end of the topic's partition
-    that must be reached first; None until it is known. `leader_target`: that before which nobody
-    acts as its leader. `waits`: for the next pass, of which it is the first."""
+    """A partition that this broker leads or follows.
+
+    `target`: end of the topic's partition that must be reached first; None until it is known.
+    `leader_target`: the same for acting as the partition's leader. `waits`: true if the next pass
+    is the partition's first.
+    """
 
     __slots__ = ("cache", "leader_target", "reached", "stream", "target", "waits")
 
@@ -101,27 +108,36 @@ class _Taken:
 
 
 class Replayed(NamedTuple):
-    """A record that was read and what it did; no record for bytes that are none, no outcome for
-    what is read again in the next pass, which its partition waits for."""
+    """A record that was read, and its effect.
+
+    No `record`: the bytes are invalid. No `outcome`: the partition waits for the next pass, which
+    reads the record again.
+    """
 
     record: TierRecord | None
     outcome: Outcome | None
 
 
 class RemoteMetadata:
-    """The caches of a broker. `partitions` is how many the topic has; it never changes, as the
-    placement of records hangs on it."""
+    """The caches of a broker.
+
+    `partitions` is the topic's partition count. It never changes, since the placement of records
+    depends on it.
+    """
 
     def __init__(self, partitions: int) -> None:
         self.partitions = partitions
         self._streams: dict[int, _Stream] = {}
         self._lives = 0
 
-    # Taking on and giving up -----------------------------------------------------------------
+    # Taking on and dropping partitions -------------------------------------------------------
 
     def take(self, partition: RemotePartition) -> int:
-        """Take a partition on; returns the topic's partition, to be read from its start and asked
-        for its end. One that was taken on already stays as it is."""
+        """Take a partition on. Returns the topic's partition, to be read from its start.
+
+        The caller must then request the end offset of that partition. A partition that was taken on
+        before stays as it is.
+        """
         number = metadata_partition(partition, self.partitions)
         stream = self._stream(number)
         if partition.identity not in stream.taken:
@@ -131,14 +147,17 @@ class RemoteMetadata:
         return number
 
     def lead(self, partition: RemotePartition) -> int:
-        """This broker leads a partition that was taken on: what the leader before wrote last may
-        not be read yet. Returns the topic's partition, to be asked for its end."""
+        """Note that this broker leads a partition that was taken on.
+
+        The previous leader's last records may not be read yet. Returns the topic's partition, whose
+        end offset the caller must request.
+        """
         number = metadata_partition(partition, self.partitions)
         self._streams[number].taken[partition.identity].leader_target = None
         return number
 
     def give_up(self, partition: RemotePartition) -> None:
-        """Forget a partition; taken on again, it begins anew."""
+        """Forget a partition. If it is taken on again, it starts from scratch."""
         number = metadata_partition(partition, self.partitions)
         stream = self._streams.get(number)
         if stream is not None:
@@ -148,15 +167,15 @@ class RemoteMetadata:
             self._drop_unused(number)
 
     def watch(self, number: int) -> None:
-        """Read a partition of the topic from its start, whether one is taken on or not: somebody
-        looks at what `replay` returns."""
+        """Read a partition of the topic from its start even if no partition needs it: the caller
+        uses the results of `replay`."""
         stream = self._stream(number)
         if not stream.watched:
             stream.begin_anew()
             stream.watched = True
 
     def unwatch(self, number: int) -> None:
-        """Nobody looks any more."""
+        """Stop reading a partition of the topic for `watch`."""
         stream = self._streams.get(number)
         if stream is not None:
             stream.watched = False
@@ -175,17 +194,18 @@ class RemoteMetadata:
             del self._streams[number]
 
     def wanted(self) -> dict[int, int]:
-        """The topic's partitions to read, and the offset that each must be read from."""
+        """Return the topic's partitions to read, and the offset from which to read each."""
         return {number: stream.position for number, stream in self._streams.items()}
 
     def end_known(self, number: int, end_offset: int) -> None:
-        """The topic's partition ended at `end_offset` at a moment after the last `take` and the
-        last `lead`."""
+        """Set the end offset of the topic's partition, requested after the last `take` and
+        `lead`."""
         stream = self._streams.get(number)
         if stream is None:
             return
         for taken in stream.taken.values():
-            # One that is lower than that before: the topic has lost its end, which does not come.
+            # An end lower than before: the topic has lost its end, and the old target will not
+            # come.
             if taken.target is None or end_offset < taken.target:
                 taken.target = end_offset
             if taken.leader_target is None or end_offset < taken.leader_target:
@@ -195,19 +215,21 @@ class RemoteMetadata:
     # A lost end ------------------------------------------------------------------------------
 
     def life(self, number: int) -> int:
-        """Return which life of the topic's partition is being read; 0 if it is not wanted.
+        """Return the number of the present life of the topic's partition; 0 if it is not wanted.
 
-        What was requested in another life must not be replayed: it may be of a lost end."""
+        Records that were requested in another life must not be replayed: they may be from a lost
+        end.
+        """
         stream = self._streams.get(number)
         return 0 if stream is None else stream.life
 
     def seen_to(self, number: int) -> int:
-        """Return the offset below which all was read, in this pass or an earlier one."""
+        """Return the offset below which all records were read, in this pass or an earlier one."""
         stream = self._streams.get(number)
         return 0 if stream is None else stream.seen_to
 
     def epoch_before(self, number: int, offset: int) -> int:
-        """Return the leader epoch of the record before `offset`; -1 if that was not read."""
+        """Return the leader epoch of the record before `offset`; -1 if it was not read."""
         stream = self._streams.get(number)
         if stream is None or not 0 < offset <= stream.seen_to:
             return NO_EPOCH
@@ -216,11 +238,11 @@ class RemoteMetadata:
     def note_epochs(
         self, number: int, asked_offset: int, epochs: Sequence[EpochEntry], life: int
     ) -> bool:
-        """Take over the leader epochs of batches that a read brought, before their records.
+        """Note the leader epochs of the batches in a read, before their records are replayed.
 
         Returns:
             False if they contradict what was read before: the topic's partition has lost its end
-            and has grown again. Nothing was taken over then.
+            and has grown again. Nothing was noted then.
         """
         stream = self._streams.get(number)
         if stream is None or stream.life != life or asked_offset > stream.position:
@@ -236,17 +258,17 @@ class RemoteMetadata:
         return True
 
     def begins_at(self, number: int, start_offset: int) -> None:
-        """Pass over what retention has deleted from the topic's partition."""
+        """Skip the records that retention has deleted from the topic's partition."""
         stream = self._streams.get(number)
         if stream is not None and start_offset > stream.seen_to:
-            stream.epochs.clear()  # which epoch wrote the record before it was not read
+            stream.epochs.clear()  # the record before it, and its epoch, were not read
 
     def lost_end(self, number: int) -> list[RemotePartition]:
-        """Drop what was read of a topic's partition that has lost its end.
+        """Drop all that was read of a topic's partition that has lost its end.
 
         Returns:
-            The partitions whose caches begin from scratch. Ask for the end of the topic's partition
-            again.
+            The partitions whose caches begin from scratch. The caller must request the end offset
+            of the topic's partition again.
         """
         old = self._streams.pop(number, None)
         if old is None:
@@ -266,13 +288,14 @@ class RemoteMetadata:
         records: Iterable[tuple[int, Buffer | None]],
         next_offset: int,
     ) -> list[Replayed]:
-        """Take over what a read of the topic's partition brought.
+        """Apply the records of a read of the topic's partition.
 
         Args:
-            asked_offset: where the read began. What began behind `wanted` was asked for before a
-                partition was taken on, and is dropped: it would be read with a gap before it.
-            records: offset and value of each record; what is none of the topic's changes nothing.
-            next_offset: behind all that was read, records or not.
+            asked_offset: start of the read. A read that began after `wanted` was requested before a
+            partition was taken on; it is dropped, since it would leave a gap.
+            records: offset and value of each record; a record that does not belong to the topic
+            changes nothing.
+            next_offset: the offset after the read, whether or not it contained records.
         """
         stream = self._streams.get(number)
         if stream is None or asked_offset > stream.position:
@@ -295,15 +318,16 @@ class RemoteMetadata:
             return Replayed(record, _NOT_OURS)
         return Replayed(record, None if taken.waits else taken.cache.apply(offset, record))
 
-    # Asking ----------------------------------------------------------------------------------
+    # Queries ---------------------------------------------------------------------------------
 
     def cache(self, partition: RemotePartition) -> SegmentCache | None:
-        """What is known of a partition; None until that is enough to act on."""
+        """Return the cache of a partition; None until it is complete enough to act on."""
         taken = self._taken(partition)
         return taken.cache if taken is not None and taken.ready else None
 
     def leaders_cache(self, partition: RemotePartition) -> SegmentCache | None:
-        """The same for the partition's leader, who is to know all that the one before him wrote."""
+        """Return the cache for the partition's leader; None until it has all of the previous
+        leader's records."""
         taken = self._taken(partition)
         return taken.cache if taken is not None and taken.ready_to_lead else None
 
@@ -312,7 +336,7 @@ class RemoteMetadata:
         return stream.taken.get(partition.identity) if stream is not None else None
 
     def waiting(self) -> list[RemotePartition]:
-        """The partitions that are not ready."""
+        """Return the partitions that are not ready."""
         return [
             taken.cache.partition
             for stream in self._streams.values()

@@ -1,8 +1,8 @@
-"""Records of `__remote_log_metadata`, to the byte as Kafka 4.3 writes them, and where they go.
+"""Records of `__remote_log_metadata`, byte for byte as in Kafka 4.3, and their placement.
 
-A record has no key. Its value is a metadata record in its frame (frame version 1, record type,
-record version, fields). All records of a partition are in one partition of the topic, so that they
-are read in the order in which they were written.
+A record has no key. Its value is a framed metadata record (frame version 1, record type, record
+version, fields). All records of a partition are in one partition of the topic, so that they are
+read in the order in which they were written.
 """
 
 from __future__ import annotations
@@ -46,10 +46,10 @@ _halves = struct.Struct(">qq")
 
 
 def metadata_partition(partition: RemotePartition, partitions: int) -> int:
-    """Which of the topic's `partitions` has the records of this partition.
+    """Return which of the topic's `partitions` contains the records of this partition.
 
     Kafka hashes the two halves of the topic id, the lower first, and the partition's number with
-    Java's `Objects.hash`, and places the four bytes of that as its clients place keys.
+    Java's `Objects.hash`. It places the four bytes of the hash as its clients place keys.
     """
     high, low = _halves.unpack(partition.topic_id)
     hashed = 1
@@ -68,12 +68,12 @@ def _int32_of(value: int) -> int:
 
 
 def encode_record(record: TierRecord) -> bytes:
-    """The value of a record."""
+    """Encode the value of a record."""
     return encode_framed(_message_of(record), VERSION)
 
 
 def decode_record(value: Buffer) -> TierRecord:
-    """Raises ProtocolError for what is no record, and for one that says what cannot be."""
+    """Decode a record. Raises ProtocolError for other bytes, and for impossible values."""
     message, _ = decode_remote_log_record(value)
     try:
         return _value_of(message)
@@ -190,7 +190,7 @@ def _description_of(
         "broker_id": message.broker_id,
         "max_timestamp_ms": message.max_timestamp_ms,
         "event_timestamp_ms": message.event_timestamp_ms,
-        # Kafka keeps them by epoch, whatever their order in the record.
+        # Kafka stores them by epoch, in any order of the record.
         "epochs": tuple(sorted(EpochEntry(one.leader_epoch, one.offset) for one in entries)),
         "size_bytes": message.segment_size_in_bytes,
         "custom_metadata": message.custom_metadata,

@@ -1,15 +1,16 @@
-"""Shell: copying a segment into an object store, reading it back, and deleting it.
+"""Shell: Copying a segment into an object store, reading it back, and deleting it.
 
-A copy is tried once: after any failure the segment is copied anew under a new segment id, as in
-Kafka, and what this try left is deleted when its COPY_STARTED is. So a put that failed and still
-happened can harm nobody. The manifest is written last, when every other object was asked for once
-more and has its length. Nobody has the log once its disks have let it go, so the batches that are
-put are checked on their way: one that is not what its checksum says ends the copy. The offset and
-the time index are made from them. What else has no checksums of its own is put as it was summed,
-though the disk is read twice for it.
+A copy is tried once. After any failure the segment is copied again under a new segment id, as in
+Kafka; the objects of the failed copy are deleted with its COPY_STARTED. So a put that failed but
+took effect is harmless. The manifest is written last, after a check that every other object exists
+with the right length.
 
-What is read is compared with what was written: the manifest with the metadata, objects that are
-read whole with their checksums in the manifest, parts of the log with the batches' own checksums.
+Once the disks have removed a log, the copy is the only one. So its batches are checked while they
+are put; a wrong checksum ends the copy. The offset and time index are built from the batches. Files
+without checksums of their own are put only if two reads of the disk agree.
+
+Data that is read is compared with what was written: the manifest with the metadata, whole objects
+with the manifest's checksums, parts of the log with the batches' own checksums.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ from storage.tiered.manifest import (
 from storage.tiered.values import RemoteSegment
 
 Run: TypeAlias = Callable[..., Awaitable[CheckedBatches]]
-"""Calls a function with arguments, here or in a worker."""
+"""Calls a function with arguments, directly or in a worker."""
 
 MANIFEST_BYTES_MAX: Final = 1 << 20
 _SUM_BYTES: Final = 4 << 20
@@ -47,20 +48,20 @@ _SUM_BYTES: Final = 4 << 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SegmentSources:
-    """The parts of a closed segment, flushed before they are handed over."""
+    """The parts of a closed segment; they are flushed before a copy."""
 
     log: Source
     index_interval_bytes: int
-    """Of the log, between two entries of the indexes, which are made as it is put."""
+    """Bytes of the log between two entries of the indexes, which are built during the put."""
     txn_index: Source | None
-    """None where no transaction of the segment was aborted."""
+    """None if no transaction of the segment was aborted."""
     producer_snapshot: bytes
-    """The producers' state at the segment's end."""
+    """Producer snapshot at the segment's end."""
     epochs: tuple[EpochEntry, ...]
     """The leader epochs of the log up to the segment's end (`Lineage.up_to`)."""
 
     def beside_log(self, indexes: CopiedIndexes) -> dict[Kind, Source]:
-        """All objects but the log and the manifest."""
+        """Return all objects but the log and the manifest."""
         parts: dict[Kind, Source] = {
             Kind.OFFSET_INDEX: bytes(indexes.offsets),
             Kind.TIME_INDEX: indexes.times(),
@@ -83,10 +84,14 @@ class SegmentStore:
         self.objects = objects
 
     async def copy(self, segment: RemoteSegment, sources: SegmentSources) -> Manifest:
-        """Copy a segment whose COPY_STARTED was written; COPY_FINISHED may follow when this comes
-        back. Raises ObjectError, CorruptSegment when an object is not what was put there or the
-        log not what was written, OSError of the local files, ManifestBroken when the segment's
-        record does not fit its parts."""
+        """Copy a segment whose COPY_STARTED was written; then COPY_FINISHED may be written.
+
+        Raises:
+            ObjectError: the store failed.
+            CorruptSegment: an object differs from what was put, or the log from what was written.
+            OSError: a local file cannot be read.
+            ManifestBroken: the segment's record does not match its parts.
+        """
         log = await self._put_log(segment, sources)
         sums = {Kind.LOG: ObjectSum(log.size_bytes, log.crc32c)}
         for kind, part in sources.beside_log(log.indexes).items():
@@ -96,7 +101,7 @@ class SegmentStore:
         return manifest
 
     async def _put_log(self, segment: RemoteSegment, sources: SegmentSources) -> LogCheck:
-        """What was found of a log that was put, and whose batches were checked."""
+        """Put the log and check its batches. Returns the finished check."""
         key, source = object_key(segment, Kind.LOG), sources.log
         if not isinstance(source, FileRange):
             check = LogCheck(segment, sources.index_interval_bytes)
@@ -114,7 +119,7 @@ class SegmentStore:
         return check
 
     async def _put(self, key: str, source: Source) -> ObjectSum:
-        """The same of what has no checksums of its own."""
+        """Put an object without checksums of its own. Returns its size and checksum."""
         expected = await _sum_of(source)
         if isinstance(source, FileRange):
             source = _SummedRange(*source)
@@ -128,13 +133,13 @@ class SegmentStore:
         await self._look_at(key, source)
 
     async def _look_at(self, key: str, source: Source) -> None:
-        """Whether what was put is there. Raises ObjectError, CorruptSegment."""
+        """Check that the object exists with the right size. Raises ObjectError, CorruptSegment."""
         found = await self.objects.head(key)
         if found.size_bytes != size_of(source):
             raise CorruptSegment(f"{key}: {found.size_bytes} bytes, put were {size_of(source)}")
 
     async def manifest(self, segment: RemoteSegment) -> Manifest:
-        """The manifest of a finished segment. Raises ObjectError, CorruptSegment."""
+        """Read the manifest of a finished segment. Raises ObjectError, CorruptSegment."""
         key = object_key(segment, Kind.MANIFEST)
         size = (await self.objects.head(key)).size_bytes
         if not 0 < size <= MANIFEST_BYTES_MAX:
@@ -148,7 +153,7 @@ class SegmentStore:
         return found
 
     async def read_whole(self, manifest: Manifest, kind: Kind) -> bytes:
-        """An index, producer snapshot or epoch list. Raises ObjectError, CorruptSegment."""
+        """Read an index, producer snapshot or epoch list. Raises ObjectError, CorruptSegment."""
         key = object_key(manifest.segment, kind)
         expected = manifest.objects[kind]
         if not expected.size_bytes:
@@ -167,9 +172,12 @@ class SegmentStore:
         last_offset: int | None = None,
         run: Run = _at_once,
     ) -> tuple[Buffer, CheckedBatches]:
-        """Bytes of the log from `position` on, where a batch begins, and what batches they are:
-        checked, up to the segment's end; `run` does the checking, which of many small batches takes
-        long. Raises ObjectError, CorruptSegment."""
+        """Read bytes of the log from `position` on, where a batch must begin, and check the
+        batches.
+
+        Reads at most up to the segment's end. `run` runs the check, which takes long for many small
+        batches. Raises ObjectError, CorruptSegment.
+        """
         size = min(size_bytes, segment.size_bytes - position)
         if position < 0 or size <= 0:
             raise CorruptSegment(f"{segment}: position {position} of {segment.size_bytes} bytes")
@@ -182,15 +190,17 @@ class SegmentStore:
         return data, checked
 
     async def delete(self, segment: RemoteSegment) -> None:
-        """Remove all that a segment may have; DELETE_FINISHED may follow when this comes back.
-        Raises ObjectError: then it is done again later."""
+        """Remove all objects that a segment may have; then DELETE_FINISHED may be written.
+
+        Raises ObjectError; the caller must repeat the call later.
+        """
         keys = keys_to_delete(segment)
         await self.objects.delete(keys[:1])
         await self.objects.delete(keys[1:])
 
 
 class _SummedRange(FileRange):
-    """A range that knows the checksum of what was read of it last."""
+    """A range that computes the checksum of its last read."""
 
     crc32c = 0
 
@@ -203,7 +213,8 @@ class _SummedRange(FileRange):
 
 
 class _CheckedRange(FileRange):
-    """A log whose batches are checked as they are read, in a worker. One that is broken ends it."""
+    """A log whose batches are checked in a worker as they are read. A broken batch ends the
+    read."""
 
     begin: Callable[[], LogCheck]
     check: LogCheck
@@ -222,7 +233,7 @@ class _CheckedRange(FileRange):
 
 
 async def _sum_of(source: Source) -> ObjectSum:
-    """Length and checksum of what is about to be put. Raises OSError."""
+    """Return length and checksum of a source, reading it. Raises OSError."""
     if not isinstance(source, FileRange):
         return ObjectSum(len(source), crc32c(source))
     running = 0

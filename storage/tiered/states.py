@@ -1,4 +1,4 @@
-"""States of a remote segment and of a partition's removal, and the ways between them (KIP-405).
+"""States of a remote segment and of a partition's removal, and their transitions (KIP-405).
 
 The numbers are those of `__remote_log_metadata`. A state may follow itself: a record that was
 written twice changes nothing.
@@ -12,20 +12,20 @@ from typing import Final
 
 
 class SegmentState(IntEnum):
-    """Where a remote segment is between the first byte copied and the last object deleted."""
+    """State of a remote segment, from the first byte copied to the last object deleted."""
 
     COPY_STARTED = 0
-    """Objects may be there, none may be read."""
+    """Objects may exist; they must not be read."""
     COPY_FINISHED = 1
-    """All objects are there."""
+    """All objects exist."""
     DELETE_STARTED = 2
-    """Objects may be gone, none may be read."""
+    """Objects may be missing; they must not be read."""
     DELETE_FINISHED = 3
-    """No object is there."""
+    """No object exists."""
 
 
 class PartitionDeleteState(IntEnum):
-    """How far the removal of a deleted partition's segments is."""
+    """Progress of the removal of a deleted partition's segments."""
 
     MARKED = 0
     STARTED = 1
@@ -50,10 +50,10 @@ PARTITION_TRANSITIONS: Final[
 
 
 def segment_may_become(state: SegmentState | None, target: SegmentState) -> bool:
-    """Whether a record with `target` may follow `state`; None: the segment is not known."""
+    """Return whether a record with `target` may follow `state`; None: the segment is unknown."""
     return state is target or target in SEGMENT_TRANSITIONS[state]
 
 
 def partition_may_become(state: PartitionDeleteState | None, target: PartitionDeleteState) -> bool:
-    """Whether a record with `target` may follow `state`; None: nothing was marked."""
+    """Return whether a record with `target` may follow `state`; None: nothing was marked."""
     return state is target or target in PARTITION_TRANSITIONS[state]

@@ -21,14 +21,14 @@ READ_BYTES: Final = 8 << 20
 async def verify(
     objects: Objects, segments: Iterable[RemoteSegment], folder: str = "", *, contents: bool = False
 ) -> list[Finding]:
-    """What is wrong with the objects of a folder, of which the metadata know `segments`.
+    """Compare the objects of a folder with `segments` from the metadata. Returns all differences.
 
     Args:
-        folder: of one topic or partition (`layout`); empty: all of the store.
+        folder: of one topic or partition (`layout`); empty: the whole store.
         contents: read every object, too, and compare its checksum.
 
     Raises:
-        ObjectError: the store could not be asked.
+        ObjectError: the store does not answer.
     """
     known = list(segments)
     there = await listed(objects, folder)
@@ -46,7 +46,7 @@ async def verify(
 async def read_manifests(
     objects: Objects, there: Iterable[ObjectInfo]
 ) -> dict[SegmentId, Manifest | str]:
-    """The manifests of a listing; a text for one that cannot be read. Raises ObjectError."""
+    """Read the manifests of a listing; unreadable ones map to the reason. Raises ObjectError."""
     found: dict[SegmentId, Manifest | str] = {}
     for place, info in manifest_places(there):
         if info.size_bytes > MANIFEST_BYTES_MAX:
@@ -63,7 +63,7 @@ async def read_manifests(
 async def rebuild(
     objects: Objects, *, broker_id: int, now_ms: int, folder: str = ""
 ) -> list[TierRecord]:
-    """The records that tell of all whole segments of a folder. Raises ObjectError."""
+    """Return metadata records for all complete segments of a folder. Raises ObjectError."""
     there = await listed(objects, folder)
     manifests = await read_manifests(objects, there)
     readable = [one for one in manifests.values() if isinstance(one, Manifest)]

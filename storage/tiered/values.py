@@ -1,7 +1,7 @@
 """Values of tiered storage: a remote segment, a change of its state, the removal of a partition.
 
-They say what the records of `__remote_log_metadata` say, in types of ours. A segment is immutable;
-a new state makes a new value.
+They represent the records of `__remote_log_metadata` in Kraftbox's own types. A segment is
+immutable; a new state makes a new value.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from storage.log.epochs import EpochEntry
 from storage.tiered.states import PartitionDeleteState, SegmentState
 
 SegmentId: TypeAlias = bytes
-"""16 bytes, drawn anew for each try to copy a segment."""
+"""16 bytes, drawn for each attempt to copy a segment."""
 
 
 class RemotePartition(NamedTuple):
-    """A partition of a topic id. The name is for those who read: ids alone tell namesakes apart."""
+    """A partition of a topic id. The name is informational: only the id is unique over time."""
 
     topic_id: TopicId
     partition: int
@@ -27,7 +27,7 @@ class RemotePartition(NamedTuple):
 
     @property
     def identity(self) -> tuple[TopicId, int]:
-        """What two partitions are told apart by."""
+        """The key that identifies a partition."""
         return self.topic_id, self.partition
 
     def __str__(self) -> str:
@@ -36,10 +36,11 @@ class RemotePartition(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SegmentSnapshot:
-    """A segment as Kafka's snapshots of the cache have it: without its partition, which the
-    snapshot's file names. Kafka's serde knows it; nobody writes it to the topic.
+    """A segment as in Kafka's snapshots of the cache: without its partition, which the snapshot's
+    file name contains.
 
-    Raises ValueError for offsets and epochs that no segment has.
+    Kafka's serde supports it; no broker writes it to the topic. Raises ValueError for offsets and
+    epochs that no segment can have.
     """
 
     segment_id: SegmentId
@@ -47,19 +48,19 @@ class SegmentSnapshot:
     end_offset: int
     """The last offset of the segment, not the one after it."""
     broker_id: int
-    """Who wrote the last record of it."""
+    """The broker that wrote the segment's last metadata record."""
     max_timestamp_ms: int
-    """The highest timestamp of its records; -1 where none has one."""
+    """The highest timestamp of its records; -1 if no record has one."""
     event_timestamp_ms: int
-    """When the last record of it was written, by its writer's wall clock."""
+    """Time of its last metadata record, by the writer's wall clock."""
     epochs: tuple[EpochEntry, ...]
-    """The leader epochs of its records and where in the segment each begins, ascending. What lies
-    before the first was below the log start when it was copied: nobody knows its epoch."""
+    """The leader epochs of its records and where in the segment each begins, ascending. Offsets
+    before the first were below the log start when it was copied: their epochs are unknown."""
     size_bytes: int
-    """Of the log alone, without indexes."""
+    """Size of the log alone, without indexes."""
     state: SegmentState = SegmentState.COPY_STARTED
     custom_metadata: bytes | None = None
-    """What the store that copied it needs to find it; kept, never looked into."""
+    """Data of the store that copied it; kept but not interpreted."""
     txn_index_empty: bool = False
 
     def __post_init__(self) -> None:
@@ -74,7 +75,7 @@ class SegmentSnapshot:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RemoteSegment(SegmentSnapshot):
-    """A segment in the tier, as its metadata records tell of it."""
+    """A segment in the tier, as its metadata records describe it."""
 
     partition: RemotePartition
 
@@ -83,7 +84,7 @@ class RemoteSegment(SegmentSnapshot):
         return f"{uuid_to_text(self.segment_id)} of {self.partition}, {offsets}, {self.state.name}"
 
     def epoch_ranges(self) -> Iterable[tuple[int, int, int]]:
-        """(epoch, first offset, last offset) for each epoch that has records of this segment."""
+        """Yield (epoch, first offset, last offset) for each epoch with records in this segment."""
         starts = [max(entry.start_offset, self.start_offset) for entry in self.epochs]
         ends = [start - 1 for start in starts[1:]] + [self.end_offset]
         for entry, start, end in zip(self.epochs, starts, ends, strict=True):
@@ -91,8 +92,10 @@ class RemoteSegment(SegmentSnapshot):
                 yield entry.epoch, start, end
 
     def updated(self, update: SegmentUpdate) -> RemoteSegment:
-        """The segment after a change of its state. Custom metadata that the change does not
-        give stay."""
+        """Return the segment after a change of its state.
+
+        Custom metadata stay unless the update contains some.
+        """
         custom = update.custom_metadata
         # Field by field: `replace` takes twice as long, and a start replays hundreds of thousands.
         return RemoteSegment(
@@ -125,7 +128,7 @@ class SegmentUpdate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionDeletion:
-    """How far the removal of a partition is."""
+    """Progress of the removal of a partition."""
 
     partition: RemotePartition
     broker_id: int

@@ -1,7 +1,7 @@
-"""Differences between the objects in a store and the metadata; and the metadata anew.
+"""Differences between the objects in a store and the metadata, and a rebuild of the metadata.
 
-Pure: what is there comes as lists, what is wrong goes out as findings. `Survey` takes the metadata
-of the segments, the listing, and the manifests that were read.
+This module does no I/O: it maps listings to findings. `Survey` takes the segments of the metadata,
+the listing, and the manifests that were read.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ from storage.tiered.values import RemoteSegment, SegmentId, SegmentUpdate, TierR
 
 
 class Fault(Enum):
-    """What is wrong. `UNDER_WAY` is not: a copy or a removal has begun and not ended."""
+    """Kinds of findings. `UNDER_WAY` is not a fault: a copy or a removal has begun and not
+    ended."""
 
     MISSING = "an object of a finished segment is not there"
     WRONG_SIZE = "an object has another size than its manifest says"
@@ -33,7 +34,7 @@ class Fault(Enum):
 
 
 class Finding(NamedTuple):
-    """One thing that is wrong. `key` is the object, or that of the missing one."""
+    """One difference. `key` is that of the object, also if it is missing."""
 
     fault: Fault
     key: str
@@ -53,15 +54,15 @@ def _identity(segment: RemoteSegment) -> _Identity:
 
 @dataclass(slots=True)
 class Survey:
-    """What was found in a store. `manifests` has a text in place of one that could not be read."""
+    """Content of a store. `manifests` has an error text in place of an unreadable manifest."""
 
     segments: Iterable[RemoteSegment]
-    """All that the metadata know, in any state."""
+    """All segments in the metadata, in any state."""
     objects: Iterable[ObjectInfo]
     manifests: Mapping[SegmentId, Manifest | str] = field(default_factory=dict)
 
     def findings(self) -> list[Finding]:
-        """All that is wrong but the content of objects, by key."""
+        """Return all differences, except for the content of objects, by key."""
         by_identity = {_identity(segment): segment for segment in self.segments}
         sizes: dict[_Identity, dict[Kind, int]] = {}
         found: list[Finding] = []
@@ -118,8 +119,10 @@ def _of_objects(
 def rebuilt(
     manifests: Iterable[Manifest], objects: Iterable[ObjectInfo], *, broker_id: int, now_ms: int
 ) -> list[TierRecord]:
-    """The records that tell of all whole segments of a store, in an order in which they can be
-    written to an empty `__remote_log_metadata`. A segment that lacks an object is left out."""
+    """Return records for all complete segments of a store, for an empty `__remote_log_metadata`.
+
+    They are in an order in which they can be written. A segment that lacks an object is left out.
+    """
     sizes = {info.key: info.size_bytes for info in objects}
     whole = [
         manifest.segment
@@ -147,7 +150,7 @@ def rebuilt(
 
 
 def manifest_places(objects: Iterable[ObjectInfo]) -> list[tuple[Place, ObjectInfo]]:
-    """The manifests in a listing."""
+    """Return the manifests in a listing."""
     found = [(parse_key(info.key), info) for info in objects]
     return [
         (place, info) for place, info in found if place is not None and place.kind is Kind.MANIFEST
