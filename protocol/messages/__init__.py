@@ -1,6 +1,6 @@
-"""Request and response classes, one module per API key, imported when asked for.
+"""Request and response classes, one module per API key, imported on demand.
 
-A node uses a part of the APIs; importing only those keeps its start short.
+A node uses only part of the APIs; importing only those keeps its start short.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ REMOVED_APIS = frozenset(
 
 @cache
 def request_class(api_key: ApiKey) -> type[Request[Any]]:
-    """The request of an API; LookupError for one that Kafka 4.0 removed."""
+    """Return the request class of an API. Raises LookupError for one that Kafka 4.0 removed."""
     return cast("type[Request[Any]]", _message_class(api_key, "Request"))
 
 
 @cache
 def response_class(api_key: ApiKey) -> type[Response]:
-    """The response of an API; LookupError for one that Kafka 4.0 removed."""
+    """Return the response class of an API. Raises LookupError for one that Kafka 4.0 removed."""
     return cast("type[Response]", _message_class(api_key, "Response"))
 
 

@@ -1,10 +1,11 @@
 """AllocateProducerIds (API key 67), version 0.
 
-A broker gets a block of producer ids from the active controller, to hand out by InitProducerId.
+A broker gets a block of producer ids from the active controller, which it assigns by
+InitProducerId.
 
 Behaviour
-- Blocks never overlap and never come back; the next one is written to the metadata log first.
-  Brokers ask for the next block before the present one is used up.
+- Blocks never overlap and are never reused; each is first written to the metadata log. Brokers
+  request the next block before the present one is used up.
 - Authorisation: CLUSTER_ACTION on the cluster.
 """
 
@@ -19,7 +20,7 @@ class AllocateProducerIdsResponse(Response, api_key=67, versions="0", flexible="
     # UNKNOWN_SERVER_ERROR: no ids left.
     error_code: int = field(int16, "0+", default=0)
     producer_id_start: int = field(int64, "0+", default=0)
-    # Ids from producer_id_start on that are now the broker's; 1000 in Kafka.
+    # Number of ids from producer_id_start on that the broker may assign; 1000 in Kafka.
     producer_id_len: int = field(int32, "0+", default=0)
 
 

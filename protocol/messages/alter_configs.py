@@ -1,7 +1,7 @@
 """AlterConfigs (API key 33), versions 0-2.
 
-Replaces the whole dynamic configuration of a resource: keys that are not named return to their
-default. IncrementalAlterConfigs has taken its place; old clients still send it.
+Replaces the whole dynamic configuration of a resource: keys that the request omits return to their
+default. IncrementalAlterConfigs replaces it; old clients still send it.
 
 Behaviour
 - Forwarded to the active controller; a broker's own resources are first checked by that broker.
@@ -35,7 +35,7 @@ class AlterConfigsResponse(Response, api_key=33, versions="0-2", flexible="2+"):
     )
 
     class AlterConfigsResourceResponse(Struct):
-        # INVALID_CONFIG: unknown key, bad value, or one that cannot change at run time.
+        # INVALID_CONFIG: unknown key, bad value, or a key that cannot change at run time.
         # INVALID_REQUEST: a resource or key named twice, or a null value.
         # UNKNOWN_TOPIC_OR_PARTITION. POLICY_VIOLATION. NOT_CONTROLLER: forward again.
         error_code: int = field(int16, "0+", default=0)

@@ -1,12 +1,12 @@
 """ApiVersions (API key 18), versions 0-4.
 
-Asks which APIs, versions and features a node has. The first request on every connection.
+Requests the APIs, versions and features of a node. It is the first request on every connection.
 
 Behaviour
-- The answer's header is version 0 in every version. A request in a version we do not know is
-  answered in version 0 with UNSUPPORTED_VERSION and the range of this API, so that the client can
-  ask again.
-- The list is what the listener's handlers serve, never more, except Produce from 0 (KAFKA-18659).
+- The response header is version 0 in every version. A request in an unknown version gets a response
+  in version 0 with UNSUPPORTED_VERSION and the range of this API, so that the client can retry.
+- The response lists exactly the APIs that the listener's handlers serve, except Produce from 0
+  (KAFKA-18659).
 - Supported features whose minimum is 0 are left out before version 4: older Java clients fail on
   them (KAFKA-17011).
 - Authorisation: none.
@@ -45,7 +45,7 @@ class ApiVersionsResponse(Response, api_key=18, versions="0-4", flexible="3+"):
     finalized_features: list[FinalizedFeatureKey] = field(
         array("FinalizedFeatureKey"), "3+", tag=2, ignorable=True, default=FRESH
     )
-    # Of the past; always false.
+    # Obsolete; always false.
     zk_migration_ready: bool = field(boolean, "3+", tag=3, ignorable=True, default=False)
 
     class ApiVersion(Struct):

@@ -1,6 +1,6 @@
 """BeginQuorumEpoch (API key 53), versions 0-1.
 
-KRaft: the new leader tells the other voters that it leads; they then fetch from it.
+KRaft: the new leader notifies the other voters, which then fetch from it.
 
 Behaviour
 - Repeated until the voter fetches or answers. A voter that already follows this leader in this
@@ -41,8 +41,8 @@ class BeginQuorumEpochResponse(Response, api_key=53, versions="0-1", flexible="1
 
     class PartitionData(Struct):
         partition_index: int = field(int32, "0+", default=0)
-        # FENCED_LEADER_EPOCH: the sender's epoch is over, see leader_epoch. INVALID_REQUEST:
-        # another leader is known in this very epoch. INVALID_VOTER_KEY.
+        # FENCED_LEADER_EPOCH: the sender's epoch is over, see leader_epoch. INVALID_REQUEST: the
+        # receiver knows another leader in the same epoch. INVALID_VOTER_KEY.
         error_code: int = field(int16, "0+", default=0)
         leader_id: int = field(int32, "0+", default=0)
         leader_epoch: int = field(int32, "0+", default=0)
@@ -61,10 +61,10 @@ class BeginQuorumEpochRequest(
     listeners=("controller",),
 ):
     cluster_id: str | None = field(string, "0+", nullable="0+", default=None)
-    # Who is told; if it is not the receiver: INVALID_VOTER_KEY.
+    # The voter that is notified; if it is not the receiver: INVALID_VOTER_KEY.
     voter_id: int = field(int32, "1+", ignorable=True, default=-1)
     topics: list[TopicData] = field(array("TopicData"), "0+", default=FRESH)
-    # By listener name; how the leader is reached in this epoch.
+    # The leader's addresses in this epoch, by listener name.
     leader_endpoints: list[LeaderEndpoint] = field(
         array("LeaderEndpoint"), "1+", ignorable=True, default=FRESH
     )

@@ -1,18 +1,18 @@
 """BrokerRegistration (API key 62), versions 0-4.
 
-A broker makes itself known to the active controller, at every start, and gets a broker epoch.
+A broker registers with the active controller at every start, and gets a broker epoch.
 
 Behaviour
 - The broker begins fenced and stays so until its heartbeats show that it has caught up with the
-  metadata. A second process under the same id is refused while the first one's session lives; the
+  metadata. A second process with the same id is refused while the first one's session lives; the
   same incarnation may register again.
 - The epoch is the offset of the registration's record: larger than any before.
 - Authorisation: CLUSTER_ACTION on the cluster.
 
 Versions
-- 1 migration flag (of the past, always false). 2 log directories (KIP-858).
-- 3 previous broker epoch, which tells a clean shutdown from a crash (KIP-966). 4 features whose
-  minimum is 0 may be named (KAFKA-17011).
+- 1 migration flag (obsolete, always false). 2 log directories (KIP-858).
+- 3 previous broker epoch, which distinguishes a clean shutdown from a crash (KIP-966). 4 features
+  with minimum 0 may be included (KAFKA-17011).
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ from protocol.schema import (
 
 class BrokerRegistrationResponse(Response, api_key=62, versions="0-4", flexible="0+"):
     throttle_time_ms: int = field(int32, "0+", default=0)
-    # DUPLICATE_BROKER_REGISTRATION: the id is alive elsewhere, try again later.
+    # DUPLICATE_BROKER_REGISTRATION: another live process has the id, retry later.
     # INCONSISTENT_CLUSTER_ID: another cluster, fatal. UNSUPPORTED_VERSION: the finalised features
-    # do not fit the ranges. INVALID_REGISTRATION: contradictory. NOT_CONTROLLER: find the active
-    # one.
+    # do not fit the ranges. INVALID_REGISTRATION: inconsistent fields. NOT_CONTROLLER: find the
+    # active one.
     error_code: int = field(int16, "0+", default=0)
     broker_epoch: int = field(int64, "0+", default=-1)
 
@@ -54,15 +54,15 @@ class BrokerRegistrationRequest(
 ):
     broker_id: int = field(int32, "0+", default=0)
     cluster_id: str = field(string, "0+", default="")
-    # New in each process; two starts of a broker are told apart by it.
+    # New in each process; distinguishes two starts of a broker.
     incarnation_id: bytes = field(uuid, "0+", default=ZERO_UUID)
     listeners: list[Listener] = field(array("Listener"), "0+", default=FRESH)
     features: list[Feature] = field(array("Feature"), "0+", default=FRESH)
     rack: str | None = field(string, "0+", nullable="0+", default="")
     is_migrating_zk_broker: bool = field(boolean, "1+", default=False)
     log_dirs: list[bytes] = field(array(uuid), "2+", ignorable=True, default=FRESH)
-    # From the clean-shutdown file; -1 after a crash. If it is the epoch last known, the replicas
-    # stay eligible as leaders.
+    # From the clean-shutdown file; -1 after a crash. If the controller knows the same epoch, the
+    # replicas stay eligible as leaders.
     previous_broker_epoch: int = field(int64, "3+", ignorable=True, default=-1)
 
     class Listener(Struct):

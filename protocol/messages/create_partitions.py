@@ -3,8 +3,8 @@
 Adds partitions to topics; their number can only grow. Forwarded to the active controller.
 
 Behaviour
-- Topics fail one by one. Replicas as the controller places them, or as `assignments` say, one
-  entry per new partition, each with as many brokers as the topic's partitions have.
+- Topics fail one by one. The controller places the replicas, unless `assignments` has them: one
+  entry per new partition, each with the topic's number of replicas.
 - Authorisation: ALTER on the topic.
 
 Versions
@@ -35,9 +35,9 @@ class CreatePartitionsResponse(Response, api_key=37, versions="0-3", flexible="2
 
     class CreatePartitionsTopicResult(Struct):
         name: str = field(string, "0+", default="")
-        # UNKNOWN_TOPIC_OR_PARTITION. INVALID_PARTITIONS: not more than there are.
+        # UNKNOWN_TOPIC_OR_PARTITION. INVALID_PARTITIONS: not above the present number.
         # INVALID_REPLICA_ASSIGNMENT: wrong number of entries or brokers, unknown brokers.
-        # INVALID_REPLICATION_FACTOR: too few unfenced brokers. INVALID_REQUEST: named twice.
+        # INVALID_REPLICATION_FACTOR: too few unfenced brokers. INVALID_REQUEST: a topic twice.
         # NOT_CONTROLLER: forward again.
         error_code: int = field(int16, "0+", default=0)
         error_message: str | None = field(string, "0+", nullable="0+", default=None)
@@ -56,7 +56,7 @@ class CreatePartitionsRequest(
 
     class CreatePartitionsTopic(Struct):
         name: str = field(string, "0+", default="")
-        # The new total.
+        # The new total number of partitions.
         count: int = field(int32, "0+", default=0)
         # Null: the controller places them.
         assignments: list[CreatePartitionsRequest.CreatePartitionsAssignment] | None = field(

@@ -22,7 +22,7 @@ class DeleteGroupsResponse(Response, api_key=42, versions="0-2", flexible="2+"):
         group_id: str = field(string, "0+", default="")
         # NON_EMPTY_GROUP: has members. GROUP_ID_NOT_FOUND. INVALID_GROUP_ID: empty.
         # NOT_COORDINATOR, COORDINATOR_NOT_AVAILABLE, COORDINATOR_LOAD_IN_PROGRESS: find the
-        # coordinator, or wait. GROUP_AUTHORIZATION_FAILED.
+        # coordinator, or retry later. GROUP_AUTHORIZATION_FAILED.
         error_code: int = field(int16, "0+", default=0)
 
 

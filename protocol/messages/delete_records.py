@@ -3,9 +3,9 @@
 Moves the start of partitions forward. Sent to each partition's leader.
 
 Behaviour
-- Records below the offset cannot be read any more; files go when whole segments are below.
-  Answered when every living replica has moved its log start, or after `timeout_ms`.
-- Only topics with cleanup.policy delete may be cut; compacted-only ones are POLICY_VIOLATION.
+- Records below the offset cannot be read any more; files are removed once whole segments are below
+  it. The response is sent when every live replica has moved its log start, or after `timeout_ms`.
+- Only topics with cleanup.policy delete are allowed; compacted-only ones get POLICY_VIOLATION.
 - Authorisation: DELETE on the topic.
 
 Versions
@@ -42,11 +42,11 @@ class DeleteRecordsResponse(Response, api_key=21, versions="0-2", flexible="2+")
 
     class DeleteRecordsPartitionResult(Struct):
         partition_index: int = field(int32, "0+", default=0)
-        # The smallest log start over the replicas; -1 with an error.
+        # The lowest log start of all replicas; -1 with an error.
         low_watermark: int = field(int64, "0+", default=0)
         # OFFSET_OUT_OF_RANGE: above the high watermark or below -1. NOT_LEADER_OR_FOLLOWER,
-        # UNKNOWN_TOPIC_OR_PARTITION: look for the leader. REQUEST_TIMED_OUT: some replica is
-        # behind. POLICY_VIOLATION. INVALID_TOPIC_EXCEPTION: an internal topic.
+        # UNKNOWN_TOPIC_OR_PARTITION: find the leader. REQUEST_TIMED_OUT: some replica is behind.
+        # POLICY_VIOLATION. INVALID_TOPIC_EXCEPTION: an internal topic.
         error_code: int = field(int16, "0+", default=0)
 
 

@@ -3,9 +3,9 @@
 Deletes topics by name or id. Forwarded to the active controller.
 
 Behaviour
-- Answered when the deletion is committed; brokers remove their files afterwards.
-- A name or id twice, or both for the same topic, fails those entries with INVALID_REQUEST.
-- Authorisation: DELETE on the topic, and DESCRIBE before its existence is told.
+- The response is sent when the deletion is committed; brokers remove their files afterwards.
+- Entries with a repeated name or id, or with both for the same topic, fail with INVALID_REQUEST.
+- Authorisation: DELETE on the topic; without DESCRIBE its existence is not disclosed.
 
 Versions
 - 4 flexible. 5 error message, THROTTLING_QUOTA_EXCEEDED. 6 by id; entries instead of names.
@@ -56,6 +56,6 @@ class DeleteTopicsRequest(
     timeout_ms: int = field(int32, "0+", default=0)
 
     class DeleteTopicState(Struct):
-        # Null when the id is given.
+        # Null if the request has the id.
         name: str | None = field(string, "6+", nullable="6+", default=None)
         topic_id: bytes = field(uuid, "6+", default=ZERO_UUID)

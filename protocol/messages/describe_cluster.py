@@ -1,10 +1,11 @@
 """DescribeCluster (API key 60), versions 0-2.
 
-Tells cluster id, controller and the nodes of a cluster, brokers or controllers (KIP-700, KIP-919).
+Returns cluster id, controller and the nodes of a cluster: brokers or controllers (KIP-700,
+KIP-919).
 
 Behaviour
-- A broker lists brokers, a controller listener controllers. A broker names a random living broker
-  as controller (it forwards), a controller the active one.
+- A broker returns brokers, a controller listener controllers. As controller, a broker returns a
+  random live broker (which forwards), a controller the active one.
 - Authorisation: none; DESCRIBE on the cluster for the authorised operations.
 
 Versions
@@ -30,18 +31,18 @@ from protocol.schema import (
 
 class DescribeClusterResponse(Response, api_key=60, versions="0-2", flexible="0+"):
     throttle_time_ms: int = field(int32, "0+", default=0)
-    # MISMATCHED_ENDPOINT_TYPE: ask the other kind of listener. UNSUPPORTED_ENDPOINT_TYPE: neither
-    # 1 nor 2.
+    # MISMATCHED_ENDPOINT_TYPE: use the other kind of listener. UNSUPPORTED_ENDPOINT_TYPE: neither 1
+    # nor 2.
     error_code: int = field(int16, "0+", default=0)
     error_message: str | None = field(string, "0+", nullable="0+", default=None)
     endpoint_type: int = field(int8, "1+", default=1)
     cluster_id: str = field(string, "0+", default="")
     controller_id: int = field(int32, "0+", default=-1)
-    # With the address of the listener the request came in on.
+    # With the addresses of the listener that received the request.
     brokers: list[DescribeClusterBroker] = field(
         array("DescribeClusterBroker"), "0+", default=FRESH
     )
-    # A bit per operation; the smallest int32 when not asked for.
+    # One bit per operation; the smallest int32 if not requested.
     cluster_authorized_operations: int = field(int32, "0+", default=-2147483648)
 
     class DescribeClusterBroker(Struct):

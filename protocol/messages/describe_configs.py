@@ -1,11 +1,10 @@
 """DescribeConfigs (API key 32), versions 1-4.
 
-Shows the effective configuration of topics, brokers, groups and client-metrics resources, with
-where each value comes from.
+Returns the effective configuration of topics, brokers, groups and client-metrics resources, with
+the source of each value.
 
 Behaviour
-- Topics and cluster defaults are answered by any broker; a broker's own configuration only by
-  itself.
+- Any broker returns topics and cluster defaults; only the broker itself its own configuration.
 - Sensitive values are null. Authorisation: DESCRIBE_CONFIGS on the topic, group or cluster.
 
 Versions
@@ -55,7 +54,7 @@ class DescribeConfigsResponse(Response, api_key=32, versions="1-4", flexible="4+
         # in default, 6 broker logger, 7 client metrics, 8 group.
         config_source: int = field(int8, "1+", ignorable=True, default=-1)
         is_sensitive: bool = field(boolean, "0+", default=False)
-        # Every place that could give the value, the one in force first.
+        # All places that define the value, the effective one first.
         synonyms: list[DescribeConfigsResponse.DescribeConfigsSynonym] = field(
             array("DescribeConfigsSynonym"), "1+", ignorable=True, default=FRESH
         )
@@ -88,7 +87,7 @@ class DescribeConfigsRequest(
         # metrics, 32 group.
         resource_type: int = field(int8, "0+", default=0)
         resource_name: str = field(string, "0+", default="")
-        # Null: all of them. Unknown names are left out of the answer.
+        # Null: all keys. Unknown names are left out of the response.
         configuration_keys: list[str] | None = field(
             array(string), "0+", nullable="0+", default=FRESH
         )

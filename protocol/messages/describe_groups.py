@@ -1,10 +1,11 @@
 """DescribeGroups (API key 15), versions 0-6.
 
-Shows classic groups to administrators: state, protocol, members, their metadata and assignments.
+Returns the state, protocol, members, metadata and assignments of classic groups, for
+administrators.
 
 Behaviour
-- A group that does not exist is answered with state "Dead" and no error; from 6 on with
-  GROUP_ID_NOT_FOUND as well (KIP-1043).
+- A group that does not exist has state "Dead" and no error; from 6 on GROUP_ID_NOT_FOUND, too
+  (KIP-1043).
 - Metadata and assignments are filled in only while the group is stable.
 - Authorisation: DESCRIBE on the group.
 
@@ -35,14 +36,14 @@ class DescribeGroupsResponse(Response, api_key=15, versions="0-6", flexible="5+"
 
     class DescribedGroup(Struct):
         # NOT_COORDINATOR, COORDINATOR_NOT_AVAILABLE, COORDINATOR_LOAD_IN_PROGRESS: find the
-        # coordinator, or wait. GROUP_ID_NOT_FOUND (6+), GROUP_AUTHORIZATION_FAILED.
+        # coordinator, or retry later. GROUP_ID_NOT_FOUND (6+), GROUP_AUTHORIZATION_FAILED.
         error_code: int = field(int16, "0+", default=0)
         error_message: str | None = field(string, "6+", nullable="6+", default=None)
         group_id: str = field(string, "0+", default="")
         # PreparingRebalance, CompletingRebalance, Stable, Empty or Dead.
         group_state: str = field(string, "0+", default="")
         protocol_type: str = field(string, "0+", default="")
-        # Name of the assignor chosen.
+        # Name of the chosen assignor.
         protocol_data: str = field(string, "0+", default="")
         members: list[DescribeGroupsResponse.DescribedGroupMember] = field(
             array("DescribedGroupMember"), "0+", default=FRESH
@@ -56,7 +57,7 @@ class DescribeGroupsResponse(Response, api_key=15, versions="0-6", flexible="5+"
         )
         client_id: str = field(string, "0+", default="")
         client_host: str = field(string, "0+", default="")
-        # What the member sent for the chosen protocol.
+        # The member's metadata for the chosen protocol.
         member_metadata: bytes = field(bytes_, "0+", default=b"")
         member_assignment: bytes = field(bytes_, "0+", default=b"")
 

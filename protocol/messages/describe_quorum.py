@@ -1,11 +1,11 @@
 """DescribeQuorum (API key 55), versions 0-2.
 
-Shows the state of the metadata quorum: leader, voters, observers, how far each is. A broker
-forwards it to the leader.
+Returns the state of the metadata quorum: leader, voters, observers, and the progress of each. A
+broker forwards it to the leader.
 
 Behaviour
-- Answers from the leader only. Offsets and times of others are what their fetches said; the
-  leader's own are its log end and now.
+- Only the leader responds. Offsets and times of other nodes are from their fetches; the leader's
+  own are its log end and the present time.
 - Authorisation: DESCRIBE on the cluster.
 
 Versions
@@ -33,7 +33,7 @@ from protocol.schema import (
 
 
 class DescribeQuorumResponse(Response, api_key=55, versions="0-2", flexible="0+"):
-    # CLUSTER_AUTHORIZATION_FAILED; the others stand in the partition.
+    # CLUSTER_AUTHORIZATION_FAILED; other errors are in the partition.
     error_code: int = field(int16, "0+", default=0)
     error_message: str | None = field(string, "2+", nullable="2+", ignorable=True, default="")
     topics: list[TopicData] = field(array("TopicData"), "0+", default=FRESH)
@@ -42,10 +42,10 @@ class DescribeQuorumResponse(Response, api_key=55, versions="0-2", flexible="0+"
     class ReplicaState(Struct):
         replica_id: int = field(int32, "0+", default=0)
         replica_directory_id: bytes = field(uuid, "2+", default=ZERO_UUID)
-        # -1 when unknown.
+        # -1 if unknown.
         log_end_offset: int = field(int64, "0+", default=0)
         last_fetch_timestamp: int = field(int64, "1+", ignorable=True, default=-1)
-        # When it last had all that the leader had; -1 when unknown.
+        # Time at which it last had all of the leader's records; -1 if unknown.
         last_caught_up_timestamp: int = field(int64, "1+", ignorable=True, default=-1)
 
     class TopicData(Struct):
@@ -56,7 +56,7 @@ class DescribeQuorumResponse(Response, api_key=55, versions="0-2", flexible="0+"
 
     class PartitionData(Struct):
         partition_index: int = field(int32, "0+", default=0)
-        # NOT_LEADER_OR_FOLLOWER: ask the leader. UNKNOWN_TOPIC_OR_PARTITION: not the metadata log.
+        # NOT_LEADER_OR_FOLLOWER: find the leader. UNKNOWN_TOPIC_OR_PARTITION: not the metadata log.
         error_code: int = field(int16, "0+", default=0)
         error_message: str | None = field(string, "2+", nullable="2+", ignorable=True, default="")
         leader_id: int = field(int32, "0+", default=0)

@@ -1,12 +1,12 @@
 """DescribeTopicPartitions (API key 75), version 0.
 
-Describes topics page by page, with eligible leader replicas (KIP-966). Answered by any broker.
+Describes topics page by page, with eligible leader replicas (KIP-966). Any broker responds.
 
 Behaviour
-- Topics come sorted by name; an empty list asks for all. At most `response_partition_limit`
-  partitions (and no more than max.request.partition.size.limit) per answer; `next_cursor` is where
-  the next page begins, null at the end.
-- A topic that does not exist carries its error and takes none of the limit.
+- Topics are sorted by name; an empty list means all. A response has at most
+  `response_partition_limit` partitions (and no more than max.request.partition.size.limit);
+  `next_cursor` is the start of the next page, null at the end.
+- A topic that does not exist has an error and does not count towards the limit.
 - Authorisation: DESCRIBE on each topic.
 """
 
@@ -55,11 +55,11 @@ class DescribeTopicPartitionsResponse(Response, api_key=75, versions="0", flexib
         leader_epoch: int = field(int32, "0+", ignorable=True, default=-1)
         replica_nodes: list[int] = field(array(int32), "0+", default=FRESH)
         isr_nodes: list[int] = field(array(int32), "0+", default=FRESH)
-        # Not in sync, yet sure to hold everything up to the high watermark.
+        # Not in sync, but certain to have everything up to the high watermark.
         eligible_leader_replicas: list[int] | None = field(
             array(int32), "0+", nullable="0+", default=None
         )
-        # Who was eligible when the last of them was lost.
+        # The replicas that were eligible when the last eligible one was lost.
         last_known_elr: list[int] | None = field(array(int32), "0+", nullable="0+", default=None)
         offline_replicas: list[int] = field(array(int32), "0+", ignorable=True, default=FRESH)
 
@@ -77,8 +77,8 @@ class DescribeTopicPartitionsRequest(
 ):
     topics: list[TopicRequest] = field(array("TopicRequest"), "0+", default=FRESH)
     response_partition_limit: int = field(int32, "0+", default=2000)
-    # The first partition wanted. Topics before it in order are left out. A negative partition is
-    # INVALID_REQUEST.
+    # The first requested partition. Topics that sort before it are left out. A negative partition
+    # is INVALID_REQUEST.
     cursor: Cursor | None = field(struct("Cursor"), "0+", nullable="0+", default=None)
 
     class TopicRequest(Struct):

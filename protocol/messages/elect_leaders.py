@@ -1,6 +1,6 @@
 """ElectLeaders (API key 43), versions 0-3; version 3 is unstable.
 
-Kafka has released no version 3 (KIP-966): it is for our own tools.
+No Kafka release has version 3 (KIP-966): it is for Kraftbox's own tools.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from protocol.schema import (
 )
 
 PARTITIONS_PER_REQUEST_MAX: Final = 1_000
-"""In version 3; those beyond are answered with REQUEST_LIMIT_REACHED."""
+"""Limit in version 3; further partitions get REQUEST_LIMIT_REACHED."""
 
 
 class ElectLeadersResponse(Response, api_key=43, versions="0-3", flexible="2+"):

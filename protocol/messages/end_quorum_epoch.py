@@ -1,11 +1,11 @@
 """EndQuorumEpoch (API key 54), versions 0-1.
 
-KRaft: a leader that stops tells the others, so that they need not wait for a timeout.
+KRaft: a leader that stops notifies the other voters, so that they need not wait for a timeout.
 
 Behaviour
 - The voters stand for election in the order of the list: the first at once, the others after a
-  while that grows with their place. Who has the longest log comes first.
-- Repeated until all have answered or the leader is gone.
+  delay that grows with their position. The voter with the longest log is first.
+- The leader repeats it until all have responded or it has stopped.
 
 Versions
 - 1 flexible; candidates with directory ids (KIP-853).
@@ -78,7 +78,7 @@ class EndQuorumEpochRequest(
         leader_id: int = field(int32, "0+", default=0)
         leader_epoch: int = field(int32, "0+", default=0)
         preferred_successors: list[int] = field(array(int32), "0", ignorable=True, default=FRESH)
-        # Most wanted first; preferred_successors in version 0.
+        # In order of preference; preferred_successors in version 0.
         preferred_candidates: list[EndQuorumEpochRequest.ReplicaInfo] = field(
             array("ReplicaInfo"), "1+", ignorable=True, default=FRESH
         )

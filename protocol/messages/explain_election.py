@@ -1,7 +1,7 @@
 """ExplainElection (API key 10000), version 0.
 
-Why a partition has the leader that it has, or none. Kafka has no such message: our own tools ask
-any broker, which passes it on to the active controller.
+Returns the reason why a partition has its leader, or has no leader. Kafka has no such message:
+Kraftbox's own tools send it to any broker, which forwards it to the active controller.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from protocol.schema import (
 )
 
 PARTITIONS_PER_REQUEST_MAX: Final = 100
-"""Those beyond are answered with REQUEST_LIMIT_REACHED."""
+"""Further partitions get REQUEST_LIMIT_REACHED."""
 
 
 class ExplainElectionResponse(Response, api_key=10000, versions="0", flexible="0+"):
@@ -43,13 +43,14 @@ class ExplainElectionResponse(Response, api_key=10000, versions="0", flexible="0
         isr: list[int] = field(array(int32), "0+", default=FRESH)
         elr: list[int] = field(array(int32), "0+", default=FRESH)
         last_known_elr: list[int] = field(array(int32), "0+", default=FRESH)
-        # Aggressive, Balanced, None; the key that says it, and where it is set.
+        # Aggressive, Balanced, None; the config key that sets it, and the level at which it is set.
         strategy: str = field(string, "0+", default="")
         strategy_key: str = field(string, "0+", default="")
         strategy_place: str = field(string, "0+", default="")
-        # Whether logs are compared (unclean.recovery.manager.enabled).
+        # True if logs are compared (unclean.recovery.manager.enabled).
         manager: bool = field(boolean, "0+", default=False)
-        # What is waited for, null for nothing; the brokers; since when, in ms since 1970 or -1.
+        # The event that the election waits for, null if it does not wait; the brokers concerned;
+        # since when, in ms since 1970 or -1.
         waits: str | None = field(string, "0+", nullable="0+", default=None)
         waits_for: list[int] = field(array(int32), "0+", default=FRESH)
         since_ms: int = field(int64, "0+", default=-1)
@@ -57,7 +58,8 @@ class ExplainElectionResponse(Response, api_key=10000, versions="0", flexible="0
         candidates: list[ExplainElectionResponse.Candidate] = field(
             array("Candidate"), "0+", default=FRESH
         )
-        # What a replica is to have locally (KIP-1303), ms and bytes; -1 for one that is off.
+        # Required local-log stats of a replica (KIP-1303), ms and bytes; -1 if the threshold is
+        # off.
         local_log_ms: int = field(int64, "0+", tag=0, default=-1)
         local_log_bytes: int = field(int64, "0+", tag=1, default=-1)
 
@@ -70,7 +72,7 @@ class ExplainElectionResponse(Response, api_key=10000, versions="0", flexible="0
         answer: ExplainElectionResponse.Answer | None = field(
             struct("Answer"), "0+", nullable="0+", default=None
         )
-        # Null where no threshold is on.
+        # Null if no threshold is set.
         local_log: ExplainElectionResponse.LocalLog | None = field(
             struct("LocalLog"), "0+", nullable="0+", tag=0, default=None
         )
@@ -85,8 +87,8 @@ class ExplainElectionResponse(Response, api_key=10000, versions="0", flexible="0
         enough: bool = field(boolean, "0+", default=False)
         # Completes "its local log ...".
         reason: str = field(string, "0+", default="")
-        # When its first batch was written, in ms since 1970; its size; how long ago that was told.
-        # -1 for what is not known.
+        # Timestamp of its first batch, in ms since 1970; its size; age of the report. -1 if
+        # unknown.
         start_ms: int = field(int64, "0+", default=-1)
         size_bytes: int = field(int64, "0+", default=-1)
         age_ms: int = field(int64, "0+", default=-1)

@@ -1,11 +1,11 @@
 """FetchSnapshot (API key 59), versions 0-1.
 
-KRaft: reads a piece of a snapshot from the leader (KIP-630). A Fetch answered with a snapshot id
-comes before it.
+KRaft: reads a piece of a snapshot from the leader (KIP-630). It follows a Fetch whose response has
+a snapshot id.
 
 Behaviour
-- Piece by piece from `position` on, without regard to batch borders; done when position plus bytes
-  is `size`. The receiver checks it, renames it and goes on fetching at its end offset.
+- The pieces start at `position` and ignore batch boundaries; the last one ends at `size`. The
+  receiver validates the snapshot, renames it and continues to fetch at its end offset.
 - Authorisation: CLUSTER_ACTION on the cluster.
 
 Versions
@@ -49,7 +49,7 @@ class FetchSnapshotResponse(Response, api_key=59, versions="0-1", flexible="0+")
 
     class PartitionSnapshot(Struct):
         index: int = field(int32, "0+", default=0)
-        # SNAPSHOT_NOT_FOUND: begin again with Fetch. POSITION_OUT_OF_RANGE: beyond the size.
+        # SNAPSHOT_NOT_FOUND: start over with Fetch. POSITION_OUT_OF_RANGE: beyond the size.
         # NOT_LEADER_OR_FOLLOWER, FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH: see current_leader.
         # UNKNOWN_TOPIC_OR_PARTITION: not the metadata log.
         error_code: int = field(int16, "0+", default=0)
@@ -106,6 +106,6 @@ class FetchSnapshotRequest(
         replica_directory_id: bytes = field(uuid, "1+", tag=0, ignorable=True, default=ZERO_UUID)
 
     class SnapshotId(Struct):
-        # The first offset the snapshot does not contain.
+        # The first offset that the snapshot does not contain.
         end_offset: int = field(int64, "0+", default=0)
         epoch: int = field(int32, "0+", default=0)

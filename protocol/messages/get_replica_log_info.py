@@ -1,7 +1,7 @@
 """GetReplicaLogInfo (API key 93), version 0; version 0 is unstable.
 
-How far replicas' logs reach (KIP-966). Kafka has released no such message: it is between our own
-controllers and brokers.
+Returns the log ends of replicas (KIP-966). No Kafka release has this message: only Kraftbox
+controllers send it to Kraftbox brokers.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from protocol.schema import (
 )
 
 PARTITIONS_PER_REQUEST_MAX: Final = 1_000
-"""Those beyond are answered with REQUEST_LIMIT_REACHED."""
+"""Further partitions get REQUEST_LIMIT_REACHED."""
 
 
 class GetReplicaLogInfoResponse(Response, api_key=93, versions="0", flexible="0+"):

@@ -3,8 +3,8 @@
 Changes single keys of the dynamic configuration of resources (KIP-339).
 
 Behaviour
-- Forwarded to the active controller; all changes of a resource happen or none.
-- Lists (append, subtract) keep their order; appending what is there changes nothing.
+- Forwarded to the active controller; the changes of a resource succeed or fail together.
+- Lists (append, subtract) keep their order; appending an existing element changes nothing.
 - Resources fail one by one. Authorisation: ALTER_CONFIGS on the topic, group or cluster.
 
 Versions
@@ -35,9 +35,9 @@ class IncrementalAlterConfigsResponse(Response, api_key=44, versions="0-1", flex
     )
 
     class AlterConfigsResourceResponse(Struct):
-        # INVALID_CONFIG: unknown key, bad value, append to a key that is no list, or a key that
-        # cannot change at run time. INVALID_REQUEST: a resource or key named twice, an unknown
-        # operation. UNKNOWN_TOPIC_OR_PARTITION. POLICY_VIOLATION. NOT_CONTROLLER: forward again.
+        # INVALID_CONFIG: unknown key, bad value, append to a key that is not a list, or a key that
+        # cannot change at run time. INVALID_REQUEST: a resource or key twice, an unknown operation.
+        # UNKNOWN_TOPIC_OR_PARTITION. POLICY_VIOLATION. NOT_CONTROLLER: forward again.
         error_code: int = field(int16, "0+", default=0)
         error_message: str | None = field(string, "0+", nullable="0+", default="")
         resource_type: int = field(int8, "0+", default=0)
@@ -66,8 +66,8 @@ class IncrementalAlterConfigsRequest(
 
     class AlterableConfig(Struct):
         name: str = field(string, "0+", default="")
-        # 0 set, 1 delete (back to the default), 2 append, 3 subtract; the last two for keys that
-        # hold lists.
+        # 0 set, 1 delete (back to the default), 2 append, 3 subtract; the last two only for list
+        # keys.
         config_operation: int = field(int8, "0+", default=0)
-        # Null only to delete.
+        # Null only with delete.
         value: str | None = field(string, "0+", nullable="0+", default="")

@@ -1,12 +1,14 @@
 """InitProducerId (API key 22), versions 0-6; version 6 is unstable.
 
-Gives a producer its id and epoch, the identity that makes retries safe.
+Assigns id and epoch to a producer: the identity that makes retries safe.
 
 Behaviour
-- Without a transactional id any broker answers, with an id from its block (AllocateProducerIds)
-  and epoch 0; nothing is stored.
-- With one it goes to the transaction coordinator, which fences older producers with the same id.
-- Given an id and epoch (3+), the coordinator raises the epoch instead of handing out a new id.
+- Without a transactional id, any broker assigns an id from its block (AllocateProducerIds) and
+  epoch 0; nothing is stored.
+- With one, the request goes to the transaction coordinator, which fences older producers with the
+  same transactional id.
+- If the request has an id and epoch (3+), the coordinator increases the epoch instead of assigning
+  a new id.
 - Authorisation: WRITE on the transactional id, or IDEMPOTENT_WRITE on the cluster or WRITE on any
   topic.
 
@@ -23,8 +25,8 @@ from protocol.schema import Request, Response, boolean, field, int16, int32, int
 class InitProducerIdResponse(Response, api_key=22, versions="0-6", flexible="2+"):
     throttle_time_ms: int = field(int32, "0+", ignorable=True, default=0)
     # COORDINATOR_NOT_AVAILABLE, COORDINATOR_LOAD_IN_PROGRESS, NOT_COORDINATOR,
-    # CONCURRENT_TRANSACTIONS: ask again, here or elsewhere. INVALID_PRODUCER_EPOCH,
-    # PRODUCER_FENCED: a newer producer is there. TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+    # CONCURRENT_TRANSACTIONS: retry, here or at another broker. INVALID_PRODUCER_EPOCH,
+    # PRODUCER_FENCED: a newer producer exists. TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
     # CLUSTER_AUTHORIZATION_FAILED: fatal.
     error_code: int = field(int16, "0+", default=0)
     # -1 with an error.
@@ -42,9 +44,9 @@ class InitProducerIdRequest(
     listeners=("broker",),
     unstable="6",
 ):
-    # Null for producers that are only idempotent; empty is INVALID_REQUEST.
+    # Null for producers that are only idempotent; empty: INVALID_REQUEST.
     transactional_id: str | None = field(string, "0+", nullable="0+", default="")
-    # Above transaction.max.timeout.ms: INVALID_TRANSACTION_TIMEOUT. Without meaning for idempotent
+    # Above transaction.max.timeout.ms: INVALID_TRANSACTION_TIMEOUT. Ignored for idempotent
     # producers.
     transaction_timeout_ms: int = field(int32, "0+", default=0)
     producer_id: int = field(int64, "3+", default=-1)

@@ -1,9 +1,9 @@
 """ListGroups (API key 16), versions 0-5.
 
-Lists the groups that this broker coordinates; a client asks every broker.
+Lists the groups that this broker coordinates; a client sends it to every broker.
 
 Behaviour
-- Filters are compared without regard to case; empty ones let everything through.
+- Filters ignore case; empty ones match everything.
 - Authorisation: DESCRIBE on the cluster shows all, else DESCRIBE on each group.
 
 Versions
@@ -17,8 +17,8 @@ from protocol.schema import FRESH, Request, Response, Struct, array, field, int1
 
 class ListGroupsResponse(Response, api_key=16, versions="0-5", flexible="3+"):
     throttle_time_ms: int = field(int32, "1+", ignorable=True, default=0)
-    # COORDINATOR_LOAD_IN_PROGRESS: some groups are not known yet, ask again.
-    # COORDINATOR_NOT_AVAILABLE: stopping.
+    # COORDINATOR_LOAD_IN_PROGRESS: some groups are not loaded yet, retry.
+    # COORDINATOR_NOT_AVAILABLE: the broker is stopping.
     error_code: int = field(int16, "0+", default=0)
     groups: list[ListedGroup] = field(array("ListedGroup"), "0+", default=FRESH)
 

@@ -1,14 +1,14 @@
 """ListOffsets (API key 2), versions 1-11.
 
-Finds an offset for a timestamp, or one of a log's special offsets. Sent to the leader; consumers
+Returns the offset for a timestamp, or one of a log's special offsets. Sent to the leader. Consumers
 use it to reset their position, followers in older protocols to truncate.
 
 Behaviour
-- A timestamp of 0 or more: the first record with that timestamp or a later one; offset -1 when
-  there is none. Consumers find nothing beyond the high watermark (read_committed: last stable
+- A timestamp of 0 or more: the first record with that timestamp or a later one; offset -1 without
+  such a record. Consumers get no offset above the high watermark (read_committed: last stable
   offset).
-- Special timestamps are negative, see the field. Without tiering the tiered ones answer what a
-  topic that was never tiered would: earliest local is the log start, latest tiered is -1.
+- Special timestamps are negative, see the field. Without tiering, the tiered ones have the values
+  of a topic that was never tiered: earliest local is the log start, latest tiered is -1.
 - Authorisation: DESCRIBE on the topic.
 
 Versions
@@ -50,14 +50,14 @@ class ListOffsetsResponse(Response, api_key=2, versions="1-11", flexible="6+"):
     class ListOffsetsPartitionResponse(Struct):
         partition_index: int = field(int32, "0+", default=0)
         # NOT_LEADER_OR_FOLLOWER, FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH,
-        # UNKNOWN_TOPIC_OR_PARTITION: look for the leader. OFFSET_NOT_AVAILABLE (before 5:
-        # LEADER_NOT_AVAILABLE): a new leader does not know its high watermark yet, ask again.
+        # UNKNOWN_TOPIC_OR_PARTITION: find the leader. OFFSET_NOT_AVAILABLE (before 5:
+        # LEADER_NOT_AVAILABLE): a new leader does not know its high watermark yet, retry.
         # UNSUPPORTED_FOR_MESSAGE_FORMAT: no timestamps in the log.
         error_code: int = field(int16, "0+", default=0)
-        # Of the record found; -1 for the special offsets.
+        # Of the found record; -1 for the special offsets.
         timestamp: int = field(int64, "1+", default=-1)
         offset: int = field(int64, "1+", default=-1)
-        # Epoch of the record found, -1 if unknown.
+        # Leader epoch of the found record; -1 if unknown.
         leader_epoch: int = field(int32, "4+", default=-1)
 
 
@@ -80,6 +80,6 @@ class ListOffsetsRequest(
         partition_index: int = field(int32, "0+", default=0)
         current_leader_epoch: int = field(int32, "4+", ignorable=True, default=-1)
         # -1 latest, -2 earliest, -3 the record with the largest timestamp, -4 earliest local, -5
-        # latest tiered, -6 earliest pending upload. One that the version does not have is
+        # latest tiered, -6 earliest pending upload. One that the version does not have:
         # UNSUPPORTED_VERSION.
         timestamp: int = field(int64, "0+", default=0)

@@ -1,24 +1,23 @@
 """Metadata (API key 3), versions 0-13.
 
-Tells a client which brokers there are, which partitions topics have and who leads them. Any broker
-answers from its own copy of the metadata, which may be a little old.
+Returns the brokers, the partitions of topics, and their leaders. Any broker responds from its own
+copy of the metadata, which may be slightly outdated.
 
 Behaviour
-- Topics by name or (12+) by id; null asks for all, an empty list for none. Asking for all leaves
-  out topics the caller may not see and never creates any.
+- Topics by name or (12+) by id; null means all, an empty list none. A request for all omits topics
+  that the client may not see, and never creates one.
 - A topic that does not exist is created if the request and `auto.create.topics.enable` allow it;
-  the answer is UNKNOWN_TOPIC_OR_PARTITION until it is there.
-- Brokers are given with the address of the listener the request came in on; a leader without that
-  listener is LISTENER_NOT_FOUND. Fenced brokers are not listed.
-- `controller_id` is a random living broker: clients send controller requests there and it
-  forwards.
-- Authorisation: DESCRIBE on each topic; CREATE where one is created.
+  the error is UNKNOWN_TOPIC_OR_PARTITION until it exists.
+- Broker addresses are those of the listener that received the request; a leader without that
+  listener gets LISTENER_NOT_FOUND. Fenced brokers are not listed.
+- `controller_id` is a random live broker: clients send it controller requests, which it forwards.
+- Authorisation: DESCRIBE on each topic; CREATE if one is created.
 
 Versions
 - 0 an empty list means all. 1 racks, controller, internal flag. 2 cluster id. 4 auto creation can
   be refused. 5 offline replicas. 7 leader epoch. 8 authorised operations. 9 flexible.
-- 10 topic ids in the answer; asking by id works from 12 on. 11 no cluster operations any more
-  (DescribeCluster has them). 13 an error code for the whole (KIP-1102).
+- 10 topic ids in the response; requests by id work from 12 on. 11 without cluster operations
+  (DescribeCluster has them). 13 a top-level error code (KIP-1102).
 """
 
 from __future__ import annotations
@@ -47,9 +46,9 @@ class MetadataResponse(Response, api_key=3, versions="0-13", flexible="9+"):
     cluster_id: str | None = field(string, "2+", nullable="2+", ignorable=True, default=None)
     controller_id: int = field(int32, "1+", ignorable=True, default=-1)
     topics: list[MetadataResponseTopic] = field(array("MetadataResponseTopic"), "0+", default=FRESH)
-    # A bit per operation; the smallest int32 when not asked for.
+    # One bit per operation; the smallest int32 if not requested.
     cluster_authorized_operations: int = field(int32, "8-10", default=-2147483648)
-    # REBOOTSTRAP_REQUIRED: forget what is known and begin with bootstrap.servers.
+    # REBOOTSTRAP_REQUIRED: discard the metadata and start from bootstrap.servers.
     error_code: int = field(int16, "13+", ignorable=True, default=0)
 
     class MetadataResponseBroker(Struct):
@@ -59,8 +58,9 @@ class MetadataResponse(Response, api_key=3, versions="0-13", flexible="9+"):
         rack: str | None = field(string, "1+", nullable="1+", ignorable=True, default=None)
 
     class MetadataResponseTopic(Struct):
-        # UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC_ID: not there (yet). INVALID_TOPIC_EXCEPTION:
-        # no legal name. TOPIC_AUTHORIZATION_FAILED. LEADER_NOT_AVAILABLE: being created.
+        # UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC_ID: does not exist (yet).
+        # INVALID_TOPIC_EXCEPTION: illegal name. TOPIC_AUTHORIZATION_FAILED. LEADER_NOT_AVAILABLE:
+        # being created.
         error_code: int = field(int16, "0+", default=0)
         name: str | None = field(string, "0+", nullable="12+", default="")
         topic_id: bytes = field(uuid, "10+", ignorable=True, default=ZERO_UUID)
@@ -75,7 +75,7 @@ class MetadataResponse(Response, api_key=3, versions="0-13", flexible="9+"):
         # REPLICA_NOT_AVAILABLE, in version 0 only: a replica or in-sync replica is not alive.
         error_code: int = field(int16, "0+", default=0)
         partition_index: int = field(int32, "0+", default=0)
-        # -1 when there is none.
+        # -1 without a leader.
         leader_id: int = field(int32, "0+", default=0)
         leader_epoch: int = field(int32, "7+", ignorable=True, default=-1)
         replica_nodes: list[int] = field(array(int32), "0+", default=FRESH)
@@ -95,6 +95,6 @@ class MetadataRequest(
     include_topic_authorized_operations: bool = field(boolean, "8+", default=False)
 
     class MetadataRequestTopic(Struct):
-        # With an id the name is null. Ids before version 12 are INVALID_REQUEST.
+        # With an id, the name is null. Ids before version 12: INVALID_REQUEST.
         topic_id: bytes = field(uuid, "10+", ignorable=True, default=ZERO_UUID)
         name: str | None = field(string, "0+", nullable="10+", default="")

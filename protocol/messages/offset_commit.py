@@ -1,12 +1,12 @@
 """OffsetCommit (API key 8), versions 2-10.
 
-Stores how far a group has read. Sent to the group's coordinator; answered when the offsets are in
-the offsets topic with acks=all.
+Stores the read positions of a group. Sent to the group's coordinator, which responds when the
+offsets are in the offsets topic with acks=all.
 
 Behaviour
 - Generation or member epoch of -1 and no member id: a commit from outside the group protocol,
   allowed only while the group has no members (a group is created for it).
-- Partitions fail one by one; errors of the group stand in each of them.
+- Partitions fail one by one; errors of the group are repeated in each of them.
 - A commit during a rebalance is accepted from a member of the present generation and keeps it
   alive.
 - Authorisation: READ on the group and on each topic.
@@ -49,13 +49,13 @@ class OffsetCommitResponse(Response, api_key=8, versions="2-10", flexible="8+"):
 
     class OffsetCommitResponsePartition(Struct):
         partition_index: int = field(int32, "0+", default=0)
-        # NOT_COORDINATOR, COORDINATOR_NOT_AVAILABLE: look for the coordinator.
-        # COORDINATOR_LOAD_IN_PROGRESS: ask again. ILLEGAL_GENERATION, UNKNOWN_MEMBER_ID,
-        # FENCED_INSTANCE_ID, STALE_MEMBER_EPOCH: the sender is no longer the member it thinks.
-        # REBALANCE_IN_PROGRESS: the group waits for members' assignment.
-        # INVALID_COMMIT_OFFSET_SIZE: does not fit into a record. GROUP_ID_NOT_FOUND (9+; before:
-        # ILLEGAL_GENERATION). UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC_ID,
-        # TOPIC_AUTHORIZATION_FAILED: about the topic.
+        # NOT_COORDINATOR, COORDINATOR_NOT_AVAILABLE: find the coordinator.
+        # COORDINATOR_LOAD_IN_PROGRESS: retry. ILLEGAL_GENERATION, UNKNOWN_MEMBER_ID,
+        # FENCED_INSTANCE_ID, STALE_MEMBER_EPOCH: the sender is no longer this member.
+        # REBALANCE_IN_PROGRESS: the group waits for the leader's assignment.
+        # INVALID_COMMIT_OFFSET_SIZE: the offset does not fit into a record. GROUP_ID_NOT_FOUND (9+;
+        # before: ILLEGAL_GENERATION). UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC_ID,
+        # TOPIC_AUTHORIZATION_FAILED: errors of the topic.
         error_code: int = field(int16, "0+", default=0)
 
 
@@ -63,7 +63,7 @@ class OffsetCommitRequest(
     Request[OffsetCommitResponse], api_key=8, versions="2-10", flexible="8+", listeners=("broker",)
 ):
     group_id: str = field(string, "0+", default="")
-    # Of the classic or of the consumer protocol.
+    # Generation of the classic protocol, or member epoch of the consumer protocol.
     generation_id_or_member_epoch: int = field(int32, "1+", ignorable=True, default=-1)
     member_id: str = field(string, "1+", ignorable=True, default="")
     group_instance_id: str | None = field(string, "7+", nullable="7+", default=None)
@@ -84,7 +84,8 @@ class OffsetCommitRequest(
         partition_index: int = field(int32, "0+", default=0)
         # The next offset to read.
         committed_offset: int = field(int64, "0+", default=0)
-        # Epoch of the last record read, -1 if unknown; lets the next reader notice a truncation.
+        # Epoch of the last record read, -1 if unknown; the next reader detects a truncation with
+        # it.
         committed_leader_epoch: int = field(int32, "6+", ignorable=True, default=-1)
         # Longer than offset.metadata.max.bytes: OFFSET_METADATA_TOO_LARGE.
         committed_metadata: str | None = field(string, "0+", nullable="0+", default="")

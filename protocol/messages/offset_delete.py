@@ -1,10 +1,9 @@
 """OffsetDelete (API key 47), version 0.
 
-Deletes committed offsets of a group for some partitions (KIP-496). Sent to the group's
-coordinator.
+Deletes committed offsets of a group for some partitions (KIP-496). Sent to the group's coordinator.
 
 Behaviour
-- Offsets of topics that the group is subscribed to stay. Partitions without an offset are no
+- Offsets of topics that the group is subscribed to stay. Partitions without an offset are not an
   error.
 - Authorisation: DELETE on the group, READ on each topic.
 
@@ -20,7 +19,7 @@ from protocol.schema import FRESH, Request, Response, Struct, array, field, int1
 class OffsetDeleteResponse(Response, api_key=47, versions="0"):
     # GROUP_ID_NOT_FOUND, INVALID_GROUP_ID, NON_EMPTY_GROUP (members of another protocol type than
     # "consumer"), NOT_COORDINATOR, COORDINATOR_NOT_AVAILABLE, COORDINATOR_LOAD_IN_PROGRESS,
-    # GROUP_AUTHORIZATION_FAILED. There are no topics then.
+    # GROUP_AUTHORIZATION_FAILED. The response then has no topics.
     error_code: int = field(int16, "0+", default=0)
     throttle_time_ms: int = field(int32, "0+", ignorable=True, default=0)
     topics: list[OffsetDeleteResponseTopic] = field(

@@ -3,15 +3,15 @@
 Reads committed offsets of groups from their coordinator.
 
 Behaviour
-- A partition without a commit has offset -1 and no error. Null topics ask for all that there are.
-- With `require_stable`, a partition with an offset of an open transaction is
-  UNSTABLE_OFFSET_COMMIT (KIP-447); the client asks again.
+- A partition without a commit has offset -1 and no error. Null topics means all.
+- With `require_stable`, a partition with an offset of an open transaction gets
+  UNSTABLE_OFFSET_COMMIT (KIP-447); the client retries.
 - A group that does not exist has no offsets; that is no error.
-- Authorisation: DESCRIBE on the group and on each topic; topics that may not be seen are left out
-  of an answer for all.
+- Authorisation: DESCRIBE on the group and on each topic; a response for all topics omits those that
+  the client may not see.
 
 Versions
-- 2 error code for the whole, null topics. 5 leader epoch. 6 flexible. 7 require stable.
+- 2 top-level error code, null topics. 5 leader epoch. 6 flexible. 7 require stable.
 - 8 several groups in a request: fields of one group end with 7. 9 member id and epoch (KIP-848).
 - 10 topic ids.
 """
@@ -41,7 +41,7 @@ class OffsetFetchResponse(Response, api_key=9, versions="1-10", flexible="6+"):
         array("OffsetFetchResponseTopic"), "0-7", default=FRESH
     )
     # NOT_COORDINATOR, COORDINATOR_NOT_AVAILABLE, COORDINATOR_LOAD_IN_PROGRESS,
-    # GROUP_AUTHORIZATION_FAILED. In version 1, which lacks it, each partition carries the error.
+    # GROUP_AUTHORIZATION_FAILED. Version 1 lacks the field: each partition has the error.
     error_code: int = field(int16, "2-7", ignorable=True, default=0)
     groups: list[OffsetFetchResponseGroup] = field(
         array("OffsetFetchResponseGroup"), "8+", default=FRESH
@@ -77,11 +77,11 @@ class OffsetFetchResponse(Response, api_key=9, versions="1-10", flexible="6+"):
 
     class OffsetFetchResponsePartitions(Struct):
         partition_index: int = field(int32, "8+", default=0)
-        # -1: none.
+        # -1: no commit.
         committed_offset: int = field(int64, "8+", default=0)
         committed_leader_epoch: int = field(int32, "8+", ignorable=True, default=-1)
         metadata: str | None = field(string, "8+", nullable="8+", default="")
-        # UNSTABLE_OFFSET_COMMIT: ask again. UNKNOWN_TOPIC_ID, TOPIC_AUTHORIZATION_FAILED.
+        # UNSTABLE_OFFSET_COMMIT: retry. UNKNOWN_TOPIC_ID, TOPIC_AUTHORIZATION_FAILED.
         error_code: int = field(int16, "8+", default=0)
 
 

@@ -1,12 +1,12 @@
 """OffsetForLeaderEpoch (API key 23), versions 2-4.
 
-Asks where a leader epoch ended in the leader's log. Consumers and followers use it to find where
-their log or position left the leader's (KIP-101, KIP-279, KIP-320).
+Returns the end offset of a leader epoch in the leader's log. Consumers and followers use it to find
+where their position or log diverges from the leader's (KIP-101, KIP-279, KIP-320).
 
 Behaviour
-- Answers the largest epoch up to the one asked for, and the first offset of the epoch after it;
-  for the present epoch the log end (for consumers: the high watermark). Epoch and offset -1 when
-  the epoch lies before all that is known.
+- The response has the largest epoch up to the requested one, and the first offset of the epoch
+  after it; for the present epoch the log end (for consumers: the high watermark). Epoch and offset
+  are -1 if the requested epoch is above all known ones.
 - Authorisation: DESCRIBE on the topic; CLUSTER_ACTION for followers.
 
 Versions
@@ -42,9 +42,9 @@ class OffsetForLeaderEpochResponse(Response, api_key=23, versions="2-4", flexibl
         )
 
     class EpochEndOffset(Struct):
-        # FENCED_LEADER_EPOCH: the asker is behind. UNKNOWN_LEADER_EPOCH: the broker is.
-        # NOT_LEADER_OR_FOLLOWER, UNKNOWN_TOPIC_OR_PARTITION: look for the leader.
-        # OFFSET_NOT_AVAILABLE: a new leader does not know its high watermark yet.
+        # FENCED_LEADER_EPOCH: the sender is behind. UNKNOWN_LEADER_EPOCH: the broker is behind.
+        # NOT_LEADER_OR_FOLLOWER, UNKNOWN_TOPIC_OR_PARTITION: find the leader. OFFSET_NOT_AVAILABLE:
+        # a new leader does not know its high watermark yet.
         error_code: int = field(int16, "0+", default=0)
         partition: int = field(int32, "0+", default=0)
         leader_epoch: int = field(int32, "1+", ignorable=True, default=-1)

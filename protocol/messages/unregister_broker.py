@@ -1,9 +1,9 @@
 """UnregisterBroker (API key 64), version 0.
 
-Forgets a broker that is gone for good. Forwarded to the active controller.
+Removes the registration of a broker that is gone permanently. Forwarded to the active controller.
 
 Behaviour
-- Its replicas stay assigned; the broker registers again if it starts again.
+- Its replicas stay assigned; if the broker starts again, it registers again.
 - Authorisation: ALTER on the cluster.
 """
 

@@ -1,14 +1,14 @@
 """UpdateFeatures (API key 57), versions 0-2.
 
-Finalises feature levels of the whole cluster, `metadata.version` among them (KIP-584, KIP-778).
+Finalises feature levels of the whole cluster, including `metadata.version` (KIP-584, KIP-778).
 
 Behaviour
-- All updates happen or none (2); each level must be supported by every registered node. Level 0
-  turns a feature off. Going back needs an upgrade type that allows it.
+- All updates succeed or fail together (2); every registered node must support each level. Level 0
+  disables a feature. A downgrade needs an upgrade type that allows it.
 - Forwarded to the active controller. Authorisation: ALTER on the cluster.
 
 Versions
-- 0 a flag allows going back. 1 upgrade type, validate only. 2 one error for all.
+- 0 a flag allows downgrades. 1 upgrade type, validate only. 2 one error for all updates.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ from protocol.schema import (
 
 class UpdateFeaturesResponse(Response, api_key=57, versions="0-2", flexible="0+"):
     throttle_time_ms: int = field(int32, "0+", default=0)
-    # INVALID_UPDATE_VERSION: not supported by a node, a forbidden step, or in conflict with
-    # another feature. FEATURE_UPDATE_FAILED. INVALID_REQUEST: named twice or no level.
-    # NOT_CONTROLLER: forward again.
+    # INVALID_UPDATE_VERSION: not supported by a node, a forbidden step, or in conflict with another
+    # feature. FEATURE_UPDATE_FAILED. INVALID_REQUEST: a feature twice, or no level. NOT_CONTROLLER:
+    # forward again.
     error_code: int = field(int16, "0+", default=0)
     error_message: str | None = field(string, "0+", nullable="0+", default="")
     results: list[UpdatableFeatureResult] = field(
@@ -61,5 +61,5 @@ class UpdateFeaturesRequest(
         feature: str = field(string, "0+", default="")
         max_version_level: int = field(int16, "0+", default=0)
         allow_downgrade: bool = field(boolean, "0", default=False)
-        # 1 upgrade only, 2 going back without loss allowed, 3 going back with loss allowed.
+        # 1 upgrade only, 2 safe downgrade allowed (without loss), 3 unsafe downgrade allowed.
         upgrade_type: int = field(int8, "1+", default=1)

@@ -1,14 +1,15 @@
 """Vote (API key 52), versions 0-2.
 
-KRaft: a node asks a voter for its vote, or with `pre_vote` whether it would get one (KIP-595,
-KIP-996).
+KRaft: a node requests the vote of a voter; with `pre_vote`, only whether the voter would grant it
+(KIP-595, KIP-996).
 
 Behaviour
-- One vote per epoch, remembered on disk before it is given. It is granted to a log that is at
-  least as up to date: larger last epoch, or the same and an end offset not smaller.
-- A pre-vote changes nothing: no epoch is raised, no vote is recorded; refused by who hears a
-  leader.
-- Whoever sees a larger epoch moves to it. Sent to every voter.
+- A voter grants one vote per epoch, which is on its disk before the response. It grants the vote to
+  a log that is at least as up to date as its own: a larger last epoch, or the same one and an end
+  offset not smaller.
+- A pre-vote changes nothing: no epoch is increased, no vote is recorded. A voter that is in contact
+  with a leader refuses it.
+- A node that observes a larger epoch moves to it. The request is sent to every voter.
 
 Versions
 - 1 voter and directory ids (KIP-853). 2 pre-vote; the candidate is called replica.
@@ -49,9 +50,9 @@ class VoteResponse(Response, api_key=52, versions="0-2", flexible="0+"):
     class PartitionData(Struct):
         partition_index: int = field(int32, "0+", default=0)
         # FENCED_LEADER_EPOCH: the sender's epoch is old, see leader_epoch. INVALID_VOTER_KEY.
-        # INCONSISTENT_VOTER_SET: sender or receiver is no voter.
+        # INCONSISTENT_VOTER_SET: the sender or receiver is not a voter.
         error_code: int = field(int16, "0+", default=0)
-        # -1 if the receiver knows none in leader_epoch.
+        # -1 if the receiver knows no leader in leader_epoch.
         leader_id: int = field(int32, "0+", default=0)
         leader_epoch: int = field(int32, "0+", default=0)
         vote_granted: bool = field(boolean, "0+", default=False)
@@ -65,9 +66,9 @@ class VoteResponse(Response, api_key=52, versions="0-2", flexible="0+"):
 class VoteRequest(
     Request[VoteResponse], api_key=52, versions="0-2", flexible="0+", listeners=("controller",)
 ):
-    # Another cluster's is INCONSISTENT_CLUSTER_ID.
+    # Another cluster's id: INCONSISTENT_CLUSTER_ID.
     cluster_id: str | None = field(string, "0+", nullable="0+", default=None)
-    # Who is asked; if it is not the receiver: INVALID_VOTER_KEY.
+    # The voter that receives the request; if it is not the receiver: INVALID_VOTER_KEY.
     voter_id: int = field(int32, "1+", ignorable=True, default=-1)
     topics: list[TopicData] = field(array("TopicData"), "0+", default=FRESH)
 
@@ -79,7 +80,7 @@ class VoteRequest(
 
     class PartitionData(Struct):
         partition_index: int = field(int32, "0+", default=0)
-        # The epoch voted for; with pre_vote the sender's present one.
+        # The epoch of the requested vote; with pre_vote the sender's present one.
         replica_epoch: int = field(int32, "0+", default=0)
         replica_id: int = field(int32, "0+", default=0)
         replica_directory_id: bytes = field(uuid, "1+", ignorable=True, default=ZERO_UUID)
