@@ -1,4 +1,4 @@
-"""The numbers of Kafka's APIs."""
+"""API keys of Kafka's requests, and the requests that a broker may forward."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import Final
 class ApiKey(IntEnum):
     """Every API key of Kafka 4.3. Keys 4-7 were removed in 4.0 and have no messages.
 
-    GET_REPLICA_LOG_INFO is in no release of Kafka (KIP-966): it is between our own nodes. From
-    10000 on they are ours alone.
+    GET_REPLICA_LOG_INFO is in no Kafka release (KIP-966): only Kraftbox nodes send it to each
+    other. Keys from 10000 on are Kraftbox's own.
     """
 
     PRODUCE = 0
@@ -136,4 +136,4 @@ FORWARDABLE: Final = frozenset(
         ApiKey.EXPLAIN_ELECTION,
     }
 )
-"""Requests that a broker may send on to the active controller in an Envelope (KIP-590)."""
+"""Requests that a broker may forward to the active controller in an Envelope (KIP-590)."""

@@ -1,7 +1,8 @@
-"""CRC-32C, by the C extension of the package `crc32c`.
+"""CRC-32C, from the C extension of the package `crc32c`.
 
-The package's own start looks its version up among all that is installed: forty modules, and a tenth
-of what a node's start takes. So the extension is loaded alone, if it is where it always was.
+The package's own `__init__` looks up its version among all installed packages, which imports forty
+modules and takes a tenth of a node's start. So only the extension is loaded, if it is at its usual
+place.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ PACKAGE, EXTENSION = "crc32c", "crc32c._crc32c"
 
 
 def _extension() -> Any:
-    """The loaded extension; None where the package does not have it."""
+    """Load the extension; None if the package does not have it."""
     package = find_spec(PACKAGE)
     folders = package.submodule_search_locations if package is not None else None
     found = PathFinder.find_spec(EXTENSION, folders) if folders else None

@@ -1,20 +1,20 @@
-"""The four codecs of record batches, with a limit on what comes out.
+"""The four codecs of record batches, with a limit on the decompressed size.
 
-A batch says how long its compressed bytes are, never how long the plain ones: one megabyte of zstd
-can hold terabytes. So every decompression takes a budget in bytes. Output goes into a buffer that
-starts near the size a normal batch needs and grows only while the stream keeps filling it, up to
-the budget; no output is allocated because a header announced it. (zstd's own decoder reserves the
-window that a frame asks for, 128 MiB at most, and touches what it fills.)
+A batch contains its compressed size, but not its decompressed one: one megabyte of zstd can expand
+to terabytes. So every decompression has a budget in bytes. The output buffer starts near the size
+of a normal batch and grows only while the stream keeps filling it, up to the budget. No buffer is
+allocated because of an announced size. (zstd's own decoder reserves the window that a frame
+announces, 128 MiB at most, and touches only what it fills.)
 
 Framings, as clients write them:
 
 - gzip: one or more members; zstd: one or more frames.
-- lz4: the frame format. Written with independent 64 KiB blocks, because Java's reader knows no
-  linked ones (`lz4_is_linked`); read in every variant.
-- snappy: Java and librdkafka's Java mode put raw blocks behind a 16-byte header ("xerial"); others
-  send one raw block. Both are read, xerial is written, as Kafka does.
+- lz4: the frame format. Written with independent 64 KiB blocks, because Java's reader does not
+  support linked ones (`lz4_is_linked`); read in every variant.
+- snappy: Java and librdkafka's Java mode put raw blocks after a 16-byte header ("xerial"); others
+  send one raw block. Both are read; xerial is written, as in Kafka.
 
-Pure: no clock, no I/O. Levels are those of KIP-390.
+The functions use no clock and no I/O. Levels are those of KIP-390.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from protocol.errors import ApiError, ErrorCode
 Buffer: TypeAlias = bytes | bytearray | memoryview
 
 DEFAULT_BUDGET_BYTES = 128 * 1024 * 1024
-"""Decompressed size of one batch that nobody limited otherwise."""
+"""Default limit of the decompressed size of one batch."""
 
 _FIRST_BUFFER_BYTES = 64 * 1024
 _GROWTH = 4
@@ -48,14 +48,14 @@ _LZ4_BLOCK_BYTES = 64 * 1024
 _LZ4_STORED = 0x80000000
 _LZ4_END = bytes(4)
 _LZ4_FAST_LEVEL = 9
-"""Kafka's default level, which means the fast compressor; any other asks for the slow one."""
+"""Kafka's default level, for which the fast compressor is used; other levels use the slow one."""
 
 _int32 = struct.Struct(">i")
 _uint32_le = struct.Struct("<I")
 
 
 class Codec(IntEnum):
-    """Compression of a batch, the low three bits of its attributes."""
+    """Compression of a batch: the low three bits of its attributes."""
 
     NONE = 0
     GZIP = 1
@@ -68,7 +68,7 @@ DEFAULT_LEVELS = {Codec.GZIP: 6, Codec.LZ4: _LZ4_FAST_LEVEL, Codec.ZSTD: 3}
 
 
 def codec_of(codec_id: int) -> Codec:
-    """The codec with this number.
+    """Return the codec with this number.
 
     Raises ApiError(UNSUPPORTED_COMPRESSION_TYPE) for the numbers 5 to 7.
     """
@@ -80,9 +80,9 @@ def codec_of(codec_id: int) -> Codec:
 
 
 def decompress(codec: Codec, data: Buffer, budget_bytes: int = DEFAULT_BUDGET_BYTES) -> bytes:
-    """The plain bytes of `data`.
+    """Decompress `data`.
 
-    Raises ApiError: MESSAGE_TOO_LARGE when they would exceed `budget_bytes`, CORRUPT_MESSAGE when
+    Raises ApiError: MESSAGE_TOO_LARGE if the result would exceed `budget_bytes`, CORRUPT_MESSAGE if
     `data` is not a whole stream of this codec.
     """
     if codec is Codec.NONE:
@@ -108,7 +108,7 @@ def decompress(codec: Codec, data: Buffer, budget_bytes: int = DEFAULT_BUDGET_BY
 
 
 def lz4_is_linked(data: Buffer) -> bool:
-    """Whether `data` begins an lz4 frame whose blocks depend on each other.
+    """Return whether `data` begins with an lz4 frame whose blocks depend on each other.
 
     Java's clients and Apache Kafka cannot read such a frame.
     """
@@ -116,7 +116,8 @@ def lz4_is_linked(data: Buffer) -> bool:
 
 
 def compress(codec: Codec, data: Buffer, level: int | None = None) -> bytes:
-    """`data` in the framing that Kafka's own clients write; `level` None or -1 is the default."""
+    """Compress `data` with the framing of Kafka's own clients; `level` None or -1 is the
+    default."""
     if codec is Codec.NONE:
         return bytes(data)
     if codec is Codec.SNAPPY:
@@ -167,7 +168,7 @@ def _snappy_block(data: Buffer, left_bytes: int, budget_bytes: int) -> bytes:
         length = cramjam.snappy.decompress_raw_len(data)
         if length > left_bytes:
             raise _over_budget(Codec.SNAPPY, budget_bytes)
-        # Three input bytes give at most 64: a longer promise is a lie, found before allocating.
+        # Three input bytes give at most 64: a larger size is invalid; detect it before allocating.
         if length > len(data) * 32:
             raise _corrupt(Codec.SNAPPY, f"{length} bytes promised by {len(data)}")
         return bytes(cramjam.snappy.decompress_raw(data))

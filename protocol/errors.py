@@ -1,10 +1,10 @@
-"""Kafka's error codes, and the two ways this package says that something is wrong.
+"""Kafka's error codes, and the exceptions of this package.
 
-`ApiError` is an answer for the world: a code of the protocol and a sentence. `ProtocolError` is
-for bytes that cannot be what they claim to be: nothing can be answered, the connection is closed.
-`EncodeError` is our own mistake: a message that its version cannot carry.
+`ApiError` is an error response to a client: a code of the protocol and a message. `ProtocolError`
+means malformed bytes: no response is possible, and the connection is closed. `EncodeError` is a
+programming error: a message that its version cannot represent.
 
-The texts are what a client sees when a handler has nothing more exact to say.
+The texts are for clients if a handler has no more exact message.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from enum import IntEnum
 
 
 class ErrorCode(IntEnum):
-    """Every error code of Kafka 4.3, and from 10000 on our own.
+    """Every error code of Kafka 4.3, and Kraftbox's own from 10000 on.
 
-    Kafka gave none for REQUEST_LIMIT_REACHED (KIP-966). It is said in versions that only our own
-    nodes and tools see.
+    Kafka assigned no number to REQUEST_LIMIT_REACHED (KIP-966). It is used only in versions that
+    Kraftbox's own nodes and tools exchange.
     """
 
     UNKNOWN_SERVER_ERROR = -1
@@ -158,17 +158,17 @@ class ErrorCode(IntEnum):
 
     @classmethod
     def _missing_(cls, value: object) -> ErrorCode | None:
-        """A code of a newer node, which says at least that something went wrong."""
+        """Map a code of a newer node to UNKNOWN_SERVER_ERROR."""
         return cls.UNKNOWN_SERVER_ERROR if isinstance(value, int) else None
 
     @property
     def retriable(self) -> bool:
-        """Whether Kafka's clients try the same request again."""
+        """True if Kafka's clients retry the same request."""
         return self in RETRIABLE
 
     @property
     def text(self) -> str:
-        """The default sentence for people."""
+        """The default message for users."""
         return _TEXTS[self]
 
 
@@ -352,9 +352,9 @@ _TEXTS: dict[int, str] = {
 
 
 class ApiError(Exception):
-    """An error with a code of the protocol, to be answered to whoever asked.
+    """An error with a protocol code, for the response to a client.
 
-    `message` is None when the code's own text says enough.
+    Without a `message`, the code's own text is used.
     """
 
     def __init__(self, code: ErrorCode, message: str | None = None) -> None:
@@ -364,7 +364,7 @@ class ApiError(Exception):
 
     @property
     def text(self) -> str:
-        """The sentence for people: `message`, else the code's own."""
+        """The message for users: `message`, or else the code's own text."""
         return self.code.text if self.message is None else self.message
 
     def __str__(self) -> str:
@@ -374,8 +374,8 @@ class ApiError(Exception):
 class ProtocolError(Exception):
     """Bytes that break the protocol.
 
-    Says what was read, the value found and what would have been allowed. Also takes a single
-    ready sentence.
+    Arguments: the item read, the value found, and the allowed values; or a single complete
+    sentence.
     """
 
     def __init__(self, what: str, value: object = None, allowed: str | None = None) -> None:
@@ -391,7 +391,8 @@ class ProtocolError(Exception):
 
 
 class EncodeError(ValueError):
-    """A message that cannot be written: a value out of range, or one its version cannot carry."""
+    """A message that cannot be encoded: a value out of range, or one its version cannot
+    represent."""
 
     def __init__(self, what: str, value: object, allowed: str) -> None:
         super().__init__(what, value, allowed)

@@ -8,9 +8,9 @@
 | response v0 | correlation id | versions that are not flexible; ApiVersions always |
 | response v1 | + tagged fields | flexible versions |
 
-ApiVersions answers with header v0 in every version, because a client that asks does not yet know
-what the broker can speak (KIP-511). A request header can be read for any version of a known API,
-supported or not: the answer to a version that is too high needs the correlation id.
+An ApiVersions response has header v0 in every version, because the client does not know yet what
+the broker supports (KIP-511). A request header can be decoded for any version of a known API,
+supported or not: the response to an unsupported version needs the correlation id.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ MAX_CLIENT_ID_BYTES: Final = 0x7FFF
 HEADER_TAGS_MAX: Final = 10_000
 """As in any section. A header is read in one go; so many tagged fields take four milliseconds."""
 
-# First flexible version where it is not 0. A test compares this with the message classes, which
-# would have to be imported, all of them, to be asked.
+# First flexible version where it is not 0. A test compares this table with the message classes;
+# reading it from them would import all of them.
 FIRST_FLEXIBLE_VERSION: Final[dict[int, int]] = {
     ApiKey.PRODUCE: 9,
     ApiKey.FETCH: 12,
@@ -77,7 +77,7 @@ FIRST_FLEXIBLE_VERSION: Final[dict[int, int]] = {
     ApiKey.ALTER_CLIENT_QUOTAS: 1,
     ApiKey.BEGIN_QUORUM_EPOCH: 1,
     ApiKey.END_QUORUM_EPOCH: 1,
-    # Removed in Kafka 4.0; a header still tells which request it was.
+    # Removed in Kafka 4.0; their headers can still be decoded.
     ApiKey.LEADER_AND_ISR: 4,
     ApiKey.STOP_REPLICA: 2,
     ApiKey.UPDATE_METADATA: 6,
@@ -94,7 +94,7 @@ _CORRELATION_ID_AND_TAGS = struct.Struct(">ib")
 
 
 class RequestHeader(NamedTuple):
-    """What stands before a request. The correlation id is the sender's and may be any int32."""
+    """Header of a request. The sender chooses the correlation id; it may be any int32."""
 
     api_key: ApiKey
     api_version: int
@@ -103,27 +103,27 @@ class RequestHeader(NamedTuple):
 
 
 def is_flexible(api_key: int, api_version: int) -> bool:
-    """Whether this version of an API uses compact lengths and tagged fields."""
+    """Return whether this version of an API uses compact lengths and tagged fields."""
     return api_version >= FIRST_FLEXIBLE_VERSION.get(api_key, 0)
 
 
 def request_header_version(api_key: int, api_version: int) -> int:
-    """0, 1 or 2."""
+    """Return the version of the request header: 0, 1 or 2."""
     if is_flexible(api_key, api_version):
         return 2
     return 0 if api_key == ApiKey.CONTROLLED_SHUTDOWN and api_version == 0 else 1
 
 
 def response_header_version(api_key: int, api_version: int) -> int:
-    """0 or 1."""
+    """Return the version of the response header: 0 or 1."""
     return 1 if api_key != _API_VERSIONS and is_flexible(api_key, api_version) else 0
 
 
 def decode_request_header(buf: Buffer) -> tuple[RequestHeader, int]:
-    """Decode the header at the start of a request; returns it and the offset of the body.
+    """Decode the header at the start of a request. Returns it and the offset of the body.
 
-    ProtocolError for an unknown API key, a negative version and broken bytes. A version that is
-    too high for us is returned as it stands.
+    A version above the supported ones is returned as it is. Raises ProtocolError for an unknown API
+    key, a negative version and broken bytes.
     """
     try:
         key, version, correlation_id = _REQUEST_FIXED.unpack_from(buf)
@@ -141,8 +141,10 @@ def decode_request_header(buf: Buffer) -> tuple[RequestHeader, int]:
 
 
 def decode_client_id(buf: Buffer, flexible: bool) -> tuple[str | None, int]:
-    """The rest of a request header of version 1, or 2 if `flexible`, whose fixed-size part was
-    read: the client id and the offset of the body. ProtocolError for broken bytes.
+    """Decode the rest of a request header of version 1, or 2 if `flexible`.
+
+    The caller has read the fixed-size part. Returns the client id and the offset of the body.
+    Raises ProtocolError for broken bytes.
     """
     try:
         length: int = _LENGTH.unpack_from(buf, 8)[0]
@@ -159,9 +161,9 @@ def decode_client_id(buf: Buffer, flexible: bool) -> tuple[str | None, int]:
 
 
 def encode_request_header(header: RequestHeader) -> bytes:
-    """Encode a header in the version that its API and API version ask for.
+    """Encode a header in the version for its API and API version.
 
-    EncodeError when the client id is longer than 32767 bytes.
+    Raises EncodeError if the client id is longer than 32767 bytes.
     """
     key, version = header.api_key, header.api_version
     out = _REQUEST_FIXED.pack(key, version, header.correlation_id)
@@ -179,17 +181,16 @@ def encode_request_header(header: RequestHeader) -> bytes:
 
 
 def response_header_bytes(api_key: int, api_version: int, correlation_id: int) -> bytes:
-    """The header before a response to this version of an API."""
+    """Return the header before a response to this version of an API."""
     if response_header_version(api_key, api_version) == 0:
         return _CORRELATION_ID.pack(correlation_id)
     return _CORRELATION_ID_AND_TAGS.pack(correlation_id, 0)
 
 
 def decode_response_header(buf: Buffer, api_key: int, api_version: int) -> tuple[int, int]:
-    """Decode a response's header; returns (correlation id, offset of the body).
+    """Decode a response's header. Returns (correlation id, offset of the body).
 
-    `api_key` and `api_version` are those of the request it answers. ProtocolError for broken
-    bytes.
+    `api_key` and `api_version` are those of the request. Raises ProtocolError for broken bytes.
     """
     try:
         correlation_id: int = _CORRELATION_ID.unpack_from(buf)[0]
@@ -202,7 +203,7 @@ def decode_response_header(buf: Buffer, api_key: int, api_version: int) -> tuple
 
 
 def _skip_tags(buf: Buffer, pos: int) -> int:
-    """Pass over the tagged fields of a header; none are defined."""
+    """Skip the tagged fields of a header; none are defined."""
     if pos < len(buf) and buf[pos] == 0:
         return pos + 1
     count, pos = decode_uvarint(buf, pos, "header tag count")

@@ -1,7 +1,7 @@
-"""Identifiers that travel on the wire, and their text form.
+"""Identifiers of the wire protocol, and their text form.
 
-A uuid is 16 raw bytes everywhere in the code; text appears only where people or files read it.
-The text is url-safe base64 without padding (22 characters), as Kafka's tools print it.
+A UUID is 16 raw bytes everywhere in the code; text is used only in output, files and input. The
+text is url-safe base64 without padding (22 characters), as Kafka's tools print it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ UUID_TEXT_LENGTH: Final = 22
 ZERO_UUID: Final = bytes(UUID_SIZE_BYTES)
 METADATA_TOPIC_ID: Final = TopicId(bytes(15) + b"\x01")  # `__cluster_metadata`
 
-# Directory ids with a meaning of their own (KIP-858); random ids never take these values.
+# Directory ids with a special meaning (KIP-858); random ids never have these values.
 DIRECTORY_MIGRATING: Final = DirectoryId(ZERO_UUID)
 DIRECTORY_UNASSIGNED: Final = DirectoryId(bytes(15) + b"\x01")
 DIRECTORY_LOST: Final = DirectoryId(bytes(15) + b"\x02")
@@ -32,14 +32,14 @@ RESERVED_UUIDS: Final = frozenset(bytes(15) + bytes([last]) for last in range(10
 
 
 def uuid_to_text(value: bytes) -> str:
-    """Return the 22 characters that name a uuid of 16 bytes; ValueError on another length."""
+    """Return the 22 characters of a 16-byte UUID. Raises ValueError for another length."""
     if len(value) != UUID_SIZE_BYTES:
         raise ValueError(f"a uuid has {UUID_SIZE_BYTES} bytes, not {len(value)}")
     return urlsafe_b64encode(value)[:UUID_TEXT_LENGTH].decode("ascii")
 
 
 def uuid_from_text(text: str) -> bytes:
-    """Return the 16 bytes a uuid's text stands for; ValueError when it is no such text."""
+    """Return the 16 bytes of a UUID's text. Raises ValueError for an invalid text."""
     if len(text.rstrip("=")) != UUID_TEXT_LENGTH or not text.isascii():
         raise ValueError(f"a uuid is written with {UUID_TEXT_LENGTH} characters, not {text!r}")
     try:
@@ -52,7 +52,7 @@ def uuid_from_text(text: str) -> bytes:
 
 
 def random_uuid(rng: random.Random) -> bytes:
-    """Return a random (version 4) uuid, never a reserved one and never one starting with ``-``.
+    """Return a random (version 4) UUID, never a reserved one and never one starting with ``-``.
 
     A leading dash would make the text look like an option to command-line tools.
     """

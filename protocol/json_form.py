@@ -1,8 +1,8 @@
-"""Messages as JSON values, as Kafka's tools and its `quorum-state` file write them.
+"""JSON form of messages, as in Kafka's tools and its `quorum-state` file.
 
-Field names are camelCase, uuids text, bytes base64, 64-bit integers plain numbers. Fields the
-version lacks and tagged fields with their default are left out. A record set is given by its
-size alone (`recordsSizeInBytes`), so a message with records does not come back from JSON.
+Field names are camelCase, UUIDs text, bytes base64, 64-bit integers plain numbers. Fields that the
+version lacks and tagged fields with their default are left out. A record set is represented by its
+size alone (`recordsSizeInBytes`), so a message with records cannot be read back from JSON.
 """
 
 from __future__ import annotations
@@ -29,13 +29,14 @@ _INTEGER_RANGES = {
 
 
 def camel(name: str) -> str:
-    """The JSON name of a field: throttle_time_ms -> throttleTimeMs."""
+    """Return the JSON name of a field: throttle_time_ms -> throttleTimeMs."""
     name = re.sub(r"^kraft", "k_raft", name)
     return re.sub(r"_(\w)", lambda match: match[1].upper(), name)
 
 
 def to_json(msg: Message, version: int) -> dict[str, Any]:
-    """Return a JSON object; EncodeError when the version cannot carry a value."""
+    """Return a message as JSON object. Raises EncodeError if the version cannot represent a
+    value."""
     if version not in msg.VERSIONS:
         raise EncodeError(f"version of {type(msg).__name__}", version, str(msg.VERSIONS))
     return _struct_to_json(msg, version)
@@ -44,8 +45,8 @@ def to_json(msg: Message, version: int) -> dict[str, Any]:
 def from_json(cls: type[M], node: object, version: int) -> M:
     """Build a message from a parsed JSON object.
 
-    ProtocolError when a field is missing or has a value of the wrong kind. Names that the version
-    does not have are passed over.
+    Names that the version does not have are ignored. Raises ProtocolError if a field is missing or
+    has a value of the wrong type.
     """
     if version not in cls.VERSIONS:
         raise ProtocolError(f"version of {cls.__name__}", version, str(cls.VERSIONS))

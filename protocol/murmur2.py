@@ -1,10 +1,10 @@
-"""Murmur2 as Kafka computes it: for records with a key, and for the metadata of tiered storage."""
+"""Kafka's Murmur2 hash, for records with a key and for the metadata of tiered storage."""
 
 from __future__ import annotations
 
 
 def murmur2(data: bytes) -> int:
-    """The hash of some bytes, as an unsigned 32-bit number."""
+    """Return the hash of some bytes as an unsigned 32-bit number."""
     factor, mask = 0x5BD1E995, 0xFFFFFFFF
     value = (0x9747B28C ^ len(data)) & mask
     whole = len(data) - len(data) % 4

@@ -1,11 +1,11 @@
-"""Requests with long lists cut into requests with short ones, and their responses joined.
+"""Splitting of requests with long lists into parts, and joining of the parts' responses.
 
-`cut` follows a path of list fields, as ("topics", "partitions"), and makes requests that differ in
-these lists only; together they name every element once, in order. `join` puts the responses
-together again: lists behind lists, and where a list was cut inside an element (a topic of 100,000
-partitions), the two halves of the element's answer become one.
+`cut` follows a path of list fields, such as ("topics", "partitions"), and makes requests that
+differ only in these lists. Together they contain every element once, in order. `join` concatenates
+the lists of the responses. If a list was split inside an element (a topic of 100,000 partitions),
+the two halves of the element's response become one.
 
-Which requests mean the same in parts is not decided here (`serving/long_lists.py`).
+`serving/long_lists.py` decides which requests keep their meaning when they are split.
 """
 
 from __future__ import annotations
@@ -27,8 +27,11 @@ _THROTTLE: Final = "throttle_time_ms"
 
 
 class Part(NamedTuple):
-    """A request with some of the elements. weight: of these. load: what the handler makes of them,
-    as the partitions of topics that are created; the number of elements by default."""
+    """A request with some of the elements.
+
+    `weight` is the weight of these elements. `load` is the handler's work for them, for example the
+    partitions of created topics; by default the number of elements.
+    """
 
     request: Any
     weight: int
@@ -38,10 +41,10 @@ class Part(NamedTuple):
 def cut(
     request: S, path: Path, part_max: int, load_of: Callable[[Any], int] | None = None
 ) -> Iterator[Part]:
-    """Cut a request into parts of which neither weight nor load is above `part_max`, unless a part
-    holds a single element.
+    """Split a request into parts whose weight and load do not exceed `part_max`.
 
-    The caller may pause between two parts: each costs no more than its weight.
+    A part with a single element may exceed it. The caller may pause between two parts: each costs
+    no more than its weight.
     """
     name, *inner = path
     items: list[Any] = []
@@ -68,10 +71,10 @@ def _size(value: Any) -> int:
 
 
 def join(whole: Response, part: Response, depth: int) -> None:
-    """Add the response to a part behind those to the parts before it.
+    """Append the response to a part to the responses to earlier parts.
 
     Args:
-        depth: how many levels of lists may have been cut inside an element.
+        depth: number of list levels that may have been split inside an element.
     """
     if hasattr(whole, _THROTTLE):
         setattr(whole, _THROTTLE, max(getattr(whole, _THROTTLE), getattr(part, _THROTTLE)))
@@ -79,7 +82,7 @@ def join(whole: Response, part: Response, depth: int) -> None:
 
 
 def failed(response: Response) -> bool:
-    """Return whether a response has an error of its own: then it is the answer to all parts."""
+    """Return whether a response has a top-level error: then it is the response to all parts."""
     return bool(getattr(response, _ERROR, 0))
 
 
@@ -97,7 +100,7 @@ def _join(whole: Struct, part: Struct, depth: int) -> None:
 
 
 def _halves(one: Any, other: Any) -> bool:
-    """Return whether two neighbours answer for the same element of the request."""
+    """Return whether two neighbours are responses for the same element of the request."""
     if not isinstance(one, Struct):
         return False
     names = _names(type(one))
@@ -106,7 +109,7 @@ def _halves(one: Any, other: Any) -> bool:
 
 @cache
 def _names(cls: type[Struct]) -> tuple[str, ...]:
-    """The fields that name a topic, group or directory."""
+    """Return the names of the fields that identify a topic, group or directory."""
     return tuple(
         field.name
         for field in cls.FIELDS

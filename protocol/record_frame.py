@@ -1,7 +1,7 @@
 """The frame around a metadata record: frame version, record type, record version, the record.
 
-KRaft's metadata log and the tiered storage metadata topic share it. All three numbers are
-unsigned varints; the frame version is 1.
+KRaft's metadata log and the metadata topic of tiered storage use it. All three numbers are unsigned
+varints; the frame version is 1.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ FRAME_VERSION = 1
 
 
 def encode_framed(record: MetadataRecord, version: int) -> bytes:
-    """Frame and encode a record; EncodeError when `version` cannot carry its values."""
+    """Frame and encode a record. Raises EncodeError if `version` cannot represent its values."""
     kind = record.RECORD_TYPE
     if kind < 0x80 and version < 0x80:
         return bytes((FRAME_VERSION, kind, version)) + encode(record, version)
@@ -28,11 +28,11 @@ def encode_framed(record: MetadataRecord, version: int) -> bytes:
 def decode_framed(
     value: Buffer, class_of: Callable[[int], type[MetadataRecord]]
 ) -> tuple[MetadataRecord, int]:
-    """Decode a framed record; returns it and its version.
+    """Decode a framed record. Returns it and its version.
 
-    `class_of` maps a record type to its class and raises ProtocolError for an unknown one.
-    ProtocolError also for another frame version, an unknown record version, broken bytes, and
-    bytes that are left over.
+    `class_of` maps a record type to its class and raises ProtocolError for an unknown one. Also
+    raises ProtocolError for another frame version, an unknown record version, broken bytes and
+    remaining bytes.
     """
     if len(value) > 3 and value[0] == FRAME_VERSION and value[1] < 0x80 and value[2] < 0x80:
         kind, version, pos = value[1], value[2], 3

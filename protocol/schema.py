@@ -47,7 +47,7 @@ MAX_VERSION: Final = 0x7FFF
 
 
 class VersionRange(NamedTuple):
-    """A closed range of versions; empty when `first` is above `last`."""
+    """A closed range of versions; empty if `first` is above `last`."""
 
     first: int
     last: int
@@ -77,7 +77,7 @@ NO_VERSIONS: Final = VersionRange(1, 0)
 
 @cache
 def parse_versions(text: str) -> VersionRange:
-    """Parse "0+", "4-18", "3" or "none"; ValueError on anything else."""
+    """Parse "0+", "4-18", "3" or "none". Raises ValueError for other texts."""
     if text == "none":
         return NO_VERSIONS
     if text.endswith("+"):
@@ -126,12 +126,12 @@ records: Final = Kind("records")
 
 
 def struct(name: str) -> Kind:
-    """The kind of a nested struct, named as the class below the message."""
+    """Return the kind of a nested struct, named as the class below the message."""
     return Kind("struct", struct_name=name)
 
 
 def array(element: Kind | str) -> Kind:
-    """The kind of a list; a string names a struct of the same message."""
+    """Return the kind of a list; a string names a struct of the same message."""
     return Kind("array", element=struct(element) if isinstance(element, str) else element)
 
 
@@ -146,7 +146,7 @@ FRESH: Final[Any] = _Fresh()
 
 
 class Field:
-    """One field as written; `name` is filled in by the class that holds it."""
+    """One field as declared; its class sets `name`."""
 
     __slots__ = ("default", "flexible", "ignorable", "kind", "name", "nullable", "tag", "versions")
 
@@ -170,7 +170,7 @@ class Field:
         self.flexible = flexible
 
     def fresh_default(self, owner: type[Struct]) -> Any:
-        """The value a new object of `owner` has in this field."""
+        """Return the default of this field for a new object of `owner`."""
         if self.default is not FRESH:
             return self.default
         return [] if self.kind.element is not None else owner.struct_class(self.kind)()
@@ -188,17 +188,21 @@ def field(
 ) -> Any:
     """Declare a field.
 
-    versions: where the field exists. nullable: where None is allowed. tag: tag number, the field
-    is tagged wherever it exists. ignorable: a value that a version cannot carry is dropped
-    silently (else encoding fails). flexible: overrides the message's flexible versions for the
-    string encoding of this one field (the request header's client id).
+    Args:
+        versions: versions that have the field.
+        nullable: versions in which None is allowed.
+        tag: tag number; the field is tagged in all its versions.
+        ignorable: drop a value that a version cannot represent, instead of failing to encode.
+        flexible: overrides the message's flexible versions for the string encoding of this one
+        field (the request header's client id).
     """
     return Field(kind, versions, default, nullable, tag, ignorable, flexible)
 
 
 @dataclass_transform(kw_only_default=True, field_specifiers=(field,))
 class SchemaMeta(type):
-    """Collects the fields of a class body; everything dearer waits for first use."""
+    """Metaclass that collects the fields of a class body; all costly work waits for the first
+    use."""
 
     def __new__(
         mcls,
@@ -251,10 +255,10 @@ def _set_facts(cls: type[Message], facts: dict[str, Any]) -> None:
 
 
 class Struct(metaclass=SchemaMeta):
-    """Base of everything with fields. Keyword-only constructor; mutable; compared by value.
+    """Base class of everything with fields: keyword-only constructor, mutable, compared by value.
 
-    `unknown_tags` keeps tagged fields this code does not know (tag -> payload); they are written
-    back when the struct is encoded.
+    `unknown_tags` contains tagged fields that this code does not know (tag -> payload). They are
+    written back when the struct is encoded.
     """
 
     __slots__ = ("unknown_tags",)
@@ -279,7 +283,8 @@ class Struct(metaclass=SchemaMeta):
 
     @classmethod
     def struct_class(cls, kind: Kind) -> type[Struct]:
-        """The class behind a struct kind used in this class or in one of its siblings."""
+        """Return the class of a struct kind that is used in this class or in one of its
+        siblings."""
         owner = cls._owner or cls
         return cast("type[Struct]", getattr(owner, kind.struct_name))
 
@@ -295,7 +300,8 @@ class Struct(metaclass=SchemaMeta):
         return f"{type(self).__qualname__}({', '.join(parts)})"
 
     def replace(self: S, **changes: Any) -> S:
-        """A shallow copy with some fields changed; TypeError for a name that is no field."""
+        """Return a shallow copy with some fields changed. Raises TypeError for an unknown field
+        name."""
         cls = type(self)
         if cls._copier is None:
             cls._copier = _compile_copier(cls)
@@ -307,7 +313,7 @@ class Struct(metaclass=SchemaMeta):
         return copied
 
     def items(self) -> Iterator[tuple[str, Any]]:
-        """Field names and values in wire order."""
+        """Yield field names and values in wire order."""
         for f in self.FIELDS:
             yield f.name, getattr(self, f.name)
 
@@ -328,7 +334,7 @@ def _names(cls: type[Struct]) -> tuple[str, ...]:
 
 
 def _compile_init(cls: type[Struct]) -> Any:
-    """Build `__init__` as a person would write it: one keyword per field."""
+    """Build an `__init__` with one keyword per field."""
     scope: dict[str, Any] = {"FRESH": FRESH}
     head, body = ["unknown_tags=None"], ["self.unknown_tags = unknown_tags"]
     for f in cls.FIELDS:
@@ -351,7 +357,7 @@ def _compile_init(cls: type[Struct]) -> Any:
 
 
 def _compile_copier(cls: type[Struct]) -> Any:
-    """Build a shallow copy, field by field: records are copied by the ten thousand."""
+    """Build a function that makes a shallow copy: records are copied in tens of thousands."""
     scope: dict[str, Any] = {"new": object.__new__, "cls": cls}
     body = "".join(f"    copied.{name} = self.{name}\n" for name in _names(cls))
     source = f"def copy(self):\n    copied = new(cls)\n{body}    return copied\n"
@@ -360,7 +366,7 @@ def _compile_copier(cls: type[Struct]) -> Any:
 
 
 class Message(Struct):
-    """Anything that is encoded on its own with a version."""
+    """Base class of everything that is encoded on its own with a version."""
 
     VERSIONS: ClassVar[VersionRange] = NO_VERSIONS
     FLEXIBLE: ClassVar[VersionRange] = NO_VERSIONS
@@ -369,7 +375,7 @@ class Message(Struct):
 
     @classmethod
     def structs(cls) -> dict[str, type[Struct]]:
-        """The nested struct classes by name."""
+        """Return the nested struct classes by name."""
         return {
             name: value
             for name, value in vars(cls).items()
@@ -380,10 +386,10 @@ class Message(Struct):
 class ApiMessage(Message):
     """A request or response body.
 
-    UNSTABLE holds the versions Kafka defines but does not offer without
-    `unstable.api.versions.enable`. ON_REQUEST holds the last versions where a sender takes them by
-    number only, never as the highest that both sides know. LISTENERS names the kinds of listener
-    that serve the API.
+    UNSTABLE are the versions that Kafka defines but offers only with
+    `unstable.api.versions.enable`. ON_REQUEST are the last versions if a sender uses them only by
+    explicit number, never as the highest common version. LISTENERS are the kinds of listener that
+    serve the API.
     """
 
     API_KEY: ClassVar[int] = -1
@@ -391,7 +397,7 @@ class ApiMessage(Message):
 
 
 class Response(ApiMessage):
-    """The body of a response; LISTENERS stays empty, the request says it."""
+    """The body of a response. LISTENERS stays empty: the request has it."""
 
 
 R = TypeVar("R", bound=Response)
@@ -405,14 +411,15 @@ if TYPE_CHECKING:
 else:
 
     class Request(ApiMessage):
-        """The body of a request; `Request["FooResponse"]` tells type checkers the answer."""
+        """The body of a request; `Request["FooResponse"]` declares the response for type
+        checkers."""
 
         def __class_getitem__(cls, response):
             return cls
 
         @classmethod
         def response_class(cls):
-            """The class that answers this request; it stands in the same module."""
+            """Return the response class of this request, which is in the same module."""
             name = cls.__name__.removesuffix("Request") + "Response"
             return getattr(sys.modules[cls.__module__], name)
 

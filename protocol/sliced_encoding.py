@@ -1,8 +1,8 @@
-"""Encoding of long messages a step at a time, to the same bytes as `codec.encode`.
+"""Encoding of long messages in steps, to the same bytes as `codec.encode`.
 
-A response with 100,000 elements takes a tenth of a second to encode, in which the event loop does
-nothing else. Here a struct that is too heavy for one step is taken apart: runs of its short fields
-and each element of its long lists are steps of their own, down to structs that are light enough.
+Encoding a response with 100,000 elements takes a tenth of a second, which would block the event
+loop. Here a struct that is too heavy for one step is split. Runs of its short fields and each
+element of its long lists are separate steps, down to structs that are light enough.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from protocol.schema import Buffer, Message, Struct
 from protocol.weights import weigh
 
 STEP_WEIGHT: Final = 100
-"""A struct that weighs at most this is encoded in one step."""
+"""A struct of at most this weight is encoded in one step."""
 CHUNK_BYTES: Final = 65_536
 """Encoded bytes are collected in buffers of about this size."""
 
@@ -36,7 +36,7 @@ class _LongList(NamedTuple):
 
 
 class _Steps:
-    """The encoders of a struct in one version, compiled when first used."""
+    """The encoders of a struct in one version, compiled at first use."""
 
     __slots__ = ("_pieces", "_plan", "_whole")
 
@@ -47,7 +47,7 @@ class _Steps:
 
     @property
     def whole(self) -> _Encoder:
-        """Encodes the struct at once."""
+        """The encoder of the whole struct."""
         if self._whole is None:
             self._whole = compile_encoder(self._plan)
         return self._whole
@@ -61,9 +61,9 @@ class _Steps:
 
 
 def encode_steps(msg: Message, version: int, parts: list[Buffer]) -> Iterator[int]:
-    """Encode a message, appending to `parts`; yields the weight of each step.
+    """Encode a message, appending to `parts`; yield the weight of each step.
 
-    Raises an error of the compiled encoders for a value that the schema does not allow.
+    Raises the errors of the compiled encoders for a value that the schema does not allow.
     """
     writer = _Writer(parts)
     yield from writer.write(msg, _steps(type(msg), version))
@@ -76,7 +76,7 @@ def _steps(cls: type[Message], version: int) -> _Steps:
 
 
 def _pieces(plan: Plan) -> Iterator[_Encoder | _LongList]:
-    # A run refuses unknown tags, which only its struct as a whole could write.
+    # A run rejects unknown tags: only the encoder of the whole struct could write them.
     run: list[PlannedField] = []
     absent = plan.absent
     for field in plan.plain:
@@ -90,7 +90,7 @@ def _pieces(plan: Plan) -> Iterator[_Encoder | _LongList]:
 
 
 class _Writer:
-    """Fills one buffer after the other."""
+    """Fills buffers one after the other."""
 
     def __init__(self, parts: list[Buffer]) -> None:
         self.out = bytearray()
@@ -116,7 +116,7 @@ class _Writer:
                 yield from self.write(item, piece.element)
 
     def _put(self, encoder: _Encoder, value: Struct) -> None:
-        # Record sets go to the parts as they are, with all that stands before them.
+        # Record sets are appended to the parts uncopied, after the bytes before them.
         self.out = encoder(value, self.out, self._parts)
         if len(self.out) >= CHUNK_BYTES:
             self._parts.append(self.out)

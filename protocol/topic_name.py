@@ -1,12 +1,12 @@
-"""The rule for a topic's name, applied wherever a name enters the system.
+"""The rule for topic names, applied wherever a name enters the system.
 
-A name becomes part of a directory name (`<topic>-<partition>`), of a metric label and of log
-lines, so nothing may build a path from a name that `topic_name_problem` has not passed: not a
-request, not a record replayed from the metadata log, not a folder found on disk.
+A name becomes part of a directory name (`<topic>-<partition>`), of a metric label and of log lines.
+So no code may build a path from a name before `topic_name_problem` has accepted it, whether it is
+from a request, from a record of the metadata log or from a folder on disk.
 
-The alphabet is ASCII letters, digits, `.`, `_` and `-`; the length is 1 to 249, so that the name,
-a dash, ten digits of partition and a suffix such as `-delete` with its id fit into the 255 bytes
-that file systems allow. `.` and `..` are refused because they are directories of their own.
+The alphabet is ASCII letters, digits, `.`, `_` and `-`. The length is 1 to 249, so that the name, a
+dash, ten digits of partition and a suffix such as `-delete` with its id fit into the 255 bytes that
+file systems allow. `.` and `..` are refused because they are special directories.
 """
 
 from __future__ import annotations
@@ -25,16 +25,17 @@ REMOTE_LOG_METADATA_TOPIC: Final = "__remote_log_metadata"
 INTERNAL_TOPICS: Final = frozenset(
     {CONSUMER_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC, SHARE_GROUP_STATE_TOPIC}
 )
-"""Topics that brokers create for themselves; clients see `is_internal` and may not write there."""
+"""Topics that brokers create for themselves; clients see `is_internal` and may not write to
+them."""
 
 NEVER_TIERED: Final = INTERNAL_TOPICS | {CLUSTER_METADATA_TOPIC, REMOTE_LOG_METADATA_TOPIC}
-"""Topics that no tier takes (KIP-405): reading the tier needs them."""
+"""Topics that are never tiered (KIP-405): reading the tier needs them."""
 
 _LEGAL = re.compile(r"[a-zA-Z0-9._-]+")
 
 
 def topic_name_problem(name: str | None) -> str | None:
-    """Says what is wrong with `name`, or None when it is a legal topic name."""
+    """Return why `name` is not a legal topic name; None if it is legal."""
     if not name:
         return "a topic name must not be empty"
     if name in {".", ".."}:
@@ -47,10 +48,11 @@ def topic_name_problem(name: str | None) -> str | None:
 
 
 def collision_key(name: str) -> str:
-    """Two names with one key would share metric names: `.` and `_` are written alike there."""
+    """Return a key that two names share if their metric names are the same: there `.` becomes
+    `_`."""
     return name.replace(".", "_")
 
 
 def is_internal_topic(name: str) -> bool:
-    """True for the topics that brokers keep for themselves."""
+    """Return whether brokers create this topic for themselves."""
     return name in INTERNAL_TOPICS

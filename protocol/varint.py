@@ -1,4 +1,4 @@
-"""Unsigned varints of up to 31 bits: frames of metadata records, tags in headers."""
+"""Unsigned varints of up to 31 bits, for frames of metadata records and tags in headers."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ MAX_UVARINT = 0x7FFFFFFF
 
 
 def encode_uvarint(value: int) -> bytes:
-    """Encode 0 to 2**31 - 1; EncodeError outside."""
+    """Encode 0 to 2**31 - 1. Raises EncodeError for other values."""
     if not 0 <= value <= MAX_UVARINT:
         raise EncodeError("unsigned varint", value, f"0-{MAX_UVARINT}")
     out = bytearray()
@@ -21,9 +21,9 @@ def encode_uvarint(value: int) -> bytes:
 
 
 def decode_uvarint(buf: Buffer, pos: int, what: str) -> tuple[int, int]:
-    """Decode at `pos`; returns (value, next position).
+    """Decode the value at `pos`. Returns (value, next position).
 
-    ProtocolError naming `what` when the bytes end early or the varint takes more than 5 bytes or
+    Raises ProtocolError with `what` if the bytes end early or the varint has more than 5 bytes or
     31 bits.
     """
     value = 0

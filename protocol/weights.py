@@ -1,10 +1,10 @@
-"""The weight of a message: about how many steps its handler takes.
+"""The weight of a message: approximately the number of steps of its handler.
 
 A struct and an element of a list weigh 1, and 1 more for each 256 bytes of their strings. Record
-sets weigh nothing: who handles them bounds their work by bytes.
+sets weigh nothing: their handlers limit the work by bytes.
 
-The functions are generated from the schema once per class; weighing costs a tenth of a microsecond
-per struct, and stops where a limit is passed.
+The functions are generated from the schema once per class. Weighing takes a tenth of a microsecond
+per struct, and stops when a limit is exceeded.
 """
 
 from __future__ import annotations

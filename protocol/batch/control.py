@@ -1,9 +1,9 @@
-"""Control batches: markers that brokers and controllers write among the records.
+"""Control batches: markers that brokers and controllers write between the records.
 
-A control batch has the control bit; each of its records has a key of version and type (two int16)
-and a value whose schema the type names. End-of-transaction markers (KIP-98) live in data logs, the
-others in the metadata log (KIP-595, KIP-630, KIP-853); their values are messages of
-`protocol.control` and only bytes here.
+A control batch has the control bit. The key of each of its records contains version and type (two
+int16); the type determines the value's schema. End-of-transaction markers (KIP-98) are in data
+logs, the other types in the metadata log (KIP-595, KIP-630, KIP-853). The values of the latter are
+messages of `protocol.control`; this module handles them as bytes.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ class ControlType(IntEnum):
 
 
 def control_key(control_type: ControlType) -> bytes:
-    """The key of a control record of this type."""
+    """Return the key of a control record of this type."""
     return _key.pack(CONTROL_KEY_VERSION, control_type)
 
 
 def read_control_type(key: bytes | None) -> int:
-    """The type number in a control record's key; a number may be unknown (`ControlType`).
+    """Return the type number in a control record's key; it may be unknown to `ControlType`.
 
     Raises ProtocolError for a missing or short key and for a negative version.
     """
@@ -59,7 +59,7 @@ def build_control_batch(
     leader_epoch: int,
     timestamp_ms: int,
 ) -> bytes:
-    """A control batch of (type, encoded value) pairs, as the metadata log holds them."""
+    """Build a control batch of (type, encoded value) pairs, as in the metadata log."""
     return build_batch(
         [
             Record(timestamp=timestamp_ms, key=control_key(control_type), value=value)
@@ -80,7 +80,7 @@ def build_end_txn_marker(
     timestamp_ms: int,
     leader_epoch: int = NO_LEADER_EPOCH,
 ) -> bytes:
-    """The batch that ends a transaction in one partition."""
+    """Build the batch that ends a transaction in one partition."""
     record = Record(
         timestamp=timestamp_ms,
         key=control_key(ControlType.COMMIT if commit else ControlType.ABORT),
@@ -95,7 +95,7 @@ def build_end_txn_marker(
 
 
 def read_end_txn_marker(record: Record) -> tuple[bool, int]:
-    """(commit, coordinator epoch) of an end-of-transaction marker. Raises ProtocolError."""
+    """Return (commit, coordinator epoch) of an end-of-transaction marker. Raises ProtocolError."""
     control_type = read_control_type(record.key)
     if control_type not in (ControlType.ABORT, ControlType.COMMIT):
         raise ProtocolError(f"control record of type {control_type} ends no transaction")

@@ -3,13 +3,14 @@
     base offset 8 | length 4 | leader epoch 4 | magic 1 | crc 4 | attributes 2 | last offset delta 4
     | base timestamp 8 | max timestamp 8 | producer id 8 | epoch 2 | base sequence 4 | count 4
 
-Two facts carry the hot path. The length counts what follows it, so a batch is `12 + length` bytes.
-The CRC (Castagnoli) covers everything from the attributes on, so a broker may set base offset and
-leader epoch of a foreign batch without touching the CRC: `patch` writes 20 bytes and copies none.
+Two properties keep the hot path cheap. The length counts the bytes after it, so a batch has `12 +
+length` bytes. The CRC (Castagnoli) covers everything from the attributes on. So a broker may set
+base offset and leader epoch of a producer's batch without a new CRC: `patch` writes 12 bytes and
+copies none.
 
-A log or a Fetch response is batches back to back, the last one perhaps cut (Fetch counts bytes).
-`iter_batches` therefore ends in silence at a cut batch; whoever may not accept one compares the
-end with the buffer's (`protocol.batch.validate` does).
+A log or a Fetch response is a sequence of batches, the last one possibly truncated, since Fetch
+limits bytes. So `iter_batches` ends without an error at a truncated batch. A caller that does not
+accept one compares the end with the buffer's (as `protocol.batch.validate` does).
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ Buffer: TypeAlias = bytes | bytearray | memoryview
 
 HEADER_BYTES = 61
 LENGTH_OVERHEAD_BYTES = 12
-"""Base offset and length: what `batch_length` does not count."""
+"""Size of base offset and length, which `batch_length` does not count."""
 LENGTH_MIN = HEADER_BYTES - LENGTH_OVERHEAD_BYTES
 CRC_POSITION = 17
 CRC_START = 21
@@ -65,14 +66,14 @@ class CorruptBatch(ProtocolError):
 
 
 class TimestampType(IntEnum):
-    """What the timestamps of a batch mean (KIP-32)."""
+    """Meaning of a batch's timestamps (KIP-32)."""
 
     CREATE_TIME = 0
     LOG_APPEND_TIME = 1
 
 
 class BatchHeader:
-    """The fields of one header, in wire order. Values are as read: nothing is checked here."""
+    """The fields of one header, in wire order. The values are as read, without validation."""
 
     __slots__ = (
         "attributes",
@@ -122,7 +123,7 @@ class BatchHeader:
 
     @property
     def size_bytes(self) -> int:
-        """The whole batch, header included."""
+        """Size of the whole batch, header included."""
         return self.batch_length + LENGTH_OVERHEAD_BYTES
 
     @property
@@ -139,7 +140,7 @@ class BatchHeader:
 
     @property
     def compression(self) -> Codec:
-        """Raises ApiError(UNSUPPORTED_COMPRESSION_TYPE) for a number nobody assigned."""
+        """The codec. Raises ApiError(UNSUPPORTED_COMPRESSION_TYPE) for an unassigned number."""
         return codec_of(self.attributes & CODEC_MASK)
 
     @property
@@ -156,7 +157,7 @@ class BatchHeader:
 
     @property
     def has_delete_horizon(self) -> bool:
-        """The cleaner stored a delete horizon in `base_timestamp` (KIP-534)."""
+        """True if the cleaner stored a delete horizon in `base_timestamp` (KIP-534)."""
         return bool(self.attributes & DELETE_HORIZON_BIT)
 
     @property
@@ -165,13 +166,14 @@ class BatchHeader:
 
     @property
     def last_sequence(self) -> int:
-        """Sequence of the last record; it wraps from 2^31-1 to 0. -1 without a base sequence."""
+        """Sequence number of the last record; it wraps from 2^31-1 to 0. -1 without a base
+        sequence."""
         if self.base_sequence == NO_SEQUENCE:
             return NO_SEQUENCE
         return (self.base_sequence + self.last_offset_delta) & 0x7FFFFFFF
 
     def fields(self) -> tuple[int, ...]:
-        """The values in wire order, as `HEADER` packs them."""
+        """Return the values in wire order, as `HEADER` packs them."""
         return (
             self.base_offset,
             self.batch_length,
@@ -201,9 +203,9 @@ class BatchHeader:
 
 
 def parse_header(buf: Buffer, pos: int = 0) -> BatchHeader:
-    """The header at `pos`, not checked further.
+    """Parse the header at `pos`, without further validation.
 
-    Raises CorruptBatch when fewer than 61 bytes are left.
+    Raises CorruptBatch if fewer than 61 bytes are left.
     """
     try:
         return BatchHeader(*_unpack(buf, pos))
@@ -212,10 +214,10 @@ def parse_header(buf: Buffer, pos: int = 0) -> BatchHeader:
 
 
 def iter_batches(buf: Buffer, pos: int = 0) -> Iterator[tuple[BatchHeader, int]]:
-    """Each whole batch from `pos` on, as (header, position of the batch).
+    """Yield each whole batch from `pos` on, as (header, position of the batch).
 
-    Stops before a cut last batch. Raises CorruptBatch for a length below the header's or another
-    magic, so that the walk always moves forward. CRCs are not checked.
+    Stops before a truncated last batch. Raises CorruptBatch for a length below the header's or
+    another magic, so that the iteration always advances. CRCs are not checked.
     """
     end = len(buf)
     while end - pos >= HEADER_BYTES:
@@ -226,7 +228,7 @@ def iter_batches(buf: Buffer, pos: int = 0) -> Iterator[tuple[BatchHeader, int]]
             return
         yield header, pos
         pos = following
-    # Too short for a header, but long enough to say something that is certainly wrong.
+    # Too short for a header, but long enough to detect a wrong length or magic.
     if end - pos > MAGIC_POSITION:
         _, length = _frame.unpack_from(buf, pos)
         if length < LENGTH_MIN or buf[pos + MAGIC_POSITION] != MAGIC:
@@ -234,7 +236,7 @@ def iter_batches(buf: Buffer, pos: int = 0) -> Iterator[tuple[BatchHeader, int]]
 
 
 def iter_checked(buf: Buffer, pos: int = 0) -> Iterator[tuple[BatchHeader, int]]:
-    """`iter_batches` that also raises CorruptBatch for a batch whose CRC does not fit."""
+    """Yield the batches of `iter_batches`; also raises CorruptBatch for a wrong CRC."""
     for header, at in iter_batches(buf, pos):
         if crc_of(buf, at, header.size_bytes) != header.crc:
             raise CorruptBatch(f"wrong CRC in the batch at offset {header.base_offset}")
@@ -242,7 +244,7 @@ def iter_checked(buf: Buffer, pos: int = 0) -> Iterator[tuple[BatchHeader, int]]
 
 
 def whole_batches_size(buf: Buffer, pos: int = 0) -> int:
-    """Bytes of the whole batches from `pos` on; a cut last batch is not counted.
+    """Return the size of the whole batches from `pos` on, without a truncated last one.
 
     Raises CorruptBatch as `iter_batches` does.
     """
@@ -253,24 +255,24 @@ def whole_batches_size(buf: Buffer, pos: int = 0) -> int:
 
 
 def check_frame(header: BatchHeader) -> None:
-    """Raises CorruptBatch unless length and magic are those of a batch of magic 2."""
+    """Check length and magic. Raises CorruptBatch unless they are those of a batch of magic 2."""
     if header.batch_length < LENGTH_MIN or header.magic != MAGIC:
         raise CorruptBatch(f"batch of length {header.batch_length} with magic {header.magic}")
 
 
 def patch(buf: bytearray | memoryview, base_offset: int, leader_epoch: int, pos: int = 0) -> None:
-    """Set base offset and leader epoch of the batch at `pos`. The CRC stays right."""
+    """Set base offset and leader epoch of the batch at `pos`. The CRC stays valid."""
     _base_offset.pack_into(buf, pos, base_offset)
     _int32.pack_into(buf, pos + 12, leader_epoch)
 
 
 def crc_of(buf: Buffer, pos: int, size_bytes: int) -> int:
-    """CRC32C of the covered part of the batch of `size_bytes` at `pos`; copies nothing."""
+    """Compute the CRC32C of the batch of `size_bytes` at `pos`, without copying."""
     return crc32c(memoryview(buf)[pos + CRC_START : pos + size_bytes])
 
 
 def crc_ok(buf: Buffer, pos: int, size_bytes: int) -> bool:
-    """Whether the stored CRC is that of the bytes."""
+    """Return whether the stored CRC matches the bytes."""
     (stored,) = _uint32.unpack_from(buf, pos + CRC_POSITION)
     return crc_of(buf, pos, size_bytes) == int(stored)
 
@@ -283,7 +285,8 @@ def write_crc(buf: bytearray | memoryview, pos: int, size_bytes: int) -> None:
 def set_log_append_time(
     buf: bytearray | memoryview, pos: int, size_bytes: int, timestamp_ms: int
 ) -> None:
-    """Give all records of the batch the broker's time, with the attribute bit and a new CRC."""
+    """Set the timestamp of all records to the broker's time, with the attribute bit and a new
+    CRC."""
     (attributes,) = _attributes.unpack_from(buf, pos + CRC_START)
     _attributes.pack_into(buf, pos + CRC_START, attributes | LOG_APPEND_TIME_BIT)
     _int64.pack_into(buf, pos + MAX_TIMESTAMP_POSITION, timestamp_ms)

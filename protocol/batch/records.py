@@ -1,13 +1,13 @@
-"""Records inside a batch: reading them fast and safely, and building batches.
+"""Records inside a batch: fast and safe readers, and builders of batches.
 
-A record is a signed-varint length and then attributes, timestamp and offset deltas, key, value and
-headers. Every number comes from outside, so each length is checked against the record's own end
-before it is used, and a record must end exactly where its length said: that one comparison also
-catches a varint that ran over the edge. The readers take plain `bytes` and look single-byte
-varints up in a table, because this is the only per-record loop that the broker ever runs.
+A record is a signed-varint length, followed by attributes, timestamp and offset deltas, key, value
+and headers. All numbers are untrusted, so each length is checked against the record's own end
+before it is used, and a record must end exactly at its length. That one comparison also detects a
+varint that exceeds the end. The readers take plain `bytes` and decode single-byte varints with a
+table, because this is the only per-record loop that the broker runs.
 
-A broken record is `InvalidRecord` with the record's index in the batch; broken compression is an
-ApiError from `protocol.compression`.
+A broken record raises `InvalidRecord` with the record's index in the batch; broken compression
+raises an ApiError from `protocol.compression`.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _ZIGZAG = tuple((n >> 1) ^ -(n & 1) for n in range(128))
 
 
 class InvalidRecord(ProtocolError):
-    """A record that cannot be read; `index` is its place in the batch."""
+    """A record that cannot be read; `index` is its position in the batch."""
 
     def __init__(self, index: int, message: str) -> None:
         super().__init__(f"record {index}: {message}")
@@ -56,7 +56,7 @@ class InvalidRecord(ProtocolError):
 
 
 class Record:
-    """One record. `offset` and `timestamp` are absolute; -1 stands for none."""
+    """One record. `offset` and `timestamp` are absolute; -1 means that there is no value."""
 
     __slots__ = ("headers", "key", "offset", "timestamp", "value")
 
@@ -105,7 +105,7 @@ NO_PRODUCER = Producer()
 
 
 class Scanned(NamedTuple):
-    """Where the parts of one record are in the plain bytes; a length of -1 is null."""
+    """Positions of the parts of one record in the uncompressed bytes; a length of -1 is null."""
 
     timestamp_delta: int
     offset_delta: int
@@ -124,9 +124,9 @@ class Scanned(NamedTuple):
 def records_payload(
     buf: Buffer, pos: int, header: BatchHeader, budget_bytes: int = DEFAULT_BUDGET_BYTES
 ) -> bytes:
-    """The plain bytes after the header of the batch at `pos`.
+    """Return the uncompressed records of the batch at `pos`.
 
-    Raises ApiError for a codec nobody assigned, broken compression, or more than `budget_bytes`.
+    Raises ApiError for an unassigned codec, broken compression, or more than `budget_bytes`.
     """
     body = memoryview(buf)[pos + HEADER_BYTES : pos + header.size_bytes]
     if not header.attributes & CODEC_MASK:
@@ -135,9 +135,9 @@ def records_payload(
 
 
 def scan(data: bytes, count: int) -> Iterator[Scanned]:
-    """The bounds of each of `count` records that fill `data` exactly.
+    """Yield the bounds of each of `count` records that fill `data` exactly.
 
-    Keys, values and headers are skipped, not copied; header bounds are checked too. Raises
+    Keys, values and headers are skipped, not copied; header bounds are checked, too. Raises
     InvalidRecord, also for too few records and for bytes after the last.
     """
     pos = 0
@@ -159,15 +159,17 @@ def scan(data: bytes, count: int) -> Iterator[Scanned]:
 def read_batch(
     buf: Buffer, pos: int, header: BatchHeader, budget_bytes: int = DEFAULT_BUDGET_BYTES
 ) -> Iterator[Record]:
-    """The records of the batch at `pos`, control records too. Raises as `scan` and
-    `records_payload` do."""
+    """Yield the records of the batch at `pos`, control records included.
+
+    Raises the errors of `scan` and `records_payload`.
+    """
     yield from decode_payload(records_payload(buf, pos, header, budget_bytes), header)
 
 
 def decode_payload(data: bytes, header: BatchHeader) -> Iterator[Record]:
-    """The records in the plain bytes of a batch. Raises as `scan` does.
+    """Yield the records in the uncompressed bytes of a batch. Raises the errors of `scan`.
 
-    A timestamp that leaves int64 wraps around, as Java's readers see it.
+    A timestamp outside int64 wraps around, as in Java's readers.
     """
     base_offset = header.base_offset
     base_timestamp = header.base_timestamp
@@ -203,10 +205,9 @@ def decode_payload(data: bytes, header: BatchHeader) -> Iterator[Record]:
 
 
 def record_times(data: bytes, header: BatchHeader) -> Iterator[tuple[int, int]]:
-    """(timestamp, offset) of the records in the plain bytes of a batch, one by one.
+    """Yield (timestamp, offset) of the records in the uncompressed bytes of a batch.
 
-    Keys, values and headers are jumped over by the record's length and not looked at. Raises
-    InvalidRecord.
+    Keys, values and headers are skipped by the record's length, unchecked. Raises InvalidRecord.
     """
     base_offset, base_timestamp = header.base_offset, header.base_timestamp
     fixed = header.max_timestamp if header.attributes & LOG_APPEND_TIME_BIT else None
@@ -234,7 +235,7 @@ def read_records(
     include_control: bool = False,
     budget_bytes: int = DEFAULT_BUDGET_BYTES,
 ) -> Iterator[Record]:
-    """The records of all whole batches in `buf`; a cut last batch is left out.
+    """Yield the records of all whole batches in `buf`; a truncated last batch is left out.
 
     CRCs are not checked. Raises CorruptBatch, InvalidRecord or ApiError.
     """
@@ -273,7 +274,7 @@ def _scan_one(data: bytes, pos: int) -> Scanned:
         header_count, pos = read_varint(data, pos)
     else:
         header_count, pos = 0, pos + 1
-    # A header takes two bytes at least, which bounds the count by what is left.
+    # A header takes at least two bytes, which limits the count by the remaining bytes.
     if header_count < 0 or header_count * 2 > end - pos:
         raise ValueError(f"{header_count} headers in {end - pos} bytes")
     return Scanned(
@@ -307,7 +308,7 @@ def _read_headers(data: bytes, scanned: Scanned) -> list[tuple[str, bytes | None
         if length < 0:
             raise ValueError("a header without a key")
         following = _skip(pos, length, end)
-        # Any bytes are a key to Kafka; escaping keeps what is not UTF-8 for writing it back.
+        # Kafka accepts any bytes as a key; surrogateescape preserves those that are not UTF-8.
         key = data[pos:following].decode(errors="surrogateescape")
         length, pos = read_varint(data, following)
         following = _skip(pos, length, end)
@@ -326,7 +327,8 @@ def _reason(error: ValueError | IndexError) -> str:
 
 
 def read_varint(data: bytes, pos: int) -> tuple[int, int]:
-    """A signed 32-bit value and the position after it. Raises ValueError, IndexError."""
+    """Read a signed 32-bit value. Returns it and the next position. Raises ValueError,
+    IndexError."""
     byte = data[pos]
     pos += 1
     if byte < 128:
@@ -344,7 +346,8 @@ def read_varint(data: bytes, pos: int) -> tuple[int, int]:
 
 
 def read_varlong(data: bytes, pos: int) -> tuple[int, int]:
-    """A signed 64-bit value and the position after it. Raises ValueError, IndexError."""
+    """Read a signed 64-bit value. Returns it and the next position. Raises ValueError,
+    IndexError."""
     raw = shift = 0
     while True:
         byte = data[pos]
@@ -361,12 +364,12 @@ def read_varlong(data: bytes, pos: int) -> tuple[int, int]:
 
 
 def wrapped(value: int) -> int:
-    """`value` as an int64 that overflowed: what Java's readers and writers of timestamps see."""
+    """Return `value` as an int64 that overflowed, as Java computes timestamps."""
     return (value + 2**63) % 2**64 - 2**63
 
 
 def varint(value: int) -> bytes:
-    """The bytes of a signed 32- or 64-bit value."""
+    """Encode a signed 32- or 64-bit value."""
     raw = value << 1 if value >= 0 else (~value << 1) | 1
     if raw < 128:
         return _ONE_BYTE[raw]
@@ -400,10 +403,11 @@ def build_batch(
     log_append_time_ms: int | None = None,
     keep_offsets: bool = False,
 ) -> bytes:
-    """One batch of these records, CRC included.
+    """Build one batch of these records, CRC included.
 
-    Offsets are dense from `base_offset`; with `keep_offsets` they are the records' own (ascending,
-    from `base_offset` on). `log_append_time_ms` gives all records the broker's time.
+    Offsets are consecutive from `base_offset`; with `keep_offsets` they are the records' own
+    (ascending, from `base_offset` on). `log_append_time_ms` sets the timestamp of all records to
+    the broker's time.
     """
     listed = records if isinstance(records, (list, tuple)) else list(records)
     base_timestamp = listed[0].timestamp if listed else NO_TIMESTAMP
@@ -442,11 +446,11 @@ def rebuild_batch(
     level: int | None = None,
     delete_horizon_ms: int | None = None,
 ) -> bytes:
-    """The batch of `header` with only these of its records, which keep their offsets.
+    """Build the batch of `header` with only these of its records, which keep their offsets.
 
-    Offset range, epoch, producer fields and flags stay, even when no record does, as cleaning
-    needs it. `compression` None keeps the codec. A delete horizon takes the place of the base
-    timestamp (KIP-534).
+    Offset range, epoch, producer fields and flags stay even if no record does, as cleaning
+    requires. `compression` None keeps the codec. A delete horizon replaces the base timestamp
+    (KIP-534).
     """
     base_timestamp = records[0].timestamp if records else header.base_timestamp
     attributes = header.attributes & ~DELETE_HORIZON_BIT
@@ -469,9 +473,10 @@ def rebuild_batch(
 def assemble(
     header: BatchHeader, payload: Buffer, compression: Codec, level: int | None = None
 ) -> bytes:
-    """A batch of `header`'s fields and the plain `payload`; an empty one is not compressed.
+    """Build a batch of `header`'s fields and the uncompressed `payload`.
 
-    Length, CRC and the codec bits are computed; every other field is taken as it is.
+    An empty payload is not compressed. Length, CRC and codec bits are computed; all other fields
+    are copied.
     """
     if not payload:
         compression = Codec.NONE
@@ -489,7 +494,7 @@ def assemble(
 def _encode(
     records: Sequence[Record], base_timestamp: int, base_offset: int | None
 ) -> tuple[bytearray, int, int]:
-    """The plain bytes, the last offset delta and the highest timestamp."""
+    """Return the uncompressed bytes, the last offset delta and the highest timestamp."""
     out = bytearray()
     max_timestamp = NO_TIMESTAMP
     delta = -1

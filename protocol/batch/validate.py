@@ -1,18 +1,19 @@
 """Validation of batches that clients produce.
 
-Two paths. The fast one reads the header and the CRC and nothing else; it decides all that the
-header can decide, and most batches need no more. The full one walks the records, and is taken only
-when the answer depends on them (`needs_walk`): a compacted topic (every record needs a key),
-timestamp limits that the header leaves open, a topic codec other than the batch's, or a
-configuration that asks for it. What the fast path gives up is that a lying producer may store
-records that do not match their header; each reader checks what it reads.
+There are two paths. The fast one reads only the header and the CRC, which suffices for most
+batches. The full one walks the records, and runs only if the result depends on them (`needs_walk`):
+a compacted topic (every record needs a key), timestamp limits that the header cannot decide, a
+topic codec other than the batch's, or a configuration that requires it. The price of the fast path:
+a misbehaving producer may store records that do not match their header. So each reader checks what
+it reads.
 
-The order of the checks is Kafka's, so that one batch with two faults gets the same error: shape of
-the request, size, CRC, then the fields that the CRC covers. Codes are in `check_batch` and
-`validate_records`; they reach the client per partition, the others in the request go on.
+The checks run in Kafka's order, so that a batch with two faults gets the same error: shape of the
+request, size, CRC, then the fields that the CRC covers. The error codes are listed at `check_batch`
+and `validate_records`. The client gets them per partition; the other partitions of the request are
+not affected.
 
-Walking may decompress and costs microseconds per record: callers run `finish` off the loop when
-`needs_walk` says so. Nothing here awaits or keeps state.
+Walking may decompress, and takes microseconds per record: if `needs_walk` returns true, callers run
+`finish` off the event loop. The functions do not await, and keep no state.
 """
 
 from __future__ import annotations
@@ -46,18 +47,18 @@ from protocol.errors import ApiError, ErrorCode
 MIN_INT64, MAX_INT64 = -(2**63), 2**63 - 1
 ZSTD_SINCE_PRODUCE_VERSION = 7
 RECORD_ERRORS_MAX = 1000
-"""Record errors in one answer; a batch of a million bad records is described by its first."""
+"""Limit of record errors in one response; further bad records of a batch are not listed."""
 
 
 class RecordError(NamedTuple):
-    """Why one record of a batch was refused (KIP-467)."""
+    """The reason why one record of a batch was refused (KIP-467)."""
 
     batch_index: int
     message: str
 
 
 class RecordsRefused(ApiError):
-    """A batch refused because of some of its records."""
+    """A batch that was refused because of some of its records."""
 
     def __init__(self, code: ErrorCode, message: str, record_errors: Sequence[RecordError]) -> None:
         super().__init__(code, message)
@@ -66,7 +67,7 @@ class RecordsRefused(ApiError):
 
 @dataclass(frozen=True, slots=True)
 class AppendRules:
-    """What a topic's configuration asks of appended batches; defaults are Kafka's.
+    """Requirements of a topic's configuration for appended batches; defaults are Kafka's.
 
     `compression` None is `compression.type=producer`.
     """
@@ -84,8 +85,11 @@ class AppendRules:
 
 
 class ValidBatch(NamedTuple):
-    """A batch ready for the log. `data` is the caller's own buffer unless it had to be rewritten;
-    `log_append_time_ms` is -1 where the producer's timestamps stay."""
+    """A batch ready for the log.
+
+    `data` is the caller's own buffer unless the batch was rewritten. `log_append_time_ms` is -1 if
+    the producer's timestamps stay.
+    """
 
     header: BatchHeader
     data: Buffer
@@ -100,7 +104,7 @@ def validate_produce(
     *,
     transactional: bool = False,
 ) -> ValidBatch:
-    """Both steps, `check_batch` and `finish`, in one. Raises ApiError, RecordsRefused."""
+    """Run both steps, `check_batch` and `finish`. Raises ApiError, RecordsRefused."""
     header = check_batch(records, api_version, rules, transactional=transactional)
     assert records is not None
     return finish(records, header, rules, now_ms)
@@ -109,14 +113,13 @@ def validate_produce(
 def check_batch(
     records: Buffer | None, api_version: int, rules: AppendRules, *, transactional: bool
 ) -> BatchHeader:
-    """All that the header and the CRC decide. `transactional`: the request has a transactional id.
+    """Run all checks on header and CRC. `transactional`: the request has a transactional id.
 
     Raises ApiError with
-
-    - CORRUPT_MESSAGE: a cut batch, an impossible length, a wrong CRC, a magic from the future;
+    - CORRUPT_MESSAGE: a truncated batch, an impossible length, a wrong CRC, a future magic;
     - INVALID_RECORD: no batch or several, magic 0 or 1, base offset other than 0, record count that
       is not positive or not `last_offset_delta + 1`, control bit, producer id without sequence,
-      an lz4 frame of a kind that no Java client can read;
+      transactional batch without producer id, an lz4 frame of a kind that no Java client can read;
     - UNSUPPORTED_COMPRESSION_TYPE: codec 5 to 7, zstd before Produce 7 (KIP-110);
     - MESSAGE_TOO_LARGE, RECORD_LIST_TOO_LARGE: over `max.message.bytes`, over a segment;
     - TRANSACTIONAL_ID_AUTHORIZATION_FAILED: transactional records without a transactional id.
@@ -170,7 +173,7 @@ def _check_fields(header: BatchHeader, api_version: int, transactional: bool) ->
         )
     if attributes & TRANSACTIONAL_BIT:
         if not transactional:
-            # Kafka takes them for records of an id that the client has no right to.
+            # Kafka treats them as records of a transactional id that the client may not use.
             raise ApiError(
                 ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
                 "Transactional records in a request without a transactional id",
@@ -180,15 +183,15 @@ def _check_fields(header: BatchHeader, api_version: int, transactional: bool) ->
 
 
 def needs_walk(header: BatchHeader, rules: AppendRules, now_ms: int) -> bool:
-    """Whether `finish` must look at the records of this checked batch."""
+    """Return whether `finish` must walk the records of this checked batch."""
     if rules.compacted or rules.always_walk:
         return True
     if rules.compression is not None and _recompresses(header, rules):
         return True
     if rules.timestamp_type is not TimestampType.CREATE_TIME:
         return False
-    # The header holds the highest timestamp and the first, not the lowest: a limit on the past
-    # is always a matter of the records.
+    # The header has the highest and the first timestamp, not the lowest: a limit on the past can
+    # only be checked on the records.
     return (
         rules.timestamp_before_max_ms != MAX_INT64
         or header.max_timestamp - now_ms > rules.timestamp_after_max_ms
@@ -197,18 +200,18 @@ def needs_walk(header: BatchHeader, rules: AppendRules, now_ms: int) -> bool:
 
 
 def keeps_bytes(header: BatchHeader, rules: AppendRules, now_ms: int) -> bool:
-    """Whether `finish` would return this checked batch as it came, without a look at it."""
+    """Return whether `finish` would return this checked batch unchanged and without a walk."""
     return rules.timestamp_type is TimestampType.CREATE_TIME and not needs_walk(
         header, rules, now_ms
     )
 
 
 def finish(records: Buffer, header: BatchHeader, rules: AppendRules, now_ms: int) -> ValidBatch:
-    """Walk the records if needed and rewrite the batch if the topic wants another codec or the
-    broker's time. Takes the header that `check_batch` returned.
+    """Walk the records if needed; rewrite the batch for the topic's codec or the broker's time.
 
-    Raises RecordsRefused as `validate_records` does, ApiError for broken compression, a batch over
-    the decompression budget, or one that a new codec made larger than `max.message.bytes`.
+    `header` is the result of `check_batch`. Raises RecordsRefused as `validate_records` does.
+    Raises ApiError for broken compression, a batch over the decompression budget, or one that a new
+    codec made larger than `max.message.bytes`.
     """
     if needs_walk(header, rules, now_ms):
         payload = records_payload(records, 0, header, rules.budget_bytes)
@@ -227,12 +230,13 @@ def finish(records: Buffer, header: BatchHeader, rules: AppendRules, now_ms: int
 
 
 def validate_records(payload: bytes, header: BatchHeader, rules: AppendRules, now_ms: int) -> int:
-    """Walk the plain records of a batch; returns their highest timestamp.
+    """Validate the uncompressed records of a batch. Returns their highest timestamp.
 
-    Raises RecordsRefused: INVALID_RECORD for a record that cannot be read, offsets that are not
-    dense, or a record without key on a compacted topic; INVALID_TIMESTAMP when one timestamp or
-    more is no int64, is outside `message.timestamp.{before,after}.max.ms`, or the producer set the
-    bit of LogAppendTime.
+    Raises RecordsRefused:
+    - INVALID_RECORD: a record cannot be read, offsets are not consecutive, or a record on a
+      compacted topic has no key;
+    - INVALID_TIMESTAMP: a timestamp is outside int64 or `message.timestamp.{before,after}.max.ms`,
+      or the producer set the bit of LogAppendTime.
     """
     time_fault = _time_check(header, rules, now_ms)
     base_timestamp, compacted = header.base_timestamp, rules.compacted
@@ -265,13 +269,13 @@ def validate_records(payload: bytes, header: BatchHeader, rules: AppendRules, no
 def _time_check(
     header: BatchHeader, rules: AppendRules, now_ms: int
 ) -> Callable[[int], str | None]:
-    """A function from a record's timestamp to what is wrong with it."""
+    """Return a function that maps a record's timestamp to its fault, or None."""
     oldest, newest = now_ms - rules.timestamp_before_max_ms, now_ms + rules.timestamp_after_max_ms
     if rules.timestamp_type is not TimestampType.CREATE_TIME:
         oldest, newest = MIN_INT64, MAX_INT64
     elif header.attributes & LOG_APPEND_TIME_BIT:
         return lambda _: "a producer may not set the timestamp type LogAppendTime"
-    # A base and a delta may add up to what no header, index or response can hold.
+    # Base plus delta may exceed the int64 range of headers, indexes and responses.
     oldest, newest = max(oldest, MIN_INT64), min(newest, MAX_INT64)
 
     def in_range(timestamp: int) -> str | None:

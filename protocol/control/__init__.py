@@ -1,7 +1,7 @@
-"""The values of control records. Their keys, and batches around them, are in protocol.batch.
+"""The values of control records. Their keys and batches are in protocol.batch.
 
-KRaft writes and reads them in version 0 whatever else it speaks, though later versions are
-defined; so do we, or Kafka could not read our log. The `version` field inside must say 0 too.
+KRaft writes and reads them in version 0, although later versions are defined. Kraftbox does the
+same, or Kafka could not read its log. The `version` field inside must be 0, too.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ CONTROL_CLASSES: dict[int, type[ControlRecord]] = {
 
 
 def encode_control_value(record: ControlRecord) -> bytes:
-    """Encode the value of a KRaft control record; EncodeError for a value out of range."""
+    """Encode the value of a KRaft control record. Raises EncodeError for a value out of range."""
     return encode(record, CONTROL_VERSION)
 
 
 def decode_control_value(control_type: int, value: Buffer) -> ControlRecord:
-    """Decode the value of a KRaft control record, given the type its key names.
+    """Decode the value of a KRaft control record of the type in its key.
 
-    ProtocolError for a type that is not KRaft's and for broken bytes.
+    Raises ProtocolError for a type that is not KRaft's and for broken bytes.
     """
     cls = CONTROL_CLASSES.get(control_type)
     if cls is None:

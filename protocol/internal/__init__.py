@@ -1,8 +1,8 @@
-"""Keys and values of internal topics, and other messages behind an int16 of their own.
+"""Keys and values of internal topics, and other messages that begin with an int16.
 
-In `__consumer_offsets` and `__transaction_state` a key begins with its record type and a value
-with its version, both int16. The embedded consumer protocol (subscription, assignment) begins
-with its version likewise. Classes are in one module per key/value pair, imported when needed.
+In `__consumer_offsets` and `__transaction_state`, a key begins with its record type and a value
+with its version, both int16. The embedded consumer protocol (subscription, assignment) begins with
+its version, too. Classes are in one module per key/value pair, imported on demand.
 """
 
 from __future__ import annotations
@@ -62,15 +62,15 @@ REMOTE_LOG_RECORDS = {
 
 
 def encode_versioned(msg: Message, version: int) -> bytes:
-    """int16 version, then the message in that version. For values and the consumer protocol."""
+    """Encode an int16 version, then the message. For values and the consumer protocol."""
     return _INT16.pack(version) + encode(msg, version)
 
 
 def decode_versioned(cls: type[M], buf: Buffer, *, newer_as_latest: bool = False) -> tuple[M, int]:
-    """Decode int16 version and message; returns both.
+    """Decode an int16 version and the message. Returns both.
 
     `newer_as_latest` reads a version above the latest known one as the latest, which the consumer
-    protocol promises to make possible. ProtocolError for another unknown version or broken bytes.
+    protocol guarantees to work. Raises ProtocolError for another unknown version or broken bytes.
     """
     version = _read_int16(buf, f"version of {cls.__name__}")
     known = min(version, cls.VERSIONS.last) if newer_as_latest else version
@@ -79,32 +79,34 @@ def decode_versioned(cls: type[M], buf: Buffer, *, newer_as_latest: bool = False
 
 
 def encode_key(key: CoordinatorRecord) -> bytes:
-    """int16 record type, then the key."""
+    """Encode an int16 record type, then the key."""
     return _INT16.pack(key.RECORD_TYPE) + encode(key, KEY_VERSION)
 
 
 def decode_group_key(buf: Buffer) -> CoordinatorRecord:
-    """Decode a key of __consumer_offsets; ProtocolError for an unknown type or broken bytes."""
+    """Decode a key of __consumer_offsets. Raises ProtocolError for an unknown type or broken
+    bytes."""
     return _decode_key(buf, GROUP_RECORDS)
 
 
 def decode_transaction_key(buf: Buffer) -> CoordinatorRecord:
-    """Decode a key of __transaction_state; ProtocolError for an unknown type or broken bytes."""
+    """Decode a key of __transaction_state. Raises ProtocolError for an unknown type or broken
+    bytes."""
     return _decode_key(buf, TRANSACTION_RECORDS)
 
 
 @cache
 def value_class(key_class: type[CoordinatorRecord]) -> type[CoordinatorRecord]:
-    """The class of the values that belong to a key class."""
+    """Return the class of the values that belong to a key class."""
     module = import_module(key_class.__module__)
     name = key_class.__name__.removesuffix("Key") + "Value"
     return cast("type[CoordinatorRecord]", getattr(module, name))
 
 
 def decode_remote_log_record(value: Buffer) -> tuple[MetadataRecord, int]:
-    """Decode a framed record of tiered storage's metadata topic; returns it and its version.
+    """Decode a framed record of tiered storage's metadata topic. Returns it and its version.
 
-    ProtocolError as for records of the metadata log.
+    Raises ProtocolError as for records of the metadata log.
     """
     return decode_framed(value, _remote_log_class)
 

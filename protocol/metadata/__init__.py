@@ -66,7 +66,7 @@ RECORD_CLASSES: dict[int, type[MetadataRecord]] = {
 
 
 def record_class(record_type: int) -> type[MetadataRecord]:
-    """The class of a record type; ProtocolError for a number that has none."""
+    """Return the class of a record type. Raises ProtocolError for an unknown number."""
     cls = RECORD_CLASSES.get(record_type)
     if cls is None:
         raise ProtocolError("metadata record type", record_type, str(sorted(RECORD_CLASSES)))
@@ -74,15 +74,16 @@ def record_class(record_type: int) -> type[MetadataRecord]:
 
 
 def encode_record(record: MetadataRecord, version: int) -> bytes:
-    """Encode a record in KRaft's frame; EncodeError when `version` cannot carry its values."""
+    """Encode a record in KRaft's frame. Raises EncodeError if `version` cannot represent its
+    values."""
     return encode_framed(record, version)
 
 
 def decode_record(value: Buffer) -> tuple[MetadataRecord, int]:
-    """Decode a record in KRaft's frame; returns it and its version.
+    """Decode a record in KRaft's frame. Returns it and its version.
 
-    ProtocolError for an unknown frame version, record type or version, for broken bytes and for
-    bytes that are left over.
+    Raises ProtocolError for an unknown frame version, record type or version, for broken bytes and
+    for remaining bytes.
     """
     return decode_framed(value, record_class)
 

@@ -1,14 +1,16 @@
 """PartitionChangeRecord (record type 5), versions 0-2.
 
-The last three fields are ours. Their tags are private (10000 and up), so Kafka reads past them.
-`election_kind` and `election_cause` say why a leader changed, for whoever reads the log later; no
-replay looks at them. Written with every change that names a leader; the kind is an `ElectedAs` of
-the image, the cause a word of `controller.elections.cause`.
+The last three fields are Kraftbox's own. Their tags are private (10000 and up), so Kafka ignores
+them.
 
-`local_logs` says what replicas have of the log locally (KIP-1303): all that is known of the
-partition, never a difference, because a node that does not know the tag keeps the newest one it has
-seen and writes it back. For the same reason its bytes are those of PartitionRecord. None leaves
-what was known as it is.
+`election_kind` and `election_cause` document why a leader changed, for readers of the log; replay
+does not use them. They are written with every change of the leader field. The kind is an
+`ElectedAs` of the image, the cause one of the values of `controller.elections.cause`.
+
+`local_logs` contains the local-log stats of the replicas (KIP-1303): always all that is known of
+the partition, never a difference. A node that does not know the tag keeps the newest value it has
+seen and writes it back. For the same reason its encoding is the same as in PartitionRecord. None
+leaves the known stats unchanged.
 """
 
 from __future__ import annotations

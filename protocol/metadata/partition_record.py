@@ -1,6 +1,7 @@
 """PartitionRecord (record type 3), versions 0-2.
 
-The last three fields are ours, as in PartitionChangeRecord: private tags that Kafka reads past.
+The last three fields are Kraftbox's own, as in PartitionChangeRecord: Kafka ignores their private
+tags.
 """
 
 from __future__ import annotations
