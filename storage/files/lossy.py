@@ -593,7 +593,7 @@ class LossyFiles:
     def _worked(self, work: asyncio.Task[Any]) -> None:
         del self._working[work]
         if not work.cancelled():
-            work.exception()  # mark as retrieved: a remaining waiter has its own copy
+            work.exception()  # mark as retrieved: a remaining waiter still gets it
 
     async def pread(self, file: File, size_bytes: int, position: int) -> bytes:
         if self.before_work is not None:

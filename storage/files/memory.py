@@ -114,7 +114,7 @@ class MemoryFiles:
         return spoilt
 
     def seen(self, inode: _Inode, position: int, size_bytes: int) -> bytes:
-        """Return the bytes that a reader sees, and count the read if bits are flipped."""
+        """Return the bytes that a reader sees, and count the read if any bits are flipped."""
         data = bytes(memoryview(inode.content)[position : position + size_bytes])
         if not inode.rotten or not self.shows_rot():
             return data

@@ -527,7 +527,7 @@ class Log(ReadableLog):
                 segment.discard_handles()
 
     def seal_for_close(self) -> list[File]:
-        """Write out what a clean close needs. Returns the files that must then be flushed."""
+        """Write out the state for a clean close. Returns the files that must then be flushed."""
         self._guard(self.segments.active.seal)
         self._guard(lambda: self._take_snapshot(self.log_end_offset))
         return self._unflushed_files()

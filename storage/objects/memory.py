@@ -35,7 +35,7 @@ class MemoryObjects:
 
     @property
     def keys(self) -> list[str]:
-        """All keys, sorted."""
+        """All keys of the bucket, sorted."""
         return sorted(self._objects)
 
     def content(self, key: str) -> bytes:

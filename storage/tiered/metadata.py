@@ -59,7 +59,7 @@ class _Stream:
         self.watched = False
 
     def begin_anew(self) -> None:
-        """Start another pass from the start. A partition keeps the offset that it has reached."""
+        """Begin another pass. A partition keeps the offset that it has reached."""
         for taken in self.taken.values():
             if taken.waits:
                 taken.waits = False

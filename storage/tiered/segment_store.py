@@ -7,7 +7,7 @@ with the right length.
 
 Once the disks have removed a log, the copy is the only one. So its batches are checked while they
 are put; a wrong checksum ends the copy. The offset and time index are built from the batches. Files
-without checksums of their own are put only if two reads of the disk agree.
+without checksums of their own are read twice; if the reads differ, the copy fails.
 
 Data that is read is compared with what was written: the manifest with the metadata, whole objects
 with the manifest's checksums, parts of the log with the batches' own checksums.
