@@ -105,7 +105,7 @@ REPLICAS: tuple[Bug, ...] = (
         "S5",
         "what lies before a log that begins is that of the copy with the highest offset",
         (
-            "broker.tiering.following:TierBeginnings._beginning",
+            "broker.tiering.following:TierBeginnings._copy_before",
             "cache.find(leader.epoch_before, before)",
             "max((s for s in cache.finished() if s.start_offset <= before <= s.end_offset), "
             "key=lambda s: s.end_offset, default=None)",

@@ -128,16 +128,19 @@ def test_the_only_disk_of_a_partition_that_is_not_given_up_is_not_wiped(elr: boo
     assert outcome.took_effect == {}
 
 
-def test_a_disk_is_not_swapped_before_records_say_which_one_a_replica_is_on() -> None:
-    """metadata.version was raised, and nothing has told the directories since (tiered seed 708)."""
+@pytest.mark.parametrize("raised", [False, True])
+def test_a_disk_is_swapped_only_when_records_say_which_one_a_replica_is_on(raised: bool) -> None:
+    """Below level 17 no record names a directory (tiered seed 708). Once the level is raised,
+    brokers register again and report every replica."""
     level = Event("v", 300, "metadata level", "metadata.version", {"level": 22, "for_ms": 1})
     swap = Event("s", 900, "swapped disk", "leader of t1-0", {"for_ms": 1_500, "off_ms": 800})
-    drawn = schedule(level, swap, quiet_from_ms=3_000)
+    drawn = schedule(*([level] if raised else []), swap, quiet_from_ms=3_000)
     topics = (drawn.shape.topics[0], TopicShape("t1", 1, 1, {}))
     shape = replace(drawn.shape, elr=False, metadata_version=15, topics=topics)
     outcome = run(replace(drawn, shape=shape))
     assert outcome.broken is None, outcome.broken
-    assert outcome.took_effect == {"metadata level": 1}
+    expected = {"metadata level": 1, "swapped disk": 1} if raised else {}
+    assert outcome.took_effect == expected
 
 
 def test_what_was_moved_to_a_swapped_disk_alone_goes_elsewhere_before_the_old_disk_comes_back() -> (

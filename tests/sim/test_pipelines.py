@@ -196,7 +196,7 @@ def _forgets_news(session: FetchSession[Any], key: Any, facts: Any, **how: Any) 
 
 
 def _any_epoch(
-    cache: FetchSessionCache[Any], session_id: int, _epoch: int, _ids: bool
+    cache: FetchSessionCache[Any], session_id: int, _epoch: int, _ids: bool, _replica_id: int
 ) -> FetchSession[Any]:
     session = cache._sessions.get(session_id)
     if session is None:
