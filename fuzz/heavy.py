@@ -19,6 +19,7 @@ from protocol.headers import RequestHeader, encode_request_header, is_flexible
 from protocol.messages import request_class
 from protocol.messages.api_versions import ApiVersionsRequest
 from protocol.schema import Buffer, Field, Struct, parse_versions
+from protocol.transport.own_names import TOOL_SOFTWARE_NAME
 from protocol.varint import encode_uvarint
 
 ELEMENTS: Final = 100_000
@@ -52,7 +53,9 @@ class HeavyFrame(NamedTuple):
 
 def hello() -> tuple[Buffer, ...]:
     """The first frame of a connection: a large one would be refused before anything is read."""
-    request = ApiVersionsRequest(client_software_name="heavy", client_software_version="1")
+    request = ApiVersionsRequest(
+        client_software_name=TOOL_SOFTWARE_NAME, client_software_version="1"
+    )
     return _framed(ApiKey.API_VERSIONS, 3, encode(request, 3))
 
 

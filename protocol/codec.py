@@ -11,7 +11,8 @@ null stands only where the schema allows it, tags rise. What is not UTF-8 in a s
 U+FFFD, as in Kafka: clients do send such client ids.
 
 `decode` returns when it is done. Bytes from outside of any size are for `decode_in_slices`, which
-pauses, or `decode_record`, which refuses what takes long (`protocol.decoding`).
+pauses, or `decode_field`, which refuses what takes long (`protocol.decoding`). Records of a log
+are read whatever they take: a node that refuses what was committed could not go on.
 """
 
 from __future__ import annotations
@@ -30,8 +31,8 @@ from protocol.schema import Buffer, Message
 
 M = TypeVar("M", bound=Message)
 
-RECORD_WORK_MAX: Final = 20_000
-"""Elements of a record, or of another message inside one, that is decoded at once."""
+FIELD_WORK_MAX: Final = 20_000
+"""Elements of a message inside another one that is decoded at once."""
 _EXPLAINED_FIELDS = 1_000
 
 _UNWRITABLE = (
@@ -93,15 +94,15 @@ def decode(cls: type[M], buf: Buffer, version: int, offset: int = 0) -> tuple[M,
     return msg, end
 
 
-def decode_record(cls: type[M], buf: Buffer, version: int, offset: int = 0) -> tuple[M, int]:
-    """Decode a message that comes in a record or in a field, and is small unless it is hostile.
+def decode_field(cls: type[M], buf: Buffer, version: int, offset: int = 0) -> tuple[M, int]:
+    """Decode a message that comes in a field of a request, and is small unless it is hostile.
 
-    As `decode`; ProtocolError also for one of more than `RECORD_WORK_MAX` elements.
+    As `decode`; ProtocolError also for one of more than `FIELD_WORK_MAX` elements.
     """
     view = buf if type(buf) is memoryview else memoryview(buf)
     if len(view) - offset <= WHOLE_BYTES:
         return decode(cls, view, version, offset)
-    return _decode_large(cls, view, version, offset, RECORD_WORK_MAX // STEP_WORK)
+    return _decode_large(cls, view, version, offset, FIELD_WORK_MAX // STEP_WORK)
 
 
 def _decode_large(
@@ -116,7 +117,7 @@ def _decode_large(
             raise ProtocolError(
                 f"elements of a {cls.__name__} of {len(view) - offset} bytes",
                 "more than are decoded at once",
-                f"0-{RECORD_WORK_MAX}",
+                f"0-{FIELD_WORK_MAX}",
             )
     return decoding.message, decoding.end
 

@@ -132,13 +132,14 @@ class Decoding(Generic[M]):
         grant = max(needed, min(_GRANT_BYTES, self._excess_max - self.excess_bytes))
         left = min(self._excess_max - self.excess_bytes, self._allowance.left_bytes)
         if grant > left or not self._allowance.take(grant):
+            wanted, allowed = self.excess_bytes + needed, self.excess_bytes + left
             self.stop()
             size = len(self._view) - self._view_start
             raise ProtocolError(
                 f"memory of a decoded {self._cls.__name__} beyond {MEMORY_FACTOR} times its "
                 f"{size} bytes",
-                self.excess_bytes + needed,
-                f"0-{self.excess_bytes + left}",
+                wanted,
+                f"0-{allowed}",
             )
         self.excess_bytes += grant
         return grant

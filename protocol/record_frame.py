@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from protocol.codec import decode_record, encode
+from protocol.codec import decode, encode
 from protocol.errors import ProtocolError
 from protocol.schema import Buffer, MetadataRecord
 from protocol.varint import decode_uvarint, encode_uvarint
@@ -42,7 +42,7 @@ def decode_framed(
             raise ProtocolError("frame version of a record", frame_version, str(FRAME_VERSION))
         kind, pos = decode_uvarint(value, pos, "record type")
         version, pos = decode_uvarint(value, pos, "record version")
-    record, end = decode_record(class_of(kind), value, version, pos)
+    record, end = decode(class_of(kind), value, version, pos)
     if end != len(value):
         raise ProtocolError(f"bytes after a {type(record).__name__}", len(value) - end, "0")
     return record, version

@@ -16,7 +16,7 @@ from dataclasses import replace
 
 from controller.writer.writer import Controller
 from protocol.api_keys import FORWARDABLE, ApiKey
-from protocol.codec import decode_record
+from protocol.codec import decode_field
 from protocol.errors import ErrorCode, ProtocolError
 from protocol.internal.default_principal_data import DefaultPrincipalData
 from protocol.messages.envelope import EnvelopeRequest, EnvelopeResponse
@@ -86,7 +86,7 @@ def _principal(data: bytes | None) -> str | None:
         version = int.from_bytes(data[:2], "big", signed=True)
         if version not in DefaultPrincipalData.VERSIONS:
             raise ProtocolError("version of a principal", version, "0")
-        principal, _ = decode_record(DefaultPrincipalData, data, version, 2)
+        principal, _ = decode_field(DefaultPrincipalData, data, version, 2)
     except ProtocolError as error:
         raise _Refused(ErrorCode.PRINCIPAL_DESERIALIZATION_FAILURE) from error
     return f"{principal.type}:{principal.name}"

@@ -6,7 +6,7 @@ same, or Kafka could not read its log. The `version` field inside must be 0, too
 
 from __future__ import annotations
 
-from protocol.codec import decode_record, encode
+from protocol.codec import decode, encode
 from protocol.control.end_txn_marker import EndTxnMarker
 from protocol.control.kraft_version_record import KRaftVersionRecord
 from protocol.control.leader_change_message import LeaderChangeMessage
@@ -43,7 +43,7 @@ def decode_control_value(control_type: int, value: Buffer) -> ControlRecord:
     cls = CONTROL_CLASSES.get(control_type)
     if cls is None:
         raise ProtocolError("type of a KRaft control record", control_type, "2-6")
-    record, _ = decode_record(cls, value, CONTROL_VERSION)
+    record, _ = decode(cls, value, CONTROL_VERSION)
     return record
 
 

@@ -12,7 +12,7 @@ from functools import cache
 from importlib import import_module
 from typing import TypeVar, cast
 
-from protocol.codec import decode_record, encode
+from protocol.codec import decode, encode
 from protocol.errors import ProtocolError
 from protocol.record_frame import decode_framed
 from protocol.schema import Buffer, CoordinatorRecord, Message, MetadataRecord
@@ -74,7 +74,7 @@ def decode_versioned(cls: type[M], buf: Buffer, *, newer_as_latest: bool = False
     """
     version = _read_int16(buf, f"version of {cls.__name__}")
     known = min(version, cls.VERSIONS.last) if newer_as_latest else version
-    msg, _ = decode_record(cls, buf, known, _INT16.size)
+    msg, _ = decode(cls, buf, known, _INT16.size)
     return msg, version
 
 
@@ -113,7 +113,7 @@ def decode_remote_log_record(value: Buffer) -> tuple[MetadataRecord, int]:
 
 def _decode_key(buf: Buffer, modules: dict[int, str]) -> CoordinatorRecord:
     record_type = _read_int16(buf, "record type of a key")
-    key, _ = decode_record(_key_class(record_type, modules), buf, KEY_VERSION, _INT16.size)
+    key, _ = decode(_key_class(record_type, modules), buf, KEY_VERSION, _INT16.size)
     return key
 
 

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple, TypeAlias
 
-from protocol.codec import decode_record, encode
+from protocol.codec import decode, encode
 from protocol.errors import ProtocolError
 from protocol.ids import ZERO_UUID
 from protocol.internal.consumer_group_metadata import ConsumerGroupMetadataKey
@@ -192,13 +192,13 @@ def parse_record(key: bytes, value: bytes | None) -> ParsedRecord | None:
     if kind in (0, 1):
         return _parse_offset(key, value, legacy=kind == 0)
     if kind == 2:
-        group_key, _ = decode_record(GroupMetadataKey, key, 0, 2)
+        group_key, _ = decode(GroupMetadataKey, key, 0, 2)
         return GroupRecord(group_key.group, None if value is None else _parse_group(value))
     foreign = _FOREIGN_KEYS.get(kind)
     if foreign is None:
         return None
     key_class, type_name = foreign
-    foreign_key, _ = decode_record(key_class, key, 0, 2)
+    foreign_key, _ = decode(key_class, key, 0, 2)
     return ForeignGroupRecord(
         str(dict(foreign_key.items())["group_id"]), type_name, value is not None
     )
@@ -211,7 +211,7 @@ def _parse_offset(key: bytes, value: bytes | None, *, legacy: bool) -> OffsetRec
     version = _prefix(value)
     if version > _OFFSET_VALUE_MAX_VERSION:
         raise ProtocolError(f"offset commit record of unknown version {version}")
-    message, _ = decode_record(OffsetCommitValue, value, version, 2)
+    message, _ = decode(OffsetCommitValue, value, version, 2)
     committed = CommittedOffset(
         offset=message.offset,
         leader_epoch=message.leader_epoch,
@@ -225,9 +225,9 @@ def _parse_offset(key: bytes, value: bytes | None, *, legacy: bool) -> OffsetRec
 
 def _parse_offset_key(key: bytes, *, legacy: bool) -> tuple[str, TopicPartition]:
     if legacy:
-        old, _ = decode_record(LegacyOffsetCommitKey, key, 0, 2)
+        old, _ = decode(LegacyOffsetCommitKey, key, 0, 2)
         return old.group, TopicPartition(old.topic, old.partition)
-    new, _ = decode_record(OffsetCommitKey, key, 0, 2)
+    new, _ = decode(OffsetCommitKey, key, 0, 2)
     return new.group, TopicPartition(new.topic, new.partition)
 
 
@@ -235,7 +235,7 @@ def _parse_group(value: bytes) -> GroupMetadata:
     version = _prefix(value)
     if version > _GROUP_VALUE_MAX_VERSION:
         raise ProtocolError(f"group metadata record of unknown version {version}")
-    message, _ = decode_record(GroupMetadataValue, value, version, 2)
+    message, _ = decode(GroupMetadataValue, value, version, 2)
     return GroupMetadata(
         protocol_type=message.protocol_type,
         generation=message.generation,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from protocol.codec import decode_record
+from protocol.codec import decode_field
 from protocol.errors import ProtocolError
 from protocol.internal.consumer_protocol_subscription import ConsumerProtocolSubscription
 
@@ -23,7 +23,7 @@ def topics_of_subscription(metadata: bytes) -> frozenset[str] | None:
     if len(metadata) < 2 or metadata[0] > 127:
         return None
     try:
-        message, _ = decode_record(ConsumerProtocolSubscription, metadata, 0, 2)
+        message, _ = decode_field(ConsumerProtocolSubscription, metadata, 0, 2)
     except ProtocolError:
         return None
     return frozenset(message.topics)

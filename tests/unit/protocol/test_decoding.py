@@ -10,7 +10,7 @@ import pytest
 
 from protocol import twin
 from protocol.api_keys import ApiKey
-from protocol.codec import RECORD_WORK_MAX, decode, decode_record
+from protocol.codec import FIELD_WORK_MAX, decode, decode_field
 from protocol.compiler.plan import plan_message
 from protocol.compiler.steps import ELEMENTS_MAX, STEP_WORK, TAGS_MAX
 from protocol.decoding import (
@@ -33,6 +33,8 @@ from protocol.messages.envelope import EnvelopeRequest
 from protocol.messages.metadata import MetadataRequest
 from protocol.messages.offset_fetch import OffsetFetchRequest
 from protocol.messages.produce import ProduceRequest
+from protocol.metadata.register_controller_record import RegisterControllerRecord
+from protocol.record_frame import decode_framed, encode_framed
 from protocol.schema import Message
 from protocol.varint import encode_uvarint
 
@@ -238,15 +240,27 @@ def test_decode_step_reads_large_frames_of_few_elements_only() -> None:
         decode_step(ProduceRequest, view[:-1], 9, 0)
 
 
-# --- messages in records
+# --- messages in fields
 
 
-def test_record_of_many_elements_is_refused() -> None:
-    """A record is decoded in one go: one of 8 MB would hold the event loop for seconds."""
-    fits = names(RECORD_WORK_MAX // 2)
-    assert decode_record(MetadataRequest, fits, 1) == decode(MetadataRequest, fits, 1)
+def test_field_of_many_elements_is_refused() -> None:
+    """It is decoded in one go: a subscription of 8 MB would hold the event loop for seconds."""
+    fits = names(FIELD_WORK_MAX // 2)
+    assert decode_field(MetadataRequest, fits, 1) == decode(MetadataRequest, fits, 1)
     with pytest.raises(ProtocolError, match="more than are decoded at once"):
-        decode_record(MetadataRequest, names(2 * RECORD_WORK_MAX), 1)
+        decode_field(MetadataRequest, names(2 * FIELD_WORK_MAX), 1)
+
+
+def test_record_of_many_elements_is_read() -> None:
+    """A node that refuses what was committed stops (`docs/fatal-tasks.md`): whatever a request may
+    have put into a record is read again."""
+    features = [
+        RegisterControllerRecord.ControllerFeature(name=f"f{n}", max_supported_version=1)
+        for n in range(2 * FIELD_WORK_MAX)
+    ]
+    record = RegisterControllerRecord(features=features)
+    framed = encode_framed(record, 0)
+    assert decode_framed(framed, lambda _: RegisterControllerRecord) == (record, 0)
 
 
 # --- the reason of a refusal
