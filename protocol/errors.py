@@ -367,6 +367,15 @@ class ApiError(Exception):
         """The message for users: `message`, or else the code's own text."""
         return self.code.text if self.message is None else self.message
 
+    def as_value(self) -> ApiError:
+        """Return this error without its frames, to be kept as one answer of many.
+
+        Frames refer to the collection that the error goes into: a cycle, which the garbage
+        collector freezes when it survives one full collection (`runtime/collector.py`).
+        """
+        self.__context__ = None
+        return self.with_traceback(None)
+
     def __str__(self) -> str:
         return f"{self.code.name}: {self.text}"
 

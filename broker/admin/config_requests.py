@@ -74,7 +74,7 @@ def _own_outcomes(
             if decide_own(broker, resource, replace=replace, validate_only=request.validate_only):
                 outcomes[key] = None
         except ApiError as error:
-            outcomes[key] = error
+            outcomes[key] = error.as_value()
     return outcomes
 
 

@@ -110,7 +110,7 @@ def _decide(
             target = target_of(view, change)
             _check_target(view, resource, target)
         except ApiError as error:
-            outcomes[resource] = ConfigOutcome(resource, error)
+            outcomes[resource] = ConfigOutcome(resource, error.as_value())
             continue
         records += _differences(resource, _current(view, resource), target)
         outcomes[resource] = ConfigOutcome(resource, None)

@@ -77,7 +77,7 @@ def decide_alter_scram(
                 raise ApiError(ErrorCode.DUPLICATE_RESOURCE, f"{user!r} is changed twice")
             record = _record(view, change)
         except ApiError as error:
-            outcomes[user] = ScramOutcome(user, error)
+            outcomes[user] = ScramOutcome(user, error.as_value())
         else:
             outcomes[user] = ScramOutcome(user, None)
             records.append(record)

@@ -77,7 +77,7 @@ def decide_alter_client_quotas(
             _check_entity(alteration.parts)
             changes = _changes(view, alteration)
         except ApiError as error:
-            outcomes[entity] = QuotaOutcome(alteration.parts, error)
+            outcomes[entity] = QuotaOutcome(alteration.parts, error.as_value())
             continue
         records += changes
         outcomes[entity] = QuotaOutcome(alteration.parts, None)

@@ -83,7 +83,7 @@ def decide_delete_topics(
             if spending is not None:
                 spending.charge(len(topic.partitions))
         except ApiError as error:
-            outcomes[key] = DeleteOutcome(key.name, key.topic_id, error)
+            outcomes[key] = DeleteOutcome(key.name, key.topic_id, error.as_value())
             continue
         records.append(RemoveTopicRecord(topic_id=topic.id))
         outcomes[key] = DeleteOutcome(topic.name, topic.id, None)
@@ -148,7 +148,7 @@ def decide_create_partitions(
         except ApiError as error:
             if error.code is ErrorCode.POLICY_VIOLATION:
                 raise
-            outcomes[topic.name] = PartitionsOutcome(topic.name, error)
+            outcomes[topic.name] = PartitionsOutcome(topic.name, error.as_value())
             continue
         check_record_count(len(records))
         outcomes[topic.name] = PartitionsOutcome(topic.name, None)

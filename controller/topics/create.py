@@ -98,7 +98,7 @@ def decide_create_topics(
             if spending is not None:
                 spending.charge(created.partition_count)
         except ApiError as error:
-            outcomes[topic.name] = TopicOutcome(topic.name, error)
+            outcomes[topic.name] = TopicOutcome(topic.name, error.as_value())
             continue
         taken[collision_key(topic.name)] = topic.name
         records += topic_records

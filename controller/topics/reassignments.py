@@ -102,7 +102,7 @@ def decide_reassign(
                     _check_target(view, current, wanted.replicas, allowed)
                     record = _change(elections, topic, wanted, current)
             except ApiError as error:
-                outcomes.append(ReassignOutcome(*key, error))
+                outcomes.append(ReassignOutcome(*key, error.as_value()))
                 continue
             if record is not None:
                 records.append(record)
