@@ -1,8 +1,8 @@
-"""One AlterPartition request in flight per broker, for all partitions that want one.
+"""Queue of AlterPartition proposals: one request in flight per broker, for all its partitions.
 
-Proposals gather while a request is on its way and go out together in the next; what waits may grow
-until then. A proposal is sent again until the controller has answered it, and dropped as soon as
-its partition wants another one or none.
+Proposals that arrive while a request is in flight are sent together in the next one. A waiting
+proposal may still grow. A proposal is sent again until the controller has answered it. It is
+dropped when its partition replaces or withdraws it.
 """
 
 from __future__ import annotations
@@ -17,8 +17,9 @@ from protocol.errors import ErrorCode
 from protocol.messages.alter_partition import AlterPartitionRequest, AlterPartitionResponse
 
 PARTITIONS_MAX: Final = 250
-"""In one request: the controller writes the records of one as one batch, and does nothing else for
-that long; so does whoever takes over the answer."""
+"""Maximum number of partitions in one request. The controller writes the records of one request as
+one batch and does nothing else in that time. The same applies to the broker when it processes the
+response."""
 LOCAL_LOGS_SINCE: Final = 4
 BACK_OFF_FIRST_MS: Final = 10.0
 BACK_OFF_MAX_MS: Final = 1_000.0
@@ -27,7 +28,7 @@ PartitionId = tuple[bytes, int]
 
 
 class Proposer(Protocol):
-    """The partition behind a proposal."""
+    """The partition that made a proposal."""
 
     @property
     def topic_id(self) -> bytes: ...
@@ -36,36 +37,38 @@ class Proposer(Protocol):
     def index(self) -> int: ...
 
     def sends(self, proposal: IsrProposal, /) -> bool:
-        """Whether this is still what it wants; then it goes out, and is not changed before its
-        answer."""
+        """Return whether the partition still wants this proposal. If so, the proposal is sent and
+        must not change before its answer."""
 
     def to_tell(
         self, proposal: IsrProposal, now_ms: float, own_epoch: int, /
     ) -> Sequence[MemberLocalLog]:
-        """What the proposed members have locally, where it is told (KIP-1303): asked when the
-        request is built, so that it is the newest. `own_epoch` is this broker's."""
+        """Return what the proposed members have locally, where it is to be reported (KIP-1303).
+        Called when the request is built, so that the values are the newest. `own_epoch` is this
+        broker's epoch."""
 
     def isr_answered(
         self, proposal: IsrProposal, error: ErrorCode, state: PartitionStateNow, /
     ) -> Effects:
-        """Takes the controller's word."""
+        """Apply the controller's answer to a proposal."""
 
 
 P = TypeVar("P", bound=Proposer)
 
 
 class AlterPartitionItem(NamedTuple, Generic[P]):
-    """One partition's part of a request."""
+    """One partition's entry in a request."""
 
     partition: P
     proposal: IsrProposal
 
 
 class AlterPartitionManager(Generic[P]):
-    """See the module."""
+    """Proposals of all partitions that wait or are in flight."""
 
     def __init__(self, carry_out: Callable[[P, Effects], None]) -> None:
-        """`carry_out` is given what partitions want done after an answer."""
+        """Set up an empty queue. `carry_out` receives the effects that a partition returns after an
+        answer."""
         self._carry_out = carry_out
         self._waiting: dict[PartitionId, AlterPartitionItem[P]] = {}
         self._in_flight: dict[PartitionId, AlterPartitionItem[P]] | None = None
@@ -76,19 +79,21 @@ class AlterPartitionManager(Generic[P]):
         return len(self._waiting) + len(self._in_flight or ())
 
     def propose(self, partition: P, proposal: IsrProposal) -> None:
-        """The newest proposal of a partition replaces an older one that was not sent."""
+        """Queue a proposal; it replaces an older one of the partition that was not sent yet."""
         self._waiting[(partition.topic_id, partition.index)] = AlterPartitionItem(
             partition, proposal
         )
 
     def due_ms(self) -> float | None:
-        """When `next_request` may have one; None until an answer or a proposal comes."""
+        """Return the earliest time of the next request, or None while one is in flight or none is
+        queued."""
         return None if self._in_flight is not None or not self._waiting else self._due_ms
 
     def next_request(
         self, broker_id: int, broker_epoch: int, now_ms: float
     ) -> AlterPartitionRequest | None:
-        """The request to send now; `answered` or `failed` must follow."""
+        """Return the request to send now, if any; the caller must call `answered` or `failed`
+        afterwards."""
         if self._in_flight is not None or now_ms < self._due_ms:
             return None
         sent: dict[PartitionId, AlterPartitionItem[P]] = {}
@@ -105,7 +110,8 @@ class AlterPartitionManager(Generic[P]):
         return request_for(sent.values(), broker_id, broker_epoch, now_ms)
 
     def failed(self, now_ms: float) -> None:
-        """No answer, or one about the request as a whole: everything is asked again later."""
+        """Handle a missing answer or an error for the whole request: retry all its proposals
+        later."""
         sent, self._in_flight = self._in_flight or {}, None
         self._failures = min(self._failures + 1, 16)
         self._due_ms = now_ms + min(
@@ -115,11 +121,12 @@ class AlterPartitionManager(Generic[P]):
             self._waiting.setdefault(key, item)
 
     def answered(self, response: AlterPartitionResponse, now_ms: float) -> None:
-        """Hands each partition its answer."""
+        """Pass each partition its part of the response."""
         if response.error_code:
             self.failed(now_ms)
             return
-        # Until all of it is taken over, `failed` finds everything as it was.
+        # Keep `_in_flight` complete until the whole response is applied, so that `failed` can retry
+        # all.
         sent = dict(self._in_flight or {})
         self._failures = 0
         for topic in response.topics:
@@ -133,7 +140,7 @@ class AlterPartitionManager(Generic[P]):
                 )
                 if asks_again(error):
                     self._again(item, now_ms)
-        for item in sent.values():  # named and not answered: a controller that is not like ours
+        for item in sent.values():  # sent, but missing in the response: a faulty controller
             self._again(item, now_ms)
         self._in_flight = None
 
@@ -143,7 +150,7 @@ class AlterPartitionManager(Generic[P]):
 
 
 def state_of(data: AlterPartitionResponse.PartitionData) -> PartitionStateNow:
-    """What an answer says holds."""
+    """Return the partition state that a response contains."""
     return PartitionStateNow(
         data.leader_id, data.leader_epoch, data.partition_epoch, tuple(data.isr)
     )
@@ -152,7 +159,7 @@ def state_of(data: AlterPartitionResponse.PartitionData) -> PartitionStateNow:
 def request_for(
     items: Iterable[AlterPartitionItem[P]], broker_id: int, broker_epoch: int, now_ms: float
 ) -> AlterPartitionRequest:
-    """The request that proposes all this."""
+    """Build the request that makes all these proposals."""
     topics: dict[bytes, AlterPartitionRequest.TopicData] = {}
     for partition, proposal in items:
         topic = topics.get(partition.topic_id)
@@ -184,8 +191,8 @@ def request_for(
 
 
 def version_for(request: AlterPartitionRequest) -> int | None:
-    """The version to be asked for where the controller has it; None: any. Only the last carries
-    local logs."""
+    """Return the version that the request needs if the controller offers it, or None for any
+    version. Only the last version carries local logs."""
     for topic in request.topics:
         for partition in topic.partitions:
             for member in partition.new_isr_with_epochs:

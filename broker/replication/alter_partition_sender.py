@@ -1,5 +1,4 @@
-"""Proposals of ISRs and reports of local logs, sent to the controller over a channel of their own
-(AlterPartition)."""
+"""Senders of ISR proposals and local-log reports to the controller (AlterPartition)."""
 
 from __future__ import annotations
 
@@ -24,7 +23,10 @@ _log = get_logger("broker.isr")
 
 
 class IsrChanges:
-    """The manager of a running broker, and beside it the reports."""
+    """The queues of ISR proposals and of local-log reports of a running broker, with their senders.
+
+    The channel is shared with AssignReplicasToDirs alone, so no other request delays them.
+    """
 
     def __init__(
         self,
@@ -61,16 +63,18 @@ class IsrChanges:
         self._report_sender = sender("local logs", self.reports, LOCAL_LOGS_SINCE)
 
     def propose(self, partition: Partition, proposal: IsrProposal) -> None:
-        """Sent in the next turn of the loop, with what else comes in this one."""
+        """Queue a proposal. It is sent in the next event-loop iteration, with all that are queued
+        until then."""
         self.manager.propose(partition, proposal)
         self._sender.wake()
 
     def report(self, partition: Partition) -> None:
-        """What its replicas have locally is to be told, in the next turn of the loop."""
+        """Queue a report of the local logs of a partition's replicas, to be sent in the next
+        event-loop iteration."""
         self.reports.want(partition)
         self._report_sender.wake()
 
     def close(self) -> None:
-        """Nothing more is proposed or reported. The channel is not closed."""
+        """Stop sending proposals and reports. The channel stays open."""
         self._sender.close()
         self._report_sender.close()

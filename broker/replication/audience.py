@@ -1,18 +1,18 @@
-"""The audience of a partition: those who are told what happens to it.
+"""Subscriptions to one partition: fetch sessions, single fetches, waits for an offset.
 
-One index for all who read it or wait for it. The partition returns what has happened, as effects;
-who is told of what is decided here and nowhere else:
+A partition returns its changes as effects. This module alone decides which subscribers each change
+reaches:
 
-| what happened | consumers | followers | who waits for an offset |
+| change | consumers | followers | requests that wait for an offset |
 |---|---|---|---|
-| batches were appended | | so many bytes | |
-| the high watermark moved | so many bytes | a fact | commits up to there |
-| the ISR, or what was proposed, changed | | a fact | |
-| the log start moved | a fact | at once | |
-| another role or epoch, deleted, disk broken | at once | at once | an error |
+| batches appended | | byte count | |
+| high watermark moved | byte count | state change | commits up to it |
+| ISR or proposed ISR changed | | state change | |
+| log start moved | state change | at once | |
+| role or epoch changed, deleted, disk failed | at once | at once | an error |
 
-A reader is a `Watch`: a fetch session, or one fetch without a session. It keeps in mind of which
-partitions it was told something, so that a fetch looks at those alone.
+A reader is a `Watch`: a fetch session, or one fetch without a session. A watch remembers the
+partitions that have notified it, so that a fetch reads those alone.
 """
 
 from __future__ import annotations
@@ -27,21 +27,22 @@ WatchKey = tuple[str | bytes, int]
 
 
 class Watch(Protocol):
-    """Whose fetches cover this partition without naming it each time."""
+    """A fetch session or a single fetch that covers this partition without naming it in each
+    request."""
 
     @property
     def replica(self) -> bool:
-        """Whether it is a follower's, which reads what is not committed yet."""
+        """Return whether the reader is a follower, which reads uncommitted records too."""
 
     def touched(self, key: WatchKey, size_bytes: int) -> None:
-        """There is something to tell; `size_bytes` more can be read (0: facts alone)."""
+        """Note a change: `size_bytes` more bytes are readable (0: only other state has changed)."""
 
     def interrupted(self, key: WatchKey) -> None:
-        """Leadership or existence changed: a fetch that waits is answered at once."""
+        """Note a change of leadership or existence: a waiting fetch is answered at once."""
 
 
 class Audience:
-    """The part of a partition that tells others. `EffectTable` has it tell."""
+    """The part of a partition that notifies its subscribers. `EffectTable` calls it."""
 
     __slots__ = ("_commit_waits", "_consumers", "_followers", "_low_watermark_waits")
 
@@ -53,19 +54,21 @@ class Audience:
         self._low_watermark_waits = OffsetWaits()
 
     def watch(self, watch: Watch, key: WatchKey) -> None:
-        """It is told from now on, of a partition that it calls `key`."""
+        """Add a subscriber, which refers to this partition as `key`."""
         (self._followers if watch.replica else self._consumers)[watch] = key
 
     def unwatch(self, watch: Watch) -> None:
         (self._followers if watch.replica else self._consumers).pop(watch, None)
 
     def watches(self) -> list[Watch]:
-        """All that are told."""
+        """Return all subscribers, consumers first."""
         return [*self._consumers, *self._followers]
 
     def log_start_moved(self) -> None:
-        """Followers are to hear of it now, not with the next append."""
-        # Copies of what consumers are in, here and below: one that does not wait leaves.
+        """Notify all subscribers; a follower's waiting fetch is answered now, not with the next
+        append."""
+        # Iterate over copies of the consumers, here and below: one that has no waiting fetch
+        # unsubscribes.
         for watch, key in list(self._consumers.items()):
             watch.touched(key, 0)
         for watch, key in list(self._followers.items()):
@@ -79,8 +82,8 @@ class Audience:
     def tell_committed(self, effect: Committed) -> None:
         high_watermark, size_bytes = effect
         if self._commit_waits:
-            # Nobody is told NOT_ENOUGH_REPLICAS_AFTER_APPEND: below the minimum the mark stands
-            # still, so a batch below it has as many replicas as the minimum asks.
+            # NOT_ENOUGH_REPLICAS_AFTER_APPEND is never returned. Below the minimum ISR the high
+            # watermark stands still, so a batch below it has at least that number of replicas.
             self._commit_waits.reached(high_watermark)
         if self._consumers:
             for watch, key in list(self._consumers.items()):
@@ -100,7 +103,7 @@ class Audience:
         self._low_watermark_waits.reached(low_watermark)
 
     def release(self, error: ErrorCode) -> None:
-        """What they wait for does not happen here any more."""
+        """Fail the requests that wait for an offset and interrupt the waiting fetches."""
         self._commit_waits.fail(error)
         self._low_watermark_waits.fail(error)
         self.interrupt()

@@ -1,4 +1,4 @@
-"""Partitions whose turn to be made, changed or deleted is still to come."""
+"""Queue of partitions whose replicas are still to be created, changed or deleted."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ PartitionId = tuple[bytes, int]
 
 
 class Backlog:
-    """Each partition once; first those that this broker is to lead, because followers find a leader
-    only when it is there."""
+    """A queue that holds each partition once. Partitions that this broker is to lead come first:
+    their followers cannot fetch before."""
 
     __slots__ = ("_rest", "_urgent")
 
@@ -28,6 +28,6 @@ class Backlog:
             self._rest[key] = None
 
     def take(self) -> PartitionId:
-        """The next one; there is one."""
+        """Remove and return the next partition. The queue must not be empty."""
         key, _ = (self._urgent or self._rest).popitem(last=False)
         return key

@@ -1,10 +1,10 @@
-"""Counters of a partition: plain integers that a scrape reads."""
+"""Counters of a partition: plain integers, read when metrics are scraped."""
 
 from __future__ import annotations
 
 
 class PartitionCounters:
-    """Bumped once per batch, read or change of the ISR."""
+    """Counters that are incremented once per batch, read or ISR change."""
 
     __slots__ = (
         "bytes_in",
@@ -44,7 +44,7 @@ class PartitionCounters:
         self.truncations_below_high_watermark = 0
 
     def add(self, other: PartitionCounters) -> None:
-        """Takes over what another partition has counted."""
+        """Add another partition's counts to these."""
         self.bytes_in += other.bytes_in
         self.bytes_out += other.bytes_out
         self.bytes_rejected += other.bytes_rejected

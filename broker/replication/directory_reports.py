@@ -1,4 +1,4 @@
-"""Reports of replicas that the controllers have on record in another directory (KIP-858)."""
+"""Sender of reports on replicas whose recorded log directory is wrong (KIP-858)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _log = get_logger("broker.directories")
 
 
 class DirectoryReports:
-    """`ReplicaDirectories` of a running broker."""
+    """The `ReplicaDirectories` of a running broker, with its sender."""
 
     def __init__(
         self,
@@ -49,26 +49,27 @@ class DirectoryReports:
         )
 
     def look(self, partition: Partition, wanted: PartitionImage) -> None:
-        """The replica is there and has its role. Said in a later turn of the loop, if at all."""
+        """Check a replica that has just received its role; if needed, report it in a later
+        event-loop iteration."""
         if not has_directories(self._metadata.image):
             return
         if self.replicas.look((partition.topic_id, partition.index), wanted):
             self._sender.wake()
 
     def published(self, before: MetadataImage, replicas: Iterable[Partition]) -> None:
-        """Check every replica once the own registration names the directory: replicas that had
-        their role before metadata.version had directories are on record in none."""
+        """Check every replica once this broker's registration names the directory. Replicas that
+        received their role before metadata.version supported directories are recorded in none."""
         after = self._metadata.image
         was, now = (image.cluster.brokers.get(self._node_id) for image in (before, after))
         if was is None or now is None or was.epoch != now.epoch:
-            return  # a new process: its replicas have yet to get their roles
+            return  # A new process: its replicas do not have their roles yet.
         if self._is_registered(after) and not self._is_registered(before):
             self.replicas.look_at_all((one.topic_id, one.index) for one in replicas)
             self._sender.wake()
 
     def lacks_directories(self, image: MetadataImage) -> bool:
-        """Return whether the registration of this broker names no directory, though the image's
-        metadata.version has them."""
+        """Return whether this broker's registration names no directory, though the image's
+        metadata.version supports directories."""
         registered = image.cluster.brokers.get(self._node_id)
         return registered is not None and has_directories(image) and not registered.directories
 
@@ -76,7 +77,7 @@ class DirectoryReports:
         return has_directories(image) and not self.lacks_directories(image)
 
     def close(self) -> None:
-        """Nothing more is said. The channel is not closed."""
+        """Stop sending reports. The channel stays open."""
         self._sender.close()
 
 

@@ -1,22 +1,22 @@
-"""Shell: Batches that reach the next leader before the metadata does, or before their predecessors.
+"""Shell: Batches that reach the next leader before its metadata or their predecessors do.
 
-A client that the old leader refused was told the new one (KIP-951) and is there at once, maybe
-before the new leader's own image says that it leads. A second refusal, with nothing newer than what
-the client knows, costs it its `retry.backoff.ms`, 100 ms by default, though the image is a few
-milliseconds away. So a batch for a partition that this broker follows waits for the image that
-makes it the leader, and is then judged and appended as if it had just come. It is refused as ever
-when none has come in `HOLD_MAX_MS`.
+A client that the old leader has refused learns the new leader from that response (KIP-951). It may
+contact the new leader before that broker's own image makes it the leader. A second refusal contains
+nothing newer, so it costs the client its `retry.backoff.ms` (100 ms by default), although the image
+is only milliseconds away. So a batch for a partition that this broker follows waits for the image
+that makes it the leader. The batch is then validated and appended as if it had just arrived. If no
+such image arrives within `HOLD_MAX_MS`, the batch is refused as usual.
 
-Who led the partition until a moment ago, and nobody else between it and the present leader, is
-asked by those who do not know better yet: it refuses at once, and its refusal says who leads. All
-others are asked by who knows more, or by who has heard of nothing since the move before last; the
+A broker that was the leader immediately before the present one refuses at once, and its refusal
+names the leader: most of its clients have not learned of the move yet. Any other broker receives
+requests from clients with newer metadata, or from clients that missed the last two moves. The
 latter wait in vain.
 
-An idempotent producer may have several batches on their way to the old leader. The Java client
-sends those that are refused first, and newer ones behind them, while others of before are still to
-be refused. OUT_OF_ORDER_SEQUENCE_NUMBER costs the newer ones the same back-off, though what they
-follow is a few milliseconds away, too. So a leader that has just begun lets a batch of a producer
-that it knows wait for what goes before it, `PREDECESSORS_MS` at most. Replies behind it wait, too.
+An idempotent producer may have several batches in flight to the old leader. The Java client resends
+the refused ones first and newer ones behind them, while earlier ones are still to be refused.
+OUT_OF_ORDER_SEQUENCE_NUMBER would cost the newer ones the same back-off, although their
+predecessors are only milliseconds away. So a new leader lets a batch of a known producer wait for
+its predecessors, for `PREDECESSORS_MS` at most. Replies behind it on the connection wait, too.
 """
 
 from __future__ import annotations
@@ -35,23 +35,23 @@ from runtime.clock import Clock
 from runtime.marks import mark
 
 HOLD_MAX_MS: Final = 100.0
-"""As long as the refusal would cost the client; replies behind this one wait, too."""
+"""Longest wait: as long as the refusal would cost the client. Replies behind it wait, too."""
 DEPOSED_MS: Final = 10_000.0
-"""So long after it led, a broker is taken to be asked by those who have not heard of the move."""
+"""For this time after it led, a broker assumes that its clients have not learned of the move."""
 PREDECESSORS_MS: Final = 30.0
-"""So long a batch waits for those before it: they were sent before, to another broker."""
+"""Longest wait of a batch for its predecessors, which were sent earlier to another broker."""
 YOUNG_MS: Final = 1000.0
-"""So long after its begin a leader is sent what the one before it has refused."""
+"""For this time after it began to lead, a leader may receive what its predecessor has refused."""
 HELD_BYTES_MAX: Final = 16 * 1024 * 1024
 HELD_MAX: Final = 1000
-"""Of all copies that wait, and so many of them; what comes then is refused at once."""
+"""Limits for all waiting copies, in bytes and number. A batch beyond them is refused at once."""
 
 
 class _Held(NamedTuple):
     partition: Partition
     records: bytes
     header: BatchHeader | None
-    """As it was sent, judged by nobody; None where there is not enough for one."""
+    """The header as sent, not validated; None if the batch is too short for one."""
     api_version: int
     required_acks: int
     until_ms: float
@@ -59,20 +59,22 @@ class _Held(NamedTuple):
 
 
 class EarlyAppends:
-    """Make it inside a running loop. Times are monotonic milliseconds."""
+    """Batches that wait for a role or a predecessor. Create it inside a running loop. Times are
+    monotonic milliseconds."""
 
     def __init__(self, replicas: ReplicaManager, late: LateAppends, clock: Clock) -> None:
         self._replicas = replicas
         self._late = late
         self._clock = clock
-        self._held: list[_Held] = []  # in the order in which they came
+        self._held: list[_Held] = []  # in order of arrival
         self._timer: asyncio.TimerHandle | None = None
         self.held_bytes = 0
         self.ahead: set[Partition] = set()
-        """Those whose batches wait for predecessors: `look_behind` is to be told of theirs."""
+        """Partitions with batches that wait for predecessors: the caller reports appends to them
+        with `look_behind`."""
 
     def expects(self, partition: Partition, size_bytes: int) -> bool:
-        """Whether a batch for this partition, which is not led here, may wait."""
+        """Return whether a batch for this partition, which is not led here, may wait."""
         return (
             partition.role is ReplicaRole.FOLLOWER
             and self._has_room(size_bytes)
@@ -82,7 +84,7 @@ class EarlyAppends:
     def expects_predecessors(
         self, partition: Partition, header: BatchHeader, size_bytes: int
     ) -> bool:
-        """Whether a batch that this partition's leader has found out of order may wait."""
+        """Return whether a batch may wait that this partition's leader has found out of order."""
         return self._has_room(size_bytes) and self._is_ahead(partition, header)
 
     def _has_room(self, size_bytes: int) -> bool:
@@ -91,7 +93,7 @@ class EarlyAppends:
     def _is_ahead(self, partition: Partition, header: BatchHeader) -> bool:
         return (
             partition.is_leader
-            and partition.leader_epoch > 0  # somebody may have led before
+            and partition.leader_epoch > 0  # another broker may have led before
             and self._clock.monotonic_ms() - partition.leads_since_ms <= YOUNG_MS
             and partition.log.producers.lacks_predecessors(header)
         )
@@ -99,12 +101,11 @@ class EarlyAppends:
     def submit(
         self, partition: Partition, records: Buffer, api_version: int, required_acks: int
     ) -> asyncio.Future[LateAppend]:
-        """Takes a copy of a batch of no transaction that `expects` or `expects_predecessors` lets
-        wait.
+        """Copy a batch of no transaction that `expects` or `expects_predecessors` lets wait.
 
-        The future is done when the batch is appended, or fails with the ApiError that
-        `ReplicaManager.check` or `append` raises: where the time is up NOT_LEADER_OR_FOLLOWER, or
-        OUT_OF_ORDER_SEQUENCE_NUMBER from a leader.
+        Returns: a future that is done when the batch is appended. It fails with the ApiError that
+        `ReplicaManager.check` or `append` raises. After the time limit this is
+        NOT_LEADER_OR_FOLLOWER, or from a leader OUT_OF_ORDER_SEQUENCE_NUMBER.
         """
         hold_ms = HOLD_MAX_MS
         if partition.is_leader:
@@ -126,21 +127,23 @@ class EarlyAppends:
         return done
 
     def look_behind(self, partition: Partition) -> None:
-        """Something was appended to one of `ahead`: goes on with what it was missing."""
+        """Retry the batches that wait for predecessors, after an append to a partition of
+        `ahead`."""
         if partition in self.ahead:
             self._go_on(self._clock.monotonic_ms())
 
     def look(self) -> None:
-        """Roles may have changed: goes on with all whose partition is not followed any more."""
+        """Retry all batches whose partition is no longer followed. Call it when roles may have
+        changed."""
         if self._held:
             self._go_on(float("-inf"))
 
     def close(self) -> None:
-        """Refuses whatever waits."""
+        """Append or refuse all waiting batches now."""
         self._go_on(float("inf"))
 
     def _after_change(self) -> None:
-        """One timer, for whose time is up first."""
+        """Rebuild `ahead` and arm the timer for the earliest time limit."""
         self.ahead = {held.partition for held in self._held if held.partition.is_leader}
         if self._timer is not None:
             self._timer.cancel()
@@ -156,13 +159,14 @@ class EarlyAppends:
 
     def _go_on(self, now_ms: float) -> None:
         before = -1
-        while len(self._held) != before:  # what was appended may have been what another waits for
+        while len(self._held) != before:  # an appended batch may be the predecessor of another one
             before = len(self._held)
             self._held = [one for one in self._held if not self._ends(one, now_ms)]
         self._after_change()
 
     def _ends(self, held: _Held, now_ms: float) -> bool:
-        """Appends or refuses what need not wait, or may not any longer."""
+        """Append or refuse the batch if it need not or may not wait any longer. Returns: whether it
+        did."""
         partition, header = held.partition, held.header
         waits = partition.role is ReplicaRole.FOLLOWER or (
             header is not None and self._is_ahead(partition, header)

@@ -1,8 +1,8 @@
-"""The table that carries out what the partitions of one broker want done: a row for each effect.
+"""Table that carries out the effects of a broker's partitions: one row for each kind of effect.
 
-A row calls who does it: the partition's audience, fetchers, coordinators, the tier, the flusher,
-the queue of AlterPartition.
-What they do at once may lead to further effects of the same partition, which is whole by then.
+A row calls the component in charge: the partition's subscriptions, fetchers, coordinators, the
+tier, the flusher, or the AlterPartition queue. Their synchronous work may produce further effects
+of the same partition, whose state is consistent by then.
 """
 
 from __future__ import annotations
@@ -34,30 +34,32 @@ from broker.replication.tier_listener import NoTier, TierListener
 
 
 class LeadershipListener(Protocol):
-    """Told about roles of the partitions of one topic (coordinators)."""
+    """Receiver of role changes in the partitions of one topic (coordinators)."""
 
     def elected(self, partition: int, leader_epoch: int) -> None:
-        """This broker leads from now on."""
+        """Note that this broker leads the partition from now on."""
 
     def resigned(self, partition: int, leader_epoch: int | None) -> None:
-        """It leads no longer; None: the replica is gone."""
+        """Note that this broker no longer leads the partition; `leader_epoch`:
+        None after the replica was removed."""
 
 
 class FetcherPort(Protocol):
-    """Whoever fetches from leaders. The partition knows whom it follows."""
+    """The component that fetches from leaders. The partition knows its own leader."""
 
     def follow(self, partition: Partition) -> None:
-        """Fetch it from its leader, from the log end on."""
+        """Fetch the partition from its leader, starting at the log end."""
 
     def unfollow(self, partition: Partition) -> None:
-        """Fetch it no longer; a partition that is not fetched is fine."""
+        """Stop fetching the partition; one that is not fetched is ignored."""
 
     def restate(self, partition: Partition) -> None:
-        """Tell its leader what it has locally, if that has changed; as `unfollow`."""
+        """Report to its leader what the partition has locally, if that has changed. A partition
+        that is not fetched is ignored."""
 
 
 class _NoFetchers:
-    """Fetches nothing."""
+    """A port that fetches nothing."""
 
     def follow(self, partition: Partition) -> None:
         return
@@ -70,11 +72,11 @@ class _NoFetchers:
 
 
 class EffectTable:
-    """See the module. Whoever does something is set once there is one; until then nobody does it,
-    but epochs, which are written at once."""
+    """The rows of all effects. Each component is set once it exists. Until then its effects are
+    ignored, except that epochs are written at once."""
 
     def __init__(self, local_logs_moved: Callable[[Partition], None]) -> None:
-        """`local_logs_moved` asks a partition whether it has to report now."""
+        """Set up the rows. `local_logs_moved` checks whether a partition has to report now."""
         self.flush: Callable[[Partition], None] = lambda partition: None
         self.save_epochs: Callable[[Partition], None] = self._save_epochs_at_once
         self.propose: Callable[[Partition, IsrProposal], None] = lambda partition, proposal: None
@@ -82,9 +84,10 @@ class EffectTable:
         self.fetchers: FetcherPort = _NoFetchers()
         self.tier: TierListener = NoTier()
         self.listeners: dict[str, list[LeadershipListener]] = {}
-        """By topic."""
+        """Listeners by topic."""
         self._rows: dict[type[Effect], Callable[[Partition, Any], None]] = {
-            # These two by themselves: each batch comes here, and a lambda is a call more.
+            # These two call the partition directly: they run for each batch, and a lambda is an
+            # extra call.
             Readable: Partition.tell_appended,
             Committed: Partition.tell_committed,
             IsrChanged: lambda partition, _: partition.tell_isr_changed(),
@@ -104,7 +107,7 @@ class EffectTable:
         }
 
     def carry_out(self, partition: Partition, effects: Effects) -> None:
-        """In this order: who has to do with a role is told in the order it relies on."""
+        """Carry out the effects in their order: listeners of role changes rely on it."""
         for effect in effects:
             self._rows[type(effect)](partition, effect)
 

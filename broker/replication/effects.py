@@ -1,9 +1,9 @@
-"""Effects of a partition: what it wants done once it has decided something.
+"""Effects of a partition: values that describe what its decisions require.
 
-Methods of `Partition` that decide return effects: values, in the order in which they are to be
-carried out, and `()` where there is nothing to do. They call nobody, so that a partition is whole
-before anything follows from it. `EffectTable` has a row for each kind. Whoever calls such a method
-carries its effects out or hands them on: `tests/unit/test_tidy.py` fails where they are dropped.
+Methods of `Partition` that decide return effects in the order in which they are to be carried out,
+or `()` for nothing to do. They call no other component, so the partition's state is consistent
+before anything follows from it. `EffectTable` has a row for each kind. The caller of such a method
+carries its effects out or returns them: `tests/unit/test_tidy.py` fails where they are dropped.
 """
 
 from __future__ import annotations
@@ -15,89 +15,90 @@ from broker.replication.isr import IsrProposal
 from protocol.errors import ErrorCode
 
 
-# These two are made for each batch that somebody waits for.
+# Named tuples, for speed: these two are created for each batch that a reader or request waits for.
 class Readable(NamedTuple):
-    """Followers can read so many bytes more."""
+    """Followers can read `size_bytes` more bytes."""
 
     size_bytes: int
 
 
 class Committed(NamedTuple):
-    """The high watermark has come here: whoever waits for that, or reads, is told."""
+    """The high watermark has moved to this offset: waiting requests and readers are notified."""
 
     high_watermark: int
     size_bytes: int
-    """What consumers can read more."""
+    """Additional bytes that consumers can read."""
 
 
 @dataclass(frozen=True, slots=True)
 class IsrChanged:
-    """The ISR, or what was proposed, is another one: followers are told with their next fetch."""
+    """The ISR or the proposed ISR has changed: followers learn it with their next fetch."""
 
 
 @dataclass(frozen=True, slots=True)
 class LowWatermarkMoved:
-    """All of the ISR begin here or later."""
+    """The smallest log start among the ISR may have moved."""
 
     low_watermark: int
 
 
 @dataclass(frozen=True, slots=True)
 class Interrupted:
-    """A new epoch: fetches that wait are answered at once."""
+    """The leader epoch has changed: waiting fetches are answered at once."""
 
 
 @dataclass(frozen=True, slots=True)
 class Released:
-    """What is waited for does not happen here any more."""
+    """Offsets that requests wait for will not be reached here: they fail with `error`."""
 
     error: ErrorCode
 
 
 @dataclass(frozen=True, slots=True)
 class FlushWanted:
-    """Nothing more can be committed before a flush; `maybe_advance_high_watermark` is to be called
-    after one."""
+    """The high watermark cannot advance before a flush; call `maybe_advance_high_watermark` after
+    it."""
 
 
 @dataclass(frozen=True, slots=True)
 class EpochsUnsaved:
-    """The log's epochs are to be written to their file; `epochs_saved` is to be called after."""
+    """The log's epochs must be written to their file; call `epochs_saved` afterwards."""
 
 
 @dataclass(frozen=True, slots=True)
 class Propose:
-    """The controller is to be asked for this ISR; `isr_answered` is to be called."""
+    """The ISR must be proposed to the controller; call `isr_answered` with the answer."""
 
     proposal: IsrProposal
 
 
 @dataclass(frozen=True, slots=True)
 class LocalLogsMoved:
-    """What the members of the ISR have locally may have to be told; `report_due` is to be asked."""
+    """The local logs of the ISR's members have changed: check with `report_due` whether to report
+    them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Elected:
-    """This broker leads under a new epoch; it may have led under the epoch before, too."""
+    """This broker leads in a new epoch; it may have led in the previous epoch, too."""
 
 
 @dataclass(frozen=True, slots=True)
 class Resigned:
-    """It led, and does no longer in the epoch in which it did."""
+    """This broker led, and no longer leads in that epoch."""
 
     leader_epoch: int | None
-    """The epoch that ended it; None: the replica goes."""
+    """The epoch that ended its leadership; None if the replica is removed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Followed:
-    """It has another leader, or none, or its leader another epoch."""
+    """The replica has a new leader, no leader, or the same leader in a new epoch."""
 
 
 @dataclass(frozen=True, slots=True)
 class Stopped:
-    """It serves nothing any more: deleted, moved away, its disk broken."""
+    """The replica serves nothing any more: it was deleted or moved away, or its disk failed."""
 
 
 Effect = (
@@ -119,7 +120,7 @@ Effect = (
 Effects = tuple[Effect, ...]
 
 NOTHING: Final[Effects] = ()
-# Made once: the path of an append makes no object.
+# Constants, so that an append creates no objects.
 FLUSH_WANTED: Final[Effects] = (FlushWanted(),)
 EPOCHS_UNSAVED: Final[Effects] = (EpochsUnsaved(),)
 LOCAL_LOGS_MOVED: Final[Effects] = (LocalLogsMoved(),)

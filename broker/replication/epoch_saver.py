@@ -1,10 +1,9 @@
-"""Shell: Writes of leader epochs, which come before their records are shown.
+"""Shell: Writes of leader epochs to their file, before an epoch's first record is visible.
 
-When the first record of an epoch is in a log, the file that tells where epochs begin is written
-in a worker, and the high watermark waits at the epoch's start until that is done
-(`EpochFile.limit`). So a record that anybody has seen has its epoch in the file, whenever
-somebody looks at it. An epoch without a record waits for nobody: a failover that moves thousands of
-idle partitions writes nothing here, `LogManager` writes those files at leisure.
+When a log has the first record of an epoch, a worker writes the file with the start offsets of
+epochs. The high watermark waits at the epoch's start until that is done (`EpochFile.limit`). So the
+epoch of every visible record is in the file. An epoch without records delays nothing: a failover
+that moves thousands of idle partitions writes nothing here. `LogManager` writes their files later.
 """
 
 from __future__ import annotations
@@ -20,11 +19,12 @@ from storage.files import Files
 from storage.log.epoch_file import TOGETHER, EpochWrite, write_all
 
 SAVERS_MAX: Final = 4
-"""Calls of workers at a time: the file system joins their flushes, and others find a worker."""
+"""Worker calls at a time: the file system joins their flushes, and other work still finds a
+worker."""
 
 
 class EpochSaver:
-    """Writes the files of partitions that wait for it, in the order in which they asked."""
+    """Writer of the epoch files of partitions, in the order of their requests."""
 
     def __init__(
         self,
@@ -42,7 +42,8 @@ class EpochSaver:
         self._savers = 0
 
     def want(self, partition: Partition) -> None:
-        """`partition.epochs_saved` is called when its file is up to date."""
+        """Queue a write of the partition's file; its `epochs_saved` is called once the file is up
+        to date."""
         if partition in self._under_way or partition in self._wanted:
             return
         self._wanted[partition] = None
@@ -78,7 +79,7 @@ class EpochSaver:
         errors = await self._files.run(write_all, self._files, list(writes.values()))
         for (partition, write), error in zip(writes.items(), errors, strict=True):
             if partition.log.closed:
-                continue  # deleted meanwhile
+                continue  # deleted in the meantime
             try:
                 if error is not None:
                     raise error

@@ -1,24 +1,25 @@
 """Incremental fetch sessions (KIP-227).
 
-A consumer of a thousand partitions would send and receive a thousand entries in each Fetch. With a
-session the broker remembers the partitions; a request names only what changed, a response only
-what has news. A session is soft state: the client opens another when the broker has forgotten it.
+Without sessions, a consumer of a thousand partitions would send and receive a thousand entries in
+each Fetch. With a session the broker remembers the partitions: a request names only those that
+changed, and a response contains only those with news. A session is soft state: if the broker has
+discarded it, the client opens another.
 
 Rules:
 
-- `session_epoch` 0 opens a session, -1 closes it (and fetches without one), anything else is the
-  next step of the one that `session_id` names: an unknown id is FETCH_SESSION_ID_NOT_FOUND, an
-  epoch out of turn INVALID_FETCH_SESSION_EPOCH. Epochs run 1, 2, ... and wrap to 1.
-- A partition is known by the topic id from Fetch v13 on, by the name before; a client that changes
-  its mind in mid-session gets FETCH_SESSION_TOPIC_ID_ERROR.
-- What counts as news is decided by comparing every field of the response's partition except the
-  record bytes themselves (present: always news). The list of fields comes from the schema: a field
-  added to a later version cannot be forgotten here.
+- `session_epoch` 0 opens a session, -1 closes it (and fetches without one). Any other value must be
+  the next epoch of the session that `session_id` names. An unknown id is
+  FETCH_SESSION_ID_NOT_FOUND, an unexpected epoch INVALID_FETCH_SESSION_EPOCH. Epochs run 1, 2, ...
+  and wrap to 1.
+- A partition is identified by topic id from Fetch v13 on, by topic name before. A client that
+  switches within a session gets FETCH_SESSION_TOPIC_ID_ERROR.
+- A partition has news if it has records, or if any other field of its response has changed. The
+  list of fields comes from the schema, so a field of a later version is compared, too.
 - Only partitions with a replica here are kept. A follower names the others again by itself. A
-  consumer would wait for them in vain, so its fetch has no session, and an open one ends.
-- The cache is bounded, in sessions and in their partitions. A full cache gives way only to a
-  better claim: a follower before a consumer, a longer list of partitions before a shorter one, and
-  anything before a session that nobody used for the eviction time.
+  consumer would wait for them in vain, so its fetch gets no session, and an open one ends.
+- The cache is bounded, in sessions and in their partitions. A full cache evicts a session only for
+  one with priority: a follower before a consumer, a longer list of partitions before a shorter one,
+  and any session before one that was unused for the eviction time.
 
 Nothing here does I/O or reads a clock; ids come from the caller's random source.
 """
@@ -41,7 +42,7 @@ INITIAL_EPOCH: Final = 0
 FINAL_EPOCH: Final = -1
 MAX_EPOCH: Final = 2**31 - 1
 PARTITIONS_MAX: Final = 200_000
-"""Partitions of all sessions of a broker together: half a kilobyte each."""
+"""Limit for the partitions of all sessions of a broker, at half a kilobyte each."""
 
 DEFAULT_EVICTION_MS: Final = 120_000
 
@@ -53,7 +54,7 @@ PartitionKey = tuple[TopicKey, int]
 
 
 class CachedPartition(Generic[Request]):
-    """One partition of a session: the client's latest wish and the facts last sent."""
+    """One partition of a session: the client's latest request and the fields last sent."""
 
     __slots__ = ("request", "sent")
 
@@ -63,9 +64,10 @@ class CachedPartition(Generic[Request]):
 
 
 class FetchSession(Generic[Request]):
-    """The memory of one client's fetches. `epoch` is the one the next request must carry.
+    """State of one client's fetch session. `epoch` is the one the next request must carry.
 
-    `replica_id` is the broker that began it, -1 for a consumer: its requests alone belong to it.
+    `replica_id` is the broker that opened the session, -1 for a consumer; other replicas cannot use
+    it.
     """
 
     __slots__ = (
@@ -102,24 +104,24 @@ class FetchSession(Generic[Request]):
         self.watch = FollowerWatch() if privileged else SessionWatch()
 
     def close(self) -> None:
-        """It is out of the cache: nobody reports to it any more."""
+        """Unsubscribe from all partitions, after the session has left the cache."""
         self.watch.close()
 
     def to_look_at(self) -> list[tuple[PartitionKey, Request]]:
-        """The partitions with news whose turn it is."""
+        """Return the partitions with news that the next response is to cover."""
         partitions = self.partitions
         turn = self.watch.turn()
         return [(key, partitions[key].request) for key in turn if key in partitions]
 
     def advance(self, now_ms: float) -> None:
-        """The next request of this session has been accepted."""
+        """Advance the epoch and the time of last use, after a request has been accepted."""
         self.epoch = 1 if self.epoch == MAX_EPOCH else self.epoch + 1
         self.last_used_ms = now_ms
 
     def update(
         self, wanted: Iterable[tuple[PartitionKey, Request]], forgotten: Collection[PartitionKey]
     ) -> None:
-        """Applies what an incremental request adds, changes and forgets."""
+        """Apply the partitions that an incremental request adds, changes and forgets."""
         partitions = self.partitions
         named: dict[PartitionKey, None] = {}
         for key, request in wanted:
@@ -135,10 +137,11 @@ class FetchSession(Generic[Request]):
         self.size = len(partitions)
 
     def news(self, key: PartitionKey, facts: tuple[object, ...], *, force: bool) -> bool:
-        """True when `facts` must go into an incremental response; remembers them as sent.
+        """Return whether `facts` must go into an incremental response, and remember them as sent.
 
         `force` is set for records and for anything the client must react to (errors, divergence):
-        those are sent each time, and the memory is cleared so that recovery is news as well.
+        those are sent each time. The next response without them differs, so recovery is news as
+        well.
         """
         cached = self.partitions.get(key)
         if cached is None:
@@ -153,7 +156,8 @@ class FetchSession(Generic[Request]):
 
 
 class FetchPlan(NamedTuple, Generic[Request]):
-    """What one Fetch request reads. `incremental` says that only news is to be answered."""
+    """The partitions that one Fetch request reads. If `incremental`, the response contains only
+    news."""
 
     session: FetchSession[Request] | None
     incremental: bool
@@ -205,10 +209,11 @@ class FetchSessionCache(Generic[Request]):
         replica_id: int = NO_REPLICA,
         absent: Collection[PartitionKey] = (),
     ) -> FetchPlan[Request]:
-        """Decide what a request reads and step its session; no other replica's session changes.
+        """Decide what a request reads and advance its session. Sessions of other replicas do not
+        change.
 
         Args:
-            replica_id: the replica whose session it is, `NO_REPLICA` for a consumer.
+            replica_id: the replica that owns the session, `NO_REPLICA` for a consumer.
             absent: those of `wanted` that have no replica here; no session keeps them.
 
         Raises:
@@ -231,12 +236,13 @@ class FetchSessionCache(Generic[Request]):
         self.partition_count += session.size - size
         others = [each for each in wanted if each[0] in absent] if absent else []
         if self.partition_count > self._partitions_max or (absent and not session.privileged):
-            # The answer tells that there is no session: the client opens another.
+            # The response has no session id, so the client opens another session.
             partitions = session.to_look_at()
             self.forget(session_id)
             return FetchPlan(None, False, partitions + others)
         if not session.partitions:
-            # Nothing is left to fetch: the session ends, and this fetch reads nothing.
+            # No partition is left to fetch: the session ends, and this fetch reads only `absent`
+            # ones.
             self.forget(session_id)
             return FetchPlan(None, False, others)
         session.advance(now_ms)
@@ -252,7 +258,8 @@ class FetchSessionCache(Generic[Request]):
             session.close()
 
     def forget_earlier_lives(self, replica_id: int, broker_epoch: int) -> None:
-        """A follower has come back: what its process had open before is over."""
+        """End the sessions of a follower's earlier processes, after it has restarted with
+        `broker_epoch`."""
         for session in list(self._sessions.values()):
             watch = session.watch
             if not isinstance(watch, FollowerWatch):
@@ -303,7 +310,8 @@ class FetchSessionCache(Generic[Request]):
         return session
 
     def _evict(self, size: int, privileged: bool, now_ms: float) -> bool:
-        """Makes room for a session of `size` partitions if its claim is the better one."""
+        """Evict a session if one of `size` partitions has priority over it. Returns: whether one
+        was evicted."""
         oldest = next(iter(self._sessions.values()), None)
         if oldest is None:
             return False  # no slots at all
@@ -344,5 +352,5 @@ def _without(
 
 
 def _weaker(session: FetchSession[Request], size: int, privileged: bool) -> bool:
-    """True when `session` ranks below a new one: first by privilege, then by size."""
+    """Return whether `session` ranks below a new one: first by privilege, then by size."""
     return (session.privileged, session.size) < (privileged, size)

@@ -1,27 +1,28 @@
-"""Fetch state of one leader's followers here: partitions, offsets, answers.
+"""Fetch state of the partitions that this broker follows at one leader: offsets, sessions, answers.
 
 One fetcher serves all partitions that this broker follows at one leader (or its share of them, with
-`num.replica.fetchers`). It speaks in incremental fetch sessions: a request names only partitions
-that changed since the last, so that thousands of idle ones cost nothing.
+`num.replica.fetchers`). It uses incremental fetch sessions: a request names only partitions that
+changed since the last one, so thousands of idle partitions cost nothing.
 
-- A partition whose answer was an error leaves the session until its pause is over: the first
-  pauses are short, because after an election leader and follower learn of it at different moments;
-  they grow up to `replica.fetch.backoff.ms`.
-- After thousands of elections a follower may learn of them before a leader does, which has more to
-  do. A leader that refuses because it is behind is asked about a few partitions, then about twice
-  as many with each answer: what it refuses takes the time that it needs to catch up.
-- Every request has a serial number, and a partition remembers the first that speaks for its present
-  state. An older answer says nothing about it any more (KAFKA-13207).
-- One request is in flight. A second is sent when partitions were added meanwhile, or come back
-  from a pause, a flush or a reset: the first may be waiting for bytes at the leader, and a leader
-  must hear at once of who follows it and of what is on the disk. Without a session there is no
-  second, so a request that leaves partitions out waits for a moment only.
-- OFFSET_OUT_OF_RANGE and OFFSET_MOVED_TO_TIERED_STORAGE are handed out as `Reset`: what to do about
-  them is another's step and may take requests of its own.
-- A topic that flushes (`flush.messages`) is fetched on only when what came is on the disk: the next
-  fetch tells the leader that this replica has it.
+- A partition whose answer was an error leaves the session until its retry backoff is over. The
+  first backoffs are short, because leader and follower learn of an election at different times.
+  They grow up to `replica.fetch.backoff.ms`.
+- After thousands of elections a follower may learn of them before a leader, which has more to do.
+  If a leader refuses because its metadata is behind, the next request names a few partitions, then
+  about twice as many after each success. Each refusal costs the leader time that it needs to catch
+  up.
+- Every request has a serial number. A partition remembers the first request that reflects its
+  present state; answers to older ones are ignored (KAFKA-13207).
+- One request is in flight. A second is sent when partitions were added, or return from a backoff, a
+  flush or a reset. The first may be waiting for bytes at the leader, and a leader must learn at
+  once which replicas follow it and what is on their disks. Without a session there is no second
+  request, so a request that leaves partitions out waits only briefly.
+- OFFSET_OUT_OF_RANGE and OFFSET_MOVED_TO_TIERED_STORAGE are returned as `Reset`: another component
+  resets the offset and may send requests for it.
+- A topic that flushes (`flush.messages`) is fetched further only once the received records are on
+  disk: the next fetch confirms to the leader that this replica has them.
 
-Nothing here does I/O but the partitions' logs; the connections are `fetcher_connections`.
+Nothing here does I/O but the partitions' logs; `fetcher_connections` owns the connections.
 """
 
 from __future__ import annotations
@@ -47,15 +48,16 @@ from storage.log.errors import CorruptLog, LogFailed
 
 IN_FLIGHT_MAX: Final = 2
 NAMED_MAX: Final = 500
-"""Partitions that one request names: both sides are busy with one for milliseconds, no more."""
+"""Maximum number of partitions that one request names: both sides spend only milliseconds on it."""
 SHORT_WAIT_MS: Final = 20
 """How long a request without a session may wait for bytes while some partition is not in it."""
 BACK_OFF_FIRST_MS: Final = 10.0
 BEHIND_FIRST_MS: Final = 2.0
-"""A leader that is behind has its image a few milliseconds later, and until this follower has asked
-again what is produced there is not committed: each wait adds no more than was waited before."""
+"""First backoff for a leader that is behind. It has its image a few milliseconds later, and until
+this follower fetches again, new records there are not committed. So each wait is at most as long as
+all waits before it."""
 PROBED_MIN: Final = 10
-"""Partitions by which a leader that was behind is asked whether it still is."""
+"""Partitions in a request that checks whether a leader is still behind."""
 PROBE_PAUSE_MAX_MS: Final = 40.0
 NO_SESSION: Final = 0
 FIRST_EPOCH: Final = 0
@@ -88,7 +90,7 @@ _Wish = FetchRequest.FetchPartition
 
 
 class FetcherSettings(NamedTuple):
-    """Names and units are those of `replica.fetch.*`."""
+    """Settings of a fetcher. Names and units are those of `replica.fetch.*`."""
 
     wait_max_ms: int = 500
     min_bytes: int = 1
@@ -98,30 +100,31 @@ class FetcherSettings(NamedTuple):
 
 
 class Reset(NamedTuple):
-    """The leader does not have the offset that was asked for."""
+    """The leader does not have the requested offset."""
 
     partition: Partition
     error: ErrorCode
     leader_epoch: int
     leader_log_start: int
-    """-1 where the leader does not say."""
+    """-1 if the leader does not report it."""
 
 
 class Flush(NamedTuple):
-    """What this partition has must be on the disk before it is fetched further."""
+    """The partition's records must be on disk before it is fetched further."""
 
     partition: Partition
 
 
 class StorageFailed(NamedTuple):
-    """The partition's log takes no appends any more."""
+    """The partition's log cannot accept appends any more."""
 
     partition: Partition
     cause: BaseException
 
 
 class Unforeseen(NamedTuple):
-    """The leader's answer for this partition did what nobody foresaw; it is asked again later."""
+    """An unexpected exception while applying the leader's answer for this partition, which is
+    fetched again later."""
 
     partition: Partition
     error: Exception
@@ -129,7 +132,7 @@ class Unforeseen(NamedTuple):
 
 
 class Decided(NamedTuple):
-    """The partition wants this done."""
+    """Effects that the partition has returned."""
 
     partition: Partition
     effects: Effects
@@ -139,22 +142,22 @@ Effect = Reset | Flush | StorageFailed | Unforeseen | Decided
 
 
 class Followed:
-    """One partition that is fetched, and its place in the session."""
+    """One partition that is fetched, and its state in the session."""
 
     __slots__ = ("failures", "heard", "in_session", "lag", "partition", "paused", "serial")
 
     def __init__(self, partition: Partition) -> None:
         self.partition = partition
-        self.serial = 0  # of the first request that speaks for its present state
+        self.serial = 0  # of the first request that reflects its present state
         self.in_session = False
         self.heard = False  # the leader has served it, in its leader epoch
-        self.paused = False  # for a pause, a flush or a reset: in no request
+        self.paused = False  # for a backoff, a flush or a reset: in no request
         self.failures = 0
         self.lag = 0  # records that the leader had committed and this replica did not have yet
 
 
 class FetcherCounters:
-    """Plain integers that a scrape reads."""
+    """Plain integers, read when metrics are scraped."""
 
     __slots__ = ("bytes", "failed_requests", "requests")
 
@@ -165,7 +168,7 @@ class FetcherCounters:
 
 
 class Fetcher:
-    """The state of one fetcher. See the module."""
+    """The state of one fetcher: its partitions, its session and its backoffs."""
 
     def __init__(
         self,
@@ -180,13 +183,16 @@ class Fetcher:
         self._node_id = node_id
         self._throttle = throttle
         self._followed: dict[PartitionId, Followed] = {}
-        # Dictionaries as ordered sets: what the next request names, and what it takes back.
+        # Dictionaries as ordered sets: partitions that the next request names, and those it
+        # forgets.
         self._changed: dict[PartitionId, None] = {}
         self._unheard: dict[PartitionId, None] = {}
-        self._probed_max = NAMED_MAX  # of those one request names
+        self._probed_max = NAMED_MAX  # limit for partitions of `_unheard` in one request
         self._probe_pause_ms = BEHIND_FIRST_MS
-        self._probe_at_ms: float | None = None  # none before, where the leader is behind
-        self._heard = self._behind = False  # of the newest answer: a partition more; a refusal
+        # no probe before this time, while the leader is behind
+        self._probe_at_ms: float | None = None
+        # in the newest answer: a partition served for the first time; a refusal
+        self._heard = self._behind = False
         self._forgotten: dict[PartitionId, None] = {}
         self._pauses: list[tuple[float, PartitionId, Followed]] = []
         self._session_id = NO_SESSION
@@ -199,7 +205,7 @@ class Fetcher:
         self._failures = 0
         self._pause_until_ms = 0.0
         self.states_local_logs = False
-        """Whether the newest request says what replicas have locally."""
+        """True if the newest request reports the replicas' local logs."""
 
     # --- which partitions ---------------------------------------------------------------------
 
@@ -211,12 +217,12 @@ class Fetcher:
 
     @property
     def in_flight(self) -> int:
-        """Requests without an answer."""
+        """Number of requests without an answer."""
         return len(self._in_flight)
 
     @property
     def failed_partitions(self) -> int:
-        """Partitions that pause after an error."""
+        """Number of partitions that back off after an error."""
         return sum(followed.failures > 0 for followed in self._followed.values())
 
     @property
@@ -225,11 +231,11 @@ class Fetcher:
         return max((followed.lag for followed in self._followed.values()), default=0)
 
     def lags(self) -> list[tuple[Partition, int]]:
-        """Each partition with its distance to the leader's high watermark, in records."""
+        """Return each partition with its distance to the leader's high watermark, in records."""
         return [(followed.partition, followed.lag) for followed in self._followed.values()]
 
     def follow(self, partition: Partition) -> None:
-        """Fetches `partition` from now on, or under its new leader epoch."""
+        """Fetch `partition` from now on, or in its new leader epoch."""
         key = (partition.topic_id, partition.index)
         followed = self._followed.get(key)
         if followed is None or followed.partition is not partition:
@@ -244,7 +250,7 @@ class Fetcher:
         self._urgent |= self._probe_at_ms is None
 
     def unfollow(self, partition: Partition) -> bool:
-        """Fetches it no longer; False if it was not fetched."""
+        """Stop fetching `partition`. Returns: False if it was not fetched."""
         key = (partition.topic_id, partition.index)
         followed = self._followed.get(key)
         if followed is None or followed.partition is not partition:
@@ -254,7 +260,7 @@ class Fetcher:
         return True
 
     def resume(self, partition: Partition) -> None:
-        """A flush or a reset of `partition` is over."""
+        """Continue fetching `partition` after a flush or a reset."""
         key = (partition.topic_id, partition.index)
         followed = self._followed.get(key)
         if followed is not None and followed.partition is partition and followed.paused:
@@ -263,9 +269,8 @@ class Fetcher:
             self._urgent = True
 
     def restate(self, partition: Partition) -> None:
-        """What it has locally may be something else, with no new offset: the partition is named
-        again if what was said of it is not so any more (KIP-1303). That may wait for the answer
-        under way, which is taken over as it is."""
+        """Name the partition again if its local log differs from the last report (KIP-1303). The
+        log end has not changed, so this may wait for the answer in flight, which stays valid."""
         key = (partition.topic_id, partition.index)
         followed, logs = self._followed.get(key), partition.local_logs
         if (
@@ -278,7 +283,7 @@ class Fetcher:
             self._changed[key] = None
 
     def retry_later(self, partition: Partition, now_ms: float) -> None:
-        """A reset of `partition` failed."""
+        """Retry the reset of `partition` after a backoff."""
         key = (partition.topic_id, partition.index)
         followed = self._followed.get(key)
         if followed is not None and followed.partition is partition:
@@ -322,7 +327,7 @@ class Fetcher:
     # --- requests -----------------------------------------------------------------------------
 
     def due_ms(self, now_ms: float) -> float | None:
-        """When `next_request` may have one at the earliest, None until something else happens."""
+        """Return the earliest time of the next request, or None until another event."""
         self._end_pauses(now_ms)
         if self._in_flight and not self._may_pipeline():
             return None
@@ -331,8 +336,8 @@ class Fetcher:
         return None
 
     def wake_ms(self) -> float | None:
-        """When a pause ends next, of a partition or of a leader that is behind; None when none
-        runs."""
+        """Return the end of the next backoff, of a partition or of a leader that is behind; None
+        without one."""
         pause_ms = self._pauses[0][0] if self._pauses else None
         probe_ms = self._probe_at_ms if self._unheard else None
         return min((at_ms for at_ms in (pause_ms, probe_ms) if at_ms is not None), default=None)
@@ -349,7 +354,8 @@ class Fetcher:
         )
 
     def next_request(self, broker_epoch: int, now_ms: float) -> FetchRequest | None:
-        """The request to send now, if any (after `due_ms`); `answered` or `lost` must follow."""
+        """Return the request to send now, if any (after `due_ms`); call `answered` or `lost`
+        afterwards."""
         if now_ms < self._pause_until_ms or (self._in_flight and not self._may_pipeline()):
             return None
         if self._session_epoch == FIRST_EPOCH:
@@ -383,7 +389,8 @@ class Fetcher:
         return request
 
     def _max_wait_ms(self, named: list[PartitionId]) -> int:
-        """Those that are left out hear of nothing meanwhile, and tell nothing."""
+        """Return how long the leader may hold the request. Partitions left out learn and report
+        nothing in that time."""
         if self._is_to_name:
             return 0
         if self._sessionless and len(named) < len(self._followed):
@@ -391,7 +398,7 @@ class Fetcher:
         return self.settings.wait_max_ms
 
     def _next_named(self) -> list[PartitionId]:
-        """Takes the partitions that the next request names."""
+        """Remove and return the partitions that the next request names."""
         if self._sessionless:
             named = [*self._changed, *self._unheard]
             self._changed, self._unheard = {}, {}
@@ -459,7 +466,7 @@ class Fetcher:
     # --- answers ------------------------------------------------------------------------------
 
     def lost(self, now_ms: float) -> None:
-        """The connection is gone, or could not be made: begin again after a pause."""
+        """Start a new session after a backoff: the connection was lost, or could not be made."""
         self.counters.failed_requests += 1
         self._in_flight.clear()
         self._end_session()
@@ -468,17 +475,18 @@ class Fetcher:
         self._pause_until_ms = now_ms + min(pause_ms, self.settings.backoff_ms)
 
     def try_once(self) -> None:
-        """Whether the leader is there is to be known now: no pause before the first attempt."""
+        """Skip the backoff before the first reconnect, to find out at once whether the leader is
+        reachable."""
         if self._failures == 1:
             self._pause_until_ms = 0.0
 
     def hurry(self) -> None:
-        """The leader may be reached again: no pause."""
+        """Skip all backoffs: the leader may be reachable again."""
         self._pause_until_ms = 0.0
         self._probe_at_ms = None
 
     def answered(self, response: FetchResponse, now_ms: float) -> list[Effect]:
-        """Takes over the oldest outstanding answer; says what else must be done."""
+        """Apply the answer to the oldest request in flight; return what the caller must do."""
         serial = self._in_flight.popleft()
         if response.error_code:
             error = ErrorCode(response.error_code)
@@ -510,10 +518,11 @@ class Fetcher:
         return effects
 
     def _learn_pace(self, now_ms: float) -> None:
-        """How many of those that the leader may not know yet the next requests name, and when."""
+        """Adapt the number of unconfirmed partitions in the next requests, and their time, to the
+        leader."""
         if self._heard:
             self._probed_max = min(2 * self._probed_max, NAMED_MAX)
-            # One that has caught up in part has more to do than one that has yet to begin.
+            # A leader that serves some partitions has more work left than one that serves none yet.
             self._probe_pause_ms = BACK_OFF_FIRST_MS if self._behind else BEHIND_FIRST_MS
         if self._behind:
             self._probed_max = PROBED_MIN
@@ -521,8 +530,9 @@ class Fetcher:
             self._probe_pause_ms = min(2 * self._probe_pause_ms, PROBE_PAUSE_MAX_MS)
 
     def _end_session(self) -> None:
-        """All partitions are named in the next request, and older answers mean nothing."""
-        # The id goes along once more: the leader ends that session when it opens the next.
+        """Drop the session: the next request names all partitions, and older answers are
+        ignored."""
+        # Send the session id once more: the leader ends that session when it opens the next.
         self._session_epoch = FIRST_EPOCH
         self._forgotten.clear()
         self._in_session = 0
@@ -573,7 +583,7 @@ class Fetcher:
         now_ms: float,
         effects: list[Effect],
     ) -> Appended | None:
-        """Brings the answer into the log; None when there is nothing more to say about it."""
+        """Apply the answer to the log. Returns: None if nothing follows for this partition."""
         partition = followed.partition
         try:
             if data.diverging_epoch.epoch >= 0:
@@ -623,7 +633,8 @@ class Fetcher:
     def _is_over_rate(
         self, key: PartitionId, followed: Followed, appended: Appended, now_ms: float
     ) -> bool:
-        """Whether a throttled partition pauses now. In the ISR it never does (KIP-73)."""
+        """Return whether a throttled partition pauses now. A member of the ISR never pauses
+        (KIP-73)."""
         throttle = self._throttle
         if throttle is None or self._node_id in followed.partition.isr:
             return False
@@ -654,7 +665,7 @@ class Fetcher:
 
 
 def _taken(named: dict[PartitionId, None], most: int) -> list[PartitionId]:
-    """So many from the front, which are in there no longer."""
+    """Remove and return up to `most` partitions from the front."""
     taken = list(islice(named, most))
     for key in taken:
         del named[key]

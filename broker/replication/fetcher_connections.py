@@ -1,8 +1,8 @@
 """Shell: Connections of the fetchers: one to each leader, with a timer and callbacks.
 
-There is no task per fetcher: an answer's callback takes it over and sends the next request. Only
-connecting and resets run as tasks. What resets ask goes over a second connection, which is there as
-long as one of them runs: it would wait behind a fetch that waits for bytes.
+There is no task per fetcher: the callback of a response applies it and sends the next request. Only
+connecting and resets run as tasks. The requests of resets use a second connection, which exists
+while a reset runs: on the first they would wait behind a fetch that waits for bytes.
 """
 
 from __future__ import annotations
@@ -49,23 +49,32 @@ R = TypeVar("R", bound=Response)
 
 
 class LeaderLink(Protocol):
-    """A way to ask a partition's leader something."""
+    """A channel for requests to a partition's leader."""
 
     async def ask(self, message: Request[R]) -> R:
-        """Raises OSError, ProtocolError, ApiError."""
+        """Send a request to the leader and return its response.
+
+        Raises:
+            OSError: the leader is not reachable.
+            ProtocolError: the response is invalid.
+            ApiError: the request cannot be sent in a version that the leader supports.
+        """
 
 
 class OffsetReset(Protocol):
-    """The step after OFFSET_OUT_OF_RANGE or OFFSET_MOVED_TO_TIERED_STORAGE."""
+    """The recovery from OFFSET_OUT_OF_RANGE or OFFSET_MOVED_TO_TIERED_STORAGE."""
 
     async def reset(self, link: LeaderLink, wanted: Reset) -> None:
-        """Brings the log to where it can be fetched from. May ask the leader; must not touch the
-        log if the partition's leader epoch is not the one in `wanted` any more. Raises OSError,
-        ProtocolError, ApiError: it is tried again later."""
+        """Bring the log to an offset from which it can be fetched. May send requests to the leader;
+        must not change the log once the partition's leader epoch differs from the one in `wanted`.
+
+        Raises:
+            OSError, ProtocolError, ApiError: a request failed; the reset is retried later.
+        """
 
 
 class FetcherContext:
-    """What all links of a broker share."""
+    """Dependencies that all links of a broker share."""
 
     def __init__(  # noqa: PLR0913 - by keyword, all that links have from outside
         self,
@@ -83,8 +92,8 @@ class FetcherContext:
         throttle: ReplicationThrottle,
         lost: LostBrokers,
     ) -> None:
-        """`endpoint` is where a broker is reached by brokers, None while that is unknown. `lost` is
-        told which leaders are there."""
+        """Set the dependencies. `endpoint` returns a broker's address for other brokers, None while
+        it is unknown. `lost` receives reports on which leaders are reachable."""
         self.node_id = node_id
         self.endpoint = endpoint
         self.broker_epoch = broker_epoch
@@ -98,8 +107,8 @@ class FetcherContext:
         self.throttle = throttle
         self.lost = lost
         self.resetting: dict[Partition, int] = {}
-        """The newest reset of each partition that goes on, by its leader epoch. There is one at a
-        time in an epoch: a log must not begin twice at once."""
+        """The newest running reset of each partition, by its leader epoch. There is one at a time
+        in an epoch: a log must not be restarted twice at once."""
         self.quiet = RateLimited(clock, 10_000)
 
 
@@ -108,7 +117,7 @@ def _ignored(_link: FetcherLink, _wanted: Reset) -> None:
 
 
 class _Flushed:
-    """Goes on with a partition whose records are on the disk."""
+    """A waiter that resumes a partition once its records are on disk."""
 
     __slots__ = ("_link",)
 
@@ -130,8 +139,8 @@ class FetcherLink:
         slot: int,
         reset_over: Callable[[FetcherLink, Reset], None] = _ignored,
     ) -> None:
-        """`reset_over` is told of each reset after which a log can be fetched, or could not be
-        brought to where it can."""
+        """Set up a link without a connection. `reset_over` is called after each reset, whether it
+        succeeded or will be retried."""
         self.fetcher = fetcher
         self.slot = slot
         self._context = context
@@ -140,7 +149,7 @@ class FetcherLink:
         self._questions = Peer(
             lambda: context.endpoint(fetcher.leader_id), f"{self._client_id}-questions"
         )
-        self._resets = 0  # under way
+        self._resets = 0  # running
         self._loop = asyncio.get_running_loop()
         self._connection: Connection | None = None
         self._connected_to: Address | None = None
@@ -150,10 +159,10 @@ class FetcherLink:
         self._closed = False
         self._flushed: CommitWaiter = _Flushed(self)
 
-    # --- what others ask for ------------------------------------------------------------------
+    # --- requests of other components ----------------------------------------------------------
 
     def pump_soon(self) -> None:
-        """Something changed: look in the next turn what to send."""
+        """Schedule a check in the next event-loop iteration for requests that can be sent."""
         if not self._queued and not self._closed:
             self._queued = True
             self._loop.call_soon(self._pump_queued)
@@ -163,7 +172,8 @@ class FetcherLink:
         self.pump_soon()
 
     def leader_changed(self) -> None:
-        """The leader has registered anew: another address, or the same one alive again."""
+        """Reconnect if needed, after a new registration of the leader: its address may have
+        changed, or it has restarted."""
         target = self._context.endpoint(self.fetcher.leader_id)
         if self._connection is not None and target != self._connected_to:
             self._drop(self._connection, "the leader has moved")
@@ -179,13 +189,13 @@ class FetcherLink:
         if self._connecting is not None:
             self._connecting.cancel()
         self._questions.close()
-        self._context.lost.withdraw(self.fetcher.leader_id)  # nobody looks for it any more
+        self._context.lost.withdraw(self.fetcher.leader_id)  # no link needs this leader any more
         connection, self._connection = self._connection, None
         if connection is not None:
             connection.abort()
 
     async def ask(self, message: Request[R]) -> R:
-        """See `LeaderLink`."""
+        """Send a request to the leader; see `LeaderLink`."""
         return await self._questions.request(message, self._context.timeout_ms)
 
     # --- sending ------------------------------------------------------------------------------
@@ -217,16 +227,16 @@ class FetcherLink:
                     version = LOCAL_LOGS_SINCE
                 future = connection.send(request, self._context.timeout_ms, version)
             except (ApiError, ProtocolError, OSError) as error:
-                # A leader that speaks only versions without replica state cannot be followed.
+                # A leader without a Fetch version that carries replica state cannot be followed.
                 self._drop(connection, str(error))
-                due_ms = fetcher.due_ms(now_ms)  # after a pause that has just begun
+                due_ms = fetcher.due_ms(now_ms)  # after the backoff that has just begun
                 break
             future.add_done_callback(partial(self._answered, connection))
             due_ms = fetcher.due_ms(now_ms)
         self._arm(due_ms, now_ms)
 
     def _arm(self, due_ms: float | None, now_ms: float) -> None:
-        """One timer, at the end of a pause: the fetcher's or a partition's."""
+        """Arm the timer for the end of the next backoff, the fetcher's or a partition's."""
         wake_ms = self.fetcher.wake_ms()
         if due_ms is not None and due_ms > now_ms and (wake_ms is None or due_ms < wake_ms):
             wake_ms = due_ms
@@ -275,7 +285,8 @@ class FetcherLink:
         if self._connection is not connection:
             return
         self._connection = None
-        ended = connection.is_closed  # or else the leader is there, and not what this side wants
+        # otherwise the leader is reachable, and its answer was invalid
+        ended = connection.is_closed
         connection.abort()
         if not self._closed:
             self._grumble(why)
@@ -312,7 +323,7 @@ class FetcherLink:
             self._context.supervisor.report(self._client_id, failure)
 
     def _take_or_drop(self, connection: Connection, response: FetchResponse) -> None:
-        """An answer that cannot be taken over ends the session, not the node."""
+        """Apply a response. One that cannot be applied ends the session, not the node."""
         try:
             self._take(response)
         except InvariantViolated:
@@ -344,7 +355,8 @@ class FetcherLink:
                     )
                 case Reset():
                     if context.resetting.get(partition) == effect.leader_epoch:
-                        continue  # it began over another link, and says when it is over
+                        # started over another link, which resumes the partition afterwards
+                        continue
                     name = f"reset {partition.topic}-{partition.index}"
                     context.supervisor.spawn(name, self._reset(effect))
 
@@ -383,7 +395,7 @@ class FetcherLink:
                 "reset", error, topic=partition.topic, partition=partition.index
             )
         if partition.leader_epoch != wanted.leader_epoch:
-            pass  # another step may hold the partition now, which says itself when it is over
+            pass  # a reset of a newer epoch may hold the partition now, and will resume it
         elif failed:
             self.fetcher.retry_later(partition, context.clock.monotonic_ms())
         else:
@@ -408,12 +420,12 @@ class Fetchers:
         return list(self._links.values())
 
     def follow(self, partition: Partition) -> None:
-        """See `FetcherPort`."""
+        """Fetch the partition from its leader; see `FetcherPort`."""
         if self._closed or partition.role is not ReplicaRole.FOLLOWER or partition.leader_id < 0:
             return
         self.unfollow(partition)
         if partition.log.bootstrapping:
-            return  # it is in no ISR before it has begun; `_reset_over` follows
+            return  # in no ISR before its log begins; `_reset_over` calls this again then
         slot = (int.from_bytes(partition.topic_id[-4:], "big") + partition.index) % (
             self._per_leader
         )
@@ -433,14 +445,14 @@ class Fetchers:
         link.pump_soon()
 
     def restate(self, partition: Partition) -> None:
-        """See `FetcherPort`."""
+        """Report changed local logs to the leader; see `FetcherPort`."""
         link = self._of.get(partition)
         if link is not None:
             link.fetcher.restate(partition)
             link.pump_soon()
 
     def unfollow(self, partition: Partition) -> None:
-        """See `FetcherPort`."""
+        """Stop fetching the partition; see `FetcherPort`."""
         link = self._of.pop(partition, None)
         if link is not None:
             link.fetcher.unfollow(partition)
@@ -452,23 +464,24 @@ class Fetchers:
         if now is None:
             self.follow(partition)
         elif now is not link and partition.leader_epoch == wanted.leader_epoch:
-            now.resume(partition)  # it was moved meanwhile, and may wait for this step
+            # moved to another link in the meantime, where it may wait for this reset
+            now.resume(partition)
 
     def close_idle(self) -> None:
-        """Connections to leaders that lead nothing for this broker any more."""
+        """Close the connections to leaders that lead no partition of this broker any more."""
         for place, link in list(self._links.items()):
             if not len(link.fetcher):
                 del self._links[place]
                 link.close()
 
     def leader_registered(self, broker_id: int) -> None:
-        """That broker's registration is new."""
+        """Check the links to a broker after its registration has changed."""
         for (leader_id, _), link in self._links.items():
             if leader_id == broker_id:
                 link.leader_changed()
 
     def resize(self, per_leader: int) -> None:
-        """`num.replica.fetchers` is another number now."""
+        """Redistribute the partitions over `per_leader` fetchers (`num.replica.fetchers`)."""
         if per_leader == self._per_leader:
             return
         self._per_leader = per_leader

@@ -1,8 +1,8 @@
 """Shell: Flushes that an append must wait for (`flush.messages`).
 
 By default nothing is flushed on behalf of a producer: as with Kafka, replication is what makes a
-record safe. A topic with `flush.messages` promises more: the append that reaches the count is
-answered, and shown to consumers, only when it is on the disk. All appends that wait while one flush
+record safe. A topic with `flush.messages` promises more. The append that reaches the count is
+answered, and visible to consumers, only when it is on disk. All appends that wait while one flush
 runs share the next.
 """
 
@@ -22,7 +22,7 @@ _Waiting = list[tuple[CommitWaiter, Any]]
 
 
 class _Nobody:
-    """Waits for nothing."""
+    """A waiter without any effect."""
 
     __slots__ = ()
 
@@ -34,7 +34,7 @@ _NOBODY: Final = _Nobody()
 
 
 class Flusher:
-    """One flush at a time per partition."""
+    """Flushes of partitions, one at a time per partition."""
 
     def __init__(
         self,
@@ -48,13 +48,13 @@ class Flusher:
         self._waiting: dict[Partition, _Waiting] = {}
 
     def want(self, partition: Partition) -> None:
-        """A flush that begins from now on, for nobody in particular."""
+        """Start a flush that covers the log as it is now, unless one is already queued."""
         waiting = self._waiting.get(partition)
         if not waiting:
             self.wait(partition, _NOBODY, None)
 
     def wait(self, partition: Partition, waiter: CommitWaiter, slot: Any) -> None:
-        """Resolves `slot` when all that is in the log now is on the disk."""
+        """Resolve `slot` when all that is in the log now is on disk."""
         waiting = self._waiting.get(partition)
         if waiting is not None:
             waiting.append((waiter, slot))

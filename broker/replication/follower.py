@@ -1,14 +1,14 @@
-"""A follower's answers from its leader: append, truncate, move the high watermark.
+"""Rules by which a follower applies a leader's fetch responses to its log.
 
-- Truncation comes before anything else (KAFKA-14704): an answer that says where the logs part
-  moves no high watermark and brings no records.
-- The point to cut at is the earlier of the two ends of the epoch that leader and follower share
-  (KIP-279). Where the follower does not know that epoch, the next answer says how to go on.
-- A log is not cut below its own high watermark by a leader that was elected cleanly. If it has to
-  be, acknowledged records are lost: it is done, counted, and said.
-- The high watermark is the leader's, as far as the own log reaches, and never goes back.
+- Truncation comes first (KAFKA-14704): a response with a diverging epoch moves no high watermark
+  and contains no records.
+- The log is truncated to the earlier of the two ends of the epoch that leader and follower share
+  (KIP-279). If the follower does not have that epoch, the next response continues the search.
+- A cleanly elected leader never makes a follower truncate below its own high watermark. If it
+  happens nevertheless, acknowledged records are lost: it is done, counted, and logged.
+- The high watermark is the leader's, limited to the local log end, and never goes back.
 
-Plain functions over a partition; nothing waits.
+Plain functions over a partition; none of them blocks.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ _log = get_logger("broker.replicas")
 
 
 class Appended(NamedTuple):
-    """What an answer has changed in the follower's log."""
+    """Changes that a response has made to the follower's log."""
 
     size_bytes: int
     record_count: int
     log_start_moved: bool
     effects: Effects
-    """What the partition wants done."""
+    """Effects that the partition has returned."""
 
 
 def append_fetched(
@@ -42,24 +42,27 @@ def append_fetched(
     leader_high_watermark: int,
     leader_log_start: int,
 ) -> Appended:
-    """Takes over what the leader sent for the own log end.
+    """Append the records that the leader sent for the local log end; apply its high watermark and
+    log start.
 
     Raises:
-        CorruptLog: the bytes cannot follow the own log.
-        LogFailed: the disk refused.
+        CorruptLog: the records do not continue the local log.
+        LogFailed: a disk operation failed.
     """
     log = partition.log
     before = log.log_end_offset
     effects: Effects = NOTHING
     size = len(records) if records else 0
     if records:
-        # What it has begun with was committed, however far behind the leader's marks are.
+        # The offset where the log begins was committed, however old the leader's offsets are.
         begun = _begin_with_whole_batch(log, records)
         leader_high_watermark = max(leader_high_watermark, begun)
         leader_log_start = max(leader_log_start, begun)
         log.append_as_follower(records, max_epoch=partition.leader_epoch)
         if begun >= 0:
-            log.write_epochs()  # the mark waits for them, and the start for the mark
+            # the high watermark waits for the epochs' file, and the log start for the high
+            # watermark
+            log.write_epochs()
         effects = partition.follower_appended(size)
     high_watermark = min(leader_high_watermark, log.log_end_offset)
     if high_watermark > log.high_watermark:
@@ -72,8 +75,9 @@ def append_fetched(
 
 
 def _begin_with_whole_batch(log: Log, records: Buffer) -> int:
-    """A leader's log may start inside a batch, which it sends whole. An empty log that was to begin
-    there begins with that batch; returns where its start is to be once that is appended, or -1."""
+    """Start an empty log with the first batch received if the intended start lies inside that
+    batch. A leader's log may start inside a batch, which it sends whole. Returns: the intended log
+    start once the batch is appended, or -1 if the log does not start there."""
     begin = log.log_end_offset
     if log.log_start_offset != begin or len(records) < HEADER_BYTES:
         return -1
@@ -88,12 +92,15 @@ def _begin_with_whole_batch(log: Log, records: Buffer) -> int:
 def truncate_to_common(
     partition: Partition, epoch: int, end_offset: int, leader_log_start: int
 ) -> bool:
-    """Cuts the log where it leaves the leader's, which has `epoch` end at `end_offset`.
+    """Truncate the log where it diverges from the leader's, in which `epoch` ends at `end_offset`.
 
-    Where that is below the own log start, nothing here is the leader's, and the log begins anew
-    where the leader's does; if it does not say where that is (-1), where they part.
+    If that is below the local log start, no local record is in the leader's log. The log is then
+    emptied and restarts at the leader's log start, or at `end_offset` if that is unknown (-1).
 
-    True if anything went. Raises LogFailed.
+    Returns: True if the log was emptied or records were removed.
+
+    Raises:
+        LogFailed: a disk operation failed.
     """
     log = partition.log
     own_epoch, own_end = log.end_offset_for_epoch(epoch)
@@ -105,7 +112,8 @@ def truncate_to_common(
 
 
 def truncate(partition: Partition, offset: int) -> bool:
-    """Cuts the log at `offset`; True if records went. Raises LogFailed."""
+    """Truncate the log to `offset`; return whether records were removed. Raises LogFailed if a disk
+    operation fails."""
     log = partition.log
     if offset < log.high_watermark:
         mark("replication.truncation-shown")
@@ -135,7 +143,8 @@ def truncate(partition: Partition, offset: int) -> bool:
 
 
 def start_at(partition: Partition, offset: int) -> None:
-    """Empties the log: the leader's begins only at `offset`. Raises LogFailed."""
+    """Empty the log and restart it at `offset`, where the leader's begins. Raises LogFailed if a
+    disk operation fails."""
     _log.warning(
         "log begins anew where the leader's does",
         topic=partition.topic,
@@ -148,10 +157,13 @@ def start_at(partition: Partition, offset: int) -> None:
 
 
 def reset_to(partition: Partition, leader_start: int, leader_end: int) -> None:
-    """Brings the log inside the leader's bounds, which the offset asked for was not.
+    """Bring the log within the leader's bounds, after its log end was outside of them.
 
-    Behind the leader's log start: the log is emptied and begins there. Beyond its log end, which
-    only an unclean election can bring about: it is cut to that end. Raises LogFailed.
+    A log that ends before the leader's log start is emptied and restarts there. A log that ends
+    beyond the leader's log end, which only an unclean election can cause, is truncated to it.
+
+    Raises:
+        LogFailed: a disk operation failed.
     """
     log = partition.log
     if leader_end < log.log_end_offset:

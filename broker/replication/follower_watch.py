@@ -1,15 +1,16 @@
 """Partitions with news for a follower's fetch session.
 
-A follower of thousands of partitions fetches twice a second while nothing happens. Looking at each
-of them each time would cost a leader more than all its producers. So each partition of the session
-tells the session when there is something to read or to know (`touched`), and a fetch looks at those
-partitions alone. All others the follower has read to the end, and goes on having read: the time of
-the session's newest fetch is theirs (`fetch_ms`, see `RemoteReplica.resting`).
+A follower of thousands of partitions fetches twice a second while nothing happens. Checking each
+partition each time would cost a leader more than all its producers. So each partition of the
+session notifies it of new records or changed state (`touched`), and a fetch checks those partitions
+alone. The follower has read all others to the end, and the time of the session's newest fetch
+applies to them (`fetch_ms`, see `RemoteReplica.resting`).
 
-A leader of thousands of new partitions has news of all of them at once. One fetch looks at what it
-names and at some of the others, and is answered at once while more are due: the next one goes on.
-What there is nothing to tell of and is not settled either, as while the follower may not join the
-ISR, is looked at again in rounds: a fetch only waits at the end of one.
+A leader of thousands of new partitions has news of all of them at once. One fetch checks the
+partitions that it names and some of the others, and is answered at once while more are due. The
+next fetch continues. A partition may have no news and still not be settled, for example while the
+follower may not join the ISR. Such partitions are checked again in rounds, and a fetch waits only
+at the end of a round.
 """
 
 from __future__ import annotations
@@ -27,21 +28,22 @@ if TYPE_CHECKING:
 
 
 LOOKED_AT_MAX: Final = 500
-"""Partitions that one fetch looks at beside those that it names: a few milliseconds."""
+"""Partitions that one fetch checks besides those that it names: a few milliseconds."""
 AGAIN_MIN: Final = 100
-"""So many of those that are looked at again have their turn, however much is due."""
+"""Minimum number of unsettled partitions that a fetch checks again, whatever else is due."""
 
 
 class FollowerWatch(SessionWatch):
-    """One per fetch session of a follower. Its partitions tell it all that happens: how long a
-    follower rests is its session's time, so it covers them until it is over."""
+    """News of one fetch session of a follower. Its partitions report to it until the session ends,
+    because the time of its newest fetch applies to all that the follower has read to the end."""
 
     __slots__ = ("_left", "_named", "_seen", "broker_epoch", "fetch_ms", "is_current", "replica_id")
 
     def __init__(self) -> None:
         super().__init__(replica=True)
-        # Dictionaries as ordered sets: whom the newest request names; who was looked at and is not
-        # settled, and how many of those this round has yet to come to.
+        # Dictionaries as ordered sets: partitions that the newest request names; partitions that
+        # were checked and are not settled; `_left` is how many of those this round has yet to
+        # check.
         self._named: dict[WatchKey, None] = {}
         self._seen: dict[WatchKey, None] = {}
         self._left = 0
@@ -49,13 +51,14 @@ class FollowerWatch(SessionWatch):
         self.replica_id = -1
         self.broker_epoch = -1
         self.is_current = False
-        """Whether the metadata has had this epoch since the session named it."""
+        """True if the metadata has contained this broker epoch since the session named it."""
 
     def is_of_earlier_life(self, replica_id: int, broker_epoch: int) -> bool:
         return self.replica_id == replica_id and self.broker_epoch < broker_epoch
 
     def requested(self, named: Iterable[WatchKey], forgotten: Collection[WatchKey]) -> None:
-        """The session's next request has come, which names these."""
+        """Note the session's next request, which names these partitions, and select which to check
+        again."""
         self._named = dict.fromkeys(named)
         if not self._seen and not forgotten:
             self.due.update(self._named)
@@ -71,7 +74,7 @@ class FollowerWatch(SessionWatch):
         self._due_again(again)
 
     def turn(self) -> list[WatchKey]:
-        """Whom to look at now; there is `more` where that is not everybody."""
+        """Return the partitions to check now; `more` reports whether others are left."""
         due, named = self.due, self._named
         first = [key for key in named if key in due]
         if len(first) == len(due):
@@ -80,7 +83,7 @@ class FollowerWatch(SessionWatch):
         return first + list(islice(others, LOOKED_AT_MAX))
 
     def more(self, looked_at: int) -> bool:
-        """Whether there are others than so many that were just looked at."""
+        """Return whether more partitions are due than the `looked_at` that were just checked."""
         return len(self.due) > looked_at or self._left > 0
 
     def _due_again(self, keys: Iterable[WatchKey]) -> None:
@@ -89,8 +92,7 @@ class FollowerWatch(SessionWatch):
             self.due[key] = None
 
     def told(self, key: WatchKey) -> None:
-        """There was nothing to send, and the follower is not where it has to be: it is looked at
-        again after all others."""
+        """Note that a partition has no news but is not settled: check it again after all others."""
         if key in self.due:
             del self.due[key]
             self._seen[key] = None

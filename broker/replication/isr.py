@@ -1,16 +1,17 @@
-"""Proposals for an in-sync set, and what the controller's answers mean for the leader that made
-them (AlterPartition).
+"""ISR proposals and the meaning of the controller's answers for the leader (AlterPartition).
 
-The controller compares and sets on the partition epoch. Until its answer is known, the set that was
-proposed may already be in force: the leader counts committed and proposed members together (the
-maximal ISR) for the high watermark. What ends a proposal:
+The controller compares and sets on the partition epoch. Until its answer is known, the proposed set
+may already be in force: for the high watermark, the leader counts committed and proposed members
+together (the maximal ISR). A proposal ends when it is
 
 - accepted: the state in the answer is the committed one;
-- refused for good by this very proposal (`ROLLED_BACK`): the committed set counts alone again;
-- refused because the leader is behind (any other error): an earlier try of the same proposal may
-  have been accepted, so the proposal stands until the metadata says what holds;
-- newer metadata; but a change that says what its members have (KIP-1303) outlasts one report that
-  was sent before it, which is the same ISR: the controller takes it on either side of the report.
+- refused for good because of the proposal itself (`ROLLED_BACK`): the committed set counts alone
+  again;
+- refused because the leader is behind (any other error): an earlier attempt of the same proposal
+  may have been accepted, so the proposal stands until the metadata shows the result;
+- superseded by newer metadata. A proposal that reports its members' local logs (KIP-1303) outlasts
+  one such report that was sent before it with the same ISR: the controller accepts the proposal
+  before or after that report.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ SUPERSEDED: Final = frozenset(
 
 
 def asks_again(error: ErrorCode) -> bool:
-    """Whether a proposal that was refused so is sent again."""
+    """Return whether a proposal that was refused with this error is sent again."""
     return error is not ErrorCode.NONE and error not in ROLLED_BACK and error not in SUPERSEDED
 
 
@@ -54,7 +55,7 @@ class IsrMember(NamedTuple):
 
 
 class IsrProposal(NamedTuple):
-    """An in-sync set, and the state it was proposed in."""
+    """A proposed ISR, and the epochs in which it was proposed."""
 
     leader_epoch: int
     partition_epoch: int
@@ -67,7 +68,7 @@ class IsrProposal(NamedTuple):
 
 
 class PartitionStateNow(NamedTuple):
-    """What the controller says holds."""
+    """A partition's state according to the controller."""
 
     leader_id: int
     leader_epoch: int
@@ -81,9 +82,12 @@ def outlasting(
     isr: frozenset[int],
     replicas: Iterable[int],
 ) -> IsrProposal | None:
-    """The proposal, if it may be decided yet though the metadata have that epoch now, and the same
-    ISR as before: one report may lie between it and its proposal. Behind one more epoch the
-    controller takes it no more; so where that shows no other ISR, it has not taken it."""
+    """Return the proposal if the controller may still accept it, or None.
+
+    The metadata has `partition_epoch` now and the same ISR as before: one report may lie between
+    the proposal's epoch and this one. Behind one more epoch the controller refuses the proposal, so
+    if the ISR is still the same then, the proposal was not accepted.
+    """
     if (
         proposal is not None
         and partition_epoch == proposal.partition_epoch + 1

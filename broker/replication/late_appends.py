@@ -1,12 +1,12 @@
-"""Shell: Appends whose batch must be walked and is too big to be walked on the loop.
+"""Shell: Appends of batches whose records must be checked and are too large for the event loop.
 
-Most batches are judged by their header (`protocol.batch.validate`) and appended at once. One whose
-records must be read, because the topic is compacted, has timestamp limits or another codec, is
-judged in a worker thread if it is heavy (`walk_limits`), and appended when it comes back.
+Most batches are validated by their header (`protocol.batch.validate`) and appended at once. If the
+topic is compacted, has timestamp limits or another codec, the records must be read. A heavy batch
+(`walk_limits`) is then validated in a worker thread, and appended afterwards.
 
-A partition's batches are appended in the order in which they came: while one is away, those that
-follow it queue up behind, however small. What was true of the partition when the batch came is
-checked again when it is appended.
+A partition's batches are appended in the order of their arrival: while one is in a worker, later
+ones queue behind it, however small. The state of the partition that was checked on arrival is
+checked again before the append.
 """
 
 from __future__ import annotations
@@ -27,13 +27,14 @@ from storage.files import Files
 from storage.log.append import AppendInfo
 
 LATE_BYTES_MAX: Final = 256 * 1024 * 1024
-"""Of all copies that wait. A connection has few of them (`kraftbox.connection.max.inflight`), and
-leaves them behind when it goes: a client that reconnects for each batch is bounded by this."""
+"""Limit for all waiting copies. A connection has few of them (`kraftbox.connection.max.inflight`),
+but they stay when it closes: this bounds a client that reconnects for each batch."""
 
 
 class LateAppend(NamedTuple):
-    """A batch that was appended late, and the leader epoch in which it was. Whoever awaits that
-    hears of it a turn later: another may lead by then, and have cut it off."""
+    """A batch that was appended late, and the leader epoch of the append. Code that awaits it
+    resumes one event-loop iteration later: another broker may lead by then and have truncated the
+    batch."""
 
     info: AppendInfo
     leader_epoch: int
@@ -47,7 +48,7 @@ class _Job(NamedTuple):
 
 
 class LateAppends:
-    """The batches that wait for their turn, by partition."""
+    """The batches that wait for validation, by partition."""
 
     def __init__(
         self, replicas: ReplicaManager, *, files: Files, clock: Clock, supervisor: Supervisor
@@ -60,7 +61,8 @@ class LateAppends:
         self.waiting_bytes = 0
 
     def must_wait(self, partition: Partition, header: BatchHeader, size_bytes: int) -> bool:
-        """Whether this batch is appended late: it is heavy, or another one is before it."""
+        """Return whether this batch is appended late: it is heavy, or another one is queued before
+        it."""
         if self._queues and partition in self._queues:
             return True
         return is_heavy(header, size_bytes) and needs_walk(
@@ -70,11 +72,13 @@ class LateAppends:
     def submit(
         self, partition: Partition, records: Buffer, header: BatchHeader, required_acks: int
     ) -> asyncio.Future[LateAppend]:
-        """Takes a copy of a batch that `check_batch` has passed.
+        """Copy a batch that `check_batch` has passed, and queue it.
 
-        The future is done when the batch is appended, or fails with the ApiError that
-        `ReplicaManager.append` would have raised. Raises ApiError(REQUEST_TIMED_OUT), which
-        producers answer by trying again, when too much waits already.
+        Returns: a future that is done when the batch is appended. It fails with the ApiError that
+        `ReplicaManager.append` would have raised.
+
+        Raises:
+            ApiError: REQUEST_TIMED_OUT if too many bytes are waiting; producers then retry.
         """
         if self.waiting_bytes + len(records) > LATE_BYTES_MAX and self._queues:
             raise ApiError(

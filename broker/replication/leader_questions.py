@@ -1,7 +1,7 @@
-"""Shell: Questions to a leader about its logs beside fetches, many of them in one request.
+"""Shell: Requests to a leader for log bounds and epoch ends, many partitions in one request.
 
-A broker that is given two hundred replicas has the same three questions for each. What comes while
-a request of its kind is on its way goes together in the next one.
+A broker that receives two hundred replicas needs the same three values for each. Requests that
+arrive while one of their kind is in flight are sent together in the next one.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from broker.replication.fetcher_connections import LeaderLink
 
 ASKED_TOGETHER_MAX: Final = 250
-"""Partitions that one request names: both sides are busy with one for milliseconds, no more."""
+"""Maximum number of partitions that one request names: both sides spend only milliseconds on it."""
 
 FoundOffset: TypeAlias = ListOffsetsResponse.ListOffsetsPartitionResponse
 EpochEnd: TypeAlias = OffsetForLeaderEpochResponse.EpochEndOffset
@@ -32,7 +32,8 @@ A = TypeVar("A", FoundOffset, EpochEnd)
 
 
 class _Question(Generic[A]):
-    """`value` is a timestamp or an epoch; the outcome is there after a request that named it."""
+    """A request for one partition. `value` is a timestamp or an epoch. `outcome` is set after a
+    request that named the partition."""
 
     __slots__ = ("index", "leader_epoch", "outcome", "topic", "value")
 
@@ -44,7 +45,7 @@ class _Question(Generic[A]):
 
 
 class _Together(Generic[A]):
-    """Questions of one kind: one request at a time."""
+    """Queue of requests of one kind, with one in flight at a time."""
 
     def __init__(self) -> None:
         self._waiting: dict[_Question[A], None] = {}  # as an ordered set
@@ -55,7 +56,12 @@ class _Together(Generic[A]):
         question: _Question[A],
         send: Callable[[Sequence[_Question[A]]], Awaitable[Iterable[tuple[Place, A]]]],
     ) -> A:
-        """`send` raises OSError, ProtocolError, ApiError."""
+        """Queue `question`, send the queue if it is not yet answered, and return the answer.
+
+        Raises:
+            OSError, ProtocolError: `send` failed.
+            ApiError: `send` failed, or the leader's answer has an error code.
+        """
         self._waiting[question] = None
         try:
             async with self._turn:
@@ -69,7 +75,7 @@ class _Together(Generic[A]):
             try:
                 raise outcome
             finally:
-                del outcome  # it holds this frame
+                del outcome  # break the reference cycle: the exception references this frame
         if outcome.error_code:
             raise ApiError(ErrorCode(outcome.error_code), None)
         return outcome
@@ -77,8 +83,8 @@ class _Together(Generic[A]):
     async def _send(
         self, send: Callable[[Sequence[_Question[A]]], Awaitable[Iterable[tuple[Place, A]]]]
     ) -> None:
-        """Of all that wait, as many as one request may name; no partition twice, which a leader
-        refuses."""
+        """Send the queued requests, as many as one request may name. It names no partition twice,
+        because a leader refuses that."""
         asked: dict[Place, _Question[A]] = {}
         for one in self._waiting:
             asked.setdefault((one.topic, one.index), one)
@@ -97,7 +103,7 @@ class _Together(Generic[A]):
 
 
 class LeaderQuestions:
-    """Those to one leader."""
+    """Queues of the requests to one leader."""
 
     def __init__(self, node_id: int) -> None:
         self._node_id = node_id
@@ -105,7 +111,13 @@ class LeaderQuestions:
         self._epochs: _Together[EpochEnd] = _Together()
 
     async def offset(self, link: LeaderLink, partition: Partition, timestamp: int) -> FoundOffset:
-        """ListOffsets, in the partition's leader epoch. Raises as `LeaderLink.ask`, ApiError."""
+        """Return the offset that the leader finds for a timestamp (ListOffsets), in the partition's
+        leader epoch.
+
+        Raises:
+            OSError, ProtocolError, ApiError: as `LeaderLink.ask`.
+            ApiError: the leader's answer has an error code.
+        """
 
         async def send(
             asked: Sequence[_Question[FoundOffset]],
@@ -121,7 +133,8 @@ class LeaderQuestions:
         return await together.ask(_Question(partition, timestamp), send)
 
     async def end_of_epoch(self, link: LeaderLink, partition: Partition, epoch: int) -> EpochEnd:
-        """OffsetForLeaderEpoch, as `offset`."""
+        """Return the end of an epoch in the leader's log (OffsetForLeaderEpoch). Raises as
+        `offset`."""
 
         async def send(asked: Sequence[_Question[EpochEnd]]) -> Iterable[tuple[Place, EpochEnd]]:
             answer = await link.ask(self._epoch_ends(asked))

@@ -1,8 +1,8 @@
 """AlterPartition requests that report local logs and change nothing (KIP-1303).
 
-They have a queue of their own and a request in flight of their own, so that no ISR change waits
-behind them; each is short, because the controller does nothing else meanwhile. What was refused or
-lost is dropped: the partition says when it wants to report again.
+They have a queue and an in-flight slot of their own, so that no ISR change waits behind them. Each
+is short, because the controller does nothing else in that time. A refused or lost report is
+dropped: the partition decides when to report again.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ from protocol.errors import ErrorCode
 from protocol.messages.alter_partition import AlterPartitionRequest, AlterPartitionResponse
 
 PARTITIONS_MAX: Final = 50
-"""In one request: a millisecond or two of the controller's time."""
+"""Maximum number of partitions in one request: a millisecond or two of the controller's time."""
 _NOTHING: Final = PartitionStateNow(-1, -1, -1, ())
 
 
 class Reporter(Proposer, Protocol):
-    """A partition that reports."""
+    """A partition that reports its replicas' local logs."""
 
     def report(self) -> IsrProposal | None:
-        """What goes out now; None: nothing any more."""
+        """Return the report to send now, or None if it is no longer needed."""
 
     def report_answered(
         self,
@@ -41,20 +41,21 @@ class Reporter(Proposer, Protocol):
         now_ms: float,
         /,
     ) -> Effects:
-        """Takes the controller's word; None: there is none."""
+        """Apply the controller's answer to a report; `error`: None without an answer."""
 
 
 P = TypeVar("P", bound=Reporter)
 
 
 class LocalLogReports(Generic[P]):
-    """See the module."""
+    """Queue of partitions that have something to report, with one request in flight."""
 
     def __init__(self, carry_out: Callable[[P, Effects], None]) -> None:
-        """`carry_out` is given what partitions want done after an answer."""
+        """Set up an empty queue. `carry_out` receives the effects that a partition returns after an
+        answer."""
         self._carry_out = carry_out
         self.sent = 0
-        """Reports that went out: one for each partition of a request."""
+        """Number of reports sent: one for each partition of a request."""
         self._waiting: dict[PartitionId, P] = {}
         self._in_flight: dict[PartitionId, tuple[P, IsrProposal]] | None = None
 
@@ -62,17 +63,19 @@ class LocalLogReports(Generic[P]):
         return len(self._waiting) + len(self._in_flight or ())
 
     def want(self, partition: P) -> None:
-        """It has something to report."""
+        """Queue a report of this partition."""
         self._waiting[(partition.topic_id, partition.index)] = partition
 
     def due_ms(self) -> float | None:
-        """When `next_request` may have one; None until an answer or a wish comes."""
+        """Return 0.0 if a request can be sent now, or None while one is in flight or none is
+        queued."""
         return None if self._in_flight is not None or not self._waiting else 0.0
 
     def next_request(
         self, broker_id: int, broker_epoch: int, now_ms: float
     ) -> AlterPartitionRequest | None:
-        """The request to send now; `answered` or `failed` must follow."""
+        """Return the request to send now, if any; the caller must call `answered` or `failed`
+        afterwards."""
         if self._in_flight is not None:
             return None
         sent: dict[PartitionId, tuple[P, IsrProposal]] = {}
@@ -90,14 +93,14 @@ class LocalLogReports(Generic[P]):
         return request_for(items, broker_id, broker_epoch, now_ms)
 
     def failed(self, now_ms: float) -> None:
-        """No answer, or one about the request as a whole: all of it is dropped."""
+        """Handle a missing answer or an error for the whole request: drop all its reports."""
         sent, self._in_flight = self._in_flight or {}, None
         for partition, report in sent.values():
             effects = partition.report_answered(report, None, _NOTHING, now_ms)
             self._carry_out(partition, effects)
 
     def answered(self, response: AlterPartitionResponse, now_ms: float) -> None:
-        """Hands each partition its answer."""
+        """Pass each partition its part of the response."""
         if response.error_code:
             self.failed(now_ms)
             return
@@ -110,4 +113,4 @@ class LocalLogReports(Generic[P]):
                     error = ErrorCode(data.error_code)
                     effects = partition.report_answered(report, error, state_of(data), now_ms)
                     self._carry_out(partition, effects)
-        self.failed(now_ms)  # named and not answered: a controller that is not like ours
+        self.failed(now_ms)  # sent, but missing in the response: a faulty controller

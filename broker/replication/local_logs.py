@@ -1,20 +1,21 @@
-"""Local logs of a partition's replicas, as its leader knows them, and the time to report them.
+"""Local logs of a partition's replicas, as its leader knows them, and the rules for reporting them.
 
-A leader tells the controller what the members of the ISR have of the log locally (KIP-1303). Read
-literally, each append is news: so what has changed is told
+A leader reports to the controller what the ISR's members have of the log locally (KIP-1303). Read
+literally, each append would be news. So a change is reported
 
 - with any change of the ISR;
-- at once when a member crosses a threshold, either way, or becomes known: the controller's verdict,
-  which goes by what it was told, would be another one;
-- else once in `kraftbox.local.log.report.interval.ms`, where the metadata say something else than
-  the replicas do. A controller that stores nothing hears it once per interval, no more.
+- at once when a member crosses a threshold in either direction or becomes known, because this would
+  change the controller's judgement;
+- otherwise once in `kraftbox.local.log.report.interval.ms`, if the metadata differs from the
+  replicas' values. A controller that does not store the values receives them once per interval, not
+  more often.
 
-A report alone is a proposal of the ISR that holds. It waits for an ISR change, never the other way
-round: a change that is wanted while a report is under way goes at once, and the controller takes it
-on either side of the report. A report that was refused or lost is dropped: nothing is told anew for
-an interval.
+A report alone is a proposal of the present ISR. It waits for an ISR change, never the other way
+round. An ISR change that is needed while a report is in flight is sent at once, and the controller
+accepts it before or after the report. A refused or lost report is dropped: nothing is reported
+again for one interval.
 
-A partition has this only while a threshold is in force for its topic.
+A partition has this object only while a threshold is in force for its topic.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ NEVER_MS: Final = float("-inf")
 
 
 class MemberLocalLog(NamedTuple):
-    """What a member of the ISR has, said in this life of its broker."""
+    """Local-log stats of a member of the ISR, as reported in this broker epoch."""
 
     broker_id: int
     broker_epoch: int
@@ -51,7 +52,8 @@ class MemberLocalLog(NamedTuple):
 
 
 def own_stats(log: Log) -> LocalLogStats:
-    """What a log has, in this moment; a disk that does not say it says nothing."""
+    """Return the local-log stats of a log at this moment; unknown ones if the disk cannot be
+    read."""
     return LocalLogStats(start_ms_of(log), log.size_bytes)
 
 
@@ -63,7 +65,8 @@ def start_ms_of(log: Log) -> int:
 
 
 class LocalLogs:
-    """See the module. All times are monotonic milliseconds, but for `wall_ms`."""
+    """Reports of one partition's local logs. All times are monotonic milliseconds, except
+    `wall_ms`."""
 
     __slots__ = (
         "_held_until_ms",
@@ -86,20 +89,21 @@ class LocalLogs:
         self.thresholds = thresholds
         self.interval_ms = interval_ms
         self.known = known
-        """What the metadata say."""
+        """The values in the metadata."""
         self.in_flight: IsrProposal | None = None
-        """The report that is under way."""
+        """The report that is in flight."""
         self.stated_start_ms = UNKNOWN
         self.stated_bytes = UNKNOWN
-        """A follower's: what its newest fetch that named the partition has said."""
-        # What the controller was told last, by broker.
+        """Values that the newest fetch of a follower reported, among those that name the
+        partition."""
+        # Values last sent to the controller, by broker.
         self._told: dict[int, MemberLocalLog] = {}
         self._next_ms = NEVER_MS
         self._held_until_ms = NEVER_MS
         self.begin()
 
     def begin(self) -> None:
-        """A leader epoch begins: what the metadata say is what the controller knows."""
+        """Begin a leader epoch: the controller knows the values in the metadata, and no others."""
         self.in_flight = None
         self._next_ms = self._held_until_ms = NEVER_MS
         self._told = {
@@ -107,23 +111,23 @@ class LocalLogs:
             for one in self.known.entries
         }
 
-    # --- a follower's -------------------------------------------------------------------------
+    # --- on a follower ------------------------------------------------------------------------
 
     def state(self, log: Log) -> None:
-        """A fetch that names the partition says this of the log."""
+        """Note the log's values, which a fetch that names the partition now reports."""
         self.stated_start_ms, self.stated_bytes = start_ms_of(log), log.size_bytes
 
     def is_stated(self, log: Log) -> bool:
-        """Whether the leader was told what the log has now."""
+        """Return whether the newest fetch reported the log's present values to the leader."""
         return self.stated_bytes == log.size_bytes and self.stated_start_ms == start_ms_of(log)
 
-    # --- when ---------------------------------------------------------------------------------
+    # --- when to report -----------------------------------------------------------------------
 
     def may_report(self, now_ms: float) -> bool:
         return self.in_flight is None and now_ms >= self._held_until_ms
 
     def crosses(self, member: MemberLocalLog, wall_ms: int) -> bool:
-        """Whether the controller must hear of this member at once."""
+        """Return whether the controller must learn this member's values at once."""
         stats = member.stats
         if stats == NOTHING_KNOWN:
             return False
@@ -136,8 +140,8 @@ class LocalLogs:
         return before.enough is not judge(stats, self.thresholds, wall_ms).enough
 
     def is_settled(self, broker_id: int, epoch: int, start_ms: int, size_bytes: int) -> bool:
-        """Whether `crosses` is false for sure, of a log that has only grown or shrunk on its side
-        of the threshold: nearly every fetch asks, so nothing is made for it."""
+        """Return whether `crosses` is certainly false, for a log whose size stayed on its side of
+        the threshold. Nearly every fetch calls it, so it creates no objects."""
         told = self._told.get(broker_id)
         if told is None or told.broker_epoch != epoch:
             return False
@@ -151,13 +155,13 @@ class LocalLogs:
         )
 
     def is_due(self, members: Iterable[MemberLocalLog], now_ms: float) -> bool:
-        """Whether it is time to tell what the metadata do not say."""
+        """Return whether it is time to report values that differ from the metadata."""
         return now_ms >= self._next_ms and any(
             stats not in (NOTHING_KNOWN, known_stats(self.known, broker_id, epoch))
             for broker_id, epoch, stats in members
         )
 
-    # --- telling ------------------------------------------------------------------------------
+    # --- reporting ----------------------------------------------------------------------------
 
     def tell(
         self,
@@ -166,22 +170,23 @@ class LocalLogs:
         own_epoch: int,
         now_ms: float,
     ) -> list[MemberLocalLog]:
-        """What goes with a proposal of these lives: not what a member has said in a later one than
-        the proposal names. The leader speaks for itself, in its own epoch."""
+        """Return the values to send with a proposal of `lives`, and note them as sent. Values from
+        a later broker epoch than the proposal names are left out. The leader's own values have its
+        own epoch."""
         epochs = {member.broker_id: member.broker_epoch for member in lives}
         said = [one for one in members if one.broker_epoch in (epochs[one.broker_id], own_epoch)]
         self.told(said, now_ms)
         return said
 
     def told(self, members: Iterable[MemberLocalLog], now_ms: float) -> None:
-        """These are in a request that goes out now."""
+        """Note that these values are in a request that is sent now."""
         for member in members:
             if member.stats != NOTHING_KNOWN:
                 self._told[member.broker_id] = member
         self._next_ms = now_ms + self.interval_ms
 
     def over(self, now_ms: float, *, accepted: bool) -> None:
-        """The report under way has its answer, or will have none."""
+        """Note that the report in flight was answered or lost."""
         self.in_flight = None
         if not accepted:
             self._held_until_ms = now_ms + self.interval_ms

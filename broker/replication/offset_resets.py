@@ -1,9 +1,10 @@
-"""Shell: Offset resets of followers that asked for an offset out of the leader's range.
+"""Shell: Offset resets of followers whose fetch offset was out of the leader's range.
 
-The leader is asked for what it did not tell of its log's bounds; `follower.reset_to` brings the own
-log inside. Where the leader has the offset in the tier alone, tiered storage begins the log anew
-behind it (KIP-405). An empty replica may begin even later, at the first offset that the tier does
-not have: then it copies a tenth of what is on the leader's disk (KIP-1023).
+The follower requests those bounds of the leader's log that its response did not contain;
+`follower.reset_to` brings the local log within them. If the leader has the offset only in the tier,
+tiered storage restarts the local log behind the tiered part (KIP-405). An empty replica may begin
+even later, at the first offset that the tier does not have: then it copies a tenth of what is on
+the leader's disk (KIP-1023).
 """
 
 from __future__ import annotations
@@ -33,28 +34,33 @@ EARLIEST_PENDING_UPLOAD: Final = -6
 
 
 class LeaderLog(NamedTuple):
-    """A leader's log, the beginning of which is in the tier."""
+    """Bounds of a leader's log whose beginning is in the tier."""
 
     log_start: int
     copy_from: int
-    """The first offset that its follower copies: the first on the leader's disk, or the first that
-    is not in the tier. All before, down to the log start, is there."""
+    """The first offset that the follower copies: the first on the leader's disk, or the first that
+    is not in the tier. All earlier offsets, down to the log start, are in the tier."""
     epoch_before: int
-    """The epoch that wrote the offset before that."""
+    """The epoch of the record before `copy_from`."""
 
 
 class TierStart(Protocol):
-    """Tiered storage, which knows what lies before a leader's first local offset."""
+    """Tiered storage, which has the part of the log before a leader's first local offset."""
 
     async def begin(self, wanted: Reset, leader: LeaderLog) -> None:
-        """Empties the log and begins it at `leader.copy_from`, with all that must be known of the
-        part before. Touches nothing if the partition's leader epoch is not that of `wanted` any
-        more. Raises ApiError: it is tried again; LogFailed."""
+        """Empty the log and restart it at `leader.copy_from`, with the state that the earlier part
+        requires. Change nothing once the partition's leader epoch differs from that of `wanted`.
+
+        Raises:
+            ApiError: the state cannot be read; the reset is retried.
+            LogFailed: a disk operation failed.
+        """
 
 
 def may_skip_tiered(metadata_version: int | None, config: LogConfig) -> bool:
-    """Whether replicas of such a topic may begin behind all that the tier has (KIP-1023): below
-    that level brokers do not tell each other where it ends. A compacted topic has no such place."""
+    """Return whether replicas of such a topic may begin behind all that the tier has (KIP-1023).
+    Below that metadata.version brokers do not report to each other where the tiered part ends. A
+    compacted topic has no such offset."""
     return (
         metadata_version is not None
         and metadata_version >= PENDING_UPLOAD_LEVEL
@@ -64,12 +70,12 @@ def may_skip_tiered(metadata_version: int | None, config: LogConfig) -> bool:
 
 
 def never(_partition: Partition) -> bool:
-    """`follower.fetch.last.tiered.offset.enable` is off."""
+    """Return False: `follower.fetch.last.tiered.offset.enable` is off."""
     return False
 
 
 class ListOffsetsReset:
-    """Asks the leader for its bounds. See `OffsetReset`."""
+    """Reset that requests the leader's bounds with ListOffsets. See `OffsetReset`."""
 
     def __init__(
         self,
@@ -78,8 +84,8 @@ class ListOffsetsReset:
         *,
         skips_tiered: Callable[[Partition], bool] = never,
     ) -> None:
-        """`tier` None: there is no tier here. `skips_tiered`: whether this replica, if it is empty,
-        is not to copy what the tier has (KIP-1023)."""
+        """Set up resets. `tier`: None on a broker without a tier. `skips_tiered` returns whether
+        an empty replica of a partition must not copy what the tier has (KIP-1023)."""
         self._node_id = node_id
         self._tier = tier
         self._skips_tiered = skips_tiered
@@ -107,10 +113,17 @@ class ListOffsetsReset:
             reset_to(partition, start, end)
 
     async def _ask_untiered(self, link: LeaderLink, wanted: Reset) -> LeaderLog:
-        """From where on the tier has nothing. Where that is not above the log start, it has nothing
-        that counts: nothing was copied yet, or what it has is from before the log start (tiering
-        was off meanwhile). Raises as `LeaderLink.ask`, ApiError: OFFSET_NOT_AVAILABLE while the
-        leader does not know yet, or contradicts itself."""
+        """Return the leader's bounds, with the first offset that is not in the tier as `copy_from`.
+
+        If that offset is not above the log start, `copy_from` is the log start. Then nothing was
+        copied yet, or the tier has only data from before the log start (tiering was off for some
+        time).
+
+        Raises:
+            OSError, ProtocolError, ApiError: as `LeaderLink.ask`.
+            ApiError: OFFSET_NOT_AVAILABLE while the leader does not know the offset yet, or
+                contradicts itself.
+        """
         partition, start = wanted.partition, wanted.leader_log_start
         if start < 0:
             start = (await self._ask(link, partition, EARLIEST)).offset
@@ -138,8 +151,12 @@ class ListOffsetsReset:
         return LeaderLog(start, pending.offset, epoch)
 
     async def _ask_tiered(self, link: LeaderLink, wanted: Reset) -> LeaderLog:
-        """The log start is asked for last: it only grows, and must not be behind what the leader
-        deletes meanwhile. Raises as `LeaderLink.ask`, ApiError."""
+        """Return the leader's bounds, with its first local offset as `copy_from`. The log start is
+        requested last: it only grows, and must not precede what the leader deletes in the meantime.
+
+        Raises:
+            OSError, ProtocolError, ApiError: as `LeaderLink.ask`.
+        """
         partition = wanted.partition
         local = await self._ask(link, partition, EARLIEST_LOCAL)
         epoch = await self._epoch_of(link, partition, local.offset - 1, local.leader_epoch)
@@ -149,9 +166,10 @@ class ListOffsetsReset:
     async def _epoch_of(
         self, link: LeaderLink, partition: Partition, offset: int, epoch_behind: int
     ) -> int:
-        """The epoch of `offset` in the leader's log, behind which is one of `epoch_behind`: the
-        last epoch before that one, unless that ended before `offset`. Nothing may be behind it:
-        then it is the last epoch that wrote anything."""
+        """Return the epoch of `offset` in the leader's log, where the next record has
+        `epoch_behind`. It is the last epoch before that one, unless that ended before `offset`. A
+        negative `epoch_behind` means that there is no next record: then it is the last epoch with a
+        record."""
         if epoch_behind == 0:
             return epoch_behind
         beyond = epoch_behind if epoch_behind > 0 else partition.leader_epoch + 1

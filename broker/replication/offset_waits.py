@@ -9,9 +9,9 @@ from protocol.errors import ErrorCode
 
 
 class OffsetWaits(list[tuple[int, CommitWaiter, Any]]):
-    """Waits for one watermark, by offset; for one offset in the order they came.
+    """Waits for one watermark, ordered by offset and then by arrival.
 
-    A list itself, so that a partition for which nobody waits costs little memory and no call.
+    A list itself, so that a partition without waits costs little memory and no call.
     """
 
     __slots__ = ()
@@ -19,11 +19,11 @@ class OffsetWaits(list[tuple[int, CommitWaiter, Any]]):
     def add(self, offset: int, waiter: CommitWaiter, slot: Any) -> None:
         at = len(self)
         while at and self[at - 1][0] > offset:
-            at -= 1  # a repeated batch waits for what was appended before others that wait
+            at -= 1  # a repeated batch waits for an offset below those of later appends
         self.insert(at, (offset, waiter, slot))
 
     def reached(self, offset: int) -> None:
-        """The watermark stands at `offset`: resolves the waits for that or less."""
+        """Resolve the waits for `offset` or less, after the watermark has reached it."""
         count = 0
         for wait in self:
             if wait[0] > offset:
@@ -32,7 +32,7 @@ class OffsetWaits(list[tuple[int, CommitWaiter, Any]]):
         self._resolve(count, ErrorCode.NONE)
 
     def fail(self, error: ErrorCode) -> None:
-        """The watermark moves no more here."""
+        """Fail all waits: the watermark does not move here any more."""
         self._resolve(len(self), error)
 
     def _resolve(self, count: int, error: ErrorCode) -> None:

@@ -1,23 +1,25 @@
-"""One partition as this broker holds it: role, in-sync replicas, high watermark, who waits for it.
+"""One partition as this broker holds it: role, ISR, high watermark, and waiting requests.
 
 The leader's rules:
 
 - The high watermark is the smallest log end among the maximal ISR (the committed ISR together with
-  what an unanswered AlterPartition proposes), and it moves only while the committed ISR has the
-  effective minimum of members: min(min.insync.replicas, replication factor). It never goes back.
-- The controller decides an ISR by its own min ISR, which may be higher already; whoever it then
-  counts as eligible leader must have all that is committed (KIP-966). So where its answer may stand
-  beside an ELR, because the ISR shrinks or was below the minimum, the high watermark waits until
-  the metadata that this broker follows has that partition epoch, and so all configurations before.
-- A new leader may know a high watermark below the start of its own epoch. Until that has passed,
-  nothing that needs a monotone high watermark is answered (OFFSET_NOT_AVAILABLE).
-- A follower's fetch moves its log end only if it comes from the broker's current epoch, so that a
-  request delayed from before a restart cannot make an empty replica look complete (KIP-903).
-- "Caught up" is a time, not a number of messages (KIP-16): a fetch that reached the log end at the
-  read was caught up now; one that reached the log end of the fetch before was caught up then.
+  the members of an unanswered AlterPartition proposal). It moves only while the committed ISR has
+  the effective minimum of members: min(min.insync.replicas, replication factor). It never goes
+  back.
+- The controller judges an ISR by its own min ISR, which may be higher already. Any replica that it
+  then counts as an eligible leader must have all committed records (KIP-966). If an accepted
+  proposal shrinks the ISR or changes one below the minimum, an ELR may exist. The high watermark
+  then waits until this broker's metadata has that partition epoch, and thus all earlier
+  configurations.
+- A new leader's high watermark may be below the start of its own epoch. Until it has passed that,
+  no request that needs a monotone high watermark is answered (OFFSET_NOT_AVAILABLE).
+- A follower's fetch moves its log end only if it comes from the broker's current epoch. A delayed
+  request from before a restart thus cannot make an empty replica look complete (KIP-903).
+- "Caught up" is a time, not a number of messages (KIP-16). A fetch that reached the log end at the
+  read was caught up now. One that reached the log end of the previous fetch was caught up then.
 
-All methods are plain functions and leave the partition whole; nothing here does I/O but the log.
-What else is to be done they return, see `broker.replication.effects`.
+All methods are plain functions and leave the partition in a consistent state; nothing here does I/O
+but the log. Work for other components is returned as effects, see `broker.replication.effects`.
 """
 
 from __future__ import annotations
@@ -71,7 +73,7 @@ if TYPE_CHECKING:
 
 
 class Partition(ReplicaState):
-    """A replica on this broker. The replica manager makes it and applies metadata to it."""
+    """A replica on this broker. The replica manager creates it and applies metadata to it."""
 
     __slots__ = ()
 
@@ -86,7 +88,7 @@ class Partition(ReplicaState):
         isr: Iterable[int],
         now_ms: float,
     ) -> Effects:
-        """Leads under `leader_epoch`, or takes a new ISR within it."""
+        """Lead in `leader_epoch`, or apply a new ISR within it."""
         effects: Effects = NOTHING
         new_epoch = leader_epoch != self.leader_epoch or self.role is not ReplicaRole.LEADER
         self._check_epochs(leader_epoch, partition_epoch)
@@ -94,8 +96,8 @@ class Partition(ReplicaState):
         self._unread_isr = False
         wanted: IsrProposal | None = None
         if new_epoch or partition_epoch != self.partition_epoch:
-            # Whatever was proposed is accepted or refused by now, but for a change that goes past
-            # a report.
+            # By now any proposal was accepted or refused, except an ISR change that outlasts a
+            # report.
             goes_past = self.local_logs is not None or self.proposal is self._past_reports
             now = frozenset(isr)
             if goes_past and not new_epoch and now == self.isr:
@@ -114,7 +116,7 @@ class Partition(ReplicaState):
             self.leads_since_ms = now_ms
             self.leader_epoch_start = self.log.log_end_offset
             self._uncommitted.clear()
-            self.remote = {}  # nothing a follower told an earlier leader counts
+            self.remote = {}  # values that followers reported to an earlier leader do not count
             if self.local_logs is not None:
                 self.local_logs.begin()
         self.remote = {
@@ -124,7 +126,7 @@ class Partition(ReplicaState):
             if replica_id != self.node_id
         }
         if new_epoch:
-            # As in Kafka, coordinators keep what they have loaded: the log stays this broker's own.
+            # As in Kafka, coordinators keep their loaded state: the log is still this broker's own.
             effects += (*INTERRUPTED, Elected())
         elif self._followers:
             effects += ISR_CHANGED
@@ -143,7 +145,7 @@ class Partition(ReplicaState):
         replicas: tuple[int, ...],
         isr: Iterable[int],
     ) -> Effects:
-        """Follows `leader_id` (-1: nobody)."""
+        """Follow `leader_id`, or no leader if it is -1."""
         led = self.is_leader
         changed = leader_epoch != self.leader_epoch or leader_id != self.leader_id
         self._check_epochs(leader_epoch, partition_epoch)
@@ -158,19 +160,21 @@ class Partition(ReplicaState):
         self.remote = {}
         if changed:
             self._unshown = 0
-            # An epoch that began here without a record is no history: nobody else knows it.
+            # Drop the epoch that starts at the log end: this broker led in it without appending, so
+            # no other replica has it.
             self.log.truncate_to(self.log.log_end_offset)
             effects = self._released(ErrorCode.NOT_LEADER_OR_FOLLOWER)
             return effects + ((Resigned(leader_epoch), Followed()) if led else (Followed(),))
         return NOTHING
 
     def become_offline(self) -> Effects:
-        """The log failed. Nothing more is appended: a second write could hide the first's loss."""
+        """Take the replica offline after its log failed. Nothing more is appended: a second write
+        could hide the loss of the first."""
         self._enter(ReplicaRole.OFFLINE)
         return (*self._released(ErrorCode.KAFKA_STORAGE_ERROR), Stopped())
 
     def become_deleted(self) -> Effects:
-        """The topic is gone or the replica moved away."""
+        """Stop the replica: the topic was deleted or the replica moved away."""
         led = self.is_leader
         self._enter(ReplicaRole.DELETED)
         effects = self._released(ErrorCode.NOT_LEADER_OR_FOLLOWER)
@@ -179,7 +183,8 @@ class Partition(ReplicaState):
     # --- appending ----------------------------------------------------------------------------
 
     def appended(self, info: AppendInfo, size_bytes: int) -> Effects:
-        """The leader's log has taken a batch; moves the high watermark and wakes fetchers."""
+        """Note a batch that the leader's log has accepted; advance the high watermark and wake
+        fetches."""
         self._uncommitted.append((info.last_offset + 1, size_bytes))
         if not self._followers:
             return self.maybe_advance_high_watermark()
@@ -189,14 +194,15 @@ class Partition(ReplicaState):
         return (Readable(size_bytes),) + self.maybe_advance_high_watermark()
 
     def wait_for_commit(self, end_offset: int, waiter: CommitWaiter, slot: Any) -> bool:
-        """Registers for the high watermark to reach `end_offset`; False if it has already."""
+        """Register a wait for the high watermark to reach `end_offset`; return False if it already
+        has."""
         if self.log.high_watermark >= end_offset:
             return False
         self._commit_waits.add(end_offset, waiter, slot)
         return True
 
     def maybe_advance_high_watermark(self) -> Effects:
-        """Moves the high watermark as far as the maximal ISR allows."""
+        """Advance the high watermark as far as the maximal ISR allows."""
         log = self.log
         if self._unread_isr or (
             len(self.isr) < self.min_isr and len(self.isr) < self.effective_min_isr
@@ -205,12 +211,13 @@ class Partition(ReplicaState):
         effects = NOTHING
         target = log.log_end_offset
         if target > log.high_watermark and target >= log.epoch_file.limit:
-            # Nobody is shown a record whose epoch is in no file (see `epoch_saver`). A partition
-            # that is being written to when its epoch begins has it there before its first record.
+            # No record is visible before its epoch is in the file (see `epoch_saver`). If a
+            # partition receives writes when its epoch begins, the epoch is in the file before its
+            # first record.
             effects = self._epochs_unsaved()
             target = min(target, log.epoch_file.limit)
         if target - log.recovery_point >= log.config.flush_messages:
-            # A topic that flushes shows nothing that a power cut could take back.
+            # A topic that flushes makes nothing visible that a power failure could remove.
             target = max(log.recovery_point, log.high_watermark)
             effects += FLUSH_WANTED
         if len(self.maximal_isr) > 1 or self.node_id not in self.maximal_isr:
@@ -235,16 +242,16 @@ class Partition(ReplicaState):
     # --- the in-sync set ----------------------------------------------------------------------
 
     def sends(self, proposal: IsrProposal) -> bool:
-        """A request is built: whether `proposal` is what this leader still wants. If so it goes
-        out, and stays as it is until its answer."""
+        """Return whether this leader still wants `proposal`, when a request is built. If so, the
+        proposal is sent, and stays as it is until its answer."""
         if self.proposal is not proposal:
             return False
         self._sent = proposal
         return True
 
     def expire_isr(self, now_ms: float, lag_max_ms: float) -> Effects:
-        """Proposes an ISR without its laggards, or to be recovered where no other proposal has said
-        so. Due every half lag time."""
+        """Propose an ISR without its laggards. A leader alone in its ISR that is still recovering
+        proposes that ISR as recovered. Call it every half `replica.lag.time.max.ms`."""
         if self.role is not ReplicaRole.LEADER or self.proposal is not None:
             return NOTHING
         if len(self.isr) < 2:
@@ -256,7 +263,7 @@ class Partition(ReplicaState):
             now_ms=now_ms,
             lag_max_ms=lag_max_ms,
         )
-        # A member that is no replica any more has nothing to say here (KAFKA-9672).
+        # A member that is no longer a replica does not belong in the ISR (KAFKA-9672).
         out |= self.isr.difference(self.replicas)
         if not out:
             return NOTHING
@@ -266,16 +273,16 @@ class Partition(ReplicaState):
     def isr_answered(
         self, proposal: IsrProposal, error: ErrorCode, state: PartitionStateNow
     ) -> Effects:
-        """The controller's word on a proposal. See `broker.replication.isr`."""
+        """Apply the controller's answer to a proposal. See `broker.replication.isr`."""
         if self.proposal is not proposal:
-            return NOTHING  # the metadata was faster
+            return NOTHING  # a newer image has already settled this proposal
         if error is ErrorCode.NONE:
             if (
                 state.leader_epoch == self.leader_epoch
                 and state.partition_epoch >= self.partition_epoch
             ):
                 self.proposal = None
-                self.recovering = False  # every proposal says so
+                self.recovering = False  # every proposal marks the leader as recovered
                 isr = frozenset(state.isr)
                 if state.partition_epoch > self.partition_epoch:
                     shrinks = not self.isr <= isr
@@ -291,7 +298,7 @@ class Partition(ReplicaState):
             mark("replication.isr-rolled-back")
             self.proposal = None
             self.maximal_isr = self.isr
-            # Whoever was proposed may rest, and be fit to join the next time it is looked at.
+            # A proposed follower may be at rest: it joins at the next check if it is eligible then.
             return ISR_CHANGED + self.maybe_advance_high_watermark()
         if asks_again(error):
             mark("replication.isr-retried")
@@ -303,8 +310,8 @@ class Partition(ReplicaState):
         )
 
     def _maybe_expand(self, replica_id: int, remote: RemoteReplica) -> Effects:
-        """One that waits to be sent takes in who has caught up meanwhile: of ten thousand
-        partitions with a new leader most wait long enough for all their followers."""
+        """Propose a follower that has caught up. A proposal that is not yet sent takes it in: of
+        ten thousand partitions with a new leader, most wait long enough for all their followers."""
         proposal = self.proposal
         if (proposal is None or proposal is not self._sent) and remote.may_join(
             self.log.high_watermark, self.leader_epoch_start
@@ -328,8 +335,8 @@ class Partition(ReplicaState):
         return (Propose(proposal),)
 
     def _goes_on(self, proposal: IsrProposal) -> Effects:
-        """A report has moved the partition epoch, and `proposal` is still wanted: as it is where
-        the controller may take it so, else under the epoch that holds."""
+        """Keep `proposal` after a report has moved the partition epoch: unchanged if the controller
+        may still accept it, otherwise proposed again in the present epoch."""
         if proposal is self._sent and proposal is not self._refused:
             self.proposal = proposal
             self.maximal_isr = self.isr | proposal.broker_ids
@@ -355,8 +362,8 @@ class Partition(ReplicaState):
         local_bytes: int,
         own_epoch: Callable[[], int],
     ) -> Effects:
-        """A follower's fetch, which was taken down, said what it has locally. `own_epoch` is this
-        broker's, here and below."""
+        """Note the local-log stats in a follower's fetch that was accepted. `own_epoch` returns
+        this broker's epoch."""
         logs, remote, log = self.local_logs, self.remote.get(replica_id), self.log
         if (
             logs is None
@@ -371,7 +378,8 @@ class Partition(ReplicaState):
         return LOCAL_LOGS_MOVED
 
     def members_local_logs(self, members: Iterable[int], own_epoch: int) -> list[MemberLocalLog]:
-        """What these have, each as it said itself; the leader's own log says it now."""
+        """Return the local-log stats of members: the leader's read from its log now, a follower's
+        as last reported in a Fetch."""
         found = []
         for member in sorted(members):
             remote = self.remote.get(member)
@@ -383,7 +391,8 @@ class Partition(ReplicaState):
         return found
 
     def has_enough_locally(self, follower: int, wall_ms: int) -> bool:
-        """Whether a follower has as much as its topic asks for, by what it told this leader."""
+        """Return whether a follower has as much locally as its topic requires, according to its
+        last report."""
         logs, remote = self.local_logs, self.remote.get(follower)
         if logs is None or remote is None:
             return True
@@ -392,9 +401,9 @@ class Partition(ReplicaState):
     def report_due(
         self, now_ms: float, wall_ms: int, own_epoch: int, *, sweep: bool = False
     ) -> bool:
-        """Whether the controller is to hear of the members' local logs now, with no change of the
-        ISR: at once, or in a `sweep` because it is time. Where there is one replica, nobody is
-        preferred to it."""
+        """Return whether to report the members' local logs to the controller now, without an ISR
+        change: at once, or in a `sweep` because the interval is over. A partition with one replica
+        never reports, as no other replica could be preferred."""
         logs = self.local_logs
         if (
             logs is None
@@ -410,8 +419,8 @@ class Partition(ReplicaState):
         )
 
     def report(self) -> IsrProposal | None:
-        """The report that goes out now; None if a change of the ISR, which tells the same, came
-        first. `report_answered` must follow."""
+        """Return the report to send now, or None if an ISR change, which contains the same values,
+        came first. The caller must call `report_answered` afterwards."""
         logs = self.local_logs
         if (
             logs is None
@@ -424,7 +433,7 @@ class Partition(ReplicaState):
         return logs.in_flight
 
     def to_tell(self, proposal: IsrProposal, now_ms: float, own_epoch: int) -> list[MemberLocalLog]:
-        """What goes along with `proposal`, whose request is being built."""
+        """Return the local-log stats to send with `proposal`, whose request is being built."""
         logs = self.local_logs
         if logs is None:
             return []
@@ -435,11 +444,11 @@ class Partition(ReplicaState):
     def report_answered(
         self, report: IsrProposal, error: ErrorCode | None, state: PartitionStateNow, now_ms: float
     ) -> Effects:
-        """The controller's word on a report; no error code: it said none. The ISR stays what it is,
-        and so does a change of it that was proposed meanwhile."""
+        """Apply the controller's answer to a report; `error`: None without an answer. The ISR
+        stays, and so does a change of it that was proposed in the meantime."""
         logs = self.local_logs
         if logs is None or logs.in_flight is not report:
-            return NOTHING  # the metadata was faster
+            return NOTHING  # a newer image has already settled this report
         accepted = error is ErrorCode.NONE and state.leader_epoch == self.leader_epoch
         logs.over(now_ms, accepted=accepted)
         if not accepted:
@@ -458,15 +467,15 @@ class Partition(ReplicaState):
     # --- following ----------------------------------------------------------------------------
 
     def follower_appended(self, size_bytes: int) -> Effects:
-        """The leader's records were taken over up to the log end."""
+        """Note that the leader's records were appended up to the log end."""
         log = self.log
         self._uncommitted.append((log.log_end_offset, size_bytes))
         return self._epochs_unsaved() if log.log_end_offset > log.epoch_file.limit else NOTHING
 
     def follow_high_watermark(self, high_watermark: int) -> Effects:
-        """The leader's high watermark, as far as the own log reaches; wakes consumers here.
+        """Apply the leader's high watermark, limited to the local log end; wake consumers here.
 
-        As on the leader it waits for an epoch's file.
+        As on the leader, it waits for an epoch's file.
         """
         effects = NOTHING
         if high_watermark > self.log.epoch_file.limit:
@@ -479,11 +488,12 @@ class Partition(ReplicaState):
         return effects
 
     def _epochs_unsaved(self) -> Effects:
-        """A log that is about to begin behind the tier waits for more than its file."""
+        """Return the effect that saves the log's epochs, if the file lacks any. A log that is about
+        to begin behind the tier waits for more than its file."""
         return EPOCHS_UNSAVED if self.log.epoch_file.unsaved else NOTHING
 
     def epochs_saved(self) -> Effects:
-        """The log's epochs are in their file: the high watermark may go on."""
+        """Advance the high watermark after the log's epochs were written to their file."""
         if self.role is ReplicaRole.LEADER:
             return self.maybe_advance_high_watermark()
         if self.role is ReplicaRole.FOLLOWER:
@@ -495,8 +505,9 @@ class Partition(ReplicaState):
     # --- followers' fetches -------------------------------------------------------------------
 
     def unwatch(self, watch: Watch) -> None:
-        """A session ends, or covers this partition no longer. Whoever rested by its time had read
-        to the end until its last fetch: nobody could say so after the next append."""
+        """Remove a subscription when its session ends or no longer covers this partition. A
+        follower at rest had read to the log end at the session's last fetch: note that time now,
+        because it cannot be determined after the next append."""
         super().unwatch(watch)
         if watch.replica:
             for remote in self.remote.values():
@@ -514,11 +525,11 @@ class Partition(ReplicaState):
         may_join: bool = False,
         times: FetchTimes | None = None,
     ) -> Effects:
-        """A follower has everything below `offset`.
+        """Note that a follower has everything below `offset`.
 
-        The caller has checked that `broker_epoch` is the follower's current one. `may_join`:
-        whether that broker is unfenced and stays, of one outside the maximal ISR (KIP-841). `times`
-        are those of its fetch session.
+        The caller has checked that `broker_epoch` is the follower's current one. `may_join` applies
+        to a follower outside the maximal ISR: its broker is unfenced and not shutting down
+        (KIP-841). `times` are those of its fetch session.
         """
         remote = self.remote.get(replica_id)
         if remote is None:
@@ -536,7 +547,8 @@ class Partition(ReplicaState):
         return effects if offset == before else effects + self.maybe_advance_high_watermark()
 
     def wait_for_low_watermark(self, offset: int, waiter: CommitWaiter, slot: Any) -> bool:
-        """Registers for all in-sync replicas to begin at `offset` or later; False if they do."""
+        """Register a wait for all in-sync replicas to begin at `offset` or later; return False if
+        they do."""
         if self.low_watermark >= offset:
             return False
         self._low_watermark_waits.add(offset, waiter, slot)
@@ -545,7 +557,7 @@ class Partition(ReplicaState):
     def _low_watermark_moved(self) -> Effects:
         return (LowWatermarkMoved(self.low_watermark),) if self._low_watermark_waits else NOTHING
 
-    # --- within -------------------------------------------------------------------------------
+    # --- internals ----------------------------------------------------------------------------
 
     def _released(self, error: ErrorCode) -> Effects:
         self._uncommitted.clear()
@@ -564,7 +576,8 @@ class Partition(ReplicaState):
         self.role = role
 
     def validate(self) -> None:
-        """Checks what must hold between any two steps; raises InvariantViolated."""
+        """Check the invariants between any two steps. Raises InvariantViolated if one does not
+        hold."""
         log = self.log
         holds: Mapping[str, bool] = {
             "log start <= high watermark": log.log_start_offset <= log.high_watermark,

@@ -1,7 +1,7 @@
-"""Shell: A connection to another broker, made when something is asked.
+"""Shell: A connection to another broker, made for the first request.
 
-A broker answers what comes over one connection in order, and a fetch waits for bytes: whatever is
-asked beside fetches goes over a connection of its own.
+A broker answers the requests of one connection in order, and a fetch waits for bytes. So all other
+requests use a connection of their own.
 """
 
 from __future__ import annotations
@@ -22,10 +22,12 @@ Address = tuple[str, int]
 
 
 class Peer:
-    """One connection to one broker at a time; it is made anew after it has ended."""
+    """A connection to one broker, one at a time; after it has ended, the next request makes a new
+    one."""
 
     def __init__(self, endpoint: Callable[[], Address | None], client_id: str) -> None:
-        """`endpoint` is where the broker is reached, None while that is unknown."""
+        """Set up without a connection. `endpoint` returns the broker's address, None while it is
+        unknown."""
         self._endpoint = endpoint
         self._client_id = client_id
         self._connection: Connection | None = None
@@ -33,7 +35,13 @@ class Peer:
         self._closed = False
 
     async def request(self, message: Request[R], timeout_ms: float) -> R:
-        """Raises OSError, ProtocolError, ApiError; what the answer says is not looked at."""
+        """Send a request and return the response, whose error codes are not checked.
+
+        Raises:
+            OSError: the broker is not reachable, or the connection ended.
+            ProtocolError: the response is invalid; the connection is closed.
+            ApiError: the request cannot be sent in a version that the broker supports.
+        """
         connection = await self._connected()
         try:
             return await connection.request(message, timeout_ms)
@@ -63,12 +71,12 @@ class Peer:
             return connection
 
     def drop(self) -> None:
-        """What is asked fails; the next request connects anew."""
+        """Close the connection: requests in flight fail, and the next request connects again."""
         if self._connection is not None:
             self._connection.abort()
             self._connection = None
 
     def close(self) -> None:
-        """What is asked fails, now and later."""
+        """Close the connection for good: requests fail, now and later."""
         self._closed = True
         self.drop()

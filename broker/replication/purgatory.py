@@ -1,12 +1,12 @@
 """Requests that wait: for a high watermark, for bytes, or for their time to run out.
 
-The purgatory knows two things about a wait: when it ends at the latest, and which connection it
-belongs to. What the wait is for is the business of its class; the partition that changes tells it.
+The purgatory knows two things about a wait: its deadline and its connection. The condition that it
+waits for is the concern of its class; the partition that changes notifies it.
 
 Deadlines sit in a wheel of buckets, one per `TICK_MS`, and a heap holds only bucket numbers. Adding
 and removing a wait is one dictionary operation each, because nearly all waits are removed long
-before their deadline: a heap of waits would keep each answered produce request alive for its
-thirty seconds. A deadline is rounded up to its bucket, never down, so no wait ends early.
+before their deadline: a heap of waits would keep each answered produce request alive for its thirty
+seconds. A deadline is rounded up to its bucket, never down, so no wait ends early.
 
 This module takes time as an argument; `waiting_requests` arms the event loop's timer with
 `next_deadline_ms`.
@@ -24,7 +24,7 @@ TICK_MS: Final = 5
 
 
 class Wait:
-    """One waiting request. Subclasses say what happens at the deadline."""
+    """One waiting request. Subclasses implement the action at the deadline."""
 
     __slots__ = ("bucket", "owner")
 
@@ -38,11 +38,12 @@ class Wait:
         return self.bucket >= 0
 
     def expired(self) -> None:
-        """The deadline has passed; the wait is out of the purgatory already."""
+        """Handle the passed deadline; the wait has already left the purgatory."""
         raise AssertionError(f"{type(self).__name__} has no answer to its deadline")
 
     def dropped(self) -> None:
-        """The connection is gone; nobody reads an answer. The default lets go of nothing."""
+        """Handle the end of the connection, which makes an answer pointless. The default does
+        nothing."""
 
 
 class Purgatory:
@@ -51,8 +52,8 @@ class Purgatory:
     __slots__ = ("_bucket_heap", "_buckets", "_owners")
 
     def __init__(self) -> None:
-        # Dictionaries as ordered sets: iteration order must not depend on object addresses, or
-        # one seed would not replay one run.
+        # Dictionaries as ordered sets: iteration order must not depend on object addresses, or one
+        # seed would not replay one run.
         self._buckets: dict[int, dict[Wait, None]] = {}
         self._bucket_heap: list[int] = []
         self._owners: dict[int, dict[Wait, None]] = {}
@@ -61,11 +62,11 @@ class Purgatory:
         return sum(map(len, self._buckets.values()))
 
     def count_by_class(self) -> Mapping[type[Wait], int]:
-        """How many waits of each class there are."""
+        """Return the number of waits of each class."""
         return Counter(type(wait) for bucket in self._buckets.values() for wait in bucket)
 
     def add(self, wait: Wait, deadline_ms: float, owner: int = 0) -> None:
-        """Begins to wait until `deadline_ms` (monotonic) on behalf of connection `owner`."""
+        """Start a wait until `deadline_ms` (monotonic) on behalf of connection `owner`."""
         assert wait.bucket < 0, "a wait is in the purgatory once"
         number = max(0, math.ceil(deadline_ms / TICK_MS))
         bucket = self._buckets.get(number)
@@ -79,7 +80,8 @@ class Purgatory:
             self._owners.setdefault(owner, {})[wait] = None
 
     def remove(self, wait: Wait) -> bool:
-        """Ends a wait whose answer is ready. False: it had ended before, so answer nothing."""
+        """End a wait whose answer is ready. Returns: False if it has already ended, so the caller
+        must not answer."""
         if wait.bucket < 0:
             return False
         self._unbucket(wait)
@@ -87,7 +89,7 @@ class Purgatory:
         return True
 
     def expire(self, now_ms: float) -> int:
-        """Ends all waits whose deadline is at or before `now_ms`; returns how many."""
+        """End all waits whose deadline is at or before `now_ms`; return how many."""
         ended = 0
         heap = self._bucket_heap
         while heap and heap[0] * TICK_MS <= now_ms:
@@ -102,7 +104,7 @@ class Purgatory:
         return ended
 
     def drop_owner(self, owner: int) -> int:
-        """Ends all waits of a closed connection without an answer; returns how many."""
+        """End all waits of a closed connection without an answer; return how many."""
         waits = self._owners.pop(owner, None)
         if not waits:
             return 0
@@ -114,15 +116,15 @@ class Purgatory:
         return len(waits)
 
     def next_deadline_ms(self) -> float | None:
-        """When `expire` is due next, None when nothing waits."""
+        """Return when `expire` is due next, None when nothing waits."""
         heap = self._bucket_heap
         while heap and not self._buckets[heap[0]]:
             del self._buckets[heapq.heappop(heap)]
         return float(heap[0] * TICK_MS) if heap else None
 
     def _unbucket(self, wait: Wait) -> None:
-        # The emptied bucket stays until its time comes: its number is in the heap. It is missing
-        # when `expire` is walking it.
+        # The emptied bucket stays until its time comes: its number is in the heap. While `expire`
+        # iterates over a bucket, that bucket is missing.
         bucket = self._buckets.get(wait.bucket)
         if bucket is not None:
             bucket.pop(wait, None)

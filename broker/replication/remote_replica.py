@@ -1,14 +1,15 @@
 """Fetch state of one follower, as its leader keeps it.
 
-"Caught up" is a time, not a number of records (KIP-16): a fetch whose offset reached the log end at
-the read was caught up then; one whose offset reached the log end of the fetch before was caught up
-at that one; any other fetch changes nothing. The log end is that of the read, so an append between
-read and calculation does no harm, and a follower that is always one fetch behind stays.
+"Caught up" is a time, not a number of records (KIP-16). A fetch whose offset reached the log end at
+the read was caught up then. A fetch whose offset reached the log end of the previous fetch was
+caught up at that one. Any other fetch changes nothing. The log end is that of the read, so an
+append between read and calculation does no harm, and a follower that is always one fetch behind
+stays in the ISR.
 
 A follower that has read a partition to its end goes on fetching in its session without naming it.
-Then the session's time is its time (`resting`), and nothing has to be written down until the next
-append: thousands of idle partitions cost nothing per fetch. When the session ends, or goes on
-without the partition, its time is written down as well: the follower's next session needs several
+Then the session's time applies to it (`resting`), and nothing has to be recorded until the next
+append: thousands of idle partitions cost nothing per fetch. When the session ends, or continues
+without the partition, its time is recorded as well. The follower's next session needs several
 requests to name thousands of partitions, and an append may come before that.
 """
 
@@ -22,10 +23,10 @@ NEVER_MS: Final = float("-inf")
 
 
 class FetchTimes(Protocol):
-    """Whose fetches cover a partition without naming it."""
+    """Source of a follower's fetch times: a session that covers a partition without naming it."""
 
     fetch_ms: float
-    """When the newest of them came (monotonic)."""
+    """Time of the newest fetch (monotonic milliseconds)."""
 
 
 class RemoteReplica:
@@ -44,15 +45,16 @@ class RemoteReplica:
     )
 
     def __init__(self, now_ms: float = NEVER_MS) -> None:
-        """`now_ms` is given to members of the ISR: the lag time begins for them with the epoch."""
-        self.log_end = UNKNOWN  # until it fetched in this leader epoch
+        """Start without any fetch. `now_ms` is given for members of the ISR: their lag time begins
+        with the leader epoch."""
+        self.log_end = UNKNOWN  # until it fetches in this leader epoch
         self.log_start = UNKNOWN
         self.broker_epoch = UNKNOWN
         self.fetch_ms = NEVER_MS
         self.leader_end_at_fetch = UNKNOWN
         self.caught_up_ms = now_ms
         self.resting: FetchTimes | None = None
-        # What it has of the log locally, where it says so (KIP-1303).
+        # Local part of its log, if it reports it (KIP-1303).
         self.local_start_ms = UNKNOWN
         self.local_bytes = UNKNOWN
 
@@ -65,7 +67,7 @@ class RemoteReplica:
         now_ms: float,
         times: FetchTimes | None = None,
     ) -> None:
-        """The follower asked for `offset` while the leader's log ended at `leader_end`.
+        """Note a fetch of the follower at `offset` while the leader's log ended at `leader_end`.
 
         `times` are those of the session through which it goes on fetching, if it has one.
         """
@@ -76,7 +78,7 @@ class RemoteReplica:
         elif offset >= self.leader_end_at_fetch >= 0:
             self.caught_up_ms = max(self.caught_up_ms, self.fetch_ms)
         if broker_epoch != self.broker_epoch:
-            # Another life, perhaps on another disk.
+            # A new broker incarnation, perhaps with another disk.
             self.broker_epoch = broker_epoch
             self.local_start_ms = self.local_bytes = UNKNOWN
         self.log_end = offset
@@ -85,7 +87,8 @@ class RemoteReplica:
         self.fetch_ms = now_ms
 
     def wake(self) -> None:
-        """The log grows, or the partition is named again: up to now all fetches saw its end."""
+        """Record the session's fetch time before the log grows or the partition is named again: all
+        fetches up to now reached the log end."""
         resting = self.resting
         if resting is not None:
             self.resting = None
@@ -94,12 +97,12 @@ class RemoteReplica:
                 self.caught_up_ms = max(self.caught_up_ms, resting.fetch_ms)
 
     def rests_by(self, times: object) -> bool:
-        """Whether these times are the follower's until the log grows."""
+        """Return whether the follower is at rest with these times."""
         return self.resting is times
 
     def stated(self, broker_epoch: int, local_start_ms: int, local_bytes: int) -> bool:
-        """What a fetch of that life says that the follower has locally; -1 says nothing. Returns
-        whether that is news."""
+        """Note the local-log stats in a fetch of that broker epoch; -1 leaves a value as it is.
+        Returns: whether a value changed."""
         if broker_epoch != self.broker_epoch:
             return False
         if local_start_ms == UNKNOWN:
@@ -112,11 +115,12 @@ class RemoteReplica:
         return True
 
     def is_in_sync(self, leader_end: int, now_ms: float, lag_max_ms: float) -> bool:
-        """At the log end, or caught up within `replica.lag.time.max.ms`."""
+        """Return whether the follower is at the log end, or caught up within
+        `replica.lag.time.max.ms`."""
         return self.log_end == leader_end or now_ms - self.caught_up_ms <= lag_max_ms
 
     def may_join(self, high_watermark: int, leader_epoch_start: int) -> bool:
-        """Whether it has all that may have been acknowledged (KAFKA-7128)."""
+        """Return whether it has all records that may have been acknowledged (KAFKA-7128)."""
         return self.log_end >= high_watermark and self.log_end >= leader_epoch_start
 
 
@@ -128,7 +132,8 @@ def laggards(
     now_ms: float,
     lag_max_ms: float,
 ) -> frozenset[int]:
-    """The members that are not in sync any more. The leader is in no `replicas`, so never named."""
+    """Return the members that are no longer in sync. The leader is never in `replicas`, so it is
+    never returned."""
     return frozenset(
         member
         for member in members

@@ -1,13 +1,13 @@
-"""Replicas that the controllers have on record in another log directory than they are in (KIP-858).
+"""Reports of replicas that the controllers have recorded in another log directory (KIP-858).
 
 A broker has one directory, so the controller knows where its replicas are when it places them. It
-does not when the broker came back with another, empty one, or when the partition is older than the
-records that can say it. A replica in a directory that its broker has not registered is not elected,
-so the broker says where it is (AssignReplicasToDirs).
+does not know this if the broker came back with another, empty directory, or if the partition is
+older than the records that contain directories. A replica in a directory that its broker has not
+registered is not elected, so the broker reports its directory (AssignReplicasToDirs).
 
-It says so only of partitions that have a leader. One without may wait for what this broker had on
-the disk that is gone; Apache Kafka's controllers would take the new, empty replica for the old one
-and elect it cleanly.
+It reports only partitions that have a leader. One without a leader may wait for the data on this
+broker's former disk. Apache Kafka's controllers would mistake the new, empty replica for the old
+one and elect it cleanly.
 
 Nothing here does I/O or reads a clock.
 """
@@ -27,11 +27,11 @@ from protocol.messages.assign_replicas_to_dirs import (
 PartitionId = tuple[bytes, int]
 
 PARTITIONS_MAX: Final = 1000
-"""In one request: the controller writes the records of one as one batch."""
+"""Maximum number of replicas in one request: the controller writes its records as one batch."""
 BACK_OFF_FIRST_MS: Final = 20.0
 BACK_OFF_MAX_MS: Final = 10_000.0
 
-# The metadata log says the same soon, or has said it already.
+# The metadata log contains the report soon, or already.
 _SETTLED: Final = frozenset(
     {
         ErrorCode.NONE,
@@ -43,7 +43,7 @@ _SETTLED: Final = frozenset(
 
 
 class ReplicaDirectories:
-    """What is to be said; one request at a time."""
+    """Queue of replicas to report, with one request in flight."""
 
     def __init__(self, node_id: int, directory: bytes) -> None:
         self._node_id = node_id
@@ -57,7 +57,7 @@ class ReplicaDirectories:
         return len(self._waiting) + len(self._in_flight or ())
 
     def look(self, key: PartitionId, partition: PartitionImage) -> bool:
-        """Takes note of a partition's newest state; True if there is something to say of it."""
+        """Check a partition's newest state. Returns: whether its directory must be reported."""
         wanted = self._is_elsewhere(partition)
         if wanted:
             self._waiting[key] = None
@@ -66,7 +66,8 @@ class ReplicaDirectories:
         return wanted
 
     def look_at_all(self, keys: Iterable[PartitionId]) -> None:
-        """Take note of partitions unseen: the next requests leave out those that need no report."""
+        """Queue partitions without checking them: the next requests leave out those that need no
+        report."""
         self._waiting.update(dict.fromkeys(keys))
 
     def _is_elsewhere(self, partition: PartitionImage | None) -> bool:
@@ -75,7 +76,8 @@ class ReplicaDirectories:
         return partition.directory_of(self._node_id) not in (None, self._directory)
 
     def due_ms(self) -> float | None:
-        """When `next_request` may have one; None until there is an answer or news."""
+        """Return the earliest time of the next request, or None while one is in flight or none is
+        queued."""
         return None if self._in_flight is not None or not self._waiting else self._due_ms
 
     def next_request(
@@ -84,8 +86,9 @@ class ReplicaDirectories:
         partition_of: Callable[[bytes, int], PartitionImage | None],
         now_ms: float,
     ) -> AssignReplicasToDirsRequest | None:
-        """The request to send now; `answered` or `failed` must follow. `partition_of` has the
-        newest state: what is not true any more is not said."""
+        """Return the request to send now, if any; the caller must call `answered` or `failed`
+        afterwards. `partition_of` returns the newest state, so that outdated reports are left out.
+        """
         if self._in_flight is not None or now_ms < self._due_ms:
             return None
         sent: list[PartitionId] = []
@@ -105,12 +108,13 @@ class ReplicaDirectories:
         )
 
     def failed(self, now_ms: float) -> None:
-        """No answer, or one about the request as a whole: everything is said again later."""
+        """Handle a missing answer or an error for the whole request: report all again later."""
         sent, self._in_flight = self._in_flight or frozenset(), None
         self._again(sent, now_ms)
 
     def answered(self, response: AssignReplicasToDirsResponse, now_ms: float) -> None:
-        """What was refused is said again later, unless there is nothing to it any more."""
+        """Queue refused reports again for a later time; those that are no longer needed count as
+        settled."""
         if response.error_code:
             self.failed(now_ms)
             return

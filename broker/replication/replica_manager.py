@@ -1,16 +1,16 @@
-"""All partitions on this broker: found by name or id, made and changed by the metadata log.
+"""All partitions on this broker: lookup by name or id, and changes from the metadata log.
 
-`apply` takes each new image. What changes a partition's role is cheap and done at once, but
-thousands of them are not, nor is making logs: those go into a backlog that `advance` works off in
-slices, always by the newest image, never by the one that put them there. Until its turn comes, a
-partition is simply not led here yet and clients ask again; one that leads no longer commits nothing
-meanwhile, because its followers have left.
+`apply` receives each new image. One role change is cheap and done at once. Thousands of them are
+not, nor is creating logs: those go into a backlog that `advance` works off in slices. It always
+uses the newest image, not the one that queued the change. Until then a partition is not led here
+yet, and clients retry. A former leader commits nothing in that time, because its followers have
+left.
 
-A broker that has lost its registration leads and follows nothing any more (`lead_nothing`): later
-images speak of another process with its id.
+A broker that has lost its registration no longer leads or follows (`lead_nothing`): later images
+describe another process with its id.
 
 A disk error takes the partition offline and is reported once to `on_storage_failure`, which stops
-the node: there is one log directory, so there is nothing left to serve from.
+the node: there is one log directory, so nothing is left to serve from.
 """
 
 from __future__ import annotations
@@ -61,11 +61,12 @@ ALL_REPLICAS: Final = -1
 _log = get_logger("broker.replicas")
 
 AT_ONCE_MAX: Final = 200
-"""Roles that change while an image is published: a few milliseconds; the others wait their turn."""
+"""Maximum number of role changes while an image is published: a few milliseconds. The others go
+into the backlog."""
 
 
 class Survive(Protocol):
-    """`Supervisor.survive`."""
+    """Type of `Supervisor.survive`."""
 
     def __call__(
         self, work: str, error: BaseException, data: Buffer = b"", /, **about: Any
@@ -96,7 +97,7 @@ class ReplicaManager:
         self._by_name: dict[str, dict[int, Partition]] = {}
         self._by_id: dict[bytes, dict[int, Partition]] = {}
         self.deleted_counters = PartitionCounters()
-        """What replicas that are gone had counted."""
+        """Counts of replicas that were removed."""
         self._backlog = Backlog()
         self._strays: dict[tuple[str, int], None] = {}
         self._leads_nothing = False
@@ -110,19 +111,19 @@ class ReplicaManager:
         logs.trimmed = self.local_log_trimmed
         logs.log_start_moved = self.log_start_moved
 
-    # --- finding ------------------------------------------------------------------------------
+    # --- lookup -------------------------------------------------------------------------------
 
     def __iter__(self) -> Iterator[Partition]:
         for partitions in self._by_id.values():
             yield from partitions.values()
 
     def get(self, topic: str, index: int) -> Partition | None:
-        """The replica on this broker, None if there is none."""
+        """Return the replica on this broker, or None."""
         partitions = self._by_name.get(topic)
         return None if partitions is None else partitions.get(index)
 
     def known(self, topic: str | bytes, index: int) -> Partition | None:
-        """The replica on this broker by the topic's name or id, None if there is none."""
+        """Return the replica on this broker by the topic's name or id, or None."""
         if isinstance(topic, bytes):
             partitions = self._by_id.get(topic)
         else:
@@ -130,7 +131,7 @@ class ReplicaManager:
         return None if partitions is None else partitions.get(index)
 
     def find(self, topic: str, index: int) -> Partition:
-        """The replica on this broker.
+        """Return the replica on this broker.
 
         Raises:
             ApiError: NOT_LEADER_OR_FOLLOWER for a partition that exists elsewhere (or here soon),
@@ -146,7 +147,7 @@ class ReplicaManager:
         raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, None)
 
     def find_by_id(self, topic_id: bytes, index: int) -> Partition:
-        """The replica on this broker; as `find`, with UNKNOWN_TOPIC_ID for an unknown id."""
+        """Return the replica on this broker; as `find`, with UNKNOWN_TOPIC_ID for an unknown id."""
         partitions = self._by_id.get(topic_id)
         if partitions is not None:
             partition = partitions.get(index)
@@ -170,7 +171,7 @@ class ReplicaManager:
         required_acks: int,
         transactional: bool,
     ) -> BatchHeader:
-        """Judges one client batch by its header; `append` or a late append follows.
+        """Validate one client batch by its header; `append` or a late append follows.
 
         Raises:
             ApiError: of `check_batch`; NOT_LEADER_OR_FOLLOWER, NOT_ENOUGH_REPLICAS,
@@ -186,8 +187,8 @@ class ReplicaManager:
         header: BatchHeader,
         now_ms: int,
     ) -> AppendInfo:
-        """Appends a batch that `check` has passed in this turn of the loop; consumes `records`
-        before it returns.
+        """Append a batch that `check` has passed in the same event-loop iteration; `records` is not
+        used after the return.
 
         Raises:
             ApiError: of `finish`; otherwise as `append_valid`.
@@ -206,7 +207,7 @@ class ReplicaManager:
     def append_valid(
         self, partition: Partition, valid: ValidBatch, required_acks: int, now_ms: int
     ) -> AppendInfo:
-        """Appends what `finish` has returned, perhaps some time after `check`.
+        """Append the result of `finish`, perhaps some time after `check`.
 
         Raises:
             ApiError: NOT_LEADER_OR_FOLLOWER, NOT_ENOUGH_REPLICAS, KAFKA_STORAGE_ERROR; of the
@@ -246,8 +247,8 @@ class ReplicaManager:
         return info
 
     def batch_failed(self, partition: Partition, records: Buffer, error: Exception) -> ApiError:
-        """What to answer to the producer of a batch that could not be judged or appended for a
-        reason that nobody foresaw."""
+        """Report an unexpected exception while a batch was validated or appended; return the error
+        for its producer."""
         self._on_unforeseen(
             "produced batch", error, records, topic=partition.topic, partition=partition.index
         )
@@ -260,7 +261,7 @@ class ReplicaManager:
         return log
 
     def append_own(self, partition: Partition, batch: bytes, *, now_ms: int) -> AppendInfo:
-        """Appends a batch that this broker wrote itself, as with acks=all.
+        """Append a batch that this broker wrote itself, as with acks=all.
 
         Raises:
             ApiError: NOT_LEADER_OR_FOLLOWER, NOT_ENOUGH_REPLICAS, MESSAGE_TOO_LARGE,
@@ -278,7 +279,8 @@ class ReplicaManager:
         return info
 
     def storage_failed(self, partition: Partition, error: BaseException) -> None:
-        """A disk operation on this partition's log failed."""
+        """Take the partition offline after a disk operation on its log failed, and report the
+        failure."""
         _log.error(
             "disk error, partition goes offline",
             topic=partition.topic,
@@ -292,7 +294,8 @@ class ReplicaManager:
     # --- effects ------------------------------------------------------------------------------
 
     def may_join_isr(self, replica_id: int, broker_epoch: int) -> bool:
-        """Whether that broker, in that life, is unfenced and stays (KIP-841, KIP-903)."""
+        """Return whether that broker, with that epoch, is unfenced and not shutting down (KIP-841,
+        KIP-903)."""
         broker = self.metadata.image.cluster.brokers.get(replica_id)
         return (
             broker is not None
@@ -302,7 +305,7 @@ class ReplicaManager:
         )
 
     def broker_epoch(self) -> int:
-        """Of this broker's present life; -1 where the metadata do not know it yet."""
+        """Return this broker's present epoch, or -1 if it is not in the metadata yet."""
         broker = self.metadata.image.cluster.brokers.get(self.node_id)
         return NO_EPOCH if broker is None else broker.epoch
 
@@ -315,7 +318,8 @@ class ReplicaManager:
         return partition.report_due(now_ms, wall_ms, self.broker_epoch(), sweep=sweep)
 
     def report_steps(self) -> Iterator[int]:
-        """Has reports made of local logs whose time has come; yields now and then how many."""
+        """Trigger the local-log reports that are due. Yields the number so far every 256
+        partitions, so that the caller can run other work."""
         reported = 0
         for at, partition in enumerate(list(self)):
             if (
@@ -330,8 +334,8 @@ class ReplicaManager:
         yield reported
 
     def expire_isr_steps(self, lag_max_ms: float) -> Iterator[int]:
-        """Proposes ISRs without laggards; yields now and then how many, so that the caller can
-        let others run."""
+        """Propose ISRs without laggards. Yields the number so far every 256 partitions, so that the
+        caller can run other work."""
         proposed = 0
         for at, partition in enumerate(list(self)):
             if partition.is_leader:
@@ -346,28 +350,29 @@ class ReplicaManager:
     # --- metadata -----------------------------------------------------------------------------
 
     def on_backlog(self, schedule: Callable[[], None]) -> None:
-        """`schedule` is called when `advance` has something to do again."""
+        """Set the callback for new work in the backlog: it must arrange calls of `advance`."""
         self._schedule = schedule
 
     def on_flush_due(self, flush: Callable[[Partition], None]) -> None:
-        """`flush` is called for a leader that can commit no more before it is flushed."""
+        """Set the callback for a leader that cannot commit more before a flush."""
         self._effects.flush = flush
 
     def on_epochs_unsaved(self, save: Callable[[Partition], None]) -> None:
-        """`save` is called for a partition whose high watermark waits for its epochs' file."""
+        """Set the callback for a partition whose high watermark waits for its epochs' file."""
         self._effects.save_epochs = save
 
     def on_isr_proposed(self, propose: Callable[[Partition, IsrProposal], None]) -> None:
-        """`propose` is to ask the controller for an ISR."""
+        """Set the callback that proposes an ISR to the controller."""
         self._effects.propose = propose
 
     def on_local_logs(self, report: Callable[[Partition], None], begin: Callable[[], None]) -> None:
-        """`report` is called for a partition that has to report its replicas' local logs; before
-        that, `begin` for each that may have to."""
+        """Set the callbacks for local logs: `report` for a partition that has to report; before
+        that, `begin` for each partition that may have to."""
         self._report, self._reports_begin = report, begin
 
     def local_log_trimmed(self, log: Log) -> None:
-        """A log has lost segments: whoever compares replicas by what they have is to hear of it."""
+        """Report the change of a log that has lost segments, if its topic compares replicas by
+        their local logs."""
         partition = self.get(log.topic, log.partition)
         if partition is None or partition.local_logs is None or partition.log is not log:
             return
@@ -377,35 +382,36 @@ class ReplicaManager:
             self._effects.fetchers.restate(partition)
 
     def log_start_moved(self, log: Log) -> None:
-        """A log begins later: whoever reads its partition is to hear of it."""
+        """Notify the readers of a partition after its log start has moved."""
         partition = self.get(log.topic, log.partition)
         if partition is not None and partition.log is log:
             partition.log_start_moved()
 
     def on_role_given(self, look: Callable[[Partition, PartitionImage], None]) -> None:
-        """`look` is told of each replica that follows its image, after it does."""
+        """Set the callback for each replica that has received a role from its image."""
         self._role_given = look
 
     def on_follow(self, fetchers: FetcherPort) -> None:
-        """`fetchers` is told which partitions to fetch."""
+        """Set the component that fetches from leaders."""
         self._effects.fetchers = fetchers
 
     def on_tier(self, listener: TierListener) -> None:
-        """`listener` is told of all that tiered storage has to do with."""
+        """Set the receiver of all events that concern tiered storage."""
         self._effects.tier = listener
 
     def add_leadership_listener(self, topic: str, listener: LeadershipListener) -> None:
-        """Tells `listener` of roles in `topic`, at once of those held already."""
+        """Register a listener for roles in `topic`; the partitions led already are reported at
+        once."""
         self._effects.listeners.setdefault(topic, []).append(listener)
         for partition in self._by_name.get(topic, {}).values():
             if partition.is_leader:
                 listener.elected(partition.index, partition.leader_epoch)
 
     def reconfigure(self, topics: Iterable[str]) -> None:
-        """The settings of these topics may differ now.
+        """Apply changed settings of these topics.
 
-        Replicas of a deleted topic keep theirs until they go: under another min ISR what they wait
-        with would be shown, and acknowledged.
+        Replicas of a deleted topic keep their settings until they are removed: a lower min ISR
+        would make their waiting batches visible and acknowledged.
         """
         for topic in topics:
             found = self.metadata.image.topics.by_name.get(topic)
@@ -415,10 +421,10 @@ class ReplicaManager:
                     self._effects.tier.configured(partition)
 
     def apply(self, delta: MetadataDelta) -> None:
-        """Follows the newest image, which `metadata` and the settings hold already.
+        """Apply the newest image, which `metadata` and the settings contain already.
 
-        Must not be called for an image older than this broker's logs: a topic that was deleted
-        and made again would be taken for the old one, and the new one's log for a leftover.
+        Must not be called for an image older than this broker's logs: a topic that was deleted and
+        created again would be mistaken for the old one, and the new one's log for a leftover.
         """
         if self._leads_nothing:
             return
@@ -429,7 +435,7 @@ class ReplicaManager:
             self._schedule()
 
     def lead_nothing(self) -> None:
-        """Stops every replica at once and for good; the logs stay as they are."""
+        """Stop every replica at once and for good; the logs stay as they are."""
         self._leads_nothing = True
         self._backlog = Backlog()
         self._strays = {}
@@ -437,11 +443,11 @@ class ReplicaManager:
             self._stop_replica(partition)
 
     def set_strays_aside(self, image: MetadataImage) -> list[str]:
-        """Has `advance` rename logs of partitions that `image` does not give to this broker, each
-        before a log of its name is made; returns names.
+        """Queue logs for renaming to `-stray` that `image` does not assign to this broker; return
+        their names. `advance` renames each before a log with its name is created.
 
-        For the start, once the image has caught up: whatever was deleted or moved away while this
-        broker was down.
+        For the start, once the image has caught up: these partitions were deleted or moved away
+        while this broker was down.
         """
 
         def belongs(topic: str, index: int, topic_id: bytes | None) -> bool:
@@ -502,8 +508,9 @@ class ReplicaManager:
                 self._leave(topic, index)
 
     def _leave(self, topic: TopicImage, index: int) -> None:
-        """This broker has no replica of it; if one was to be made of a log of an earlier life, the
-        log is set aside, as those of what went while this broker was down."""
+        """Handle a partition without a replica here. If its log of an earlier process was not yet
+        opened for a replica, it is renamed to `-stray`, as are those of partitions removed while
+        this broker was down."""
         log = self.logs.get(topic.name, index)
         if log is None or log.topic_id not in (None, topic.id):
             return
@@ -511,7 +518,7 @@ class ReplicaManager:
             self._strays[topic.name, index] = None
 
     def advance(self, budget_ms: float) -> bool:
-        """Works off the backlog for about `budget_ms`; True if some of it is left."""
+        """Work off the backlog for about `budget_ms`; return True if some of it is left."""
         deadline_ms = self._clock.monotonic_ms() + budget_ms
         while self._strays or self._backlog:
             if self._strays:
@@ -523,7 +530,7 @@ class ReplicaManager:
         return bool(self._strays or self._backlog)
 
     def _settle(self, topic_id: bytes, index: int) -> None:
-        """Makes the replica exist, or not, as the newest image says."""
+        """Create or delete the replica, according to the newest image."""
         image = self.metadata.image
         topic = image.topics.by_id.get(topic_id)
         wanted = None if topic is None else topic.partitions.get(index)
@@ -547,7 +554,7 @@ class ReplicaManager:
             raise InvariantViolated(f"topic {topic.name!r} in the metadata log: {problem}")
         namesake = self.get(topic.name, index)
         if namesake is not None:
-            # The topic was deleted and made again: the old log must leave the folder first.
+            # The topic was deleted and created again: the old log must leave the folder first.
             self._delete_replica(namesake)
         settings = self._settings.of(topic.name)
         try:
@@ -579,11 +586,11 @@ class ReplicaManager:
         )
         self._ask_for_local_logs(partition, settings.local_log)
         if partition.is_leader:
-            # A lower minimum may let it go on.
+            # A lower minimum may allow the high watermark to advance.
             self.carry_out(partition, partition.maybe_advance_high_watermark())
 
     def _ask_for_local_logs(self, partition: Partition, wanted: LocalLogThresholds) -> None:
-        """Begins or ends to compare the partition's replicas by what they have locally."""
+        """Begin or end to compare the partition's replicas by their local logs."""
         if partition.local_logs is None and wanted.on:
             interval_ms = self._settings.effective_node[
                 keys_kraftbox.KRAFTBOX_LOCAL_LOG_REPORT_INTERVAL_MS
@@ -605,7 +612,7 @@ class ReplicaManager:
                 self._backlog.add((partition.topic_id, partition.index), urgent=True)
             return
         if wanted.partition_epoch < partition.partition_epoch:
-            return  # the controller's answer to a proposal was faster than this image
+            return  # the controller's answer to a proposal arrived before this image
         partition.adding, partition.removing = wanted.adding, wanted.removing
         partition.elr = wanted.elr
         if partition.local_logs is not None:
@@ -631,7 +638,7 @@ class ReplicaManager:
         if partition.is_leader:
             partition.led_until_ms = self._clock.monotonic_ms()
         elif wanted.leader_epoch != partition.leader_epoch:
-            partition.led_until_ms = NEVER_MS  # another has led since
+            partition.led_until_ms = NEVER_MS  # another broker has led since
         effects = partition.become_follower(
             leader_id=wanted.leader,
             leader_epoch=wanted.leader_epoch,
@@ -642,12 +649,12 @@ class ReplicaManager:
         self.carry_out(partition, effects)
 
     def _stop_replica(self, partition: Partition) -> None:
-        """Nothing more is served from it; its files go when the backlog comes to it."""
+        """Stop serving the replica; its files are removed when the backlog reaches it."""
         if partition.role is not ReplicaRole.DELETED:
             self.carry_out(partition, partition.become_deleted())
 
     def _delete_replica(self, partition: Partition) -> None:
-        """Takes the replica out of all tables and its files out of the way."""
+        """Remove the replica from all tables, and delete or rename its files."""
         self._stop_replica(partition)
         self.deleted_counters.add(partition.counters)
         _drop(self._by_id, partition.topic_id, partition)

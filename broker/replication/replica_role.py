@@ -1,6 +1,7 @@
-"""Roles of a replica, and every arrow between them.
+"""Roles of a replica, and all transitions between them.
 
-A pair that is not in `TRANSITIONS` is a bug of ours: metadata is judged before it gets here.
+A pair that is not in `TRANSITIONS` is a bug of this program: metadata is validated before it gets
+here.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from typing import Final
 
 
 class ReplicaRole(Enum):
-    """What this broker is for a partition."""
+    """This broker's role for a partition."""
 
     FOLLOWER = auto()
     LEADER = auto()

@@ -1,7 +1,7 @@
-"""The replica that a consumer reads from (`replica.selector.class`, KIP-392).
+"""Selection of the replica that a consumer reads from (`replica.selector.class`, KIP-392).
 
-Only members of the ISR whose broker is unfenced and stays are ever named (KAFKA-14372, 15390), and
-only if they have the offset that is asked for; else the consumer reads from the leader.
+Only members of the ISR are selected whose broker is unfenced and not shutting down (KAFKA-14372,
+15390), and only if they have the requested offset. Otherwise the consumer reads from the leader.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from broker.replication.partition import Partition
 
 RACK_AWARE: Final = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
-"""As operators know it; the other that Kafka has is the leader, always."""
+"""The class name in Kafka's configuration. Kafka's other selector always selects the leader."""
 
 
 def nearest_replica(
@@ -25,10 +25,10 @@ def nearest_replica(
     brokers: Mapping[int, BrokerImage],
     wall_ms: int | None = None,
 ) -> int | None:
-    """The replica in the reader's rack that has come furthest; None: the leader is the one.
+    """Return the replica in the reader's rack with the highest log end, or None for the leader.
 
-    `partition` is led here. With the time, epoch milliseconds, followers that have too little of
-    the log locally are left out (KIP-1303): they would read from the tier what is asked of them.
+    `partition` is led here. If `wall_ms` (epoch milliseconds) is given, followers with too little
+    of the log locally are left out (KIP-1303): they would read the requested records from the tier.
     """
     own = brokers.get(partition.node_id)
     if not rack or own is None or own.rack == rack:

@@ -1,6 +1,6 @@
-"""The replica of a partition on this broker: what it knows, and what can be read off that.
+"""State of a partition's replica on this broker, and values derived from it.
 
-Nothing here changes anything: `broker.replication.partition` does.
+Nothing here changes the state: `broker.replication.partition` does.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ NO_EPOCH: Final = -1
 
 
 class ReplicaState(Audience):
-    """The fields of a `Partition`. Where it follows, what is the leader's (ISR, remote replicas) is
-    the metadata's, or empty."""
+    """The fields of a `Partition`. On a follower, the leader's fields (ISR, remote replicas) are
+    those of the metadata, or empty."""
 
     __slots__ = (
         "_past_reports",
@@ -86,35 +86,37 @@ class ReplicaState(Audience):
         self.leader_epoch_start = 0
         self.partition_epoch = NO_EPOCH
         self.replicas: tuple[int, ...] = ()
-        # Of a reassignment that goes on; nothing is decided by them here.
+        # Of an ongoing reassignment; no decision here depends on them.
         self.adding: tuple[int, ...] = ()
         self.removing: tuple[int, ...] = ()
         self.elr: tuple[int, ...] = ()
         self.isr: frozenset[int] = frozenset()
         self.maximal_isr: frozenset[int] = frozenset()
         self.proposal: IsrProposal | None = None
-        # The newest proposal that a request has carried, that a request has carried with local
-        # logs, and that the controller has refused because the partition has changed.
+        # The newest proposals: sent in a request; sent with local logs; refused by the controller
+        # because the partition has changed.
         self._sent: IsrProposal | None = None
         self._past_reports: IsrProposal | None = None
         self._refused: IsrProposal | None = None
         self.recovering = False
-        """Whether the controller has yet to hear that this leader, elected uncleanly, has
-        recovered (KIP-704): what it has is the log."""
+        """True if this leader, elected uncleanly, has yet to report to the controller that it has
+        recovered (KIP-704): its log is the partition's log."""
         self.min_isr = 1
         self.rules = AppendRules()
         self.remote: dict[int, RemoteReplica] = {}
         self.counters = PartitionCounters()
         self.led_until_ms = NEVER_MS
-        """When this replica led, if it did before the leader that it follows now; monotonic."""
+        """Last time this replica led, if it led immediately before the leader that it follows now;
+        monotonic milliseconds."""
         self.leads_since_ms = NEVER_MS
-        """When this replica began to lead in its newest epoch as a leader; monotonic."""
+        """When this replica began to lead in its newest epoch as a leader; monotonic milliseconds.
+        """
         self.leader_throttled = False
         self.follower_throttled = False
         self.local_logs: LocalLogs | None = None
-        # The leader's high watermark where the own one must wait, see `follow_high_watermark`.
+        # The leader's high watermark while the local one must wait, see `follow_high_watermark`.
         self._unshown = 0
-        # Whether the high watermark waits for the metadata that a proposal's answer told of.
+        # True if the high watermark waits for the metadata that follows an accepted proposal.
         self._unread_isr = False
         # (end offset, size) of appended batches above the high watermark.
         self._uncommitted: deque[tuple[int, int]] = deque()
@@ -124,26 +126,26 @@ class ReplicaState(Audience):
         return self.role is ReplicaRole.LEADER
 
     def leads_in(self, leader_epoch: int) -> bool:
-        """Whether this broker leads it, and still in that epoch. Who appended or began to read in
-        an epoch asks after every wait: another leader, or this one anew, may have another batch
-        at the same offset."""
+        """Return whether this broker leads the partition, and still in that epoch. Code that
+        appended or began to read in an epoch checks this after every wait: another leader, or this
+        one in a later epoch, may have another batch at the same offset."""
         return self.role is ReplicaRole.LEADER and self.leader_epoch == leader_epoch
 
     @property
     def is_readable(self) -> bool:
-        """Whether consumers may read here."""
+        """Return whether consumers may read here."""
         return self.role is ReplicaRole.LEADER or self.role is ReplicaRole.FOLLOWER
 
     @property
     def effective_min_isr(self) -> int:
-        """No topic can ask for more in-sync replicas than it has replicas."""
+        """The minimum ISR, limited to the number of replicas."""
         return min(self.min_isr, max(1, len(self.replicas)))
 
     @property
     def under_min_isr(self) -> bool:
-        """Whether a leader may not take appends with acks=all."""
+        """Return whether a leader must refuse appends with acks=all."""
         return (
-            # No need to know the effective minimum where the plain one is reached.
+            # The effective minimum is not needed if the plain one is reached.
             len(self.isr) < self.min_isr
             and self.role is ReplicaRole.LEADER
             and len(self.isr) < self.effective_min_isr
@@ -159,8 +161,8 @@ class ReplicaState(Audience):
 
     @property
     def electable_count(self) -> int:
-        """Replicas that can be elected without loss: ISR and ELR (KIP-966). A proposal's answer may
-        be ahead of the ELR, which is the metadata's."""
+        """Number of replicas that can be elected without loss: ISR and ELR (KIP-966). After a
+        proposal's answer the ISR may be newer than the ELR, which comes from the metadata."""
         return len(self.isr) + sum(member not in self.isr for member in self.elr)
 
     @property
@@ -169,7 +171,7 @@ class ReplicaState(Audience):
 
     @property
     def flush_due(self) -> bool:
-        """Whether what was appended has reached `flush.messages`."""
+        """Return whether the unflushed records have reached `flush.messages`."""
         log = self.log
         return log.log_end_offset - log.recovery_point >= log.config.flush_messages
 
@@ -180,12 +182,12 @@ class ReplicaState(Audience):
 
     @property
     def low_watermark(self) -> int:
-        """The smallest log start among this leader and the followers heard of."""
+        """The smallest log start among this leader and the in-sync followers that have fetched."""
         heard = (one.log_start for member, one in self.remote.items() if member in self.isr)
         return min((self.log.log_start_offset, *heard))
 
     def check_epoch(self, client_epoch: int) -> None:
-        """Fences a client by its view of the leader epoch; -1 is no view (KIP-320).
+        """Fence a client by its view of the leader epoch; -1 is no view (KIP-320).
 
         Raises:
             ApiError: FENCED_LEADER_EPOCH or UNKNOWN_LEADER_EPOCH.
@@ -199,7 +201,7 @@ class ReplicaState(Audience):
         raise ApiError(ErrorCode.UNKNOWN_LEADER_EPOCH, None)
 
     def require_leader(self, client_epoch: int = -1) -> Log:
-        """The log, for a request that only the leader may answer.
+        """Return the log, for a request that only the leader may answer.
 
         Raises:
             ApiError: FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH, NOT_LEADER_OR_FOLLOWER or
@@ -215,11 +217,11 @@ class ReplicaState(Audience):
         raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER, None)
 
     def require_readable(self, client_epoch: int = -1) -> Log:
-        """The log, for a consumer that may read from a follower (KIP-392).
+        """Return the log, for a consumer that may read from a follower (KIP-392).
 
         Raises:
-            ApiError: as `require_leader`; NOT_LEADER_OR_FOLLOWER for a replica that goes, or that
-                is about to begin behind the tier.
+            ApiError: as `require_leader`; NOT_LEADER_OR_FOLLOWER for a replica that is being
+                removed, or that is about to begin behind the tier.
         """
         if self.role is ReplicaRole.FOLLOWER:
             self.check_epoch(client_epoch)

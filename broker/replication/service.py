@@ -1,5 +1,4 @@
-"""Shell: Replication of a running broker: fetchers, ISR changes, the check for laggards,
-reports of the replicas' directories."""
+"""Shell: Replication of a running broker: fetchers, ISR changes, laggards, directory reports."""
 
 from __future__ import annotations
 
@@ -25,7 +24,8 @@ from runtime.tasks import Supervisor
 
 
 class Replication:
-    """Make it inside a running loop, before the first image is applied."""
+    """Replication of a running broker. Create it inside a running loop, before the first image is
+    applied."""
 
     def __init__(  # noqa: PLR0913 - by keyword, all that replication has from outside
         self,
@@ -43,8 +43,9 @@ class Replication:
         supervisor: Supervisor,
         tier: TierStart | None = None,
     ) -> None:
-        """`channel` is for AlterPartition and AssignReplicasToDirs alone. `directory` is the id of
-        the log directory, None for one that was formatted before there were any."""
+        """Connect the parts. `channel` is for AlterPartition and AssignReplicasToDirs alone.
+        `directory` is the id of the log directory, None for one that was formatted before
+        directories had ids."""
         self._metadata = metadata
         self._throttles = throttles
         self._replicas = replicas
@@ -102,21 +103,22 @@ class Replication:
         replicas.on_local_logs(self.isr_changes.report, self._begin_reports)
 
     def start(self) -> None:
-        """Begins to look for laggards."""
+        """Start the periodic check for laggards."""
         self._expiry = self._supervisor.spawn("ISR expiry", self._expire_isrs())
 
     def reconfigure(self, settings: ReplicationSettings) -> None:
-        """Go on with other settings, as far as they can change."""
+        """Apply other settings, as far as they can change at run time."""
         self.fetchers.resize(settings.fetchers_per_leader)
         self.skips_tiered = settings.skips_tiered
 
     def _skips(self, partition: Partition) -> bool:
-        """Whether that replica, if it is empty, begins behind all that the tier has (KIP-1023)."""
+        """Return whether that replica, if it is empty, begins behind all that the tier has
+        (KIP-1023)."""
         level = self._metadata.image.metadata_version
         return self.skips_tiered and may_skip_tiered(level, partition.log.config)
 
     def published(self, delta: MetadataDelta) -> None:
-        """The replicas follow the newest image."""
+        """Apply a new image's rates, leaders and registrations. Called after the replicas have."""
         if delta.configs:
             self._throttles.set_rates(
                 self._metadata.broker_overrides(), self._metadata.cluster_overrides()
@@ -150,14 +152,15 @@ class Replication:
             self._reporting = self._supervisor.spawn("local logs", self._report_local_logs())
 
     async def _report_local_logs(self) -> None:
-        """Twice per interval: what is due is told at most half an interval late."""
+        """Check for due reports twice per interval, so that none is over half an interval late."""
         while True:
             await asyncio.sleep(self._report_interval_ms / 2000.0)
             for _ in self._replicas.report_steps():
                 await asyncio.sleep(0)
 
     async def _expire_isrs(self) -> None:
-        """Twice per `replica.lag.time.max.ms`: a laggard stays at most half as long again."""
+        """Check for laggards twice per `replica.lag.time.max.ms`: a laggard stays at most half that
+        time longer."""
         while True:
             await asyncio.sleep(self._lag_max_ms / 2000.0)
             for _ in self._replicas.expire_isr_steps(self._lag_max_ms):

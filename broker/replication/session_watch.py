@@ -1,11 +1,12 @@
 """Partitions with news for a consumer's fetch session.
 
-A consumer of thousands of partitions fetches while nothing happens to most of them. One that it has
-read to the end, and knows all facts of, is left alone (`settled`) until the partition says that
-something has happened (`touched`); a fetch looks at the others, which are `due`.
+A consumer of thousands of partitions fetches while nothing happens to most of them. A partition
+that it has read to the end, with all its state known, is not checked (`settled`) until the
+partition reports a change (`touched`). A fetch checks the others, which are `due`.
 
-A session that does not wait is told once by a partition, and again when it has looked: a client
-that has gone for good leaves its session behind, which must not cost each append.
+If no fetch of the session waits, a partition notifies it once, and again only after a fetch has
+checked it. A client that has gone for good leaves its session behind, which must not cost each
+append.
 """
 
 from __future__ import annotations
@@ -21,27 +22,27 @@ if TYPE_CHECKING:
 
 
 class SessionWatch:
-    """One per fetch session of a consumer; see `FollowerWatch` for those of followers."""
+    """News of one fetch session of a consumer; see `FollowerWatch` for those of followers."""
 
     __slots__ = ("_covered", "committed", "due", "over", "replica", "wait")
 
     def __init__(self, *, replica: bool = False) -> None:
         self.replica = replica
-        # A dictionary as ordered set: whom to look at, in turn.
+        # A dictionary as ordered set: the partitions to check, in turn.
         self.due: dict[WatchKey, None] = {}
         self.committed = False
-        """Whether the newest fetch reads committed transactions alone."""
+        """True if the newest fetch reads committed transactions alone."""
         self.wait: FetchWait | None = None
         """The fetch that waits now."""
         self.over = False
-        """Whether its session has ended, which a fetch that is under way outlives."""
+        """True if its session has ended; a fetch in progress may outlast it."""
         self._covered: dict[WatchKey, Partition] = {}
 
     def __len__(self) -> int:
         return len(self._covered)
 
     def cover(self, key: WatchKey, partition: Partition) -> None:
-        """Hears from `partition` from now on."""
+        """Subscribe to `partition` unless the session has ended."""
         known = self._covered.get(key)
         if known is not partition and not self.over:
             if known is not None:
@@ -50,46 +51,48 @@ class SessionWatch:
             partition.watch(self, key)
 
     def requested(self, named: Iterable[WatchKey], forgotten: Collection[WatchKey]) -> None:
-        """The session's next request has come, which names these."""
+        """Note the session's next request, which names these partitions."""
         for key in named:
             self.due[key] = None
         for key in forgotten:
             self.forget(key)
 
     def turn(self) -> Iterable[WatchKey]:
-        """Whom to look at now."""
+        """Return the partitions to check now."""
         return self.due
 
     def settled(self, key: WatchKey) -> None:
-        """The reader has been told all there is; nothing is looked at until something happens."""
+        """Note that the reader has all there is: the partition is not checked again until it
+        changes."""
         self.due.pop(key, None)
 
     def served(self, key: WatchKey) -> None:
-        """Records were sent: others get their turn first."""
+        """Move a partition whose records were sent behind the others."""
         self.due.pop(key, None)
         self.due[key] = None
 
     def count_others(self) -> None:
-        """Those that a fetch need not look at are fetched as well."""
+        """Count a fetch for the covered partitions that need no check."""
         due = self.due
         for key, partition in self._covered.items():
             if key not in due:
                 partition.counters.fetches += 1
 
     def forget(self, key: WatchKey) -> None:
-        """The partition has left the session."""
+        """Remove a partition from the session."""
         self.due.pop(key, None)
         self._uncover(key)
 
     def close(self) -> None:
-        """The session is over."""
+        """Unsubscribe from all partitions at the end of the session."""
         self.over = True
         for partition in self._covered.values():
             partition.unwatch(self)
         self._covered.clear()
         self.due.clear()
         if self.wait is not None:
-            # It would hear of nothing any more; its client is to ask again, and begin anew.
+            # The waiting fetch would receive no more notifications: answer it, so that its client
+            # opens a new session.
             self.wait.interrupt()
 
     def _uncover(self, key: WatchKey) -> None:
@@ -97,7 +100,7 @@ class SessionWatch:
         if partition is not None:
             partition.unwatch(self)
 
-    # --- what partitions tell (`Watch`) -------------------------------------------------------
+    # --- notifications by partitions (`Watch`) ------------------------------------------------
 
     def touched(self, key: WatchKey, size_bytes: int) -> None:
         self.due[key] = None
@@ -126,7 +129,7 @@ class SessionWatch:
 
 
 class LoneWatch(SessionWatch):
-    """Of a fetch without a session, for as long as it waits."""
+    """Subscriptions of a fetch without a session, for as long as it waits."""
 
     __slots__ = ()
 

@@ -9,8 +9,8 @@ from runtime.config import NodeConfig, keys_kraftbox, keys_remote, keys_replicat
 
 
 class ReplicationSettings(NamedTuple):
-    """`fetchers_per_leader` and `skips_tiered` alone may change while the broker runs.
-    `throttle_window_*` are the windows over which throttled replicas are measured."""
+    """Settings of replication. Only `fetchers_per_leader` and `skips_tiered` may change while the
+    broker runs. `throttle_window_*` are the windows over which throttled replicas are measured."""
 
     node_id: int
     inter_broker_listener: str

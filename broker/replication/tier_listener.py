@@ -1,6 +1,6 @@
-"""The port to tiered storage (KIP-405): what becomes of replicas, told in the order it happens.
+"""Port to tiered storage (KIP-405): events of replicas, in the order in which they happen.
 
-All calls are plain, and come after the replica is what they say that it is.
+All calls are synchronous. Each is made after the replica has reached the state that it reports.
 """
 
 from __future__ import annotations
@@ -11,30 +11,31 @@ from broker.replication.partition import Partition
 
 
 class TierListener(Protocol):
-    """Whoever has to do with the remote segments of replicas."""
+    """The component that manages the remote segments of replicas."""
 
     def led(self, partition: Partition) -> None:
-        """This broker leads it in a new epoch."""
+        """Note that this broker leads the partition in a new epoch."""
 
     def followed(self, partition: Partition) -> None:
-        """It has another leader, or none, or its leader another epoch."""
+        """Note that the replica has a new leader, no leader, or the same leader in a new epoch."""
 
     def stopped(self, partition: Partition) -> None:
-        """It serves nothing any more: deleted, moved away, its disk broken."""
+        """Note that the replica serves nothing any more: it was deleted or moved away, or its disk
+        failed."""
 
     def configured(self, partition: Partition) -> None:
-        """The settings of its topic may be others. Not told of a deleted topic's replicas: these
-        keep what they had."""
+        """Note that the topic's settings may have changed. Not called for replicas of a deleted
+        topic, which keep their settings."""
 
     def keeps_folder(self, partition: Partition) -> bool:
-        """Whether the folder of a replica that goes must stay for now; `folder_kept` follows."""
+        """Return whether the folder of a removed replica must stay; `folder_kept` follows."""
 
     def folder_kept(self, topic: str, index: int, topic_id: bytes | None, folder: str) -> None:
-        """The folder of a replica that is none of this broker's any more has this path now."""
+        """Note the new path of the folder of a replica that this broker no longer has."""
 
 
 class NoTier:
-    """Nothing is tiered."""
+    """A listener for brokers without tiered storage."""
 
     def led(self, partition: Partition) -> None:
         return

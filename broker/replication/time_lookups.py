@@ -1,10 +1,10 @@
-"""Shell: Finding offsets by time without holding the loop (ListOffsets).
+"""Shell: Lookups of offsets by time that do not block the event loop (ListOffsets).
 
-A look-up in the recent part of a partition with small batches is a fraction of a millisecond and
+A lookup in the recent part of a partition with small batches takes a fraction of a millisecond and
 is answered at once. Any other is done step by step (`storage.log.timestamps`), with other work of
-the loop between the steps; a big batch is read, unpacked and walked in a worker thread. Workers are
-few, and flushes and cold reads need them too, so that one batch is looked into at a time, in the
-order in which they were wanted.
+the loop between the steps. A big batch is read, decompressed and searched in a worker thread.
+Workers are few, and flushes and cold reads need them too, so batches are searched one at a time, in
+the order of the requests.
 """
 
 from __future__ import annotations
@@ -25,11 +25,12 @@ class _Later(Enum):
 
 
 LATER: Final = _Later.LATER
-"""The look-up takes longer than the loop can wait for."""
+"""The lookup takes too long for the event loop."""
 
 
 class TimeLookups:
-    """See above. `records_walked` counts on the loop alone, `batches_in_worker` elsewhere."""
+    """Lookups of one broker. `records_walked` counts on the event loop alone, `batches_in_worker`
+    in workers."""
 
     def __init__(self, files: Files) -> None:
         self.records_walked = 0
@@ -38,9 +39,10 @@ class TimeLookups:
         self._one_at_a_time = asyncio.Semaphore(1)
 
     def at_once(self, log: Log, timestamp_ms: int | None) -> TimestampOffset | None | _Later:
-        """The answer if it can be had on the loop; None for `timestamp_ms` asks for the highest.
+        """Return the offset if it can be found on the event loop, otherwise LATER. `timestamp_ms`
+        None requests the highest timestamp.
 
-        Raises LogFailed.
+        Raises LogFailed if a disk operation fails.
         """
         search = log.search_time(timestamp_ms)
         try:
@@ -54,7 +56,7 @@ class TimeLookups:
         return LATER
 
     async def find(self, log: Log, timestamp_ms: int | None) -> TimestampOffset | None:
-        """The answer, however long it takes. Raises LogFailed."""
+        """Return the offset, however long it takes. Raises LogFailed if a disk operation fails."""
         while True:
             generation = log.segments.generation
             try:
@@ -62,14 +64,15 @@ class TimeLookups:
             except LogFailed:
                 if generation == log.segments.generation:
                     raise
-                continue  # the segment went while it was being read
+                continue  # the segment was removed while it was being read
             if found is not LATER:
                 return found
 
     async def _search(
         self, log: Log, search: Search, generation: int
     ) -> TimestampOffset | None | _Later:
-        """LATER when segments went meanwhile: the search has to begin again."""
+        """Run a search. Returns: LATER if segments were removed in the meantime, so it must start
+        again."""
         try:
             wanted = next(search)
             while True:

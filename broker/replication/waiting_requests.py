@@ -1,9 +1,10 @@
-"""Shell: The purgatory on the event loop: one timer, one wake-up per loop turn.
+"""Shell: Purgatory on the event loop: one timer, and one wake-up per event-loop iteration.
 
-The purgatory says when its next deadline is; this keeps one timer of the loop at that moment.
-Fetches that became ready are finished in one callback of the next turn, so that ten appends in
-one turn cost one read, and no read happens in the middle of an append. A crowd of them is finished
-in several turns: an append that a thousand wait for must not have the loop for a tenth of a second.
+The purgatory computes its next deadline; this module keeps one timer of the loop at that time.
+Fetches that became ready are finished in one callback of the next iteration. So ten appends in one
+iteration cost one read, and no read happens in the middle of an append. A large number of fetches
+is finished in several iterations: an append that a thousand fetches wait for must not occupy the
+loop for a tenth of a second.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ class Peer(Protocol):
     def id(self) -> int: ...
 
     def add_close_callback(self, callback: Callable[[], None], /) -> None:
-        """Calls `callback` when the connection is gone; at once if it is already."""
+        """Call `callback` when the connection has closed, at once if it already has."""
 
 
 class WaitingRequests:
@@ -43,14 +44,14 @@ class WaitingRequests:
         self._closed = False
 
     def new_future(self) -> asyncio.Future[Body]:
-        """For the answer of a request that waits."""
+        """Return a future for the answer of a request that waits."""
         return self._loop.create_future()
 
     def hold(self, wait: Wait, deadline_ms: float, peer: Peer | None) -> None:
-        """Puts `wait` into the purgatory until `deadline_ms` or the end of `peer`.
+        """Put `wait` into the purgatory until `deadline_ms` or the end of `peer`.
 
-        A request that was in a worker's hands may come here after its connection has gone: then
-        the wait is dropped before this returns.
+        The connection may have closed while a worker processed the request: then the wait is
+        dropped before this returns.
         """
         if peer is None:
             self.purgatory.add(wait, deadline_ms)
@@ -63,13 +64,13 @@ class WaitingRequests:
             self._arm()
 
     def soon(self, finish: Callable[[], None]) -> None:
-        """Calls `finish` in the next turn of the loop."""
+        """Call `finish` in the next event-loop iteration."""
         if not self._ready:
             self._loop.call_soon(self._finish_ready)
         self._ready.append(finish)
 
     def close(self) -> None:
-        """Stops the timer. What still waits ends with its connection."""
+        """Stop the timer. Waits that are left end with their connection."""
         self._closed = True
         if self._timer is not None:
             self._timer.cancel()
@@ -84,7 +85,7 @@ class WaitingRequests:
                 if ready and self._clock.monotonic_ms() >= ends_ms:
                     break
         finally:
-            # One that failed must not take those behind it along.
+            # If one callback failed, the remaining ones must still run.
             if ready:
                 if not self._ready:
                     self._loop.call_soon(self._finish_ready)

@@ -1,12 +1,12 @@
 """Waits of the purgatory: for commits and for bytes.
 
 A wait is a small object that partitions call: `resolved` when an appended batch is committed (or
-never will be), `more_bytes` when something became readable. It answers through a callable that
-its request gave it, so this module knows nothing of futures or responses. A wait whose connection
+never will be), `more_bytes` when something became readable. It answers through a callable that its
+request passed to it, so this module knows nothing of futures or responses. A wait whose connection
 is gone calls `cancel` instead: a task that awaits its answer must end, too.
 
-What is called is handed the wait, so that it need not hold it: a request and its wait that hold
-each other would keep what was read until the collector comes.
+The callables receive the wait as an argument, so that they need not reference it. A request and its
+wait that reference each other would keep the read records until the garbage collector runs.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ def _nobody_awaits() -> None:
 
 
 class CommitWaiter(Protocol):
-    """Whoever appended with acks=all."""
+    """A request that waits for appended batches to be committed (acks=all)."""
 
     def resolved(self, slot: Any, error: ErrorCode) -> None:
-        """The batch registered with `slot` is committed, or cannot be any more."""
+        """Note that the batch registered with `slot` is committed, or cannot be any more."""
 
 
 class ProduceWait(Wait):
@@ -45,8 +45,8 @@ class ProduceWait(Wait):
         answer: Callable[[ProduceWait], None],
         cancel: Callable[[], object] = _nobody_awaits,
     ) -> None:
-        """`mark(slot, error)` writes an error into a slot, `answer(wait)` sends the
-        response, `cancel()` says that there will be none."""
+        """Set the callables: `mark(slot, error)` writes an error into a slot, `answer(wait)` sends
+        the response, `cancel()` reports that there will be none."""
         super().__init__()
         self._mark = mark
         self._answer = answer
@@ -66,7 +66,7 @@ class ProduceWait(Wait):
             self._answer(self)
 
     def expired(self) -> None:
-        """Whatever is not committed in time is answered REQUEST_TIMED_OUT; it may still commit."""
+        """Answer REQUEST_TIMED_OUT for all that is not committed in time; it may still commit."""
         for slot in self.pending:
             self._mark(slot, ErrorCode.REQUEST_TIMED_OUT)
         self.pending.clear()
@@ -84,16 +84,16 @@ class DeleteRecordsWait(ProduceWait):
 
 
 class WaitingPlace(Protocol):
-    """Whoever tells a fetch that waits."""
+    """The place where a waiting fetch is registered for notifications."""
 
     def remove_fetch_wait(self, wait: FetchWait, /) -> None:
-        """It waits no longer."""
+        """Remove a fetch that no longer waits."""
 
 
 class FetchWait(Wait):
     """A fetch that found too little. Counting bytes is a hint: the read when it ends decides.
 
-    `place` is whoever hears from its partitions.
+    `place` receives the notifications of the fetch's partitions.
     """
 
     __slots__ = (
@@ -120,25 +120,28 @@ class FetchWait(Wait):
         self._ready = ready
         self.place: WaitingPlace | None = None
         self.timed_out = False
-        self.touched = False  # something happened in one of the partitions
-        self.interrupted = False  # something else than bytes happened
-        self.superseded = False  # the session's next fetch is here: this one has had its time
+        self.touched = False  # one of the partitions has changed
+        self.interrupted = False  # something other than new bytes happened
+        # the session's next fetch has arrived, so this one must be answered
+        self.superseded = False
         self.over = False  # the connection is gone
 
     def more_bytes(self, size_bytes: int) -> None:
-        """`size_bytes` more became readable in one of the partitions; 0: other facts changed."""
+        """Note `size_bytes` more readable bytes in one of the partitions; 0: other state has
+        changed."""
         self.touched = True
         self._missing_bytes -= size_bytes
         if self._missing_bytes <= 0:
             self._ready(self)
 
     def interrupt(self) -> None:
-        """Something else happened that the client must hear of (leadership, deletion)."""
+        """End the wait after another change that the client must learn (leadership, deletion)."""
         self.touched = self.interrupted = True
         self._ready(self)
 
     def supersede(self) -> None:
-        """The session's next fetch has come: its answer must not wait behind this one's."""
+        """End the wait because the session's next fetch has arrived, whose answer must not wait
+        behind it."""
         self.superseded = True
         self._ready(self)
 
@@ -147,7 +150,7 @@ class FetchWait(Wait):
         self._ready(self)
 
     def leave(self) -> None:
-        """Nobody is to tell it anything any more."""
+        """Unregister the wait from notifications."""
         place, self.place = self.place, None
         if place is not None:
             place.remove_fetch_wait(self)

@@ -1,7 +1,7 @@
-"""Limits of a batch whose records are walked on the event loop; a larger one goes to a worker.
+"""Limits of a batch whose records are read on the event loop; a larger one goes to a worker.
 
-Walking costs microseconds per record, and a compressed batch may hold a thousand times its size, of
-which its header says nothing. Within these limits both are about a millisecond.
+Reading records costs microseconds each. A compressed batch may expand to a thousand times its size,
+which its header does not show. Within these limits both take about a millisecond.
 """
 
 from __future__ import annotations
@@ -16,6 +16,6 @@ COMPRESSED_BYTES_MAX: Final = 4 * 1024
 
 
 def is_heavy(header: BatchHeader, size_bytes: int) -> bool:
-    """Whether a batch of `size_bytes` is too large to be walked on the event loop."""
+    """Return whether a batch of `size_bytes` is too large to be read on the event loop."""
     limit = COMPRESSED_BYTES_MAX if header.attributes & CODEC_MASK else BYTES_MAX
     return header.record_count > RECORDS_MAX or size_bytes > limit
