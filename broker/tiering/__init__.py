@@ -1,1 +1,1 @@
-"""Tiered storage on a broker (KIP-405): the shells that put `storage/tiered` to work."""
+"""Tiered storage on a broker (KIP-405): the shells that drive `storage/tiered`."""

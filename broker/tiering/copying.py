@@ -1,12 +1,12 @@
-"""Shell: Copies a leader's closed segments into the tier (KIP-405; S2, S3, S5).
+"""Shell: Copies of a leader's closed segments into the tier (KIP-405; S2, S3, S5).
 
-One segment at a time: flush, COPY_STARTED, the objects with the manifest last, a look whether this
-broker leads still, COPY_FINISHED. Each try has an id of its own. Whatever ends it early leaves an
-unfinished copy, which the leader of the day deletes (`expiring`); its objects go at once where this
-broker knows that nobody was told of them.
+One segment at a time: flush, COPY_STARTED, the objects with the manifest last, a check that this
+broker still leads, COPY_FINISHED. Each attempt has an id of its own. Any attempt that ends early
+leaves an unfinished copy, which the current leader deletes (`expiring`). Its objects are deleted at
+once if this broker knows that it never wrote COPY_FINISHED for them.
 
-Only the last record is written again until its fate is known. A copy that is finished for
-everybody but the one who made it would be made a second time, and cleared away after that.
+Only the last record is written again until its result is known. Otherwise a copy could be finished
+for every broker but its leader, which would copy the segment again and later delete one copy.
 """
 
 from __future__ import annotations
@@ -33,17 +33,17 @@ from storage.tiered.values import RemoteSegment, SegmentUpdate
 
 COPY: Final = "copy"
 FINISH_PAUSE_MS: Final = 1_000.0
-"""Between two tries to write COPY_FINISHED."""
+"""Backoff between two attempts to write COPY_FINISHED."""
 
 _log = get_logger("broker.tier")
 
 
 class CopyRefused(Exception):
-    """The metadata topic has a reason against the copy; another one may do."""
+    """The metadata topic refuses the copy; another one may be accepted."""
 
 
 class Copier:
-    """Copies segments of any partition that this broker leads."""
+    """Copier for all partitions that this broker leads."""
 
     def __init__(
         self,
@@ -63,10 +63,12 @@ class Copier:
         self._rng = rng
 
     async def copy_once(self, led: Led) -> bool:
-        """Copy the oldest segment that may be copied; returns whether there is another.
+        """Copy the oldest segment that may be copied; return whether there is another.
 
-        Raises ObjectError, CorruptSegment, ManifestBroken, OSError, LogFailed, CorruptLog,
-        CorruptIndex, CorruptSnapshot, TierUnavailable, CopyRefused: to be tried again later.
+        Raises:
+            ObjectError, CorruptSegment, ManifestBroken, OSError, LogFailed, CorruptLog,
+                CorruptIndex, CorruptSnapshot, TierUnavailable, CopyRefused: the copy failed; the
+                caller retries it later.
         """
         cache = led.known(self._metadata)
         if cache is None:
@@ -165,8 +167,8 @@ class Copier:
             _log.info("segment copied", segment=str(begun), bytes=begun.size_bytes)
 
     async def _finish(self, led: Led, begun: RemoteSegment) -> bool:
-        """Whether the copy counts. Where that is not known when this broker stops to lead, its
-        objects stay: they may be somebody's data."""
+        """Write COPY_FINISHED; return whether the copy counts. If the result is unknown when this
+        broker stops leading, the objects stay: the copy may be finished."""
         finished = SegmentUpdate(
             partition=begun.partition,
             segment_id=begun.segment_id,
@@ -189,7 +191,8 @@ class Copier:
         return False
 
     async def _take_back(self, led: Led, begun: RemoteSegment) -> None:
-        """Delete objects that nobody was told are whole; what stays is found as unfinished."""
+        """Delete objects that no record declares complete; any that are left are found as an
+        unfinished copy."""
         led.taken_back.add(begun.segment_id)
         try:
             await self._store.delete(begun)

@@ -1,4 +1,4 @@
-"""Counters of tiered storage: what was done and what is yet to be done (KIP-405, KIP-963)."""
+"""Counters of tiered storage: completed and outstanding work (KIP-405, KIP-963)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(slots=True)
 class TopicCounters:
-    """Of one topic on this broker since it started."""
+    """Counts of one topic on this broker since it started."""
 
     copy_bytes: int = 0
     copy_requests: int = 0
@@ -18,7 +18,8 @@ class TopicCounters:
 
 @dataclass(slots=True)
 class BuildCounters:
-    """Of one topic: followers' logs that were to begin behind the tier, and failures to do so."""
+    """Counts of one topic: attempts to begin a follower's log behind the tier, and their
+    failures."""
 
     requests: int = 0
     errors: int = 0
@@ -26,19 +27,19 @@ class BuildCounters:
 
 @dataclass(slots=True)
 class Backlog:
-    """Of one partition that this broker leads, as the last pass over it found it."""
+    """Outstanding work of one partition that this broker leads, as of the last pass over it."""
 
     copy_bytes: int = 0
     copy_segments: int = 0
     """Closed segments that no finished copy has."""
     delete_bytes: int = 0
     delete_segments: int = 0
-    """Remote segments that are to go and are not gone."""
+    """Remote segments that must be deleted and still exist."""
     remote_bytes: int = 0
-    """Of finished copies."""
+    """Bytes of finished copies."""
     remote_segments: int = 0
-    """All that the metadata know, in whatever state."""
+    """All segments in the metadata, in any state."""
     size_ms: float = 0.0
-    """How long it took to say what is to go by time and size."""
+    """Time to compute which segments retention by time and size deletes, in milliseconds."""
     blocked: str = ""
-    """Why the next segment is not copied, where no retry mends it."""
+    """Reason why the next segment cannot be copied, if no retry helps."""

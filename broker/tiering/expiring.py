@@ -1,8 +1,8 @@
-"""Shell: Deletes remote segments that a leader's plan names (KIP-405; S3, S4, S10).
+"""Shell: Deletion of remote segments that a leader's plan names (KIP-405; S3, S4, S10).
 
-The new log start is on the disk before the first DELETE_STARTED is written: after a crash no log
-may promise what is gone (KAFKA-15352). Then one segment after the other: DELETE_STARTED, the
-objects, DELETE_FINISHED. What is left half done is done by a later pass, here or elsewhere.
+The new log start is on disk before the first DELETE_STARTED is written: after a crash no log may
+offer deleted records (KAFKA-15352). Then one segment at a time: DELETE_STARTED, the objects,
+DELETE_FINISHED. A later pass, here or on another broker, completes unfinished deletions.
 """
 
 from __future__ import annotations
@@ -37,10 +37,11 @@ _log = get_logger("broker.tier")
 
 
 class Expirer:
-    """Deletes segments of any partition that this broker leads.
+    """Expirer for all partitions that this broker leads.
 
     Args:
-        save_log_starts: makes the log starts durable as they are when it is called. Raises OSError.
+        save_log_starts: makes the log starts durable as they are when it is called. Raises OSError
+            if a disk operation fails.
     """
 
     def __init__(
@@ -60,9 +61,11 @@ class Expirer:
         self._time = SteadyTime()
 
     async def expire_once(self, led: Led) -> bool:
-        """Delete what has expired by now; returns False: what expires later is for a later pass.
+        """Delete all segments that have expired by now. Always returns False: there is nothing more
+        to do before a later pass.
 
-        Raises ObjectError, OSError, TierUnavailable: to be tried again later.
+        Raises:
+            ObjectError, OSError, TierUnavailable: a deletion failed; the caller retries it later.
         """
         cache = led.known(self._metadata)
         if cache is None:
@@ -120,16 +123,16 @@ class Expirer:
         )
 
     async def _delete(self, led: Led, deletion: Deletion) -> bool:
-        """Whether the segment is gone, and the next one may go."""
+        """Delete one segment. Returns: whether the next deletion of the plan may follow."""
         segment, reason = deletion
         known = led.known(self._metadata)
         found = known.get(segment.segment_id) if known is not None else None
         if known is None or another_leads(known, led.epoch):
-            return False  # another broker leads, or what there is must be read again
+            return False  # another broker leads, or the metadata must be read again
         if found is None:
-            return True  # gone meanwhile
+            return True  # deleted in the meantime
         if found.state is not segment.state:
-            return True  # what the plan went by is not so any more
+            return True  # the segment's state has changed since the plan was made
         _log.info("segment deleted", segment=str(segment), reason=reason.value)
         if found.state is not SegmentState.DELETE_STARTED:
             outcome = await self._metadata.write(self._update(led, deletion, started=True))

@@ -1,14 +1,13 @@
-"""Shell: Followers that begin behind the tier (KIP-405, KIP-1023), with what they must know of it.
+"""Shell: Followers' logs that begin behind the tiered part (KIP-405, KIP-1023).
 
-A follower whose leader has the wanted offset in the tier alone copies only what is on the leader's
-disk, or only what is in no tier. The epochs of all before, and the producers' state there, are
-those of the copy that ends where it begins. Nothing is touched before both are here, and nothing
-half built stays: see `Log.begin_at`. What is missing yet (metadata that are not ready, a copy that
-another leader has not finished, a store that is down) is an error after which the follower tries
-again.
+If the leader has the requested offset only in the tier, a follower copies only the records on the
+leader's disk, or only those in no tier. The epochs and the producers' state before that offset come
+from the copy that ends there. Nothing is changed before both are available, and no partial result
+stays: see `Log.begin_at`. Metadata that is not ready, a copy that another leader has not finished
+and a store that is down are errors, after which the follower retries.
 
-Many begin at once: what the disk must have of one is flushed together with that of others, and each
-has its own steps in order. Reads of the store have a limit of their own.
+Many followers begin at once: the disk writes of several are flushed together, and each has its own
+steps in order. Reads of the store have a limit of their own.
 """
 
 from __future__ import annotations
@@ -41,15 +40,17 @@ from storage.tiered.states import SegmentState
 from storage.tiered.values import RemotePartition, RemoteSegment
 
 BEGUN_AT_ONCE: Final = 64
-"""Logs: what is flushed together of so many takes the disk little longer than that of one."""
+"""Limit for logs that begin at once: flushing this many together takes little longer than flushing
+one."""
 KNOWN_WAIT_S: Final = 5.0
-"""So long the metadata of a partition may take to be read before its leader is asked again."""
+"""Longest wait for the metadata of a partition before the follower queries its leader again, in
+seconds."""
 
 _log = get_logger("broker.tier")
 
 
 class TierBeginnings:
-    """Begins followers' logs. See `TierStart`."""
+    """The component that begins followers' logs. See `TierStart`."""
 
     def __init__(
         self,
@@ -61,8 +62,14 @@ class TierBeginnings:
         save_log_starts: Callable[[], Awaitable[None]],
         carry_out: Callable[[Partition, Effects], None],
     ) -> None:
-        """`ready` is `Journal.ready`, `cache_of` `Journal.cache`; `at_once`: logs that are read
-        for; `save_log_starts` writes all log starts of this broker, durably."""
+        """Set the dependencies.
+
+        Args:
+            ready: `Journal.ready`.
+            cache_of: `Journal.cache`.
+            at_once: the maximum number of logs for which the store is read at the same time.
+            save_log_starts: writes all log starts of this broker durably.
+        """
         self._ready = ready
         self._cache_of = cache_of
         self._store = store
@@ -71,7 +78,7 @@ class TierBeginnings:
         self._save_log_starts = save_log_starts
         self._carry_out = carry_out
         self.counters: dict[str, BuildCounters] = {}
-        """By topic; for the metrics."""
+        """Counters by topic, for the metrics."""
 
     async def begin(self, wanted: Reset, leader: LeaderLog) -> None:
         counters = self.counters.setdefault(wanted.partition.topic, BuildCounters())
@@ -106,7 +113,7 @@ class TierBeginnings:
             still_wanted=lambda: _is_due(wanted) and self._has(segment),
         ):
             return
-        # An election may have come meanwhile.
+        # An election may have happened in the meantime.
         self._carry_out(partition, partition.epochs_saved())
         _log.info(
             "log begins behind the tier",
@@ -117,7 +124,8 @@ class TierBeginnings:
         )
 
     async def _copy_before(self, wanted: Reset, leader: LeaderLog) -> RemoteSegment:
-        """Return the copy that has the offset before the begin. Raises ApiError."""
+        """Return the copy that has the offset before the begin. Raises ApiError if none is
+        known."""
         before = leader.copy_from - 1
         cache = await self._known(remote_of(wanted.partition))
         segment = cache.find(leader.epoch_before, before)
@@ -126,7 +134,8 @@ class TierBeginnings:
         return segment
 
     async def _beginning(self, segment: RemoteSegment, leader: LeaderLog) -> Beginning:
-        """Raises ObjectError, CorruptSegment, CorruptCheckpoint."""
+        """Read a copy's epochs and producers. Raises ObjectError, CorruptSegment or
+        CorruptCheckpoint if they cannot be read."""
         async with self.turns:
             manifest = await self._store.manifest(segment)
             encoded, producers = await asyncio.gather(
@@ -148,8 +157,9 @@ class TierBeginnings:
         return found is not None and found.state is SegmentState.COPY_FINISHED
 
     async def _known(self, partition: RemotePartition) -> SegmentCache:
-        """What there is of it in the tier. A replica that is new here learns of it only now: to ask
-        its leader again and again meanwhile keeps both from it. Raises ApiError."""
+        """Return the partition's metadata cache. A replica that is new here subscribes to the
+        metadata only now. Repeated requests to its leader in that time would delay both. Raises
+        ApiError if the cache is not ready in time."""
         try:
             async with asyncio.timeout(KNOWN_WAIT_S):
                 return await self._ready(partition)

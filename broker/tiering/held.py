@@ -1,7 +1,7 @@
-"""Memory that answers of a store take, whoever holds them.
+"""Memory use of the object store's responses until they are released.
 
-A client that does not fetch an answer from its socket keeps the store's buffer in the transport,
-where nobody counts it. So buffers are counted from here until they are gone.
+If a client does not read a response from its socket, the transport keeps the store's buffer, which
+no other limit counts. So buffers are counted here until they are released.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from protocol.schema import Buffer
 
 
 class Part(bytearray):
-    """A copy of a part; unlike `bytes`, it can be watched."""
+    """A copy of a part; unlike `bytes`, it supports weak references."""
 
 
 class HeldBuffers:
-    """Buffers that are in memory, by their owners."""
+    """Sizes of the buffers in memory, by owner."""
 
     def __init__(self) -> None:
         self._sizes: dict[int, int] = {}
@@ -25,12 +25,12 @@ class HeldBuffers:
 
     @property
     def bytes(self) -> int:
-        """Of all of them."""
+        """Total size of all buffers."""
         return sum(self._sizes.values())
 
     def add(self, buffer: Buffer, size_bytes: int) -> None:
-        """Count `size_bytes` until what owns the bytes of `buffer` is gone, once for all parts of
-        it. Plain `bytes` cannot be watched and are not counted."""
+        """Count `size_bytes` until the object that owns the bytes of `buffer` is released; an owner
+        is counted once for all parts of it. Plain `bytes` cannot be tracked and are not counted."""
         owner = memoryview(buffer).obj
         number = id(owner)
         if isinstance(owner, bytes) or number in self._watches:
@@ -39,6 +39,7 @@ class HeldBuffers:
         self._sizes[number] = size_bytes
 
     def _gone(self, number: int, _: object) -> None:
-        """May be called by any thread, which is why nothing is added up here."""
+        """Remove a released buffer. May be called by any thread, so there is no running total
+        here."""
         self._sizes.pop(number, None)
         self._watches.pop(number, None)

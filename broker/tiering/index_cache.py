@@ -1,15 +1,15 @@
-"""Shell: indexes of remote segments on this disk: the folder `remote-log-index-cache`.
+"""Shell: Cache of remote segments' indexes on local disk: the folder `remote-log-index-cache`.
 
-Whoever reads a segment needs its offset index, for ListOffsets its time index, for read_committed
-its aborted transactions. They are fetched once, compared with the segment's manifest, and kept as
-files with Kafka's names until there is no room or nobody has used them for a time. The manifest
-is kept beside them and written last: what a process finds in the folder when it starts is compared
-with it before it is used. Only segments whose copy is finished have indexes here (S3).
+A read of a segment needs its offset index, ListOffsets its time index, and read_committed its
+aborted transactions. The cache fetches them once and compares them with the segment's manifest. It
+keeps them as files with Kafka's names, until space is needed or they were unused for the time to
+live. The manifest is stored next to them and written last: at start, files in the folder are
+compared with it before their first use. Only segments whose copy is finished have indexes here
+(S3).
 
     <start offset>_<segment id>.index, .timeindex, .txnindex, .manifest
 
-What is in the folder can always be fetched again, so nothing here is flushed, and a file that is
-wrong is no error.
+All files can be fetched again, so none is flushed, and an invalid file is not an error.
 """
 
 from __future__ import annotations
@@ -36,20 +36,21 @@ from storage.tiered.values import RemoteSegment, SegmentId
 
 FOLDER: Final = "remote-log-index-cache"
 OPEN_MAX: Final = 256
-"""Segments whose files are held open."""
+"""Maximum number of segments whose files are open."""
 
 _KEPT: Final = (Kind.OFFSET_INDEX, Kind.TIME_INDEX, Kind.TXN_INDEX)
 _ANY_SIZE: Final = 1 << 40
 
 
 class SegmentIndexes:
-    """The open indexes of one segment. To be used before the next await, and not kept: the cache
-    closes what it does not need."""
+    """The open indexes of one segment. Use them before the next await and do not keep them: the
+    cache closes them when it needs the room."""
 
     __slots__ = ("_offsets", "_times", "_txns")
 
     def __init__(self, files: Files, stem: str, base_offset: int, *, txns: bool) -> None:
-        """Raises OSError, CorruptIndex."""
+        """Open and load the indexes. Raises OSError if a file cannot be read, CorruptIndex if it is
+        invalid."""
         self._offsets = OffsetIndex(files, _path(stem, Kind.OFFSET_INDEX), base_offset, _ANY_SIZE)
         self._times = TimeIndex(files, _path(stem, Kind.TIME_INDEX), base_offset, _ANY_SIZE)
         self._txns = TxnIndex(files, _path(stem, Kind.TXN_INDEX)) if txns else None
@@ -57,25 +58,28 @@ class SegmentIndexes:
         self._times.load()
 
     def position(self, offset: int) -> int:
-        """Where in the segment's log a batch begins, not far before the one that has `offset`.
-        Raises OSError."""
+        """Return the position in the segment's log of a batch at or shortly before the one with
+        `offset`. Raises OSError if the index cannot be read."""
         return self._offsets.lookup(offset)[1]
 
     def beyond(self, offset: int) -> int | None:
-        """Where the batch that has `offset` begins at the latest; None where that is not known.
-        Raises OSError."""
+        """Return the position at or before which the batch with `offset` begins, or None if
+        unknown. Raises OSError if the index cannot be read."""
         return self._offsets.beyond(offset)
 
     def begin_before(self, position: int) -> int:
-        """The last place up to `position` where a batch is known to begin. Raises OSError."""
+        """Return the last known begin of a batch at or before `position`. Raises OSError if the
+        index cannot be read."""
         return self._offsets.begin_before(position)
 
     def offset_before(self, timestamp_ms: int) -> int:
-        """An offset; whatever is before it is older than `timestamp_ms`. Raises OSError."""
+        """Return an offset before which all records are older than `timestamp_ms`. Raises OSError
+        if the index cannot be read."""
         return self._times.lookup(timestamp_ms)[1]
 
     def aborted(self) -> list[AbortedTxn]:
-        """Raises OSError, CorruptIndex."""
+        """Return the segment's aborted transactions. Raises OSError if the index cannot be read,
+        CorruptIndex if it is invalid."""
         return self._txns.entries() if self._txns is not None else []
 
     def close(self) -> None:
@@ -93,11 +97,11 @@ class _Kept:
     size_bytes: int
     used_ms: float
     checked: bool
-    """False for what an earlier life left, until it is used."""
+    """False for files of an earlier process, until they have been checked."""
 
 
 class IndexCache:
-    """The folder. `fetched` counts the segments whose indexes had to come from the store."""
+    """The folder. `fetched` counts the segments whose indexes came from the store."""
 
     def __init__(
         self,
@@ -110,7 +114,8 @@ class IndexCache:
         max_bytes: Callable[[], int],
         ttl_ms: Callable[[], float],
     ) -> None:
-        """The limits are asked for each time: `max_bytes` is dynamic. A TTL below 0: none."""
+        """Set up an empty cache. The limits are read at each use: `max_bytes` is dynamic. A
+        negative TTL means no limit."""
         self.folder = posixpath.join(log_directory, FOLDER)
         self.fetched = 0
         self._files = files
@@ -119,25 +124,27 @@ class IndexCache:
         self._monotonic_ms = monotonic_ms
         self._max_bytes = max_bytes
         self._ttl_ms = ttl_ms
-        # Both in the order of use, the least recent first.
+        # Both in order of use, least recent first.
         self._kept: dict[SegmentId, _Kept] = {}
         self._open: dict[SegmentId, SegmentIndexes] = {}
         self._size_bytes = 0
         self._fetching: dict[SegmentId, asyncio.Task[None]] = {}
         self._awaited: Counter[SegmentId] = Counter()
-        """How many wait for each: it stays until they have it. Else two who want different ones
-        of a folder that has room for one take them from each other for ever."""
+        """Number of waiting callers of each segment, which is not evicted until they have it.
+        Otherwise two callers of different segments could evict each other's indefinitely, if the
+        folder has room for one."""
 
     def __len__(self) -> int:
         return len(self._kept)
 
     @property
     def size_bytes(self) -> int:
-        """Of all files but the manifests."""
+        """Size of all files except the manifests."""
         return self._size_bytes
 
     def load(self) -> None:
-        """Take over what an earlier life left; blocks, for the start. Raises OSError."""
+        """Take over the files of an earlier process. Blocks, so call it only at start. Raises
+        OSError if a disk operation fails."""
         files = self._files
         files.mkdirs(self.folder)
         stems: dict[str, set[str]] = {}
@@ -156,8 +163,14 @@ class IndexCache:
                 self._add(segment_id, kept)
 
     async def get(self, segment: RemoteSegment) -> SegmentIndexes:
-        """The indexes of a finished copy. Raises ObjectError, CorruptSegment, OSError,
-        CorruptIndex."""
+        """Return the indexes of a finished copy.
+
+        Raises:
+            ObjectError: the store cannot be read.
+            CorruptSegment: the copy is not finished, or its objects are invalid.
+            OSError: a disk operation failed.
+            CorruptIndex: an index is invalid.
+        """
         if segment.state is not SegmentState.COPY_FINISHED:
             raise CorruptSegment(f"{segment}: has no indexes to be read")
         segment_id = segment.segment_id
@@ -165,14 +178,16 @@ class IndexCache:
         try:
             found = self._find(segment)
         except (OSError, CorruptIndex):
-            self.forget(segment_id)  # somebody was at the files
+            # The cached files were changed or removed by another program: fetch them again.
+            self.forget(segment_id)
             found = None
         if found is not None:
             return found
         self._awaited[segment_id] += 1
         try:
             while found is None:
-                # Others may wait for it, too.
+                # Other callers may wait for the same task, so a cancelled caller must not cancel
+                # it.
                 await asyncio.shield(self._brought(segment))
                 found = self._find(segment)
         finally:
@@ -182,7 +197,7 @@ class IndexCache:
         return found
 
     def _brought(self, segment: RemoteSegment) -> asyncio.Task[None]:
-        """The fetch of its indexes, begun now if it is not under way."""
+        """Return the task that fetches a segment's indexes; start it if none is running."""
         segment_id = segment.segment_id
         task = self._fetching.get(segment_id)
         if task is None:
@@ -193,7 +208,7 @@ class IndexCache:
         return task
 
     def forget(self, segment_id: SegmentId) -> None:
-        """The segment goes, or what is here is of no use."""
+        """Remove a segment's files, because the segment is deleted or the files are unusable."""
         kept = self._kept.pop(segment_id, None)
         self._close(segment_id)
         if kept is None:
@@ -205,14 +220,14 @@ class IndexCache:
                 self._files.unlink(path)
 
     def retain(self, cache: SegmentCache) -> None:
-        """Segments of a partition whose removal has begun have no indexes any more."""
+        """Remove the indexes of a partition's segments whose deletion has begun."""
         for segment_id in list(self._kept):
             segment = cache.get(segment_id)
             if segment is not None and segment.state is not SegmentState.COPY_FINISHED:
                 self.forget(segment_id)
 
     def expire(self) -> None:
-        """Removes what nobody has used for the time to live."""
+        """Remove the files that were unused for the time to live."""
         ttl_ms = self._ttl_ms()
         if ttl_ms < 0:
             return
@@ -224,14 +239,15 @@ class IndexCache:
             self.forget(segment_id)
 
     def close(self) -> None:
-        """The files stay for the next life."""
+        """Close all files; they stay for the next process."""
         for segment_id in list(self._open):
             self._close(segment_id)
 
-    # --- within -------------------------------------------------------------------------------
+    # --- internals ----------------------------------------------------------------------------
 
     def _find(self, segment: RemoteSegment) -> SegmentIndexes | None:
-        """What can be used at once. Raises OSError, CorruptIndex."""
+        """Return the indexes if they are usable at once. Raises OSError if a file cannot be read,
+        CorruptIndex if it is invalid."""
         segment_id = segment.segment_id
         kept = self._kept.pop(segment_id, None)
         if kept is None:
@@ -251,7 +267,7 @@ class IndexCache:
         return indexes
 
     async def _bring(self, segment: RemoteSegment) -> None:
-        """Has the segment's files in the folder, checked."""
+        """Fetch the segment's files into the folder, unless valid ones are there."""
         kept = self._kept.get(segment.segment_id)
         if kept is not None:
             kept.checked = await self._files.run(self._agree, kept.stem, segment)
@@ -284,7 +300,7 @@ class IndexCache:
             file.close()
 
     def _agree(self, stem: str, segment: RemoteSegment) -> bool:
-        """Whether the files in the folder are what the segment's manifest says."""
+        """Return whether the files in the folder agree with the segment's manifest."""
         try:
             manifest = decode_manifest(self._files.read(_path(stem, Kind.MANIFEST)))
             return manifest.belongs_to(segment) and all(
@@ -317,7 +333,7 @@ def _path(stem: str, kind: Kind) -> str:
 
 
 def _segment_id(stem: str) -> SegmentId | None:
-    """Of whose files these are; None for names that are nobody's."""
+    """Return the segment id in a file name, or None if the name is not one of the cache's."""
     offset, _, text = stem.partition("_")
     if not offset.isascii() or not offset.isdigit():
         return None

@@ -1,17 +1,17 @@
-"""Shell: The journal of remote segments: `__remote_log_metadata` as one broker reads and writes it.
+"""Shell: Journal of remote segments: one broker's reader and writer of `__remote_log_metadata`.
 
-Those of its partitions that are wanted are read from their leaders, all of one leader in a request.
-A writer goes by the outcome of its own record when that is read back: it is found by what it says,
-not by its offset, so that a record whose answer was lost, and which was written again, counts when
-it stands first. The topic is made when the first partition is taken on.
+The required partitions of the topic are read from their leaders, one request for all of a leader. A
+writer waits for the outcome of its own record when it is read back. The record is matched by its
+content, not by its offset. So if a record was written twice because the response was lost, the
+first one counts. The topic is created when the first partition is taken on.
 
-Until the topic's end that was known when a partition was taken on has been reached, its cache is
-given to nobody (see `storage/tiered/metadata.py`).
+A partition's cache is not returned before the journal has reached the topic's end as of taking the
+partition on (see `storage/tiered/metadata.py`).
 
 A partition of the topic may lose its end, and the topic may be deleted. Then the caches contain
-records that no broker has any more. The journal drops these caches, notifies its subscribers in the
-same turn so that no local segment goes by such a record, fails the writers, and reads what there is
-from its start.
+records that no broker has any more. The journal drops these caches and notifies its subscribers in
+the same event-loop iteration, so that no local segment is deleted because of such a record. It
+fails the writers, and reads the remaining records from the start.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ from storage.tiered.values import (
 )
 
 REPLAYED_AT_ONCE: Final = 64
-"""Records between two turns of the loop: some milliseconds."""
+"""Records per event-loop iteration: some milliseconds."""
 
 _log = get_logger("broker.tier")
 
@@ -59,11 +59,12 @@ Subscriber = Callable[[RemotePartition], None]
 
 
 class TierUnavailable(Exception):
-    """A record could not be written, or was not read back in time; it may be written even so."""
+    """A record was not written, or not read back in time; in either case it may be written
+    nevertheless."""
 
 
 class _Watch:
-    """A partition of the topic in which removals are looked for."""
+    """A partition of the topic that is searched for partition removals."""
 
     def __init__(self, changed: Callable[[], None]) -> None:
         self.changed = changed
@@ -76,7 +77,8 @@ class _Watch:
         return self.target is not None and self.reached >= self.target
 
     def saw(self, record: PartitionDeletion) -> None:
-        """In any order: the topic may be read again from its start."""
+        """Note a removal record. Records may come in any order: the topic may be read again from
+        its start."""
         known = self.deletions.get(record.partition.identity)
         if known is None or known.state < record.state:
             self.deletions[record.partition.identity] = record
@@ -84,14 +86,14 @@ class _Watch:
                 self.changed()
 
     def got_to(self, offset: int) -> None:
-        """All below `offset` was seen."""
+        """Note that all records below `offset` were read."""
         was_ready = self.ready
         self.reached = max(self.reached, offset)
         if self.ready and not was_ready:
             self.changed()
 
     def ends_at(self, offset: int) -> None:
-        """The topic's partition ended there when it came to be watched, or later."""
+        """Note an end offset of the topic's partition, from when the watch began or later."""
         if self.target is None:
             self.target = offset
             if self.ready:
@@ -102,8 +104,8 @@ class Journal:
     """The metadata topic as one broker reads and writes it.
 
     Args:
-        create_topic: returns when the controller says that the topic exists; raises `FAILURES`.
-        consume_wait_ms: how long a writer waits for its record to come back.
+        create_topic: returns when the controller reports that the topic exists; raises `FAILURES`.
+        consume_wait_ms: how long a writer waits for its record to be read back.
     """
 
     def __init__(
@@ -127,16 +129,16 @@ class Journal:
         self._taken: dict[tuple[TopicId, int], RemotePartition] = {}
         self._times_taken: dict[tuple[TopicId, int], int] = {}
         self._awaited: dict[int, frozenset[int]] = {}
-        """By leader, of which partitions of the topic the read that waits for news will tell."""
+        """By leader: partitions of the topic in the read that waits for news."""
         self._unready: defaultdict[int, dict[tuple[TopicId, int], RemotePartition]]
         self._unready = defaultdict(dict)
         self._watches: dict[int, _Watch] = {}
         self._subscribers: list[Subscriber] = []
         self._waiting: dict[TierRecord, list[asyncio.Future[Outcome]]] = {}
         self._ends_wanted: dict[int, int] = {}
-        """How often the end of each of the topic's partitions came to be wanted."""
+        """By partition of the topic: how often its end was requested."""
         self._ends_learned: dict[int, int] = {}
-        """For which of these times it is known."""
+        """By partition of the topic: the newest such request that was answered."""
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._news = asyncio.Event()
         self._moved = asyncio.Event()
@@ -145,7 +147,7 @@ class Journal:
     # Partitions ------------------------------------------------------------------------------
 
     def take(self, partition: RemotePartition) -> None:
-        """Somebody here needs to know of it, until as many have given it up as have taken it."""
+        """Take a partition on for one more component; it is read until as many have released it."""
         if self._closed:
             return
         times = self._times_taken.get(partition.identity, 0)
@@ -159,15 +161,15 @@ class Journal:
             self._begin(self._metadata, partition)
 
     def lead(self, partition: RemotePartition) -> None:
-        """This broker leads a partition that was taken on: see `leaders_cache`."""
+        """Note that this broker leads a partition that was taken on: see `leaders_cache`."""
         if self._metadata is not None and partition.identity in self._taken:
             number = self._metadata.lead(partition)
             self._unready[number][partition.identity] = partition
             self._want_end(number)
 
     def give_up(self, partition: RemotePartition) -> None:
-        """One of them needs it no longer. After the last, whoever waits for a record of it has
-        waited in vain."""
+        """Release a partition for one component. After the last one, writers of its records
+        fail."""
         times = self._times_taken.get(partition.identity, 0)
         if times > 1:
             self._times_taken[partition.identity] = times - 1
@@ -183,17 +185,17 @@ class Journal:
         self._have_moved()
 
     def cache(self, partition: RemotePartition) -> SegmentCache | None:
-        """What is known of a partition; None until that is enough to act on."""
+        """Return the cache of a partition, or None until it is complete enough to act on."""
         return None if self._metadata is None else self._metadata.cache(partition)
 
     def leaders_cache(self, partition: RemotePartition) -> SegmentCache | None:
-        """The same for whoever acts as the partition's leader: None until all is known that was
-        written before it led, so that no segment is copied twice (S6)."""
+        """Return the cache for the partition's leader, or None until it contains all that was
+        written before this broker led, so that no segment is copied twice (S6)."""
         return None if self._metadata is None else self._metadata.leaders_cache(partition)
 
     async def ready(self, partition: RemotePartition) -> SegmentCache:
-        """The cache of a partition that was taken on, as soon as it is enough to act on. Raises
-        TierUnavailable when the partition is given up first."""
+        """Return the cache of a partition that was taken on, once it is complete enough to act on.
+        Raises TierUnavailable if the partition is released first."""
         while True:
             if partition.identity not in self._taken:
                 raise TierUnavailable(f"{partition} is not this broker's")
@@ -203,16 +205,17 @@ class Journal:
             await self._moved.wait()
 
     def _have_moved(self) -> None:
-        """A partition became ready, or was given up."""
+        """Wake `ready` after a partition became ready or was released."""
         moved, self._moved = self._moved, asyncio.Event()
         moved.set()
 
     def subscribe(self, callback: Subscriber) -> None:
-        """`callback` is told of each partition whose cache has become ready, or has changed."""
+        """Register a callback for each partition whose cache has become ready or has changed."""
         self._subscribers.append(callback)
 
     def leader(self, partition: RemotePartition) -> int:
-        """The broker that leads the topic's partition with its records; -1 if nobody does."""
+        """Return the leader of the topic's partition with the records of `partition`, or -1 without
+        one."""
         metadata = self._metadata
         if metadata is None:
             return -1
@@ -221,7 +224,8 @@ class Journal:
     # Removals --------------------------------------------------------------------------------
 
     def watch(self, number: int, changed: Callable[[], None]) -> None:
-        """Look for removals in a partition of the topic; `changed` when `removals` has others."""
+        """Search a partition of the topic for removals; `changed` is called when `removals`
+        changes."""
         self._watches[number] = _Watch(changed)
         if self._metadata is None:
             self._run("topic", self._find_topic)
@@ -234,7 +238,7 @@ class Journal:
             self._metadata.unwatch(number)
 
     def removals(self) -> list[RemotePartition]:
-        """Partitions whose removal is to be done and is not finished, where that is known."""
+        """Return partitions whose removal is marked and not finished, as far as it is known."""
         return [
             deletion.partition
             for watch in self._watches.values()
@@ -246,10 +250,11 @@ class Journal:
     # Writing ---------------------------------------------------------------------------------
 
     async def write(self, record: TierRecord) -> Outcome:
-        """Write a record of a partition that was taken on, and wait until it has come back.
+        """Write a record of a partition that was taken on, and wait until it is read back.
 
         Raises:
-            TierUnavailable: see there. Whoever wants to know more asks the cache later.
+            TierUnavailable: the record was not written or not read back in time, or the partition
+                was released. The cache shows the result later.
         """
         partition = _of(record)
         if partition.identity not in self._taken or self._closed:
@@ -278,7 +283,8 @@ class Journal:
                 self._waiting.pop(record, None)
 
     async def _append(self, record: TierRecord) -> None:
-        """Until it is written for certain, or cannot be. Raises ApiError."""
+        """Append a record, retrying until it is certainly written. Raises ApiError if that is
+        impossible."""
         pauses = Pauses(self._rng)
         value = encode_record(record)
         while True:
@@ -303,13 +309,13 @@ class Journal:
                     if not future.done():
                         text = why or f"{_of(record)} was given up"
                         future.set_exception(TierUnavailable(text))
-                        # Mark it as retrieved: its writer may be gone.
+                        # Mark the exception as retrieved: there may be no writer left.
                         future.exception()
 
     # The topic -------------------------------------------------------------------------------
 
     def published(self) -> None:
-        """There is another metadata image."""
+        """Apply a new metadata image."""
         news, self._news = self._news, asyncio.Event()
         news.set()
         self._link.published()
@@ -322,7 +328,8 @@ class Journal:
         self._kick()
 
     def _topic_gone(self, following: MetadataTopic | None) -> None:
-        """The topic was deleted; `following` has its name now, or it is to be made again."""
+        """Drop all state after the topic was deleted. `following` is the new topic of that name;
+        without one, the topic is created again."""
         self._metadata = None
         self._unready.clear()
         for number, watch in self._watches.items():
@@ -336,8 +343,8 @@ class Journal:
             self._tell(partition)
 
     def _lost_end(self, metadata: RemoteMetadata, number: int, life: int) -> None:
-        """One of the topic's partitions has lost its end: see the module. Nothing comes of it where
-        that was found before."""
+        """Read one of the topic's partitions again after it has lost its end (see the module).
+        Ignored if the loss was already handled."""
         if metadata is not self._metadata or metadata.life(number) != life:
             return
         _log.warning(
@@ -374,7 +381,7 @@ class Journal:
                 await self._pause(pauses)
 
     def _open(self, topic: MetadataTopic) -> None:
-        """Begin with a topic that nothing has been read of."""
+        """Start reading a topic from its beginning."""
         self._topic_id = topic.topic_id
         metadata = self._metadata = RemoteMetadata(topic.partitions)
         self._unready.clear()
@@ -398,7 +405,7 @@ class Journal:
         self._kick()
 
     async def _learn_end(self, number: int) -> None:
-        """The end of one of the topic's partitions at a moment after the last `take`."""
+        """Query the end of one of the topic's partitions, at a time after the last `take`."""
         pauses = Pauses(self._rng)
         while True:
             wanted, metadata = self._ends_wanted[number], self._metadata
@@ -427,7 +434,7 @@ class Journal:
     # Reading ---------------------------------------------------------------------------------
 
     def _kick(self) -> None:
-        """See to it that somebody reads what is wanted, and asks for its ends."""
+        """Start the tasks that read the required partitions and query their ends."""
         if self._metadata is None:
             return
         for number, wanted in self._ends_wanted.items():
@@ -441,10 +448,12 @@ class Journal:
                         self._run(name, partial(self._read_from, leader, catching_up))
 
     def _to_read(self, leader: int, catching_up: bool) -> dict[int, ReadFrom]:
-        """Return the topic's partitions that the next read requests, and where each begins.
+        """Return the topic's partitions that the next read requests, and the offset where each
+        begins.
 
-        The read that waits for news requests what is ready; another one requests the rest, and what
-        the first was not told of yet."""
+        The read that waits for news requests the ready partitions. The catch-up read requests the
+        rest, and those that are not yet in the first read.
+        """
         metadata = self._metadata
         if metadata is None:
             return {}
@@ -461,7 +470,7 @@ class Journal:
         }
 
     async def _read_from(self, leader: int, catching_up: bool) -> None:
-        """Read all that is wanted of one leader, for as long as anything is."""
+        """Read all required partitions of one leader, until none is left."""
         pauses = Pauses(self._rng)
         while True:
             offsets, metadata = self._to_read(leader, catching_up), self._metadata
@@ -487,10 +496,10 @@ class Journal:
                 await self._pause(pauses)
 
     async def _take_over(self, metadata: RemoteMetadata, read: MetadataRead, life: int) -> bool:
-        """Take over a read that was requested in this life of the topic's partition.
+        """Apply a read that was requested in this life of the topic's partition.
 
         Returns:
-            Whether there was nothing wrong with it.
+            True if the read was valid.
         """
         number, at = read.number, read.asked_offset
         if read.error is ErrorCode.OFFSET_OUT_OF_RANGE:
@@ -498,7 +507,7 @@ class Journal:
             if start <= at:
                 self._lost_end(metadata, number, life)
                 return False
-            # Retention has deleted what stood there; what begins behind it is all there is.
+            # Retention has deleted the records there; the remaining ones begin at `start`.
             if metadata.life(number) == life:
                 metadata.begins_at(number, start)
             self._replay(metadata, number, life, at, [], start)
@@ -554,13 +563,14 @@ class Journal:
 
     def _answer_writers(self, record: TierRecord, outcome: Outcome) -> None:
         if not self._waiting:
-            return  # to compare records takes time, and a start replays very many
+            return  # comparing records takes time, and a start replays very many
         for future in self._waiting.pop(record, ()):
             if not future.done():
                 future.set_result(outcome)
 
     def _look_ready(self, number: int) -> set[tuple[TopicId, int]]:
-        """Tell of partitions whose caches have become ready; returns which."""
+        """Notify the subscribers of partitions whose caches have become ready; return their
+        identities."""
         unready = self._unready.get(number)
         fresh = [one for one in (unready or {}).values() if self.leaders_cache(one) is not None]
         for partition in fresh:
@@ -580,7 +590,7 @@ class Journal:
     # Tasks -----------------------------------------------------------------------------------
 
     def _run(self, name: str, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        """Have `work` done unless it is being done."""
+        """Start `work` unless a task with this name is running."""
         if self._closed or name in self._tasks:
             return
         task = self._supervisor.spawn(f"tier metadata: {name}", work(), fatal=False)
@@ -594,10 +604,10 @@ class Journal:
         error = task.exception()
         if error is not None:
             self._supervisor.survive("remote log metadata", error)
-        self._kick()  # something may have come to be wanted when it was about to end
+        self._kick()  # new work may have been requested when the task was about to end
 
     async def _pause(self, pauses: Pauses) -> None:
-        """A pause that grows, or until there is another metadata image."""
+        """Wait for a backoff that grows, or until the next metadata image."""
         try:
             async with asyncio.timeout(pauses.next_s()):
                 await self._news.wait()
@@ -615,7 +625,7 @@ class Journal:
             )
 
     async def close(self) -> None:
-        """Stop reading; writers fail."""
+        """Stop reading, and fail all waiting writers."""
         self._closed = True
         self._taken.clear()
         self._times_taken.clear()
@@ -636,6 +646,7 @@ def _of(record: TierRecord) -> RemotePartition:
 
 
 def _look_away(task: asyncio.Future[None]) -> None:
-    """Its record has come back meanwhile, or nobody waits for it: how it ended says nothing."""
+    """Mark the exception as retrieved: the record was read back in the meantime, or its writer has
+    gone."""
     if not task.cancelled():
         task.exception()

@@ -1,4 +1,4 @@
-"""A partition that this broker leads, as the tier's drivers see it."""
+"""State of a partition that this broker leads, as used by the tier's drivers."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from storage.tiered.values import RemotePartition, SegmentId, TierRecord
 
 
 class Replica(Protocol):
-    """What of a `Partition` is looked at."""
+    """The members of `Partition` that drivers use."""
 
     @property
     def log(self) -> Log: ...
@@ -29,21 +29,21 @@ class Replica(Protocol):
 
 
 class TierMetadata(Protocol):
-    """The journal, as far as drivers need it."""
+    """The members of `Journal` that drivers use."""
 
     def cache(self, partition: RemotePartition) -> SegmentCache | None:
-        """None until enough is known to act on."""
+        """Return the cache, or None until it is complete enough to act on."""
 
     def leaders_cache(self, partition: RemotePartition) -> SegmentCache | None:
-        """None until enough is known to act on as the leader."""
+        """Return the cache, or None until it is complete enough to act on as the leader."""
 
     def write(self, record: TierRecord) -> Awaitable[Outcome]:
-        """Returns when the record was read back. Raises TierUnavailable: it may be written even
-        so."""
+        """Write a record and return its outcome once it was read back. Raises TierUnavailable if
+        that fails; the record may be written nevertheless."""
 
 
 class Led:
-    """A leadership of one epoch. It never comes back: another epoch is another `Led`."""
+    """This broker's leadership of one partition in one epoch. Another epoch has another `Led`."""
 
     __slots__ = (
         "backlog",
@@ -67,13 +67,13 @@ class Led:
         self.counters = counters
         self.backlog = Backlog()
         self.has_read_all = False
-        """What the leaders before wrote is known."""
+        """True if the cache contains all records that earlier leaders wrote."""
         self.being_copied: set[SegmentId] = set()
-        """Copies that this leader has begun and not given up: nobody else's to clear away."""
+        """Copies that this leader has begun and not abandoned: no other pass may delete them."""
         self.taken_back: set[SegmentId] = set()
-        """Copies that it has given up, and not cleared away."""
+        """Copies that this leader has abandoned and that are not deleted yet."""
         self.idle: dict[str, Seen] = {}
-        """What each kind of pass saw when it last found nothing to do."""
+        """By kind of pass: the state in which it last found nothing to do."""
         self.idle_until_ms = 0.0
         """When time alone gives the expiry something to do."""
 
@@ -82,8 +82,8 @@ class Led:
 
     @property
     def holds(self) -> bool:
-        """Whether this broker leads still, as far as it knows, in the same epoch. Looked at again
-        after every wait."""
+        """True if this broker still leads in the same epoch, as far as it knows. Check it after
+        every wait."""
         return self.replica.is_leader and self.replica.leader_epoch == self.epoch
 
     @property
@@ -92,21 +92,24 @@ class Led:
         return Lineage(log.epochs.entries, log.log_end_offset)
 
     def known(self, metadata: TierMetadata) -> SegmentCache | None:
-        """What is known of the partition, where that and the log are fit to be acted on."""
+        """Return the partition's cache if it and the log are in a state to act on, otherwise
+        None."""
         log = self.replica.log
         if not self.holds or log.failure is not None or log.closed or log.bootstrapping:
             return None
         if log.lacks_remote_epochs:
-            return None  # no lineage can be told
+            return None  # the log's lineage is unknown
         cache = metadata.leaders_cache(self.partition)
         return cache if cache is not None and cache.deletion is None else None
 
 
 class Seen(NamedTuple):
-    """What a pass goes by, but for the time: while it is the same there is nothing new to decide.
+    """The inputs of a pass, except the time: while they are the same there is nothing new to
+    decide.
 
-    Of thousands of partitions few have changed since the pass before, and the lineage of a log with
-    all its copies takes a hundred times as long as a look at this."""
+    Few of thousands of partitions have changed since their last pass. Computing the lineage of a
+    log with all its copies takes a hundred times as long as comparing these inputs.
+    """
 
     log: Log
     config: LogConfig
@@ -118,14 +121,14 @@ class Seen(NamedTuple):
     stable: tuple[int, int]
     log_end: int
     segments: tuple[int, int, int]
-    """How many there are locally, the base of the last, and bytes of all."""
+    """Number of local segments, base offset of the last, and total bytes."""
     being_copied: frozenset[SegmentId]
 
 
 def seen_by(
     log: Log, cache: SegmentCache, being_copied: Collection[SegmentId] = frozenset()
 ) -> Seen:
-    """See `Seen`, as it is now."""
+    """Return the present inputs of a pass, see `Seen`."""
     segments, epochs = log.segments, log.epochs
     return Seen(
         log,
@@ -143,7 +146,7 @@ def seen_by(
 
 
 def local_segments(log: Log) -> list[LocalSegment]:
-    """All segments of the log, the last one too."""
+    """Return all segments of the log, including the active one."""
     segments = list(log.segments)
     ends = [one.base_offset for one in segments[1:]] + [log.log_end_offset]
     return [

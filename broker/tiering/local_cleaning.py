@@ -1,8 +1,8 @@
-"""The part of a log that its own retention may take because the tier has it (S2).
+"""The part of a log that local retention may delete because the tier has it (S2).
 
-The retention of a log that is copied stops at `Log.copied_to`; what is below goes by
-`local.retention.*`, on leaders and followers alike, each by its own lineage. So with a store or
-metadata that cannot be reached nothing more goes (S9).
+The normal retention of a copied log stops at `Log.copied_to`. Below that offset,
+`local.retention.*` applies, on leaders and followers alike, each by its own lineage. So while the
+store or the metadata is unreachable, no more segments are deleted (S9).
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from storage.tiered.lineage import Lineage
 
 
 def note_copied(log: Log, cache: SegmentCache | None) -> None:
-    """Tell the log how far finished copies have it, now that the metadata say something else.
+    """Set the log's `copied_to` to the end of its finished copies, after the metadata has changed.
 
-    Not a memory of how far they once had it: a copy that is deleted does not count from then on.
+    It may decrease: a deleted copy does not count from then on.
     """
     if cache is None or cache.deletion is not None or log.lacks_remote_epochs:
         log.copied_to = 0

@@ -1,7 +1,7 @@
-"""Metric series of tiered storage, read when somebody scrapes.
+"""Metric series of tiered storage, computed at each scrape.
 
-Names are those that Strimzi's JMX rules give Kafka's MBeans (KIP-405, KIP-963). What Kafka says of
-its thread pools those rules leave out; ours say it as `kraftbox_tier_*`.
+Names are those that Strimzi's JMX rules give Kafka's MBeans (KIP-405, KIP-963). These rules omit
+Kafka's metrics of its thread pools; here the counterparts are `kraftbox_tier_*`.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class ReadCount(Protocol):
 
 
 class TierMetrics:
-    """Collects what a broker's tier has done and has yet to do."""
+    """Collector for the completed and outstanding work of a broker's tier."""
 
     def __init__(
         self,
@@ -67,7 +67,7 @@ class TierMetrics:
         self._removals = removals
 
     def collect(self) -> Iterable[Family]:
-        """All families; for `runtime.metrics.Metrics.register`."""
+        """Yield all families; for `runtime.metrics.Metrics.register`."""
         for name, field, text in _DONE:
             yield _by_topic(f"{name}_total", text, "counter", _field(self._tasks.counters, field))
         for name, field, text in _READ:
@@ -120,7 +120,7 @@ def _field(by_topic: Mapping[str, object], field: str) -> dict[str, int]:
 
 
 def _by_topic(name: str, text: str, kind: Kind, values: Mapping[str, float]) -> Family:
-    """One series for each topic, and their sum without a label."""
+    """Return one series for each topic, and their sum without a label."""
     labels: Labels = {}
     samples: list[Sample] = [(labels, sum(values.values()))]
     samples += [({"topic": topic}, value) for topic, value in values.items()]

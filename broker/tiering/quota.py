@@ -1,7 +1,6 @@
-"""Shell: Limits of the rate at which the tier is written and read (KIP-956).
+"""Shell: Rate limits for writing and reading the tier (KIP-956).
 
-What is to be moved waits while the rate of what was moved is above the limit; one segment or read
-may overdraw it.
+Transfers wait while the measured rate is above the limit; one segment or read may exceed it.
 """
 
 from __future__ import annotations
@@ -15,11 +14,11 @@ from runtime.clock import Clock
 from runtime.rates import WindowedRate
 
 WAIT_MAX_MS: Final = 1_000.0
-"""A limit that is raised meanwhile is noticed after so long."""
+"""Longest single wait: a raised limit takes effect after this time."""
 
 
 class RateLimit:
-    """Bytes per second over the windows of the settings, which may change their rate."""
+    """A limit in bytes per second over the windows of the settings; only the rate may change."""
 
     def __init__(self, settings: Callable[[], QuotaSettings], clock: Clock) -> None:
         self._settings = settings
@@ -27,18 +26,19 @@ class RateLimit:
         begin = settings()
         self._rate = WindowedRate(begin.windows, begin.window_seconds * 1000.0)
         self.waited_ms = 0.0
-        """By all together, since the start."""
+        """Time that all callers together have waited since the start."""
 
     def record(self, size_bytes: int) -> None:
-        """So much was moved."""
+        """Count bytes that were transferred."""
         self._rate.record(size_bytes, self._clock.monotonic_ms())
 
     def pause_ms(self) -> float:
-        """How long nothing should be moved; 0.0 while the rate is not above the limit."""
+        """Return how long to transfer nothing, in milliseconds; 0.0 while the rate is not above the
+        limit."""
         return self._rate.excess_ms(self._settings().bytes_per_second, self._clock.monotonic_ms())
 
     async def wait(self) -> None:
-        """Until something may be moved."""
+        """Wait until the rate is not above the limit."""
         while (pause_ms := min(self.pause_ms(), WAIT_MAX_MS)) > 0.0:
             self.waited_ms += pause_ms
             await asyncio.sleep(pause_ms / 1000.0)

@@ -1,20 +1,20 @@
-"""Shell: reads of consumers from the tier (KIP-405).
+"""Shell: Consumers' reads from the tier (KIP-405).
 
-A read begins when a fetch asks for it, and goes on when that fetch is answered without it: the next
-fetch of the same offset finds it under way or done. Else a store slower than a fetch may wait would
-never be read at all. What a read brings may serve several fetches (`windows.py`). Who asks for what
-follows it reads on, and has more read at once, and the part behind it read ahead as soon as a fetch
-takes of it, if nobody waits for the store.
+A read begins when a fetch requests it, and continues if that fetch is answered without it: the next
+fetch of the same offset finds it running or done. Otherwise a store that is slower than a fetch's
+wait limit could never be read. One read may serve several fetches (`windows.py`). A reader that
+requests the following offset gets more data per read. The part behind it is then read ahead, as
+soon as a fetch takes data and no other read waits for the store.
 
-Memory is bounded whatever is asked for: so many reads go on at once, each of one part, so many wait
-for their turn and hold nothing, and what is done is kept for a time and up to a size. The rest is
-refused, with an error that clients try again after. What was sent counts until it has left for the
-kernel (`held.py`): when clients that do not fetch their answers hold too much, nothing is read
-until they do or are gone, as when a quota is used up.
+Memory is bounded. A limited number of reads run at once, each of one part. A limited number wait
+for their turn and hold nothing. Results are kept for a limited time and up to a limited size.
+Further reads are refused with a retriable error. Sent data counts until the kernel has it
+(`held.py`). If clients that do not read their responses hold too much, no read starts until they
+read them or disconnect, as with an exhausted quota.
 
-What is read is checked by its batches' own checksums against the segment's metadata, and cut to
-what the replica's lineage shares with the segment (S1). It is judged once more by `holds` when it
-is sent: the log may have been cut meanwhile.
+The batches read are verified by their own checksums against the segment's metadata, and limited to
+what the replica's lineage shares with the segment (S1). They are checked once more with `holds`
+before they are sent, because the log may have been truncated in the meantime.
 """
 
 from __future__ import annotations
@@ -52,22 +52,22 @@ if TYPE_CHECKING:
     from storage.log.log import Log
 
 PART_BYTES_MAX: Final = 4 << 20
-"""What a read may bring at most, but for a first batch that is larger. A store's work for a request
-is small beside that for so many bytes, and twice as many would save a tenth."""
+"""Limit for one read, except for a first batch that is larger. For this size the store's cost per
+request is small; twice the size would save a tenth."""
 KEPT_BYTES_MAX: Final = 64 << 20
 HELD_BYTES_MAX: Final = 256 << 20
-"""What is kept and what clients do not fetch, together."""
+"""Limit for kept results and for responses that clients have not read, together."""
 KEPT_MS: Final = 30_000.0
-"""How long what was read stays for a fetch that takes it."""
+"""How long a result is kept for a fetch."""
 FAILED_MS: Final = 5_000.0
-"""How long an error that came too late for a fetch waits to be told. Whoever comes later has a read
-of its own, as the store may be well again."""
+"""How long the error of an abandoned read is kept for a fetch. A later fetch starts a new read, as
+the store may work again."""
 SWEEP_S: Final = 30.0
 INDEX_SLACK_BYTES: Final = 16 << 10
-"""The index leads to a batch before the one that is wanted. How far before its next entry says;
-behind its last one it is about `index.interval.bytes`."""
+"""Additional bytes to read. The index points to a batch before the requested one; the distance is
+known from the next index entry. Behind the last entry it is about `index.interval.bytes`."""
 FOLLOWED_MAX: Final = 1_000
-"""So many ends of what was read are known."""
+"""Number of ends of earlier reads that are remembered."""
 
 _log = get_logger("broker.tiering.reader")
 
@@ -75,7 +75,7 @@ CacheOf: TypeAlias = Callable[[RemotePartition], SegmentCache | None]
 
 
 class _Key(NamedTuple):
-    """What tells reads apart. The log counts as an object: another one may have its place."""
+    """Identity of a read. The log counts as an object: another log may have replaced it."""
 
     stream: Stream
     offset: int
@@ -83,8 +83,8 @@ class _Key(NamedTuple):
 
 
 class RemoteRead:
-    """One read, under way or done: then `window` is there, or `error`: a code, since an exception
-    holds all that it passed through."""
+    """One read, running or done. A read that is done has `window` or `error`, a code: an exception
+    would keep its frames in memory."""
 
     __slots__ = ("_listeners", "done_ms", "error", "key", "log", "max_bytes", "window")
 
@@ -103,18 +103,18 @@ class RemoteRead:
 
     @property
     def wanted(self) -> bool:
-        """Whether a fetch waits for it."""
+        """True if a fetch waits for it."""
         return bool(self._listeners)
 
     def listen(self, listener: Callable[[RemoteRead], None]) -> None:
-        """Calls `listener` once, when the read is done; never from within this call."""
+        """Call `listener` once, when the read is done; never from within this call."""
         self._listeners[listener] = None
 
     def leave(self, listener: Callable[[RemoteRead], None]) -> None:
         self._listeners.pop(listener, None)
 
     def finish(self, result: Window | ErrorCode, now_ms: float) -> None:
-        """Only the reader calls this."""
+        """Set the result and call the listeners. Only the reader calls this."""
         if isinstance(result, Window):
             self.window = result
         else:
@@ -127,7 +127,7 @@ class RemoteRead:
 
 @dataclass(slots=True)
 class ReadCounters:
-    """Of one topic; for the metrics."""
+    """Counts of one topic, for the metrics."""
 
     requests: int = 0
     errors: int = 0
@@ -136,19 +136,19 @@ class ReadCounters:
 
 @dataclass(slots=True)
 class _Books:
-    """Reads by their key: what goes on, what waits, what failed; and what came of them."""
+    """The reader's state: running, waiting and failed reads by key, and kept results."""
 
     running: dict[_Key, RemoteRead] = field(default_factory=dict)
     pending: deque[RemoteRead] = field(default_factory=deque)
     known: dict[_Key, RemoteRead] = field(default_factory=dict)
-    """Running and pending."""
+    """Running and pending reads."""
     failed: dict[_Key, RemoteRead] = field(default_factory=dict)
-    """Whose error nobody has heard, oldest first."""
+    """Failed reads whose error no fetch has received, oldest first."""
     kept: KeptWindows = field(default_factory=KeptWindows)
     followed: dict[tuple[bytes, int, int], Place] = field(default_factory=dict)
-    """Where the offset is, of a topic id's partition, that follows what was read."""
+    """By topic id, partition and offset: where a read ended, so the offset is the next to read."""
     lookups: int = 0
-    """Look-ups of offsets by time that go on or wait."""
+    """Number of lookups of offsets by time, running or waiting."""
 
 
 class RemoteReader:
@@ -166,8 +166,8 @@ class RemoteReader:
         supervisor: Supervisor,
         clock: Clock,
     ) -> None:
-        """`cache_of` is `Journal.cache`. Settings are asked for each time: they are dynamic, but
-        for the number and size of the quota's windows."""
+        """Set up the reader. `cache_of` is `Journal.cache`. Settings are read at each use: they are
+        dynamic, except the number and size of the quota's windows."""
         self.indexes = indexes
         self.counters: dict[str, ReadCounters] = {}
         self._store = store
@@ -184,21 +184,21 @@ class RemoteReader:
         self._sweep: asyncio.TimerHandle | None = None
         self._closed = False
 
-    # --- what a fetch asks ----------------------------------------------------------------------
+    # --- requests of fetches --------------------------------------------------------------------
 
     @property
     def fetch_wait_ms(self) -> int:
-        """After so long a fetch is answered without what has not come."""
+        """Longest wait of a fetch before it is answered without the missing data."""
         return self._settings().fetch_wait_ms
 
     @property
     def list_offsets_timeout_ms(self) -> int:
-        """For requests that name none."""
+        """Timeout for requests that do not contain one."""
         return self._settings().list_offsets_timeout_ms
 
     @property
     def pending(self) -> int:
-        """Reads that wait for their turn."""
+        """Number of reads that wait for their turn."""
         return len(self._books.pending)
 
     @property
@@ -207,32 +207,33 @@ class RemoteReader:
 
     @property
     def kept_bytes(self) -> int:
-        """What was read and not taken yet."""
+        """Size of the results that are kept."""
         return self._books.kept.bytes
 
     def reconfigured(self) -> None:
-        """The settings are others."""
+        """Apply changed limits; start waiting reads and lookups."""
         self._lookups.reconfigured()
         self._pump()
 
     def throttle_ms(self) -> float:
-        """How long nothing more should be read, by the quota of all reads; 0.0 for none."""
+        """Return how long to start no read because of the quota of all reads, in milliseconds; 0.0
+        for no wait."""
         return self._limit.pause_ms()
 
     @property
     def has_room(self) -> bool:
-        """Whether more may be read now, by the quota and by what is in memory."""
+        """True if the quota and the memory in use allow more reads now."""
         if self.throttle_ms() > 0:
             return False
         self._forget_old()
         return self._held.bytes < HELD_BYTES_MAX
 
     def read(self, log: Log, offset: int, max_bytes: int, *, committed: bool) -> RemoteRead:
-        """The read from `offset` on, which lies below the local log start.
+        """Return the read at `offset`, which is below the local log start; start one if necessary.
 
         Args:
-            max_bytes: of the records, at least one batch; the reader has a limit of its own.
-            committed: with the aborted transactions that a read_committed reader must skip.
+            max_bytes: limit for the records, at least one batch; the reader has a limit of its own.
+            committed: include the aborted transactions that a read_committed reader must skip.
 
         Raises:
             ApiError: KAFKA_STORAGE_ERROR when too many reads wait.
@@ -261,18 +262,19 @@ class RemoteReader:
         return read
 
     def remote_end(self, log: Log) -> RemoteEnd:
-        """The last offset of this log in the tier; -1 while that is not known."""
+        """Return the last offset of this log in the tier, -1 while that is not known."""
         cache = self._cache(log)
         if cache is None:
             return NO_REMOTE_END
         return cache.remote_end(Lineage(log.epochs.entries, log.log_end_offset))
 
     async def find_time(self, log: Log, timestamp_ms: int | None) -> TimestampOffset | None:
-        """The first record below the local log start with this timestamp or a later one; None asks
-        for the highest timestamp. As many look-ups go on and wait as reads do, beside them.
+        """Return the first record below the local log start with this timestamp or a later one;
+        None requests the highest timestamp. Lookups have the same limits as reads, and are counted
+        separately.
 
         Raises:
-            ApiError: KAFKA_STORAGE_ERROR; nothing is known then.
+            ApiError: KAFKA_STORAGE_ERROR if too many lookups wait, or if the tier cannot be read.
         """
         settings, books = self._settings(), self._books
         if books.lookups >= settings.at_once + settings.pending_max:
@@ -297,8 +299,8 @@ class RemoteReader:
         return self._cache_of(RemotePartition(log.topic_id, log.partition, log.topic))
 
     def taken(self, read: RemoteRead, last_offset: int) -> None:
-        """A fetch sends what was read, up to `last_offset`: the next ones will ask for what is
-        behind it."""
+        """Note that a fetch sends the read's records up to `last_offset`; read ahead, because the
+        next fetches will request the records behind them."""
         books, window, log = self._books, read.window, read.log
         if window is None:
             return
@@ -316,12 +318,13 @@ class RemoteReader:
             self.read(log, following, read.max_bytes, committed=read.key.stream.committed)
 
     def _has_room_for(self, parts: int) -> bool:
-        """Whether so many parts can be kept beside what nobody has read to the end."""
+        """Return whether this number of parts can be kept in addition to the results not yet read
+        to the end."""
         return self._books.kept.unread_bytes + PART_BYTES_MAX * parts <= KEPT_BYTES_MAX
 
     def give_up(self, read: RemoteRead) -> None:
-        """The fetch that waited is gone, with its connection. A read that has not begun and that
-        nobody else wants is dropped."""
+        """Handle the end of a waiting fetch whose connection has closed. A read that has not begun
+        and that no other fetch waits for is dropped."""
         books = self._books
         if read.wanted or read.key in books.running or read.done:
             return
@@ -329,8 +332,8 @@ class RemoteReader:
             books.pending.remove(read)
 
     def holds(self, window: Window, log: Log, offset: int) -> bool:
-        """Whether `window`, read from `offset` on, is of this log: the same epoch wrote its last
-        record here, and then all before it is the same."""
+        """Return whether `window`, read from `offset` on, belongs to this log: its last record has
+        the same epoch here, which implies the same records before it."""
         return (
             log.log_start_offset <= offset
             and window.last_offset < log.high_watermark
@@ -344,7 +347,7 @@ class RemoteReader:
         while books.pending and len(books.running) < self._settings().at_once:
             read = books.pending.popleft()
             window = self._find_kept(read.key, read.log)
-            if window is not None:  # another read has brought it
+            if window is not None:  # another read has returned the data
                 del books.known[read.key]
                 read.finish(window, self._clock.monotonic_ms())
                 continue
@@ -394,7 +397,7 @@ class RemoteReader:
                 del followed[next(iter(followed))]
 
     def _sweep_later(self) -> None:
-        """What is kept goes after its time, also when nobody reads any more."""
+        """Schedule the removal of old results, for the case that no further read arrives."""
         if self._sweep is None and not self._closed:
             self._sweep = asyncio.get_running_loop().call_later(SWEEP_S, self._swept)
 
@@ -406,7 +409,7 @@ class RemoteReader:
             self._sweep_later()
 
     def close(self) -> None:
-        """Nothing is asked for any more. What goes on ends with the node's tasks."""
+        """Close the indexes and start no more timers. Running reads end with the node's tasks."""
         self._closed = True
         if self._sweep is not None:
             self._sweep.cancel()
@@ -414,7 +417,8 @@ class RemoteReader:
         self.indexes.close()
 
     def _find_kept(self, key: _Key, log: Log) -> Window | None:
-        """What was read before. It stays for other readers, unless it is of no use any more."""
+        """Return a kept result for this read. It stays for other readers, unless it is no longer
+        valid."""
         window = self._books.kept.find(key.stream, log, key.offset)
         if window is not None and not self.holds(window, log, key.offset):
             self._books.kept.remove(window)
@@ -454,7 +458,8 @@ class RemoteReader:
             found = await self._read_in(shared, read, offset)
             if found is not None:
                 break
-            # The segment has no record from `offset` on: cleaned, before the topic was tiered.
+            # The segment has no record from `offset` on: it was compacted before the topic was
+            # tiered.
             offset = shared.offsets.last + 1
             if offset >= log.local_log_start_offset:
                 found = await self._read_local(read, offset)
@@ -466,26 +471,33 @@ class RemoteReader:
         return replace(found, aborted=await self._aborted(log, first, end))
 
     def _known(self, log: Log) -> SegmentCache:
-        """Return what is known of the tier at this moment. Raises ApiError."""
+        """Return the metadata cache at this moment. Raises ApiError if it is not ready."""
         cache = self._cache(log)
         if cache is None:
             raise _failed("what the tier has is not known yet")
         return cache
 
     def _find(self, log: Log, offset: int) -> SharedSegment:
-        """Raises ApiError."""
+        """Return the segment with `offset`. Raises ApiError without one, or if the offset is below
+        the log start."""
         if not log.log_start_offset <= offset:
             raise OffsetOutOfRange(offset, log.log_start_offset, log.log_end_offset)
         lineage = Lineage(log.epochs.entries, log.log_end_offset)
         shared = self._known(log).find_on(lineage, offset)
         if shared is None:
-            # Not OFFSET_OUT_OF_RANGE: a reader that begins elsewhere for it loses records.
+            # Not OFFSET_OUT_OF_RANGE: a reader that restarted elsewhere because of it would lose
+            # records.
             raise _failed(f"the tier has no segment with offset {offset}")
         return shared
 
     async def _read_in(self, shared: SharedSegment, read: RemoteRead, offset: int) -> Window | None:
-        """None if the segment has no batches from `offset` on. Raises ObjectError, CorruptSegment,
-        CorruptIndex, OSError."""
+        """Return the batches of a segment from `offset` on, or None if it has none.
+
+        Raises:
+            ObjectError: the store cannot be read.
+            CorruptSegment, CorruptIndex: the segment or an index is invalid.
+            OSError: a disk operation failed.
+        """
         segment, last_shared = shared.segment, shared.offsets.last
         position, size = await self._range(segment, read, offset)
         while position < segment.size_bytes:
@@ -497,15 +509,15 @@ class RemoteReader:
             if found is not None:
                 return found
             if not checked.whole_bytes and checked.cut_bytes <= size:
-                break  # only what this log does not share is left
+                break  # only batches that this log does not share are left
             size = max(size, checked.cut_bytes)
         return None
 
     async def _range(
         self, segment: RemoteSegment, read: RemoteRead, offset: int
     ) -> tuple[int, int]:
-        """Where to begin in a segment, and how much to ask for. Raises ObjectError, CorruptSegment,
-        CorruptIndex, OSError."""
+        """Return the position in a segment to read from, and the number of bytes. Raises
+        ObjectError, CorruptSegment, CorruptIndex, OSError if the indexes cannot be read."""
         indexes = await self.indexes.get(segment)
         most = min(max(read.max_bytes, 1), PART_BYTES_MAX)
         stream = read.key.stream
@@ -521,12 +533,12 @@ class RemoteReader:
         if self._has_room_for(len(self._books.running)):
             size = PART_BYTES_MAX
         end = indexes.begin_before(position + size)
-        # A batch that would be cut is left to the next read.
+        # A batch that would be incomplete is left to the next read.
         is_last = position + size >= segment.size_bytes
         return position, size if is_last or end <= position else end - position
 
     async def _read_local(self, read: RemoteRead, offset: int) -> Window:
-        """What follows on this disk. Raises ApiError."""
+        """Return the records that follow on the local disk. Raises ApiError without any."""
         log, most = read.log, min(max(read.max_bytes, 1), PART_BYTES_MAX)
         end = log.last_stable_offset if read.key.stream.committed else log.high_watermark
         try:
@@ -539,8 +551,9 @@ class RemoteReader:
         return found
 
     async def _aborted(self, log: Log, offset: int, end_offset: int) -> tuple[AbortedTxn, ...]:
-        """Aborted transactions with records in [offset, end_offset). The markers that end them may
-        lie far behind, in the tier or on this disk. Raises ApiError."""
+        """Return the aborted transactions with records in [offset, end_offset). Their end markers
+        may be much later, in the tier or on the local disk. Raises ApiError if the metadata is not
+        ready."""
         found: dict[AbortedTxn, None] = {}
         while True:
             local_start, cache = log.local_log_start_offset, self._known(log)
@@ -555,11 +568,11 @@ class RemoteReader:
                     if txn.last_stable_offset >= end_offset:
                         return tuple(found)
             if local_start == log.local_log_start_offset:
-                # Else a segment may have gone from here that was not looked into there.
+                # Otherwise a local segment may have been deleted whose tier copy was not searched.
                 found |= dict.fromkeys(log.aborted_transactions(offset, end_offset))
                 return tuple(found)
 
 
 def _failed(why: str) -> ApiError:
-    """An error of one partition that clients try again after."""
+    """Return a retriable error for one partition."""
     return ApiError(ErrorCode.KAFKA_STORAGE_ERROR, why)

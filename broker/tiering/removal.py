@@ -1,11 +1,11 @@
-"""Shell: The removal of all that the tier has of a partition.
+"""Shell: Removal of all remote segments of a partition.
 
-A deleted topic's partition has no leader any more. The broker that leads the partition of
-`__remote_log_metadata` with its records does the work, as it is marked there, and whoever leads
-that after it goes on: every step may be done twice. A partition whose tiering was switched off is
-cleared by its own leader; it may be tiered again, so nothing is marked, and it begins anew. A copy
-that was begun before may be read only afterwards, since its record was not committed yet, so the
-leader clears again whenever it hears of one.
+A deleted topic's partition has no leader any more. The leader of the `__remote_log_metadata`
+partition with its records removes the segments, as marked there, and its successor continues: every
+step may be repeated. If tiering was switched off, the partition's own leader removes them. The
+topic may be tiered again from scratch, so no removal is marked. The record of a copy that was begun
+before may be read only afterwards, since it was not committed yet. So the leader removes segments
+again whenever it reads of one.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _log = get_logger("broker.tier")
 
 
 class Remover:
-    """Removes segments and says so. It is the metadata topic's leadership listener."""
+    """Remover of remote segments. It is the metadata topic's leadership listener."""
 
     def __init__(
         self,
@@ -46,7 +46,8 @@ class Remover:
         clock: Clock,
         rng: random.Random,
     ) -> None:
-        """`at_once`: partitions; `save_log_starts` makes log starts durable. Raises OSError."""
+        """Set up the remover. `at_once` is the limit for partitions; `save_log_starts` makes log
+        starts durable and raises OSError if a disk operation fails."""
         self._node_id = node_id
         self._journal = journal
         self._store = store
@@ -58,19 +59,20 @@ class Remover:
         self._quiet = RateLimited(clock, 10_000)
         self._tasks: dict[tuple[TopicId, int], asyncio.Task[None]] = {}
         self._cleared: dict[tuple[TopicId, int], Callable[[], bool]] = {}
-        """Partitions that are to have nothing in the tier, and while what."""
+        """Partitions that must have nothing in the tier, each with its condition."""
         self._closed = False
         journal.subscribe(self._clear_again)
 
     # Deleted topics --------------------------------------------------------------------------
 
     def elected(self, partition: int, leader_epoch: int) -> None:
-        """See `LeadershipListener`: this broker leads that partition of the metadata topic."""
-        self._journal.unwatch(partition)  # it may go on in a newer epoch
+        """Watch a partition of the metadata topic that this broker leads; see
+        `LeadershipListener`."""
+        self._journal.unwatch(partition)  # its leadership may continue in a newer epoch
         self._journal.watch(partition, self._look)
 
     def resigned(self, partition: int, leader_epoch: int | None) -> None:
-        """See `LeadershipListener`."""
+        """Stop watching a partition of the metadata topic; see `LeadershipListener`."""
         self._journal.unwatch(partition)
 
     def _look(self) -> None:
@@ -83,15 +85,15 @@ class Remover:
     # Tiering that was switched off -----------------------------------------------------------
 
     def clear(self, partition: RemotePartition, wanted: Callable[[], bool]) -> None:
-        """Remove all segments of a partition that goes on without them, while it is `wanted`, and
-        those that are heard of later, until it is left."""
+        """Remove all remote segments of a partition that continues without them, while `wanted`
+        returns true. Segments that become known later are removed too, until `leave`."""
         if partition.identity not in self._cleared:
             self._journal.take(partition)
         self._cleared[partition.identity] = wanted
         self._begin(partition, wanted, deleted=False)
 
     def leave(self, partition: RemotePartition) -> None:
-        """It is not this broker's to clear any more, if it was."""
+        """Stop clearing a partition, if this broker does."""
         if self._cleared.pop(partition.identity, None) is not None:
             self._journal.give_up(partition)
 
@@ -121,7 +123,7 @@ class Remover:
         if error is not None:
             self._supervisor.survive("removal of remote segments", error, partition=str(partition))
         else:
-            # There may be something to do again since this one was about to end.
+            # New work may have arrived while this task was about to end.
             self._look()
             self._clear_again(partition)
 
@@ -146,8 +148,8 @@ class Remover:
     async def _remove_once(
         self, partition: RemotePartition, wanted: Callable[[], bool], *, deleted: bool
     ) -> bool:
-        """One round over all segments; returns whether nothing is left to do. A log that goes on
-        has its start on the disk first: it may be tiered again, and then begin there (S4)."""
+        """Remove all segments once; return whether nothing is left to do. The start of a log that
+        continues is saved first: the topic may be tiered again, and then begin there (S4)."""
         cache = await self._journal.ready(partition)
         if not deleted:
             await self._save_log_starts()
@@ -165,7 +167,8 @@ class Remover:
         return not deleted or _is_finished(cache)
 
     async def _remove_segment(self, cache: SegmentCache, segment: RemoteSegment) -> bool:
-        """Returns whether the segment is gone; if not, its state is another one meanwhile."""
+        """Remove one segment. Returns: whether it is gone; if not, its state has changed in the
+        meantime."""
         if segment.state is not SegmentState.DELETE_STARTED:
             outcome = await self._step(segment, SegmentState.DELETE_STARTED)
             if outcome.refusal:
@@ -206,7 +209,7 @@ class Remover:
             )
 
     async def close(self) -> None:
-        """Stop where it is; whoever leads next, or this broker after its start, goes on."""
+        """Stop all removals; the next leader, or this broker after its start, continues them."""
         self._closed = True
         tasks = list(self._tasks.values())
         for task in tasks:

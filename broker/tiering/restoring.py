@@ -1,13 +1,13 @@
-"""Shell: Epochs and producers of a tiered log, put back from the tier where files were lost (F21).
+"""Shell: Recovery of a tiered log's epochs and producers from the tier after files were lost (F21).
 
-A log whose leader-epoch-checkpoint is gone knows the epochs of the batches on its disk, and without
-the others it cannot tell which copies are its own: nothing is copied, expired or read remotely.
-Every copy has the epochs of the log that it was made of, up to its end. So what is missing is in
-any copy that is of this log for certain.
+A log without its leader-epoch-checkpoint knows the epochs of the batches on its disk. Without the
+earlier ones it cannot determine which copies are its own: nothing is copied, expired or read
+remotely. Every copy has the epochs of its log up to its end. So any copy that certainly belongs to
+this log has the missing epochs.
 
-A log without any producer snapshot knows the producers that its disk has batches of. What they were
-before is in the copy that ends where the disk begins; without it a retry of an older batch would be
-taken for a new one, and nothing could be copied (T2).
+A log without any producer snapshot knows only the producers of the batches on its disk. Their
+earlier state is in the copy that ends where the local log begins. Without it, a retry of an older
+batch would be mistaken for a new one, and nothing could be copied (T2).
 """
 
 from __future__ import annotations
@@ -22,13 +22,17 @@ from storage.tiered.values import RemoteSegment
 
 
 def lacks_producers(log: Log) -> bool:
-    """Whether what is known of producers begins with the disk."""
+    """Return whether the log's producer state begins with the local log."""
     return log.lacks_producers and not log.snapshots.offsets
 
 
 async def restore_producers(log: Log, cache: SegmentCache, store: SegmentStore) -> bool:
-    """Whether the log has the producers again. Raises ObjectError, CorruptSegment, CorruptSnapshot,
-    LogFailed: to be tried again."""
+    """Restore the log's producers; return whether it has them again.
+
+    Raises:
+        ObjectError, CorruptSegment, CorruptSnapshot, LogFailed: the snapshot cannot be read or
+            stored; the caller retries later.
+    """
     segment = _copy_before(log, cache)
     if segment is None:
         return False
@@ -40,7 +44,7 @@ async def restore_producers(log: Log, cache: SegmentCache, store: SegmentStore) 
 
 
 def _copy_before(log: Log, cache: SegmentCache) -> RemoteSegment | None:
-    """The copy of this log that ends where its disk begins."""
+    """Return the copy of this log that ends where the local log begins, or None."""
     before = log.local_log_start_offset - 1
     for one in cache.shared_with(Lineage(log.epochs.entries, log.log_end_offset)):
         if one.offsets.last == one.segment.end_offset == before:
@@ -49,10 +53,12 @@ def _copy_before(log: Log, cache: SegmentCache) -> RemoteSegment | None:
 
 
 async def restore_epochs(log: Log, cache: SegmentCache, store: SegmentStore) -> bool:
-    """Whether the log has the epochs again. They are written with the others that are not in their
-    file yet: whoever crashes before that restores them again.
+    """Restore the log's epochs; return whether it has them again. They are written together with
+    the other epochs that are not in the file yet; after an earlier crash they are restored again.
 
-    Raises ObjectError, CorruptSegment, CorruptCheckpoint: to be tried again.
+    Raises:
+        ObjectError, CorruptSegment, CorruptCheckpoint: the epochs cannot be read; the caller
+            retries later.
     """
     segment = certain_copy(log, cache)
     if segment is None:
@@ -60,16 +66,16 @@ async def restore_epochs(log: Log, cache: SegmentCache, store: SegmentStore) -> 
     manifest = await store.manifest(segment)
     entries = decode_epochs(await store.read_whole(manifest, Kind.LEADER_EPOCHS))
     if log.closed or certain_copy(log, cache) is not segment:
-        return False  # it was cut, or began elsewhere, meanwhile
+        return False  # truncated, or restarted elsewhere, in the meantime
     return log.restore_epochs(entries)
 
 
 def certain_copy(log: Log, cache: SegmentCache) -> RemoteSegment | None:
-    """A finished copy that is of this log up to where its disk begins.
+    """Return a finished copy that certainly belongs to this log up to the local log start, or None.
 
-    It has the first offset on the disk, or the one before, from the epoch that wrote the first:
-    then all before is the same. Where an earlier epoch ended just there, a copy by that one is
-    taken if there are no copies of that offset by others, who may have lost it in an unclean
+    It has the first local offset, or the one before, in the epoch of the first local record: then
+    all earlier records are the same. If an earlier epoch ended exactly there, a copy of that epoch
+    is used only if no other epoch's copy has that offset. Others may have lost it in an unclean
     election.
     """
     local = log.local_log_start_offset

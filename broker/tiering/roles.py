@@ -1,11 +1,15 @@
-"""Shell: Roles of tiered partitions, and what follows from a change of them.
+"""Shell: Roles of tiered partitions, and the effects of their changes.
 
-Whoever works on remote segments is told, in order, what this broker leads, follows, or does no
-longer; the journal knows what it holds. A replica of a deleted topic marks the removal of what the
-tier has of it, before its folder goes: the folder is set aside, and a broker that ends meanwhile
-finds it at its next start. Where tiering was switched off before, and nobody led since who would
-have cleared what there was, its replicas look. Only what is known counts. A topic id that the image
-does not have is that of a deleted topic if a replica of it was here: images never go back.
+Components that work on remote segments are notified, in order, of what this broker leads, follows,
+or has stopped serving. The journal is notified of what it must read.
+
+A replica of a deleted topic marks the removal of the topic's remote segments before its folder is
+deleted. The folder is renamed to `-stray`, and a broker that stops before the mark finds it at its
+next start. If tiering was switched off earlier and no leader has cleared the segments since, the
+replicas check for them. Only segments in the metadata count.
+
+A topic id that is missing in the image belongs to a deleted topic if there was a replica of it
+here: images never go back.
 """
 
 from __future__ import annotations
@@ -40,22 +44,24 @@ _log = get_logger("broker.tier")
 
 
 class RoleUser(Protocol):
-    """Whoever works on the remote segments of partitions. Plain calls, in order."""
+    """A component that works on remote segments of partitions. Calls are synchronous and in
+    order."""
 
     def led(self, partition: Partition, remote: RemotePartition) -> None:
-        """This broker leads it, in a new epoch or since it is tiered."""
+        """Note that this broker leads the partition, in a new epoch or since the topic became
+        tiered."""
 
     def followed(self, partition: Partition, remote: RemotePartition) -> None:
-        """It follows another leader, or waits for one."""
+        """Note that this broker follows another leader, or waits for one."""
 
     def stopped(self, remote: RemotePartition) -> None:
-        """It has no replica of it any more, or it is no longer tiered."""
+        """Note that this broker has no replica any more, or that the topic is no longer tiered."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Kept:
-    """A folder of a replica of a deleted topic. `tiered`: its topic certainly was; None: that is
-    not known, nor what the folder is for."""
+    """The folder of a deleted topic's replica. `tiered`: True if the topic certainly was; None if
+    that and the origin of the folder are unknown."""
 
     remote: RemotePartition
     folder: str
@@ -63,7 +69,8 @@ class _Kept:
 
 
 class Roles:
-    """See `TierListener` for what it is told."""
+    """Roles of a broker's tiered partitions. See `TierListener` for the notifications that it
+    receives."""
 
     def __init__(
         self,
@@ -90,17 +97,17 @@ class Roles:
         self._quiet = RateLimited(clock, 10_000)
         self._users: list[RoleUser] = []
         self._tiered: dict[tuple[TopicId, int], RemotePartition] = {}
-        """What has a role here and is tiered."""
+        """Tiered partitions with a replica here."""
         self._were_tiered: dict[tuple[TopicId, int], bool] = {}
-        """Replicas that have stopped or are tiered no longer, whose folders are still there;
-        whether there certainly is something in the tier."""
+        """Stopped or no longer tiered replicas whose folders still exist; True if there certainly
+        are remote segments."""
         self._marking: set[asyncio.Task[None]] = set()
 
     def add(self, user: RoleUser) -> None:
-        """Before the first role is given."""
+        """Register a component, before the first role is assigned."""
         self._users.append(user)
 
-    # What replicas become --------------------------------------------------------------------
+    # Role changes of replicas ----------------------------------------------------------------
 
     def led(self, partition: Partition) -> None:
         if self._take(partition):
@@ -141,7 +148,7 @@ class Roles:
             self.followed(partition)
 
     def _take(self, partition: Partition) -> bool:
-        """Returns whether it is tiered."""
+        """Take the partition on if its topic is tiered; return whether it is."""
         if not self._settings(partition.topic).tiered:
             return False
         remote = remote_of(partition)
@@ -174,7 +181,8 @@ class Roles:
     def _clear(self, partition: Partition) -> None:
         remote = remote_of(partition)
         self._were_tiered.setdefault(remote.identity, False)
-        # Perhaps in an earlier life: its start is to be on the disk before copies go.
+        # The topic may have been tiered in an earlier process: the log start must be on disk before
+        # copies are deleted.
         partition.log.was_tiered = True
         self._remover.clear(remote, lambda: self._is_to_be_cleared(partition))
 
@@ -196,8 +204,8 @@ class Roles:
             self._mark_soon(_Kept(remote, folder, tiered))
 
     def look_at_strays(self, folders: Sequence[str]) -> None:
-        """Folders that were set aside in an earlier life of this broker, as soon as its image has
-        caught up."""
+        """Check the folders that an earlier process of this broker renamed to `-stray`. Call it
+        once the image has caught up."""
         for folder in folders:
             try:
                 named = parse_folder(posixpath.basename(folder))
@@ -228,7 +236,7 @@ class Roles:
                         break
                     if not kept.tiered and not len(cache):
                         if kept.tiered is None:
-                            return  # nothing tells that it was ever tiered: a stray like others
+                            return  # no evidence that it was ever tiered: a stray like others
                         break
                     await self._journal.write(
                         PartitionDeletion(
@@ -247,7 +255,7 @@ class Roles:
         self._logs.remove_stray(kept.folder)
 
     async def close(self) -> None:
-        """What is not marked yet is found at the next start."""
+        """Stop marking; removals that are not marked yet are found at the next start."""
         tasks = list(self._marking)
         for task in tasks:
             task.cancel()
@@ -256,5 +264,5 @@ class Roles:
 
 
 def remote_of(partition: Partition) -> RemotePartition:
-    """How the tier calls it."""
+    """Return the tier's name for a partition."""
     return RemotePartition(TopicId(partition.topic_id), partition.index, partition.topic)

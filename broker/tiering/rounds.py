@@ -1,8 +1,8 @@
-"""Shell: Passes over partitions, each again after an interval, some at a time.
+"""Shell: Periodic passes over partitions, with a limit for passes at the same time.
 
-What Kafka has a pool of threads for is here a limit of passes at the same time. A pass that has
-more to do comes again behind those that are due; one that failed, after a pause that grows. A
-partition that has no pass costs an entry in a heap.
+The limit corresponds to one of Kafka's thread pools. A pass that has more to do is queued again
+behind those that are due. A failed one is repeated after a growing backoff. A partition without a
+running pass costs an entry in a heap.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ K = TypeVar("K", bound=Hashable)
 
 
 class Pace(NamedTuple):
-    """Settings of passes, all of which may change. `jitter` is a share of pauses after failures."""
+    """Settings of passes, all of which may change. `jitter` is a fraction of the backoff."""
 
     at_once: int
     interval_ms: float
@@ -30,14 +30,14 @@ class Pace(NamedTuple):
 
 
 class _Entry:
-    """A partition: when its next pass is due, and how many failed one after the other."""
+    """State of a partition: its next pass, and the number of consecutive failures."""
 
     __slots__ = ("failures", "serial", "task")
 
     def __init__(self) -> None:
         self.failures = 0
         self.serial = 0
-        """Of its newest place in the heap; older ones count for nothing."""
+        """Serial number of its newest heap entry; older entries are ignored."""
         self.task: asyncio.Task[bool] | None = None
 
 
@@ -46,7 +46,7 @@ class Rounds(Generic[K]):
 
     Args:
         one_pass: works on a key; returns whether there is more to do at once.
-        failed: told of what a pass raised; it is tried again.
+        failed: receives the exception of a failed pass, which is repeated later.
     """
 
     def __init__(
@@ -74,7 +74,7 @@ class Rounds(Generic[K]):
         self._timer: asyncio.TimerHandle | None = None
         self._closed = False
         self.busy_ms = 0.0
-        """By all passes together, since the start."""
+        """Duration of all passes together since the start, in milliseconds."""
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -84,28 +84,29 @@ class Rounds(Generic[K]):
         return len(self._running)
 
     def add(self, key: K) -> None:
-        """A pass is due at once, and then again and again."""
+        """Start passes for a key: one now, and then one per interval."""
         if not self._closed and key not in self._entries:
             self._entries[key] = _Entry()
             self._put(key, 0.0)
 
     def remove(self, key: K) -> None:
-        """No pass begins any more. One that is under way sees for itself that it should end."""
+        """Start no more passes for a key. A running pass must notice by itself that it should
+        end."""
         self._entries.pop(key, None)
 
     def nudge(self, key: K) -> None:
-        """There may be something to do: the next pass is due now. Not after a failure: its pause
-        is what keeps a store that is down from being asked all the time."""
+        """Start the next pass now, because there may be something to do. Ignored after a failure:
+        the backoff prevents continuous requests to a store that is down."""
         entry = self._entries.get(key)
         if entry is not None and entry.task is None and not entry.failures:
             self._put(key, 0.0)
 
     def reconfigured(self) -> None:
-        """The pace may be another."""
+        """Apply a changed limit for passes."""
         self._arm()
 
     async def close(self) -> None:
-        """End what is under way and wait until it has ended."""
+        """Cancel the running passes and wait until they have ended."""
         self._closed = True
         self._entries.clear()
         self._arm()
@@ -122,7 +123,7 @@ class Rounds(Generic[K]):
         self._arm()
 
     def _arm(self) -> None:
-        """Wake up when the next pass may begin."""
+        """Set the timer for the next pass."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

@@ -1,7 +1,7 @@
-"""Settings of tiered storage, out of a node's configuration (KIP-405, KIP-950, KIP-956, KIP-1018).
+"""Settings of tiered storage, from a node's configuration (KIP-405, KIP-950, KIP-956, KIP-1018).
 
-What is dynamic in Kafka is dynamic here: the newest settings are handed round whole, and whoever
-holds an older one holds an older configuration.
+Settings that are dynamic in Kafka are dynamic here: each change creates a complete new object. A
+component that keeps an older object has an older configuration.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ TOPIC_BASED: Final = keys_remote.REMOTE_LOG_METADATA_MANAGER_CLASS_NAME.default
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetadataTopicSettings:
-    """`__remote_log_metadata`: how it is made and used."""
+    """Settings for the creation and use of `__remote_log_metadata`."""
 
     partitions: int = 50
-    """Only for a topic that is not there yet."""
+    """Used only when the topic is created."""
     replication_factor: int = 3
     min_isr: int = 2
     retention_ms: int = -1
     consume_wait_ms: int = 120_000
     """How long a writer waits for its own record to be read back."""
     listener: str
-    """Over which listener its leaders are spoken to."""
+    """The listener for requests to the topic's leaders."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,7 +43,8 @@ class QuotaSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskSettings:
-    """Loops over partitions. The numbers `*_at_once` stand for Kafka's thread pools."""
+    """Settings of passes over partitions. The limits `*_at_once` correspond to Kafka's thread
+    pools."""
 
     interval_ms: int
     backoff_ms: int
@@ -52,28 +53,28 @@ class TaskSettings:
     copies_at_once: int
     expirations_at_once: int
     builds_at_once: int
-    """Followers that begin behind the tier."""
+    """Limit for followers that begin behind the tier."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadSettings:
-    """Reads from the tier."""
+    """Settings of reads from the tier."""
 
     at_once: int
     pending_max: int
-    """Reads that may wait for their turn."""
+    """Limit for reads that wait for their turn."""
     fetch_wait_ms: int
-    """After so long a fetch is answered without a partition's remote data."""
+    """Time after which a fetch is answered without a partition's remote data."""
     list_offsets_timeout_ms: int
-    """For ListOffsets requests that name no time of their own."""
+    """Timeout for ListOffsets requests that contain none."""
     index_cache_bytes: int
     index_cache_ttl_ms: int
-    """-1: an index stays until it must make room."""
+    """-1: an index stays until space is needed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RemoteSettings:
-    """All of it."""
+    """All settings of tiered storage."""
 
     store: StoreSettings
     metadata: MetadataTopicSettings
@@ -84,7 +85,8 @@ class RemoteSettings:
 
     @classmethod
     def of(cls, node: NodeConfig) -> RemoteSettings:
-        """Raises ConfigError for what no tier can be made of; the text says what to set."""
+        """Return the settings of a node. Raises ConfigError if they are invalid for a tier; the
+        message names the key to set."""
         _refuse_classes(node)
         store_prefix = node[keys_remote.REMOTE_LOG_STORAGE_MANAGER_IMPL_PREFIX]
         return cls(
@@ -123,7 +125,8 @@ class RemoteSettings:
 
 
 def _refuse_classes(node: NodeConfig) -> None:
-    """Java classes cannot run here; who names one expects what only that class does."""
+    """Refuse Java classes, which cannot run here: an operator who names one expects its
+    behaviour."""
     store: NodeKey[str | None] = keys_remote.REMOTE_LOG_STORAGE_MANAGER_CLASS_NAME
     if node[store]:
         prefix = node[keys_remote.REMOTE_LOG_STORAGE_MANAGER_IMPL_PREFIX]
@@ -164,7 +167,7 @@ def _metadata(node: NodeConfig) -> MetadataTopicSettings:
 
 
 def _below(node: NodeConfig, prefix: str) -> Mapping[str, str]:
-    """What was given under `prefix`, by the rest of its name."""
+    """Return the values given under `prefix`, by the rest of their names."""
     return {
         name.removeprefix(prefix): text
         for name, text in node.given.items()

@@ -1,7 +1,7 @@
-"""Shell: The parts of a closed segment as a copy takes them (KIP-405).
+"""Shell: Parts of a closed segment as sources of a copy (KIP-405).
 
-They are read through files of their own: retention may take the segment out of the log while it is
-being copied, and its files stay until they are closed here.
+They are read through separate file handles: retention may remove the segment from the log while it
+is being copied, and its files stay until they are closed here.
 """
 
 from __future__ import annotations
@@ -25,11 +25,12 @@ from storage.tiered.segment_store import SegmentSources
 
 
 class SegmentGone(Exception):
-    """The segment is not in the log any more, or another one has its place."""
+    """The segment is not in the log any more, or another one has replaced it."""
 
 
 def find_segment(log: Log, copyable: Copyable) -> Segment:
-    """The closed segment of a plan that may be some time old. Raises SegmentGone."""
+    """Return the closed segment of a plan that may be outdated. Raises SegmentGone if the log no
+    longer has it."""
     wanted = copyable.segment
     at = log.segments.index_of(wanted.base_offset)
     segment = log.segments[at]
@@ -40,9 +41,15 @@ def find_segment(log: Log, copyable: Copyable) -> Segment:
 
 
 async def producer_snapshot(log: Log, next_offset: int, now_ms: int) -> bytes:
-    """The producers' state behind the segment. After a crash its file may be missing: then it is
-    made from the one before and the batches in between. Raises CorruptSnapshot, CorruptLog,
-    OSError."""
+    """Return the producers' state at the segment's end. After a crash its file may be missing: then
+    it is computed from the previous one and the batches in between.
+
+    Raises:
+        CorruptSnapshot: an earlier snapshot is invalid, or the producers at the local log start are
+            unknown.
+        CorruptLog: a batch is invalid.
+        OSError: a disk operation failed.
+    """
     if next_offset in log.snapshots.offsets:
         try:
             return await log.files.run(log.files.read, log.snapshots.path(next_offset))
@@ -59,7 +66,8 @@ async def producer_snapshot(log: Log, next_offset: int, now_ms: int) -> bytes:
 def opened(
     log: Log, segment: Segment, copyable: Copyable, lineage: Lineage, snapshot: bytes
 ) -> Iterator[SegmentSources]:
-    """The segment's parts, until the end of the block. Raises CorruptLog, CorruptIndex, OSError."""
+    """Open the segment's parts until the end of the block. Raises CorruptLog, CorruptIndex or
+    OSError if they cannot be read."""
     aborts = bool(segment.txn_index.entries())
     files: list[File] = []
 

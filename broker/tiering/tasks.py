@@ -1,7 +1,7 @@
-"""Shell: The tasks of a broker's tier: copies, expiry, and what its disk may lose.
+"""Shell: Tasks of a broker's tier: copies, expiry, and updates of local retention.
 
-Kafka's pools of threads are limits of how many passes run at the same time; they, the rates and the
-pauses follow the newest settings.
+Limits for passes at the same time correspond to Kafka's thread pools. The limits, the rates and the
+backoffs follow the newest settings.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ EXPECTED: Final = (
     ObjectError, CorruptSegment, ManifestBroken, TierUnavailable, CopyRefused,
     OSError, LogFailed, CorruptLog, CorruptIndex, CorruptSnapshot, CorruptCheckpoint,
 )  # fmt: skip
-"""A store that fails, metadata that cannot be written, a disk that cannot be read: tried again."""
+"""Failures of the store, the metadata topic or the disk: the pass is repeated later."""
 
 NOTES_AT_ONCE: Final = 100
 
@@ -50,7 +50,7 @@ _log = get_logger("broker.tier")
 class TierTasks:
     """Drivers of the partitions that this broker leads or follows.
 
-    Every method is called in the order in which roles change.
+    Call every method in the order of the role changes.
     """
 
     def __init__(
@@ -72,10 +72,10 @@ class TierTasks:
         self._quiet = RateLimited(clock, 10_000)
         self._replicas: dict[tuple[TopicId, int], Replica] = {}
         self._noted: dict[tuple[TopicId, int], tuple[Seen, int]] = {}
-        """Of each replica what it was noted by how far its log is copied, and how far."""
+        """By replica: the inputs that `Log.copied_to` was last computed from, and its value."""
         self.leading: dict[tuple[TopicId, int], Led] = {}
         self.counters: dict[str, TopicCounters] = {}
-        """By topic; of what this broker has led."""
+        """By topic that this broker has led."""
         self.copy_limit = RateLimit(lambda: settings().copy_quota, clock)
         copier = Copier(
             node_id=node_id,
@@ -124,7 +124,8 @@ class TierTasks:
     # Roles -----------------------------------------------------------------------------------
 
     def led(self, partition: Replica, remote: RemotePartition) -> None:
-        """This broker leads it, in a new epoch or since it is tiered."""
+        """Start the passes of a partition that this broker leads, in a new epoch or since it is
+        tiered."""
         known = self.leading.get(remote.identity)
         if known is not None and known.replica is partition and known.holds:
             return
@@ -138,14 +139,16 @@ class TierTasks:
         self.changed(remote)
 
     def followed(self, partition: Replica, remote: RemotePartition) -> None:
-        """It follows: its disk is kept small by what the leader has copied."""
+        """Note a partition that this broker follows: local retention applies to what the leader has
+        copied."""
         self._end(remote)
         self._replicas[remote.identity] = partition
         self.notes.add(remote)
         self.changed(remote)
 
     def stopped(self, remote: RemotePartition) -> None:
-        """It does neither, or the topic is not tiered any more."""
+        """Stop the passes of a partition that this broker no longer serves, or that is no longer
+        tiered."""
         self._end(remote)
         self.notes.remove(remote)
         replica = self._replicas.pop(remote.identity, None)
@@ -159,10 +162,10 @@ class TierTasks:
             self.copies.remove(led)
             self.expirations.remove(led)
 
-    # News ------------------------------------------------------------------------------------
+    # Changes of the metadata -----------------------------------------------------------------
 
     def changed(self, partition: RemotePartition) -> None:
-        """What is known of a partition has become enough, or has changed."""
+        """Note that a partition's cache has become ready or has changed."""
         replica = self._replicas.get(partition.identity)
         if replica is None:
             return
@@ -170,18 +173,19 @@ class TierTasks:
         self._nudge(partition)
 
     def _nudge(self, partition: RemotePartition) -> None:
-        """Whoever leads the partition looks at it again."""
+        """Trigger the passes of a partition, if this broker leads it."""
         led = self.leading.get(partition.identity)
         if led is None:
             return
         self.copies.nudge(led)
         if not led.has_read_all and self._metadata.leaders_cache(partition) is not None:
             led.has_read_all = True
-            # The log may begin with what the leader before has deleted: nobody is to ask for that.
+            # The log start may be in a part that the previous leader deleted: move it before a
+            # consumer requests that part.
             self.expirations.nudge(led)
 
     def _note_copied(self, log: Log, partition: RemotePartition) -> bool:
-        """Whether there was anything to be noted."""
+        """Update `Log.copied_to` if its inputs have changed; return whether they had."""
         cache = self._metadata.cache(partition)
         seen = None if cache is None else seen_by(log, cache)
         if seen is not None and self._noted.get(partition.identity) == (seen, log.copied_to):
@@ -194,7 +198,8 @@ class TierTasks:
         return True
 
     async def _note(self, partition: RemotePartition) -> bool:
-        """Now and then also without news: a log may reach only now what was copied long ago."""
+        """Update `Log.copied_to` in a periodic pass: a log may only now reach what was copied long
+        ago."""
         replica, cache = self._replicas.get(partition.identity), self._metadata.cache(partition)
         if replica is not None and cache is not None:
             await self._restore(replica.log, cache)
@@ -210,12 +215,12 @@ class TierTasks:
             await restore_producers(log, cache, self._store)
 
     def reconfigured(self) -> None:
-        """The settings are others."""
+        """Apply changed limits for passes."""
         self.copies.reconfigured()
         self.expirations.reconfigured()
 
     async def close(self) -> None:
-        """End what is under way: the next leader clears it away."""
+        """Cancel the running passes: the next leader removes unfinished copies."""
         await self.notes.close()
         await self.copies.close()
         await self.expirations.close()

@@ -1,7 +1,7 @@
-"""Shell: tiered storage of one broker (KIP-405), put together, started and stopped.
+"""Shell: Tiered storage of one broker (KIP-405): composition, start and stop.
 
-There is one only where `remote.log.storage.system.enable` is true; else `BrokerContext.tier` is
-None, and nothing of this is imported.
+It exists only if `remote.log.storage.system.enable` is true. Otherwise, `BrokerContext.tier` has
+the value None, and this module is not imported.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ ObjectsFactory: TypeAlias = Callable[[StoreSettings], Objects]
 
 
 class TopicCreation(Protocol):
-    """Asks the controller for topics."""
+    """Creator of topics through the controller."""
 
     async def ensure_as(self, wish: CreateTopicsRequest.CreatableTopic) -> None:
-        """Returns when the topic exists; raises ApiError if it cannot be made."""
+        """Return when the topic exists. Raises ApiError if it cannot be created."""
 
 
 class Tier:
-    """The parts of a broker that deal with remote segments."""
+    """The parts of a broker that handle remote segments."""
 
     def __init__(
         self,
@@ -56,7 +56,8 @@ class Tier:
         clock: Clock,
         rng: random.Random,
     ) -> None:
-        """Must be called on the running loop of a process that forks no more."""
+        """Build the parts. Must be called on the running loop of a process that does not fork any
+        more."""
         self.settings = settings
         self.store = SegmentStore(open_objects(settings.store))
         self._replicas = replicas
@@ -154,11 +155,12 @@ class Tier:
         )
 
     def caught_up(self) -> None:
-        """The metadata image is from after this broker's start: what it does not show is gone."""
+        """Check the `-stray` folders, once the image is newer than this broker's start: topics
+        missing in it were deleted."""
         self.roles.look_at_strays(list(self._replicas.logs.strays))
 
     def follow(self, node: NodeConfig) -> None:
-        """Dynamic values have changed."""
+        """Apply changed dynamic settings to all parts."""
         self.settings = RemoteSettings.of(node)
         self.beginnings.turns.reconfigured()
         self._remover.turns.reconfigured()
@@ -171,11 +173,11 @@ class Tier:
             self.reader.indexes.retain(cache)
 
     def published(self) -> None:
-        """The replicas follow the newest metadata image."""
+        """Process a new metadata image, after the replicas have applied it."""
         self.journal.published()
 
     async def close(self) -> None:
-        """Stops everything, and gives connections back."""
+        """Stop all parts and release the connections."""
         await self.tasks.close()
         await self.roles.close()
         await self._remover.close()
@@ -185,7 +187,7 @@ class Tier:
 
 
 def metadata_topic(settings: MetadataTopicSettings) -> CreateTopicsRequest.CreatableTopic:
-    """`__remote_log_metadata` as it is made."""
+    """Return the settings with which `__remote_log_metadata` is created."""
     configs = {
         keys_topic.CLEANUP_POLICY.name: "delete",
         keys_topic.RETENTION_MS.name: str(settings.retention_ms),

@@ -1,8 +1,8 @@
-"""Shell: offsets by time in the tier (ListOffsets, KIP-405).
+"""Shell: Lookups of offsets by time in the tier (ListOffsets, KIP-405).
 
-The segments of this log that are in the tier alone are looked at by what their metadata say of
-their times; of the one that promises the record, the time index leads to where it is, and parts of
-it are read from there.
+The search covers this log's segments that are only in the tier, by the timestamps in their
+metadata. If a segment may have the record, its time index leads to the position, and parts of the
+segment are read from there.
 """
 
 from __future__ import annotations
@@ -32,11 +32,12 @@ if TYPE_CHECKING:
 
 PART_BYTES: Final = 1 << 20
 SEGMENTS_PER_STEP: Final = 50
-"""Asked for before others have their turn: about a millisecond."""
+"""Segments per event-loop iteration: about a millisecond."""
 
 
 class TimeSearch(NamedTuple):
-    """One look-up. Its calls raise ObjectError, CorruptSegment, CorruptIndex, OSError."""
+    """One lookup. Its calls raise ObjectError, CorruptSegment, CorruptIndex or OSError if a segment
+    or index cannot be read."""
 
     store: SegmentStore
     indexes: IndexCache
@@ -45,7 +46,7 @@ class TimeSearch(NamedTuple):
     cache: SegmentCache
 
     async def first_at_or_after(self, timestamp_ms: int) -> TimestampOffset | None:
-        """The first record below the local log start with this timestamp or a later one."""
+        """Return the first record below the local log start with this timestamp or a later one."""
         met, at = _Met(self.log, self.cache), 0
         while (shared := met.next(at)) is not None:
             if shared.segment.max_timestamp_ms >= timestamp_ms:
@@ -57,13 +58,15 @@ class TimeSearch(NamedTuple):
         return None
 
     async def highest(self) -> TimestampOffset | None:
-        """The first record below the local log start that has the highest timestamp there."""
+        """Return the first record below the local log start that has the highest timestamp
+        there."""
         met, segments, at = _Met(self.log, self.cache), [], 0
         while (shared := met.next(at)) is not None:
             segments.append(shared)
             at = shared.offsets.last + 1
             await met.breathe()
-        # Where a part of a segment is not of this log, the record may be in that part.
+        # The record with a segment's highest timestamp may be in a part that does not belong to
+        # this log.
         segments.sort(key=lambda shared: -shared.segment.max_timestamp_ms)
         best: TimestampOffset | None = None
         for shared in segments:
@@ -98,7 +101,7 @@ class TimeSearch(NamedTuple):
 
 
 class _Met:
-    """The copies that a reader would meet who begins at the log start, in order."""
+    """The copies that a reader from the log start on would read, in order."""
 
     def __init__(self, log: Log, cache: SegmentCache) -> None:
         self._log = log
@@ -107,9 +110,10 @@ class _Met:
         self._count = 0
 
     def next(self, offset: int) -> SharedSegment | None:
-        """That with this offset, or with the log start if that is above it by now; None: the log is
-        local from there on. A leader before may have deleted more than this log has heard of.
-        Raises CorruptSegment where a copy is missing: later ones may not answer for it (S8)."""
+        """Return the copy with this offset, or with the log start if that is above it by now.
+        Returns None if the log is local from there on. An earlier leader may have deleted more than
+        this log has learned. Raises CorruptSegment if a copy is missing: a later one must not be
+        used instead (S8)."""
         at, local_start = max(offset, self._log.log_start_offset), self._log.local_log_start_offset
         if at >= local_start:
             return None
@@ -127,7 +131,7 @@ class _Met:
         return shared
 
     async def breathe(self) -> None:
-        """Lets others have their turn now and then."""
+        """Yield to other tasks every `SEGMENTS_PER_STEP` segments."""
         self._count += 1
         if self._count % SEGMENTS_PER_STEP == 0:
             await asyncio.sleep(0)
@@ -136,7 +140,7 @@ class _Met:
 def _find(
     whole: Buffer, timestamp_ms: int, start_offset: int, lies: int
 ) -> tuple[TimestampOffset | None, int]:
-    """The record, and how many batches so far promised one by their headers and had none. After
+    """Return the record, and the number of batches so far whose headers promised one falsely. After
     too many of those the header is believed."""
     for header, at in iter_batches(whole):
         if not promises(header, timestamp_ms, start_offset):

@@ -1,9 +1,9 @@
-"""Shell: Requests to the leaders of `__remote_log_metadata`, over the listener of the brokers.
+"""Shell: Requests to the leaders of `__remote_log_metadata`, over the brokers' listener.
 
-A partition that this broker leads itself is read and written the same way as any other: there is
-one way, and what producers and consumers are promised holds for it. Leaders are those of the
-metadata image. Each gets two connections: answers come in the order of requests, and a read may
-wait for records while a write must not.
+A partition that this broker leads itself is read and written like any other, so the guarantees for
+producers and consumers hold for it. Leaders are those of the metadata image. Each gets two
+connections or more: responses come in the order of requests, and a read may wait for records while
+a write must not.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ ANSWER_TIMEOUT_MS: Final = 10_000.0
 PRODUCE_TIMEOUT_MS: Final = 8_000
 READ_WAIT_MS: Final = 500
 CATCH_UP_WAIT_MS: Final = 20
-"""How long a leader waits for records: also the longest that a partition which was just taken on
-waits for the answer to the read before it."""
+"""How long a leader waits for records in a catch-up read. A partition that was just taken on waits
+for the answer to the previous read at most this long."""
 READ_BYTES: Final = 1 << 20
 PARTITION_READ_BYTES: Final = 256 << 10
 LATEST: Final = -1
@@ -36,74 +36,77 @@ EARLIEST: Final = -2
 ACKS_ALL: Final = -1
 
 FAILURES: Final = (ApiError, ProtocolError, OSError)
-"""What a request raises that may work later: no leader, no connection, no answer, a refusal."""
+"""Exceptions of a request that may succeed later: no leader, no connection, no answer, or an error
+code."""
 
 
 class MetadataTopic(NamedTuple):
-    """One life of the topic."""
+    """One incarnation of the topic."""
 
     topic_id: TopicId
     partitions: int
 
 
 class ReadFrom(NamedTuple):
-    """Where to read one of the topic's partitions.
+    """Position from which to read one of the topic's partitions.
 
-    `epoch` is the leader epoch of the record before; with it the leader finds out that it does not
-    have what was read before. -1 if that is not known."""
+    `epoch` is the leader epoch of the record before, -1 if unknown. With it, the leader detects
+    that it does not have the records that were read before.
+    """
 
     offset: int
     epoch: int = NO_EPOCH
 
 
 class MetadataRead(NamedTuple):
-    """What a read of one of the topic's partitions brought."""
+    """The result of reading one of the topic's partitions."""
 
     number: int
     asked_offset: int
     records: list[tuple[int, bytes | None]]
     """Offset and value."""
     next_offset: int
-    """Behind all that was read, records or not."""
+    """The offset behind all that was read, including batches without records."""
     error: ErrorCode = ErrorCode.NONE
     epochs: Sequence[EpochEntry] = ()
-    """The leader epochs of the batches, each with the first offset that it has in this read."""
+    """The leader epochs of the batches, each with its first offset in this read."""
     diverges: bool = False
     """The leader does not have what was read before: its log has lost its end."""
 
 
 class MetadataLink(Protocol):
-    """The topic as the journal uses it. All that awaits raises `FAILURES` and tries once."""
+    """The topic as the journal uses it. All coroutines raise `FAILURES` and do not retry."""
 
     def topic(self) -> MetadataTopic | None:
-        """The topic of the newest image, None while there is none."""
+        """Return the topic of the newest image, or None if it has none."""
 
     def leader(self, number: int) -> int:
-        """Who leads one of its partitions, -1 while nobody does that can be reached."""
+        """Return the leader of one of its partitions, or -1 if none with a known address exists."""
 
     async def append(self, number: int, value: bytes, timestamp_ms: int) -> int:
-        """Write a record, with acks=all. Returns its offset; after a failure it may be written."""
+        """Write a record with acks=all and return its offset. After a failure it may be written
+        nevertheless."""
 
     async def read(
         self, leader: int, offsets: Mapping[int, ReadFrom], *, catching_up: bool = False
     ) -> list[MetadataRead]:
-        """What stands from these offsets on in partitions of one leader; waits for the first.
+        """Read from these offsets in partitions of one leader; wait for the first record.
 
-        `catching_up` is for what cannot wait behind another read that waits for news.
+        `catching_up` is for partitions that must not wait behind another read that waits for news.
         """
 
     async def bound(self, number: int, timestamp: int) -> int:
-        """The offset of LATEST (committed) or EARLIEST."""
+        """Return the offset of LATEST (committed) or EARLIEST."""
 
     def published(self) -> None:
-        """There is another image."""
+        """Process a new metadata image."""
 
     async def close(self) -> None:
-        """Give all connections back."""
+        """Close all connections to leaders."""
 
 
 class TopicLink:
-    """See `MetadataLink`."""
+    """The topic over connections to its leaders. See `MetadataLink`."""
 
     def __init__(self, metadata: MetadataCache, *, listener: str) -> None:
         self._metadata = metadata
@@ -177,7 +180,8 @@ class TopicLink:
         return result.offset
 
     def published(self) -> None:
-        """Requests to brokers that are gone need not wait for their time to be over."""
+        """Abort requests to brokers that have no address any more, so that they need not time
+        out."""
         for (broker, _), peer in self._peers.items():
             if self._endpoint(broker) is None:
                 peer.drop()
@@ -223,7 +227,8 @@ def _check(error_code: int, message: str | None) -> None:
 
 
 def _read_of(data: FetchResponse.PartitionData, asked_offset: int) -> MetadataRead:
-    """Raises ProtocolError for records that cannot be read."""
+    """Convert a Fetch response of a partition. Raises ProtocolError for records that cannot be
+    parsed."""
     number = data.partition_index
     if data.error_code:
         error = ErrorCode(data.error_code)

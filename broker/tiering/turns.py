@@ -1,4 +1,4 @@
-"""Shell: So many at once: a limit that may change while some go on and others wait."""
+"""Shell: Semaphore whose limit may change while some callers hold it and others wait."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from collections.abc import Callable
 
 
 class Turns:
-    """Where Kafka has a pool of threads. First come, first served.
+    """A semaphore, in place of one of Kafka's thread pools. First come, first served.
 
     Args:
-        at_once: the limit, asked for whenever a turn begins or ends; at least 1.
+        at_once: returns the limit, at least 1; called whenever a turn begins or ends.
     """
 
     def __init__(self, at_once: Callable[[], int]) -> None:
@@ -20,7 +20,7 @@ class Turns:
         self._waiting: deque[asyncio.Future[None]] = deque()
 
     def reconfigured(self) -> None:
-        """The limit may be another. Whoever has a turn keeps it."""
+        """Apply a changed limit. Callers that have a turn keep it."""
         while self._waiting and self._taken < self._at_once():
             turn = self._waiting.popleft()
             if not turn.done():
@@ -35,7 +35,7 @@ class Turns:
             await turn
         except asyncio.CancelledError:
             if not turn.cancelled():
-                self._end()  # it had its turn already
+                self._end()  # the turn was already granted
             raise
 
     async def __aexit__(self, *_: object) -> None:

@@ -1,9 +1,9 @@
-"""Windows on a log, as reads brought them from the tier, and those kept for fetches to come.
+"""Windows on a log: results of reads from the tier, kept for the next fetches.
 
-A store is asked for more than a fetch may have: each request costs it a millisecond of its own,
-however little it is for. So what came is a window on the log, which answers several fetches; each
-is cut out of it without a copy. Marks in it, one for so many bytes, spare a cut the walk from its
-beginning, which of small batches would take long.
+A read returns more than one fetch may have, because each request costs the store a millisecond,
+however little it returns. So the result is a window on the log that answers several fetches; each
+part is cut out without a copy. Marks at regular byte distances spare a cut the iteration from the
+beginning, which would take long for small batches.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _first_offset: Final = attrgetter("first_offset")
 
 
 class Stream(NamedTuple):
-    """Whose windows answer the same fetches."""
+    """Key of windows that answer the same fetches."""
 
     topic_id: bytes
     partition: int
@@ -39,7 +39,7 @@ class Stream(NamedTuple):
 
 
 class Place(NamedTuple):
-    """Where in the tier a batch begins."""
+    """The position of a batch in the tier."""
 
     segment_id: SegmentId
     position: int
@@ -56,26 +56,26 @@ class Cut(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Window:
-    """Whole batches that were checked, back to back in the log."""
+    """Whole, verified batches, contiguous in the log."""
 
     records: Buffer
-    """A part of what the store answered, as a rule."""
+    """Usually a part of the store's response."""
     first_offset: int
-    """The least offset that is answered with the first batch: within that batch, or before it
-    where cleaning left a gap."""
+    """The lowest offset that the first batch answers: within that batch, or before it where
+    compaction left a gap."""
     last_offset: int
     last_epoch: int
     held_bytes: int
-    """What it keeps in memory: the answer."""
+    """The size of the store's response that it keeps in memory."""
     end: Place | None
-    """What follows in the tier; None if that is not known."""
+    """Position of the following batches in the tier; None if unknown."""
     marks: Sequence[Mark] = ()
     aborted: tuple[AbortedTxn, ...] = ()
-    """Aborted transactions that overlap it; only for who reads what is committed."""
+    """Aborted transactions that overlap it; only for read_committed."""
 
     def cut(self, offset: int, max_bytes: int) -> Cut | None:
-        """From the batch that has `offset`, or the next one, up to a limit but at least one; None
-        if there is none."""
+        """Return the batches from the one that has `offset`, or the next one, up to `max_bytes` but
+        at least one; None without any."""
         records, marks = memoryview(self.records), self.marks
         start = _seek(records, marks, offset)
         if start is None:
@@ -100,15 +100,15 @@ class Window:
 def window_of(
     data: Buffer, checked: CheckedBatches, offset: int, end: Place | None
 ) -> Window | None:
-    """Of the whole batches in `data` those from the one that has `offset`, or the next one; None
-    if there is none."""
+    """Return a window of the whole batches in `data` from the one that has `offset`, or the next
+    one; None without any."""
     whole = memoryview(data)[: checked.whole_bytes]
     start = _seek(whole, checked.marks, offset)
     if start is None:
         return None
     records: Buffer = whole[start:]
     held_bytes = len(data)
-    if 2 * len(records) <= len(data):  # a small part would keep all of it
+    if 2 * len(records) <= len(data):  # a small part would keep all of it in memory
         records = Part(records)
         held_bytes = len(records)
     first_mark = bisect_right(checked.marks, start, key=_position)
@@ -124,7 +124,7 @@ def window_of(
 
 
 def _seek(whole: memoryview, marks: Sequence[Mark], offset: int) -> int | None:
-    """Where the first batch begins that does not end before `offset`."""
+    """Return the position of the first batch that does not end before `offset`, or None."""
     at = bisect_right(marks, offset, key=_next_offset) - 1
     for header, position in iter_batches(whole, marks[at].position if at >= 0 else 0):
         if header.last_offset >= offset:
@@ -142,12 +142,12 @@ class _Kept:
 
 @dataclass(slots=True)
 class KeptWindows:
-    """Windows that fetches may take. Who may have it knows its owner, as well as how many they may
-    be; those go first that somebody has read to the end, and then the oldest."""
+    """Windows that fetches may take. The owner decides how many are kept. Windows that were read to
+    the end are removed first, then the oldest."""
 
     bytes: int = 0
     unread_bytes: int = 0
-    """Of what nobody has read to the end."""
+    """Size of the windows not yet read to the end."""
     _unread: dict[Window, _Kept] = field(default_factory=dict)
     _spent: dict[Window, _Kept] = field(default_factory=dict)
     _by_offset: dict[Stream, list[Window]] = field(default_factory=dict)
@@ -162,7 +162,8 @@ class KeptWindows:
         insort(self._by_offset.setdefault(stream, []), window, key=_first_offset)
 
     def find(self, stream: Stream, log: Log, offset: int) -> Window | None:
-        """One of this log that has `offset`. Of those that overlap only the last is looked at."""
+        """Return a window of this log that has `offset`. Of overlapping ones only the last is
+        checked."""
         windows = self._by_offset.get(stream, ())
         at = bisect_right(windows, offset, key=_first_offset) - 1
         if at < 0 or windows[at].last_offset < offset:
@@ -172,7 +173,7 @@ class KeptWindows:
         return window if kept.log is log else None
 
     def spend(self, window: Window, now_ms: float) -> None:
-        """Somebody has read it to the end. One that is not kept is ignored."""
+        """Note that a window was read to the end. One that is not kept is ignored."""
         kept = self._unread.pop(window, None)
         if kept is not None:
             self.unread_bytes -= window.held_bytes
@@ -180,7 +181,7 @@ class KeptWindows:
             self._spent[window] = kept
 
     def remove(self, window: Window) -> None:
-        """One that is not kept is ignored."""
+        """Remove a window. One that is not kept is ignored."""
         self.spend(window, 0.0)
         kept = self._spent.pop(window, None)
         if kept is None:
@@ -198,11 +199,11 @@ class KeptWindows:
         return at
 
     def remove_one(self) -> None:
-        """That which is worth least."""
+        """Remove the window of least value: one read to the end, or else the oldest."""
         self.remove(next(iter(self._spent or self._unread)))
 
     def remove_older(self, than_ms: float) -> None:
-        """What was added, or read to the end, then or before."""
+        """Remove windows that were added, or read to the end, at `than_ms` or before."""
         for windows in (self._spent, self._unread):
             for window, kept in list(windows.items()):
                 if kept.since_ms > than_ms:
