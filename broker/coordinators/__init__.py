@@ -1,1 +1,1 @@
-"""State machines that live in the partitions of internal topics."""
+"""Coordinators: state machines stored in the partitions of internal topics."""

@@ -1,4 +1,4 @@
-"""The topics that exist, as coordinators ask for them: a view of the broker's metadata cache."""
+"""Topic lookups of coordinators, answered from the broker's metadata cache."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ OFFSETS_TOPIC: Final = "__consumer_offsets"
 
 
 class CoordinatorAddress(NamedTuple):
-    """Where a coordinator's broker is reached, on one listener."""
+    """Address of a coordinator's broker on one listener."""
 
     node_id: int
     host: str
@@ -37,7 +37,8 @@ class CachedTopics:
         return self._cache.partition(name, partition) is not None
 
     def leader_address(self, partition: int, listener: str) -> CoordinatorAddress | None:
-        """Where the group coordinator of `partition` is reached."""
+        """Return the address of the group coordinator of `partition`, or None if it is not
+        reachable."""
         found = self._cache.partition(OFFSETS_TOPIC, partition)
         if found is None:
             return None

@@ -1,17 +1,17 @@
-"""Shell: The group coordinator of one broker: shards loaded, decisions appended, timers kept.
+"""Shell: Group coordinator of one broker: loads shards, appends decisions, runs timers.
 
 A partition of `__consumer_offsets` that this broker leads has a slot. While its records are being
-read the slot has no shard and answers COORDINATOR_LOAD_IN_PROGRESS; a partition without a slot
-answers NOT_COORDINATOR. Deciding, appending and applying happen in one plain call, so that nothing
-comes between them; only loading and the hunt for expired offsets are tasks.
+read, the slot has no shard and answers COORDINATOR_LOAD_IN_PROGRESS; a partition without a slot
+answers NOT_COORDINATOR. Deciding, appending and applying happen in one synchronous call, so that
+nothing comes between them. Only loading and the search for expired offsets are tasks.
 
-What goes wrong with an append decides what follows:
+The outcome of an append that fails determines the consequences:
 
-- refused (nothing appended): the caller gets an error, live state takes its part back;
+- refused (nothing appended): the caller gets an error, and live state reverts its part;
 - not committed within `offsets.commit.timeout.ms`: the caller gets an error, but the records are in
-  the log, so hard state keeps them and shows them once they are committed;
-- lost after it was appended: nobody here knows what the log holds now. Everybody who waits gets an
-  error, the shard is dropped and loaded anew if this broker still leads.
+  the log, so hard state keeps them and makes them visible once they are committed;
+- lost after it was appended: the content of the log is unknown. Every waiting caller gets an error.
+  The shard is dropped, and loaded again if this broker still leads.
 """
 
 from __future__ import annotations
@@ -47,17 +47,17 @@ from runtime.tasks import Supervisor
 R = TypeVar("R", bound=Response)
 
 WORK_PER_SLICE: Final = 100
-"""Records replayed, or members brought to life, before other work gets its turn: below 5 ms."""
+"""Records replayed, or members started, before other work gets its turn: below 5 ms."""
 BYTES_PER_RECORD: Final = 50
-"""A bigger record counts as several: the record of a group holds all of its members."""
+"""A bigger record counts as several: the record of a group contains all of its members."""
 LOAD_PAUSE_S: Final = 1.0
-"""Before records that the disk refused are read again; twice as long after each further time."""
+"""Backoff before records are read again after a disk error; doubled after each further one."""
 LOAD_PAUSE_MAX_S: Final = 60.0
 DUE_PER_WAKE: Final = 50
-"""Timers and late appends that are served before other work gets its turn."""
+"""Timers and late appends that are processed before other work gets its turn."""
 
-# What a coordinator's client is told about a failed append. It knows nothing of partitions and
-# leaders: either it may try again here, or it has to look for the coordinator.
+# Error codes for a coordinator's client after a failed append. The client does not deal with
+# partitions and leaders: either it may retry here, or it has to find the coordinator.
 _APPEND_ERRORS: Final[dict[ErrorCode, ErrorCode]] = {
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
     ErrorCode.NOT_ENOUGH_REPLICAS: ErrorCode.COORDINATOR_NOT_AVAILABLE,
@@ -74,9 +74,11 @@ _log = get_logger("broker.coordinators.group")
 
 
 class _InFlight:
-    """A decision whose records are appended and not yet committed. `state` is hard state after it;
-    `reply` is done with the caller's response; `settled` once it is known how the append ended and
-    everything before it is settled too."""
+    """A decision whose records are appended and not yet committed.
+
+    `state` is hard state after it; `reply` is done with the caller's response. `settled` is set
+    once the outcome of the append is known and everything before it is settled too.
+    """
 
     __slots__ = (
         "appended",
@@ -105,11 +107,13 @@ class _InFlight:
 
 
 class _Slot:
-    """A partition this broker leads. `shard` is None while it is being loaded. `topics_deleted` are
-    names of topics that were deleted while it was; `deleted` is what an earlier shard knew of
-    deletions. `look_for_stale`: offsets of deleted topics may be here; `forgetting`: a task deletes
-    them. `patient` holds the entries of `in_flight` whose deadline is still to come, in its order,
-    and perhaps settled ones."""
+    """A partition this broker leads. `shard` is not set while it is being loaded.
+
+    `topics_deleted` are names of topics that were deleted in that time; `deleted` are deletions
+    that an earlier shard has seen. `look_for_stale`: offsets of deleted topics may be here;
+    `forgetting`: a task deletes them. `patient` holds the entries of `in_flight` whose deadline is
+    still to come, in its order, and perhaps settled ones.
+    """
 
     __slots__ = (
         "deleted",
@@ -139,20 +143,21 @@ class _Slot:
         self.wake_ms = 0.0
 
     def next_timeout(self) -> _InFlight | None:
-        """The append that times out next."""
+        """Return the append that times out next."""
         while self.patient and self.patient[0].settled:
             self.patient.popleft()
         return self.patient[0] if self.patient else None
 
     def loaded(self) -> GroupShard:
-        """The shard, where there must be one."""
+        """Return the shard. Raises InvariantViolated if it is not loaded."""
         if self.shard is None:
             raise InvariantViolated(f"partition {self.partition} is used before it is loaded")
         return self.shard
 
 
 class GroupCoordinator:
-    """See above. `start` once the log exists; all other calls are plain ones from the loop."""
+    """The coordinator of a broker's groups. Call `start` once the log exists; all other calls are
+    synchronous, from the loop."""
 
     def __init__(
         self,
@@ -176,12 +181,12 @@ class GroupCoordinator:
         self._closed = False
 
     def start(self) -> None:
-        """Begins to listen for leadership and to look for expired offsets."""
+        """Start to listen for leadership and to search for expired offsets."""
         self._store.add_listener(self)
         self._supervisor.spawn("expire offsets", self._expire_for_ever())
 
     def close(self) -> None:
-        """Everybody who waits is told to look for another coordinator."""
+        """Answer every waiting request with NOT_COORDINATOR and stop."""
         self._closed = True
         for slot in list(self._slots.values()):
             self._drop(slot, ErrorCode.NOT_COORDINATOR)
@@ -190,18 +195,20 @@ class GroupCoordinator:
     # -- leadership
 
     def elected(self, partition: int, leader_epoch: int) -> None:
-        """This broker leads `partition`: its records are loaded, unless they are already."""
+        """Load the records of `partition`, which this broker now leads, unless they are loaded
+        already."""
         slot = self._slots.get(partition)
         if self._closed or (slot is not None and slot.epoch >= leader_epoch):
             return
         if slot is not None and slot.shard is not None:
-            # The same leader in a newer epoch: nobody else wrote in between.
+            # The same leader in a newer epoch: no other broker wrote in between.
             slot.epoch = leader_epoch
             return
         self._begin_loading(partition, leader_epoch, slot)
 
     def resigned(self, partition: int, leader_epoch: int | None) -> None:
-        """Another broker leads `partition` since `leader_epoch`, or the partition is gone."""
+        """Drop the groups of `partition`: another broker leads it since `leader_epoch`, or it was
+        deleted."""
         slot = self._slots.get(partition)
         if slot is None or (leader_epoch is not None and leader_epoch < slot.epoch):
             return
@@ -209,8 +216,8 @@ class GroupCoordinator:
         self._drop(slot, ErrorCode.NOT_COORDINATOR)
 
     def topics_deleted(self, names: Collection[str]) -> None:
-        """Topics of these names have been deleted, and the metadata image lacks them: delete their
-        offsets."""
+        """Delete the offsets of topics with these names, which have been deleted and are missing in
+        the metadata image."""
         for slot in list(self._slots.values()):
             if slot.shard is None:
                 slot.topics_deleted.update(names)
@@ -219,7 +226,8 @@ class GroupCoordinator:
                 self._forget_stale(slot, slot.shard)
 
     def _forget_stale(self, slot: _Slot, shard: GroupShard) -> None:
-        """Begin to delete the offsets of topics that are gone, or let the task look once more."""
+        """Start the task that deletes the offsets of deleted topics, or make the running one search
+        again."""
         slot.look_for_stale = True
         if not slot.forgetting:
             slot.forgetting = True
@@ -228,7 +236,8 @@ class GroupCoordinator:
             )
 
     async def _forget(self, slot: _Slot, shard: GroupShard) -> None:
-        """Until all tombstones are appended, or the shard is dropped: the next one looks again."""
+        """Append all tombstones, with retries. Ends early if the shard is dropped: the next one
+        searches again."""
         pause_s = LOAD_PAUSE_S
         while slot.shard is shard and slot.look_for_stale:
             slot.look_for_stale = False
@@ -260,14 +269,16 @@ class GroupCoordinator:
         return whole and slot.shard is shard
 
     def _begin_loading(self, partition: int, epoch: int, earlier: _Slot | None = None) -> None:
-        """Load the groups of a partition; `earlier` is the slot whose place this takes."""
+        """Start loading the groups of a partition; `earlier` is the slot that the new one
+        replaces."""
         slot = self._slots[partition] = _Slot(partition, epoch)
         if earlier is not None:
             slot.topics_deleted, slot.deleted = earlier.topics_deleted, earlier.deleted
         self._supervisor.spawn(f"load groups of partition {partition}", self._load(slot))
 
     async def _load(self, slot: _Slot) -> None:
-        """Until the shard is there, the records turn out to be wrong, or the slot is given up."""
+        """Load a shard with retries, until it is there, its records are invalid, or the slot is
+        dropped."""
         pause_s = LOAD_PAUSE_S
         while not await self._load_once(slot):
             await asyncio.sleep(pause_s)
@@ -276,8 +287,9 @@ class GroupCoordinator:
             pause_s = min(2 * pause_s, LOAD_PAUSE_MAX_S)
 
     async def _load_once(self, slot: _Slot) -> bool:
-        """Returns whether that was all. It was not if the disk refuses the records, which may pass:
-        the slot stays, and clients hear that it is being loaded."""
+        """Try to load the shard once. Returns: False if the load must be repeated, because a disk
+        error may be temporary. The slot then stays, and clients get COORDINATOR_LOAD_IN_PROGRESS.
+        """
         shard = GroupShard(self.config, self._new_uuid, self._topics)
         began_ms = self._clock.monotonic_ms()
         count = work = 0
@@ -290,7 +302,8 @@ class GroupCoordinator:
                     await asyncio.sleep(0)
             await self._revive(shard)
         except (ApiError, ProtocolError, InvariantViolated) as error:
-            # Whatever the log says, which others wrote, only this partition's groups suffer.
+            # Other programs wrote the log: only this partition's groups may suffer from its
+            # content.
             if self._slots.get(slot.partition) is not slot:
                 return True
             again = isinstance(error, ApiError)
@@ -314,7 +327,7 @@ class GroupCoordinator:
         return True
 
     def _take(self, slot: _Slot, shard: GroupShard, count: int, began_ms: float) -> None:
-        """The slot serves these groups from now on."""
+        """Put a loaded shard into service."""
         slot.shard = shard
         self._set_wake(slot)
         shard.deleted_before(slot.deleted)
@@ -340,7 +353,8 @@ class GroupCoordinator:
                 await asyncio.sleep(0)
 
     def _drop(self, slot: _Slot, code: ErrorCode) -> None:
-        """Everybody who waits for this slot is answered; it must not be reachable any more."""
+        """Answer every request that waits for this slot. The caller has removed it from `_slots`,
+        or does so."""
         if slot.wake is not None:
             slot.wake.cancel()
         if slot.shard is not None:
@@ -356,7 +370,7 @@ class GroupCoordinator:
     def _carry_out(
         self, slot: _Slot, decision: Decision
     ) -> Response | asyncio.Future[Response] | None:
-        """Sends the answers, appends the records. Returns the reply, or what it will come from."""
+        """Send the answers and append the records. Returns the reply, or a future for it."""
         shard = slot.loaded()
         self._send(decision.answers)
         now = self._now()
@@ -411,10 +425,10 @@ class GroupCoordinator:
             self._collect(slot)
             self._set_wake(slot)
         elif not _appended.cancelled():
-            _appended.exception()  # The waiting requests were told when the slot was dropped.
+            _appended.exception()  # The waiting requests were answered when the slot was dropped.
 
     def _collect(self, slot: _Slot) -> None:
-        """Takes over what is committed, in the order of appends."""
+        """Process committed appends, in their order."""
         while slot.in_flight and slot.in_flight[0].appended.done():
             entry = slot.in_flight.popleft()
             entry.settled = True
@@ -471,8 +485,8 @@ class GroupCoordinator:
         return Now(self._clock.monotonic_ms(), self._clock.now_ms())
 
     def _set_wake(self, slot: _Slot) -> None:
-        """Makes sure that the slot is woken at its next deadline. One that is woken too early looks
-        again, so that deadlines that move back cost nothing."""
+        """Set the slot's timer for its next deadline. A timer that fires too early is set again, so
+        deadlines that move back cost nothing."""
         if slot.shard is None:
             return
         due_ms = slot.shard.next_deadline_ms()
@@ -499,7 +513,7 @@ class GroupCoordinator:
         self._set_wake(slot)
 
     def _serve_due(self, slot: _Slot, shard: GroupShard, now: Now) -> bool:
-        """One append that took too long and one timer; False when nothing is due."""
+        """Process one append that timed out and one timer; return False when nothing is due."""
         entry = slot.next_timeout()
         late = entry is not None and entry.deadline_ms <= now.monotonic_ms
         if late and entry is not None:
@@ -525,7 +539,7 @@ class GroupCoordinator:
                 self._supervisor.survive("expiry of offsets", error)
 
     async def expire_offsets(self) -> None:
-        """One round over all groups, in slices."""
+        """Delete expired offsets and groups of all shards once, in slices."""
         for slot in list(self._slots.values()):
             shard = slot.shard
             if shard is not None:
@@ -541,7 +555,7 @@ class GroupCoordinator:
         decide: Callable[[GroupShard, Now], Decision],
         refuse: Callable[[ErrorCode], R],
     ) -> R | asyncio.Future[R]:
-        """Lets the shard of `group_id` decide and carries it out. Not for decisions that wait."""
+        """Let the shard of `group_id` decide and carry it out. Not for decisions that wait."""
         slot, shard = self._find(group_id)
         if slot is None or isinstance(shard, ErrorCode):
             return refuse(shard if isinstance(shard, ErrorCode) else ErrorCode.NOT_COORDINATOR)
@@ -556,7 +570,7 @@ class GroupCoordinator:
         decide: Callable[[GroupShard, Caller, Now], Decision],
         refuse: Callable[[ErrorCode], R],
     ) -> R | asyncio.Future[R]:
-        """As `ask`, for callers that may have to wait for other members."""
+        """Do the same as `ask`, for callers that may have to wait for other members."""
         slot, shard = self._find(group_id)
         if slot is None or isinstance(shard, ErrorCode):
             return refuse(shard if isinstance(shard, ErrorCode) else ErrorCode.NOT_COORDINATOR)
@@ -571,16 +585,18 @@ class GroupCoordinator:
         return cast("R | asyncio.Future[R]", future if reply is None else reply)
 
     def view(self, group_id: str) -> GroupShard | ErrorCode:
-        """The shard of `group_id` for reading, or why there is none here."""
+        """Return the shard of `group_id` for reading, or the error code if there is no shard
+        here."""
         return self._find(group_id)[1]
 
     def shards(self) -> tuple[list[GroupShard], bool]:
-        """All loaded shards, and whether others are still loading."""
+        """Return all loaded shards, and whether others are still loading."""
         shards = [slot.shard for slot in self._slots.values() if slot.shard is not None]
         return shards, len(shards) < len(self._slots)
 
     def heartbeat(self, request: HeartbeatRequest) -> HeartbeatResponse:
-        """By far the most frequent request: no decision, no future."""
+        """Answer a heartbeat. It is by far the most frequent request, so it needs no decision and
+        no future."""
         slot, shard = self._find(request.group_id)
         if slot is None or isinstance(shard, ErrorCode):
             code = shard if isinstance(shard, ErrorCode) else ErrorCode.NOT_COORDINATOR
@@ -605,7 +621,8 @@ class GroupCoordinator:
     # -- metrics
 
     def collect(self) -> Iterator[Family | None]:
-        """Counts over all loaded shards, under the names Kafka's MBeans get in Prometheus."""
+        """Yield counts over all loaded shards, under the names Kafka's MBeans get in Prometheus.
+        Yields None between shards, so that other work can run."""
         states = dict.fromkeys(GroupState, 0)
         offsets = commits = expired = deleted = rebalances = 0
         shards, _ = self.shards()
@@ -637,7 +654,7 @@ class GroupCoordinator:
 
 
 def _replay(shard: GroupShard, entry: LogEntry) -> int:
-    """Takes in what was read; returns how much work that was, in small records."""
+    """Replay an entry; return the amount of work, in small records."""
     if isinstance(entry, EndOfTransaction):
         shard.replay_end_of_transaction(entry.producer_id, committed=entry.committed)
         return 1
@@ -652,7 +669,7 @@ def _family(name: str, help: str, kind: Kind, value: float) -> Family:
 
 
 def caller_of(context: RequestContext, ticket: int = 0) -> Caller:
-    """The caller as the core knows it; the host is written with the slash Java puts before it."""
+    """Return the caller for the core. The host gets the leading slash that Java writes."""
     return Caller(ticket, context.api_version, context.client_id or "", "/" + context.client_host)
 
 

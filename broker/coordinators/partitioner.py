@@ -1,7 +1,6 @@
-"""The partition of a coordinator's topic that a key belongs to.
+"""Partition of a coordinator's topic for a key.
 
-Clients never compute it, but the records in a topic written by Kafka are where Kafka's rule put
-them.
+Clients never compute it, but Kafka's rule has placed the records in a topic that Kafka wrote.
 """
 
 from __future__ import annotations
@@ -10,12 +9,13 @@ from functools import lru_cache
 from typing import Final
 
 CACHED_CHARS_MAX: Final = 256
-"""Longer keys are not kept: a client chooses them, and they may have 32 KB."""
+"""Longer keys are not cached: a client chooses them, and they may have 32 KB."""
 CACHED_MAX: Final = 4_096
 
 
 def java_string_hash(text: str) -> int:
-    """`String.hashCode` of Java: over UTF-16 code units, wrapping, as a signed 32-bit integer."""
+    """Return Java's `String.hashCode`: over UTF-16 code units, wrapping, as a signed 32-bit
+    integer."""
     return _kept_hash(text) if len(text) <= CACHED_CHARS_MAX else _hash(text)
 
 
@@ -31,6 +31,6 @@ _kept_hash: Final = lru_cache(CACHED_MAX)(_hash)
 
 
 def partition_for(key: str, partition_count: int) -> int:
-    """The partition of `key`; the one hash without an absolute value counts as 0."""
+    """Return the partition of `key`; the one hash without an absolute value counts as 0."""
     value = java_string_hash(key)
     return (0 if value == -(1 << 31) else abs(value)) % partition_count

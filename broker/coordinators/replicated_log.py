@@ -29,11 +29,11 @@ from protocol.errors import ApiError, ErrorCode
 from storage.files import Files
 
 READ_BYTES: Final = 256 * 1024
-"""One slice of loading: a few milliseconds of decoding."""
+"""Bytes per read while loading: a few milliseconds of decoding."""
 
 
 class _Commit:
-    """Hands the outcome of one append to its future."""
+    """A waiter that passes the outcome of one append to its future."""
 
     __slots__ = ()
 
@@ -110,7 +110,7 @@ class ReplicatedCoordinatorLog:
                         yield entry
                 following = max(following, header.next_offset)
             if following <= offset:
-                return  # nothing whole is left; the end has been cut since
+                return  # no whole batch is left; the log has been truncated since
             offset = following
         _require_led(replica, epoch)
         committed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -127,20 +127,21 @@ class ReplicatedCoordinatorLog:
 
 
 def _require_led(replica: Partition, epoch: int) -> None:
-    """Raises ApiError unless this broker leads it, and in that leader epoch."""
+    """Raise ApiError unless this broker leads the partition in that leader epoch."""
     if not replica.leads_in(epoch):
         raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER, None)
 
 
 async def _unpacked(files: Files, data: bytes, pos: int, header: BatchHeader) -> bytes:
-    """The plain bytes of the batch at `pos`. How many they are is not known before."""
+    """Return the uncompressed records of the batch at `pos`, in a worker if it is compressed: the
+    size is not known before."""
     if header.attributes & CODEC_MASK:
         return await files.run(records_payload, data, pos, header)
     return records_payload(data, pos, header)
 
 
 def _entries(payload: bytes, header: BatchHeader) -> Iterator[LogEntry]:
-    """What one batch says."""
+    """Yield the records and transaction markers of one batch."""
     producer_id = header.producer_id if header.is_transactional else NO_PRODUCER_ID
     for record in decode_payload(payload, header):
         if not header.is_control:

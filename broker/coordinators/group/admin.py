@@ -16,7 +16,7 @@ from protocol.messages.describe_groups import DescribeGroupsResponse
 from protocol.messages.list_groups import ListGroupsResponse
 
 GROUP_TYPE: Final = "classic"
-"""How the type of our groups is called in ListGroups."""
+"""Type of these groups in ListGroups."""
 
 _NOT_FOUND_IS_AN_ERROR_FROM: Final = 6
 
@@ -27,7 +27,7 @@ _NOT_FOUND_IS_AN_ERROR_FROM: Final = 6
 def list_groups(
     core: Core, states: frozenset[str], types: frozenset[str]
 ) -> list[ListGroupsResponse.ListedGroup]:
-    """Groups in one of `states` and of one of `types` (lower case; empty: all)."""
+    """Return the groups in one of `states` and of one of `types` (lower case; empty: all)."""
     if types and GROUP_TYPE not in types:
         return []
     return [
@@ -43,7 +43,8 @@ def list_groups(
 
 
 def _visible_groups(core: Core) -> Iterator[tuple[str, str, GroupState]]:
-    """Those with members, also future ones, or a committed record; those with offsets alone."""
+    """Yield the groups with members, pending members or a committed record, and those with offsets
+    alone."""
     for group_id, group in core.groups.items():
         lives = group.state is not GroupState.EMPTY or group.pending
         if lives or core.committed.has_group(group_id):
@@ -55,7 +56,7 @@ def _visible_groups(core: Core) -> Iterator[tuple[str, str, GroupState]]:
 
 
 def count_by_state(core: Core) -> dict[GroupState, int]:
-    """Number of groups in each state, for metrics."""
+    """Return the number of groups in each state, for metrics."""
     counts = dict.fromkeys(GroupState, 0)
     for _, _, state in _visible_groups(core):
         counts[state] += 1
@@ -68,7 +69,7 @@ def count_by_state(core: Core) -> dict[GroupState, int]:
 def describe_group(
     core: Core, group_id: str, version: int
 ) -> DescribeGroupsResponse.DescribedGroup:
-    """What is known of one group. Metadata is shown when it is stable."""
+    """Return the description of one group. Members' metadata is included if the group is stable."""
     group = core.groups.get(group_id)
     if group is None:
         has_offsets = core.committed.has_offsets(group_id)
@@ -92,7 +93,8 @@ def describe_error(group_id: str, code: ErrorCode) -> DescribeGroupsResponse.Des
 
 
 def _not_found(core: Core, group_id: str, version: int) -> DescribeGroupsResponse.DescribedGroup:
-    """Older clients are told that such a group is dead, newer ones that it is not there."""
+    """Return the description of a missing group: "Dead" for older clients, an error for newer
+    ones."""
     described = DescribeGroupsResponse.DescribedGroup(
         group_id=group_id, group_state=GroupState.DEAD.value
     )
@@ -124,14 +126,14 @@ def _described_members(
 
 
 def decide_delete_group(core: Core, group_id: str) -> Decision:
-    """Removes a group without members and all its offsets. The reply has one result."""
+    """Delete a group without members and all its offsets. The reply has one result."""
     code = _delete_refusal(core, group_id)
     decision = Decision(reply=delete_result(group_id, code or ErrorCode.NONE))
     if code is not ErrorCode.NON_EMPTY_GROUP:
         decision.on_failure = lambda code: delete_result(group_id, code)
     if code is not None:
         return decision
-    # A tombstone forgets what is pending, too.
+    # A tombstone also removes pending offsets.
     offsets = {*core.appended.offsets_of(group_id), *core.appended.pending_of(group_id)}
     records: list[ParsedRecord] = [OffsetRecord(group_id, at, None) for at in sorted(offsets)]
     core.counters.offset_deletions += len(records)
@@ -142,7 +144,7 @@ def decide_delete_group(core: Core, group_id: str) -> Decision:
 
 
 def delete_result(group_id: str, code: ErrorCode) -> DeleteGroupsResponse:
-    """A response for this one group; the handler joins those of all groups asked for."""
+    """Return a response for this one group; the handler joins those of all requested groups."""
     result = DeleteGroupsResponse.DeletableGroupResult(group_id=group_id, error_code=code)
     return DeleteGroupsResponse(results=[result])
 

@@ -1,4 +1,4 @@
-"""State and numbers that the parts of a group shard share.
+"""State that the parts of a group shard share.
 
 `Core` is the shard's memory; `rebalance.py`, `join.py`, `membership.py`, `offsets.py`, `expiry.py`
 and `admin.py` are plain functions over it. Only `GroupShard` (shard.py) is used from outside.
@@ -20,13 +20,13 @@ from broker.coordinators.group.timers import TIMER_STATES, TimerKey, TimerKind, 
 from protocol.errors import ErrorCode
 
 MEMBER_ID_BYTES_MAX: Final = 32_767
-"""What a string of the protocol can hold."""
+"""Maximum length of a string in the protocol."""
 GROUP_TIMERS: Final = (TimerKind.JOIN, TimerKind.SYNC)
-"""Timers of which a group has one each."""
+"""Timers that exist once per group."""
 
 
 class GroupCounters:
-    """Plain integers that a scrape reads."""
+    """Plain integers, read when metrics are scraped."""
 
     __slots__ = (
         "completed_rebalances",
@@ -43,9 +43,12 @@ class GroupCounters:
 
 
 class Core:
-    """`appended` is the hard state after the last appended record: what decisions look at.
-    `committed` is the hard state after the last committed one: what clients are shown. `deleted`:
-    deletions of topics whose offsets may not all have tombstones yet."""
+    """State of a shard.
+
+    `appended` is the hard state after the last appended record, the basis of decisions. `committed`
+    is the hard state after the last committed record, which clients see. `deleted`: deletions of
+    topics whose offsets may not all have tombstones yet.
+    """
 
     __slots__ = (
         "_incarnations",
@@ -75,7 +78,8 @@ class Core:
         self._incarnations = 0
 
     def new_member_id(self, client_id: str, group_instance_id: str | None) -> str:
-        """`<group.instance.id or client.id>-<uuid>`; a name too long for that is cut."""
+        """Return `<group.instance.id or client.id>-<uuid>`; a name that is too long is
+        truncated."""
         prefix, suffix = group_instance_id or client_id, f"-{self.new_uuid()}"
         room = MEMBER_ID_BYTES_MAX - len(suffix)
         if len(prefix) * 4 > room:
@@ -83,10 +87,11 @@ class Core:
         return prefix + suffix
 
     def is_stale(self, group_id: str, at: TopicPartition, value: CommittedOffset) -> bool:
-        """Return whether the topic of this offset is gone: it must not be shown any more."""
+        """Return whether the topic of this offset was deleted: it must not be returned to clients
+        any more."""
         return is_stale(self.topics, self.deleted, group_id, at, value)
 
-    # -- groups come, change their state, and go
+    # -- life cycle of groups
 
     def adopt(self, group: LiveGroup) -> None:
         """Make `group` the live group of its name."""
@@ -95,14 +100,14 @@ class Core:
         self.groups[group.group_id] = group
 
     def transition(self, group: LiveGroup, event: GroupEvent, now: Now) -> None:
-        """Change the group's state and cancel its timers that have no place in the new one."""
+        """Change the group's state and cancel its timers that are not allowed in the new one."""
         group.transition(event, now.wall_ms)
         for kind in GROUP_TIMERS:
             if group.state not in TIMER_STATES[kind]:
                 self.cancel_group_timer(kind, group)
 
     def drop(self, group: LiveGroup) -> None:
-        """Forget a live group with all of its timers."""
+        """Remove a live group with all of its timers."""
         if self.groups.get(group.group_id) is group:
             del self.groups[group.group_id]
         for kind in GROUP_TIMERS:
@@ -113,14 +118,14 @@ class Core:
             self.timers.cancel(_key(TimerKind.PENDING_MEMBER, group, member_id))
 
     def forget_if_idle(self, group: LiveGroup) -> None:
-        """Drop a live group that holds nothing: no record, no member, no pending member id."""
+        """Remove a live group without a record, members and pending member ids."""
         if not group.members and not group.pending and group.group_id not in self.appended.groups:
             self.drop(group)
 
     # -- timers of a group
 
     def touch(self, group: LiveGroup, member: LiveMember, now: Now) -> None:
-        """The member gave a sign of life: its session begins anew."""
+        """Restart the member's session after one of its requests."""
         self.set_session(group, member.member_id, now, member.session_timeout_ms)
 
     def set_session(self, group: LiveGroup, member_id: str, now: Now, timeout_ms: int) -> None:
@@ -156,10 +161,10 @@ def _key(kind: TimerKind, group: LiveGroup, member_id: str = "") -> TimerKey:
 def membership_error(
     group: LiveGroup | None, member_id: str, group_instance_id: str | None
 ) -> ErrorCode | None:
-    """Why a request that claims to come from this member is refused; None if it is not.
+    """Return the error for a request with this member's identity; None if the identity is valid.
 
-    A static member whose instance id has been taken over by another member id is
-    FENCED_INSTANCE_ID: two processes share an instance id and the older one has to stop.
+    FENCED_INSTANCE_ID: another member id has taken over the instance id of this static member. Two
+    processes share an instance id, and the older one must stop.
     """
     if group is None:
         return ErrorCode.UNKNOWN_MEMBER_ID

@@ -1,12 +1,12 @@
 """Inputs and decisions of the group core.
 
 A call of `decide_*` returns a `Decision`: records to append, the caller's reply, and answers to
-*other* callers that were waiting and need wait no longer. The coordinator appends the records,
-hands them to `GroupShard.apply`, and sends the reply when they are committed. Answers are not tied
-to the records and go out at once.
+*other* callers whose waiting ends. The coordinator appends the records, passes them to
+`GroupShard.apply`, and sends the reply when they are committed. Answers do not depend on the
+records and are sent at once.
 
 Some decisions are only half done until their records are committed (a leader's assignment). They
-carry an `AppendEvent`, which the coordinator brings back when it knows how the append ended.
+carry an `AppendEvent`, which the coordinator returns once it knows the outcome of the append.
 """
 
 from __future__ import annotations
@@ -22,22 +22,22 @@ from protocol.schema import Response
 
 
 class Now(NamedTuple):
-    """Both clocks: monotonic for timeouts, wall for what is written into records."""
+    """Both clocks: monotonic for timeouts, wall clock for record contents."""
 
     monotonic_ms: float
     wall_ms: int
 
 
 class Answer(NamedTuple):
-    """A response for a caller that was told to wait, by its ticket."""
+    """A response for a waiting caller, identified by its ticket."""
 
     ticket: int
     response: Response
 
 
 class AssignmentStored(NamedTuple):
-    """The leader's SyncGroup of this generation was appended. `incarnation` is that of the group
-    object: one of the same name that is made later has generations of its own."""
+    """Event: the leader's SyncGroup of this generation was appended. `incarnation` identifies the
+    group object: a later group of the same name has generations of its own."""
 
     group_id: str
     incarnation: int
@@ -46,7 +46,7 @@ class AssignmentStored(NamedTuple):
 
 
 class StaticMemberReplaced(NamedTuple):
-    """`member`, a copy of `replaced` under a new member id, was appended to a stable group.
+    """Event: `member`, a copy of `replaced` under a new member id, was appended to a stable group.
     `replaced` is kept for the case that the append fails."""
 
     group_id: str
@@ -61,10 +61,13 @@ FailedReply: TypeAlias = Callable[[ErrorCode], Response]
 
 @dataclass(slots=True)
 class Decision:
-    """reply is None when the caller has to wait for an Answer (or when there is no caller, as with
-    timers). on_failure makes the reply for an append that failed; the code it gets is already
-    translated for clients of a coordinator. A decision that has it but no records relies on what
-    was appended before: its reply waits until that is committed."""
+    """Result of one call of the core.
+
+    `reply` None: the caller has to wait for an Answer, or there is no caller, as with timers.
+    `on_failure` makes the reply for a failed append; its error code is already translated for
+    clients of a coordinator. If a decision has `on_failure` but no records, it relies on earlier
+    appends: its reply waits until those are committed.
+    """
 
     reply: Response | None = None
     records: list[ParsedRecord] = field(default_factory=list)

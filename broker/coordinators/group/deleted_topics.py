@@ -1,10 +1,10 @@
-"""Offsets of deleted topics: which offsets of a shard belong to no topic that exists now.
+"""Offsets of deleted topics: offsets of a shard whose topic does not exist any more.
 
 A topic that is created again under its old name has another id and begins at offset 0. An offset of
-the old topic must not be shown for it, whatever becomes of the tombstones.
+the old topic must never be returned for it, whether or not its tombstone was written.
 
 An offset is recorded with its topic's id (version 4 of the record). The id is compared with the
-metadata image whenever the offset is used. This needs no memory: it holds after a failover, after a
+metadata image whenever the offset is used. This needs no memory: it works after a failover, after a
 refused append, and after a failure before the tombstones.
 
 An id that the image lacks is that of a deleted topic, not of one that this broker has yet to learn
@@ -13,7 +13,7 @@ broker the leader, and its own image has that record.
 
 Records of Kafka before 4.1, and of commits with a retention time of their own (OffsetCommit v2-4),
 have no id. Such an offset is stale if the image lacks its topic or partition. It is also stale if
-this coordinator saw the deletion: `DeletedTopics` keeps the offsets that there were by then.
+this coordinator saw the deletion: `DeletedTopics` keeps the offsets that existed by then.
 """
 
 from __future__ import annotations
@@ -34,17 +34,18 @@ class TopicLookup(Protocol):
     """The topics that exist now."""
 
     def topic_name(self, topic_id: bytes) -> str | None:
-        """Name of the topic with this id."""
+        """Return the name of the topic with this id, or None."""
 
     def topic_id(self, name: str) -> bytes | None:
-        """Id of the topic with this name."""
+        """Return the id of the topic with this name, or None."""
 
     def has_partition(self, name: str, partition: int) -> bool: ...
 
 
 class DeletedTopics(NamedTuple):
-    """Topics that were deleted together, and the state of the shard at that moment. If the groups
-    have been loaded again since, `here` is the state after that, else it is `before`."""
+    """Topics that were deleted together, and the shard's state at that moment (`before`). If the
+    groups have been loaded again since, `here` is the state after loading; otherwise it is
+    `before`."""
 
     names: Collection[str]
     before: HardState
@@ -63,7 +64,7 @@ def value_of(state: HardState, group_id: str, at: TopicPartition) -> Value | Non
 
 
 def values(state: HardState) -> Iterator[tuple[str, TopicPartition, Value]]:
-    """Everything that `value_of` has, with its group and partition."""
+    """Yield everything that `value_of` finds, with its group and partition."""
     for group_id, offsets in state.offsets.items():
         for at, committed in offsets.items():
             yield group_id, at, committed
@@ -80,7 +81,7 @@ def is_stale(
     at: TopicPartition,
     value: Value,
 ) -> bool:
-    """Return whether the topic of this offset is gone; another of its name may be in its place."""
+    """Return whether the topic of this offset was deleted; a new topic may have its name."""
     topic_id = topics.topic_id(at.topic)
     if topic_id is None:
         return True

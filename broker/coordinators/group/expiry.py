@@ -1,16 +1,16 @@
-"""Offsets and groups that end by themselves: by age, or with their topic.
+"""Expiry of offsets and groups: by age, or with their topic.
 
-Age counts from the moment the group became empty, or from the commit for groups that never had
-members. While a group has members, only offsets of topics that none of them reads can expire, and
-only when the group is stable: during a rebalance the subscriptions are those of yesterday
-(KAFKA-13636). A client of OffsetCommit v2-4 may have set its own end, which then decides alone.
+Age counts from when the group became empty, or from the commit for groups that never had members.
+While a group has members, only offsets of topics that no member subscribes to can expire, and only
+when the group is stable: during a rebalance the subscriptions are outdated (KAFKA-13636). A client
+of OffsetCommit v2-4 may have set an expiry of its own, which then decides alone.
 
 An empty group without offsets is removed with them. Offsets that an open transaction may still
 change do not expire, nor does their group.
 
-A shard may hold hundreds of thousands of offsets: all walks over them are done in slices,
-one decision each, and the world may change between two of them. So every offset is judged by the
-state at its slice.
+A shard may hold hundreds of thousands of offsets. Iterations over them are done in slices of one
+decision each, and the state may change between two slices. So every offset is judged by the state
+at its slice.
 """
 
 from __future__ import annotations
@@ -34,15 +34,15 @@ from broker.coordinators.group.records import (
 from broker.coordinators.group.states import GroupState
 
 LOOKED_AT_PER_SLICE: Final = 500
-"""Groups and offsets judged in one slice: about a millisecond. Also the most tombstones in one
-append: far below the smallest sensible max.message.bytes of the topic."""
+"""Groups and offsets per slice: about a millisecond. Also the maximum of tombstones in one append:
+far below the smallest sensible max.message.bytes of the topic."""
 
 
 # -- by age
 
 
 def expirable_groups(core: Core) -> Iterator[str]:
-    """Groups of ours that have offsets or metadata."""
+    """Yield the classic groups that have offsets or metadata."""
     hard = core.appended
     own = (group_id for group_id in hard.groups if group_id not in hard.foreign)
     yield from _in_slices(own)
@@ -55,14 +55,14 @@ def expirable_groups(core: Core) -> Iterator[str]:
 
 
 def _in_slices(group_ids: Iterator[str]) -> Iterator[str]:
-    """In order as far as one slice reaches: sorting all of them would take too long."""
+    """Yield sorted within each slice only: sorting all of them would take too long."""
     while some := sorted(islice(group_ids, LOOKED_AT_PER_SLICE)):
         yield from some
 
 
 def decide_expired(core: Core, group_ids: Iterable[str], now: Now) -> Iterator[Decision]:
-    """Tombstones of everything in these groups whose time is over, one slice after the other. A
-    decision may be empty; each has to be carried out before the next is asked for."""
+    """Yield the tombstones for all expired offsets and groups, one slice at a time. A decision may
+    be empty; the caller must carry out each before it requests the next."""
     records: list[ParsedRecord] = []
     looked_at = 0
     for group_id in group_ids:
@@ -85,7 +85,7 @@ def _expired(core: Core, records: list[ParsedRecord]) -> Decision:
 
 
 def _is_over(core: Core, group_id: str, records: Sequence[ParsedRecord]) -> bool:
-    """Whether nothing is left of the group but its metadata, once `records` are applied."""
+    """Return whether the group has nothing but its metadata left, once `records` are applied."""
     state, group = core.appended, core.groups.get(group_id)
     if group_id not in state.groups or state.pending_of(group_id):
         return False
@@ -101,7 +101,7 @@ def _is_expired(core: Core, group_id: str, at: TopicPartition, now: Now) -> bool
     if committed is None or at in state.pending_of(group_id):
         return False
     if group is not None and group.pending:
-        return False  # Somebody has an id and is about to join.
+        return False  # A client has a member id and is about to join.
     return _is_too_old(core, group, at, committed, now)
 
 
@@ -129,8 +129,8 @@ def _is_too_old(
 
 
 def decide_stale(core: Core) -> Iterator[Decision]:
-    """Tombstones of all offsets whose topic is gone, one slice after the other. An offset that was
-    committed for another topic of the same name stays."""
+    """Yield the tombstones for all offsets of deleted topics, one slice at a time. An offset that
+    was committed for a later topic of the same name stays."""
     entries = values(core.appended)
     while some := list(islice(entries, LOOKED_AT_PER_SLICE)):
         doomed = sorted(each[:2] for each in some if _goes(core, *each))
@@ -141,8 +141,8 @@ def decide_stale(core: Core) -> Iterator[Decision]:
 
 
 def _goes(core: Core, group_id: str, at: TopicPartition, value: Value) -> bool:
-    """Return whether the offset is still there and stale, and nothing fresh is pending behind it: a
-    tombstone would forget that, too."""
+    """Return whether the offset still exists and is stale, without a newer pending one: a tombstone
+    would remove that, too."""
     if value_of(core.appended, group_id, at) is not value:
         return False
     pending = core.appended.pending_of(group_id).get(at, value)

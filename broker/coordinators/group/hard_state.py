@@ -1,9 +1,9 @@
-"""Hard state of one shard: what the records of its `__consumer_offsets` partition say, no more.
+"""Hard state of one shard: exactly the content of its `__consumer_offsets` partition.
 
-`HardState` is a frozen value. `replay` is the only thing that makes a new one from an old one,
-while loading and while running alike, so that state in memory is by construction the replay of the
-log (invariant G10). Values are persistent maps: keeping the state as of the last committed record
-next to the state as of the last appended one costs nothing.
+`HardState` is a frozen value. Only `replay` makes a new one from an old one, both while loading and
+at run time, so state in memory is by construction the replay of the log (invariant G10). Values are
+persistent maps: keeping the states as of the last committed and the last appended record costs
+nothing.
 """
 
 from __future__ import annotations
@@ -34,10 +34,13 @@ GroupOffsets = Map[TopicPartition, CommittedOffset]
 
 
 class HardState(NamedTuple):
-    """groups: metadata by group id. offsets: by group id; a group with offsets but no metadata is
-    a "simple" one, used by consumers that manage their partitions themselves. foreign: type name of
+    """State of all groups of a shard.
+
+    groups: metadata by group id. offsets: by group id; a group with offsets but no metadata is a
+    "simple" one, used by consumers that manage their partitions themselves. foreign: type name of
     groups whose protocol this coordinator does not run, by group id. transactions: offsets that
-    count only when a marker commits them."""
+    count only when a marker commits them.
+    """
 
     groups: Map[str, GroupMetadata]
     offsets: Map[str, GroupOffsets]
@@ -51,7 +54,7 @@ class HardState(NamedTuple):
         return self.transactions.of(group_id)
 
     def has_offsets(self, group_id: str) -> bool:
-        """Whether there are offsets of the group, pending ones too."""
+        """Return whether there are offsets of the group, including pending ones."""
         return group_id in self.offsets or group_id in self.transactions.offsets
 
     def has_group(self, group_id: str) -> bool:
@@ -66,7 +69,7 @@ EMPTY_STATE: Final = HardState(groups=Map(), offsets=Map(), foreign=Map())
 
 
 def replay(state: HardState, record: ReplayedRecord) -> HardState:
-    """The state after `record`. Tombstones of what is not there change nothing."""
+    """Return the state after `record`. Tombstones of missing entries change nothing."""
     if isinstance(record, OffsetRecord):
         return _replay_offset(state, record)
     if isinstance(record, GroupRecord):

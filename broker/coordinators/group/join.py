@@ -1,14 +1,14 @@
-"""JoinGroup: which members are let in, and what that does to the group.
+"""JoinGroup: admission of members and its effect on the group.
 
-A member without an id gets one. From version 4 on a dynamic member has to come back with it
-(MEMBER_ID_REQUIRED, KIP-394), so that a client that gives up early leaves only an id behind. A
-static member (`group.instance.id`, KIP-345) is recognised by its instance id: it takes the place of
-its former self, whose member id is fenced from then on.
+A member without an id gets one. From version 4 on a dynamic member must join again with it
+(MEMBER_ID_REQUIRED, KIP-394), so that a client that stops early leaves only an id behind. A static
+member (`group.instance.id`, KIP-345) is recognised by its instance id. It takes the place of its
+former member id, which is fenced from then on.
 
-A static member that comes back to a stable group does not disturb it if the group would choose the
-same protocol: the new id is stored and the assignment stays. From version 9 on it is told to skip
-the assignment if it leads (KIP-814); before that it is told that its old id leads, so that it takes
-itself for a follower.
+A static member that returns to a stable group does not disturb it if the group would choose the
+same protocol: the new id is stored and the assignment stays. From version 9 on a returning leader
+is instructed to skip the assignment (KIP-814). Before that the response names its old id as leader,
+so that it acts as a follower.
 """
 
 from __future__ import annotations
@@ -27,7 +27,8 @@ _SKIP_ASSIGNMENT_FROM = 9
 
 
 def decide_join(core: Core, caller: Caller, request: JoinGroupRequest, now: Now) -> Decision:
-    """Answers at once, or lets the caller wait until the rebalance has come so far."""
+    """Admit a member or refuse it. The reply is immediate, or comes with the end of the join
+    phase."""
     code = _refusal(core, request)
     if code is not None:
         return _refused(code, request.member_id, caller)
@@ -45,7 +46,7 @@ def decide_join(core: Core, caller: Caller, request: JoinGroupRequest, now: Now)
         _join_without_id(core, group, caller, request, decision, now)
     else:
         _join_with_id(core, group, caller, request, decision, now)
-    # What the join did may be all the join phase was waiting for, even if it was refused.
+    # Even a refused join may have removed the last member that the join phase waits for.
     rebalance.complete_join_if_all_joined(core, group, decision, now)
     core.forget_if_idle(group)
     return decision
@@ -68,8 +69,9 @@ def _refused(code: ErrorCode, member_id: str, caller: Caller) -> Decision:
 
 
 def _has_room(core: Core, group: LiveGroup, member_id: str) -> bool:
-    """Whether the group may take this join. While it rebalances only those count that are back: a
-    group that is too big for a lowered `group.max.size` shrinks to it (KAFKA-9844)."""
+    """Return whether the group has room for this join. During a rebalance only members that have
+    joined count: a group that is larger than a lowered `group.max.size` shrinks to it (KAFKA-9844).
+    """
     max_size = core.config.max_size
     member = group.members.get(member_id)
     if group.state is GroupState.PREPARING_REBALANCE:
@@ -81,7 +83,7 @@ def _has_room(core: Core, group: LiveGroup, member_id: str) -> bool:
 
 
 def _turn_away(core: Core, group: LiveGroup, request: JoinGroupRequest, decision: Decision) -> None:
-    """The group is full: remove the caller, so that the join phase does not wait for it."""
+    """Remove the caller from a full group, so that the join phase does not wait for it."""
     member_id, instance_id = request.member_id, request.group_instance_id
     if member_id in group.pending:
         if instance_id is None:
@@ -143,7 +145,7 @@ def _add(
     rebalance.add_and_rebalance(core, group, member, request.protocol_type, caller, decision, now)
 
 
-# -- static members that come back
+# -- static members that return
 
 
 def _replace_static(
@@ -175,7 +177,7 @@ def _replace_static(
         decision.reply = _rejoined(group, member, caller.version, old_leader)
         decision.on_failure = lambda code: rebalance.join_error(code, "", caller.version)
         return
-    # Its old id may be with the leader already, for an assignment that the new id would not get.
+    # The leader may have the old id already, in an assignment that the new id would not receive.
     group.set_joining(member, caller)
     rebalance.rebalance_or_complete(core, group, decision, now)
 
@@ -193,8 +195,8 @@ def _rejoined(
 
 
 def undo_static_replacement(core: Core, event: StaticMemberReplaced, now: Now) -> None:
-    """The new member id could not be stored: the old member is back in its place. Nothing has
-    happened since, for a refused append is told at once."""
+    """Restore the old member after the new member id could not be stored. No other call has
+    happened since, because a refused append is reported at once."""
     group = core.groups[event.group_id]
     member = group.members[event.member_id]
     core.cancel_session(group, member.member_id)
@@ -246,11 +248,11 @@ def _join_with_id(
 
 
 def _may_stay(group: LiveGroup, member: LiveMember, protocols: Protocols) -> bool:
-    """Whether a join of a member changes nothing, so that the generation can go on.
+    """Return whether a member's join changes nothing, so that the generation can continue.
 
-    In CompletingRebalance the member may have lost our answer. A follower of a stable group may
-    just repeat itself; the leader that joins again wants an assignment, as only it watches the
-    topics.
+    In CompletingRebalance the member may have missed the previous answer. A follower of a stable
+    group may repeat its request. If the leader joins again it wants a new assignment, as only the
+    leader watches the topics.
     """
     if member.protocols != protocols:
         return False
@@ -264,6 +266,6 @@ def _protocols(request: JoinGroupRequest) -> Protocols:
 
 
 def _rebalance_timeout_ms(request: JoinGroupRequest) -> int:
-    """Version 0 has no rebalance timeout: the session timeout stands for both."""
+    """Return the rebalance timeout. Version 0 has none, so the session timeout is used."""
     timeout_ms = request.rebalance_timeout_ms
     return timeout_ms if timeout_ms >= 0 else request.session_timeout_ms

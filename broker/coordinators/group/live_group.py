@@ -1,11 +1,11 @@
 """Live state of a group: the running protocol. Soft: lost with leadership.
 
-A `LiveGroup` knows its members, what they support and who waits for what. It makes no decisions
-about *when* something happens (`rebalance.py` does) and touches neither timers nor records, except
+A `LiveGroup` has its members, their protocols and their waiting requests. It makes no decisions
+about *when* something happens (`rebalance.py` does). It changes neither timers nor records, except
 that it can be built from hard state and written as hard state.
 
-Counts that every JoinGroup needs (who awaits a join, which protocols all members support) are kept
-up to date rather than computed: a rebalance of n members would otherwise cost n squared.
+Counts that every JoinGroup needs (waiting joins, members that support a protocol) are kept up to
+date rather than computed: a rebalance of n members would otherwise cost n squared.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Protocols = tuple[tuple[str, bytes], ...]
 
 
 class Caller(NamedTuple):
-    """Who asks. The ticket names the request in answers that come later."""
+    """The client that sent a request. The ticket identifies the request in later answers."""
 
     ticket: int
     version: int
@@ -76,15 +76,16 @@ class LiveMember:
         self.syncing: Caller | None = None
 
     def metadata(self, protocol: str | None) -> bytes:
-        """The member's metadata for `protocol`; empty if it does not support it."""
+        """Return the member's metadata for `protocol`; empty if it does not support it."""
         return next((metadata for name, metadata in self.protocols if name == protocol), b"")
 
     def vote(self, candidates: Container[str]) -> str:
-        """The member's first choice among `candidates`, which hold at least one of its own."""
+        """Return the member's first choice among `candidates`, which contain at least one of its
+        own."""
         return next(name for name, _ in self.protocols if name in candidates)
 
     def renamed(self, member_id: str) -> LiveMember:
-        """The same member under another id, with no request waiting."""
+        """Return the same member under another id, with no request waiting."""
         return LiveMember(
             member_id=member_id,
             group_instance_id=self.group_instance_id,
@@ -98,10 +99,13 @@ class LiveMember:
 
 
 class LiveGroup:
-    """One group. `pending` holds member ids given out with MEMBER_ID_REQUIRED and not used yet;
-    `unsynced` the members that joined this generation and did not send SyncGroup yet. `incarnation`
-    distinguishes group objects of one name, `Core.adopt` sets it. `assignment_under_way`: the
-    leader's assignment of this generation is appended and not committed yet."""
+    """One group.
+
+    `pending` holds member ids given out with MEMBER_ID_REQUIRED and not used yet; `unsynced` the
+    members that joined this generation and did not send SyncGroup yet. `incarnation` distinguishes
+    group objects of one name, `Core.adopt` sets it. `assignment_under_way`: the leader's assignment
+    of this generation is appended and not committed yet.
+    """
 
     __slots__ = (
         "_protocol_counts",
@@ -149,20 +153,21 @@ class LiveGroup:
     # -- state
 
     def transition(self, event: GroupEvent, wall_ms: int) -> None:
-        """Follows the transition table; raises InvalidTransition."""
+        """Change the state by the transition table. Raises InvalidTransition for a pair not in the
+        table."""
         self.previous_state, self.state = self.state, next_state(self.state, event)
         self.state_timestamp_ms = wall_ms
 
     @property
     def is_initial_rebalance(self) -> bool:
-        """In the first rebalance of an empty group, which waits longer for more members."""
+        """True in the first rebalance of an empty group, which waits longer for more members."""
         return (
             self.state is GroupState.PREPARING_REBALANCE and self.previous_state is GroupState.EMPTY
         )
 
     @property
     def all_joined(self) -> bool:
-        """Every member waits in JoinGroup and nobody holds an unused member id."""
+        """True if every member waits in JoinGroup and there is no unused member id."""
         return self.joining_count == len(self.members) and not self.pending
 
     @property
@@ -172,7 +177,7 @@ class LiveGroup:
     # -- members
 
     def add_member(self, member: LiveMember, protocol_type: str) -> None:
-        """Takes in a member that is in no group list yet; the first one becomes leader."""
+        """Add a new member; the first one becomes leader."""
         invariant(member.member_id not in self.members, f"member {member.member_id} joins twice")
         if not self.members:
             self.protocol_type = protocol_type
@@ -185,7 +190,7 @@ class LiveGroup:
         self._count_protocols(member, 1)
 
     def remove_member(self, member_id: str) -> LiveMember:
-        """Forgets a member whose waiting requests have been answered."""
+        """Remove a member whose waiting requests have been answered."""
         member = self.members.pop(member_id)
         invariant(
             member.joining is None and member.syncing is None,
@@ -201,7 +206,7 @@ class LiveGroup:
         return member
 
     def replace_member(self, old: LiveMember, new: LiveMember) -> None:
-        """Puts `new` into the place of `old`: same instance, same order, leader if it was."""
+        """Put `new` into the place of `old`: same instance id, same order, leader if `old` was."""
         self._count_protocols(old, -1)
         self.members = {
             (new.member_id if member_id == old.member_id else member_id): (
@@ -227,7 +232,7 @@ class LiveGroup:
         rebalance_timeout_ms: int,
         session_timeout_ms: int,
     ) -> None:
-        """Takes over what the member says in a new JoinGroup."""
+        """Apply the values of a member's new JoinGroup."""
         self._count_protocols(member, -1)
         member.protocols = protocols
         self._count_protocols(member, 1)
@@ -236,20 +241,21 @@ class LiveGroup:
         member.client_id, member.client_host = caller.client_id, caller.client_host
 
     def set_joining(self, member: LiveMember, caller: Caller) -> None:
-        """The member's JoinGroup waits from now on; an earlier one has been taken out before."""
+        """Note a waiting JoinGroup of the member. The caller has removed an earlier one."""
         invariant(member.joining is None, f"member {member.member_id} joins twice at a time")
         member.joining = caller
         self.joining_count += 1
 
     def take_joining(self, member: LiveMember) -> Caller | None:
-        """Takes out the caller whose JoinGroup waits, to be answered."""
+        """Remove and return the caller whose JoinGroup waits, to be answered."""
         caller, member.joining = member.joining, None
         if caller is not None:
             self.joining_count -= 1
         return caller
 
     def elect_joined_leader(self) -> bool:
-        """Makes sure that the leader is among those that joined; False if nobody did."""
+        """Make one of the joined members the leader if the present one has not joined; False
+        without any."""
         if self.leader is not None and self.members[self.leader].joining is not None:
             return True
         for member in self.members.values():
@@ -261,7 +267,7 @@ class LiveGroup:
     # -- protocols and subscriptions
 
     def supports(self, protocol_type: str, protocols: Protocols) -> bool:
-        """Whether somebody with these protocols can be a member."""
+        """Return whether a client with these protocols can be a member."""
         if not self.members:
             return bool(protocol_type) and bool(protocols)
         if protocol_type != self.protocol_type:
@@ -270,8 +276,8 @@ class LiveGroup:
         return any(self._protocol_counts.get(name) == count for name, _ in protocols)
 
     def select_protocol(self) -> str:
-        """The protocol that most members prefer, of those that all support. A tie goes to the name
-        that is first in the alphabet, so that the choice does not depend on the order of joins."""
+        """Return the protocol that most members prefer, among those that all support. A tie goes to
+        the alphabetically first name, so that the choice does not depend on the order of joins."""
         count = len(self.members)
         candidates = [name for name, has in self._protocol_counts.items() if has == count]
         invariant(bool(candidates), f"group {self.group_id} has no protocol in common")
@@ -281,9 +287,8 @@ class LiveGroup:
         return min(votes, key=lambda name: (-votes[name], name))
 
     def is_subscribed(self, topic: str) -> bool:
-        """Whether offsets of `topic` are in use. A consumer group whose subscriptions cannot be
-        read (no protocol chosen yet, foreign bytes) is taken to use every topic.
-        """
+        """Return whether offsets of `topic` are in use. A consumer group whose subscriptions cannot
+        be parsed (no protocol chosen yet, foreign bytes) counts as using every topic."""
         if self._subscribed is None:
             return self.protocol_type == CONSUMER_PROTOCOL_TYPE
         return topic in self._subscribed
@@ -293,7 +298,7 @@ class LiveGroup:
         return self.protocol_type == CONSUMER_PROTOCOL_TYPE and self._subscribed is not None
 
     def begin_generation(self) -> None:
-        """Counts up and settles what the generation agrees on. The state is the caller's."""
+        """Increment the generation and choose its protocol. The caller changes the state."""
         self.generation = self.generation + 1 if self.generation < 2**31 - 1 else 0
         self.protocol = self.select_protocol() if self.members else None
         if not self.members:
@@ -303,7 +308,7 @@ class LiveGroup:
         self.refresh_subscriptions()
 
     def refresh_subscriptions(self) -> None:
-        """Reads the members' subscriptions under the chosen protocol."""
+        """Parse the members' subscriptions under the chosen protocol."""
         if not self.members:
             self._subscribed = frozenset()
         elif self.protocol_type != CONSUMER_PROTOCOL_TYPE or self.protocol is None:
@@ -325,7 +330,7 @@ class LiveGroup:
     # -- hard state
 
     def persisted(self, assignments: dict[str, bytes] | None = None) -> GroupMetadata:
-        """The group as its record says it, with `assignments` in place of those in force."""
+        """Return the group's record, with `assignments` in place of those in force."""
         return GroupMetadata(
             protocol_type=self.protocol_type or "",
             generation=self.generation,
@@ -356,7 +361,7 @@ class LiveGroup:
 
     @classmethod
     def from_persisted(cls, group_id: str, record: GroupMetadata) -> LiveGroup:
-        """The group as it runs on after loading: Stable with its members, or Empty."""
+        """Return the live group of a loaded record: Stable with its members, or Empty."""
         group = cls(group_id, record.state_timestamp_ms)
         group.generation = record.generation
         group.protocol_type = record.protocol_type or None

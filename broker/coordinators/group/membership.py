@@ -15,12 +15,12 @@ from protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse
 from protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 
-# What a known member of the current generation is told in each state.
+# The heartbeat response of a known member of the current generation, by state.
 
 HEARTBEAT_ANSWERS: Final[dict[GroupState, ErrorCode]] = {
     GroupState.EMPTY: ErrorCode.UNKNOWN_MEMBER_ID,
     GroupState.PREPARING_REBALANCE: ErrorCode.REBALANCE_IN_PROGRESS,
-    # A member may begin to heartbeat as soon as it has its JoinGroup answer.
+    # A member may begin to heartbeat as soon as it has its JoinGroup response.
     GroupState.COMPLETING_REBALANCE: ErrorCode.NONE,
     GroupState.STABLE: ErrorCode.NONE,
     GroupState.DEAD: ErrorCode.COORDINATOR_NOT_AVAILABLE,
@@ -59,7 +59,8 @@ def _generation_error(
 
 
 def decide_heartbeat(core: Core, request: HeartbeatRequest, now: Now) -> HeartbeatResponse:
-    """Never writes and never waits, so that the answer needs no Decision around it."""
+    """Restart the member's session and return the response. It never writes or waits, so it needs
+    no Decision."""
     if not request.group_id:
         return heartbeat_error(ErrorCode.INVALID_GROUP_ID)
     group = core.groups.get(request.group_id)
@@ -76,10 +77,11 @@ def decide_heartbeat(core: Core, request: HeartbeatRequest, now: Now) -> Heartbe
 
 
 def decide_sync(core: Core, caller: Caller, request: SyncGroupRequest, now: Now) -> Decision:
-    """A follower waits for the assignment; the leader brings it, and waits until it is stored.
+    """Let a follower wait for the assignment; store the leader's, which waits until it is
+    committed.
 
     A generation has one assignment. A leader that repeats its SyncGroup before the first one is
-    committed waits for the first: members get what the log has.
+    committed waits for the first: members receive what the log contains.
     """
     if not request.group_id:
         return Decision(reply=sync_error(ErrorCode.INVALID_GROUP_ID))
@@ -116,7 +118,7 @@ def _sync_refusal(group: LiveGroup | None, request: SyncGroupRequest) -> ErrorCo
     )
     if code is not None or group is None:
         return code
-    # From version 5 on the member has to say what it believes was agreed (KIP-559).
+    # From version 5 on the member has to name the agreed protocol type and protocol (KIP-559).
     other_type = request.protocol_type not in (None, group.protocol_type)
     other_protocol = request.protocol_name not in (None, group.protocol)
     if other_type or other_protocol:
@@ -125,7 +127,7 @@ def _sync_refusal(group: LiveGroup | None, request: SyncGroupRequest) -> ErrorCo
 
 
 def assignment_stored(core: Core, event: AssignmentStored, now: Now) -> Decision:
-    """The assignment is committed. If the group has moved on meanwhile, nobody waits for it."""
+    """Distribute a committed assignment, unless the group has moved on in the meantime."""
     decision = Decision()
     group = core.groups.get(event.group_id)
     if _awaits(group, event) and group is not None:
@@ -134,7 +136,7 @@ def assignment_stored(core: Core, event: AssignmentStored, now: Now) -> Decision
 
 
 def assignment_lost(core: Core, event: AssignmentStored, code: ErrorCode, now: Now) -> Decision:
-    """The assignment was not stored: the members are told why, and try again."""
+    """Report an assignment that was not stored to the waiting members, and start a rebalance."""
     decision = Decision()
     group = core.groups.get(event.group_id)
     if _awaits(group, event) and group is not None:
@@ -156,13 +158,13 @@ def _awaits(group: LiveGroup | None, event: AssignmentStored) -> bool:
 
 
 def leave_error(code: ErrorCode) -> LeaveGroupResponse:
-    """Nothing was done, for a reason that is not about one member."""
+    """Return the response for an error that concerns the whole request: nothing was done."""
     return LeaveGroupResponse(error_code=code)
 
 
 def decide_leave(core: Core, caller: Caller, request: LeaveGroupRequest, now: Now) -> Decision:
-    """Puts members out. A static member may be named by its instance id alone: that is how an
-    administrator removes one that will not come back."""
+    """Remove members. A static member may be identified by its instance id alone, so that an
+    administrator can remove one that will not return."""
     if not request.group_id:
         return Decision(reply=leave_error(ErrorCode.INVALID_GROUP_ID))
     decision = Decision()

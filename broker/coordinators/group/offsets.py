@@ -1,8 +1,8 @@
 """OffsetCommit, OffsetFetch and OffsetDelete.
 
-A commit is answered when its record is committed; a fetch shows committed state only, so that an
-offset once shown is never taken back. Whether a topic exists is not known here: the caller hands in
-a `TopicLookup` (the metadata image of the moment).
+A commit is answered when its record is committed. A fetch returns committed state only, so that an
+offset once returned is never withdrawn. The existence of topics is determined by the caller's
+`TopicLookup` (the present metadata image).
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from protocol.messages.offset_delete import OffsetDeleteRequest, OffsetDeleteRes
 
 NO_OFFSET: Final = -1
 EXPIRY_MS_MAX: Final = 2**63 - 1
-"""What the record can hold: a client's retention time may reach beyond the end of time."""
+"""Maximum of the record's field: a client's retention time may exceed it."""
 
 _TOPIC_IDS_FROM: Final = 10
 _GROUP_ID_NOT_FOUND_FROM: Final = 9
@@ -50,7 +50,7 @@ class _Entry(NamedTuple):
 
 
 def offset_commit_error(request: OffsetCommitRequest, code: ErrorCode) -> OffsetCommitResponse:
-    """Every partition refused for one reason."""
+    """Return a response that refuses every partition with one error."""
     response = OffsetCommitResponse()
     for topic in request.topics:
         results = _result_topic(response, topic)
@@ -62,7 +62,7 @@ def offset_commit_error(request: OffsetCommitRequest, code: ErrorCode) -> Offset
 def decide_offset_commit(
     core: Core, caller: Caller, request: OffsetCommitRequest, topics: TopicLookup, now: Now
 ) -> Decision:
-    """Partitions that do not exist are refused one by one; a reason that lies with the group or the
+    """Decide a commit. Missing partitions are refused individually; an error of the group or the
     member refuses all others."""
     response, entries = _sort_out(caller, request, topics)
     if not entries:
@@ -87,7 +87,7 @@ def decide_offset_commit(
             metadata=metadata,
             commit_timestamp_ms=now.wall_ms,
             expire_timestamp_ms=expire_ms,
-            # The record's version with an expiry has no place for a topic id.
+            # The version of the record with an expiry has no field for a topic id.
             topic_id=entry.topic_id if expire_ms == NO_TIMESTAMP else ZERO_UUID,
         )
         accepted.append(entry)
@@ -114,7 +114,8 @@ def _refuse(entries: Sequence[_Entry], code: ErrorCode) -> None:
 def _sort_out(
     caller: Caller, request: OffsetCommitRequest, topics: TopicLookup
 ) -> tuple[OffsetCommitResponse, list[_Entry]]:
-    """The response with the errors of unknown topics and partitions, and the other entries."""
+    """Return the response with the errors of unknown topics and partitions, and the other
+    entries."""
     response = OffsetCommitResponse()
     entries: list[_Entry] = []
     by_id = caller.version >= _TOPIC_IDS_FROM
@@ -155,10 +156,10 @@ def _result(
 
 
 def _commit_refusal(core: Core, caller: Caller, request: OffsetCommitRequest) -> ErrorCode | None:
-    """Why this member, or this outsider, may not commit now.
+    """Return the reason why the member, or a client that is not a member, may not commit now.
 
-    A generation below zero marks an outsider: an administrator, or a consumer that manages its
-    partitions itself. Outsiders may commit while the group has no members.
+    A generation below zero marks a client outside the group: an administrator, or a consumer that
+    manages its partitions itself. Such clients may commit while the group has no members.
     """
     group_id, generation = request.group_id, request.generation_id_or_member_epoch
     group = core.groups.get(group_id)
@@ -183,13 +184,15 @@ def _member_refusal(group: LiveGroup, request: OffsetCommitRequest) -> ErrorCode
     if request.generation_id_or_member_epoch != group.generation:
         return ErrorCode.ILLEGAL_GENERATION
     if group.state is GroupState.COMPLETING_REBALANCE:
-        # It knows the generation, so its partitions may have gone to somebody else already.
+        # The member knows the generation, but its partitions may already be assigned to another
+        # one.
         return ErrorCode.REBALANCE_IN_PROGRESS
     return None
 
 
 def is_longer_than(text: str, limit: int) -> bool:
-    """Whether `text` has more than `limit` UTF-16 units, in which Kafka measures metadata."""
+    """Return whether `text` has more than `limit` UTF-16 units, in which Kafka measures
+    metadata."""
     if len(text) > limit:
         return True
     if 2 * len(text) <= limit or text.isascii():
@@ -220,8 +223,8 @@ def fetch_offsets(
     topics: Sequence[tuple[str, bytes, Sequence[int]]],
     require_stable: bool,
 ) -> list[FetchedTopic]:
-    """Committed offsets of (name, id or zero, partitions). A partition that has none gets -1 and no
-    error, as has one whose offset was committed for an earlier topic of the same name."""
+    """Return committed offsets of (name, id or zero, partitions). A partition without one gets -1
+    and no error, as has one whose offset was committed for an earlier topic of the same name."""
     offsets, unstable = _visible(core, group_id, require_stable)
     fetched: list[FetchedTopic] = []
     for name, topic_id, indexes in topics:
@@ -237,7 +240,7 @@ def fetch_offsets(
 
 
 def fetch_all_offsets(core: Core, group_id: str, require_stable: bool) -> list[FetchedTopic]:
-    """Everything the group has committed, by topic and partition in order."""
+    """Return everything the group has committed, by topic and partition in order."""
     offsets, unstable = _visible(core, group_id, require_stable)
     by_topic: dict[str, FetchedTopic] = {}
     for at, committed in sorted(offsets.items(), key=lambda item: item[0]):
@@ -250,7 +253,7 @@ def fetch_all_offsets(core: Core, group_id: str, require_stable: bool) -> list[F
 def _visible(
     core: Core, group_id: str, require_stable: bool
 ) -> tuple[GroupOffsets, PendingOffsets]:
-    """The group's offsets, and what is pending if that makes them unstable (KIP-447)."""
+    """Return the group's offsets, and the pending ones if they make offsets unstable (KIP-447)."""
     state = core.committed
     pending = state.pending_of(group_id) if require_stable else NO_PENDING
     return state.offsets_of(group_id), pending
@@ -279,20 +282,20 @@ def _fetched(
 
 
 def offset_delete_error(code: ErrorCode) -> OffsetDeleteResponse:
-    """Nothing was deleted, for a reason that lies with the group."""
+    """Return the response for an error that concerns the group: nothing was deleted."""
     return OffsetDeleteResponse(error_code=code)
 
 
 def decide_offset_delete(core: Core, request: OffsetDeleteRequest, topics: TopicLookup) -> Decision:
-    """Offsets of a group without members can go; those of a consumer group with members only for
-    topics that none of them reads."""
+    """Delete offsets of a group without members. If a consumer group has members, only offsets of
+    topics that no member subscribes to can be deleted."""
     group_id = request.group_id
     if not group_id:
         return Decision(reply=offset_delete_error(ErrorCode.INVALID_GROUP_ID))
     group = core.groups.get(group_id)
     code = _delete_refusal(core, group_id, group)
     if code is not None:
-        # The group may be gone by a deletion that is not committed yet.
+        # The deletion of the group may not be committed yet.
         on_failure = offset_delete_error if code is ErrorCode.GROUP_ID_NOT_FOUND else None
         return Decision(reply=offset_delete_error(code), on_failure=on_failure)
     offsets, pending = core.appended.offsets_of(group_id), core.appended.pending_of(group_id)

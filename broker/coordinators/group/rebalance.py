@@ -2,15 +2,15 @@
 
 Join phase (PreparingRebalance): every member has to send JoinGroup again. It ends when all of them
 wait, or when the largest rebalance timeout among them has passed; dynamic members that did not join
-are then out. The first rebalance of an empty group waits `group.initial.rebalance.delay.ms`
-instead, again and again while new members keep coming, up to the rebalance timeout in total.
+are then removed. The first rebalance of an empty group waits `group.initial.rebalance.delay.ms`
+instead. It repeats this while new members keep joining, up to the rebalance timeout in total.
 
-Sync phase (CompletingRebalance): the leader sends the assignment. It is stored before anybody gets
-it. Members that joined and do not send SyncGroup within the rebalance timeout are put out, else the
-group would stand still for ever (KAFKA-12890).
+Sync phase (CompletingRebalance): the leader sends the assignment, which is stored before any member
+receives it. Members that joined and do not send SyncGroup within the rebalance timeout are removed.
+Otherwise the group would stand still indefinitely (KAFKA-12890).
 
-A member whose request waits here cannot send heartbeats; its session is not counted meanwhile and
-begins anew with the answer. Functions here change live state only; the one record they write is
+A member whose request waits here cannot send heartbeats. Its session does not count in that time
+and restarts with the answer. Functions here change live state only; the one record they write is
 that of a group that has become empty.
 """
 
@@ -35,20 +35,21 @@ from protocol.messages.join_group import JoinGroupResponse
 from protocol.messages.sync_group import SyncGroupResponse
 
 NOBODY_LEADS_MS_MIN: Final = 1_000
-"""How often, at most, a join phase that nobody joined looks again whether somebody has."""
+"""Minimum interval between checks of a join phase that no member joined."""
 _NULL_PROTOCOL_FROM: Final = 7
 
 # -- replies
 
 
 def join_error(code: ErrorCode, member_id: str, version: int) -> JoinGroupResponse:
-    """A refused JoinGroup; the protocol name can be null from version 7 on."""
+    """Return a refused JoinGroup; the protocol name can be null from version 7 on."""
     name = None if version >= _NULL_PROTOCOL_FROM else ""
     return JoinGroupResponse(error_code=code, member_id=member_id, protocol_name=name)
 
 
 def joined(group: LiveGroup, member: LiveMember) -> JoinGroupResponse:
-    """The current generation as `member` sees it: its leader also gets everybody's metadata."""
+    """Return the current generation for `member`; the leader also receives all members'
+    metadata."""
     members = current_members(group) if group.leader == member.member_id else []
     return JoinGroupResponse(
         generation_id=group.generation,
@@ -61,7 +62,7 @@ def joined(group: LiveGroup, member: LiveMember) -> JoinGroupResponse:
 
 
 def current_members(group: LiveGroup) -> list[JoinGroupResponse.JoinGroupResponseMember]:
-    """All members with their metadata for the chosen protocol, for the leader."""
+    """Return all members with their metadata for the chosen protocol, for the leader."""
     return [
         JoinGroupResponse.JoinGroupResponseMember(
             member_id=member.member_id,
@@ -73,7 +74,7 @@ def current_members(group: LiveGroup) -> list[JoinGroupResponse.JoinGroupRespons
 
 
 def synced(group: LiveGroup, member: LiveMember) -> SyncGroupResponse:
-    """The member's assignment in this generation."""
+    """Return the member's assignment in this generation."""
     return SyncGroupResponse(
         protocol_type=group.protocol_type,
         protocol_name=group.protocol,
@@ -84,7 +85,7 @@ def synced(group: LiveGroup, member: LiveMember) -> SyncGroupResponse:
 def answer_waiting(
     group: LiveGroup, member: LiveMember, code: ErrorCode, decision: Decision
 ) -> None:
-    """Answers the member's waiting JoinGroup and SyncGroup, if any, with an error."""
+    """Answer the member's waiting JoinGroup and SyncGroup, if any, with an error."""
     joining = group.take_joining(member)
     if joining is not None:
         response = join_error(code, member.member_id, joining.version)
@@ -95,7 +96,8 @@ def answer_waiting(
 
 
 def wait_in_join(group: LiveGroup, member: LiveMember, caller: Caller, decision: Decision) -> None:
-    """The caller's JoinGroup waits; an earlier one of the same member is sent away to retry."""
+    """Let the caller's JoinGroup wait; an earlier one of the same member is answered with a
+    retriable error."""
     earlier = group.take_joining(member)
     if earlier is not None:
         response = join_error(ErrorCode.REBALANCE_IN_PROGRESS, member.member_id, earlier.version)
@@ -115,15 +117,15 @@ def add_and_rebalance(
     decision: Decision,
     now: Now,
 ) -> None:
-    """Takes a new member in; it waits for the rebalance that it causes."""
+    """Add a new member, which waits for the resulting rebalance."""
     core.remove_pending(group, member.member_id)
     member.is_new = True
     if group.is_initial_rebalance:
         group.new_member_joined = True
     group.add_member(member, protocol_type)
     group.set_joining(member, caller)
-    # A new member may go away unnoticed while its JoinGroup waits, and join again under another
-    # id; this deadline bounds how many such ghosts one client can leave behind.
+    # A new member may disappear unnoticed while its JoinGroup waits, and join again under another
+    # id. This deadline bounds the number of such abandoned members per client.
     core.set_session(group, member.member_id, now, core.config.new_member_join_timeout_ms)
     rebalance_or_complete(core, group, decision, now)
 
@@ -140,7 +142,7 @@ def update_and_rebalance(
     decision: Decision,
     now: Now,
 ) -> None:
-    """A member joins again; it waits for the rebalance."""
+    """Update a member that joins again; it waits for the rebalance."""
     group.update_member(
         member,
         caller=caller,
@@ -153,14 +155,14 @@ def update_and_rebalance(
 
 
 def remove(core: Core, group: LiveGroup, member: LiveMember, decision: Decision) -> None:
-    """Puts a member out. The caller goes on with `after_removal`."""
+    """Remove a member. The caller must call `after_removal` afterwards."""
     answer_waiting(group, member, ErrorCode.UNKNOWN_MEMBER_ID, decision)
     core.cancel_session(group, member.member_id)
     group.remove_member(member.member_id)
 
 
 def after_removal(core: Core, group: LiveGroup, decision: Decision, now: Now) -> None:
-    """What follows when members have gone: the others rebalance, or need wait no longer."""
+    """Continue after members were removed: start a rebalance, or end the join phase if possible."""
     if group.state in (GroupState.STABLE, GroupState.COMPLETING_REBALANCE):
         start_rebalance(core, group, decision, now)
     elif group.state is GroupState.PREPARING_REBALANCE:
@@ -173,7 +175,7 @@ def after_removal(core: Core, group: LiveGroup, decision: Decision, now: Now) ->
 
 
 def rebalance_or_complete(core: Core, group: LiveGroup, decision: Decision, now: Now) -> None:
-    """Starts a rebalance, or looks whether the one that runs has all it waits for."""
+    """Start a rebalance, or end the join phase of the running one if all members have joined."""
     if group.state is GroupState.PREPARING_REBALANCE:
         complete_join_if_all_joined(core, group, decision, now)
     else:
@@ -181,7 +183,7 @@ def rebalance_or_complete(core: Core, group: LiveGroup, decision: Decision, now:
 
 
 def start_rebalance(core: Core, group: LiveGroup, decision: Decision, now: Now) -> None:
-    """Begins the join phase."""
+    """Start a rebalance with its join phase."""
     if group.state is GroupState.COMPLETING_REBALANCE:
         fail_syncs(core, group, ErrorCode.REBALANCE_IN_PROGRESS, decision, now)
     group.assignment_under_way = False
@@ -199,14 +201,15 @@ def start_rebalance(core: Core, group: LiveGroup, decision: Decision, now: Now) 
 
 
 def complete_join_if_all_joined(core: Core, group: LiveGroup, decision: Decision, now: Now) -> None:
-    """Ends the join phase early. The first rebalance of a group always waits for its delay."""
+    """End the join phase early if all members have joined. A group's first rebalance always waits
+    for its delay."""
     preparing = group.state is GroupState.PREPARING_REBALANCE
     if preparing and group.all_joined and not group.is_initial_rebalance:
         complete_join(core, group, decision, now)
 
 
 def on_join_timer(core: Core, group: LiveGroup, decision: Decision, now: Now) -> None:
-    """The join phase has lasted long enough."""
+    """End the join phase, or extend it for a group's first rebalance."""
     more_came = group.is_initial_rebalance and group.new_member_joined
     delay_ms = min(core.config.initial_rebalance_delay_ms, group.initial_delay_left_ms)
     if more_came and delay_ms > 0:
@@ -218,7 +221,7 @@ def on_join_timer(core: Core, group: LiveGroup, decision: Decision, now: Now) ->
 
 
 def complete_join(core: Core, group: LiveGroup, decision: Decision, now: Now) -> None:
-    """Ends the join phase: a new generation of those that joined and of the static members."""
+    """End the join phase: the new generation has the members that joined and the static members."""
     for member in list(group.members.values()):
         if member.joining is None and member.group_instance_id is None:
             remove(core, group, member, decision)
@@ -227,8 +230,8 @@ def complete_join(core: Core, group: LiveGroup, decision: Decision, now: Now) ->
     elif group.elect_joined_leader():
         _begin_sync_phase(core, group, decision, now)
     else:
-        # Only static members, none of which is back: nobody could lead. Their sessions run, so
-        # that either one of them joins or all of them go.
+        # Only static members are left and none has joined, so there is no possible leader. Their
+        # sessions run: either one of them joins or all of them expire.
         delay_ms = max(group.rebalance_timeout_ms, NOBODY_LEADS_MS_MIN)
         core.set_group_timer(TimerKind.JOIN, group, now, delay_ms)
 
@@ -259,7 +262,7 @@ def _begin_sync_phase(core: Core, group: LiveGroup, decision: Decision, now: Now
 def assign(
     core: Core, group: LiveGroup, assignments: dict[str, bytes], decision: Decision, now: Now
 ) -> None:
-    """The leader's assignment is committed: everybody who waits for it gets it."""
+    """Distribute a committed assignment to all members that wait for it."""
     core.transition(group, GroupEvent.ASSIGNED, now)
     group.assignment_under_way = False
     for member in group.members.values():
@@ -271,7 +274,7 @@ def assign(
 
 
 def fail_syncs(core: Core, group: LiveGroup, code: ErrorCode, decision: Decision, now: Now) -> None:
-    """The generation ends without an assignment."""
+    """Answer all waiting SyncGroups with an error: the generation ends without an assignment."""
     for member in group.members.values():
         member.assignment = NO_ASSIGNMENT
         syncing, member.syncing = member.syncing, None
@@ -281,7 +284,7 @@ def fail_syncs(core: Core, group: LiveGroup, code: ErrorCode, decision: Decision
 
 
 def on_sync_timer(core: Core, group: LiveGroup, decision: Decision, now: Now) -> None:
-    """Whoever joined and has not sent SyncGroup by now is out."""
+    """Remove members that joined and have not sent SyncGroup in time."""
     waiting_for = [m for m in group.members.values() if m.member_id in group.unsynced]
     group.unsynced.clear()
     for member in waiting_for:
@@ -296,7 +299,7 @@ def on_sync_timer(core: Core, group: LiveGroup, decision: Decision, now: Now) ->
 def on_session_timer(
     core: Core, group: LiveGroup, member_id: str, decision: Decision, now: Now
 ) -> None:
-    """A member was silent for too long, unless one of its requests waits with us."""
+    """Remove a member whose session has expired, unless one of its requests waits here."""
     member = group.members.get(member_id)
     if member is None:
         return
@@ -310,14 +313,14 @@ def on_session_timer(
 def on_pending_timer(
     core: Core, group: LiveGroup, member_id: str, decision: Decision, now: Now
 ) -> None:
-    """A member id that was given out was not used in time."""
+    """Remove a member id that was given out and not used in time."""
     if member_id in group.pending:
         group.pending.remove(member_id)
         after_pending_gone(core, group, decision, now)
 
 
 def after_pending_gone(core: Core, group: LiveGroup, decision: Decision, now: Now) -> None:
-    """One fewer to wait for."""
+    """Continue after a pending member id was removed: the join phase may end."""
     if group.state is GroupState.PREPARING_REBALANCE:
         complete_join_if_all_joined(core, group, decision, now)
     else:

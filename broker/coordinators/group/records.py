@@ -1,16 +1,16 @@
 """Records of `__consumer_offsets`, byte for byte as Kafka 4.3 writes them.
 
-Key and value each begin with an int16: in the key it says what kind of record this is, in the value
-it is the version of the value. What we write:
+Key and value each begin with an int16: in the key it is the kind of the record, in the value the
+version of the value. Written here:
 
-- offset commit: key kind 1; value version 4, or 1 when the client asked for an expiry of its own
+- offset commit: key kind 1; value version 4, or 1 when the client requested an expiry of its own
   (OffsetCommit v2-4), as version 4 has no field for it;
 - group metadata: key kind 2, value version 3;
 - a null value is a tombstone.
 
-What we read: all value versions, the legacy key kind 0, and enough of the other group types
-(consumer, share, streams) to know that a group id belongs to one of them. Kinds from the future are
-skipped, so that a downgrade finds its groups.
+Read here: all value versions, the legacy key kind 0, and enough of the other group types (consumer,
+share, streams) to recognise their group ids. Unknown later kinds are skipped, so that a downgrade
+finds its groups.
 """
 
 from __future__ import annotations
@@ -54,8 +54,8 @@ class TopicPartition(NamedTuple):
 
 
 class CommittedOffset(NamedTuple):
-    """expire_timestamp_ms is NO_TIMESTAMP unless the client set it (OffsetCommit v2-4); topic_id is
-    zero when the client named the topic by name only."""
+    """A committed offset. `expire_timestamp_ms` is NO_TIMESTAMP unless the client set it
+    (OffsetCommit v2-4); `topic_id` is zero when the client named the topic by name only."""
 
     offset: int
     leader_epoch: int
@@ -66,7 +66,8 @@ class CommittedOffset(NamedTuple):
 
 
 class PersistedMember(NamedTuple):
-    """subscription: the member's metadata for the protocol the group selected."""
+    """A member in a group's record. `subscription`: its metadata for the protocol the group
+    selected."""
 
     member_id: str
     group_instance_id: str | None
@@ -79,9 +80,8 @@ class PersistedMember(NamedTuple):
 
 
 class GroupMetadata(NamedTuple):
-    """protocol_type is "" when the group never had members; protocol and leader are None when it
-    has none now.
-    """
+    """A group's record. `protocol_type` is "" when the group never had members; `protocol` and
+    `leader` have the value None when it has no members now."""
 
     protocol_type: str
     generation: int
@@ -127,13 +127,13 @@ class ForeignGroupRecord(NamedTuple):
 
 
 ParsedRecord: TypeAlias = OffsetRecord | GroupRecord | ForeignGroupRecord
-"""What the key and value of a record say."""
+"""Content of a record's key and value."""
 ReplayedRecord: TypeAlias = ParsedRecord | PendingOffsetRecord | EndTransactionRecord
-"""What changes hard state: with the batch that a record stood in."""
+"""Changes of hard state: a record with the properties of its batch."""
 
 
 def encode_record(record: ParsedRecord) -> Record:
-    """The (key, value) bytes of a record we write; `parse_record` is its inverse."""
+    """Return the (key, value) bytes of a written record; `parse_record` is its inverse."""
     if isinstance(record, OffsetRecord):
         key = _offset_key(record.group_id, record.topic_partition)
         return key, None if record.value is None else _encode_offset(record.value)
@@ -183,10 +183,10 @@ def _encode_group(group: GroupMetadata) -> bytes:
 
 
 def parse_record(key: bytes, value: bytes | None) -> ParsedRecord | None:
-    """What a record says; None for a kind that means nothing here.
+    """Return the content of a record, or None for a kind that this coordinator does not use.
 
     Raises:
-        ProtocolError: a kind we know in bytes we cannot read.
+        ProtocolError: the bytes of a known kind cannot be parsed.
     """
     kind = _prefix(key)
     if kind in (0, 1):
@@ -247,7 +247,7 @@ def _parse_group(value: bytes) -> GroupMetadata:
 
 
 def _parse_member(member: GroupMetadataValue.MemberMetadata) -> PersistedMember:
-    # Version 0 had no rebalance timeout: the session timeout stood for both.
+    # Version 0 has no rebalance timeout: the session timeout is used for both.
     rebalance_timeout_ms = member.rebalance_timeout
     if rebalance_timeout_ms < 0:
         rebalance_timeout_ms = member.session_timeout

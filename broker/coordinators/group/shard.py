@@ -6,8 +6,8 @@ Life of a shard: `replay` every record of the partition, `loaded`, then any orde
 - `apply` when they were appended, then `committed` or `failed`; or
 - `failed` alone when they were not.
 
-Commits come in the order of appends. After a `failed` that follows an `apply` nobody knows what the
-log holds: the coordinator drops the shard and loads a new one.
+Commits come in the order of appends. After a `failed` that follows an `apply` the content of the
+log is unknown: the coordinator drops the shard and loads a new one.
 """
 
 from __future__ import annotations
@@ -49,8 +49,8 @@ from runtime.errors import InvariantViolated, invariant
 
 
 class GroupShard:
-    """For the order of calls see above. new_uuid makes the random part of member ids; `topics` are
-    those of the metadata image of the moment."""
+    """The groups of one partition. For the order of calls see the module. `new_uuid` makes the
+    random part of member ids; `topics` are those of the present metadata image."""
 
     def __init__(
         self, config: GroupConfig, new_uuid: Callable[[], str], topics: TopicLookup
@@ -67,8 +67,8 @@ class GroupShard:
         producer_id: int = NO_PRODUCER_ID,
         log_offset: int = -1,
     ) -> None:
-        """Takes in one record of the log; `producer_id` says that it belongs to a transaction of
-        that producer. Raises ProtocolError if it cannot be read."""
+        """Replay one record of the log; `producer_id` is given if it belongs to a transaction of
+        that producer. Raises ProtocolError if it cannot be parsed."""
         record: ReplayedRecord | None = parse_record(key, value)
         if record is None:
             return
@@ -77,22 +77,22 @@ class GroupShard:
         self.core.appended = replay(self.core.appended, record)
 
     def replay_end_of_transaction(self, producer_id: int, *, committed: bool) -> None:
-        """Takes in the marker that ends a transaction."""
+        """Replay the marker that ends a transaction."""
         record = EndTransactionRecord(producer_id, committed)
         self.core.appended = replay(self.core.appended, record)
 
     def loaded(self, now: Now) -> None:
-        """Everything has been replayed and is committed: groups begin to live, sessions to run."""
+        """Start all groups and sessions, once everything has been replayed and is committed."""
         for group_id in self.replayed():
             self.revive(group_id, now)
 
     def replayed(self) -> list[str]:
-        """The first half of `loaded`; the other is to `revive` each of the groups returned."""
+        """Do the first half of `loaded`; the caller must `revive` each of the returned groups."""
         self.core.committed = self.core.appended
         return list(self.core.appended.groups)
 
     def revive(self, group_id: str, now: Now) -> int:
-        """A loaded group begins to live; returns how many members it has."""
+        """Start a loaded group; return its number of members."""
         if group_id in self.core.appended.foreign:
             return 0
         group = LiveGroup.from_persisted(group_id, self.core.appended.groups[group_id])
@@ -104,15 +104,16 @@ class GroupShard:
             rebalance.start_rebalance(self.core, group, Decision(), now)
         return len(group.members)
 
-    # -- what became of a decision
+    # -- outcomes of decisions
 
     @property
     def appended(self) -> HardState:
-        """Hard state after the last appended record; to be given to `committed` later."""
+        """Hard state after the last appended record; the caller passes it to `committed` later."""
         return self.core.appended
 
     def apply(self, records: Sequence[ParsedRecord], now: Now) -> HardState:
-        """The records of a decision have been appended. Returns the hard state after them."""
+        """Replay the records of a decision after they were appended. Returns the hard state after
+        them."""
         for record in records:
             self.core.appended = replay(self.core.appended, record)
             if isinstance(record, GroupRecord) and record.value is None:
@@ -122,22 +123,22 @@ class GroupShard:
         return self.core.appended
 
     def committed(self, state: HardState, decision: Decision, now: Now) -> Decision:
-        """The records that led to `state` are committed. Returns what follows from that; the reply
-        of `decision` itself is the coordinator's to send."""
+        """Process the commit of the records that led to `state`. Returns the resulting decision;
+        the coordinator itself sends the reply of `decision`."""
         self.core.committed = state
         if isinstance(decision.event, AssignmentStored):
             return membership.assignment_stored(self.core, decision.event, now)
         return Decision()
 
     def failed(self, decision: Decision, code: ErrorCode, now: Now) -> Decision:
-        """The records were not appended, which is told before anything else happens. Returns what
-        follows."""
+        """Process a failed append. The coordinator calls it before anything else happens. Returns
+        the resulting decision."""
         event = decision.event
         if isinstance(event, AssignmentStored):
             return membership.assignment_lost(self.core, event, code, now)
         if event is not None:
             join.undo_static_replacement(self.core, event, now)
-        # A group that became empty and was never stored exists nowhere else.
+        # A group that became empty and was never stored has no other trace.
         for record in decision.records:
             group = self.core.groups.get(record.group_id)
             if group is not None and isinstance(record, GroupRecord):
@@ -145,14 +146,14 @@ class GroupShard:
         return Decision()
 
     def timed_out(self, decision: Decision, code: ErrorCode, now: Now) -> Decision:
-        """The records are in the log but not committed for too long: members need not go on
-        waiting for them. `committed` still follows, with an empty decision."""
+        """Process a decision whose records are appended but not committed in time: members need not
+        wait any longer. `committed` still follows, with an empty decision."""
         if isinstance(decision.event, AssignmentStored):
             return membership.assignment_lost(self.core, decision.event, code, now)
         return Decision()
 
     def abandon(self, code: ErrorCode) -> Decision:
-        """This broker is the coordinator no longer: every waiting request is told so."""
+        """Answer every waiting request, because this broker is no longer the coordinator."""
         decision = Decision()
         for group in self.core.groups.values():
             for member in group.members.values():
@@ -162,13 +163,13 @@ class GroupShard:
     # -- time
 
     def next_deadline_ms(self) -> float | None:
-        """When `on_deadline` has to be called, in monotonic milliseconds; None: not at all."""
+        """Return when `on_deadline` must be called, in monotonic milliseconds; None: not at all."""
         return self.core.timers.next_deadline_ms()
 
     def on_deadline(self, now: Now) -> Decision | None:
-        """Serves one timer that is due; None when there is none. To be called until then, or some
-        of the times: what is left is due still. At one and the same `now` each timer is served once
-        at most, so that there is an end to it."""
+        """Process one timer that is due; return None when no timer is due. Call it until then, or a
+        limited number of times: timers that are left stay due. At one and the same `now` each timer
+        is processed at most once, so the calls come to an end."""
         key = self.core.timers.pop_due(now.monotonic_ms)
         if key is None:
             return None
@@ -216,15 +217,15 @@ class GroupShard:
         return admin.decide_delete_group(self.core, group_id)
 
     def expirable_groups(self) -> Iterator[str]:
-        """Ids of the groups to be looked at for expired offsets."""
+        """Yield the ids of the groups to check for expired offsets."""
         return expiry.expirable_groups(self.core)
 
     def decide_expired(self, group_ids: Iterable[str], now: Now) -> Iterator[Decision]:
-        """In slices: other work may be done between two decisions."""
+        """Yield the decisions in slices: other work may be done between two of them."""
         return expiry.decide_expired(self.core, group_ids, now)
 
     def topics_deleted(self, names: Iterable[str]) -> None:
-        """Topics of these names have been deleted: `decide_stale` has something to do."""
+        """Note the deletion of topics with these names: `decide_stale` then has something to do."""
         deleted, before = self.core.deleted, self.core.appended
         if deleted and deleted[-1].before is before:
             names = {*deleted.pop().names, *names}
@@ -237,11 +238,11 @@ class GroupShard:
         self.core.deleted.extend(one._replace(here=state) for one in deleted)
 
     def decide_stale(self) -> Iterator[Decision]:
-        """In slices, tombstones of the offsets whose topics are gone."""
+        """Yield the tombstones of the offsets of deleted topics, in slices."""
         return expiry.decide_stale(self.core)
 
     def forgotten(self, deleted: Sequence[DeletedTopics]) -> None:
-        """All offsets of these deleted topics have tombstones that are appended."""
+        """Drop these deletions, after tombstones for all their offsets were appended."""
         done = {id(one) for one in deleted}
         self.core.deleted = [one for one in self.core.deleted if id(one) not in done]
 
@@ -254,14 +255,15 @@ class GroupShard:
         *,
         require_stable: bool = False,
     ) -> list[FetchedTopic]:
-        """Committed offsets of (name, id or zero, partitions), or of everything for None. With
-        `require_stable` those that an open transaction may change are UNSTABLE_OFFSET_COMMIT."""
+        """Return committed offsets of (name, id or zero, partitions), or all offsets for None. With
+        `require_stable`, offsets that an open transaction may change have UNSTABLE_OFFSET_COMMIT.
+        """
         if topics is None:
             return offsets.fetch_all_offsets(self.core, group_id, require_stable)
         return offsets.fetch_offsets(self.core, group_id, topics, require_stable)
 
     def committed_offset(self, group_id: str, topic: str, partition: int) -> CommittedOffset | None:
-        """One committed offset with all that is stored about it."""
+        """Return one committed offset with all its stored fields."""
         at = TopicPartition(topic, partition)
         return self.core.committed.offsets_of(group_id).get(at)
 
@@ -279,8 +281,8 @@ class GroupShard:
     # -- self-check
 
     def validate(self) -> None:
-        """Raises InvariantViolated if live state contradicts itself; called by tests and by the
-        simulation after every step."""
+        """Check the live state; called by tests and by the simulation after every step. Raises
+        InvariantViolated if it contradicts itself."""
         for group in self.core.groups.values():
             try:
                 _validate_group(group)

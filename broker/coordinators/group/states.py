@@ -1,8 +1,8 @@
-"""States of a classic group, and every arrow between them.
+"""States of a classic group, and all transitions between them.
 
-The law of this file: all transitions live in TRANSITIONS, and nothing here knows about members,
-requests or timers. A pair that is not in the table is a bug in our code, never bad input: what a
-client may ask in which state is decided by the tables at the end, before any transition.
+All transitions are in TRANSITIONS, and nothing here refers to members, requests or timers. A pair
+that is not in the table is a bug in this program, never bad input: other tables decide which
+requests a state allows, before any transition.
 
     Empty --REBALANCE_STARTED--> PreparingRebalance --JOINED--> CompletingRebalance
       ^                              ^   |                            |
@@ -10,7 +10,7 @@ client may ask in which state is decided by the tables at the end, before any tr
                                      |         from both)             v
                                      +------------------------------Stable
 
-REMOVED leads from every state to Dead, from which nothing leads out.
+REMOVED leads from every state to Dead, which no event leaves.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from runtime.errors import InvariantViolated
 
 
 class GroupState(Enum):
-    """Values are the names that ListGroups and DescribeGroups show."""
+    """States of a group. Values are the names that ListGroups and DescribeGroups return."""
 
     EMPTY = "Empty"
     PREPARING_REBALANCE = "PreparingRebalance"
@@ -32,7 +32,7 @@ class GroupState(Enum):
 
 
 class GroupEvent(Enum):
-    """Why a group changes its state."""
+    """Cause of a change of state."""
 
     REBALANCE_STARTED = "rebalance started"
     JOINED = "all joined or the rebalance timeout passed, members are left"
@@ -66,7 +66,7 @@ class InvalidTransition(InvariantViolated):
 
 
 def next_state(state: GroupState, event: GroupEvent) -> GroupState:
-    """The state after `event`. Raises InvalidTransition for a pair not in the table."""
+    """Return the state after `event`. Raises InvalidTransition for a pair not in the table."""
     try:
         return TRANSITIONS[state, event]
     except KeyError:

@@ -1,9 +1,9 @@
-"""Deadlines of one shard, made for deadlines that move far more often than they are reached.
+"""Deadlines of one shard, optimised for deadlines that move far more often than they are reached.
 
-A heartbeat moves its member's session deadline and nothing else: the heap keeps the older, earlier
-entry, which is looked at again when its time comes and put back with the deadline then in force. So
-a heartbeat costs one dictionary store, and the heap holds at most one live entry per key, plus one
-for each time a deadline moved *earlier*.
+A heartbeat moves its member's session deadline and nothing else. The heap keeps the older, earlier
+entry; when its time comes, it is put back with the deadline then in force. So a heartbeat costs one
+dictionary store. The heap holds at most one live entry per key, plus one for each time a deadline
+moved *earlier*.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ AGAIN_MS_MIN: Final = 1
 
 
 class TimerKind(IntEnum):
-    """What is due."""
+    """The event at a deadline."""
 
     SESSION = 0
-    """A member was not heard of for its session timeout (or joined too long ago)."""
+    """A member has sent no request for its session timeout (or joined too long ago)."""
     PENDING_MEMBER = 1
     """A member id was given out with MEMBER_ID_REQUIRED and not used."""
     JOIN = 2
     """The join phase of a rebalance is over."""
     SYNC = 3
-    """Members that joined had time enough to send SyncGroup."""
+    """The time for members that joined to send SyncGroup is over."""
 
 
 TIMER_STATES: Final[dict[TimerKind, frozenset[GroupState]]] = {
@@ -45,8 +45,8 @@ timer: it would end a phase that did not set it."""
 
 
 class TimerKey(NamedTuple):
-    """`incarnation` is that of the group object that set the timer: a dropped group and a later one
-    of the same name share no timer."""
+    """Key of a timer. `incarnation` identifies the group object that set it: a removed group and a
+    later one of the same name share no timer."""
 
     kind: TimerKind
     group_id: str
@@ -72,7 +72,7 @@ class Timers:
         return key in self._deadlines_ms
 
     def set(self, key: TimerKey, deadline_ms: float) -> None:
-        """Starts or moves the timer of `key`."""
+        """Start or move the timer of `key`."""
         deadline_ms = max(deadline_ms, self._earliest_ms)
         self._deadlines_ms[key] = deadline_ms
         queued_ms = self._queued_ms.get(key)
@@ -81,19 +81,20 @@ class Timers:
             heapq.heappush(self._heap, (deadline_ms, key))
 
     def cancel(self, key: TimerKey) -> None:
-        """Stops the timer of `key`, if there is one."""
+        """Stop the timer of `key`, if there is one."""
         self._deadlines_ms.pop(key, None)
 
     def next_deadline_ms(self) -> float | None:
-        """When `pop_due` is worth a call; it may then find nothing, as entries are moved lazily."""
+        """Return when to call `pop_due`, which may still find nothing, as entries are moved
+        lazily."""
         return self._heap[0][0] if self._heap else None
 
     @contextmanager
     def serving(self, now_ms: float) -> Iterator[None]:
-        """While a timer is served, those that are set become due later than `now_ms`.
+        """Make timers that are set while one is served due later than `now_ms`.
 
-        Delays come from clients and may be 0: who serves timers until none is due at `now_ms` must
-        come to an end.
+        Delays come from clients and may be 0. A caller that serves timers until no more are due at
+        `now_ms` must come to an end.
         """
         self._earliest_ms = now_ms + AGAIN_MS_MIN
         try:
@@ -102,7 +103,7 @@ class Timers:
             self._earliest_ms = float("-inf")
 
     def pop_due(self, now_ms: float) -> TimerKey | None:
-        """Takes out one timer that is due, earliest first; None if none is."""
+        """Remove and return one timer that is due, earliest first; None without any."""
         while self._heap and self._heap[0][0] <= now_ms:
             queued_ms, key = heapq.heappop(self._heap)
             if self._queued_ms.get(key) != queued_ms:

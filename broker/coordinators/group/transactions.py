@@ -2,15 +2,15 @@
 
 The offsets of a transaction are records of `__consumer_offsets` with the transactional bit, and a
 marker ends the producer's transaction in that partition. Until then they are pending: the group
-keeps the offsets it had, and a client that asks for stable ones is told to wait. A marker that
-commits makes them the group's offsets, one that aborts forgets them.
+keeps its previous offsets, and a client that requests stable ones has to wait. A marker that
+commits makes them the group's offsets, one that aborts drops them.
 
-Order is that of the records, not of the markers: an offset that was committed behind a pending one,
-by a plain commit or by another transaction, stays when the earlier one is committed at last. A
-tombstone forgets what is pending, too.
+The order is that of the records, not of the markers. If a plain commit or another transaction
+commits an offset behind a pending one, it stays when the pending one is finally committed. A
+tombstone drops pending offsets, too.
 
-Nothing here is written by this coordinator: transactions are not built, but the directories of
-Apache Kafka hold them.
+This coordinator writes no such records: transactions are not implemented, but the log directories
+of Apache Kafka contain them.
 """
 
 from __future__ import annotations
@@ -27,14 +27,15 @@ from broker.coordinators.group.records import (
 
 
 class PendingOffset(NamedTuple):
-    """log_offset is where its record stands; value is None once a later record has overtaken it."""
+    """A pending offset. `log_offset` is that of its record; `value` becomes None once a later
+    record has overtaken it."""
 
     value: CommittedOffset | None
     log_offset: int
 
 
 class EndedOffset(NamedTuple):
-    """What a transaction that ended had pending for a partition."""
+    """A pending offset of a partition whose transaction has ended."""
 
     group_id: str
     topic_partition: TopicPartition
@@ -49,8 +50,8 @@ _NOBODY: Final[ByProducer] = Map()
 
 
 class OpenTransactions(NamedTuple):
-    """A frozen value. offsets: by group id, partition and producer id. groups: ids of the groups
-    that a producer has sent offsets to."""
+    """A frozen value. offsets: by group id, partition and producer id. groups: by producer id, the
+    ids of the groups that it has sent offsets to."""
 
     offsets: Map[str, PendingOffsets]
     groups: Map[int, frozenset[str]]
@@ -59,7 +60,8 @@ class OpenTransactions(NamedTuple):
         return self.offsets.get(group_id, NO_PENDING)
 
     def added(self, record: PendingOffsetRecord) -> OpenTransactions:
-        """A transaction sent an offset; an earlier one of the same transaction is replaced."""
+        """Add an offset that a transaction sent; it replaces an earlier one of the same
+        transaction."""
         group_id, at, value, producer_id, log_offset = record
         producers = self.of(group_id).get(at, _NOBODY)
         producers = producers.set(producer_id, PendingOffset(value, log_offset))
@@ -70,8 +72,8 @@ class OpenTransactions(NamedTuple):
     def overtaken(
         self, group_id: str, at: TopicPartition, before: int | None = None
     ) -> OpenTransactions:
-        """Something newer is committed for the partition: pending records that stand before that
-        offset of the log (None: all) will change nothing any more."""
+        """Mark pending offsets as overtaken by a newer committed one. `before` limits them to
+        records before that log offset (None: all). They will change nothing any more."""
         producers = self.of(group_id).get(at)
         if producers is None:
             return self
@@ -81,11 +83,12 @@ class OpenTransactions(NamedTuple):
         return self._with(group_id, at, producers)
 
     def forgotten(self, group_id: str, at: TopicPartition) -> OpenTransactions:
-        """The partition's offset is deleted, with all that is pending for it."""
+        """Drop everything that is pending for a partition, because its offset was deleted."""
         return self._with(group_id, at, _NOBODY) if at in self.of(group_id) else self
 
     def ended(self, producer_id: int) -> tuple[OpenTransactions, list[EndedOffset]]:
-        """The producer's transaction is over; what it had pending, in a fixed order."""
+        """Remove the pending offsets of a producer whose transaction has ended; return them in a
+        fixed order."""
         after = self
         ended: list[EndedOffset] = []
         for group_id in sorted(self.groups.get(producer_id, frozenset())):
@@ -99,7 +102,7 @@ class OpenTransactions(NamedTuple):
         return after, ended
 
     def _with(self, group_id: str, at: TopicPartition, producers: ByProducer) -> OpenTransactions:
-        """Without entries that hold nothing."""
+        """Set the pending offsets of a partition, without leaving empty entries."""
         of_group = self.of(group_id)
         of_group = of_group.set(at, producers) if producers else of_group.delete(at)
         if of_group:
