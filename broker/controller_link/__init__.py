@@ -1,1 +1,1 @@
-"""This broker and the active controller: channel, registration, heartbeats, producer ids."""
+"""Communication with the active controller: channel, registration, heartbeats, producer ids."""

@@ -1,10 +1,11 @@
-"""Shell: Requests to the active controller, wherever it is now.
+"""Shell: Requests to the active controller, at its present address.
 
-One connection, opened when first needed and dropped when it fails, when another node is known to be
-the controller, or when the node behind it says that it is not. `request` tries once;
-`request_until` tries again, with pauses that grow, until the controller has answered or the time is
-up. A broker has one channel for its heartbeats and another for everything else, so that no slow
-request can delay a heartbeat; and one for each election that it passes on.
+One connection, opened when first needed. It is dropped when it fails, when another node is known to
+be the controller, or when the node behind it answers that it is not. `request` tries once.
+`request_until` retries with a growing backoff, until the controller has answered or the time is up.
+
+A broker has one channel for its heartbeats and another for everything else, so that no slow request
+can delay a heartbeat; and one for each election that it forwards.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ R = TypeVar("R", bound=Response)
 
 
 class ControllerUnavailable(Exception):
-    """No answer from an active controller; the text says what was tried."""
+    """No answer from an active controller; the text names the failed attempt."""
 
 
 class ControllerChannel:
@@ -47,7 +48,8 @@ class ControllerChannel:
         rng: random.Random,
         connect_timeout_ms: float = 10_000.0,
     ) -> None:
-        """`endpoint` names the active controller's address now, None while there is none."""
+        """Set up without a connection. `endpoint` returns the active controller's address, None
+        while there is no controller."""
         self._endpoint = endpoint
         self._client_id = client_id
         self._clock = clock
@@ -62,8 +64,8 @@ class ControllerChannel:
         self._on_lost: Callable[[], None] | None = None
 
     def on_lost(self, fn: Callable[[], None]) -> None:
-        """Call `fn` when the connection breaks off while it is in use, with a request or without:
-        the controller may count that (kraftbox.broker.connection.loss.fence.ms)."""
+        """Register `fn` for the loss of the connection, with or without a request in flight: the
+        controller may count it (kraftbox.broker.connection.loss.fence.ms)."""
         self._on_lost = fn
 
     async def request(
@@ -74,12 +76,12 @@ class ControllerChannel:
         version: int | None = None,
         if_offered: int | None = None,
     ) -> R:
-        """Asks once; in the version `if_offered` where the controller has it.
+        """Send a request once; in the version `if_offered` if the controller has it.
 
         Raises:
-            ControllerUnavailable: no controller, no connection, no answer in time, or the node
-                asked is not the active controller (any more).
-            ApiError: UNSUPPORTED_VERSION, the controller knows no version of the request.
+            ControllerUnavailable: no controller, no connection, no answer in time, or the node is
+                not the active controller (any more).
+            ApiError: UNSUPPORTED_VERSION, the controller has no version of the request.
         """
         connection = await self._connected(timeout_ms)
         if if_offered is not None and connection.offers(type(message), if_offered):
@@ -95,7 +97,7 @@ class ControllerChannel:
         return response
 
     async def request_until(self, message: Request[R], deadline_ms: float) -> R:
-        """Asks until there is an answer or `deadline_ms` (monotonic) has come.
+        """Send a request until there is an answer or `deadline_ms` (monotonic) has come.
 
         Raises:
             ApiError: REQUEST_TIMED_OUT, with the last failure in its text.
@@ -117,11 +119,11 @@ class ControllerChannel:
                 pause_ms = min(pause_ms * 2, BACK_OFF_MAX_MS)
 
     def controller_moved(self) -> None:
-        """Another node may lead now: requests to the old one, which may hang, are given up, and
-        whoever pauses before asking again asks at once.
+        """Note that another node may lead now. Requests to the old one, which may hang, are
+        aborted, and callers in a backoff retry at once.
 
-        While no leader is known the connection stays. The node behind it may lead still (this one
-        was only too slow to hear of it), and it may count a closed connection as a death.
+        While no leader is known the connection stays. The node behind it may still lead (this
+        broker may have learned of it late), and it may count a closed connection as a death.
         """
         target = self._endpoint()
         if target is None:
@@ -134,14 +136,14 @@ class ControllerChannel:
         self._moved.set()
 
     async def pause(self, pause_ms: float) -> None:
-        """Wait that long, or until there is a controller to ask."""
+        """Wait that long, or until a new controller is known."""
         self._moved.clear()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(pause_ms / 1000.0):
                 await self._moved.wait()
 
     async def close(self) -> None:
-        """Closes the connection; requests in flight fail."""
+        """Close the connection; requests in flight fail."""
         self._closed = True
         connection, self._connection = self._connection, None
         if connection is not None:
@@ -193,7 +195,7 @@ class ControllerChannel:
             self._dialling = None
 
     def _connection_ended(self, connection: Connection) -> None:
-        # One that was dropped or closed from here is not in use any more.
+        # A connection that was dropped or closed from here is no longer in use.
         if self._connection is connection:
             self._connection = None
             if self._on_lost is not None:
@@ -206,11 +208,11 @@ class ControllerChannel:
 
 
 class ChannelPool:
-    """A channel for each request that may wait for hours, while it is under way.
+    """A channel for each request that may wait for hours, while it is in flight.
 
-    Answers come in the order of the requests, and five of them may wait: behind a long wait on one
-    connection others would stand. Who gives up closes the connection, so that the controller hears
-    of it. One channel is kept when nobody uses it.
+    Responses come in the order of the requests, and five of them may wait: one long wait would
+    block the others on its connection. A caller that is cancelled closes the connection, so that
+    the controller notices. One unused channel is kept.
     """
 
     def __init__(self, make: Callable[[], ControllerChannel]) -> None:
@@ -222,7 +224,7 @@ class ChannelPool:
 
     @contextlib.asynccontextmanager
     async def lend(self) -> AsyncIterator[ControllerChannel]:
-        """A channel that nobody else uses."""
+        """Provide a channel that no other caller uses."""
         channel, self._idle = self._idle or self._make(), None
         self._used[channel] = None
         try:
@@ -238,12 +240,12 @@ class ChannelPool:
             await channel.close()
 
     def controller_moved(self) -> None:
-        """As `ControllerChannel.controller_moved`."""
+        """Notify all channels; see `ControllerChannel.controller_moved`."""
         for channel in (*self._used, *([self._idle] if self._idle else ())):
             channel.controller_moved()
 
     async def close(self) -> None:
-        """Closes all connections; requests in flight fail."""
+        """Close all connections; requests in flight fail."""
         self._closed = True
         idle, self._idle = self._idle, None
         for channel in (*self._used, *([idle] if idle else ())):
@@ -253,7 +255,8 @@ class ChannelPool:
 def producer_id_blocks(
     channel: ControllerChannel, node_id: int, broker_epoch: Callable[[], int], clock: Clock
 ) -> Callable[[], Coroutine[Any, Any, ProducerIdBlock]]:
-    """A function that asks the controller for the next block; it raises ApiError."""
+    """Return a function that requests the next block from the controller; it raises ApiError if
+    that fails."""
 
     async def allocate() -> ProducerIdBlock:
         request = AllocateProducerIdsRequest(broker_id=node_id, broker_epoch=broker_epoch())

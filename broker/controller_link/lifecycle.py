@@ -1,31 +1,31 @@
-"""The life of a broker as the controller sees it: registration, heartbeats, fencing, shutdown.
+"""Membership of a broker as the controller sees it: registration, heartbeats, fencing, shutdown.
 
-Events in, effects out. `lifecycle_sender` sends what `Register` and `Heartbeat` say,
-feeds the answers back as events, and arms one timer with `next_deadline_ms`. At most one request is
-in flight at a time.
+Events in, effects out. `lifecycle_sender` sends the requests of `Register` and `Heartbeat`, passes
+the answers back as events, and arms one timer with `next_deadline_ms`. At most one request is in
+flight at a time.
 
-States (`TRANSITIONS` has every arrow):
+States (`TRANSITIONS` has all transitions):
 
 - STARTING: not registered. Registration is repeated until it succeeds.
-- RECOVERY: registered under a broker epoch, fenced; catching up with the metadata log and asking
-  to be unfenced as soon as the own registration record has been replayed.
+- RECOVERY: registered under a broker epoch, fenced. The broker catches up with the metadata log,
+  and requests to be unfenced as soon as its own registration record has been replayed.
 - RUNNING: unfenced at least once. A later fencing by the controller (missed heartbeats) does not
-  leave this state: the broker asks again with each heartbeat.
+  leave this state: the broker repeats the request with each heartbeat.
 - PENDING_CONTROLLED_SHUTDOWN: leaderships are being moved away.
-- SHUTTING_DOWN: the controller let us go, the time for asking has run out, or the registration is
-  not this process's any more.
+- SHUTTING_DOWN: the controller has permitted the shutdown, its time limit is over, or the
+  registration is not this process's any more.
 
-A registration is lost when another process registers with the same id (it may, once this one was
-silent for a session) or when UnregisterBroker removes it. The metadata log says so: an image that
-holds everything up to the own registration, and does not show it. An image from before says nothing
-(it may show an earlier life of this id). A heartbeat that is answered STALE_BROKER_EPOCH says it
-too, and often first, but not who has the id now. Either way this process leads nothing from then
-on: whoever is registered may be leading the same partitions.
+A registration is lost when another process registers with the same id (possible once this one was
+silent for a session) or when UnregisterBroker removes it. The metadata log shows this: an image
+that contains everything up to the own registration lacks it. An image from before proves nothing
+(it may show an earlier process with this id). A heartbeat answered with STALE_BROKER_EPOCH shows it
+too, often earlier, but not which process has the id now. Either way this process leads nothing from
+then on: the registered process may be leading the same partitions.
 
 A registration that was made below the metadata.version that has log directories names none. Once
-the image is at that level, the broker repeats its registration: the controllers know the process,
-which keeps epoch and ISRs, and learn its directory (KIP-858). A repetition that fails follows the
-next heartbeat, so that no failure delays a heartbeat.
+the image is at that level, the broker repeats its registration: the controllers recognise the
+process, which keeps epoch and ISRs, and learn its directory (KIP-858). A failed repetition waits
+until after the next heartbeat, so that no failure delays a heartbeat.
 
 The numbers are those of the `brokerstate` metric.
 """
@@ -68,7 +68,7 @@ TRANSITIONS: Final = frozenset(
     }
 )
 
-# Registration errors that waiting cannot cure within this process's life.
+# Registration errors that retries within this process cannot cure.
 _HOPELESS: Final = frozenset(
     {
         ErrorCode.INCONSISTENT_CLUSTER_ID,
@@ -125,18 +125,18 @@ class HeartbeatFailed:
 
 @dataclass(frozen=True, slots=True)
 class ContactLost:
-    """The connection that carries the heartbeats broke off."""
+    """The connection that carries the heartbeats was lost."""
 
 
 @dataclass(frozen=True, slots=True)
 class ControllerMoved:
-    """A leader of the controllers is known that was not known before."""
+    """A new leader of the controllers is known."""
 
 
 @dataclass(frozen=True, slots=True)
 class MetadataReplayed:
-    """The image is now at `offset` and (`registered_epoch`) shows this process with that epoch;
-    `other` is another process that it shows under this broker's id. `lacks_directories`: its
+    """The image is now at `offset`. It shows this process with `registered_epoch`, or `other` is
+    another process that it shows under this broker's id. `lacks_directories`: this process's
     registration names no log directory, though the image's metadata.version has them."""
 
     offset: int
@@ -147,7 +147,8 @@ class MetadataReplayed:
 
 @dataclass(frozen=True, slots=True)
 class ShutdownRequested:
-    """Begin a controlled shutdown; after `deadline_ms` the controller is not asked any more."""
+    """Begin a controlled shutdown; after `deadline_ms` no more requests are sent to the
+    controller."""
 
     deadline_ms: float
 
@@ -196,21 +197,21 @@ class BecameReady:
 
 @dataclass(frozen=True, slots=True)
 class FencingChanged:
-    """The controller's answer says that fencing differs from what it was."""
+    """The fencing in the controller's answer differs from the previous one."""
 
     fenced: bool
 
 
 @dataclass(frozen=True, slots=True)
 class MayStop:
-    """The controlled shutdown is over; `granted` is False when the time for asking ran out."""
+    """The controlled shutdown is over; `granted` is False when its time limit was reached."""
 
     granted: bool
 
 
 @dataclass(frozen=True, slots=True)
 class GiveUp:
-    """This broker cannot join the cluster: stop the process and say why."""
+    """This broker cannot join the cluster: stop the process and report the error."""
 
     error: ErrorCode
 
@@ -222,8 +223,8 @@ class LeadNothing:
 
 @dataclass(frozen=True, slots=True)
 class RegistrationGone:
-    """The registration is lost: stop the process. `other` has the id now; None: the image shows
-    nobody, or (`in_image` False) does not say yet."""
+    """The registration is lost: stop the process. `other` has the id now; None: the image shows no
+    process, or (`in_image` False) does not show the result yet."""
 
     other: Registration | None
     in_image: bool
@@ -243,7 +244,7 @@ Effect = (
 
 @dataclass(frozen=True, slots=True)
 class LifecycleTimes:
-    """Intervals in milliseconds. `back_off_max_ms` bounds the pause after a failed request."""
+    """Intervals in milliseconds. `back_off_max_ms` bounds the backoff after a failed request."""
 
     heartbeat_ms: float = 2000.0
     registration_ms: float = 60_000.0
@@ -263,10 +264,11 @@ class LifecycleTimes:
 
 
 class BrokerLifecycle:
-    """State of one broker process's membership. `step` is the only door."""
+    """State of one broker process's membership, changed by `step` alone."""
 
     def __init__(self, times: LifecycleTimes, jitter: Callable[[], float]) -> None:
-        """`jitter` returns a factor around 1.0 for pauses after failures."""
+        """Set up a broker that is not running. `jitter` returns a factor around 1.0 for
+        backoffs."""
         self.times = times
         self._jitter = jitter
         self.state = BrokerState.NOT_RUNNING
@@ -281,7 +283,7 @@ class BrokerLifecycle:
         self._repeated = False  # the registration, since the last heartbeat
         self._refused_until_ms: float | None = None  # when a stale epoch ends this process
         self._in_flight = False
-        self._urgent = False  # something happened during a request that the next one must tell
+        self._urgent = False  # an event during a request, which the next one must report
         self._due_ms: float | None = None
         self._failures = 0
         self._fenced_polls = 0
@@ -294,7 +296,7 @@ class BrokerLifecycle:
         return self.state is BrokerState.RUNNING
 
     def next_deadline_ms(self) -> float | None:
-        """When `TimerFired` is due, None when an answer or the image must come first."""
+        """Return when `TimerFired` is due, None when an answer or the image must come first."""
         if self.state is BrokerState.SHUTTING_DOWN:
             return None
         waits = self._in_flight or self._refused_until_ms is not None
@@ -303,7 +305,7 @@ class BrokerLifecycle:
         return min((deadline for deadline in deadlines if deadline is not None), default=None)
 
     def step(self, event: Event, now_ms: float) -> list[Effect]:
-        """Applies one event at `now_ms` (monotonic)."""
+        """Process one event at `now_ms` (monotonic); return the effects."""
         effects: list[Effect] = []
         match event:
             case Started():
@@ -331,7 +333,7 @@ class BrokerLifecycle:
         self._maybe_send(now_ms, effects)
         return effects
 
-    # --- what each event does -----------------------------------------------------------------
+    # --- handling of each event ---------------------------------------------------------------
 
     def _registered(self, broker_epoch: int, now_ms: float, effects: list[Effect]) -> None:
         self._request_ended()
@@ -341,8 +343,8 @@ class BrokerLifecycle:
         self._enter(BrokerState.RECOVERY)
         self.broker_epoch = broker_epoch
         self._failures = 0
-        # The first heartbeat goes out when the registration comes back through the metadata log,
-        # and at the latest after one interval, or the session would lapse on a slow replay.
+        # The first heartbeat is sent when the registration arrives through the metadata log, at the
+        # latest after one interval: otherwise the session would expire during a slow replay.
         self._due_ms = now_ms + self.times.heartbeat_ms
         self._check_registration(now_ms, effects)
 
@@ -361,8 +363,8 @@ class BrokerLifecycle:
         self._retry_later(now_ms)
 
     def _registration_repeated(self, now_ms: float) -> None:
-        """Send the heartbeat for which the repeated registration took the place. Another epoch in
-        the answer means that the registration was removed: the heartbeat is refused then."""
+        """Send the heartbeat that the repeated registration has replaced. Another epoch in the
+        answer means that the registration was removed: the heartbeat is refused then."""
         self._repeated = True
         self._due_ms = now_ms
 
@@ -398,7 +400,8 @@ class BrokerLifecycle:
         if error is not ErrorCode.STALE_BROKER_EPOCH or self.state is BrokerState.SHUTTING_DOWN:
             self._retry_later(now_ms)
         elif self._refused_until_ms is None:
-            # The image will say soon who has the id; no further heartbeat could say more.
+            # The image will soon show which process has the id; further heartbeats add no
+            # information.
             self._refused_until_ms = now_ms + self.times.heartbeat_ms
             effects.append(LeadNothing())
 
@@ -410,8 +413,9 @@ class BrokerLifecycle:
             effects += (LeadNothing(), RegistrationGone(other, in_image))
 
     def _contact_changed(self, event: ContactLost | ControllerMoved, now_ms: float) -> None:
-        """Speak at once: the controller may have seen the old connection close, or have taken over,
-        and count the milliseconds. Once per connection and leader; failures wait as ever."""
+        """Send a request at once. The controller may have seen the old connection close, or has
+        just taken over, and measures the time. Once per connection and leader; failures wait as
+        before."""
         if isinstance(event, ControllerMoved) or self.broker_epoch >= 0:
             self._hurry(now_ms)
 
@@ -439,7 +443,7 @@ class BrokerLifecycle:
 
     def _shutdown_requested(self, deadline_ms: float, now_ms: float, effects: list[Effect]) -> None:
         if self.state in (BrokerState.NOT_RUNNING, BrokerState.STARTING):
-            self._finish(True, effects)  # never a member: nobody to ask
+            self._finish(True, effects)  # never a member, so no permission is needed
         elif self.state in (BrokerState.RECOVERY, BrokerState.RUNNING):
             self._enter(BrokerState.PENDING_CONTROLLED_SHUTDOWN)
             self._shutdown_deadline_ms = deadline_ms
@@ -488,7 +492,7 @@ class BrokerLifecycle:
 
     @property
     def _must_repeat(self) -> bool:
-        """Whether the registration is sent again before the next heartbeat."""
+        """True if the registration is sent again before the next heartbeat."""
         is_member = self.state in (BrokerState.RECOVERY, BrokerState.RUNNING)
         return is_member and self._lacks_directories and not self._repeated
 
@@ -500,7 +504,8 @@ class BrokerLifecycle:
         self._urgent = self._in_flight
 
     def _poll_ms(self) -> float:
-        """The pause between questions whose answer is expected soon; grows up to the interval."""
+        """Return the interval between requests whose answer is expected soon; it grows up to the
+        heartbeat interval."""
         self._fenced_polls = min(self._fenced_polls + 1, 16)
         pause_ms = self.times.fenced_poll_ms * 2.0 ** (self._fenced_polls - 1)
         return min(pause_ms, self.times.heartbeat_ms)

@@ -1,8 +1,8 @@
-"""Shell: Requests that the broker's lifecycle asks for; their answers become its events.
+"""Shell: Requests of the broker's lifecycle; their answers become its events.
 
-One task sleeps until the lifecycle's next deadline or until an event comes, and steps. A request
-that a step asks for (there is at most one in flight) runs as a task of its own and ends as an
-event, so that a controller that does not answer cannot delay a controlled shutdown.
+One task sleeps until the lifecycle's next deadline or the next event, and steps. The request of a
+step (there is at most one in flight) runs as a task of its own and ends as an event. So a
+controller that does not answer cannot delay a controlled shutdown.
 """
 
 from __future__ import annotations
@@ -54,11 +54,11 @@ _log = get_logger("broker.controller_link.lifecycle")
 
 
 class RegistrationLost(Exception):
-    """The broker's id is not this process's any more; the text says whose it is."""
+    """The broker's id is not this process's any more; the text names its owner."""
 
 
 class LifecycleSender:
-    """Runs one `BrokerLifecycle`."""
+    """Runner of one `BrokerLifecycle`."""
 
     def __init__(
         self,
@@ -73,14 +73,14 @@ class LifecycleSender:
         supervisor: Supervisor,
         clock: Clock,
     ) -> None:
-        """Hold what a lifecycle's effects need; `start` begins.
+        """Set the dependencies of a lifecycle's effects; `start` begins.
 
         Args:
-            registration: builds the request again for each try.
+            registration: builds the request again for each attempt.
             lead_nothing: stops all replicas at once.
-            listen: opens the listeners, before the controller is asked for the first time to lift
-                the fence. From then on clients and brokers may be sent here. An OSError that it
-                raises refuses the start.
+            listen: opens the listeners, before the first request to lift the fence. From then on
+                clients and brokers may be directed here. An OSError that it raises refuses the
+                start.
         """
         self.lifecycle = lifecycle
         self._node_id = node_id
@@ -101,14 +101,14 @@ class LifecycleSender:
         self.may_stop: asyncio.Future[bool] = loop.create_future()
 
     def start(self) -> None:
-        """Logs are open, addresses are bound."""
+        """Begin the registration; logs are open and addresses are bound."""
         self._tell(Started())
 
     def metadata_replayed(
         self, offset: int, registered: BrokerImage | None, *, lacks_directories: bool = False
     ) -> None:
-        """The image has moved on; `registered` is who has this broker's id in it.
-        `lacks_directories`: if it is this process, its registration has to name its directory."""
+        """Note a new image; `registered` is the registration of this broker's id in it.
+        `lacks_directories`: if it is this process's, it must be repeated with its directory."""
         if registered is None:
             self._tell(MetadataReplayed(offset, None))
         elif registered.incarnation_id != self._incarnation_id:
@@ -121,11 +121,11 @@ class LifecycleSender:
             self._tell(MetadataReplayed(offset, registered.epoch, lacks_directories=lacks))
 
     def contact_lost(self) -> None:
-        """The connection that carries the heartbeats broke off."""
+        """Note the loss of the connection that carries the heartbeats."""
         self._tell(ContactLost())
 
     def controller_moved(self) -> None:
-        """A new leader of the controllers is known."""
+        """Note that a new leader of the controllers is known."""
         self._tell(ControllerMoved())
 
     def request_shutdown(self, timeout_ms: float) -> None:
@@ -141,7 +141,7 @@ class LifecycleSender:
         self._wake.set()
 
     async def run(self) -> None:
-        """Lives until the controlled shutdown is over."""
+        """Run until the controlled shutdown is over."""
         while not self.may_stop.done():
             await self._sleep()
             events, self._events = [*self._events, TimerFired()], []
@@ -170,7 +170,7 @@ class LifecycleSender:
                 _log.info("broker is ready", broker_epoch=self.lifecycle.broker_epoch)
                 self._set_ready(None)
             case FencingChanged():
-                # A broker that leaves is fenced because it asked for that.
+                # A broker that shuts down has itself requested to be fenced.
                 unasked = effect.fenced and self.lifecycle.state is BrokerState.RUNNING
                 tell = _log.warning if unasked else _log.info
                 tell("broker is fenced" if effect.fenced else "broker is unfenced")
@@ -192,7 +192,8 @@ class LifecycleSender:
                 self._finish(False)
 
     def refuse(self, why: str) -> None:
-        """The cluster has what this broker cannot serve: its start ends with StartupRefused."""
+        """End the start with StartupRefused: the cluster uses a feature that this broker cannot
+        serve."""
         self._set_ready(StartupRefused(why))
         self._finish(False)
 

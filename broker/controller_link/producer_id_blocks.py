@@ -1,6 +1,6 @@
-"""Shell: Blocks of producer ids, the next one asked for before the present one is used up.
+"""Shell: Blocks of producer ids, the next one requested before the present one is used up.
 
-Only one question is under way at a time; if it fails, the next request for an id asks again.
+Only one request is in flight at a time; if it fails, the next use of an id repeats it.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from protocol.ids import ProducerId
 from runtime.tasks import Supervisor
 
 AllocateBlock = Callable[[], Coroutine[Any, Any, ProducerIdBlock]]
-"""Asks the controller for a block. Raises ApiError if it refuses or cannot be reached."""
+"""Requests a block from the controller. Raises ApiError if it refuses or is not reachable."""
 
 
 class ProducerIds:
@@ -28,18 +28,18 @@ class ProducerIds:
         self._asking: asyncio.Task[None] | None = None
 
     def take(self) -> ProducerId | None:
-        """The next id, or None if the controller has to be asked first."""
+        """Return the next id, or None if a block must be requested first."""
         producer_id = self._blocks.take()
         if producer_id is not None and self._blocks.wants_block:
             self._ask()
         return producer_id
 
     async def take_or_wait(self) -> ProducerId:
-        """The next id.
+        """Return the next id, and request a block first if necessary.
 
         Raises:
-            ApiError: COORDINATOR_LOAD_IN_PROGRESS, which producers answer by trying again, when the
-                controller gives no block.
+            ApiError: COORDINATOR_LOAD_IN_PROGRESS, after which producers retry, when the controller
+                grants no block.
         """
         while (producer_id := self.take()) is None:
             try:
@@ -64,6 +64,6 @@ class ProducerIds:
 
 
 def _look_at_error(task: asyncio.Task[None]) -> None:
-    """A failed prefetch concerns nobody: the next request for an id asks again."""
+    """Mark the exception as retrieved: the next use of an id repeats a failed request."""
     if not task.cancelled():
         task.exception()

@@ -1,9 +1,9 @@
-"""Producer ids for idempotent producers, out of blocks that the controller hands out.
+"""Producer ids for idempotent producers, from blocks that the controller allocates.
 
-Ids are unique in the cluster because a block is given to one broker once (AllocateProducerIds).
-What is left of a block when the broker stops is lost, which is harmless: there are 2^63.
+Ids are unique in the cluster because a block is allocated to one broker once (AllocateProducerIds).
+The rest of a block is lost when the broker stops, which is harmless: there are 2^63.
 
-This is the pure part; `producer_id_blocks.py` asks the controller.
+This is the pure part; `producer_id_blocks.py` sends the requests.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ from runtime.errors import invariant
 
 MAX_INT64: Final = 2**63 - 1
 PREFETCH_FRACTION: Final = 0.1
-"""When this much of a block is left the next one is wanted, so that producers need not wait."""
+"""When this fraction of a block is left the next one is requested, so that producers need not
+wait."""
 
 
 class ProducerIdBlock(NamedTuple):
@@ -39,11 +40,11 @@ class ProducerIdBlocks:
 
     @property
     def wants_block(self) -> bool:
-        """Whether it is time to ask for a block."""
+        """True if it is time to request a block."""
         return self._following is None and self._next >= self._prefetch_from
 
     def take(self) -> ProducerId | None:
-        """The next id; None when there is none left."""
+        """Return the next id, or None when all are used."""
         if self._next == self._end:
             if self._following is None:
                 return None
@@ -55,9 +56,10 @@ class ProducerIdBlocks:
         return producer_id
 
     def add(self, block: ProducerIdBlock) -> None:
-        """A block came from the controller; blocks rise, as the controller counts up.
+        """Add a block from the controller; blocks rise, as the controller counts up.
 
-        Raises ApiError for one that does not follow, or ends beyond int64.
+        Raises:
+            ApiError: the block is not above the present one, or ends beyond int64.
         """
         if block.size <= 0 or not self._end <= block.first <= MAX_INT64 - block.size:
             raise ApiError(

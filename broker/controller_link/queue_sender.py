@@ -1,4 +1,4 @@
-"""Shell: A queue of requests to the controller: one at a time, asked again after a pause."""
+"""Shell: Sender of a queue of requests to the controller: one at a time, with retries."""
 
 from __future__ import annotations
 
@@ -16,17 +16,18 @@ TIMEOUT_MS: Final = 10_000.0
 
 
 class RequestQueue(Protocol):
-    """What is to be asked, decided without I/O."""
+    """The queue's content and backoff, without I/O."""
 
     def due_ms(self) -> float | None:
-        """When the next request may go (monotonic); None until there is news or an answer."""
+        """Return when the next request may be sent (monotonic); None until there is news or an
+        answer."""
 
     def failed(self, now_ms: float) -> None:
-        """There was no answer to the request under way, or none that could be taken over."""
+        """Note that the request in flight has no answer, or none that could be applied."""
 
 
 class QueueSender:
-    """Sends what a queue has, whenever it is woken."""
+    """Sender of a queue's requests, whenever it is woken."""
 
     def __init__(
         self,
@@ -42,10 +43,13 @@ class QueueSender:
         version: int | None = None,
         if_offered: Callable[[Any], int | None] = lambda request: None,
     ) -> None:
-        """`next_request(now_ms)` takes a request out of the queue; `answered(response, now_ms)`
-        takes its answer over. `name` is what the requests are about, in the log's words. A
-        controller without `version` is asked nothing; `if_offered(request)` is a version that is
-        taken where the controller has it."""
+        """Set the dependencies.
+
+        `next_request(now_ms)` removes a request from the queue; `answered(response, now_ms)`
+        applies its answer. `name` is the topic of the requests in log messages. A controller
+        without `version` receives no request; `if_offered(request)` returns a version that is used
+        if the controller has it.
+        """
         self._name = name
         self._queue = queue
         self._next_request = next_request
@@ -61,14 +65,14 @@ class QueueSender:
         self._closed = False
 
     def wake(self) -> None:
-        """There may be something to send: in the next turn of the loop, with what else comes in
-        this one."""
+        """Check the queue in the next event-loop iteration, with everything that is added until
+        then."""
         if not self._working and not self._closed:
             self._working = True
             self._supervisor.spawn("requests to the controller", self._work())
 
     def close(self) -> None:
-        """Nothing more is sent. The channel is not closed."""
+        """Stop sending. The channel stays open."""
         self._closed = True
 
     async def _work(self) -> None:

@@ -1,1 +1,1 @@
-"""The metadata image as this broker's handlers read it."""
+"""Metadata image as this broker's handlers read it."""

@@ -1,12 +1,12 @@
-"""The metadata image as clients ask for it: by listener, by name, by id.
+"""Metadata image with views for clients: by listener, by name, by id.
 
-The image is a frozen value that the loader replaces; this holds the newest one and the few views
-that are too expensive to compute per request. Each view is dropped when the part of the image that
-it was made from is another object.
+The image is a frozen value that the loader replaces. The cache holds the newest one and the few
+views that are too expensive to compute per request. Each view is dropped when its part of the image
+is replaced.
 
-Whether a broker is shown depends on the listener the client came in on: it cannot use an address on
-another listener. A fenced broker is registered but not alive: it is in no list of brokers, it
-counts as an offline replica, and no response names it as a leader to go to.
+A broker is visible on the listener of the client's connection only, because the client cannot use
+an address on another listener. A fenced broker is registered but not alive: it is in no list of
+brokers, it counts as an offline replica, and no response names it as a leader.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _NO_CONFIG: Map[str, str] = Map()
 
 
 class LeaderHint(NamedTuple):
-    """Where a client should go instead (KIP-951). Never a fenced or unknown node."""
+    """The leader that a client should contact instead (KIP-951). Never a fenced or unknown node."""
 
     leader_id: int
     leader_epoch: int
@@ -54,8 +54,9 @@ class MetadataCache:
         self._names: list[str] | None = []
 
     def publish(self, delta: MetadataDelta, image: MetadataImage) -> None:
-        """Takes the next image. Plain assignment: requests see the old or the new one whole."""
-        # The map of topics is another object after every partition change; its names are not.
+        """Set the next image. A plain assignment: each request sees either the old or the new one
+        as a whole."""
+        # The map of topics is replaced after every partition change; its names are not.
         if any(change.created or change.deleted for change in delta.topics.values()):
             self._names = None
         self.image = image
@@ -63,7 +64,7 @@ class MetadataCache:
     # --- brokers ------------------------------------------------------------------------------
 
     def alive_brokers(self, listener: str) -> tuple[tuple[BrokerImage, Endpoint], ...]:
-        """Unfenced brokers that can be reached on `listener`, by id."""
+        """Return the unfenced brokers with an address on `listener`, by id."""
         brokers = self.image.cluster.brokers
         if brokers is not self._alive_of:
             self._alive = {}
@@ -77,20 +78,22 @@ class MetadataCache:
     def endpoints(
         self, broker_ids: Iterable[int], listener: str
     ) -> list[tuple[BrokerImage, Endpoint]]:
-        """The registered ones of these, fenced or not, that have an address on `listener`."""
+        """Return the registered ones of these brokers, fenced or not, with their address on
+        `listener`."""
         registered = (self.image.cluster.brokers.get(broker_id) for broker_id in broker_ids)
         found = ((broker, broker.endpoint(listener)) for broker in registered if broker is not None)
         return [(broker, endpoint) for broker, endpoint in found if endpoint is not None]
 
     def alive_endpoint(self, broker_id: int, listener: str) -> Endpoint | None:
-        """Where an unfenced broker is reached on `listener`."""
+        """Return an unfenced broker's address on `listener`, or None."""
         broker = self.image.cluster.brokers.get(broker_id)
         if broker is None or broker.fenced:
             return None
         return broker.endpoint(listener)
 
     def controller_hint(self, listener: str) -> int:
-        """The `controller_id` for clients: some broker, since each one forwards. -1 if none."""
+        """Return the `controller_id` for clients: any alive broker, since each one forwards; -1
+        without one."""
         alive = self.alive_brokers(listener)
         return self._rng.choice(alive)[0].id if alive else -1
 
@@ -103,7 +106,7 @@ class MetadataCache:
         return self.image.topics.by_id.get(topic_id)
 
     def topic_names(self) -> list[str]:
-        """All names in order. The list is shared: do not change it."""
+        """Return all names in order. The list is shared: do not change it."""
         names = self._names
         if names is None:
             names = self._names = sorted(self.image.topics.by_name)
@@ -116,7 +119,8 @@ class MetadataCache:
     def leader_hint(
         self, partition: PartitionImage | None, listener: str, *, epoch_at_least: int
     ) -> LeaderHint | None:
-        """The partition's leader if it is alive, can be reached, and its epoch is not older."""
+        """Return the partition's leader if it is alive, has an address, and its epoch is not
+        older."""
         if partition is None or partition.leader_epoch < epoch_at_least:
             return None
         endpoint = self.alive_endpoint(partition.leader, listener)
@@ -133,16 +137,16 @@ class MetadataCache:
     # --- configs ------------------------------------------------------------------------------
 
     def config_overrides(self, resource_type: int, name: str) -> Map[str, str]:
-        """What is set for one resource; empty when nothing is."""
+        """Return the values set for one resource; empty without any."""
         return self.image.configs.get((resource_type, name), _NO_CONFIG)
 
     def topic_overrides(self, name: str) -> Map[str, str]:
         return self.config_overrides(ConfigResourceType.TOPIC, name)
 
     def broker_overrides(self) -> Map[str, str]:
-        """Dynamic configuration of this broker alone."""
+        """Return the dynamic configuration of this broker alone."""
         return self.config_overrides(ConfigResourceType.BROKER, str(self.node_id))
 
     def cluster_overrides(self) -> Map[str, str]:
-        """Dynamic configuration that all brokers share."""
+        """Return the dynamic configuration that all brokers share."""
         return self.config_overrides(ConfigResourceType.BROKER, "")

@@ -1,26 +1,26 @@
-"""Brokers that are gone before the metadata says so.
+"""Brokers that are unreachable before the metadata shows it.
 
 When a broker's process dies its connections close and its port refuses new ones. Its followers see
 that within a millisecond. The controller decides later: after the session, or after
-`kraftbox.broker.connection.loss.fence.ms`. A client that asks for metadata in between would be
-sent to the dead leader. One that takes that for an answer (librdkafka) asks again with its next
-round, a second later.
+`kraftbox.broker.connection.loss.fence.ms`. A client that requests metadata in between would be sent
+to the dead leader. A client that accepts this response (librdkafka) repeats the request only in its
+next round, a second later.
 
-Evidence is a connection that was lost, and then an attempt to connect that failed at once; the
-loss alone is a doubt, which the attempt settles. It is about one registration, whoever reaches the
-broker withdraws it, and it counts for one session at most: where brokers cannot reach each other
-and clients can, clients are told what the metadata says again.
+The evidence is a lost connection, and then an attempt to connect that failed at once. The loss
+alone is a suspicion, which the attempt settles. The evidence applies to one registration. It is
+withdrawn as soon as the broker is reached, and it counts for one session at most. If brokers cannot
+reach each other and clients can, clients then see the metadata again.
 
-What is made of it:
+Consequences:
 
-- For a moment, an answer about partitions of such a leader waits: most often the metadata decides
-  in that time, and the client is sent to the next leader, whatever it does about errors. The
-  moment is short, since replies of a connection go in order: others may stand behind this one.
-- Then those partitions are without a leader, as they will be for the metadata.
-- When the metadata has decided, the broker stays in the list of brokers for a while. One answer
-  that has both a new leader and no old one any more makes librdkafka 2.16 end the old one in one
-  thread and move its partitions in another; where the first comes last they have no broker until
-  the next round.
+- For a short time, a response about partitions of such a leader waits. Most often the metadata
+  decides in that time, and the client is sent to the next leader, however it treats errors. The
+  time is short, since replies of a connection go in order: others may wait behind this one.
+- Then those partitions have no leader, as they will in the metadata.
+- When the metadata has decided, the broker stays in the list of brokers for a while. If one
+  response has both a new leader and no old one any more, librdkafka 2.16 ends the old one in one
+  thread and moves its partitions in another. If the first is later, the partitions have no broker
+  until the next round.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from typing import Final, NamedTuple
 from broker.metadata.cache import MetadataCache
 
 HOLD_MAX_MS: Final = 250.0
-"""How long after the loss an answer may wait. With connection-loss fencing at 100 ms the next
+"""How long after the loss a response may wait. With connection-loss fencing at 100 ms the next
 leader is known after 120."""
 LISTED_MS: Final = 2_000.0
 """How long a broker is listed after the decision: two of librdkafka's rounds."""
@@ -40,7 +40,7 @@ _NOBODY: Final[frozenset[int]] = frozenset()
 
 
 class _Loss(NamedTuple):
-    """`decided_ms`: when the metadata said so, too; None before."""
+    """The loss of a broker. `decided_ms`: when the metadata confirmed it; None before."""
 
     broker_epoch: int
     since_ms: float
@@ -49,48 +49,50 @@ class _Loss(NamedTuple):
 
 
 class LostBrokers:
-    """What this broker's own connections say of others. Times are monotonic milliseconds."""
+    """Evidence from this broker's own connections on other brokers. Times are monotonic
+    milliseconds."""
 
     def __init__(self, metadata: MetadataCache, session_ms: float) -> None:
-        """`session_ms` is `broker.session.timeout.ms`."""
+        """Start without evidence. `session_ms` is `broker.session.timeout.ms`."""
         self._metadata = metadata
         self._session_ms = session_ms
         self._losses: dict[int, _Loss] = {}
         self._waiting: list[Callable[[], None]] = []
 
     def __bool__(self) -> bool:
-        """Whether anybody was lost: if not, nothing else needs to be asked."""
+        """Return whether any broker was lost; if not, callers can skip all other checks."""
         return bool(self._losses)
 
-    # --- what is heard ------------------------------------------------------------------------
+    # --- evidence -----------------------------------------------------------------------------
 
     def lost(self, broker_id: int, now_ms: float) -> None:
-        """A connection to the broker was lost, and is being made anew."""
+        """Note the loss of a connection to the broker, which is being reconnected."""
         epoch = self._alive_epoch(broker_id)
         loss = self._losses.get(broker_id)
         if epoch is not None and (loss is None or loss.broker_epoch != epoch):
             self._losses[broker_id] = _Loss(epoch, now_ms)
 
     def unreachable(self, broker_id: int) -> None:
-        """The broker could not be connected to. Without a loss before it this says nothing: an
-        address that was never right is no death."""
+        """Note a failed attempt to connect to the broker. Without a loss before it this proves
+        nothing: the address may never have been valid."""
         loss = self._losses.get(broker_id)
         if loss is not None:
             self._losses[broker_id] = loss._replace(unreachable=True)
 
     def reached(self, broker_id: int) -> None:
-        """The broker answers."""
+        """Note that the broker answers."""
         if self._losses.pop(broker_id, None) is not None:
             self._wake()
 
     def withdraw(self, broker_id: int) -> None:
-        """Nobody tries to reach the broker any more: from now on only the metadata knows."""
+        """Withdraw undecided evidence, because no component connects to the broker any more: only
+        the metadata can decide now."""
         loss = self._losses.get(broker_id)
         if loss is not None and loss.decided_ms is None:
             self.reached(broker_id)
 
     def published(self, now_ms: float) -> None:
-        """The metadata is newer. Called for each image, after it is in place."""
+        """Compare the evidence with a new image. Call it for each image, after it is in place."""
         for broker_id, loss in list(self._losses.items()):
             if loss.decided_ms is None and self._alive_epoch(broker_id) != loss.broker_epoch:
                 self._losses[broker_id] = loss._replace(decided_ms=now_ms)
@@ -101,20 +103,23 @@ class LostBrokers:
         """Call `fn` once, when a broker was reached or the metadata is newer."""
         self._waiting.append(fn)
 
-    # --- what it means ------------------------------------------------------------------------
+    # --- consequences -------------------------------------------------------------------------
 
     def hold_ms(self, leaders: Iterable[int], now_ms: float) -> float:
-        """How long an answer about partitions of these leaders may wait; 0: answer."""
+        """Return how long a response about partitions of these leaders may wait, in
+        milliseconds."""
         losses = [self._losses[leader] for leader in leaders if leader in self._losses]
         ends = [loss.since_ms + HOLD_MAX_MS for loss in losses if loss.decided_ms is None]
         return max(0.0, max(ends, default=now_ms) - now_ms)
 
     def gone(self, now_ms: float) -> frozenset[int]:
-        """The brokers to whom no client should be sent, though the metadata has them alive."""
+        """Return the unreachable brokers that the metadata still shows as alive: no client should
+        be sent there."""
         return self._unreachable(now_ms, decided=False)
 
     def still_listed(self, now_ms: float) -> frozenset[int]:
-        """The brokers that are dead for the metadata as well, and were not a moment ago."""
+        """Return the unreachable brokers that the metadata has fenced or removed within the last
+        LISTED_MS."""
         return self._unreachable(now_ms, decided=True)
 
     def _unreachable(self, now_ms: float, *, decided: bool) -> frozenset[int]:
@@ -143,6 +148,6 @@ class LostBrokers:
             fn()
 
     def _alive_epoch(self, broker_id: int) -> int | None:
-        """The epoch of an unfenced broker's registration."""
+        """Return the epoch of an unfenced broker's registration, or None."""
         broker = self._metadata.image.cluster.brokers.get(broker_id)
         return None if broker is None or broker.fenced else broker.epoch

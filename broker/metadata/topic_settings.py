@@ -2,7 +2,7 @@
 
 `TopicSettings` is the part that partitions act on, ready to use: storage settings, the rules for
 appended batches, the minimum of in-sync replicas. It is computed once per distinct set of
-overrides, since most topics have none and thousands share one value; a change of the brokers'
+overrides, since most topics have none and thousands share one value. A change of the brokers'
 dynamic configuration recomputes everything.
 """
 
@@ -30,7 +30,7 @@ from runtime.log import get_logger
 from storage.log.config import LogConfig
 
 CACHED_MAX: Final = 1_000
-"""Sets of overrides whose settings are kept."""
+"""Maximum number of sets of overrides whose settings are cached."""
 
 _log = get_logger("broker.topics")
 
@@ -51,7 +51,7 @@ _LEVELS: Final = {
 
 
 class TopicSettings(NamedTuple):
-    """What the data path needs to know of one topic's configuration."""
+    """The values of one topic's configuration that the data path needs."""
 
     log: LogConfig
     rules: AppendRules
@@ -61,16 +61,16 @@ class TopicSettings(NamedTuple):
     leader_throttled: tuple[str, ...] = ()
     follower_throttled: tuple[str, ...] = ()
     tiered: bool = False
-    """Segments go to the remote store, or went there (KIP-405). Whether more may go, and what
-    stays on the disk, is in `log`."""
+    """Segments go to the remote store, or went there (KIP-405). `log` determines whether more may
+    go, and how much stays on the local disk."""
     tier_deleted_on_disable: bool = False
-    """With tiering switched off, what is in the remote store goes (KIP-950)."""
+    """With tiering switched off, the data in the remote store is deleted (KIP-950)."""
     local_log: LocalLogThresholds = OFF
-    """What a replica must have locally to lead gladly (KIP-1303)."""
+    """Minimum local log of a replica that is preferred as leader (KIP-1303)."""
 
 
 def topic_settings(config: TopicConfig, node: NodeConfig) -> TopicSettings:
-    """Translates an effective configuration."""
+    """Return the settings of a topic with this effective configuration."""
     codec = _CODECS[config[keys_topic.COMPRESSION_TYPE]]
     rules = AppendRules(
         max_message_bytes=config[keys_topic.MAX_MESSAGE_BYTES],
@@ -103,7 +103,7 @@ def topic_settings(config: TopicConfig, node: NodeConfig) -> TopicSettings:
 
 
 def tiered_topics(image: MetadataImage) -> list[str]:
-    """The topics whose own values say that they are tiered, sorted."""
+    """Return the topics whose own values enable tiering, sorted."""
     key = keys_topic.REMOTE_STORAGE_ENABLE
     return sorted(
         name
@@ -139,12 +139,12 @@ class TopicSettingsTable:
         return self._effective
 
     def config(self, topic: str) -> TopicConfig:
-        """Every typed value in effect for `topic`."""
+        """Return every typed value in effect for `topic`."""
         overrides = self._image.configs.get((ConfigResourceType.TOPIC, topic))
         return self._defaults.with_overrides(overrides or {})
 
     def of(self, topic: str) -> TopicSettings:
-        """The settings of `topic`, known or not."""
+        """Return the settings of `topic`, whether or not it exists."""
         overrides = self._image.configs.get((ConfigResourceType.TOPIC, topic))
         key = frozenset(overrides.items()) if overrides else frozenset()
         settings = self._by_overrides.get(key)
@@ -156,7 +156,7 @@ class TopicSettingsTable:
         return settings
 
     def publish(self, delta: MetadataDelta, image: MetadataImage) -> list[str]:
-        """Takes the next image; returns the topics whose settings may differ now, in order."""
+        """Apply the next image; return the topics whose settings may differ now, in order."""
         self._image = image
         if not delta.configs:
             return []

@@ -1,12 +1,12 @@
-"""Topics as metadata responses show them, encoded once and kept.
+"""Topics as metadata responses show them, encoded once and cached.
 
 Building and encoding the entry of a topic with a thousand partitions costs most of a millisecond,
-and clients ask for the same topics over and over. The bytes of an entry depend on the topic's image
-and on which brokers can be reached on the client's listener; both are frozen values, so a cached
+and clients request the same topics repeatedly. The bytes of an entry depend on the topic's image
+and on the brokers with an address on the client's listener. Both are frozen values, so a cached
 entry is valid exactly as long as both are the same objects.
 
-The bytes are cut out of an encoded response that holds this one topic: what stands before and
-behind the entry has the same length in a response without topics.
+The bytes are cut out of an encoded response that contains this one topic: the parts before and
+behind the entry have the same length in a response without topics.
 """
 
 from __future__ import annotations
@@ -37,14 +37,15 @@ _Key = tuple[bytes, int, str, bool]
 
 
 class Reachable:
-    """Which brokers a client on one listener can be sent to."""
+    """Brokers to which a client on one listener can be sent."""
 
     __slots__ = ("_offline", "_registered", "alive", "gone", "ids", "leaders")
 
     def __init__(
         self, metadata: MetadataCache, listener: str, gone: frozenset[int] = frozenset()
     ) -> None:
-        """`gone` are alive for the metadata, and no leaders to send a client to (`LostBrokers`)."""
+        """Compute the brokers. Those in `gone` are alive in the metadata, but unreachable as
+        leaders (`LostBrokers`)."""
         self.alive = metadata.alive_brokers(listener)
         self.gone = gone
         self.ids = frozenset(broker.id for broker, _ in self.alive)
@@ -57,7 +58,8 @@ class Reachable:
         self._offline: dict[tuple[int, ...], list[int]] = {}
 
     def offline(self, replicas: tuple[int, ...]) -> list[int]:
-        """The replicas that are fenced, unknown, or not on this listener; to be read only."""
+        """Return the replicas that are fenced, unknown, or not on this listener. The list is
+        shared: do not change it."""
         found = self._offline.get(replicas)
         if found is None:
             found = [replica_id for replica_id in replicas if replica_id not in self.ids]
@@ -65,7 +67,7 @@ class Reachable:
         return found
 
     def leader_error(self, leader: int) -> ErrorCode:
-        """NONE, or why a client cannot go to `leader`."""
+        """Return NONE, or the reason why a client cannot use `leader`."""
         if leader in self.leaders:
             return ErrorCode.NONE
         if leader in self._registered and leader not in self.gone:
@@ -76,14 +78,14 @@ class Reachable:
 def partition_view(
     index: int, partition: PartitionImage, reachable: Reachable, version: int
 ) -> MetadataResponse.MetadataResponsePartition:
-    """One partition for a client of this version."""
+    """Return one partition for a client of this version."""
     replicas, isr = list(partition.replicas), list(partition.isr)
     offline = reachable.offline(partition.replicas)
     error = reachable.leader_error(partition.leader)
     if error is ErrorCode.LISTENER_NOT_FOUND and version < LISTENER_ERRORS_SINCE:
         error = ErrorCode.LEADER_NOT_AVAILABLE
     if version == 0 and offline:
-        # Clients of version 0 take every listed replica for one they can talk to.
+        # Clients of version 0 treat every listed replica as reachable.
         replicas = [replica_id for replica_id in replicas if replica_id not in offline]
         isr = [replica_id for replica_id in isr if replica_id not in offline]
         if error is ErrorCode.NONE:
@@ -102,7 +104,7 @@ def partition_view(
 def topic_view(
     topic: TopicImage, reachable: Reachable, version: int, *, operations: bool
 ) -> MetadataResponse.MetadataResponseTopic:
-    """One topic for a client of this version."""
+    """Return one topic for a client of this version."""
     return _Topic(
         name=topic.name,
         topic_id=topic.id,
@@ -118,7 +120,8 @@ def topic_view(
 
 
 def _tail_bytes(version: int) -> int:
-    """Bytes of a response behind its topics: cluster operations, error code, tags."""
+    """Return the number of bytes of a response behind its topics: cluster operations, error code,
+    tags."""
     operations = 4 if 8 <= version <= 10 else 0
     error_code = 2 if version >= 13 else 0
     tags = 1 if version >= FLEXIBLE_SINCE else 0
@@ -131,7 +134,7 @@ def _empty_bytes(version: int) -> int:
 
 
 def encode_topic(topic: MetadataResponse.MetadataResponseTopic, version: int) -> bytes:
-    """The bytes of one entry of a response's topics."""
+    """Return the bytes of one entry of a response's topics."""
     empty_bytes = _empty_bytes(version)
     tail = _tail_bytes(version)
     data = encode(MetadataResponse(topics=[topic]), version)
@@ -139,7 +142,8 @@ def encode_topic(topic: MetadataResponse.MetadataResponseTopic, version: int) ->
 
 
 def split_response(response: MetadataResponse, version: int) -> tuple[bytes, bytes]:
-    """The bytes before the count of topics and behind the topics, of a response without any."""
+    """Return the bytes before the count of topics and behind the topics, of a response without
+    any."""
     assert not response.topics
     data = encode(response, version)
     tail = len(data) - _tail_bytes(version)
@@ -157,7 +161,7 @@ class TopicBlobs:
         self._reachable: dict[str, Reachable] = {}
 
     def reachable(self, listener: str, gone: frozenset[int] = frozenset()) -> Reachable:
-        """The brokers that a client on `listener` can be sent to, now; not to those that are
+        """Return the brokers to which a client on `listener` can be sent now, except leaders in
         `gone`."""
         known = self._reachable.get(listener)
         alive = self._metadata.alive_brokers(listener)
@@ -168,7 +172,7 @@ class TopicBlobs:
     def get(
         self, topic: TopicImage, reachable: Reachable, listener: str, version: int, operations: bool
     ) -> bytes:
-        """The topic's entry for a client of this version on this listener."""
+        """Return the topic's entry for a client of this version on this listener."""
         key = (topic.id, version, listener, operations)
         cached = self._blobs.get(key)
         if cached is not None and cached[0] is topic and cached[1] is reachable:
@@ -177,7 +181,7 @@ class TopicBlobs:
         if len(blob) > CACHED_BYTES_MAX // 4:
             return blob
         if len(self._blobs) >= CACHED_TOPICS_MAX or self._blob_bytes + len(blob) > CACHED_BYTES_MAX:
-            # Deleted topics leave their entries behind: begin again.
+            # Deleted topics leave their entries behind: start with an empty cache.
             self._blobs.clear()
             self._blob_bytes, cached = 0, None
         self._blob_bytes += len(blob) - (0 if cached is None else len(cached[2]))
