@@ -1,4 +1,4 @@
-"""Every API of a broker, put into one table that all its listeners serve.
+"""Table of all APIs of a broker, served by all its listeners.
 
 ApiVersions is computed from this table: an API that is not registered here does not exist.
 """
@@ -49,7 +49,7 @@ def build_table(
     offsets: CoordinatorLog,
     broker_epoch: Callable[[], int],
 ) -> HandlerTable:
-    """The table of a broker's listeners."""
+    """Build the table of a broker's listeners."""
     table = HandlerTable(
         unstable=broker.static.unstable_versions,
         own_kind=own_peers(broker.config.inter_broker_listener_name),

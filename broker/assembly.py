@@ -1,14 +1,15 @@
-"""Shell: The broker of a node: its parts put together, started and stopped in order.
+"""Shell: Broker of a node: composition, start and stop of its parts in order.
 
-Start: open the logs; follow the metadata image (partitions come and go with it); take addresses;
-register with the controller and send heartbeats until it says that this broker is no longer fenced.
-The addresses refuse connections until the broker asks to be unfenced, since others may be sent here
-from then on. Connections wait until the broker's own image shows it to clients, as with Kafka: the
-first Metadata request lists this broker, and the first CreateTopics finds it.
+Start: open the logs; follow the metadata image (partitions are created and deleted with it); bind
+the addresses; register with the controller and send heartbeats until it has unfenced this broker.
+The addresses refuse connections until the broker requests to be unfenced, since clients and brokers
+may be directed here from then on. Connections wait until the broker's own image shows it to
+clients, as with Kafka: the first Metadata request lists this broker, and the first CreateTopics
+finds it.
 
-Stop: ask the controller to move leaderships away, stop answering, flush and close the logs, and
-leave the marker of a clean shutdown with the broker epoch in it, by which the next registration
-shows that nothing was lost.
+Stop: request the controller to move leaderships away, stop answering, flush and close the logs, and
+write the marker of a clean shutdown with the broker epoch. With that epoch the next registration
+proves that no data was lost.
 """
 
 from __future__ import annotations
@@ -84,7 +85,7 @@ if TYPE_CHECKING:
 
 MAINTENANCE_MS: Final = 1_000.0
 NAMED_MAX: Final = 20
-"""Topics that one message names."""
+"""Maximum number of topics named in one message."""
 CONTROLLED_SHUTDOWN_MS: Final = 30_000.0
 CLOSE_GRACE_MS: Final = 5_000.0
 
@@ -92,7 +93,7 @@ _log = get_logger("broker.assembly")
 
 
 class BrokerServer:
-    """See the module. One per process with the broker role."""
+    """The broker of a process, one per process with the broker role."""
 
     def __init__(  # noqa: PLR0913 - by keyword, all that a broker has from outside
         self,
@@ -109,10 +110,11 @@ class BrokerServer:
         incarnation_id: bytes,
         open_objects: ObjectsFactory | None = None,
     ) -> None:
-        """The log directory is locked and belongs to this node: the caller saw to that.
+        """Build the parts that need no open logs. The caller has locked the log directory and
+        verified that it belongs to this node.
 
-        `incarnation_id` is the process's: with it the broker registers. `open_objects` opens the
-        store of tiered storage, where that is on; None: as its settings say.
+        `incarnation_id` is the process's, used in the broker's registration. `open_objects` opens
+        the object store of tiered storage, if it is enabled; None: as its settings specify.
         """
         self.config = config
         self._static = BrokerSettings.of(config)
@@ -170,11 +172,11 @@ class BrokerServer:
         self._logs_open = False
         self._stopped = False
 
-    # --- life ---------------------------------------------------------------------------------
+    # --- life cycle ---------------------------------------------------------------------------
 
     @property
     def ready(self) -> bool:
-        """Registered, caught up and unfenced."""
+        """True if the broker is registered, caught up and unfenced."""
         return self.lifecycle.ready and not self.lifecycle.fenced
 
     @property
@@ -188,12 +190,13 @@ class BrokerServer:
         return self._listeners.bound
 
     async def start(self) -> None:
-        """Until the controller has unfenced this broker and the broker knows.
+        """Start, and return once the controller has unfenced this broker and its own image shows
+        it.
 
         Raises:
-            BadLogDirectory, CorruptLog, OSError: the logs cannot be opened, or a port is taken.
-            StartupRefused: the controller refuses this broker for good, or the configuration
-                names no store that tiered storage could use.
+            BadLogDirectory, CorruptLog, OSError: the logs cannot be opened, or a port is in use.
+            StartupRefused: the controller refuses this broker for good, or the configuration names
+                no store that tiered storage could use.
         """
         controller = self._channel("forwarding")
         creator = self._build_creator(controller)
@@ -258,7 +261,8 @@ class BrokerServer:
         await self._join()
 
     async def stop(self, timeout_ms: float = CONTROLLED_SHUTDOWN_MS) -> None:
-        """Leaves the cluster in good order; harmless on a broker that did not get far."""
+        """Leave the cluster with a controlled shutdown and stop. Safe on a broker whose start
+        failed."""
         if self._stopped:
             return
         self._stopped = True
@@ -287,7 +291,8 @@ class BrokerServer:
             _log.info("broker stopped", clean=clean)
 
     def controller_moved(self) -> None:
-        """The quorum has another leader, or none: what waits for the old one asks again."""
+        """Note that the quorum has another leader, or none: requests to the former one are
+        repeated."""
         if self.context is not None:
             self.context.controller.controller_moved()
             self.context.elections.controller_moved()
@@ -296,14 +301,15 @@ class BrokerServer:
         if self._heartbeats is not None:
             self._heartbeats.controller_moved()
         if self._lifecycle_sender is not None and self._controller_endpoint() is not None:
-            # The new one has heard of nobody yet.
+            # The new controller has had no contact with any broker yet.
             self._lifecycle_sender.controller_moved()
 
     # --- start, step by step ------------------------------------------------------------------
 
     def _config_while_loading(self, topic: str) -> LogConfig:
-        """Whether a topic is tiered is in the metadata, which are not read yet: until they are,
-        each log keeps what it says of a part that only the remote store has."""
+        """Return a topic's settings before the metadata is read, with tiering on: it is unknown
+        which topics are tiered. So each log keeps its information on a part that only the remote
+        store has."""
         return replace(self.settings.of(topic).log, remote_storage_enable=True)
 
     async def _open_logs(self) -> None:
@@ -340,7 +346,7 @@ class BrokerServer:
     def _build_tier(self, creator: TopicCreator) -> Tier | None:
         if not self.config[keys_remote.REMOTE_LOG_STORAGE_SYSTEM_ENABLE]:
             return None
-        # Not before: a node without tiered storage is none the slower and none the larger for it.
+        # Imported only here: a node without tiered storage saves the time and memory.
         from broker.tiering.settings import RemoteSettings
         from broker.tiering.tier import Tier
         from storage.objects import ObjectRefused, open_objects
@@ -429,10 +435,11 @@ class BrokerServer:
         registered = image.cluster.brokers.get(self.config.node_id)
         ours = registered is not None and registered.incarnation_id == self._incarnation_id
         if self._caught_up and not ours:
-            # Whoever has the id now may lead the same partitions. Why is the lifecycle's to say.
+            # Another process with this id may lead the same partitions. The lifecycle reports the
+            # reason.
             self.replicas.lead_nothing()
         elif self._caught_up:
-            # A new ISR counts by the min ISR that the controller made it by.
+            # Apply the min ISR with which the controller made a new ISR before that ISR.
             self.replicas.reconfigure(changed)
             self.replicas.apply(delta)
         elif ours and not self._refuses(image):
@@ -449,7 +456,7 @@ class BrokerServer:
             )
 
     def _follow(self, effective: NodeConfig) -> None:
-        """Dynamic values have changed, which topics' settings do not carry to where they count."""
+        """Apply changed dynamic values that are not part of topics' settings."""
         self._gate.set_limits(connection_limits(effective), self._clock.monotonic_ms())
         self.logs.reconfigure(LogManagerSettings.of(effective))
         if self.replication is not None:
@@ -458,8 +465,8 @@ class BrokerServer:
             self.context.tier.follow(effective)
 
     def _refuses(self, image: MetadataImage) -> bool:
-        """Whether the start ends here: without the system a tiered topic's logs would be taken for
-        all that there is of it."""
+        """Refuse the start if topics are tiered and tiered storage is off: a tiered topic's local
+        logs would be mistaken for all of its data. Returns: whether it was refused."""
         if self.config[keys_remote.REMOTE_LOG_STORAGE_SYSTEM_ENABLE]:
             return False
         tiered = tiered_topics(image)
@@ -473,8 +480,8 @@ class BrokerServer:
         return bool(tiered)
 
     def _catch_up(self, image: MetadataImage) -> None:
-        """The own registration is the newest thing in the log that this broker can wait for: all
-        that its logs are about stands before it. Older images are not acted on."""
+        """Apply the first image that contains this process's registration, which is newer than
+        everything in its logs. Older images are not applied."""
         self._caught_up = True
         strays = self.replicas.set_strays_aside(image)
         if strays:
@@ -484,7 +491,7 @@ class BrokerServer:
         self.replicas.apply(MetadataDelta(EMPTY_IMAGE, image))
 
     def _advance_soon(self) -> None:
-        """Works off the replicas' backlog: a first slice at once, the rest between other work."""
+        """Process the replicas' backlog: a first slice at once, the rest between other work."""
         if self._advancing:
             return
         self._advancing = True
@@ -525,7 +532,7 @@ class BrokerServer:
         self._lifecycle_sender.start()
         self._supervisor.spawn("broker lifecycle", self._lifecycle_sender.run())
         await self._lifecycle_sender.ready
-        # A client that is told of no broker at all may not ask again for minutes (librdkafka).
+        # A client that receives an empty list of brokers may not retry for minutes (librdkafka).
         await self._lifecycle_sender.listed
         self._gate.release(self._clock.monotonic_ms())
 
@@ -572,7 +579,7 @@ class BrokerServer:
                 await chore()
             except OSError as error:
                 if error.errno not in OUT_OF_DESCRIPTORS:
-                    raise  # the disk's
+                    raise  # an error of the disk
                 _log.warning("log maintenance is tried again", error=str(error))
             except ApiError:
                 raise
@@ -587,7 +594,7 @@ class BrokerServer:
             self._storage_failed(f"log of {log.topic}-{log.partition}", error)
 
     def _storage_failed(self, what: str, error: BaseException) -> None:
-        # There is one log directory: with it gone, so is everything this broker could serve.
+        # There is one log directory: without it, this broker has nothing left to serve.
         self._supervisor.report(what, error)
 
     # --- stop ---------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""The parts of a broker that its handlers share, by name."""
+"""Parts of a broker that its handlers share, by name."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class BrokerContext:
-    """One broker's parts. Frozen: parts change inside, never which part it is."""
+    """One broker's parts. Frozen: parts change their state, but are never replaced."""
 
     node_id: int
     cluster_id: str
@@ -57,12 +57,12 @@ class BrokerContext:
     """For requests that take more than a slice of an event-loop iteration."""
     controller: ControllerChannel
     elections: ChannelPool
-    """To the same controller. An election may wait for brokers to come back: nothing else is to
-    wait behind it, no other election either."""
+    """Channels to the same controller. An election may wait for brokers to come back: no other
+    request must wait behind it, including other elections."""
     supervisor: Supervisor
     quotas: ClientQuotas = field(default_factory=ClientQuotas)
     throttles: ReplicationThrottles = field(default_factory=ReplicationThrottles)
     kraft_version: Callable[[], int] = lambda: 0
-    """The quorum's, which no metadata record tells."""
+    """The quorum's version, which is not part of the metadata records."""
     tier: Tier | None = None
-    """Tiered storage, where the node has it."""
+    """Tiered storage, if the node has it."""

@@ -1,6 +1,6 @@
 """Faults that a configuration plants in a broker, for tests that must find them.
 
-They stand around the handlers of the table; no handler knows of them.
+They wrap the handlers of the table; no handler depends on them.
 """
 
 from __future__ import annotations
@@ -16,13 +16,14 @@ LEADER_ALONE = 1
 
 
 def plant_faults(table: HandlerTable, config: NodeConfig) -> None:
-    """Wrap the handlers that the keys `kraftbox.fault.*` are about."""
+    """Wrap the handlers according to the keys `kraftbox.fault.*`."""
     if config[keys_kraftbox.KRAFTBOX_FAULT_ACKS] == "leader":
         table.wrap(ApiKey.PRODUCE, early_acks)
 
 
 def early_acks(produce: Handler) -> Handler:
-    """Produce that takes acks=all for acks=1: answered when the leader has the records."""
+    """Wrap Produce so that acks=all is treated as acks=1: answered when the leader has the
+    records."""
 
     def handle(context: RequestContext, request: Any) -> Reply:
         if request.acks == ALL_REPLICAS:

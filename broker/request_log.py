@@ -1,9 +1,9 @@
-"""The request log: a line for every request that a broker answers, as Kafka's has.
+"""Request log: a line for every request that a broker answers, like Kafka's.
 
-A stage of the broker's table, which stands there if `kraftbox.log.requests` says so. A line says
-who asked for what, when it arrived (wall clock, so that the lines of several brokers can be put in
-order), how long the answer took, and which errors are in it. Answers that are passed on encoded
-are not looked into.
+A stage of the broker's table, present if `kraftbox.log.requests` is true. A line contains the
+client and the API, the arrival (wall clock, so that the lines of several brokers can be ordered),
+the duration, and the errors in the response. Forwarded responses stay encoded, so their errors are
+not listed.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ _log = get_logger("broker.requests")
 
 
 class RequestLog:
-    """The stage."""
+    """The stage of the handler table that logs requests."""
 
     def __init__(self, clock: Clock) -> None:
         self.clock = clock
         self._looks: dict[int, CountErrors] = {}
 
     def enter(self, entry: Entry, context: RequestContext, request: Any) -> _Logged:
-        """A request comes to its handler."""
+        """Begin the record of a request."""
         look = self._looks.get(entry.api)
         if look is None:
             look = self._looks[entry.api] = count_errors(entry.response)
@@ -48,10 +48,10 @@ class _Logged:
         self._began_ms = clock.monotonic_ms()
 
     def handled(self, *, promised: bool) -> None:
-        """Nothing to tell before the answer is there."""
+        """Do nothing: the line is written with the response."""
 
     def reply(self, body: Body) -> Body:
-        """See `dispatch.Passage`."""
+        """Write the line; see `dispatch.Passage`."""
         codes: list[int] = []
         if isinstance(body, ApiMessage):
             self._look(body, codes.append)

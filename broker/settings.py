@@ -1,4 +1,4 @@
-"""Settings of a broker as a whole, from its static configuration; its rooms have their own."""
+"""Settings of a broker as a whole, from its static configuration; its packages have their own."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from runtime.config import (
 
 
 class BrokerSettings(NamedTuple):
-    """What handlers and the assembly go by for the life of the process."""
+    """Settings of handlers and the assembly, constant for the life of the process."""
 
     unstable_versions: bool
     log_requests: bool

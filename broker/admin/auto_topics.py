@@ -1,9 +1,10 @@
-"""Shell: Topics that come into being because somebody asked for them, through the controller.
+"""Shell: Automatic creation of topics through the controller.
 
-A client's topic gets the broker's defaults when `auto.create.topics.enable` is true; creation is
-started and not waited for: the client asks again and finds it. The controller is asked on the
-client's behalf, whose quota it is. An internal topic gets the settings that its coordinator needs,
-and whoever needs it waits. A name whose creation is under way is not asked for twice.
+A client's topic gets the broker's defaults when `auto.create.topics.enable` is true. The creation
+is started in the background: the client retries and finds the topic. The request to the controller
+is made on the client's behalf, so the client's quota applies. An internal topic gets the settings
+that its coordinator needs, and its caller waits. A name whose creation is in progress is not
+requested twice.
 """
 
 from __future__ import annotations
@@ -34,13 +35,14 @@ from runtime.tasks import Supervisor
 
 CREATE_TIMEOUT_MS: Final = 30_000
 NAMES_MAX: Final = 1_000
-"""Names asked for in one request, and creations under way; more are asked for later."""
+"""Limit for names in one request and creations in progress; further names must be requested
+later."""
 
 _log = get_logger("broker.topics")
 
 
 class AutoTopicSettings(NamedTuple):
-    """`offsets_*` are those of the topic of committed offsets."""
+    """Settings of automatic topics. `offsets_*` are those of the topic of committed offsets."""
 
     enable: bool
     num_partitions: int
@@ -64,7 +66,7 @@ class AutoTopicSettings(NamedTuple):
 
 
 class TopicCreator:
-    """Asks the controller for topics."""
+    """Creator of topics through the controller."""
 
     def __init__(
         self,
@@ -84,7 +86,7 @@ class TopicCreator:
         self._quiet = RateLimited(clock, 10_000)
 
     def create_soon(self, names: Iterable[str], client: RequestContext) -> None:
-        """Starts the creation of a client's topics, where the configuration allows it."""
+        """Start the creation of a client's topics, if the configuration allows it."""
         if not self._settings.enable:
             return
         room = max(NAMES_MAX - len(self._under_way), 0)
@@ -99,15 +101,15 @@ class TopicCreator:
             self._start([self._wish(name) for name in fresh], client)
 
     async def ensure(self, name: str) -> None:
-        """Creates an internal topic if it is not there, and waits for the controller's word.
+        """Create an internal topic if it does not exist, and wait for the controller's answer.
 
         Raises:
-            ApiError: what the controller answered, or REQUEST_TIMED_OUT.
+            ApiError: the controller's error, or REQUEST_TIMED_OUT.
         """
         await self.ensure_as(self._wish(name))
 
     async def ensure_as(self, wish: CreateTopicsRequest.CreatableTopic) -> None:
-        """`ensure`, for a topic whose settings the caller knows."""
+        """Do the same as `ensure`, for a topic with settings given by the caller."""
         if self._metadata.topic(wish.name) is not None:
             return
         task = self._under_way.get(wish.name)

@@ -1,7 +1,7 @@
-"""Configuration changes that a broker judges itself, before the controller is asked.
+"""Validation of configuration changes by the broker, before the controller decides them.
 
-Levels of its own loggers are its own affair. Values of brokers are looked at here as well: only the
-broker knows its static configuration, with which they have to fit.
+A broker decides the levels of its own loggers alone. Values of brokers are validated here as well:
+only the broker has its static configuration, which they must fit.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from serving.log_levels import ConfigChange, LevelOperation, change_levels
 
 
 class Resource(NamedTuple):
-    """What a request wants of one resource."""
+    """The requested changes of one resource."""
 
     type: int
     name: str
@@ -28,9 +28,10 @@ class Resource(NamedTuple):
 def check_broker_changes(
     broker: BrokerContext, name: str, changes: Sequence[ConfigChange], *, replace: bool
 ) -> None:
-    """Raise INVALID_REQUEST unless this broker, or all for an empty `name`, could live with it.
+    """Raise INVALID_REQUEST unless the changes suit this broker, or all brokers for an empty
+    `name`.
 
-    `replace`: the changes are all values that are left afterwards, not changes of single keys.
+    `replace`: the changes are all values that remain afterwards, not changes of single keys.
     """
     if name:
         require_own_id(broker, name)
@@ -69,9 +70,10 @@ def require_own_id(broker: BrokerContext, name: str) -> None:
 def decide_own(
     broker: BrokerContext, resource: Resource, *, replace: bool, validate_only: bool
 ) -> bool:
-    """Whether `resource` is dealt with here; False for what the controller has to decide.
+    """Decide the changes of this broker's loggers. Returns: False if the controller must decide
+    `resource`.
 
-    Raises ApiError for what is wrong with it, whoever decides.
+    Raises ApiError if the changes are invalid, in either case.
     """
     if resource.type == ConfigResourceType.BROKER:
         check_broker_changes(broker, resource.name, resource.changes, replace=replace)

@@ -30,7 +30,7 @@ async def change_configs(
     request: R,
     resource_of: Callable[[Any], Resource],
 ) -> Body:
-    """Answers each resource in the order of the request."""
+    """Answer each resource: those decided here first, then those that the controller decides."""
     outcomes = _own_outcomes(broker, request, resource_of)
     forwarded = [
         resource

@@ -1,6 +1,7 @@
-"""A client's request in an Envelope for the controller, and the answer out of one (KIP-590).
+"""Envelopes: a client's request for the controller, and the controller's response (KIP-590).
 
-Who asked and from where goes along: quotas and, one day, authorization are about the client.
+The envelope contains the client's principal and address: quotas apply to the client, and
+authorization will.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from protocol.transport.dispatch import RequestContext
 
 
 def wrap(context: RequestContext, request: Request[Any], version: int) -> EnvelopeRequest:
-    """`request` in this version, on behalf of the client of `context`."""
+    """Wrap `request` in this version, on behalf of the client of `context`."""
     header = RequestHeader(
         ApiKey(request.API_KEY), version, context.correlation_id, context.client_id
     )
@@ -31,7 +32,7 @@ def wrap(context: RequestContext, request: Request[Any], version: int) -> Envelo
 
 
 def unwrap(context: RequestContext, request: Request[Any], version: int, data: bytes) -> Buffer:
-    """The body of the answer. Raises ProtocolError for the answer to something else."""
+    """Return the body of the response. Raises ProtocolError if it belongs to another request."""
     correlation_id, offset = decode_response_header(data, ApiKey(request.API_KEY), version)
     if correlation_id != context.correlation_id:
         raise ProtocolError("correlation id in an envelope", correlation_id)
@@ -39,7 +40,7 @@ def unwrap(context: RequestContext, request: Request[Any], version: int, data: b
 
 
 def _principal(text: str) -> bytes:
-    """The principal in the form that Kafka's default builder reads: version, then fields."""
+    """Return the principal in the form that Kafka's default builder reads: version, then fields."""
     kind, _, name = text.partition(":")
     version = DefaultPrincipalData.VERSIONS.last
     data = DefaultPrincipalData(type=kind, name=name)

@@ -1,15 +1,15 @@
-"""Shell: Requests that only the controller may decide, sent on in an Envelope (KIP-590).
+"""Shell: Forwarding of requests that only the controller may decide, in an Envelope (KIP-590).
 
-A broker does not look into them: header and body go to the active controller together with who
-asked and from where, and the body of the answer goes back as it came. When the controller moves or
-cannot be reached the request is repeated until the client's own time, or ours, is over; then the
-client hears REQUEST_TIMED_OUT in the form that its request has for errors.
+A broker does not interpret them. Header and body go to the active controller together with the
+client's principal and address, and the body of the response goes back unchanged. When the
+controller moves or is not reachable, the broker repeats the request, until the client's timeout or
+its own is over. The client then gets REQUEST_TIMED_OUT in its request's form for errors.
 
 A request that is larger in its envelope than `socket.request.max.bytes` is refused before it is
-sent: the nodes of a cluster have one such limit.
+sent: all nodes of a cluster have the same limit.
 
 The versions offered are those that the controllers of this release serve
-(`serving/controller_apis.py` says which APIs they have).
+(`serving/controller_apis.py` lists their APIs).
 """
 
 from __future__ import annotations
@@ -43,15 +43,16 @@ from serving.error_answers import error_response
 
 FORWARD_TIMEOUT_MS: Final = 30_000.0
 ELECTION_TIMEOUT_MS: Final = 3_600_000.0
-"""An operator may wait for a broker to come back."""
+"""Limit for elections: an operator may wait for a broker to come back."""
 ENVELOPE_BYTES: Final = 4_096
-"""What an envelope has around the request in it, and more: headers, principal, address."""
+"""Upper bound for an envelope's own fields: headers, principal, address."""
 TIMEOUT_GRACE_MS: Final = 1_000.0
-"""On top of a request's own timeout, so that the controller's answer to it arrives."""
+"""Added to a request's own timeout, so that the controller's response arrives in time."""
 
 
 def register(table: HandlerTable, forwarder: Forwarder) -> None:
-    """Forward what the broker has no handler of its own for; so this comes after those."""
+    """Register forwarding for all APIs without a handler; call it after the handlers'
+    registration."""
     for api in forwarded_apis():
         if api not in table.entries:
             own_max = OWN_VERSIONS.get(api)
@@ -65,13 +66,13 @@ def register(table: HandlerTable, forwarder: Forwarder) -> None:
 
 
 class Forwarder:
-    """Wraps requests, unwraps answers."""
+    """Forwarder of wrapped requests."""
 
     def __init__(self, broker: BrokerContext) -> None:
         self._broker = broker
 
     async def handle(self, context: RequestContext, request: Request[Any]) -> Body:
-        """Sends one request on and returns the controller's answer."""
+        """Forward one request and return the controller's response."""
         if context.api_key is not ApiKey.ELECT_LEADERS:
             return await self._forward(self._broker.controller, context, request)
         with while_connected(context.connection):
@@ -89,7 +90,7 @@ class Forwarder:
         envelope = wrap(context, request, version)
         size = len(envelope.request_data) + ENVELOPE_BYTES
         if size > self._broker.static.request_bytes_max:
-            # The controller would close the connection, and each retry with it.
+            # The controller would close the connection, and do so for each retry.
             return error_response(request, ErrorCode.INVALID_REQUEST, version)
         deadline_ms = clock.monotonic_ms() + _timeout_ms(request)
         pause_ms = BACK_OFF_MS
@@ -100,7 +101,7 @@ class Forwarder:
                 await channel.pause(pause_ms * self._broker.rng.uniform(0.8, 1.2))
                 pause_ms = min(pause_ms * 2, BACK_OFF_MAX_MS)
                 if isinstance(request, ElectLeadersRequest) and request.timeout_ms > 0:
-                    # Whoever asked waits no longer than at first: nothing is elected after that.
+                    # The client's total wait must not grow: nothing is elected after that time.
                     left_ms = deadline_ms - TIMEOUT_GRACE_MS - clock.monotonic_ms()
                     again = request.replace(timeout_ms=max(int(left_ms), 1))
                     envelope = wrap(context, again, version)
@@ -112,14 +113,15 @@ class Forwarder:
             if answer.error_code or answer.response_data is None:
                 return error_response(request, ErrorCode.UNKNOWN_SERVER_ERROR, context.api_version)
             body = unwrap(context, request, version, answer.response_data)
-            # How long the client is to wait is the controller's word, the connection ours.
+            # The controller determines the client's throttle time; this broker mutes the
+            # connection.
             context.connection.mute(read_encoded(request.response_class(), version, [body]))
             return EncodedReply([body])
         return error_response(request, ErrorCode.REQUEST_TIMED_OUT, context.api_version)
 
 
 def _timeout_ms(request: Request[Any]) -> float:
-    """How long the client may be expected to wait."""
+    """Return how long the client can be expected to wait, in milliseconds."""
     asked_ms: int | None = getattr(request, "timeout_ms", None)
     if asked_ms is None or asked_ms <= 0:
         return FORWARD_TIMEOUT_MS

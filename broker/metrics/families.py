@@ -1,10 +1,10 @@
-"""The broker's metric families, read from its parts when somebody scrapes.
+"""Metric families of the broker, read from its parts at each scrape.
 
 Names are those that Strimzi's JMX rules give Kafka's MBeans. `kraftbox.metrics.partitions` decides
-whether series per partition are written: for every replica, for those led here, or not at all.
+for which partitions series are written: for every replica, for those led here, or for none.
 
-Thousands of partitions take more time than the loop may be kept for: they are added up with
-pauses, and their own series are kept as text (`partition_series.py`).
+Thousands of partitions would block the event loop for too long: they are added up with pauses, and
+their own series are cached as text (`partition_series.py`).
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _REPLICAS: Final = "kafka_server_replicamanager_"
 _METADATA: Final = "kafka_server_brokermetadatametrics_"
 
 PARTITIONS_PER_TURN: Final = 100
-"""How many are looked at before others may have the loop: a quarter of a millisecond's worth."""
+"""Partitions per event-loop iteration: a quarter of a millisecond."""
 
 _PURGATORIES: Final = (
     ("Produce", ProduceWait),
@@ -51,11 +51,11 @@ _PURGATORIES: Final = (
 
 
 class _Totals:
-    """What all partitions add up to."""
+    """Sums over all partitions."""
 
     def __init__(self, deleted: PartitionCounters) -> None:
         self.counted = deleted.copy()
-        """Of all partitions that ever were, once every topic is added."""
+        """Sums over all partitions including deleted ones, once every topic is added."""
         self.partitions = 0
         self.leaders = 0
         self.under_replicated = 0
@@ -66,7 +66,7 @@ class _Totals:
         self.by_topic: dict[str, PartitionCounters] = {}
 
     def add(self, partitions: Sequence[Partition]) -> None:
-        # Of every partition at every scrape, so nothing is asked that costs a call.
+        # Runs for every partition at every scrape, so it avoids calls.
         self.partitions += len(partitions)
         by_topic = self.by_topic
         for partition in partitions:
@@ -90,10 +90,10 @@ class _Totals:
 
 
 class BrokerMetrics:
-    """Collects everything of one broker.
+    """Collector of all families of one broker.
 
-    A counter must not fall when a partition goes, so what deleted partitions had counted stays in
-    the sum over all topics.
+    A counter must not decrease when a partition is removed, so the counts of deleted partitions
+    stay in the sum over all topics.
     """
 
     def __init__(
@@ -109,14 +109,14 @@ class BrokerMetrics:
         self._series = PartitionSeries()
 
     def collect(self) -> Iterable[Family | None]:
-        """All families; for `runtime.metrics.Metrics.register`."""
+        """Yield all families; for `runtime.metrics.Metrics.register`."""
         yield single(
             "kafka_server_kafkaserver_brokerstate",
             "State of the broker: 3 is running",
             self._lifecycle.state,
         )
         partitions = list(self._broker.replicas)
-        # What partitions that go during a pause had counted must not be counted twice.
+        # Copied now: partitions removed during a pause must not be counted twice.
         totals = _Totals(self._broker.replicas.deleted_counters)
         left = iter(partitions)
         while slice_ := list(islice(left, PARTITIONS_PER_TURN)):
@@ -208,7 +208,8 @@ class BrokerMetrics:
         )
 
     def _fetchers(self) -> Iterator[Family]:
-        """How this broker follows others. Labels are Kafka's, the leader's id apart."""
+        """Yield the families of fetches from leaders. Labels are Kafka's, except the leader's
+        id."""
         replication = self._replication
         fetchers = [] if replication is None else [x.fetcher for x in replication.fetchers.links]
         manager, client = "kafka_server_replicafetchermanager_", {"clientId": "Replica"}
@@ -242,7 +243,7 @@ class BrokerMetrics:
             )
 
     def _lags(self) -> Family:
-        """By Kafka's name of the thread that would fetch: slot and leader."""
+        """Return the consumer lag by the name of Kafka's fetcher thread: slot and leader."""
         links = [] if self._replication is None else self._replication.fetchers.links
 
         def samples() -> Iterator[Sample]:
@@ -270,7 +271,7 @@ class BrokerMetrics:
             )
 
     def _metadata(self) -> Iterator[Family]:
-        """How far this broker follows the metadata log."""
+        """Yield the families of this broker's progress in the metadata log."""
         provenance = self._broker.metadata.image.provenance
         lag_ms = max(self._broker.clock.now_ms() - provenance.timestamp_ms, 0)
         for name, help_text, value in (
@@ -313,7 +314,7 @@ class BrokerMetrics:
 
 
 def _traffic(totals: _Totals) -> Iterator[Family | None]:
-    """Per topic, and without a label what all topics ever had."""
+    """Yield series per topic, and without a label the sums over all topics that ever existed."""
     topics = [("", totals.counted)]
     left = iter(sorted(totals.by_topic.items()))
     while slice_ := list(islice(left, PARTITIONS_PER_TURN)):

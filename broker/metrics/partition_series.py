@@ -1,10 +1,10 @@
-"""The metric series that every partition has, kept as text between two scrapes.
+"""Metric series of every partition, cached as text between two scrapes.
 
-Of thousands of partitions few change from one scrape to the next. They stand in groups, and a
-group's lines of a metric are put together anew only if one of its values is another than last time:
-to read and compare the values costs a fifth of writing them. Metrics of a partition's state are
-worked out only where a fact that they come from is another. Between two groups whoever scrapes may
-let others work.
+Few of thousands of partitions change from one scrape to the next. They are divided into groups, and
+a group's lines of a metric are written again only if one of its values differs from last time.
+Reading and comparing the values costs a fifth of writing them. Metrics of a partition's state are
+computed only if a field that they depend on has changed. Between two groups the caller may run
+other work.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from broker.replication.partition import Partition
 from runtime.metrics import Family, Labels, rendered, series_lines
 
 GROUP: Final = 250
-"""Partitions whose lines are written together: a quarter of a millisecond's worth."""
+"""Partitions whose lines are written together: a quarter of a millisecond."""
 
 Values: TypeAlias = Callable[[Sequence[Partition]], list[int]]
 
@@ -27,7 +27,7 @@ class _Gauge(NamedTuple):
     help: str
     values: Values
     of_state: bool = False
-    """Whether the values come from `_STATE` alone."""
+    """True if the values come from `_STATE` alone."""
 
 
 _STATE: Final = attrgetter("role", "isr", "replicas", "min_isr", "elr")
@@ -48,7 +48,7 @@ _GAUGES: Final = (
         "Segments of the log",
         lambda ps: [len(p.log.segments) for p in ps],
     ),
-    # On every replica: where it matters most there is no leader.
+    # On every replica: a partition without a leader needs it most.
     _Gauge(
         "kraftbox_partition_electable_replicas",
         "Replicas that can be elected without loss, ISR and ELR",
@@ -98,7 +98,7 @@ _LEADER_GAUGES: Final = (
 
 
 class _Group:
-    """Some partitions and what the last scrape wrote about them; the partitions never change."""
+    """Some partitions and their lines of the last scrape; the partitions never change."""
 
     __slots__ = ("_labels", "_of_state", "_state", "_written", "partitions")
 
@@ -110,14 +110,14 @@ class _Group:
         self._of_state: dict[str, bytes] = {}
 
     def look(self) -> None:
-        """Once in a scrape: forgets what was written of a state that is another now."""
+        """Discard the lines of state that has changed. Call it once in a scrape."""
         state = list(map(_STATE, self.partitions))
         if state != self._state:
             self._state = state
             self._of_state.clear()
 
     def text(self, gauge: _Gauge) -> bytes:
-        """The lines of one metric."""
+        """Return the lines of one metric."""
         if gauge.of_state:
             text = self._of_state.get(gauge.name)
             if text is None:
@@ -143,15 +143,15 @@ class _Group:
 
 
 class PartitionSeries:
-    """All groups. Scrapes may overlap: each goes through the groups that it began with."""
+    """All groups. Scrapes may overlap: each iterates over the groups that it began with."""
 
     def __init__(self) -> None:
         self._groups: list[_Group] = []
         self._led: list[_Group] = []
 
     def families(self, partitions: list[Partition]) -> Iterator[Family | None]:
-        """The families of these partitions; those for leaders have series of the partitions that
-        led when their group was looked at."""
+        """Yield the families of these partitions; those for leaders have series of the partitions
+        that were led here when their group was checked."""
         before, led_before = self._groups, self._led
         groups: list[_Group] = []
         led_groups: list[_Group] = []

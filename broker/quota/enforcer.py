@@ -1,11 +1,11 @@
 """Enforcement of client quotas: requests measured, clients throttled, connections muted.
 
-A stage of the broker's table, which stands there while there is a quota: as long as there is none,
-nothing stands between a request and its handler.
+A stage of the broker's table, present while there is a quota: without quotas nothing delays a
+request on its way to its handler.
 
-What a response says (`throttle_time_ms`) is a courtesy; what counts is that the connection is muted
-for that time (KIP-219). Bytes of Fetch responses are counted by the Fetch handler, which has to
-know before it answers.
+The response's `throttle_time_ms` is only information for the client; the effective measure is that
+the connection is muted for that time (KIP-219). The Fetch handler counts the bytes of Fetch
+responses itself, because it needs the count before it answers.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from runtime.clock import Clock
 
 
 def quota_user(context: RequestContext) -> str:
-    """The user that quotas know: the principal's name without its type."""
+    """Return the user for quotas: the principal's name without its type."""
     return context.principal.partition(":")[2]
 
 
 class QuotaEnforcer:
-    """The stage; it puts itself into the table when the first quota appears, and takes itself out
-    with the last."""
+    """The stage. It adds itself to the table with the first quota and removes itself with the
+    last."""
 
     def __init__(self, quotas: ClientQuotas, table: HandlerTable, clock: Clock) -> None:
         self.quotas = quotas
@@ -39,7 +39,7 @@ class QuotaEnforcer:
         self._stands = False
 
     def publish(self, quotas: Mapping[QuotaEntity, Mapping[str, float]]) -> None:
-        """The cluster has these quotas now."""
+        """Apply the cluster's present quotas."""
         self.quotas.replace(quotas)
         if self.quotas.active and not self._stands:
             self._table.add_stage(self)
@@ -48,12 +48,12 @@ class QuotaEnforcer:
         self._stands = self.quotas.active
 
     def enter(self, entry: Entry, context: RequestContext, request: Any) -> _Measured:
-        """A request comes to its handler."""
+        """Begin the measurement of a request."""
         return _Measured(self, entry, context, request)
 
 
 class _Measured:
-    """One request, and the work that its handler had with it."""
+    """One request, and the time that its handler has spent on it."""
 
     __slots__ = ("_began_ms", "_context", "_enforcer", "_entry", "_request", "_settled", "_work_ms")
 
@@ -69,15 +69,16 @@ class _Measured:
         self._began_ms = enforcer.clock.monotonic_ms()
 
     def handled(self, *, promised: bool) -> None:
-        """See `dispatch.Passage`."""
+        """Measure the handler's time; see `dispatch.Passage`."""
         self._work_ms = self._enforcer.clock.monotonic_ms() - self._began_ms
         if promised and self._is_produce and cast(ProduceRequest, self._request).acks == 0:
-            # Nobody is told, and what is judged later may take its time: the client waits from now.
+            # No response follows, and validation in a worker may take its time: the client waits
+            # from now.
             self._mute()
             self._settled = True
 
     def reply(self, body: Body) -> Body:
-        """See `dispatch.Passage`."""
+        """Throttle the client and add the time to its response; see `dispatch.Passage`."""
         if self._settled:
             return body
         wait_ms = self._mute()
@@ -90,7 +91,8 @@ class _Measured:
         return self._context.api_key is ApiKey.PRODUCE
 
     def _mute(self) -> int:
-        """Mute the client for as long as it is over its quotas now; returns that time."""
+        """Mute the client for as long as it is over its quotas now; return that time in
+        milliseconds."""
         wait_ms = round(self._wait_ms())
         if wait_ms > 0:
             self._context.connection.mute(wait_ms)
@@ -113,7 +115,7 @@ class _Measured:
 
 
 def _with_throttle(entry: Entry, api_version: int, body: Body, wait_ms: int) -> Body:
-    """The response that tells the client to wait, where this version can."""
+    """Return the response with the throttle time in it, if this version has the field."""
     if isinstance(body, ApiMessage):
         if can_tell(type(body), api_version):
             setattr(body, THROTTLE, max(wait_ms, getattr(body, THROTTLE)))

@@ -1,6 +1,7 @@
 """Metrics of client quotas, under the names of the JMX exporter's rules for Kafka's sensors.
 
-Only who has a limit and used some of it lately has series: at most as many as rates are kept.
+Only users and clients with a limit and recent requests have series: at most as many as rates are
+kept.
 """
 
 from __future__ import annotations
@@ -21,14 +22,14 @@ _BYTES = (QuotaKind.PRODUCE, QuotaKind.FETCH)
 
 
 class QuotaMetrics:
-    """Reads the rates when it is asked."""
+    """Collector that reads the rates at each scrape."""
 
     def __init__(self, quotas: ClientQuotas, clock: Clock) -> None:
         self._quotas = quotas
         self._clock = clock
 
     def collect(self) -> Iterator[Family]:
-        """For the metrics registry."""
+        """Yield all families, for the metrics registry."""
         rates: list[Sample] = []
         shares: list[Sample] = []
         waits: list[Sample] = []

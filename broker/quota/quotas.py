@@ -1,14 +1,14 @@
 """Client quotas: measured rates and throttle times (KIP-13, KIP-55, KIP-124, KIP-546).
 
-A limit belongs to a user, a client id, a pair of both, or to the default of any of these; which one
-counts, and who shares it, says `serving.quota_limits`.
+A limit belongs to a user, a client id, a pair of both, or to the default of any of these.
+`serving.quota_limits` determines which one applies, and which clients share it.
 
 Each kind of limit has its own measure: bytes of Produce requests, bytes of Fetch responses, or the
-share of one CPU that handling takes (in percent), all over the windows of `quota.window.*`. What
-goes over the limit is served, and says in its response how long the client should wait; the
-connection is not read for so long.
+share of one CPU that handling takes (in percent), all over the windows of `quota.window.*`.
+Requests over the limit are served, and their responses contain how long the client should wait. The
+connection is not read in that time.
 
-Nothing here knows a clock, a socket or a message.
+Nothing here uses a clock, a socket or a message.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from runtime.rates import WINDOW_COUNT, WINDOW_MS, WindowedMean, WindowedRate
 from serving.quota_limits import Bearer, Limit, QuotaLimits
 
 RATES_MAX: Final = 10_000
-"""Rates that are kept."""
+"""Maximum number of rates that are kept."""
 
 
 _IP_RATE: Final = keys_quotas.CONNECTION_CREATION_RATE.name
 
 
 class QuotaKind(Enum):
-    """What is limited; the values are the keys of client quotas."""
+    """Kind of a limit; the values are the keys of client quotas."""
 
     PRODUCE = keys_quotas.PRODUCER_BYTE_RATE.name
     FETCH = keys_quotas.CONSUMER_BYTE_RATE.name
@@ -39,7 +39,7 @@ class QuotaKind(Enum):
 
 
 class _Usage(NamedTuple):
-    """What one bearer does, and how long it was told to wait."""
+    """The usage of one bearer, and its throttle times."""
 
     rate: WindowedRate
     waits: WindowedMean
@@ -56,7 +56,7 @@ class ClientQuotas:
         self._usages: dict[tuple[QuotaKind, Bearer], _Usage] = {}
         self.throttled = dict.fromkeys(QuotaKind, 0)
         self.active = False
-        """Whether any request can have a limit."""
+        """True if any request can have a limit."""
 
     @classmethod
     def of(cls, node: NodeConfig) -> ClientQuotas:
@@ -66,7 +66,7 @@ class ClientQuotas:
         )
 
     def replace(self, quotas: Mapping[QuotaEntity, Mapping[str, float]]) -> None:
-        """These are the limits now. Rates go on: a changed limit holds at once."""
+        """Replace all limits. Rates continue: a changed limit applies at once."""
         for limits in self._limits.values():
             limits.replace(quotas)
         self._ips.clear()
@@ -79,19 +79,19 @@ class ClientQuotas:
     # --- limits ---------------------------------------------------------------------------------
 
     def limit(self, kind: QuotaKind, user: str, client_id: str) -> Limit | None:
-        """The limit of this user's client, None without one."""
+        """Return the limit of this user's client, None without one."""
         return self._limits[kind].of(user, client_id)
 
     def most_at_once(self, kind: QuotaKind, user: str, client_id: str) -> float | None:
-        """What the windows of a rate can hold: one answer with more would be over the limit for
-        ever. None without a limit."""
+        """Return the amount that the windows of a rate can hold; one response with more would
+        always be over the limit. Returns None without a limit."""
         limit = self.limit(kind, user, client_id)
         if limit is None:
             return None
         return limit.per_second * max(self._window_count - 1, 1) * self._window_ms / 1000.0
 
     def ip_rate(self, host: str) -> float | None:
-        """How many connections per second this address may open; None for any number."""
+        """Return how many connections per second this address may open; None for any number."""
         if not self._ips:
             return None
         rate = self._ips.get(host)
@@ -102,7 +102,7 @@ class ClientQuotas:
     def record(
         self, kind: QuotaKind, user: str, client_id: str, amount: float, now_ms: float
     ) -> float:
-        """Count `amount`; returns how many milliseconds the client must wait, 0.0 for none."""
+        """Count `amount`; return how many milliseconds the client must wait, 0.0 for no wait."""
         limit = self.limit(kind, user, client_id)
         if limit is None:
             return 0.0
@@ -110,7 +110,7 @@ class ClientQuotas:
         usage.rate.record(amount, now_ms)
         wait_ms = usage.rate.excess_ms(limit.per_second, now_ms)
         if kind is QuotaKind.REQUEST:
-            # Time of the CPU comes back with the next window, whatever was used of it.
+            # CPU time is available again in the next window, whatever was used in this one.
             wait_ms = min(wait_ms, self._window_ms)
         if wait_ms > 0.0:
             usage.waits.record(wait_ms, now_ms)
@@ -120,21 +120,21 @@ class ClientQuotas:
     def take_back(
         self, kind: QuotaKind, user: str, client_id: str, amount: float, now_ms: float
     ) -> None:
-        """What was recorded did not happen after all."""
+        """Undo a `record` whose amount was not used after all."""
         limit = self.limit(kind, user, client_id)
         if limit is not None:
             self._usage(kind, limit.bearer, now_ms).rate.record(-amount, now_ms)
 
     def in_use(self, now_ms: float) -> Iterator[tuple[QuotaKind, Bearer, float, float]]:
-        """Who has used up some of a limit lately: kind, whose, amount per second, and the mean time
-        in ms that clients were told to wait (NaN when none was)."""
+        """Yield the bearers that have used some of a limit recently: kind, bearer, amount per
+        second, and the mean throttle time in ms (NaN without any)."""
         for (kind, bearer), usage in self._usages.items():
             if not usage.rate.is_idle(now_ms):
                 yield kind, bearer, usage.rate.per_second(now_ms), usage.waits.mean(now_ms)
 
     def _make_room(self, now_ms: float) -> None:
-        """Forget rates without a recent event, and of many more the oldest tenth: clients choose
-        their ids, and each id may have a rate of its own."""
+        """Drop rates without a recent event, and if too many are left, the oldest tenth: clients
+        choose their ids, and each id may have a rate of its own."""
         usages = {key: kept for key, kept in self._usages.items() if not kept.rate.is_idle(now_ms)}
         if len(usages) >= RATES_MAX:
             usages = dict(islice(usages.items(), RATES_MAX // 10, None))

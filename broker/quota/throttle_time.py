@@ -1,4 +1,4 @@
-"""The time that a response tells its client to wait, also in a response that is bytes already."""
+"""Throttle time in a response, including responses that are already encoded."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _int32 = struct.Struct(">i")
 
 
 def can_tell(response: type[ApiMessage], version: int) -> bool:
-    """Whether this version has the field."""
+    """Return whether this version has the field."""
     return any(
         field.name == THROTTLE and version in parse_versions(field.versions)
         for field in response.FIELDS
@@ -21,7 +21,7 @@ def can_tell(response: type[ApiMessage], version: int) -> bool:
 
 
 def read_encoded(response: type[ApiMessage], version: int, parts: Sequence[Buffer]) -> int:
-    """The time in a body that begins with it, as all do that are passed on; 0 in others."""
+    """Return the time in a body that begins with it, as all forwarded ones do; 0 in others."""
     if not _is_first(response, version):
         return 0
     told_ms: int = _int32.unpack_from(parts[0])[0]
@@ -31,7 +31,7 @@ def read_encoded(response: type[ApiMessage], version: int, parts: Sequence[Buffe
 def raise_encoded(
     response: type[ApiMessage], version: int, parts: Sequence[Buffer], wait_ms: int
 ) -> list[Buffer]:
-    """The body with at least this time in it, if it begins with one."""
+    """Return the body with at least this time in it, if it begins with one."""
     if not _is_first(response, version):
         return list(parts)
     first = bytearray(parts[0])
