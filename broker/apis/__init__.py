@@ -1,1 +1,1 @@
-"""The APIs that a broker serves, one file per API; each file registers its own version range."""
+"""APIs that a broker serves, one file per API; each file registers its own version range."""

@@ -1,12 +1,12 @@
 """ConsumerGroupHeartbeat (key 68), versions 0-1 (KIP-848).
 
-Behaviour: the consumer group protocol is not built, and every heartbeat is answered
-UNSUPPORTED_VERSION, as Kafka does where `group.coordinator.rebalance.protocols` is `classic` or
-`group.version` is 0. The API is offered nevertheless, as Kafka offers it there: librdkafka waits
-without a word for a broker that has it, and takes this answer as fatal. The Java client raises
-UnsupportedVersionException either way, franz-go goes back to the classic protocol.
+Behaviour: the consumer group protocol is not implemented, and every heartbeat is answered
+UNSUPPORTED_VERSION. Kafka does the same if `group.coordinator.rebalance.protocols` is `classic` or
+`group.version` is 0. The API is offered nevertheless, as Kafka offers it then: without it
+librdkafka waits silently for a broker that has it, and it treats this answer as fatal. The Java
+client raises UnsupportedVersionException either way; franz-go falls back to the classic protocol.
 
-ConsumerGroupDescribe is not offered: clients that describe groups use DescribeGroups at once.
+ConsumerGroupDescribe is not offered: clients that describe groups then use DescribeGroups at once.
 """
 
 from __future__ import annotations

@@ -36,7 +36,7 @@ def register_coordinator_apis(
     producer_ids: ProducerIds,
     clock: Clock,
 ) -> None:
-    """All APIs of groups and offsets, FindCoordinator and InitProducerId."""
+    """Register all APIs of groups and offsets, FindCoordinator and InitProducerId."""
     topics = CachedTopics(metadata)
     find_coordinator.register(table, FindCoordinator(log, topics, clock))
     join_group.register(table, coordinator)

@@ -1,7 +1,7 @@
 """DeleteGroups (key 42), versions 0-2.
 
-Behaviour: removes groups without members, with all their offsets. Each group is decided for itself;
-the answer waits until the last one's records are committed.
+Behaviour: removes groups without members, with all their offsets. Each group is decided separately;
+the answer waits until the records of all are committed.
 
 Errors, per group: NON_EMPTY_GROUP, GROUP_ID_NOT_FOUND, NOT_COORDINATOR,
 COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE (not stored in time).

@@ -1,12 +1,14 @@
 """DeleteRecords (key 21), versions 0-2.
 
 Behaviour: moves the log start of each partition up to the given offset; -1 stands for the high
-watermark. The answer is the low watermark, the smallest log start among the in-sync replicas, and
-waits until it has reached the offset: REQUEST_TIMED_OUT when followers take longer than the
-request allows (the records are deleted all the same).
-An offset below the log start changes nothing. Errors: OFFSET_OUT_OF_RANGE for one above the high
-watermark, POLICY_VIOLATION for a topic whose cleanup policy does not delete,
-INVALID_TOPIC_EXCEPTION for an internal topic, NOT_LEADER_OR_FOLLOWER, UNKNOWN_TOPIC_OR_PARTITION.
+watermark. The answer contains the low watermark, the smallest log start among the in-sync replicas,
+and waits until that has reached the offset. If followers take longer than the request allows, the
+error is REQUEST_TIMED_OUT; the records are deleted nevertheless. An offset below the log start
+changes nothing.
+
+Errors: OFFSET_OUT_OF_RANGE for an offset above the high watermark, POLICY_VIOLATION for a topic
+whose cleanup policy does not delete, INVALID_TOPIC_EXCEPTION for an internal topic,
+NOT_LEADER_OR_FOLLOWER, UNKNOWN_TOPIC_OR_PARTITION.
 """
 
 from __future__ import annotations
@@ -45,7 +47,7 @@ def register(table: HandlerTable, broker: BrokerContext) -> None:
 
 
 class _Result(NamedTuple):
-    """A partition's part of the response, and where its low watermark comes from."""
+    """A partition's part of the response, and the partition that determines its low watermark."""
 
     partition: Partition | None
     data: DeleteRecordsResponse.DeleteRecordsPartitionResult
@@ -54,7 +56,7 @@ class _Result(NamedTuple):
 def delete_records(
     broker: BrokerContext, context: RequestContext, request: DeleteRecordsRequest
 ) -> Reply:
-    """Handles every partition on its own; waits for the slowest."""
+    """Delete the records of every partition separately; wait for the slowest one."""
     response = DeleteRecordsResponse()
     waits = broker.waits
     future: asyncio.Future[Body] = waits.new_future()
@@ -100,7 +102,8 @@ def _finished(response: DeleteRecordsResponse, results: list[_Result]) -> Delete
 
 
 def _delete(broker: BrokerContext, topic: str, index: int, offset: int) -> tuple[Partition, int]:
-    """The partition, and what its low watermark must reach."""
+    """Move the log start. Returns: the partition, and the offset that its low watermark must
+    reach."""
     if is_internal_topic(topic):
         raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, None)
     partition = broker.replicas.find(topic, index)

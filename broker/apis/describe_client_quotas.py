@@ -1,11 +1,11 @@
 """DescribeClientQuotas (key 48), versions 0-1.
 
-Behaviour: the limits of the entities that a filter chooses, from this broker's image. A component
-of the filter asks for one type of entity: a name, the default, or any. An entity must match all
+Behaviour: the limits of the entities that match a filter, from this broker's image. A component of
+the filter matches one type of entity: a name, the default, or any. An entity must match all
 components; with `strict` it may have no other parts.
 
-Errors: INVALID_REQUEST (a type twice or empty, a match that does not fit its kind, ip beside user
-or client-id), UNSUPPORTED_VERSION (a type that does not exist).
+Errors: INVALID_REQUEST (a type twice or empty, a match that does not fit its kind, ip together with
+user or client-id), UNSUPPORTED_VERSION (a type that does not exist).
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _TYPES: Final = ("user", "client-id", "ip")
 
 
 class Match(IntEnum):
-    """What a component asks for."""
+    """Kind of match of a component."""
 
     EXACT = 0
     DEFAULT = 1

@@ -1,8 +1,8 @@
 """DescribeCluster (key 60), versions 0-2.
 
-Behaviour: cluster id, a broker to send admin requests to, and the brokers that are alive on the
-client's listener. Version 1 adds the kind of endpoint (KIP-919): asked for controllers, a broker
-answers MISMATCHED_ENDPOINT_TYPE, for anything else UNSUPPORTED_ENDPOINT_TYPE. Version 2 can include
+Behaviour: cluster id, a broker for admin requests, and the brokers that are alive on the client's
+listener. Version 1 adds the kind of endpoint (KIP-919): to a request for controllers a broker
+answers MISMATCHED_ENDPOINT_TYPE, to any other kind UNSUPPORTED_ENDPOINT_TYPE. Version 2 can include
 fenced brokers.
 """
 
@@ -36,7 +36,7 @@ def register(table: HandlerTable, broker: BrokerContext) -> None:
 def describe(
     broker: BrokerContext, listener: str, request: DescribeClusterRequest
 ) -> DescribeClusterResponse:
-    """The cluster as a client on `listener` sees it."""
+    """Return the cluster as visible to a client on `listener`."""
     if request.endpoint_type == CONTROLLERS:
         raise ApiError(ErrorCode.MISMATCHED_ENDPOINT_TYPE, "This endpoint is a broker")
     if request.endpoint_type != BROKERS:

@@ -1,14 +1,13 @@
 """DescribeConfigs (key 32), versions 1-4.
 
-Behaviour: the configuration in effect for topics, brokers (the one asked, by its id, or with an
-empty name the cluster-wide dynamic defaults), broker loggers, groups and client metrics. No keys,
-null or empty, means all of them. Sensitive values are null. Synonyms (version 1) list every place
-that holds a value, in the order in which they are asked; types and documentation come from version
-3 on.
+Behaviour: the configuration in effect for topics, brokers (this one, by its id, or with an empty
+name the cluster-wide dynamic defaults), broker loggers, groups and client metrics. No keys, null or
+empty, means all of them. Sensitive values are null. Synonyms (version 1) list every source of a
+value, in the order of precedence; types and documentation come from version 3 on.
 
 Errors per resource: INVALID_TOPIC_EXCEPTION, UNKNOWN_TOPIC_OR_PARTITION, INVALID_REQUEST for
-another broker's id and for kinds of resource that do not exist, GROUP_ID_NOT_FOUND is never said:
-a group that nobody configured has the defaults.
+another broker's id and for kinds of resource that do not exist. GROUP_ID_NOT_FOUND is never
+returned: a group without configuration has the defaults.
 """
 
 from __future__ import annotations
@@ -91,7 +90,7 @@ def _broker(broker: BrokerContext, name: str) -> list[DescribedKey]:
 
 
 def _dynamic(broker: BrokerContext) -> dict[str, Mapping[str, str]]:
-    """Dynamic values of all brokers and of this one."""
+    """Return the dynamic values of all brokers and of this one."""
     metadata = broker.metadata
     return {"cluster": metadata.cluster_overrides(), "broker": metadata.broker_overrides()}
 

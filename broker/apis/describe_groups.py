@@ -1,7 +1,7 @@
 """DescribeGroups (key 15), versions 0-6.
 
-Behaviour: state and members of classic groups. Metadata is shown while a group is stable, for the
-protocol then chosen; assignments are those last given out.
+Behaviour: state and members of classic groups. Members' metadata for the chosen protocol is
+included while a group is stable; assignments are the latest ones.
 
 Versions: 3 authorised operations (KIP-430), 4 static members, 6 a group that does not exist is
 GROUP_ID_NOT_FOUND with a message (KIP-1043), before that a group in state Dead.
@@ -34,7 +34,7 @@ GROUP_OPERATIONS: Final = sum(
         Operation.ALTER_CONFIGS,
     )
 )
-"""What everybody may do with a group, as there is no authorizer."""
+"""Operations on a group that every client is allowed, as there is no authorizer."""
 
 
 def register(table: HandlerTable, coordinator: GroupCoordinator) -> None:

@@ -1,9 +1,9 @@
 """DescribeLogDirs (key 35), versions 1-5.
 
-Behaviour: the one log directory with the size of each replica in it, of all topics for null and of
-the topics named otherwise. `offset_lag` is how far a replica is behind the high watermark, 0 for a
-leader. Version 3 adds a top-level error, 4 the size of the volume (KIP-827), 5 cordoned directories
-(there are none).
+Behaviour: the one log directory with the size of each of its replicas, of all topics for null and
+of the named topics otherwise. `offset_lag` is how far a replica is behind the high watermark, 0 for
+a leader. Version 3 adds a top-level error, 4 the size of the volume (KIP-827), 5 cordoned
+directories (always empty here).
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def register(table: HandlerTable, broker: BrokerContext) -> None:
 
 
 def describe(broker: BrokerContext, request: DescribeLogDirsRequest) -> DescribeLogDirsResponse:
-    """The log directory and what of it was asked for."""
+    """Return the log directory with the requested replicas."""
     directory = broker.config.log_dir
     result = DescribeLogDirsResponse.DescribeLogDirsResult(log_dir=directory)
     try:

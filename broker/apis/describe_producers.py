@@ -1,7 +1,7 @@
 """DescribeProducers (key 61), version 0 (KIP-664).
 
-Behaviour: the producers that a partition's leader remembers, with their last sequence and, if one
-is open, the start of their transaction. Errors per partition: INVALID_TOPIC_EXCEPTION,
+Behaviour: the producers in the state of a partition's leader, with their last sequence and the
+start of an open transaction. Errors per partition: INVALID_TOPIC_EXCEPTION,
 UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER.
 """
 
@@ -31,7 +31,7 @@ def register(table: HandlerTable, broker: BrokerContext) -> None:
 
 
 def describe(broker: BrokerContext, request: DescribeProducersRequest) -> DescribeProducersResponse:
-    """Answers every partition on its own."""
+    """Return the producers of every partition, with an error per partition."""
     response = DescribeProducersResponse()
     for topic in request.topics:
         response.topics.append(

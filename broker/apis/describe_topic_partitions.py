@@ -1,13 +1,15 @@
 """DescribeTopicPartitions (key 75), version 0 (KIP-966).
 
-Behaviour: like Metadata without brokers, but in pages and with ELR. Topics come in the order of
-their names; all of them for an empty list. A page ends after `response_partition_limit`
-partitions (at most `max.request.partition.size.limit`), and `next_cursor` says where the next one
-begins. A cursor on a topic that is gone goes on with the next name. Unknown names are
+Behaviour: like Metadata without brokers, but in pages and with ELR. Topics are ordered by name; an
+empty list requests all of them. A page ends after `response_partition_limit` partitions (at most
+`max.request.partition.size.limit`), and `next_cursor` is the begin of the next one. If the cursor's
+topic was deleted, the page continues with the next name. Unknown names are
 UNKNOWN_TOPIC_OR_PARTITION, illegal ones INVALID_TOPIC_EXCEPTION; each counts as one partition of
-the page. A cursor with a negative partition, or on a topic that is not among those asked for, is
-INVALID_REQUEST: the response has no error of its own, so every topic asked for bears it; where all
-are asked for the answer is empty.
+the page.
+
+A cursor with a negative partition, or on a topic that was not requested, is INVALID_REQUEST. The
+response has no top-level error, so every requested topic has it; if all topics were requested the
+answer is empty.
 """
 
 from __future__ import annotations
@@ -31,7 +33,7 @@ from serving.authorized_operations import TOPIC_OPERATIONS
 
 VERSION: Final = 0
 AT_ONCE_MAX: Final = 250
-"""Partitions, or names of topics, that are looked at in one event-loop iteration."""
+"""Limit for partitions, or names of topics, in one event-loop iteration."""
 STEP_PARTITIONS: Final = 100
 
 _Topic = DescribeTopicPartitionsResponse.DescribeTopicPartitionsResponseTopic
@@ -52,7 +54,7 @@ def register(table: HandlerTable, broker: BrokerContext) -> None:
 
 
 class _Page:
-    """One page, made in steps."""
+    """One page, built in steps."""
 
     def __init__(
         self, broker: BrokerContext, listener: str, request: DescribeTopicPartitionsRequest
@@ -69,8 +71,8 @@ class _Page:
     async def of_many(
         self, request: DescribeTopicPartitionsRequest
     ) -> DescribeTopicPartitionsResponse:
-        """The page of a request that names more topics than a page has: it is made of the first
-        ones, which are found in slices."""
+        """Return the page of a request that names more topics than a page has. It contains the
+        first ones, which are found in slices."""
         await self._slices.turn()
         first = "" if self._cursor is None else self._cursor.topic_name
         seen = self._cursor is None
@@ -91,7 +93,7 @@ class _Page:
     def go_on(
         self, steps: Iterator[int]
     ) -> DescribeTopicPartitionsResponse | Awaitable[DescribeTopicPartitionsResponse]:
-        """The page, at once where it is short."""
+        """Return the page: at once if it is short, otherwise as a coroutine."""
         taken = 0
         for weight in steps:
             taken += weight
@@ -106,8 +108,8 @@ class _Page:
         return self._response
 
     def steps(self, named: list[str] | None) -> Iterator[int]:
-        """Describe the topics of these names, which are in order, or all of them; yields how many
-        partitions a step took. A name that no topic has counts as a partition."""
+        """Describe the topics of these names, which are ordered, or all of them. Yields the number
+        of partitions of each step; an unknown name counts as a partition."""
         response = self._response
         first_topic, first_index = "", 0
         if self._cursor is not None:

@@ -1,7 +1,7 @@
 """DescribeUserScramCredentials (key 50), version 0 (KIP-554).
 
-Behaviour: which SCRAM mechanisms users have credentials for, and with how many iterations; never
-the keys. No users, null or empty, means all of them.
+Behaviour: users' SCRAM mechanisms with their number of iterations; never the keys. No users, null
+or empty, means all of them.
 
 Errors per user: RESOURCE_NOT_FOUND (has no credentials), DUPLICATE_RESOURCE (named twice).
 """
@@ -39,7 +39,7 @@ def register(table: HandlerTable, broker: BrokerContext) -> None:
 def describe(
     broker: BrokerContext, request: DescribeUserScramCredentialsRequest
 ) -> DescribeUserScramCredentialsResponse:
-    """Answers every user on its own."""
+    """Return the credentials of every requested user, with an error per user."""
     stored: dict[str, list[DescribeUserScramCredentialsResponse.CredentialInfo]] = {}
     for (mechanism, user), credential in sorted(broker.metadata.image.scram.items()):
         info = _Info(mechanism=mechanism, iterations=credential.iterations)

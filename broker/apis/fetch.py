@@ -1,25 +1,25 @@
-"""Fetch (key 1), versions 4-19: the last is for our own brokers only.
+"""Fetch (key 1), versions 4-19: the last is only for brokers of this implementation.
 
-Behaviour: reads each wanted partition up to what the reader may see (a follower: the log end; a
-consumer: the high watermark, or with read_committed the last stable offset), at least one whole
-batch in all, and answers at once when `min_bytes` are there, when any partition has an error or a
-divergence, or when nothing is wanted; else it waits for bytes, for an interruption (leadership,
-deletion) or for `max_wait_ms`, and reads again. Data far behind the log end is first brought into
-memory off the loop.
+Behaviour: reads each requested partition up to the reader's limit: for a follower the log end, for
+a consumer the high watermark, or with read_committed the last stable offset. In all it returns at
+least one whole batch. It answers at once when `min_bytes` are available, when any partition has an
+error or a divergence, or when no partition is requested. Otherwise it waits for bytes, for an
+interruption (leadership, deletion) or for `max_wait_ms`, and reads again. Data far behind the log
+end is first brought into memory by a worker.
 
-A follower that asks below the local log start gets OFFSET_MOVED_TO_TIERED_STORAGE; with it and with
-OFFSET_OUT_OF_RANGE it is told where the log begins (KIP-405).
+A follower that requests an offset below the local log start gets OFFSET_MOVED_TO_TIERED_STORAGE.
+With it and with OFFSET_OUT_OF_RANGE the response contains the log start (KIP-405).
 
 Versions: 5 log start, 7 sessions (KIP-227), 9 leader epochs (KIP-320), 10 zstd, 11 rack, 12
 divergence instead of a separate OffsetForLeaderEpoch, 13 topic ids, 15 replica state with broker
 epoch (KIP-903), 16 leaders (KIP-951), 17 directory ids, 18 the follower's high watermark
-(KIP-1166), 19 what the follower has of the log locally (KIP-1303). Batches leave as they are stored
-at every version: like Kafka since 4.0, a broker converts no batch and does not look at its codec.
-Clients that request version 4 may well read zstd (aiokafka before 0.14).
+(KIP-1166), 19 the follower's local log (KIP-1303). Batches are sent as they are stored at every
+version: like Kafka since 4.0, a broker converts no batch and does not check its codec. Clients that
+request version 4 may well read zstd (aiokafka before 0.14).
 
-Authorisation: a request that names a replica id must come from that replica: the id must be among
-the partition's replicas and registered, else it is answered NOT_LEADER_OR_FOLLOWER, and only the
-broker's current epoch moves its state (B32).
+Authorisation: a request that names a replica id must come from that replica. The id must be among
+the partition's replicas and registered, otherwise the answer is NOT_LEADER_OR_FOLLOWER. Only
+requests with the broker's current epoch move its state (B32).
 """
 
 from __future__ import annotations
@@ -50,9 +50,9 @@ REPLICA_STATE_SINCE: Final = 15
 
 
 LONG: Final = 1_000
-"""Partitions of a request that are not looked at in one event-loop iteration."""
+"""A request with more partitions is processed in several event-loop iterations."""
 STEPS_PER_PARTITION: Final = 2
-"""Of a slice."""
+"""Weight of a partition in a slice."""
 
 _Refused = dict[str | bytes, dict[int, PartitionData]]
 
@@ -105,9 +105,9 @@ class FetchApi:
     async def _in_slices(
         self, context: RequestContext, request: FetchRequest, served: asyncio.Future[None]
     ) -> Body:
-        """Answer a request that names more partitions than can be looked at in one event-loop
-        iteration. Those that have no replica here are refused in slices; the others are read as
-        usual: there are no more of them than this broker has."""
+        """Answer a request that names too many partitions for one event-loop iteration. Partitions
+        without a replica here are refused in slices. The others are read as usual, as their number
+        is bounded by this broker's replicas."""
         slices = self._broker.slices
         by_id = context.api_version >= TOPIC_IDS_SINCE
         try:
@@ -121,7 +121,7 @@ class FetchApi:
                 served.set_result(None)
         if refused:
             request.max_wait_ms = 0
-        # One of them stands for all: the session only has to know that there are some.
+        # One of them stands for all: the session only needs to know that some exist.
         absent = {(name, -1) for name in islice(refused, 1)}
         reply = self._begin(context, request, here, forgotten, absent)
         body = reply if is_body(reply) else await cast("Awaitable[Body]", reply)
@@ -199,12 +199,13 @@ class FetchApi:
 
 
 def _is_follower(request: FetchRequest) -> bool:
-    """Kafka counts the fetches of consumers and of followers apart."""
+    """Return whether a follower sent the fetch: Kafka counts consumers' and followers' fetches
+    separately."""
     return request.replica_id >= 0 or request.replica_state.replica_id >= 0
 
 
 def _replica(context: RequestContext, request: FetchRequest) -> tuple[int, int]:
-    """(replica id, broker epoch) of the sender; (-1, -1) for a consumer."""
+    """Return (replica id, broker epoch) of the sender; (-1, -1) for a consumer."""
     if context.api_version >= REPLICA_STATE_SINCE:
         state = request.replica_state
         return state.replica_id, state.replica_epoch
@@ -238,7 +239,7 @@ def _wanted(request: FetchRequest, by_id: bool) -> dict[PartitionKey, Wanted]:
     for topic in request.topics:
         name: str | bytes = topic.topic_id if by_id else topic.topic
         for partition in topic.partitions:
-            # A session keeps what it is given, and tags that nobody knows have any size.
+            # A session keeps this object, and unknown tags may have any size.
             partition.unknown_tags = None
             wanted[(name, partition.partition)] = partition
     return wanted

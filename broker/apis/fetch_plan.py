@@ -1,10 +1,10 @@
-"""The part of a fetch that is not at hand, as a value: decided before anything is read.
+"""Plan of the reads of a fetch that need a worker or the tier, as a value computed before any read.
 
-A plan goes over the partitions in the order of the request with one budget for all, as the answer
-does. It names what is read off the loop, all of it at once. What is at hand only takes its share
-of the budget here; it is read when the answer is made. What came back is judged by `still_holds`
-then, because roles, log starts and segments may have changed, and is cut to what is left by
-`fitted`.
+A plan covers the partitions in the order of the request with one budget for all, like the response.
+It contains the reads that must not block the event loop, all to be done at once. Data in memory
+only takes its share of the budget here; it is read when the response is built. Then the results are
+checked by `still_holds`, because roles, log starts and segments may have changed, and are limited
+to the remaining budget by `fitted`.
 """
 
 from __future__ import annotations
@@ -24,10 +24,11 @@ if TYPE_CHECKING:
 
 
 class Place(Enum):
-    """Where the batches from an offset on are."""
+    """Location of the batches from an offset on."""
 
     HERE = "here"
-    """A plain call answers: from the page cache, that there is nothing, or that it is refused."""
+    """A synchronous call can answer: with data from the page cache, with nothing, or with an
+    error."""
     COLD = "cold"
     """On this disk, probably not in the page cache."""
     REMOTE = "remote"
@@ -43,30 +44,30 @@ def place_of(log: Log, offset: int) -> Place:
 
 
 class Wish(NamedTuple):
-    """What a reader may have of one partition."""
+    """Limits of a read of one partition."""
 
     key: PartitionKey
     partition: Partition
     offset: int
     max_bytes: int
-    """Of this partition, as the request limits it; may be any number."""
+    """The request's limit for this partition; may be any number."""
     end_offset: int
-    """No batch that reaches it is shown."""
+    """No batch that reaches it is returned."""
 
 
 class ColdSlice(NamedTuple):
-    """To be read from this disk, in a worker."""
+    """A read from this disk, in a worker."""
 
     log: Log
     offset: int
     max_bytes: int
     end_offset: int
     whole_first: bool
-    """The first batch is read whole though it is larger than the limit: the answer needs one."""
+    """Read the first batch whole even if it is larger than the limit: the response needs one."""
 
 
 class RemoteRange(NamedTuple):
-    """To be read from the tier. How much there is nobody knows: it takes all of its limit."""
+    """A read from the tier. Its size is unknown in advance, so it uses up its whole limit."""
 
     log: Log
     offset: int
@@ -79,10 +80,10 @@ Elsewhere: TypeAlias = ColdSlice | RemoteRange
 def plan_reads(
     wishes: Iterable[Wish], max_bytes: int, *, remote: bool
 ) -> dict[PartitionKey, Elsewhere]:
-    """What to read off the loop.
+    """Return the reads that need a worker or the tier.
 
     Args:
-        max_bytes: the limit of the whole answer.
+        max_bytes: the limit of the whole response.
         remote: whether the tier may be read.
     """
     planned: dict[PartitionKey, Elsewhere] = {}
@@ -96,7 +97,7 @@ def plan_reads(
             try:
                 visible = log.visible_bytes(offset, end_offset)
             except ApiError:
-                continue  # the answer finds out and says so
+                continue  # the response will contain this error
             if not visible:
                 continue
         elif not remote:
@@ -113,14 +114,14 @@ def plan_reads(
 
 
 class Refused(NamedTuple):
-    """A read that was not begun, and why. Not its exception, which would hold the fetch that holds
-    this."""
+    """A read that was not started, and the error code. It holds no exception, which would reference
+    the fetch that references this."""
 
     code: ErrorCode
 
 
 class ColdData(NamedTuple):
-    """What a cold slice brought."""
+    """The result of a cold slice."""
 
     log: Log
     generation: int
@@ -130,7 +131,7 @@ class ColdData(NamedTuple):
 
 
 def still_holds(data: ColdData, log: Log, offset: int) -> bool:
-    """Whether what was read from `offset` on is what the log has there now."""
+    """Return whether the data that was read from `offset` on is still the log's data there."""
     return (
         data.log is log
         and data.generation == log.segments.generation
@@ -139,8 +140,8 @@ def still_holds(data: ColdData, log: Log, offset: int) -> bool:
 
 
 def fitted(records: Buffer, max_bytes: int, *, whole_first: bool) -> Buffer:
-    """Batches cut to a limit. The last may be cut inside, the first is there whole or not at all;
-    with `whole_first` it is there even if it is larger than the limit."""
+    """Return batches up to a limit. The last one may be incomplete; the first is whole or missing.
+    With `whole_first` it is included even if it is larger than the limit."""
     if len(records) <= max_bytes:
         return records
     if len(records) < HEADER_BYTES:

@@ -1,4 +1,4 @@
-"""The reads of one fetch that go on off the loop, all at once, while the fetch waits."""
+"""Reads of one fetch in workers and from the tier, all at once, while the fetch waits."""
 
 from __future__ import annotations
 
@@ -19,13 +19,15 @@ Arrived: TypeAlias = "ColdData | RemoteRead | Refused"
 
 
 class FetchReads(Wait):
-    """Begun when it is made. `results` fills; `over` is called when nothing is left to come.
+    """Reads that start when the object is created. `results` is filled; `over` is called when all
+    are done.
 
-    In the purgatory it waits for them: `late` is called at the deadline, and goes on without what
-    has not come, or waits on. With the connection all ends that nobody else waits for.
+    In the purgatory it waits for them: `late` is called at the deadline, and continues without the
+    missing results, or waits on. When the connection closes, all reads end that no other fetch
+    waits for.
 
-    Whoever stops waiting calls `leave`: then `over` is not called any more, and reads of the tier
-    go on, to be found by the next fetch.
+    A caller that stops waiting calls `leave`: then `over` is not called any more. Reads of the tier
+    continue, and the next fetch finds them.
     """
 
     def __init__(
@@ -39,13 +41,14 @@ class FetchReads(Wait):
         cancel: Callable[[], object],
         committed: bool,
     ) -> None:
-        """`reader` is there if remote ranges are planned; `committed` is for them. `cancel` says
-        that there will be no answer. Nothing of what is called is called from here."""
+        """Start the reads. `reader` is required if remote ranges are planned, and `committed`
+        applies to them. `cancel` reports that there will be no answer. This constructor calls none
+        of the callables."""
         super().__init__()
         self.results: dict[PartitionKey, Arrived | None] = dict.fromkeys(planned)
-        """None for what has not come."""
+        """None for a result that is still missing."""
         self.failure: BaseException | None = None
-        """One that nobody foresaw; the request fails with it."""
+        """An unexpected exception; the request fails with it."""
         self.has_remote = False
         self._over = over
         self._late = late
@@ -68,11 +71,11 @@ class FetchReads(Wait):
 
     @property
     def finished(self) -> bool:
-        """Whether nothing is left to come."""
+        """True if no result is missing."""
         return not self._tasks and not self._remote
 
     def leave(self) -> None:
-        """Waits no longer."""
+        """Stop waiting, and cancel reads of the disk."""
         tasks, self._tasks = self._tasks, {}
         for task in tasks:
             task.cancel()
@@ -84,7 +87,8 @@ class FetchReads(Wait):
         self._late(self)
 
     def dropped(self) -> None:
-        """Nobody is there any more: reads of the tier that have not begun end, too."""
+        """Stop waiting because the connection has closed; end reads of the tier that have not
+        begun, too."""
         reads = list(self._remote)
         self.leave()
         self._cancel()

@@ -1,14 +1,15 @@
 """FindCoordinator (key 10), versions 0-6.
 
-Behaviour: for a group the broker that leads its partition of `__consumer_offsets`, at the address
-of the listener the client uses. The first question creates the topic. While the partition has no
-leader that can be reached there: COORDINATOR_NOT_AVAILABLE, ask again.
+Behaviour: for a group, the broker that leads its partition of `__consumer_offsets`, with its
+address on the client's listener. The first request creates the topic. While the partition has no
+leader with an address there, the error is COORDINATOR_NOT_AVAILABLE, and clients retry.
 
-Transactions are not built: a transactional id is answered CLUSTER_AUTHORIZATION_FAILED with a
-message that says why. No other code ends every client and lets the message through: librdkafka ends
-only for this one and TRANSACTIONAL_ID_AUTHORIZATION_FAILED and asks again for ever after any other;
-for that one the Java client shows a text of its own, for a code it does not expect it shows ours.
-Share groups are not built either: INVALID_REQUEST, as for a key type that does not exist.
+Transactions are not implemented: a transactional id is answered CLUSTER_AUTHORIZATION_FAILED with a
+message that names the reason. Only this code ends every client and shows the message. librdkafka
+ends only for this code and TRANSACTIONAL_ID_AUTHORIZATION_FAILED, and retries indefinitely after
+any other. For the latter the Java client shows a text of its own; for a code that it does not
+expect it shows the broker's. Share groups are not implemented either: INVALID_REQUEST, as for an
+unknown key type.
 
 Versions: 1 key type, 4 several keys (KIP-699), 5 TRANSACTION_ABORTABLE (KIP-890, never sent), 6
 share groups (KIP-932).
@@ -40,7 +41,8 @@ NO_TRANSACTIONS: Final = (
     "Kafka Streams, Connect and Flink ask for at-least-once."
 )
 CREATION_WAIT_S: Final = 2.0
-"""Answers of a connection go out in order: a client is not kept waiting for the controller long."""
+"""Longest wait for the controller: responses of a connection go out in order, so others wait
+behind."""
 
 _LOG_EVERY_MS: Final = 60_000.0
 
@@ -48,7 +50,7 @@ _log = get_logger("broker.apis.find_coordinator")
 
 
 class KeyType(IntEnum):
-    """What a coordinator is wanted for."""
+    """Kind of coordinator that a client looks for."""
 
     GROUP = 0
     TRANSACTION = 1
@@ -56,10 +58,10 @@ class KeyType(IntEnum):
 
 
 class CoordinatorDirectory(Protocol):
-    """Who leads a partition of the group coordinators' topic."""
+    """Lookup of the leaders of the group coordinators' topic."""
 
     def leader_address(self, partition: int, listener: str) -> CoordinatorAddress | None:
-        """Address of the partition's leader on `listener`; None if there is none to be reached."""
+        """Return the address of the partition's leader on `listener`, or None without one."""
 
 
 class _Answer(NamedTuple):
@@ -69,7 +71,7 @@ class _Answer(NamedTuple):
 
 
 _SUCCESS_MESSAGE: Final = "NONE"
-"""What Kafka says before version 4 where nothing is wrong; from 4 on the text is empty."""
+"""Kafka's message before version 4 for a success; from version 4 on the text is empty."""
 _NOWHERE: Final = CoordinatorAddress(-1, "", -1)
 _NOT_AVAILABLE: Final = _Answer(
     _NOWHERE,

@@ -1,6 +1,6 @@
-"""A follower's Fetch: reads to the log end, and says how far the replica has come.
+"""A follower's Fetch: reads up to the log end, and updates the replica's state.
 
-In a session it looks at partitions with news alone; see `FollowerWatch`.
+In a session it checks only the partitions with news; see `FollowerWatch`.
 """
 
 from __future__ import annotations
@@ -28,7 +28,8 @@ from storage.log.log import Log
 RANGE_ERRORS: Final = frozenset(
     {ErrorCode.OFFSET_OUT_OF_RANGE, ErrorCode.OFFSET_MOVED_TO_TIERED_STORAGE}
 )
-"""The follower begins anew elsewhere, and wants to know where this log begins (KIP-405)."""
+"""Errors after which the follower restarts its log elsewhere: it needs this log's start
+(KIP-405)."""
 
 
 class FollowerFetch(RunningFetch):
@@ -49,7 +50,8 @@ class FollowerFetch(RunningFetch):
         watch = None if plan.session is None else plan.session.watch
         self._watch = watch if isinstance(watch, FollowerWatch) else None
         self._more = False
-        # What the metadata said of the follower, and which metadata: a request asks several times.
+        # The follower's registration in the metadata, and the map that it came from: a request
+        # needs it several times.
         self._brokers: object = None
         self._registered: BrokerImage | None = None
 
@@ -60,12 +62,13 @@ class FollowerFetch(RunningFetch):
         if watch.wait is not None:
             watch.wait.supersede()
         if not self._plan.incremental or self._broker_epoch > watch.broker_epoch:
-            # A follower may fetch before its registration is answered: its session hears of its
-            # epoch later.
+            # A follower may fetch before its registration is answered: a later request of the
+            # session has its epoch.
             watch.replica_id, watch.broker_epoch = self._replica_id, self._broker_epoch
             watch.is_current = False
         if not watch.is_current and self._is_current():
-            # Not before the metadata has this epoch: anybody can name a replica and an epoch.
+            # Not before the metadata has this epoch: any client can claim a replica id and an
+            # epoch.
             watch.is_current = True
             self._broker.sessions.forget_earlier_lives(self._replica_id, self._broker_epoch)
         reply = super().start()
@@ -80,12 +83,13 @@ class FollowerFetch(RunningFetch):
         return log
 
     def _is_current(self) -> bool:
-        """A request from before a restart, or one that knows no epoch, proves nothing."""
+        """Return whether the request has the follower's registered epoch. One from before a
+        restart, or without an epoch, proves nothing."""
         registered = self._broker_now()
         return registered is not None and registered.epoch == self._broker_epoch
 
     def _broker_now(self) -> BrokerImage | None:
-        """The follower's broker, as it is registered now."""
+        """Return the present registration of the follower's broker, or None."""
         brokers = self._broker.metadata.image.cluster.brokers
         if brokers is not self._brokers:
             self._brokers, self._registered = brokers, brokers.get(self._replica_id)
@@ -113,8 +117,8 @@ class FollowerFetch(RunningFetch):
             self._watch.add_fetch_wait(wait)
 
     def _rests(self) -> bool:
-        """The short way of what nearly every fetch at the end of its logs is: no answer is made
-        before it waits. False for everything else, with nothing done."""
+        """Take the short path of most fetches at the end of their logs: no response is built before
+        the wait. Returns: False, without any effect, in all other cases."""
         if self._is_answered():
             return False
         resting: list[tuple[PartitionKey, Wanted, Partition]] = []
@@ -164,13 +168,13 @@ class FollowerFetch(RunningFetch):
                 replicas.carry_out(partition, effects)
 
     def _reader(self) -> None:
-        """A follower takes from the tier what it needs itself (KIP-405)."""
+        """Return None: a follower reads the tier itself, as far as it needs it (KIP-405)."""
 
     def _refusal(
         self, partition: Partition | None, wanted: Wanted, code: ErrorCode
     ) -> PartitionData:
-        """With the bounds of the log where that is what the follower needs. Kafka gives them with
-        OFFSET_MOVED_TO_TIERED_STORAGE alone; its followers pass over them otherwise."""
+        """Return the error, with the bounds of the log if the follower needs them. Kafka sends them
+        with OFFSET_MOVED_TO_TIERED_STORAGE alone; its followers ignore them otherwise."""
         data = failure(wanted.partition, code)
         if partition is not None and code in RANGE_ERRORS:
             data.high_watermark = partition.log.high_watermark
@@ -208,17 +212,18 @@ class FollowerFetch(RunningFetch):
         return response
 
     def _settle(self, session: FetchSession[Wanted], key: PartitionKey) -> None:
-        """See `_told`."""
+        """Do nothing: `_told` decides for followers."""
 
     def _told(self, watch: FollowerWatch, key: PartitionKey, data: PartitionData) -> None:
-        """Whether the partition must be looked at again by the next fetch."""
+        """Decide whether the next fetch must check the partition again."""
         session = self._plan.session
         if data.records or session is None:
             watch.served(key)
             return
         cached, partition = session.partitions.get(key), self._local(key)
         if data.error_code:
-            # It pauses there, and names it again: a look meanwhile refuses it once more.
+            # The follower backs off and then names the partition again; a check before would only
+            # refuse it again.
             watch.settled(key)
         elif data.diverging_epoch is not NO_DIVERGENCE:
             watch.told(key)
@@ -226,7 +231,7 @@ class FollowerFetch(RunningFetch):
             cached is not None
             and partition is not None
             and cached.request.fetch_offset >= partition.log.log_end_offset
-            # While a proposal is under way no other is made; whatever ends it touches the session.
+            # While a proposal is open no other is made; its end notifies the session.
             and (partition.proposal is not None or self._replica_id in partition.maximal_isr)
         ):
             watch.settled(key)

@@ -1,21 +1,21 @@
 """GetReplicaLogInfo (key 93), version 0: how far this broker's logs reach (KIP-966).
 
-Behaviour: of each replica the leader epoch of its last batch, the log end, and the partition's
-leader epoch as this broker knows it. An active controller compares the answers of all replicas when
-nobody is sure to hold everything. They hold for the broker epoch in the answer: another life of
-this broker may find another log.
+Behaviour: for each replica the leader epoch of its last batch, the log end, and the partition's
+leader epoch as this broker knows it. An active controller compares the answers of all replicas if
+no replica is certain to have everything. The answers are valid for the broker epoch in the
+response: a later process of this broker may find another log.
 
-The epoch is that of the last batch, not the latest one of the epoch cache: a leader that wrote
-nothing notes its epoch there too, and would beat a replica that has more. A log that retention has
-emptied answers with the epoch of the batch that was its last, -1 where that is not known: it has no
-record that could be lost, so whoever has a batch goes first.
+The epoch is that of the last batch, not the latest one of the epoch cache. A leader that wrote
+nothing records its epoch there too, and would win over a replica that has more. A log that
+retention has emptied answers with the epoch of its former last batch, -1 if that is not known. It
+has no record that could be lost, so any replica with a batch goes first.
 
-Served only to our own controllers, at the listener of brokers: Kafka has no such API.
+Served only to controllers of this implementation, at the brokers' listener: Kafka has no such API.
 
 Errors per partition: UNKNOWN_TOPIC_ID, UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER (no
 replica here, or its log is not open yet), KAFKA_STORAGE_ERROR (its log has failed, or is about to
-begin behind the tier),
-REQUEST_LIMIT_REACHED (beyond 1,000 partitions), INVALID_REQUEST (meant for another broker).
+begin behind the tier), REQUEST_LIMIT_REACHED (beyond 1,000 partitions), INVALID_REQUEST (meant for
+another broker).
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _Info = GetReplicaLogInfoResponse.PartitionLogInfo
 
 
 def register(table: HandlerTable, broker: BrokerContext, broker_epoch: Callable[[], int]) -> None:
-    """Serve the API from `table`, to our own controllers."""
+    """Serve the API from `table`, to controllers of this implementation."""
 
     def handle(_context: RequestContext, request: GetReplicaLogInfoRequest) -> Reply:
         return log_infos(broker, request, broker_epoch())
@@ -59,7 +59,7 @@ def register(table: HandlerTable, broker: BrokerContext, broker_epoch: Callable[
 def log_infos(
     broker: BrokerContext, request: GetReplicaLogInfoRequest, broker_epoch: int
 ) -> GetReplicaLogInfoResponse:
-    """Answers every partition on its own."""
+    """Return the log's bounds for every partition, with an error per partition."""
     response = GetReplicaLogInfoResponse(broker_epoch=broker_epoch)
     left = PARTITIONS_PER_REQUEST_MAX
     for topic in request.topic_partitions or ():
@@ -88,7 +88,7 @@ def log_infos(
 
 
 def _fill(broker: BrokerContext, topic_id: bytes, info: _Info) -> None:
-    """Raises ApiError."""
+    """Fill in the log's bounds. Raises ApiError if the replica or its log is not available."""
     partition = broker.replicas.find_by_id(topic_id, info.partition)
     log = partition.log
     if partition.role is ReplicaRole.OFFLINE or log.failure is not None:

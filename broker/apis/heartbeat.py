@@ -1,11 +1,11 @@
 """Heartbeat (key 12), versions 0-4.
 
-Behaviour: keeps a member's session alive and tells it of a rebalance.
+Behaviour: keeps a member's session alive and notifies it of a rebalance.
 
 Versions: 3 static members (KIP-345).
 
 Errors: INVALID_GROUP_ID, UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, ILLEGAL_GENERATION,
-REBALANCE_IN_PROGRESS (join again; the session goes on), NOT_COORDINATOR,
+REBALANCE_IN_PROGRESS (join again; the session continues), NOT_COORDINATOR,
 COORDINATOR_LOAD_IN_PROGRESS.
 """
 

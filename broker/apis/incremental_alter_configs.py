@@ -5,7 +5,7 @@ decides, and levels of this broker's loggers (KIP-412), which it changes itself.
 must fit this broker's static configuration too.
 
 Errors per resource: INVALID_REQUEST (another broker's, a value that does not fit), INVALID_CONFIG
-(no such logger or level), and what the controller says.
+(no such logger or level), and the controller's errors.
 """
 
 from __future__ import annotations

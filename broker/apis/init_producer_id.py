@@ -1,14 +1,15 @@
 """InitProducerId (key 22), versions 0-5; 6 is unstable in Kafka and not offered.
 
-Behaviour: gives an idempotent producer an id with epoch 0. A producer that names an id and epoch it
-had before (version 3, KIP-360) gets a new id just the same: without a transactional id nobody
-remembers the old one, and sequences begin anew.
+Behaviour: gives an idempotent producer an id with epoch 0. A producer that names its earlier id and
+epoch (version 3, KIP-360) gets a new id just the same: without a transactional id no broker
+remembers the old one, and sequences start again.
 
-Transactions are not built: a transactional id is TRANSACTIONAL_ID_AUTHORIZATION_FAILED, which
-producers take as final. There is no message here; FindCoordinator, which they ask first, has one.
+Transactions are not implemented: a transactional id is TRANSACTIONAL_ID_AUTHORIZATION_FAILED, which
+producers treat as final. This response has no message; FindCoordinator, which they call first, has
+one.
 
 Errors: INVALID_REQUEST (only one of id and epoch given, or an empty transactional id),
-COORDINATOR_LOAD_IN_PROGRESS (no id at hand and no controller to ask; try again).
+COORDINATOR_LOAD_IN_PROGRESS (no id available and no controller reachable; retriable).
 """
 
 from __future__ import annotations

@@ -1,14 +1,14 @@
-"""Telling a client the new leader in the very response that turns it away (KIP-951).
+"""The new leader in responses that refuse a client (KIP-951).
 
-Produce from version 10 and Fetch from version 16 carry CurrentLeader with NOT_LEADER_OR_FOLLOWER
-and FENCED_LEADER_EPOCH, and the leader's address once per response. Only what is known and useful
-is said: never an epoch older than the client's, never a fenced broker, never an address on a
-listener other than the one that the client came in on.
+Produce from version 10 and Fetch from version 16 contain CurrentLeader with NOT_LEADER_OR_FOLLOWER
+and FENCED_LEADER_EPOCH, and the leader's address once per response. Only known and useful hints are
+sent: never an epoch older than the client's, a fenced broker, or an address on a listener other
+than the client's.
 
-What is said comes from the metadata image. It is as new as this broker's replicas or newer: they
-are told of an image after it is in place (P24). `kraftbox.leader.discovery.enable=false` says
-nothing, for measuring what it is worth; it counts from the next refusal on, so that both can be
-measured on one running cluster.
+Hints come from the metadata image. It is as new as this broker's replicas or newer: they are
+notified of an image after it is in place (P24). `kraftbox.leader.discovery.enable=false` disables
+hints, to measure their benefit. It applies from the next refusal on, so that both can be measured
+on one running cluster.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class LeaderHints:
         return self._settings.effective_node[keys_kraftbox.KRAFTBOX_LEADER_DISCOVERY_ENABLE]
 
     def add_to_produce(self, context: RequestContext, response: ProduceResponse) -> None:
-        """Fills `current_leader` of refused partitions, and `node_endpoints`."""
+        """Fill in `current_leader` of refused partitions, and `node_endpoints`."""
         for topic in response.responses:
             for result in topic.partition_responses:
                 if result.error_code not in _MOVED:
@@ -66,7 +66,7 @@ class LeaderHints:
         response: FetchResponse,
         client_epochs: dict[tuple[str | bytes, int], int],
     ) -> None:
-        """As for Produce; `client_epochs` is the leader epoch that the client named."""
+        """Do the same for Fetch; `client_epochs` are the leader epochs that the client named."""
         for topic in response.responses:
             for data in topic.partitions:
                 if data.error_code not in _MOVED:
@@ -98,7 +98,7 @@ class LeaderHints:
         *,
         epoch_at_least: int = -1,
     ) -> LeaderHint | None:
-        """Where the partition is led, None when that is not known or no help."""
+        """Return the partition's leader, None if it is unknown or of no use to the client."""
         if not self.enabled:
             return None
         topic: TopicImage | None = (

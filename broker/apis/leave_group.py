@@ -1,7 +1,7 @@
 """LeaveGroup (key 13), versions 0-5.
 
-Behaviour: puts members out, so that the others need not wait for their sessions to end. A static
-member may be named by its instance id alone (an administrator removes it).
+Behaviour: removes members, so that the others need not wait for their sessions to end. A static
+member may be identified by its instance id alone (an administrator removes it).
 
 Versions: 3 several members at a time, with static ones (KIP-345); before that the one member's
 error is the answer's. 5 reason (for the log only, KIP-800).

@@ -1,8 +1,8 @@
 """ListConfigResources (key 74), versions 0-1 (KIP-714, KIP-1142).
 
-Behaviour: names of resources that configuration can be set on or was set on. Version 0 lists
-client metrics subscriptions alone. From version 1 on the request names kinds (none: all of them):
-topics and brokers that exist, broker loggers of those brokers, groups and client metrics that have
+Behaviour: names of resources that configuration can be set on or was set on. Version 0 lists client
+metrics subscriptions alone. From version 1 on the request names kinds (none: all of them): topics
+and brokers that exist, broker loggers of those brokers, groups and client metrics that have
 configuration. A kind that does not exist is UNSUPPORTED_VERSION.
 """
 
@@ -40,7 +40,7 @@ def register(table: HandlerTable, broker: BrokerContext) -> None:
 
 
 def list_resources(broker: BrokerContext, kinds: Sequence[int]) -> ListConfigResourcesResponse:
-    """Every resource of these kinds, of all kinds for none."""
+    """Return every resource of these kinds; an empty list requests all kinds."""
     known = {int(kind) for kind in ConfigResourceType}
     wanted = known if not kinds else set(kinds)
     if not wanted <= known:

@@ -1,10 +1,10 @@
 """ListGroups (key 16), versions 0-5.
 
-Behaviour: the groups this broker coordinates; an administrator asks every broker. While any of its
-partitions is being loaded the answer is an error, as a part of the truth would pass for the whole.
+Behaviour: the groups this broker coordinates; an administrator queries every broker. While any of
+its partitions is being loaded the answer is an error, as an incomplete list would look complete.
 
 Versions: 4 filter by state, state in the answer (KIP-518), 5 filter by type, type in the answer
-(KIP-848). Names are compared without regard to case; a name that means nothing matches nothing.
+(KIP-848). Names are compared without regard to case; an unknown name matches nothing.
 
 Errors: COORDINATOR_LOAD_IN_PROGRESS.
 """

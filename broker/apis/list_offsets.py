@@ -1,18 +1,20 @@
 """ListOffsets (key 2), versions 1-11.
 
 Behaviour: for each partition the first offset at or after a timestamp, or the one that a negative
-timestamp asks for (`Special`). Only the leader answers. A consumer sees offsets below the high
-watermark (read_committed: below the last stable offset), a follower up to the log end. While a new
-leader's high watermark may lie below its predecessor's, latest offsets and look-ups that would
-pass it are OFFSET_NOT_AVAILABLE (before version 5: LEADER_NOT_AVAILABLE). Nothing found: -1.
+timestamp stands for (`Special`). Only the leader answers. A consumer gets offsets below the high
+watermark (read_committed: below the last stable offset), a follower up to the log end. A new
+leader's high watermark may be below its predecessor's. In that time latest offsets, and lookups
+that would pass it, are OFFSET_NOT_AVAILABLE (before version 5: LEADER_NOT_AVAILABLE). Nothing
+found: -1.
 
-Versions: 2 isolation level, 4 leader epochs, 7 max timestamp (KIP-734), 8 earliest local
-(KIP-405), 9 latest tiered (KIP-1005), 10 a timeout for remote storage, 11 earliest pending upload
-(KIP-1023). A special timestamp in a version before its own is UNSUPPORTED_VERSION.
+Versions: 2 isolation level, 4 leader epochs, 7 max timestamp (KIP-734), 8 earliest local (KIP-405),
+9 latest tiered (KIP-1005), 10 a timeout for remote storage, 11 earliest pending upload (KIP-1023).
+A special timestamp in a version before its own is UNSUPPORTED_VERSION.
 
-Tiered topics: a time is looked for in the tier first, then on this disk; what has not come within
-the request's timeout (`remote.list.offsets.request.timeout.ms` where it names none) is
-REQUEST_TIMED_OUT for that partition alone. For other topics the tiered ones answer -1.
+Tiered topics: a time is searched in the tier first, then on this disk. If the result is not
+available within the request's timeout (`remote.list.offsets.request.timeout.ms` if it has none),
+that partition alone is REQUEST_TIMED_OUT. For other topics the special timestamps of the tier
+return -1.
 """
 
 from __future__ import annotations
@@ -76,27 +78,28 @@ _NOTHING: Final = (-1, -1, -1)
 
 
 class _ByTime(NamedTuple):
-    """What a look-up wants to know; None asks for the highest timestamp."""
+    """A lookup of an offset by time; None requests the highest timestamp."""
 
     log: Log
     timestamp_ms: int | None
 
 
 class _InTier(NamedTuple):
-    """A look-up that the tier has to be asked for, and by which leader."""
+    """A lookup that must include the tier, and the epoch of the leader that started it."""
 
     leader_epoch: int
     by_time: _ByTime
 
 
 class _Across(NamedTuple):
-    """A look-up in the tier and on the disk, as far as it came in time."""
+    """A lookup in the tier and on the disk, with its result if it came in time."""
 
     leader_epoch: int
     task: asyncio.Task[TimestampOffset | None]
 
     def result(self) -> TimestampOffset | None:
-        """Raises ApiError."""
+        """Return the result. Raises ApiError: its error, or REQUEST_TIMED_OUT if it did not come in
+        time."""
         if self.task.done() and not self.task.cancelled():
             return self.task.result()
         raise ApiError(ErrorCode.REQUEST_TIMED_OUT, None)
@@ -116,7 +119,7 @@ def register(table: HandlerTable, broker: BrokerContext) -> None:
 def list_offsets(
     broker: BrokerContext, context: RequestContext, request: ListOffsetsRequest
 ) -> Reply:
-    """Answers at once, unless times are looked up that take longer than the loop can wait for."""
+    """Answer at once, unless a lookup by time takes too long for the event loop."""
     in_tier = _in_tier(broker, request)
     if in_tier:
         return _across_tiers(broker, context.api_version, request, in_tier)
@@ -145,7 +148,7 @@ async def _across_tiers(
     request: ListOffsetsRequest,
     in_tier: Mapping[_Place, _InTier],
 ) -> ListOffsetsResponse:
-    """Looks into the tier first, for all partitions at once."""
+    """Search the tier first, for all partitions at once."""
     tier = broker.tier
     assert tier is not None
     timeout_ms = request.timeout_ms
@@ -182,14 +185,15 @@ async def _find_across(
             return remote
         local = await lookups.find(log, timestamp_ms)
         if local_start != log.local_log_start_offset:
-            continue  # what has left the disk since was looked for on neither side
+            # segments deleted from the local disk since then were searched on neither side
+            continue
         if remote is None or (local is not None and local.timestamp > remote.timestamp):
             return local
         return remote
 
 
 def _in_tier(broker: BrokerContext, request: ListOffsetsRequest) -> dict[_Place, _InTier]:
-    """The look-ups by time that concern logs whose beginning only the tier has."""
+    """Return the lookups by time in logs whose beginning is only in the tier."""
     found: dict[_Place, _InTier] = {}
     if broker.tier is None:
         return found
@@ -232,7 +236,7 @@ def _answer(
     request: ListOffsetsRequest,
     across: Mapping[_Place, _Across],
 ) -> _Response:
-    """Answers every partition on its own."""
+    """Answer every partition separately; yields the lookups that the caller must do."""
     named = Counter(
         (topic.name, wanted.partition_index)
         for topic in request.topics
@@ -274,7 +278,7 @@ def _look_up(
     wanted: ListOffsetsRequest.ListOffsetsPartition,
     across: _Across | None,
 ) -> _Found:
-    """(timestamp, offset, leader epoch)."""
+    """Return (timestamp, offset, leader epoch)."""
     timestamp = wanted.timestamp
     if timestamp < 0 and (
         timestamp not in Special.__members__.values() or version < SINCE[Special(timestamp)]
@@ -293,7 +297,7 @@ def _look_up(
     else:
         epoch = partition.leader_epoch
         found = yield _ByTime(log, timestamp if timestamp >= 0 else None)
-    # It may have taken a while: the answer is that of the leader that was asked.
+    # The lookup may have taken a while: the answer is valid only in the leader epoch of its start.
     if not partition.is_leader or partition.leader_epoch != epoch:
         raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER, None)
     if found is None:
@@ -341,7 +345,7 @@ def _edge(broker: BrokerContext, partition: Partition, which: Special) -> tuple[
 
 
 def pending_upload(remote_end_offset: int, log: Log) -> int:
-    """The first offset that is not in the tier, -1 if that is not known (KIP-1023)."""
+    """Return the first offset that is not in the tier, -1 if that is not known (KIP-1023)."""
     if remote_end_offset >= 0:
         return max(remote_end_offset + 1, log.log_start_offset)
     nothing_copied = log.local_log_start_offset == log.log_start_offset

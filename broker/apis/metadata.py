@@ -1,16 +1,16 @@
 """Metadata (key 3), versions 0-13.
 
-Behaviour: brokers that are alive on the client's listener, a broker to send admin requests to, and
-the topics asked for: all of them for null (version 0: for an empty list), none for an empty list.
-An unknown topic is UNKNOWN_TOPIC_OR_PARTITION; if the client and `auto.create.topics.enable` allow
-it, its creation is started and the client finds it when it asks again. An illegal name is
-INVALID_TOPIC_EXCEPTION, an unknown id UNKNOWN_TOPIC_ID. Who asks for partitions of a leader that
-has just died waits a moment for the next one, and is told LEADER_NOT_AVAILABLE after it
+Behaviour: brokers that are alive on the client's listener, a broker for admin requests, and the
+requested topics: all of them for null (version 0: for an empty list), none for an empty list. An
+unknown topic is UNKNOWN_TOPIC_OR_PARTITION. If the client and `auto.create.topics.enable` allow it,
+its creation is started and the client finds it with its next request. An illegal name is
+INVALID_TOPIC_EXCEPTION, an unknown id UNKNOWN_TOPIC_ID. A request for partitions of a leader that
+has just died waits a short time for the next leader, and is then answered LEADER_NOT_AVAILABLE
 (`broker/metadata/lost_brokers.py`).
 
 Versions: 4 may forbid creation, 5 offline replicas, 7 leader epochs, 8 authorised operations, 9
-flexible, 10 topic ids, 12 asking by id, 13 a top-level error. Before 12 a request with ids is
-refused (INVALID_REQUEST): what they meant was never defined.
+flexible, 10 topic ids, 12 requests by id, 13 a top-level error. Before 12 a request with ids is
+refused (INVALID_REQUEST): its meaning was never defined.
 """
 
 from __future__ import annotations
@@ -42,12 +42,12 @@ MIN_VERSION: Final = 0
 MAX_VERSION: Final = 13
 IDS_SINCE: Final = 12
 AT_ONCE_MAX: Final = 250
-"""Topics that are told of in one turn of the loop: a few milliseconds."""
+"""Maximum number of topics answered in one event-loop iteration: a few milliseconds."""
 STEPS_PER_TOPIC: Final = 4
-"""Of a slice; so that it has as many topics."""
+"""Weight of a topic in a slice, so that a slice has that number of topics."""
 
 _Found: TypeAlias = TopicImage | MetadataResponse.MetadataResponseTopic
-"""A topic, or the entry that says why there is none."""
+"""A topic, or the entry with the reason why it is missing."""
 _UNKNOWN: Final = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
@@ -57,8 +57,8 @@ def register(table: HandlerTable, broker: BrokerContext, creator: TopicCreator) 
 
 
 class MetadataApi:
-    """The handler; everything is in memory, so it waits only to let others have their turn, and for
-    what is decided about a leader that has just died."""
+    """The handler. Everything is in memory, so it waits only to let other work run, and for the
+    next leader after a leader has just died."""
 
     def __init__(self, broker: BrokerContext, creator: TopicCreator) -> None:
         self._metadata = broker.metadata
@@ -76,7 +76,7 @@ class MetadataApi:
         return self._answer(context, request)
 
     async def _decided(self, context: RequestContext, request: MetadataRequest) -> Body:
-        """The answer once the metadata has the next leader, or the wait is over."""
+        """Return the answer once the metadata has the next leader, or the wait is over."""
         loop = asyncio.get_running_loop()
         while (hold_ms := self._hold_ms(context, request)) > 0.0:
             changed: asyncio.Future[None] = loop.create_future()
@@ -86,7 +86,8 @@ class MetadataApi:
         return await reply if isinstance(reply, Awaitable) else reply
 
     def _hold_ms(self, context: RequestContext, request: MetadataRequest) -> float:
-        """How long the answer may wait for a decision about the leaders that are asked for."""
+        """Return how long the answer may wait for a decision about the requested leaders, in
+        milliseconds."""
         by_name = self._metadata.image.topics.by_name
         found: Iterable[_Found] = by_name.values()
         if not _wants_all(context, request):
@@ -97,8 +98,8 @@ class MetadataApi:
         return self._lost.hold_ms(leaders, self._clock.monotonic_ms())
 
     async def _many(self, context: RequestContext, request: MetadataRequest) -> Body:
-        """The answer to a client that names more than can be found at once. It does not wait for a
-        decision about leaders that have just died."""
+        """Return the answer to a request that names too many topics for one event-loop iteration.
+        It does not wait for a decision about leaders that have just died."""
         slices, version = self._slices, context.api_version
         await slices.turn()
         keys: dict[tuple[str | None, bytes], None] = {}
@@ -135,7 +136,7 @@ class MetadataApi:
         return _reply(response, list(entries), version)
 
     def _head(self, context: RequestContext, request: MetadataRequest) -> MetadataResponse:
-        """The response without topics."""
+        """Return the response without topics."""
         listener, metadata = context.listener, self._metadata
         return MetadataResponse(
             brokers=[
@@ -152,7 +153,7 @@ class MetadataApi:
         )
 
     def _listed(self, listener: str) -> Sequence[tuple[BrokerImage, Endpoint]]:
-        """The brokers that a client is told of, by id."""
+        """Return the brokers in the response, by id."""
         alive = self._metadata.alive_brokers(listener)
         if not self._lost:
             return alive
@@ -164,7 +165,7 @@ class MetadataApi:
     def _entries(
         self, topics: Iterable[_Found], context: RequestContext, request: MetadataRequest
     ) -> Iterator[bytes]:
-        """The encoded topics, all as of now, however long the caller takes to read them."""
+        """Return the encoded topics, all as of now, however long the caller takes to read them."""
         version, listener = context.api_version, context.listener
         gone = self._lost.gone(self._clock.monotonic_ms())
         reachable = self._blobs.reachable(listener, gone)
@@ -179,7 +180,8 @@ class MetadataApi:
     async def _in_slices(
         self, response: MetadataResponse, entries: Iterator[bytes], version: int
     ) -> Body:
-        """Thousands of topics that nobody has asked for yet are a tenth of a second."""
+        """Encode the topics in slices: thousands that are not cached yet take a tenth of a
+        second."""
         await self._slices.turn()
         taken = []
         for entry in entries:
@@ -193,7 +195,7 @@ class MetadataApi:
         context: RequestContext,
         request: MetadataRequest,
     ) -> list[_Found]:
-        """What was asked for, each once; unknown names come last and may be created."""
+        """Return the requested topics, each once; unknown names come last and may be created."""
         found: list[_Found] = []
         unknown: list[str] = []
         for key in dict.fromkeys((topic.name, topic.topic_id) for topic in wanted):
@@ -207,7 +209,7 @@ class MetadataApi:
         return found + [_failure(name, ZERO_UUID, _UNKNOWN) for name in unknown]
 
     def _find(self, name: str | None, topic_id: bytes, version: int) -> _Found:
-        """The topic, or the entry that says why not."""
+        """Return the topic, or the entry with the reason why it is missing."""
         if topic_id == ZERO_UUID and name is not None:
             topic = self._metadata.topic(name)
             if topic is not None:
@@ -238,7 +240,7 @@ def _resolve(future: asyncio.Future[None]) -> None:
 
 
 def _reply(response: MetadataResponse, topics: list[bytes], version: int) -> EncodedReply:
-    """`response` has no topics; these are theirs, encoded."""
+    """Insert the encoded topics into `response`, which has none."""
     head, tail = split_response(response, version)
     if version >= FLEXIBLE_SINCE:
         count = encode_uvarint(len(topics) + 1)
@@ -248,7 +250,8 @@ def _reply(response: MetadataResponse, topics: list[bytes], version: int) -> Enc
 
 
 def _failed(topic: MetadataResponse.MetadataResponseTopic, version: int, operations: bool) -> bytes:
-    """The operations are told of names that are not there, too, as Kafka does."""
+    """Encode a failed topic. As in Kafka, its operations are included even if the topic does not
+    exist."""
     if operations and version >= OPERATIONS_SINCE and topic.topic_id == ZERO_UUID:
         topic.topic_authorized_operations = TOPIC_OPERATIONS
     return encode_topic(topic, version)

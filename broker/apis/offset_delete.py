@@ -1,10 +1,10 @@
 """OffsetDelete (key 47), version 0.
 
 Behaviour: removes committed offsets (KIP-496) of a group without members, or of topics that no
-member of a consumer group reads. An offset that is not there counts as removed.
+member of a consumer group subscribes to. A missing offset counts as removed.
 
 Errors: for the group INVALID_GROUP_ID (empty), GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP (members of
-another protocol type, whose subscriptions we cannot read), NOT_COORDINATOR,
+another protocol type, whose subscriptions the broker cannot parse), NOT_COORDINATOR,
 COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE; for a partition GROUP_SUBSCRIBED_TO_TOPIC,
 UNKNOWN_TOPIC_OR_PARTITION.
 """

@@ -1,13 +1,13 @@
 """OffsetFetch (key 9), versions 1-10.
 
-Behaviour: committed offsets of some partitions of a group, or of all that it has (topics null).
-What was never committed is answered with offset -1 and no error, for a group that does not exist
-too. Only what is committed in our own log is shown. `require_stable` asks not to see offsets that
-an open transaction may change; those are in logs that Apache Kafka wrote.
+Behaviour: committed offsets of some partitions of a group, or of all that it has (topics null). A
+partition without a committed offset is answered with offset -1 and no error, even if the group does
+not exist. Only offsets committed in this broker's own log are returned. With `require_stable`,
+offsets that an open transaction may change are refused; those are in logs that Apache Kafka wrote.
 
 Versions: 2 all topics, an error for the whole answer (before that each partition has it), 5 leader
 epoch, 7 require_stable (KIP-447), 8 several groups (KIP-709), 9 member id and epoch (only for the
-protocol of KIP-848, not looked at), 10 topics by id; a topic without an id now is then left out.
+protocol of KIP-848, ignored), 10 topics by id; a topic without an id now is then left out.
 
 Errors: for a group NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS; for a partition UNKNOWN_TOPIC_ID,
 UNSTABLE_OFFSET_COMMIT (an open transaction has sent another offset; retriable).

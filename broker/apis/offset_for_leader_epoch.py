@@ -1,9 +1,9 @@
 """OffsetForLeaderEpoch (key 23), versions 2-4.
 
-Behaviour: where a leader epoch ends in the leader's log, so that a reader can find out where its
-own history left the leader's (KIP-101, KIP-279). The answer is the largest epoch the leader knows
-that is not above the one asked for, and its end; -1 and -1 when there is none. Fenced by the
-reader's current leader epoch (KIP-320).
+Behaviour: the end of a leader epoch in the leader's log, with which a reader determines where its
+own history diverges from the leader's (KIP-101, KIP-279). The answer is the leader's largest epoch
+that is not above the requested one, and its end; -1 and -1 without one. Fenced by the reader's
+current leader epoch (KIP-320).
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def register(table: HandlerTable, broker: BrokerContext) -> None:
 def end_offsets(
     broker: BrokerContext, request: OffsetForLeaderEpochRequest
 ) -> OffsetForLeaderEpochResponse:
-    """Answers every partition on its own."""
+    """Return the end of the requested epoch for every partition separately."""
     response = OffsetForLeaderEpochResponse()
     for topic in request.topics:
         results = []

@@ -1,18 +1,18 @@
 """Produce (key 0), versions 3-13.
 
-Behaviour: each partition's batch is checked and appended at once, in the order of the request;
-the answer waits (acks=-1) until every appended partition's high watermark has passed its batch,
-and (any acks but 0) until a flush that `flush.messages` asks for is done. acks=0 is never
-answered: an error can only be told by closing the connection. A big batch whose records must be
-walked is judged off the loop; batches of the same partition wait behind it. A batch for a partition
-that this broker follows waits a moment: it may be here before the image that makes it the leader.
-So does one that is at a leader that has just begun before those that its producer sent before it.
+Behaviour: each partition's batch is checked and appended at once, in the order of the request. With
+acks=-1 the answer waits until every appended partition's high watermark has passed its batch, and
+with any acks but 0 until a flush that `flush.messages` requires is done. acks=0 is never answered:
+an error can only be reported by closing the connection. A big batch whose records must be read is
+validated in a worker; batches of the same partition wait behind it. A batch for a partition that
+this broker follows waits a short time: it may arrive before the image that makes this broker the
+leader. The same applies if a batch reaches a new leader before its producer's earlier batches.
 
-Versions: 7 allows zstd; 8 adds record errors; 10 tells the new leader (KIP-951); 13 names topics
-by id. Versions 0-2 are offered to clients that insist on seeing them and served to none.
+Versions: 7 allows zstd; 8 adds record errors; 10 names the new leader (KIP-951); 13 names topics by
+id. Versions 0-2 are advertised for clients that require them, but not served.
 
-Authorisation: none so far. Nobody may write to internal topics, and since transactions are not
-built a transactional id is refused as one that is not authorised.
+Authorisation: none so far. No client may write to internal topics. Since transactions are not
+implemented, a transactional id is refused as not authorised.
 """
 
 from __future__ import annotations
@@ -52,9 +52,9 @@ MAX_VERSION: Final = 13
 LEADERS_SINCE: Final = 10
 TOPIC_IDS_SINCE: Final = 13
 LONG: Final = 250
-"""Batches of a request that are not appended in one event-loop iteration."""
+"""A request with more batches is appended in several event-loop iterations."""
 STEPS_PER_BATCH: Final = 4
-"""Of a slice; so that it has as many batches."""
+"""Weight of a batch in a slice, so that a slice has that number of batches."""
 
 _Result = ProduceResponse.PartitionProduceResponse
 _TopicResult = ProduceResponse.TopicProduceResponse
@@ -63,18 +63,19 @@ _NO_RECORD_ERRORS: Final[list[ProduceResponse.BatchIndexAndErrorMessage]] = []
 
 
 class _Unfinished(NamedTuple):
-    """An appended batch that is not safe enough yet for the acks asked for."""
+    """An appended batch that does not meet the requested acks yet."""
 
     partition: Partition
     result: ProduceResponse.PartitionProduceResponse
     end_offset: int
     unflushed: bool
     leader_epoch: int
-    """In which it was appended."""
+    """The leader epoch of the append."""
 
 
 class _Late(NamedTuple):
-    """A batch that is appended later: it is judged off the loop, or came before its image."""
+    """A batch that is appended later: it is validated in a worker, or arrived before its image or
+    predecessors."""
 
     partition: Partition
     result: ProduceResponse.PartitionProduceResponse
@@ -83,7 +84,7 @@ class _Late(NamedTuple):
 
 
 class _Flush:
-    """A result's wait for the disk, beside its wait for the high watermark."""
+    """A result's wait for the disk, in addition to its wait for the high watermark."""
 
     __slots__ = ("result",)
 
@@ -154,10 +155,10 @@ class ProduceApi:
         topic: ProduceRequest.TopicProduceData,
         data: ProduceRequest.PartitionProduceData,
     ) -> Reply:
-        """The short way of what nearly all requests are: one batch that can be appended at once.
+        """Take the short path of nearly all requests: one batch that can be appended at once.
 
-        None for everything else, with nothing done: what is wrong with it is found out on the
-        general way. A test holds the two against each other.
+        Returns None without any effect in all other cases; the general path determines errors. A
+        test compares the two.
         """
         acks, records, version = request.acks, data.records, context.api_version
         if (
@@ -211,19 +212,19 @@ class _Produce:
         self._failed = False
 
     def start(self) -> Reply:
-        """Appends what can be appended now; answers, or says what it waits for."""
+        """Append all batches that can be appended now. Returns the answer, or a future for it."""
         refusal = _refusal(self._request)
         topics = self._response.responses
         for topic in _each_topic_once(self._request.topic_data):
             topics.append(self._topic(topic, refusal))
         if self._late:
-            # With acks=0, too, it has its place among the replies that wait: a client that waits
-            # for nothing sends no faster than its batches are judged.
+            # With acks=0, too, it takes its place among the waiting replies: a client without acks
+            # must not send faster than its batches are validated.
             return self._finish_late()
         return self._answer()
 
     async def in_slices(self, slices: SharedSlices, served: asyncio.Future[None]) -> Body:
-        """As `start`, with pauses between the batches."""
+        """Do the same as `start`, with pauses between the batches."""
         refusal = _refusal(self._request)
         try:
             await slices.turn()
@@ -255,7 +256,7 @@ class _Produce:
         partition: Partition,
         info: AppendInfo,
     ) -> Reply:
-        """Takes over a request whose only batch is appended but not safe yet."""
+        """Continue a request whose only batch is appended but does not meet its acks yet."""
         result = _new_result(data.index)
         self._response.responses.append(
             _TopicResult(name=topic.name, topic_id=topic.topic_id, partition_responses=[result])
@@ -341,7 +342,7 @@ class _Produce:
         return result
 
     def _is_early(self, partition: Partition, records: Buffer | None) -> bool:
-        """Whether a batch that would be refused waits for the next images instead."""
+        """Return whether a batch that would be refused waits for the next images instead."""
         return (
             records is not None
             and self._request.transactional_id is None
@@ -361,7 +362,7 @@ class _Produce:
         result: _Result,
         size_bytes: int,
     ) -> None:
-        """The batch is copied, and appended when `done` is."""
+        """Note a batch that was copied and is appended when `done` is."""
         self._context.connection.keep(size_bytes, done)
         self._late.append(_Late(partition, result, size_bytes, done))
 
@@ -377,7 +378,7 @@ class _Produce:
         uncommitted = all_replicas and (
             log.high_watermark < end_offset or not partition.leads_in(leader_epoch)
         )
-        # What is committed has been flushed, where the topic asks for that.
+        # Committed records have been flushed, if the topic requires that.
         unflushed = not all_replicas and partition.flush_due
         if uncommitted or unflushed:
             self._unfinished.append(
@@ -395,7 +396,8 @@ class _Produce:
         try:
             reply = self._answer()
         except CloseConnection as close:
-            # With acks=0 the transport has forgotten this request: nobody else would close.
+            # With acks=0 the transport has dropped this request: no other code would close the
+            # connection.
             self._context.connection.close(str(close))
             return None
         return await reply if isinstance(reply, Awaitable) else reply
@@ -415,7 +417,7 @@ class _Produce:
         all_replicas = request.acks == ALL_REPLICAS
         for partition, result, end_offset, unflushed, leader_epoch in self._unfinished:
             if all_replicas and not partition.leads_in(leader_epoch):
-                # Who leads next, even this broker, may have another batch at that offset.
+                # The next leader, even this broker again, may have another batch at that offset.
                 self._fail(result, ErrorCode.NOT_LEADER_OR_FOLLOWER)
             elif all_replicas and partition.wait_for_commit(end_offset, wait, result):
                 wait.pending.append(result)
@@ -430,7 +432,8 @@ class _Produce:
         return future
 
     def _fail(self, slot: _Result | _Flush, error: ErrorCode) -> None:
-        """An appended batch that did not become safe: the client must not rely on its offset."""
+        """Set the error of an appended batch that did not meet its acks: the client must not rely
+        on its offset."""
         self._failed = True
         result = slot.result if isinstance(slot, _Flush) else slot
         result.error_code = error
@@ -456,7 +459,7 @@ def _count_failure(partition: Partition, size_bytes: int) -> None:
 def _each_topic_once(
     topics: list[ProduceRequest.TopicProduceData],
 ) -> Iterable[ProduceRequest.TopicProduceData]:
-    """A topic named in two places is served as one, or its partitions would be served twice."""
+    """Merge topics named twice, whose partitions would be appended twice otherwise."""
     if len(topics) == 1:
         return topics
     merged: dict[tuple[str, bytes], ProduceRequest.TopicProduceData] = {}
@@ -470,14 +473,14 @@ def _each_topic_once(
 def _each_once(
     partitions: list[ProduceRequest.PartitionProduceData],
 ) -> Iterable[ProduceRequest.PartitionProduceData]:
-    """A partition named twice is served once, by its last entry (B29)."""
+    """Return each partition once; of one named twice, the last entry counts (B29)."""
     if len(partitions) == 1:
         return partitions
     return {data.index: data for data in partitions}.values()
 
 
 def _refusal(request: ProduceRequest) -> ErrorCode | None:
-    """Why nothing of this request is appended, if so."""
+    """Return the error that refuses the whole request, or None."""
     if request.acks not in (ALL_REPLICAS, 0, 1):
         return ErrorCode.INVALID_REQUIRED_ACKS
     if request.transactional_id is not None:

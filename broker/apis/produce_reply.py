@@ -1,8 +1,8 @@
-"""The usual answer to a produce request, encoded but for its numbers.
+"""The usual answer to a produce request, encoded except for its numbers.
 
-An answer to one batch that went well differs from the one before in three integers. Its frame is
-encoded once per version, topic and partition, by the codec like any other; then it is copied, and
-the integers are put where they belong.
+Successful answers to one batch differ in three integers only. The frame is encoded once per
+version, topic and partition, by the codec like any other. It is then copied, and the integers are
+inserted.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ if TYPE_CHECKING:
 
 LOG_START_SINCE: Final = 5
 FORMS_MAX: Final = 4096
-"""Beyond so many partitions the forms are made anew."""
+"""Beyond this number of partitions the cache of forms is cleared."""
 
 _three = struct.Struct(">qqq")
 _two = struct.Struct(">qq")
 _length = struct.Struct(">i")
-# Numbers that stand nowhere else in an answer: a name has other bytes, an id is shorter.
+# Numbers that occur nowhere else in an answer: a name has other bytes, an id is shorter.
 _MARKS: Final = (-0x123456789ABCDEF0, -0x23456789ABCDEF01, -0x3456789ABCDEF012)
 
 _Form = tuple[bytes, int]
@@ -44,7 +44,8 @@ class Acknowledgements:
     def reply(
         self, version: int, topic: str | bytes, index: int, info: AppendInfo, log_start_offset: int
     ) -> FramedReply:
-        """To a request with one batch for the topic of this name, or id from version 13 on."""
+        """Return the answer to a request with one batch, for the topic's name, or id from version
+        13 on."""
         form = self._forms.get((version, topic, index))
         if form is None:
             form = self._make(version, topic, index)

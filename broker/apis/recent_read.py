@@ -1,5 +1,6 @@
-"""The last read of a log by any fetch: followers of a partition wake by the same append, and want
-the same bytes.
+"""Cache of the last read of a log by any fetch.
+
+Followers of a partition wake by the same append, and need the same bytes.
 """
 
 from __future__ import annotations
@@ -9,12 +10,13 @@ from typing import Final
 from storage.log.log import Log
 
 KEPT_BYTES_MAX: Final = 1 << 20
-"""More is read anew: a broker keeps one read, for as long as no other comes."""
+"""A larger read is not cached: a broker keeps one read until the next one."""
 
 
 class RecentRead:
-    """One per broker. Two reads with the same question, of a log with the same end in the same
-    newest epoch, have the same answer: an epoch has one leader, which gives an offset once."""
+    """The last read, one per broker. Two reads with the same arguments, of a log with the same end
+    in the same newest epoch, have the same result: an epoch has one leader, which assigns an offset
+    once."""
 
     __slots__ = ("_asked", "_data")
 
@@ -25,7 +27,7 @@ class RecentRead:
     def read(
         self, log: Log, offset: int, max_bytes: int, *, max_offset: int, min_one_batch: bool
     ) -> bytes:
-        """As `Log.read`, whose errors it raises."""
+        """Do the same as `Log.read`, and raise its errors."""
         asked = (
             log,
             log.segments.generation,

@@ -1,7 +1,7 @@
 """One Fetch request from its arrival to its answer, as a consumer sends it.
 
-It reads each partition of its plan, answers when that is enough, and waits otherwise. What a
-follower is shown and told instead is in `follower_fetch`.
+It reads each partition of its plan, answers when that is enough, and waits otherwise.
+`follower_fetch` overrides this for followers.
 """
 
 from __future__ import annotations
@@ -50,20 +50,21 @@ DIVERGENCE_SINCE: Final = 12
 LEADERS_SINCE: Final = 16
 
 PARTITION_BYTES: Final = 64
-"""What a partition takes in a response besides its records; quotas count it."""
+"""Size of a partition in a response apart from its records; quotas count it."""
 
 READ_COMMITTED: Final = 1
 
 COLD_READS_MS: Final = 10_000.0
-"""How long a fetch waits for a disk before it answers without what has not come. Less than clients
-and followers wait for an answer; the other partitions of the fetch are worth one."""
+"""How long a fetch waits for a disk before it answers without the missing data. It is less than the
+timeout of clients and followers, so that they receive the other partitions."""
 CACHED_BYTES_MAX: Final = 4 << 20
-"""So much of older data is read on the loop if the page cache has it: a millisecond."""
+"""Limit for older data read on the loop if the page cache has it: a millisecond."""
 MOVED_HERE_MS: Final = 100.0
-"""So long after a consumer has asked where leader epochs end, its fetches wait shortly."""
+"""For this time after a consumer has requested the ends of leader epochs, its fetches wait
+shortly."""
 MOVED_WAIT_MS: Final = 10.0
-"""How long they wait then. It asks when partitions have moved, and has one fetch under way with a
-broker: the partitions would wait for the end of that one, half a second by default."""
+"""How long they wait then. The consumer requests epochs when partitions have moved, and has one
+fetch in flight per broker. The partitions would wait for its end, half a second by default."""
 
 PartitionData = FetchResponse.PartitionData
 Wanted = FetchRequest.FetchPartition
@@ -75,12 +76,12 @@ _NO_LEADER: Final = FetchResponse.LeaderIdAndEpoch()
 _NO_SNAPSHOT: Final = FetchResponse.SnapshotId()
 
 _news = attrgetter(*(f.name for f in PartitionData.FIELDS if f.name != "records"))
-"""What a session compares: every field of the schema but the record bytes."""
+"""Fields that a session compares: every field of the schema but the record bytes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FetchShared:
-    """What all fetches of a broker share."""
+    """Dependencies that all fetches of a broker share."""
 
     broker: BrokerContext
     hints: LeaderHints
@@ -134,7 +135,7 @@ class RunningFetch:
         self._replica_id = replica_id
         self._broker_epoch = broker_epoch
         self._bytes_max = self._most()
-        # What cannot come is not waited for.
+        # The response cannot exceed the limit, so do not wait for more.
         self._bytes_min = min(request.min_bytes, max(self._bytes_max, 0))
         self._deadline_ms = 0.0
         self._due: list[tuple[PartitionKey, Wanted]] = []
@@ -146,7 +147,7 @@ class RunningFetch:
         self._bytes = 0
         self._must_answer = False
         self._rested = False
-        """Whether nothing was read before it waited."""
+        """True if nothing was read before it waited."""
         self._nearby: Callable[[Partition, Wanted], int | None] | None = None
         if shared.rack_aware and replica_id < 0 and request.rack_id:
             self._nearby = self._nearest
@@ -162,7 +163,7 @@ class RunningFetch:
         return most if of_quota is None else min(most, int(of_quota))
 
     def start(self) -> Reply:
-        """Reads once; answers or begins to wait."""
+        """Read once; return the answer, or a future for it."""
         self._due = self._first_due()
         if not self._rests():
             if self._is_elsewhere():
@@ -175,11 +176,11 @@ class RunningFetch:
         return self._future
 
     def _rests(self) -> bool:
-        """Whether nothing is to be read, refused or told before it waits."""
+        """Return whether nothing has to be read, refused or reported before it waits."""
         return False
 
     def _is_answered(self) -> bool:
-        """Whether what was read when the request came is answered at once."""
+        """Return whether the first read is enough for an answer at once."""
         return self._enough or self._request.max_wait_ms <= 0 or self._wants_nothing()
 
     def _wants_nothing(self) -> bool:
@@ -192,8 +193,8 @@ class RunningFetch:
     # --- data that is on the disk, probably not in the page cache, or in the tier -------------
 
     def _is_elsewhere(self) -> bool:
-        """Whether any of it has to be read off the loop. What has been read before, or read ahead,
-        is in the page cache, and costs less on the loop than a worker does."""
+        """Return whether any data needs a worker or the tier. Data that was read before, or read
+        ahead, is in the page cache, and costs less on the loop than a worker does."""
         left = CACHED_BYTES_MAX
         for key, wanted in self._due:
             partition = self._broker.replicas.known(*key)
@@ -209,21 +210,21 @@ class RunningFetch:
                 try:
                     size = log.cached_bytes(offset, most, left)
                 except ApiError:
-                    return True  # the read finds out and says so
+                    return True  # the read will find and report this error
                 if size is None:
                     return True
                 left -= size
         return False
 
     def _reader(self) -> RemoteReader | None:
-        """Who reads the tier for this fetch."""
+        """Return the reader of the tier for this fetch, or None."""
         tier = self._broker.tier
         return None if tier is None else tier.reader
 
     def _read_elsewhere(self) -> asyncio.Future[Body]:
-        """Has read off the loop what is not at hand; then everything is read as usual.
+        """Start the reads in workers and from the tier; afterwards everything is read as usual.
 
-        Whether it may be sent is decided by the read that follows, not by what was true before.
+        That later read decides what may be sent, not the state before.
         """
         waits = self._broker.waits
         future = self._future = waits.new_future()
@@ -248,7 +249,7 @@ class RunningFetch:
         return future
 
     def _reads_late(self, reads: FetchReads) -> None:
-        """The store has had its time; a disk may have more."""
+        """Stop waiting for the store; a disk may have more time."""
         if reads.waits_for_disk and self._broker.clock.monotonic_ms() < self._deadline_ms:
             self._broker.waits.hold(reads, self._deadline_ms, self._context.connection)
         else:
@@ -260,7 +261,7 @@ class RunningFetch:
             self._broker.waits.soon(lambda: self._reads_over(reads))
 
     def _wishes(self) -> Iterator[Wish]:
-        """What may be read, as far as that can be told before."""
+        """Yield the partitions that may be read, as far as that is known in advance."""
         for key, wanted in self._due:
             try:
                 partition = self._find(key)
@@ -273,7 +274,7 @@ class RunningFetch:
                 yield Wish(key, partition, wanted.fetch_offset, most, end)
 
     def _reads_over(self, reads: FetchReads) -> None:
-        """All that was read elsewhere is here, or its time is up."""
+        """Read and answer after all data has arrived, or its time is up."""
         self._queued = False
         future = self._future
         reads.leave()
@@ -284,8 +285,8 @@ class RunningFetch:
             future.set_exception(reads.failure)
             return
         self._arrived = reads.results
-        # A disk that is late is not asked again on the loop, and what is in the tier can only come
-        # with the next fetch.
+        # A late disk is not read again on the loop, and data in the tier can only be sent by the
+        # next fetch.
         over = reads.has_remote or None in reads.results.values()
         try:
             self._read_all()
@@ -300,8 +301,8 @@ class RunningFetch:
     # --- waiting ------------------------------------------------------------------------------
 
     def _hold_for_news(self) -> None:
-        """Waits from now on for as long as the request says; shorter where the consumer is about to
-        name partitions that have moved here, for which there is no room beside this fetch."""
+        """Wait for as long as the request allows. The wait is shorter if the consumer is about to
+        name partitions that have moved here, because it sends no other fetch next to this one."""
         now_ms, wait_ms = self._broker.clock.monotonic_ms(), float(self._request.max_wait_ms)
         if (
             self._replica_id < 0
@@ -319,13 +320,14 @@ class RunningFetch:
         wait = FetchWait(self._bytes_min - self._bytes, self._ready, self._future.cancel)
         self._register(wait)
         if self._replica_id < 0:
-            # A consumer whose partitions have moved asks their new leaders where to read on, behind
-            # its fetches that wait there: for half a second each, where there is nothing to read.
+            # A consumer whose partitions have moved queries their new leaders for its position.
+            # These requests queue behind its waiting fetches, for half a second each if there is
+            # nothing to read.
             self._context.connection.add_behind_callback(wait.interrupt)
         self._broker.waits.hold(wait, self._deadline_ms, self._context.connection)
 
     def _register(self, wait: FetchWait) -> None:
-        """Has the partitions tell `wait` what happens."""
+        """Subscribe `wait` to the partitions."""
         session = self._plan.session
         watch = None if session is None else session.watch
         if watch is None or watch.over:
@@ -342,7 +344,7 @@ class RunningFetch:
             self._broker.waits.soon(lambda: self._finish(wait))
 
     def _finish(self, wait: FetchWait) -> None:
-        """Something may be there, or the time is up: read again and answer, or wait on."""
+        """Read again after a notification or at the deadline; answer, or wait on."""
         self._queued = False
         self._context.connection.remove_behind_callback(wait.interrupt)
         future = self._future
@@ -351,12 +353,12 @@ class RunningFetch:
         self._broker.waits.purgatory.remove(wait)
         wait.leave()
         if wait.superseded:
-            # The next fetch has read what there is: it tells.
+            # The session's next fetch has read the partitions and reports their news.
             self._reads = []
             future.set_result(self._response())
             return
         if wait.timed_out and not (wait.touched or self._bytes or self._rested):
-            # What was read when it came still holds.
+            # The results of the first read are still valid.
             future.set_result(self._response())
             return
         try:
@@ -383,9 +385,9 @@ class RunningFetch:
         return replicas.find(topic, index)
 
     def _first_due(self) -> list[tuple[PartitionKey, Wanted]]:
-        """The partitions that the request has looked at. A consumer's session leaves those out
-        that it has read to the end and knows all facts of: of a thousand partitions nearly all,
-        nearly always."""
+        """Return the partitions to check for this request. A consumer's session leaves out those
+        that it has read to the end and whose state it knows: nearly all of a thousand, nearly
+        always."""
         plan, session = self._plan, self._plan.session
         if session is None:
             return plan.partitions
@@ -401,8 +403,8 @@ class RunningFetch:
         return session.to_look_at()
 
     def _with_news(self) -> list[tuple[PartitionKey, Wanted]]:
-        """The partitions to look at after a wait: for a full answer, all; those of before where
-        the session, which would have heard, has ended meanwhile."""
+        """Return the partitions to check after a wait: all for a full answer. If the session, which
+        would have been notified, has ended in the meantime, it returns the previous ones."""
         plan = self._plan
         if plan.session is None or not plan.incremental:
             return plan.partitions
@@ -466,11 +468,13 @@ class RunningFetch:
         else:
             records = self._read_here(log, offset, end, limit, min_one_batch)
         if follower and self._arriving:
-            # What a fetch proves it proved when it came; a read after a wait adds nothing.
+            # A fetch proves the follower's progress when it arrives; a read after a wait adds
+            # nothing.
             self._follower_fetched(key, partition, wanted)
         data = self._facts(partition, records, NO_DIVERGENCE)
         if not follower and self._request.isolation_level == READ_COMMITTED:
-            # Up to `end`, which may be more than was read: a reader skips what it does not meet.
+            # Up to `end`, which may be more than was read: a reader ignores those that it does not
+            # meet.
             if aborted is None:
                 aborted = log.aborted_transactions(offset, end) if records else ()
             data.aborted_transactions = [
@@ -482,8 +486,8 @@ class RunningFetch:
     def _refusal(
         self, partition: Partition | None, wanted: Wanted, code: ErrorCode
     ) -> PartitionData:
-        """An answer without data. Only followers know what to do about data in the tier: for a
-        consumer that cannot be given it, it is out of range, as in Kafka."""
+        """Return an answer without data. Only followers handle data in the tier. For a consumer
+        without access to it the offset is out of range, as in Kafka."""
         if code is ErrorCode.OFFSET_MOVED_TO_TIERED_STORAGE:
             code = ErrorCode.OFFSET_OUT_OF_RANGE
         return failure(wanted.partition, code)
@@ -496,7 +500,7 @@ class RunningFetch:
         except BelowLocalStart:
             if self._reader() is None:
                 raise
-            return b""  # it is in the tier, which is not read now
+            return b""  # the data is in the tier, which is not read now
 
     def _take_arrived(
         self,
@@ -507,8 +511,8 @@ class RunningFetch:
         limit: int,
         min_one_batch: bool,
     ) -> tuple[Buffer, Sequence[AbortedTxn] | None]:
-        """What was read off the loop, if it is still what the log has there, and the aborted
-        transactions that came with it."""
+        """Return the data read in a worker or from the tier, if it is still the log's data there,
+        and the aborted transactions that came with it."""
         arrived = self._arrived.pop(key)
         if arrived is None:
             return b"", None
@@ -521,7 +525,7 @@ class RunningFetch:
         if arrived.error is not None:
             raise ApiError(
                 arrived.error.code
-            )  # raised anew: what was kept must not hold this fetch
+            )  # a new exception: the stored one must not keep this fetch in memory
         records = arrived.records if offset < end else b""
         return fitted(records, limit, whole_first=min_one_batch), None
 
@@ -540,7 +544,7 @@ class RunningFetch:
         if window is None or reader is None or not reader.holds(window, log, offset):
             if offset < log.log_start_offset:
                 raise OffsetOutOfRange(offset, log.log_start_offset, log.log_end_offset)
-            return b"", ()  # the next fetch has it read anew
+            return b"", ()  # the next fetch reads it again
         cut = window.cut(offset, limit)
         if cut is None or cut.last_offset >= end:
             return b"", ()
@@ -572,13 +576,13 @@ class RunningFetch:
         )
 
     def _log_for(self, partition: Partition, wanted: Wanted) -> Log:
-        """The log to read; since version 11 a consumer may read from a follower."""
+        """Return the log to read; since version 11 a consumer may read from a follower."""
         if self._context.api_version >= RACKS_SINCE:
             return partition.require_readable(wanted.current_leader_epoch)
         return partition.require_leader(wanted.current_leader_epoch)
 
     def _nearest(self, partition: Partition, wanted: Wanted) -> int | None:
-        """The replica in the reader's rack, if it is another one (KIP-392)."""
+        """Return the replica in the reader's rack, if it is another one (KIP-392)."""
         if not partition.is_leader:
             return None
         brokers = self._broker.metadata.image.cluster.brokers
@@ -592,8 +596,9 @@ class RunningFetch:
     # --- answering ----------------------------------------------------------------------------
 
     def _throttled(self) -> FetchResponse | None:
-        """An answer without data for a consumer that is over its quota (KIP-219): it may have the
-        data when its time has passed. A session that was to begin does not."""
+        """Return an answer without data for a consumer that is over its quota (KIP-219), otherwise
+        None. The consumer may have the data when its throttle time is over. A session that was
+        about to be opened is dropped."""
         quotas, context = self._broker.quotas, self._context
         if self._replica_id >= 0 or not quotas.active:
             return None
@@ -649,12 +654,13 @@ class RunningFetch:
         return response
 
     def _settle(self, session: FetchSession[Wanted], key: PartitionKey) -> None:
-        """Whether the next fetch must look at it again, when this one has told all there is."""
+        """Mark a partition as settled if this response leaves the next fetch nothing to check
+        there."""
         cached, partition = session.partitions.get(key), self._local(key)
         if cached is None or partition is None or not partition.is_leader:
             return
         log = partition.log
-        # Where transactions are open, their end is news without records.
+        # With open transactions, their end is news without records.
         if cached.request.fetch_offset == log.high_watermark == log.last_stable_offset:
             session.watch.cover(key, partition)
             session.watch.settled(key)
@@ -667,12 +673,13 @@ class RunningFetch:
 
 
 def _is_turned_away(data: PartitionData) -> bool:
-    """Whether there are no records because the reader must cut its log, or read elsewhere."""
+    """Return whether there are no records because the reader must truncate its log, or read
+    elsewhere."""
     return data.diverging_epoch is not NO_DIVERGENCE or data.preferred_read_replica >= 0
 
 
 def _divergence(partition: Partition, wanted: Wanted) -> FetchResponse.EpochEndOffset | None:
-    """Where the reader's log left the leader's, None if it did not (KIP-595)."""
+    """Return where the reader's log diverges from the leader's, None if it does not (KIP-595)."""
     log = partition.log
     if wanted.last_fetched_epoch == log.latest_epoch and wanted.fetch_offset <= log.log_end_offset:
         return None
@@ -686,7 +693,7 @@ def _divergence(partition: Partition, wanted: Wanted) -> FetchResponse.EpochEndO
 
 
 def failure(index: int, code: ErrorCode) -> PartitionData:
-    """An answer that tells nothing but the error."""
+    """Return an answer that contains nothing but the error."""
     return PartitionData(
         partition_index=index,
         error_code=code,

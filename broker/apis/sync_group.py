@@ -1,7 +1,7 @@
 """SyncGroup (key 14), versions 0-5.
 
-Behaviour: the leader brings the assignment of the generation, the others come for it. Everybody
-waits until it is committed. In a stable group it is answered at once.
+Behaviour: the leader sends the assignment of the generation, the other members request it. All wait
+until it is committed. In a stable group the answer is immediate.
 
 Versions: 3 static members (KIP-345), 5 the member names the protocol it believes was chosen
 (KIP-559).
