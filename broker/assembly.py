@@ -1,11 +1,10 @@
 """Shell: Broker of a node: composition, start and stop of its parts in order.
 
 Start: open the logs; follow the metadata image (partitions are created and deleted with it); bind
-the addresses; register with the controller and send heartbeats until it has unfenced this broker.
-The addresses refuse connections until the broker requests to be unfenced, since clients and brokers
-may be directed here from then on. Connections wait until the broker's own image shows it to
-clients, as with Kafka: the first Metadata request lists this broker, and the first CreateTopics
-finds it.
+the addresses; register with the controller; send heartbeats until it has unfenced this broker. The
+addresses refuse connections until the broker requests to be unfenced, since clients and brokers may
+be directed here from then on. Connections wait until the broker's own image shows it to clients, as
+with Kafka: the first Metadata request lists this broker, and the first CreateTopics finds it.
 
 Stop: request the controller to move leaderships away, stop answering, flush and close the logs, and
 write the marker of a clean shutdown with the broker epoch. With that epoch the next registration

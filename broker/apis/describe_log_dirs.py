@@ -1,9 +1,9 @@
 """DescribeLogDirs (key 35), versions 1-5.
 
-Behaviour: the one log directory with the size of each of its replicas, of all topics for null and
-of the named topics otherwise. `offset_lag` is how far a replica is behind the high watermark, 0 for
-a leader. Version 3 adds a top-level error, 4 the size of the volume (KIP-827), 5 cordoned
-directories (always empty here).
+Behaviour: the one log directory with the size of its replicas: those of all topics for null,
+otherwise those of the named topics. `offset_lag` is how far a replica is behind the high watermark,
+0 for a leader. Version 3 adds a top-level error, 4 the size of the volume (KIP-827), 5 a flag for
+cordoned directories (never set here).
 """
 
 from __future__ import annotations

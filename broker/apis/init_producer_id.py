@@ -1,8 +1,8 @@
 """InitProducerId (key 22), versions 0-5; 6 is unstable in Kafka and not offered.
 
 Behaviour: gives an idempotent producer an id with epoch 0. A producer that names its earlier id and
-epoch (version 3, KIP-360) gets a new id just the same: without a transactional id no broker
-remembers the old one, and sequences start again.
+epoch (version 3, KIP-360) gets a new id, too. Without a transactional id no broker remembers the
+old one, and sequences start again.
 
 Transactions are not implemented: a transactional id is TRANSACTIONAL_ID_AUTHORIZATION_FAILED, which
 producers treat as final. This response has no message; FindCoordinator, which they call first, has

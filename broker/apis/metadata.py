@@ -1,7 +1,7 @@
 """Metadata (key 3), versions 0-13.
 
 Behaviour: brokers that are alive on the client's listener, a broker for admin requests, and the
-requested topics: all of them for null (version 0: for an empty list), none for an empty list. An
+requested topics. Null requests all topics (version 0: an empty list), an empty list no topic. An
 unknown topic is UNKNOWN_TOPIC_OR_PARTITION. If the client and `auto.create.topics.enable` allow it,
 its creation is started and the client finds it with its next request. An illegal name is
 INVALID_TOPIC_EXCEPTION, an unknown id UNKNOWN_TOPIC_ID. A request for partitions of a leader that

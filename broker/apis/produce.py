@@ -1,9 +1,9 @@
 """Produce (key 0), versions 3-13.
 
 Behaviour: each partition's batch is checked and appended at once, in the order of the request. With
-acks=-1 the answer waits until every appended partition's high watermark has passed its batch, and
-with any acks but 0 until a flush that `flush.messages` requires is done. acks=0 is never answered:
-an error can only be reported by closing the connection. A big batch whose records must be read is
+acks=-1 the answer waits until every appended partition's high watermark has passed its batch. With
+any acks but 0 it waits for a flush that `flush.messages` requires. acks=0 is never answered: an
+error can only be reported by closing the connection. A big batch whose records must be read is
 validated in a worker; batches of the same partition wait behind it. A batch for a partition that
 this broker follows waits a short time: it may arrive before the image that makes this broker the
 leader. The same applies if a batch reaches a new leader before its producer's earlier batches.

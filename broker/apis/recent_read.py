@@ -15,8 +15,8 @@ KEPT_BYTES_MAX: Final = 1 << 20
 
 class RecentRead:
     """The last read, one per broker. Two reads with the same arguments, of a log with the same end
-    in the same newest epoch, have the same result: an epoch has one leader, which assigns an offset
-    once."""
+    in the same newest epoch, have the same result. The reason: an epoch has one leader, which
+    assigns an offset once."""
 
     __slots__ = ("_asked", "_data")
 

@@ -76,8 +76,9 @@ _log = get_logger("broker.coordinators.group")
 class _InFlight:
     """A decision whose records are appended and not yet committed.
 
-    `state` is hard state after it; `reply` is done with the caller's response. `settled` is set
-    once the outcome of the append is known and everything before it is settled too.
+    - `state`: hard state after it.
+    - `reply`: future of the caller's response.
+    - `settled`: the outcome of the append is known, and everything before it is settled too.
     """
 
     __slots__ = (
@@ -107,12 +108,15 @@ class _InFlight:
 
 
 class _Slot:
-    """A partition this broker leads. `shard` is not set while it is being loaded.
+    """A partition this broker leads.
 
-    `topics_deleted` are names of topics that were deleted in that time; `deleted` are deletions
-    that an earlier shard has seen. `look_for_stale`: offsets of deleted topics may be here;
-    `forgetting`: a task deletes them. `patient` holds the entries of `in_flight` whose deadline is
-    still to come, in its order, and perhaps settled ones.
+    - `shard`: the groups, None while they are being loaded.
+    - `topics_deleted`: names of topics that were deleted in that time.
+    - `deleted`: deletions that an earlier shard has seen.
+    - `look_for_stale`: offsets of deleted topics may be here.
+    - `forgetting`: a task deletes such offsets.
+    - `patient`: entries of `in_flight` whose deadline is still to come, in its order; settled ones
+      may be among them.
     """
 
     __slots__ = (

@@ -4,7 +4,7 @@ A limit belongs to a user, a client id, a pair of both, or to the default of any
 `serving.quota_limits` determines which one applies, and which clients share it.
 
 Each kind of limit has its own measure: bytes of Produce requests, bytes of Fetch responses, or the
-share of one CPU that handling takes (in percent), all over the windows of `quota.window.*`.
+share of one CPU for handling (in percent). All are measured over the windows of `quota.window.*`.
 Requests over the limit are served, and their responses contain how long the client should wait. The
 connection is not read in that time.
 

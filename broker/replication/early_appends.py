@@ -8,9 +8,9 @@ that makes it the leader. The batch is then validated and appended as if it had 
 such image arrives within `HOLD_MAX_MS`, the batch is refused as usual.
 
 A broker that was the leader immediately before the present one refuses at once, and its refusal
-names the leader: most of its clients have not learned of the move yet. Any other broker receives
+names the leader. Most of its clients have not learned of the move yet. Any other broker receives
 requests from clients with newer metadata, or from clients that missed the last two moves. The
-latter wait in vain.
+latter requests wait in vain.
 
 An idempotent producer may have several batches in flight to the old leader. The Java client resends
 the refused ones first and newer ones behind them, while earlier ones are still to be refused.

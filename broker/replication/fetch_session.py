@@ -18,8 +18,8 @@ Rules:
 - Only partitions with a replica here are kept. A follower names the others again by itself. A
   consumer would wait for them in vain, so its fetch gets no session, and an open one ends.
 - The cache is bounded, in sessions and in their partitions. A full cache evicts a session only for
-  one with priority: a follower before a consumer, a longer list of partitions before a shorter one,
-  and any session before one that was unused for the eviction time.
+  one with priority. Followers have priority over consumers, longer lists of partitions over shorter
+  ones, and any session over one that was unused for the eviction time.
 
 Nothing here does I/O or reads a clock; ids come from the caller's random source.
 """

@@ -10,7 +10,7 @@ together (the maximal ISR). A proposal ends when it is
 - refused because the leader is behind (any other error): an earlier attempt of the same proposal
   may have been accepted, so the proposal stands until the metadata shows the result;
 - superseded by newer metadata. A proposal that reports its members' local logs (KIP-1303) outlasts
-  one such report that was sent before it with the same ISR: the controller accepts the proposal
+  one such report that was sent before it with the same ISR. The controller accepts the proposal
   before or after that report.
 """
 

@@ -5,7 +5,7 @@ waits for is the concern of its class; the partition that changes notifies it.
 
 Deadlines sit in a wheel of buckets, one per `TICK_MS`, and a heap holds only bucket numbers. Adding
 and removing a wait is one dictionary operation each, because nearly all waits are removed long
-before their deadline: a heap of waits would keep each answered produce request alive for its thirty
+before their deadline. A heap of waits would keep each answered produce request alive for its thirty
 seconds. A deadline is rounded up to its bucket, never down, so no wait ends early.
 
 This module takes time as an argument; `waiting_requests` arms the event loop's timer with

@@ -3,8 +3,8 @@
 "Caught up" is a time, not a number of records (KIP-16). A fetch whose offset reached the log end at
 the read was caught up then. A fetch whose offset reached the log end of the previous fetch was
 caught up at that one. Any other fetch changes nothing. The log end is that of the read, so an
-append between read and calculation does no harm, and a follower that is always one fetch behind
-stays in the ISR.
+append between read and calculation does no harm. A follower that is always one fetch behind stays
+in the ISR.
 
 A follower that has read a partition to its end goes on fetching in its session without naming it.
 Then the session's time applies to it (`resting`), and nothing has to be recorded until the next

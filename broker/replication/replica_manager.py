@@ -423,8 +423,8 @@ class ReplicaManager:
     def apply(self, delta: MetadataDelta) -> None:
         """Apply the newest image, which `metadata` and the settings contain already.
 
-        Must not be called for an image older than this broker's logs: a topic that was deleted and
-        created again would be mistaken for the old one, and the new one's log for a leftover.
+        Must not be called for an image older than this broker's logs. A topic that was created
+        again would be mistaken for the deleted one, and its log for a leftover.
         """
         if self._leads_nothing:
             return

@@ -127,7 +127,7 @@ class ReplicaState(Audience):
 
     def leads_in(self, leader_epoch: int) -> bool:
         """Return whether this broker leads the partition, and still in that epoch. Code that
-        appended or began to read in an epoch checks this after every wait: another leader, or this
+        appended or began to read in an epoch checks this after every wait. Another leader, or this
         one in a later epoch, may have another batch at the same offset."""
         return self.role is ReplicaRole.LEADER and self.leader_epoch == leader_epoch
 

@@ -496,7 +496,8 @@ class Journal:
                 await self._pause(pauses)
 
     async def _take_over(self, metadata: RemoteMetadata, read: MetadataRead, life: int) -> bool:
-        """Apply a read that was requested in this life of the topic's partition.
+        """Apply a read that was requested in incarnation `life` of the topic's partition: each lost
+        end begins another one.
 
         Returns:
             True if the read was valid.

@@ -75,8 +75,8 @@ def certain_copy(log: Log, cache: SegmentCache) -> RemoteSegment | None:
 
     It has the first local offset, or the one before, in the epoch of the first local record: then
     all earlier records are the same. If an earlier epoch ended exactly there, a copy of that epoch
-    is used only if no other epoch's copy has that offset. Others may have lost it in an unclean
-    election.
+    is used only if no other epoch's copy has that offset. The leaders of other epochs may have lost
+    it in an unclean election.
     """
     local = log.local_log_start_offset
     epoch = log.epoch_at(local)

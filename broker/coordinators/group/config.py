@@ -12,15 +12,16 @@ from runtime.config import NodeConfig, keys_group_coordinator
 class GroupConfig:
     """Settings of the group coordinator. Defaults are Kafka's.
 
-    group.min.session.timeout.ms, group.max.session.timeout.ms: bounds of a member's session
-    timeout. group.initial.rebalance.delay.ms: how long an empty group waits for more first members.
-    group.max.size: members of one group. offset.metadata.max.bytes: counted in UTF-16 units, as in
-    Kafka, despite its name. offsets.retention.minutes, here in milliseconds.
-    offsets.retention.check.interval.ms. offsets.commit.timeout.ms: how long a caller waits for its
-    records to be committed.
-
-    new_member_join_timeout_ms: a member that joins for the first time cannot heartbeat while the
-    join is waiting; after this time it counts as gone (KAFKA-9752; Kafka has no key for it).
+    - group.min.session.timeout.ms, group.max.session.timeout.ms: bounds of a member's session
+      timeout.
+    - group.initial.rebalance.delay.ms: how long an empty group waits for more first members.
+    - group.max.size: maximum number of members of one group.
+    - offset.metadata.max.bytes: counted in UTF-16 units, as in Kafka, despite its name.
+    - offsets.retention.minutes: here in milliseconds.
+    - offsets.retention.check.interval.ms: time between two searches for expired offsets.
+    - offsets.commit.timeout.ms: how long a caller waits for its records to be committed.
+    - new_member_join_timeout_ms (Kafka has no key for it): a member that joins for the first time
+      cannot heartbeat while the join is waiting. After this time it counts as gone (KAFKA-9752).
     """
 
     min_session_timeout_ms: int = 6_000

@@ -45,9 +45,9 @@ class GroupCounters:
 class Core:
     """State of a shard.
 
-    `appended` is the hard state after the last appended record, the basis of decisions. `committed`
-    is the hard state after the last committed record, which clients see. `deleted`: deletions of
-    topics whose offsets may not all have tombstones yet.
+    - `appended`: hard state after the last appended record, the basis of decisions.
+    - `committed`: hard state after the last committed record, which clients see.
+    - `deleted`: deletions of topics whose offsets may not all have tombstones yet.
     """
 
     __slots__ = (

@@ -63,10 +63,10 @@ FailedReply: TypeAlias = Callable[[ErrorCode], Response]
 class Decision:
     """Result of one call of the core.
 
-    `reply` None: the caller has to wait for an Answer, or there is no caller, as with timers.
-    `on_failure` makes the reply for a failed append; its error code is already translated for
-    clients of a coordinator. If a decision has `on_failure` but no records, it relies on earlier
-    appends: its reply waits until those are committed.
+    - `reply`: None if the caller has to wait for an Answer, or without a caller, as with timers.
+    - `on_failure`: makes the reply for a failed append. Its error code is already translated for
+      clients of a coordinator. Without records, the decision relies on earlier appends: its reply
+      waits until those are committed.
     """
 
     reply: Response | None = None

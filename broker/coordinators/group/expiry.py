@@ -1,9 +1,9 @@
 """Expiry of offsets and groups: by age, or with their topic.
 
 Age counts from when the group became empty, or from the commit for groups that never had members.
-While a group has members, only offsets of topics that no member subscribes to can expire, and only
-when the group is stable: during a rebalance the subscriptions are outdated (KAFKA-13636). A client
-of OffsetCommit v2-4 may have set an expiry of its own, which then decides alone.
+If a group has members, only offsets of topics that no member subscribes to can expire. The group
+must be stable: during a rebalance the subscriptions are outdated (KAFKA-13636). A client of
+OffsetCommit v2-4 may have set an expiry of its own, which then decides alone.
 
 An empty group without offsets is removed with them. Offsets that an open transaction may still
 change do not expire, nor does their group.

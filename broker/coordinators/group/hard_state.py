@@ -1,7 +1,7 @@
 """Hard state of one shard: exactly the content of its `__consumer_offsets` partition.
 
 `HardState` is a frozen value. Only `replay` makes a new one from an old one, both while loading and
-at run time, so state in memory is by construction the replay of the log (invariant G10). Values are
+at run time. So state in memory is by construction the replay of the log (invariant G10). Values are
 persistent maps: keeping the states as of the last committed and the last appended record costs
 nothing.
 """
@@ -36,10 +36,11 @@ GroupOffsets = Map[TopicPartition, CommittedOffset]
 class HardState(NamedTuple):
     """State of all groups of a shard.
 
-    groups: metadata by group id. offsets: by group id; a group with offsets but no metadata is a
-    "simple" one, used by consumers that manage their partitions themselves. foreign: type name of
-    groups whose protocol this coordinator does not run, by group id. transactions: offsets that
-    count only when a marker commits them.
+    - `groups`: metadata by group id.
+    - `offsets`: by group id. A group with offsets but no metadata is a "simple" one, used by
+      consumers that manage their partitions themselves.
+    - `foreign`: type name of groups whose protocol this coordinator does not run, by group id.
+    - `transactions`: offsets that count only when a marker commits them.
     """
 
     groups: Map[str, GroupMetadata]

@@ -101,10 +101,11 @@ class LiveMember:
 class LiveGroup:
     """One group.
 
-    `pending` holds member ids given out with MEMBER_ID_REQUIRED and not used yet; `unsynced` the
-    members that joined this generation and did not send SyncGroup yet. `incarnation` distinguishes
-    group objects of one name, `Core.adopt` sets it. `assignment_under_way`: the leader's assignment
-    of this generation is appended and not committed yet.
+    - `pending`: member ids given out with MEMBER_ID_REQUIRED and not used yet.
+    - `unsynced`: members that joined this generation and did not send SyncGroup yet.
+    - `incarnation`: distinguishes group objects of one name; set by `Core.adopt`.
+    - `assignment_under_way`: the leader's assignment of this generation is appended and not
+      committed yet.
     """
 
     __slots__ = (
