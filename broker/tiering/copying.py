@@ -3,7 +3,7 @@
 One segment at a time: flush, COPY_STARTED, the objects with the manifest last, a check that this
 broker still leads, COPY_FINISHED. Each attempt has an id of its own. Any attempt that ends early
 leaves an unfinished copy, which the current leader deletes (`expiring`). Its objects are deleted at
-once if this broker knows that it never wrote COPY_FINISHED for them.
+once if this broker knows that no accepted record declares them complete.
 
 Only the last record is written again until its result is known. Otherwise a copy could be finished
 for every broker but its leader, which would copy the segment again and later delete one copy.

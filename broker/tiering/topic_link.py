@@ -1,9 +1,9 @@
 """Shell: Requests to the leaders of `__remote_log_metadata`, over the brokers' listener.
 
 A partition that this broker leads itself is read and written like any other, so the guarantees for
-producers and consumers hold for it. Leaders are those of the metadata image. Each gets two
-connections or more: responses come in the order of requests, and a read may wait for records while
-a write must not.
+producers and consumers hold for it. Leaders are those of the metadata image. Each gets a connection
+for writes, one for reads and one for catch-up reads: responses come in the order of requests, and a
+read may wait for records while a write must not.
 """
 
 from __future__ import annotations
