@@ -121,7 +121,7 @@ class FetchApi:
                 served.set_result(None)
         if refused:
             request.max_wait_ms = 0
-        # One of them stands for all: the session only needs to know that some exist.
+        # One of them stands for all: the session only has to know that there are some.
         absent = {(name, -1) for name in islice(refused, 1)}
         reply = self._begin(context, request, here, forgotten, absent)
         body = reply if is_body(reply) else await cast("Awaitable[Body]", reply)

@@ -15,7 +15,7 @@ _COUNT_END: Final = 6
 
 
 def topics_of_subscription(metadata: bytes) -> frozenset[str] | None:
-    """Return the topics of a ConsumerProtocolSubscription; None if the bytes are something else.
+    """Topics of a ConsumerProtocolSubscription; None if the bytes are something else.
 
     Version 0 is read whatever the version: newer ones only append fields, and the topics stand
     first.
