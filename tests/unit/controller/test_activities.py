@@ -1,4 +1,4 @@
-"""The active controller's activities, without a loop: when each is due, and what it decides."""
+"""The active controller's activities without an event loop: due times and decisions."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_the_registry_tells_all_of_them() -> None:
 
 
 class Fenced:
-    """Brokers 1 to 3, heard of at the same time, and the activity that fences them."""
+    """Brokers 1 to 3 with equally old heartbeats, and the activity that fences them."""
 
     def __init__(self) -> None:
         self.cluster = Cluster()

@@ -1,4 +1,4 @@
-"""Each API file says in its first line which key and versions it serves; that must be true."""
+"""The first line of each API file, which must name the key and versions that it serves."""
 
 from __future__ import annotations
 

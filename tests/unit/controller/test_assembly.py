@@ -1,4 +1,4 @@
-"""The whole role over real sockets of a simulated network: quorum, APIs, registration."""
+"""The whole role over a simulated network: quorum, APIs, registration."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ async def running(**properties: str) -> AsyncIterator[Role]:
 
 
 def role_test(test: Callable[[Role], Awaitable[None]]) -> Callable[[], None]:
-    """Run the test on a virtual loop with a role that is up."""
+    """Run the test on a virtual loop with a started role."""
 
     def run() -> None:
         async def main() -> None:
@@ -132,7 +132,7 @@ def role_test(test: Callable[[Role], Awaitable[None]]) -> Callable[[], None]:
 
 @role_test
 async def test_decisions_know_the_voters(role: Role) -> None:
-    """KAFKA-20295: an update of features goes by those that vote now."""
+    """KAFKA-20295: a feature update counts the current voters only."""
     assert role.server.controller.view().voters() == frozenset(role.quorum.voters.ids) == {100}
 
 
@@ -323,7 +323,8 @@ async def test_b47_an_envelope_with_what_is_not_forwarded(role: Role) -> None:
 
 @role_test
 async def test_who_is_not_active_says_so(role: Role) -> None:
-    """In every request that changes something and in every version of it."""
+    """Every request that changes the cluster is refused, in every version, if the node is not
+    active."""
     role.server.controller.stop()
     answer = await role.ask(envelope(create_request("t"), 7))
     assert answer.error_code == ErrorCode.NOT_CONTROLLER

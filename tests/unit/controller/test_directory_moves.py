@@ -1,4 +1,4 @@
-"""In which directories replicas were before their broker moved them (KIP-858)."""
+"""The directories of replicas before their broker moved them (KIP-858)."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class World:
         )
 
     def move(self, *places: bytes, index: int = 0) -> None:
-        """All of it in one batch."""
+        """Move the replicas in one batch."""
         change = PartitionChangeRecord(topic_id=TOPIC, partition_id=index)
         self.write(*(change.replace(directories=[place]) for place in places))
 
@@ -83,7 +83,7 @@ def test_first_report_is_no_move(first: bytes) -> None:
 
 
 def test_report_from_a_failed_directory_is_no_move() -> None:
-    """The replica that turns up elsewhere may be a new one."""
+    """A replica in another directory after a failure may be a new one, without the records."""
     world = World()
     world.write(BrokerRegistrationChangeRecord(broker_id=1, broker_epoch=5, log_dirs=[TWO, THREE]))
     world.move(TWO)

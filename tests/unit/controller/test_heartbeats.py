@@ -38,8 +38,10 @@ def test_expiry_and_the_next_one() -> None:
 
 
 def test_who_has_expired_has_no_session() -> None:
-    """At the very moment, too, whatever the time since rounds to: else silence would be called a
-    lost connection."""
+    """A session ends exactly at its timeout, however elapsed time is rounded.
+
+    Otherwise silence would count as a lost connection.
+    """
     last_ms, timeout_ms = 15403.16669640114, 3000
     heartbeats = Heartbeats()
     heartbeats.reset([broker(1)], last_ms)
@@ -91,7 +93,8 @@ def test_shutdown_begins_where_its_last_record_stands() -> None:
 
 
 def test_a_shutdown_of_an_earlier_registration_leaves_the_present_one_alone() -> None:
-    """P16: its last heartbeat is answered when it is committed, maybe behind a registration."""
+    """P16: the controller answers the last heartbeat at its commit, perhaps after a new
+    registration."""
     heartbeats = Heartbeats()
     heartbeats.reset([broker(1)], 0.0)
     heartbeats.begin_shutdown(1, 5, epoch=0)
@@ -129,7 +132,7 @@ def test_a_heartbeat_over_a_new_connection_calls_it_off() -> None:
 
 
 def test_the_end_of_an_older_connection_says_nothing() -> None:
-    """The broker has moved on to another before the first one was seen to close."""
+    """The broker had opened another connection before the controller saw the first one close."""
     heartbeats = Heartbeats()
     heartbeats.reset([broker(1)], 0.0)
     contact_over(heartbeats, "first", 50.0)
@@ -193,7 +196,7 @@ def test_a_process_that_has_ended_counts_as_a_closed_connection() -> None:
     assert not heartbeats.process_gone(3, 1005.0), "a controller, no broker"
     assert heartbeats.expired(1014.9, TAKING_OVER) == frozenset()
     assert heartbeats.expired(1015.0, TAKING_OVER) == {1}
-    # It lives: perhaps only the controller in it was late to listen.
+    # The broker lives: perhaps only the controller in its process was late to listen.
     heartbeats.touch(1, epoch=1, metadata_offset=0, monotonic_ms=1014.0)
     assert heartbeats.expired(1030.0, TAKING_OVER) == frozenset()
     assert not heartbeats.process_gone(1, 1031.0), "who has spoken is judged by its connection"

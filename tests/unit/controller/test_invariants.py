@@ -1,7 +1,7 @@
-"""Random histories of a cluster; what must always hold is checked after every operation.
+"""Random histories of a cluster, with all invariants checked after every operation.
 
-Numbers are those of the project's list of invariants: P9 ISR and ELR, P10 nobody fenced in an ISR,
-P11 unclean shutdown, P15 epochs, P16 broker epochs.
+Numbers are those of the project's list of invariants: P9 ISR and ELR, P10 no fenced broker in an
+ISR, P11 unclean shutdown, P15 epochs, P16 broker epochs.
 """
 
 from __future__ import annotations
@@ -48,7 +48,8 @@ UNCLEAN = (ElectedAs.UNCLEAN, ElectedAs.LAST_KNOWN_LEADER)
 
 
 class WatchedCluster(Cluster):
-    """Notes which replicas hold what was committed: `whole` has (broker, its disk) of each."""
+    """A cluster that tracks replicas with all committed records: `whole` has (broker, its disk) of
+    each."""
 
     def __init__(self, disks: dict[int, int], **properties: str) -> None:
         self.disks = disks
@@ -67,14 +68,14 @@ class WatchedCluster(Cluster):
                 self._changed(key, topics[record.topic_id].partitions[record.partition_id], record)
 
     def caught_up(self, key: PartitionKey, members: set[int]) -> None:
-        """A leader has seen these: their replicas have everything."""
+        """Record that a leader has observed these replicas with all records."""
         others = {one for one in self.whole[key] if one[0] not in members}
         self.whole[key] = others | {(broker, self.disks[broker]) for broker in members}
 
     def _changed(
         self, key: PartitionKey, after: PartitionImage, record: PartitionChangeRecord
     ) -> None:
-        # Whoever is left out may lack what is committed from now on.
+        # Replicas outside ISR and ELR may lack records that are committed from now on.
         counted = {*after.isr, *after.elr}
         self.whole[key] = {one for one in self.whole[key] if one[0] in counted}
         if record.leader < 0:
@@ -87,7 +88,7 @@ class WatchedCluster(Cluster):
 
 
 class ControllerMachine(RuleBasedStateMachine):
-    """Operations as brokers and operators send them, valid and not."""
+    """Valid and invalid operations of brokers and operators."""
 
     elr = False
 
@@ -118,13 +119,14 @@ class ControllerMachine(RuleBasedStateMachine):
 
     @rule(broker=brokers, new_life=st.booleans(), clean=st.booleans(), disk=st.sampled_from([1, 2]))
     def register(self, broker: int, new_life: bool, clean: bool, disk: int) -> None:
-        """A new process may find another disk than the one before, and the first one again."""
+        """Register a broker; a new process may have another disk than the one before, or an earlier
+        one."""
         existing = self.cluster.image.cluster.brokers.get(broker)
         if new_life or self.lives[broker] == 0:
             self.lives[broker] += 1
         else:
             disk = self.disks[broker]
-        # What counts a clean shutdown is on the disk.
+        # The proof of a clean shutdown is a file on the disk.
         clean = clean and disk == self.disks[broker]
         before, self.disks[broker] = self.disks[broker], disk
         previous = existing.epoch if clean and existing is not None else -1
@@ -177,7 +179,8 @@ class ControllerMachine(RuleBasedStateMachine):
 
     @rule(broker=brokers)
     def say_directories(self, broker: int) -> None:
-        """Where its replicas are: in the one directory that it has, whatever is on record."""
+        """Report the directories of a broker's replicas: its only directory, whatever is on
+        record."""
         registered = self.cluster.image.cluster.brokers.get(broker)
         if registered is None or not registered.directories:
             return
@@ -217,7 +220,7 @@ class ControllerMachine(RuleBasedStateMachine):
 
     @rule()
     def pass_time_unnoticed(self) -> None:
-        """Sessions are over, but the timer that sees to it has not fired yet."""
+        """Let sessions expire while the timer that fences their brokers has not fired yet."""
         self.cluster.advance(SESSION_TIMEOUT_MS)
 
     @rule(broker=brokers)
@@ -316,7 +319,7 @@ class ControllerMachine(RuleBasedStateMachine):
         unclean = after.recovery_state != before.recovery_state or not set(before.isr) & set(
             original_replicas(before)
         )
-        # P23: nobody is put into the ISR by a reassignment
+        # P23: a reassignment adds no replica to the ISR
         assert unclean or set(after.isr) <= set(before.isr)
         if goal is None:
             assert not after.adding and not after.removing
@@ -324,7 +327,7 @@ class ControllerMachine(RuleBasedStateMachine):
         else:
             assert [r for r in after.replicas if r not in after.removing] == goal
             if not after.adding and not after.removing:
-                # ended: all are in sync, or they were the replicas before in another order
+                # it ended: all targets are in sync, or the replicas were the same in another order
                 assert set(after.replicas) <= set(after.isr) or (
                     set(after.replicas) == set(before.replicas)
                 )
@@ -336,7 +339,8 @@ class ControllerMachine(RuleBasedStateMachine):
 
     @rule(broker=brokers)
     def lose_connection(self, broker: int) -> None:
-        """Its heartbeat connection closes, and nothing is heard in time."""
+        """Close a broker's heartbeat connection, and let its fencing time pass without a
+        heartbeat."""
         if broker not in self.cluster.image.cluster.brokers:
             return
         connection = object()
@@ -355,7 +359,8 @@ class ControllerMachine(RuleBasedStateMachine):
 
     @invariant()
     def reassignments_are_consistent(self) -> None:
-        """Who is added or removed is a replica, nobody is both, and it always ends with someone."""
+        """Assert that adding and removing replicas are disjoint subsets of the replicas, and some
+        remain."""
         for partition in self.partitions().values():
             assert set(partition.adding) | set(partition.removing) <= set(partition.replicas)
             assert not set(partition.adding) & set(partition.removing)
@@ -372,7 +377,7 @@ class ControllerMachine(RuleBasedStateMachine):
 
     @invariant()
     def epochs_only_grow(self) -> None:
-        """P15. Several records may change a partition between two looks."""
+        """P15: epochs never decrease. Several records may change a partition between two checks."""
         now = self.partitions()
         for key, partition in now.items():
             before = self.seen.get(key)
@@ -388,7 +393,8 @@ class ControllerMachine(RuleBasedStateMachine):
 
     @invariant()
     def isr_and_elr_are_valid(self) -> None:
-        """P9."""
+        """P9: ISR and ELR are disjoint subsets of the replicas, and an ISR at min ISR has no
+        ELR."""
         view = self.cluster.view()
         for topic in self.cluster.image.topics.by_id.values():
             for partition in topic.partitions.values():
@@ -404,7 +410,8 @@ class ControllerMachine(RuleBasedStateMachine):
                     assert partition.isr
 
     def may_lead(self, partition: PartitionImage, broker: int) -> bool:
-        """Registered, unfenced and staying, with the directory of its replica."""
+        """Return whether a broker is registered, unfenced, not shutting down, and has the replica's
+        directory."""
         registered = self.cluster.image.cluster.brokers.get(broker)
         directory = partition.directory_of(broker)
         assert directory is not None
@@ -412,7 +419,7 @@ class ControllerMachine(RuleBasedStateMachine):
 
     @invariant()
     def nobody_fenced_is_in_an_isr(self) -> None:
-        """P10, F22: the last member stays without ELR, and then nobody leads."""
+        """P10, F22: without ELR the last member stays in the ISR, and then there is no leader."""
         for partition in self.partitions().values():
             gone = [member for member in partition.isr if not self.may_lead(partition, member)]
             if gone:

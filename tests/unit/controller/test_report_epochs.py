@@ -1,4 +1,4 @@
-"""Which partition epochs reports of local logs have made (KIP-1303)."""
+"""Partition epochs created by reports of local logs (KIP-1303)."""
 
 from __future__ import annotations
 
@@ -72,7 +72,8 @@ def test_in_a_batch_the_last_record_of_a_partition_counts() -> None:
     ],
 )
 def test_a_report_says_nothing_else(changes: dict[str, object], alone: bool) -> None:
-    """P15: whatever else a record changes, a proposal from before it was not compared with that."""
+    """P15: if the record changes anything else, an earlier proposal was not compared with that
+    change."""
     assert is_report(report().replace(**changes)) is alone
 
 

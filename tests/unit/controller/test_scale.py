@@ -1,4 +1,4 @@
-"""Ten topics of a thousand partitions: what one decision costs, in CPU time.
+"""Ten topics of a thousand partitions: the CPU time of one decision.
 
 The bounds are tens of times what was measured (created 7 ms a topic; a broker that leads a third
 fenced in 80 ms, replayed in 70 ms, 440 kB encoded in 25 ms), so that only another order of growth
@@ -83,7 +83,8 @@ def test_lists_of_replicas_are_looked_at_once(monkeypatch: pytest.MonkeyPatch) -
 
 @pytest.mark.slow
 def test_one_request_writes_no_more_than_ten_thousand_records() -> None:
-    """KAFKA-14996: all ten topics in one request are 10,010 records."""
+    """KAFKA-14996: ten topics in one request need 10,010 records, above the limit of one
+    request."""
     cluster = Cluster()
     cluster.start(1, 2, 3)
     names = [f"t{number}" for number in range(TOPICS)]
@@ -94,7 +95,8 @@ def test_one_request_writes_no_more_than_ten_thousand_records() -> None:
 
 
 def silent_broker(big: Cluster) -> ControllerView:
-    """Broker 1 has not been heard of for a session; the image is as it was."""
+    """Return a view at the end of broker 1's session: it has sent no heartbeat, the image is
+    unchanged."""
     for broker in (2, 3):
         big.touch(broker)
     big.advance(SESSION_TIMEOUT_MS)
@@ -104,7 +106,7 @@ def silent_broker(big: Cluster) -> ControllerView:
 
 
 def test_fencing_a_broker_of_many_partitions_takes_little_time(big: Cluster) -> None:
-    """The limit of one request is not one for what the cluster does itself."""
+    """The record limit of a request does not apply to changes that the controller starts itself."""
     view = silent_broker(big)
     assert has_leaderships(view, 1)
     started = time.process_time()

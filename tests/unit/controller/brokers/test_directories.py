@@ -1,4 +1,5 @@
-"""Brokers with several log directories: what they say of them, and what becomes of the replicas."""
+"""Brokers with several log directories: assignments, failed directories and their replicas
+(KIP-858)."""
 
 from __future__ import annotations
 
@@ -19,7 +20,7 @@ ONE, TWO = b"first directory.", b"second directory"
 
 @pytest.fixture
 def cluster() -> Cluster:
-    """Broker 1 has two directories, 2 and 3 have one each."""
+    """Return a cluster in which broker 1 has two directories, 2 and 3 have one each."""
     cluster = Cluster()
     cluster.register(1, log_dirs=[ONE, TWO])
     cluster.heartbeat(1)
@@ -155,7 +156,8 @@ def test_what_the_broker_does_not_have_cannot_fail(cluster: Cluster) -> None:
 
 
 def test_a_fenced_broker_joins_first(cluster: Cluster) -> None:
-    """One change of a partition in one batch; the next heartbeat says the rest again."""
+    """A batch changes a partition once: the broker's next heartbeat reports the failed directory
+    again."""
     assign(cluster, {ONE: [0], TWO: [1]})
     cluster.fence(1)
     request = registration(1, life=2, log_dirs=[ONE, TWO])

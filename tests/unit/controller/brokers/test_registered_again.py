@@ -1,7 +1,7 @@
-"""The same process registers again, in each state that its broker may be in (KAFKA-16952, P16).
+"""Repeated registrations of one process, in each state of its broker (KAFKA-16952, P16).
 
-Each field of the registration in the image either is carried over or comes from the new request;
-`BrokerImage` must have no third kind.
+The controller either carries over a field of the registration in the image or takes it from the new
+request; `BrokerImage` must have no third kind.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ CARRIED_OVER = frozenset(
 )
 REQUESTED = frozenset({"endpoints", "features", "rack", "directories"})
 NEVER_SET = frozenset({"is_migrating_zk_broker", "unknown_tags"})
-"""A broker that migrates is refused, and a request has no tagged fields of newer schemas."""
+"""The image refuses a migrating broker, and a request has no tagged fields of newer schemas."""
 
 
 def fenced(cluster: Cluster) -> None:
-    """Registered, and not unfenced yet."""
+    """Return a cluster whose broker is registered and still fenced."""
 
 
 def unfenced(cluster: Cluster) -> None:
@@ -39,7 +39,8 @@ def fenced_later(cluster: Cluster) -> None:
 
 
 def shutting_down(cluster: Cluster) -> None:
-    """In the middle of a controlled shutdown: the others have yet to see the new leaders."""
+    """Return a cluster in a controlled shutdown: other brokers have not applied the leader changes
+    yet."""
     unfenced(cluster)
     cluster.create_topic("led", [1, 2])
     reply = cluster.heartbeat(1, want_shut_down=True)
@@ -48,7 +49,8 @@ def shutting_down(cluster: Cluster) -> None:
 
 
 def may_go(cluster: Cluster) -> None:
-    """The controlled shutdown is over, and the process still runs."""
+    """Return a cluster whose broker has ended its controlled shutdown, while its process still
+    runs."""
     shutting_down(cluster)
     cluster.heartbeat(2)
     cluster.heartbeat(3)
@@ -56,7 +58,8 @@ def may_go(cluster: Cluster) -> None:
 
 
 def shut_down_at_once(cluster: Cluster) -> None:
-    """It led nothing, so it may go with its first request."""
+    """Return a cluster whose broker led nothing, so its first shutdown request is granted at
+    once."""
     unfenced(cluster)
     assert cluster.heartbeat(1, want_shut_down=True).should_shut_down
 
@@ -75,7 +78,7 @@ def cluster(request: pytest.FixtureRequest) -> Cluster:
 
 
 def again(cluster: Cluster, **fields: object) -> tuple[BrokerImage, BrokerImage]:
-    """The registration in the image before and after the same process has sent another request."""
+    """Return the registration before and after the same process registers again."""
     before = cluster.image.cluster.brokers[1]
     assert cluster.register(1, **{"log_dirs": BOTH, "rack": "r1", **fields}) == before.epoch
     return before, cluster.image.cluster.brokers[1]
@@ -113,7 +116,7 @@ def test_another_request_of_the_same_process_replaces_what_it_names(cluster: Clu
 
 
 def test_the_same_process_leaves_no_isr_and_no_elr(cluster: Cluster) -> None:
-    """Whatever epoch it names: it has not ended."""
+    """Whatever previous epoch it names, the process has not ended, so no ISR and ELR changes."""
     cluster.create_topic("t", [2, 3])
     before = cluster.image.topics
     again(cluster, rack="r2", previous_broker_epoch=-1)
@@ -121,7 +124,8 @@ def test_the_same_process_leaves_no_isr_and_no_elr(cluster: Cluster) -> None:
 
 
 def test_the_next_heartbeat_finds_the_state_as_it_was(cluster: Cluster) -> None:
-    """A controlled shutdown goes on, and is granted under the condition that it had (KIP-841)."""
+    """The controlled shutdown continues, and is granted under the same condition as before
+    (KIP-841)."""
     before = cluster.image.cluster.brokers[1]
     leaves = before.in_controlled_shutdown
     offset = cluster.heartbeats.shutdown_offset(1)
@@ -140,7 +144,7 @@ def test_the_next_heartbeat_finds_the_state_as_it_was(cluster: Cluster) -> None:
 
 
 def test_broker_in_shutdown_that_registers_again_leads_nothing() -> None:
-    """In the middle of its shutdown it is no candidate, though it is not fenced."""
+    """A broker in controlled shutdown is no candidate, although it is not fenced."""
     cluster = Cluster(elr=True)
     cluster.start(2, 3)
     cluster.register(1, log_dirs=BOTH, rack="r1")

@@ -74,7 +74,7 @@ class TestRegistration:
         assert cluster.register(1, life=2) > first
 
     def test_the_same_process_keeps_epoch_and_state(self, cluster: Cluster) -> None:
-        """KAFKA-16952."""
+        """KAFKA-16952: a repeated registration keeps the broker epoch and the fencing state."""
         cluster.start(1)
         epoch = cluster.image.cluster.brokers[1].epoch
         assert cluster.register(1, rack="r2") == epoch
@@ -113,7 +113,8 @@ class TestRegistration:
     def test_a_controller_lost_between_its_batches_leaves_nobody_registered(
         self, cluster: Cluster
     ) -> None:
-        """More changes than a batch holds are several: the log may end after any of them (P11)."""
+        """P11: changes that exceed a batch are written in several, and the log may end after any of
+        them."""
         cluster.start(1, 2)
         cluster.create_topic("t", [1, 2])
         cluster.create_topic("u", [1, 2])
@@ -208,7 +209,7 @@ class TestHeartbeat:
         assert cluster.next_offset == offset
 
     def test_cordoned_directories_are_written_down_when_they_change(self, cluster: Cluster) -> None:
-        """KIP-1066. Kafka's brokers name them in every heartbeat, mostly none."""
+        """KIP-1066: Kafka's brokers list cordoned directories, mostly none, in every heartbeat."""
         cluster.start(1)
         before = cluster.next_offset
         cluster.heartbeat(1, cordoned_log_dirs=[])
@@ -231,7 +232,8 @@ class TestHeartbeat:
         assert (broker.fenced, broker.cordoned_directories) == (False, (directory(1),))
 
     def test_a_cordoned_directory_that_is_not_the_brokers(self, cluster: Cluster) -> None:
-        """A heartbeat is a sign of life: it is not refused for that."""
+        """The heartbeat is accepted without the directory: it still proves that the broker is
+        alive."""
         cluster.start(1)
         cluster.heartbeat(1, cordoned_log_dirs=[directory(2)])
         assert cluster.image.cluster.brokers[1].cordoned_directories == ()
@@ -356,7 +358,8 @@ class TestExpiry:
         assert cluster.state("t")[:2] == (-1, (2,))
 
     def test_a_broker_of_many_partitions_is_fenced_in_steps(self, cluster: Cluster) -> None:
-        """Each step leaves a state of its own, and what it gets meanwhile is taken again (P2)."""
+        """P2: each step leaves a valid state; partitions that the broker gains in between are
+        fenced too."""
         cluster.start(1, 2, 3)
         for topic in ("a", "b"):
             cluster.create_topic(topic, *([1, 2, 3] for _ in range(3)))

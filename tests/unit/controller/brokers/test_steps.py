@@ -1,6 +1,6 @@
-"""Brokers of many partitions: what they leave and take over changes in steps.
+"""Brokers of many partitions, which leave ISRs and take over leadership in several steps.
 
-After each the log may end, a heartbeat may come in, a leader may change its ISR.
+After each step the log may end, a heartbeat may arrive, or a leader may change its ISR.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from testkit.memory.controller import SESSION_TIMEOUT_MS, Cluster, directory, re
 
 TOPICS = ("a", "b")
 PER_TOPIC = CHANGES_PER_STEP
-"""Two whole steps, and one that finds that nothing is left."""
+"""Partitions that take two full steps, and a third one that finds nothing left."""
 
 
 @pytest.fixture
@@ -47,7 +47,7 @@ def partitions(cluster: Cluster) -> Iterator[PartitionImage]:
 
 
 def holding(cluster: Cluster, broker: int) -> int:
-    """In how many ISRs and ELRs it is."""
+    """Return the number of ISRs and ELRs that contain the broker."""
     return sum(broker in (*p.isr, *p.elr) for p in partitions(cluster))
 
 
@@ -56,13 +56,13 @@ def led(cluster: Cluster) -> int:
 
 
 def into_isr(cluster: Cluster, *isr: int) -> None:
-    """A leader's proposal for the first partition comes in between."""
+    """Let the leader of the first partition propose an ISR with the broker between two steps."""
     topic = cluster.image.topics.by_name[TOPICS[0]]
     cluster.apply([PartitionChangeRecord(topic_id=topic.id, partition_id=0, isr=list(isr))])
 
 
 def into_elrs(cluster: Cluster, broker: int) -> None:
-    """Every partition falls below its minimum, and keeps this broker in its ELR."""
+    """Let every partition fall below its min ISR, with this broker in its ELR."""
     for name in TOPICS:
         topic = cluster.image.topics.by_name[name]
         for index, one in topic.partitions.items():
@@ -76,7 +76,7 @@ def into_elrs(cluster: Cluster, broker: int) -> None:
 
 
 def stepped(cluster: Cluster, decide: Decide[R]) -> Iterator[R | None]:
-    """Its steps, each applied; the last gives the reply."""
+    """Yield the reply of each step after its records are applied; only the last step has one."""
     while True:
         decision = cluster.step(decide)
         assert len(decision.records) <= CHANGES_PER_STEP + 1
@@ -104,7 +104,8 @@ def expire(cluster: Cluster, broker: int) -> None:
 
 class TestRegistration:
     def test_it_counts_once_everything_is_left(self, cluster: Cluster) -> None:
-        """No registration of a life that lost data beside an ISR or ELR of the one before (P11)."""
+        """P11: an incarnation that lost data is registered only once no ISR or ELR has the one
+        before."""
         expire(cluster, 1)
         before = cluster.image.cluster.brokers[1]
         held = []
@@ -138,7 +139,7 @@ class TestRegistration:
         assert holding(cluster, 1) == 0
 
     def test_broker_without_a_known_registration_leaves_in_steps(self, cluster: Cluster) -> None:
-        """P11, where another controller has removed the registration and left the ELRs."""
+        """P11: another controller removed the registration and left the ELRs unchanged."""
         expire(cluster, 1)
         cluster.fence_expired()
         into_elrs(cluster, 1)
@@ -155,7 +156,7 @@ class TestRegistration:
 
 class TestShutdown:
     def test_it_waits_for_the_last_change(self, cluster: Cluster) -> None:
-        """KIP-841; the last step, which changes nothing, still says that leaders have moved."""
+        """KIP-841: the last step changes nothing, and still reports that leaders have moved."""
         held, replies = [], []
         for reply in stepped(cluster, heartbeat(cluster, 1, want_shut_down=True)):
             replies.append(reply)
@@ -188,7 +189,7 @@ class TestShutdown:
 
 
 class TestDirectories:
-    """KIP-858: a broker of two directories has every replica in the one that fails."""
+    """KIP-858: the directory that fails has every replica of a broker with two directories."""
 
     ONE, TWO = b"first directory.", b"second directory"
 
@@ -208,7 +209,7 @@ class TestDirectories:
         return cluster
 
     def decisions(self, cluster: Cluster) -> list[Decide[Any]]:
-        """All that makes a broker go on without a directory."""
+        """Return each decision that leaves a broker without one of its directories."""
         again = registration(1, log_dirs=[self.TWO])
         return [
             heartbeat(cluster, 1, offline_log_dirs=[self.ONE]),
@@ -226,7 +227,8 @@ class TestDirectories:
 
     @pytest.mark.parametrize("which", [0, 1], ids=["heartbeat", "registration"])
     def test_replicas_out_of_sync_get_a_new_epoch_once(self, cluster: Cluster, which: int) -> None:
-        """A proposal from before the directory failed comes too late for each of them."""
+        """A proposal sent before the directory failed has an old partition epoch, for each
+        replica."""
         for name in TOPICS:
             topic = cluster.image.topics.by_name[name]
             for index in topic.partitions:
@@ -240,7 +242,7 @@ class TestDirectories:
     def test_replica_that_is_elected_in_between_leaves_with_the_directory(
         self, cluster: Cluster
     ) -> None:
-        """The registration names the directory until the last step: an election may choose it."""
+        """An election may choose the replica until the last step, which removes the directory."""
         steps = stepped(cluster, self.decisions(cluster)[0])
         assert [next(steps), next(steps)] == [None, None]
         topic = cluster.image.topics.by_name[TOPICS[0]]
@@ -258,7 +260,7 @@ class TestDirectories:
         assert cluster.image.cluster.brokers[1].directories == (self.TWO,)
 
     def test_broker_that_registers_in_between_is_left_alone(self, cluster: Cluster) -> None:
-        """P16: what the heartbeat reports is of the process before."""
+        """P16: the heartbeat reports the directories of the incarnation before."""
         steps = stepped(cluster, self.decisions(cluster)[0])
         next(steps)
         cluster.fence(1)
@@ -272,7 +274,8 @@ class TestDirectories:
 class TestUnfencing:
     @pytest.fixture
     def cut(self, cluster: Cluster) -> Cluster:
-        """All brokers have gone in good order; nobody leads, the last ones are in the ELR."""
+        """Return a cluster whose brokers have all shut down cleanly: no leaders, the last ones in
+        the ELR."""
         for broker in (1, 2, 3):
             for _ in stepped(cluster, heartbeat(cluster, broker, want_fence=True)):
                 pass
@@ -289,7 +292,7 @@ class TestUnfencing:
     def test_who_is_fenced_in_between_goes_on_only_if_it_is_unfenced_again(
         self, cut: Cluster
     ) -> None:
-        """Nobody fenced leads (P2)."""
+        """P2: a fenced broker leads nothing."""
         steps = stepped(cut, heartbeat(cut, 3))
         next(steps)
         for _ in stepped(cut, heartbeat(cut, 3, want_fence=True)):
@@ -299,7 +302,8 @@ class TestUnfencing:
         assert (led(cut), cut.image.cluster.brokers[3].fenced) == (500, False)
 
     def test_the_next_controller_goes_on(self, cut: Cluster) -> None:
-        """Heartbeats of who is unfenced elect nobody: it has to look by itself."""
+        """The heartbeat of an unfenced broker elects no leader: the new controller searches for
+        vacancies."""
         next(stepped(cut, heartbeat(cut, 3)))
         assert cut.heartbeat(3).state is BrokerState.UNFENCED
         assert led(cut) == 250
@@ -315,7 +319,7 @@ class TestUnfencing:
 
 
 def test_a_step_goes_on_where_the_one_before_ended() -> None:
-    """In the order of topics and partitions, across topics, and each partition once."""
+    """Steps go through topics and partitions in order, and visit each partition once."""
     cluster = Cluster(elr=True)
     cluster.start(1, 2, 3)
     ids = {}

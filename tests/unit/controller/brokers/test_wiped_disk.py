@@ -1,8 +1,8 @@
 """F22 and P11: a broker comes back under its id with an empty, newly formatted disk.
 
-What was in sync on the old disk is not in sync on the new one. A replica is where its directory is:
-without it the broker leaves the ISR and is not elected, and where it was the last member the
-partition waits for the old disk or for an operator.
+A replica that was in sync on the old disk is not in sync on the new one. A replica is where its
+directory is: without that directory the broker leaves the ISR and is not elected. If it was the
+last member, the partition waits for the old disk or for an operator.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ GONE = "does not have the log directory of its replica online"
 
 
 def wipe(cluster: Cluster, broker_id: int, *disks: bytes) -> None:
-    """The next life of a broker that is fenced: with these disks, or an empty one."""
+    """Register the next incarnation of a fenced broker with these disks, or with an empty one."""
     life = int.from_bytes(cluster.image.cluster.brokers[broker_id].incarnation_id[8:], "big") + 1
     cluster.register(broker_id, life=life, log_dirs=list(disks or (NEW,)))
     cluster.heartbeat(broker_id)
@@ -49,7 +49,7 @@ def elect(cluster: Cluster, kind: int) -> tuple[ErrorCode, str | None]:
 
 
 def propose(cluster: Cluster, *isr: int, partition_epoch: int | None = None) -> ErrorCode:
-    """The leader proposes an ISR."""
+    """Propose an ISR in the name of the leader."""
     partition, brokers = cluster.partition("t"), cluster.image.cluster.brokers
     proposal = AlterPartitionRequest.PartitionData(
         partition_index=0,
@@ -71,7 +71,7 @@ def propose(cluster: Cluster, *isr: int, partition_epoch: int | None = None) -> 
 
 
 def say(cluster: Cluster, broker_id: int, place: bytes) -> ErrorCode:
-    """The broker says where its replica is (AssignReplicasToDirs)."""
+    """Report the directory of the broker's replica (AssignReplicasToDirs)."""
     Request = AssignReplicasToDirsRequest
     named = Request.TopicData(
         topic_id=cluster.image.topics.by_name["t"].id,
@@ -88,7 +88,8 @@ def say(cluster: Cluster, broker_id: int, place: bytes) -> ErrorCode:
 
 @pytest.fixture
 def two() -> Cluster:
-    """Replicas on 2 and 3. 3 was stopped, then 2, whose disk is replaced; both are back."""
+    """Return a cluster with replicas on 2 and 3: 3 stopped first, then 2, whose disk is replaced.
+    Both are back."""
     cluster = Cluster()
     cluster.start(1, 2, 3)
     cluster.create_topic("t", [2, 3])
@@ -151,7 +152,7 @@ def test_what_comes_back_into_the_isr_is_written_down_with_its_directory(two: Cl
 
 
 def test_the_new_disk_is_not_taken_down_while_the_partition_waits(two: Cluster) -> None:
-    """It would make the empty replica the only one in sync, and the next election clean."""
+    """Recording the new directory would leave the empty replica alone in the ISR, and electable."""
     before = two.partition("t")
     assert say(two, 2, NEW) is ErrorCode.INELIGIBLE_REPLICA
     assert two.partition("t") is before
@@ -170,7 +171,7 @@ def test_unregistering_does_not_help_the_new_disk_either(two: Cluster) -> None:
 
 
 def test_a_reassignment_away_from_the_new_disk_ends_with_an_election(two: Cluster) -> None:
-    """What an operator can do who does not want the broker any more."""
+    """Reassignment is the operator's way to remove the broker for good."""
     wanted = AlterPartitionReassignmentsRequest.ReassignablePartition(
         partition_index=0, replicas=[3, 1]
     )
@@ -198,8 +199,8 @@ def one() -> Cluster:
 
 
 def test_the_only_replica_on_a_new_disk_waits_for_an_operator(one: Cluster) -> None:
-    """As in Kafka, an empty partition is not served as if nothing had happened. Here it is not by
-    configuration either: that is about replicas that lag, not about ones that are gone."""
+    """As in Kafka, an empty partition is not served as if its records were there. Here no
+    configuration allows it: unclean election is about replicas that lag, not about lost ones."""
     one.heartbeat(2)
     one.run(decide_unclean_elections)
     assert one.state("t")[:2] == (-1, (2,))
@@ -244,7 +245,7 @@ def test_with_several_disks_the_broker_says_later_where_it_began() -> None:
 
 @pytest.fixture
 def three() -> Cluster:
-    """Broker 1 has two disks and the replica on the second."""
+    """Return a cluster of three, with broker 1's replica on the second of its two disks."""
     cluster = Cluster()
     cluster.register(1, log_dirs=[SECOND, THIRD])
     cluster.heartbeat(1)
@@ -274,7 +275,7 @@ def test_who_has_several_must_say_which_before_it_is_in_sync(three: Cluster) -> 
 
 
 def test_a_disk_that_failed_is_looked_at_in_later_elections(three: Cluster) -> None:
-    """The last member of the ISR, on a disk that failed: nobody elects it again."""
+    """The last member of the ISR is on the failed disk: no later election chooses it."""
     assert propose(three, 1) is ErrorCode.NONE
     three.heartbeat(1, offline_log_dirs=[THIRD])
     assert three.state("t")[:2] == (-1, (1,))
@@ -283,14 +284,14 @@ def test_a_disk_that_failed_is_looked_at_in_later_elections(three: Cluster) -> N
         wipe(three, broker_id, directory(broker_id))
     assert three.state("t")[:2] == (-1, (1,))
     assert elect(three, PREFERRED) == (ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE, f"broker 1 {GONE}")
-    # repaired
+    # the disk is repaired
     three.fence(1)
     wipe(three, 1, SECOND, THIRD)
     assert three.state("t")[:2] == (1, (1,))
 
 
 def test_a_proposal_from_before_the_disk_failed_comes_too_late(three: Cluster) -> None:
-    """The replica was catching up. The broker has one disk left, and the replica is not on it."""
+    """The replica was catching up; its broker has one disk left, without the replica."""
     three.fence(1)
     wipe(three, 1, SECOND, THIRD)
     seen = three.partition("t").partition_epoch
@@ -300,7 +301,8 @@ def test_a_proposal_from_before_the_disk_failed_comes_too_late(three: Cluster) -
 
 
 def test_the_same_process_without_one_of_its_disks(three: Cluster) -> None:
-    """It registers again, as with other endpoints, and keeps what is on the disk that it has."""
+    """The process registers again, as with changed endpoints, and keeps the replicas on its other
+    disk."""
     three.create_topic("u", [1, 2])
     three.register(1, log_dirs=[SECOND])
     assert three.state("t")[:2] == (2, (2, 3))
@@ -321,8 +323,10 @@ def test_a_disk_lost_twice_stays_on_record(three: Cluster) -> None:
 
 @pytest.fixture
 def moved() -> Cluster:
-    """The only replica is on the second disk; its broker reports a move to the third, which fails
-    before the copy there has taken over."""
+    """Return a cluster whose only replica is on the second disk, with a failed move.
+
+    The broker reported a move to the third disk, which failed before the copy there took over.
+    """
     cluster = Cluster()
     cluster.register(1, log_dirs=[SECOND, THIRD, NEW])
     cluster.heartbeat(1)
@@ -334,7 +338,7 @@ def moved() -> Cluster:
 
 
 def test_replica_whose_move_is_taken_back_leads_again(moved: Cluster) -> None:
-    """Within one broker epoch it is the same replica, with all that it had."""
+    """Within one broker epoch it is the same replica, with all of its records."""
     assert say(moved, 1, SECOND) is ErrorCode.NONE
     assert moved.state("t")[:2] == (1, (1,))
     assert moved.partition("t").recovery_state == LeaderRecoveryState.RECOVERED
@@ -346,7 +350,7 @@ def test_replica_that_turns_up_where_it_never_was_is_a_new_one(moved: Cluster) -
 
 
 def test_move_is_not_taken_back_by_another_process(moved: Cluster) -> None:
-    """P11: nothing says that the second disk still has what it had, or is the same."""
+    """P11: nothing proves that the second disk is the same one, with the same records."""
     moved.fence(1)
     wipe(moved, 1, SECOND, NEW)
     assert say(moved, 1, SECOND) is ErrorCode.INELIGIBLE_REPLICA
@@ -354,7 +358,7 @@ def test_move_is_not_taken_back_by_another_process(moved: Cluster) -> None:
 
 
 def test_move_that_the_controller_does_not_know_is_not_taken_back(moved: Cluster) -> None:
-    """A controller that has taken over: refused, as a replica on an empty disk."""
+    """A controller that has taken over refuses the report, as for a replica on an empty disk."""
     moved.directory_moves.clear()
     assert say(moved, 1, SECOND) is ErrorCode.INELIGIBLE_REPLICA
 
@@ -363,8 +367,10 @@ def test_move_that_the_controller_does_not_know_is_not_taken_back(moved: Cluster
 
 
 def test_a_leader_that_was_elected_before_anybody_looked(two: Cluster) -> None:
-    """A log of a controller that did not look at directories: who leads has what there is. Another
-    member leaves with the next change, and comes back with its directory."""
+    """A controller that ignored directories wrote the log: its elected leader keeps leading.
+
+    Another member leaves the ISR with the next change, and comes back with its directory.
+    """
     topic_id = two.image.topics.by_name["t"].id
     two.apply([PartitionChangeRecord(partition_id=0, topic_id=topic_id, leader=2, isr=[2])])
     assert say(two, 2, NEW) is ErrorCode.NONE

@@ -243,7 +243,7 @@ class TestFull:
 
 
 class TestResolution:
-    """The settings that elections depend on, at the moment of use."""
+    """Resolution of the settings that elections read at the moment of use."""
 
     def test_topic_then_node_then_cluster_then_static(self, cluster: Cluster) -> None:
         own = ConfigResource(ConfigResourceType.BROKER, "100")

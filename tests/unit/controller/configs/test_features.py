@@ -92,7 +92,7 @@ def test_every_registered_node_must_support_it() -> None:
 def test_registration_of_a_controller_counts_while_it_is_a_voter(
     voters: set[int] | None, code: ErrorCode
 ) -> None:
-    """KAFKA-20295: nothing removes the registration of a controller that has left the quorum."""
+    """KAFKA-20295: the registration of a controller that has left the quorum is never removed."""
     cluster = Cluster(metadata_version=21)
     cluster.voters = None if voters is None else frozenset(voters)
     cluster.start(1)

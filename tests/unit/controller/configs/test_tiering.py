@@ -1,4 +1,5 @@
-"""Tiered topics at the controller: created, changed, refused with INVALID_CONFIG and the reason."""
+"""Tiered topics at the controller: creation, changes, and refusals with INVALID_CONFIG and a
+reason."""
 
 from __future__ import annotations
 
@@ -39,7 +40,7 @@ def cluster() -> Cluster:
 
 
 def create(cluster: Cluster, name: str, **configs: str) -> str:
-    """What is said against a topic; empty if it was created."""
+    """Create a topic. Returns: the error message; empty if the topic was created."""
     topic = CreateTopicsRequest.CreatableTopic(
         name=name,
         num_partitions=1,
@@ -141,7 +142,8 @@ def test_replacing_all_values_turns_it_off_too(cluster: Cluster) -> None:
 
 
 def test_what_was_wrong_before_does_not_stop_other_changes() -> None:
-    """A topic of a time when the system was on: its other values can still be changed."""
+    """The topic dates from a time when the system was enabled: its other values can still
+    change."""
     cluster = cluster_with()
     create(cluster, "t")
     old = ConfigRecord(

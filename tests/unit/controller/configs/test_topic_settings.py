@@ -1,4 +1,4 @@
-"""The strategy of unclean recovery: what says it, and what comes first."""
+"""The strategy of unclean recovery: the settings that define it, and their precedence."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_balanced_is_what_holds_where_nothing_is_said() -> None:
 
 
 def test_the_order_in_which_values_are_asked() -> None:
-    """Each one added beats all before it."""
+    """Each value added takes precedence over all before it."""
     cluster = Cluster(unclean_leader_election_enable="true")
     assert strategy_in_force(cluster.view(), "t") == (AGGRESSIVE, FLAG, Place.STATIC)
     for resource, key, value, expected in (

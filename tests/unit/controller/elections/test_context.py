@@ -1,4 +1,5 @@
-"""What one decision's elections see: rules per topic, candidates and eligibility per partition."""
+"""The context of one decision's elections: rules per topic, candidates and eligibility per
+partition."""
 
 from __future__ import annotations
 
@@ -91,7 +92,8 @@ def test_what_the_decision_changes_counts_already(cluster: Cluster) -> None:
 
 
 def with_elr() -> Cluster:
-    """ELR on; broker 1 has two directories, and its replica of t is in the second."""
+    """Return a cluster with ELR; broker 1 has two directories, and its replica of t is in the
+    second."""
     cluster = Cluster(min_insync_replicas="2")
     elr = BrokerRegistrationRequest.Feature(name=ELR_VERSION, max_supported_version=1)
     cluster.apply([FeatureLevelRecord(name=ELR_VERSION, feature_level=1)])
@@ -105,7 +107,7 @@ def with_elr() -> Cluster:
 
 
 def test_with_elr_a_replica_in_a_directory_that_failed_is_not_elected_by_what_comes_next() -> None:
-    """P11: its broker is unfenced and it is in the ELR, but its log is not there."""
+    """P11: the broker is unfenced and in the ELR, but the directory with its log has failed."""
     cluster = with_elr()
     places = [
         Request.DirectoryData(
@@ -126,7 +128,7 @@ def test_with_elr_a_replica_in_a_directory_that_failed_is_not_elected_by_what_co
     cluster.heartbeat(1, offline_log_dirs=[SECOND])
     partition = cluster.partition("t")
     assert (partition.leader, partition.isr, partition.elr) == (-1, (), (1, 2))
-    # anything else happens: another broker goes and comes, its replica's partition changes
+    # any other event: another broker is fenced and unfenced, and its replica's partition changes
     cluster.fence(3)
     cluster.heartbeat(3)
     assert cluster.partition("t").leader == -1
@@ -157,7 +159,7 @@ STATES: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize("leaving", [1, 3])
 def test_partitions_of_all_states_are_changed_as_each_would_be_alone(leaving: int) -> None:
-    """What was decided for one partition counts for others of its topic and state only."""
+    """A cached decision holds only for partitions of the same topic in the same state."""
     cluster = Cluster(elr=True)
     cluster.start(1, 2, 3, 4)
     rows = [*STATES.values(), *STATES.values()]

@@ -1,4 +1,4 @@
-"""The choice of a leader, against a slow second implementation of the written order."""
+"""The choice of a leader, compared with a slow second implementation of the documented order."""
 
 from __future__ import annotations
 
@@ -31,7 +31,8 @@ ELECTIONS: tuple[Election, ...] = (
 
 
 def slow_step(candidates: Candidates, election: Election, replica: int, isr_lives: bool) -> int:
-    """Which of the four steps of the module's text takes a live replica, 0 for none."""
+    """Return the step, of the four in the module's docstring, that elects a live replica; 0 for
+    none."""
     if replica in candidates.isr:
         return 1
     if replica in candidates.elr and not isr_lives:
@@ -45,7 +46,7 @@ def slow_step(candidates: Candidates, election: Election, replica: int, isr_live
 
 
 def slow_elect(candidates: Candidates, election: Election, alive: set[int]) -> Elected:
-    """Take the best step, then the first in the order; with the exceptions of the text."""
+    """Take the best step, then the first replica in the order, with the documented exceptions."""
     ordered, current = candidates.ordered, candidates.current_leader
     isr_lives = any(r in alive for r in candidates.isr)
     steps = {r: slow_step(candidates, election, r, isr_lives) for r in ordered if r in alive}

@@ -1,4 +1,4 @@
-"""Every reason, from a cluster image, and the sentence that a person reads."""
+"""Every reason for ineligibility, from a cluster image, and its message for operators."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def test_reasons(broker_id: int, reason: Reason | None) -> None:
 
 
 def test_every_reason_about_a_broker_is_covered() -> None:
-    # The one about a member's epoch is for ISRs and is tested with AlterPartition.
+    # AlterPartition's tests cover the reason about a member's broker epoch, which is for ISRs only.
     assert set(EXPECTED.values()) - {None} == set(Reason) - {Reason.OTHER_EPOCH}
 
 
@@ -110,7 +110,7 @@ def test_assignment_order_is_the_assignment() -> None:
     assert assignment_order(PARTITION, (3, 1, 2), 0) == (3, 1, 2)
 
 
-# Directory on record, directories registered: may the replica lead? As Kafka's DirectoryId says.
+# Directory on record, registered directories, whether the replica may lead: Kafka's DirectoryId.
 DIRECTORIES = [
     (NEW, (NEW,), True),
     (OTHER, (NEW, OTHER), True),

@@ -1,4 +1,4 @@
-"""ELR and LastKnownELR over all small cases, against the sentences of KIP-966."""
+"""ELR and LastKnownELR in all small cases, compared with the rules of KIP-966."""
 
 from __future__ import annotations
 
@@ -93,7 +93,8 @@ def test_an_election_that_reaches_min_isr_leaves_no_elr() -> None:
 
 
 def test_nobody_stands_beside_an_isr_at_min_isr() -> None:
-    """The high watermark may have moved without them, whatever an old record says."""
+    """The high watermark may have advanced without the ELR's members, whatever an old record
+    contains."""
     before = partition(isr=(1, 2), elr=(3,), leader=1)
     assert standing_elr(before, REPLICAS, (1, 2), min_isr=2, unclean_shutdown=NONE) == ()
     assert standing_elr(before, REPLICAS, (1,), min_isr=2, unclean_shutdown=NONE) == (2, 3)

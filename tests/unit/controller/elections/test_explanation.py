@@ -1,4 +1,5 @@
-"""Explanations: who may lead a partition, who may not and why, and what it waits for."""
+"""Explanations of a partition: its candidates, reasons against the others, and its pending
+condition."""
 
 from __future__ import annotations
 
@@ -44,7 +45,7 @@ TOPIC, BROKER = 2, 4
 
 @pytest.fixture
 def cluster() -> Cluster:
-    """Topic t on brokers 1, 2, 3, led by 1."""
+    """Return a cluster with topic t on brokers 1, 2, 3, led by 1."""
     cluster = Cluster()
     cluster.start(1, 2, 3)
     cluster.create_topic("t", [1, 2, 3])
@@ -133,7 +134,7 @@ def test_answers_count_for_the_brokers_life_and_the_partitions_epoch(cluster: Cl
         facts.learn(Replica(topic.id, 0, broker_id), broker_epoch, fact)
     waiting = Waiting(WaitsFor.ANSWERS, (2, 3), view.monotonic_ms)
     found = explain(cluster, waiting, facts)
-    # 2 has not seen the last change, 3 said it in an earlier life.
+    # 2 has not applied the last change, and 3 answered in an earlier incarnation.
     assert reasons(found) == [(1, None), (2, UNHEARD), (3, UNHEARD)]
     assert [one.answer for one in found.candidates] == [
         Answer(4, 101, 250),

@@ -1,4 +1,4 @@
-"""The last known leader: elected where nobody else is left, visibly, or not at all."""
+"""The last known leader: elected, and visible as such, only if ISR and ELR are empty."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ TOPIC = 2
 
 
 def leaderless(**properties: str) -> Cluster:
-    """Broker 1 led alone and comes back without what it had not flushed."""
+    """Return a cluster whose broker 1 led alone and comes back without its unflushed records."""
     cluster = Cluster(elr=True, **properties)
     cluster.start(1, 2)
     cluster.create_topic("t", [1, 2])
@@ -36,7 +36,7 @@ def test_it_leads_uncleanly() -> None:
 
 
 def test_it_leads_once_the_strategy_no_longer_forbids_it() -> None:
-    """A change takes effect at once, and not with the broker's next return."""
+    """A change of the strategy takes effect at once, not with the broker's next return."""
     cluster = leaderless(**{"unclean.recovery.strategy": "None"})
     cluster.heartbeat(1)
     cluster.run(decide_unclean_elections)
@@ -57,7 +57,7 @@ def test_it_leads_once_the_strategy_no_longer_forbids_it() -> None:
 
 
 def test_while_it_is_fenced_nobody_does() -> None:
-    """Bug 12: KAFKA-19522."""
+    """Bug 12 (KAFKA-19522): while the last known leader is fenced, no other replica leads."""
     cluster = leaderless()
     cluster.register(2, life=2)
     cluster.heartbeat(2)
@@ -67,8 +67,10 @@ def test_while_it_is_fenced_nobody_does() -> None:
 
 @pytest.mark.parametrize("min_isr", ["1", "2", "3"])
 def test_brokers_that_ended_together_leave_one_who_may_lead(min_isr: str) -> None:
-    """A power cut of all: the controller fences them one by one, and whoever is next gets no
-    leadership meanwhile, so nobody leads while the ISR still has min ISR."""
+    """A power cut of all brokers elects no leader while the ISR still has min ISR.
+
+    The controller fences the brokers one by one, and the next one gets no leadership in between.
+    """
     cluster = Cluster(elr=True)
     cluster.start(1, 2, 3)
     cluster.create_topic("t", [1, 2, 3], **{"min.insync.replicas": min_isr})
@@ -79,7 +81,7 @@ def test_brokers_that_ended_together_leave_one_who_may_lead(min_isr: str) -> Non
         cluster.register(broker_id, life=2)
     partition = cluster.partition("t")
     assert (partition.leader, partition.isr, partition.elr) == (-1, (), ())
-    # With min ISR 3 the first one to go takes the ISR below it, and led.
+    # With min ISR 3 the first broker fenced takes the ISR below it; it was the leader.
     last_known = fenced[0] if min_isr == "3" else fenced[-1]
     assert partition.last_known_elr == (last_known,)
     for broker_id in (1, 2, 3):
@@ -96,7 +98,7 @@ def test_an_operator_may_refuse_it() -> None:
 
 @pytest.mark.parametrize("of_the_topic", [False, True])
 def test_strategy_none_refuses_it(of_the_topic: bool) -> None:
-    """KIP-966: the operator's word alone."""
+    """KIP-966: with strategy None only an operator elects the last known leader."""
     if of_the_topic:
         cluster = leaderless()
         key = "unclean.recovery.strategy"

@@ -1,4 +1,5 @@
-"""Who has too little locally, as elections ask it: what the rule says, for any table (KIP-1303)."""
+"""The rule for replicas with too little local log, as elections apply it, for any table
+(KIP-1303)."""
 
 from __future__ import annotations
 
@@ -38,7 +39,7 @@ EPOCHS = {b.id: b.epoch for b in REGISTERED.values()}
 
 @st.composite
 def tables(draw: st.DrawFn) -> LocalLogTable:
-    """Also of earlier lives, and of a broker that is gone."""
+    """Return tables, with rows of earlier incarnations and of a removed broker too."""
     found = []
     for broker_id in (*BROKERS, 9):
         if draw(st.booleans()):
@@ -72,7 +73,7 @@ HERE, THERE = b"h" * 16, b"t" * 16
 
 
 def test_kept_row_stays_as_long_as_replica_directory_and_log_are_the_same() -> None:
-    """KIP-1303: each way in which the row of one replica goes or stays, beside one that stays."""
+    """KIP-1303: a replica's row is kept or dropped without any effect on another replica's row."""
     other = ((1, 7), 5, 100, 0)
     for before, after, doubted in product((None, HERE, THERE), (None, HERE, THERE), (0, 1)):
         row = ((2, 9), 6, 200, 1)
@@ -92,7 +93,7 @@ def test_kept_row_stays_as_long_as_replica_directory_and_log_are_the_same() -> N
 def test_report_replaces_what_is_known_and_leaves_what_it_does_not_know(
     earlier_life: bool,
 ) -> None:
-    """KIP-1303: an unknown value leaves the known one, but never one of another broker epoch."""
+    """KIP-1303: an unknown value keeps the known one, but never one of another broker epoch."""
     epoch = 8 if earlier_life else 9
     table = LocalLogTable.of([((1, 7), 1, 10, 0), ((2, epoch), 2, 20, 0)])
     for start_ms, size in product((-1, 0, 5), (-1, 0, 50)):

@@ -1,4 +1,4 @@
-"""What brokers have said of their logs counts for the life they said it in (P21)."""
+"""P21: a broker's answer about its logs counts for the incarnation that sent it."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_the_newest_counts_in_whatever_order_they_come() -> None:
         for fact in order:
             facts.learn(one, 7, fact)
         assert facts.of(one, 7) == LONG
-    # a late answer of the life before does not displace one of this life
+    # a late answer of the incarnation before does not replace one of this incarnation
     facts = LogFacts()
     facts.learn(one, 8, SHORT)
     facts.learn(one, 7, LONG)

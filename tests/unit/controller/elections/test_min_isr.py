@@ -33,7 +33,7 @@ def topic(name: str) -> ConfigResource:
 def cluster_of(
     topics: dict[str, list[tuple[list[int], list[int]]]], *, elr: bool = True
 ) -> Cluster:
-    """Topics with partitions of three replicas; each by its ISR and ELR. min ISR is 3."""
+    """Return topics with partitions of three replicas, each given by ISR and ELR; min ISR is 3."""
     cluster = Cluster(elr=elr, min_insync_replicas="3")
     cluster.start(1, 2, 3)
     for name, partitions in topics.items():
@@ -55,7 +55,7 @@ def cluster_of(
 
 
 def change(cluster: Cluster, resource: ConfigResource, value: str | None) -> list[str]:
-    """What the change writes, in words; it is applied."""
+    """Apply the change and return a description of its records."""
     operation = ConfigOperation.DELETE if value is None else ConfigOperation.SET
     asked = ResourceChange(resource, (ConfigChange(KEY, operation, value),))
 
@@ -146,8 +146,8 @@ def test_where_there_is_nothing_to_clear_nothing_is_written() -> None:
 
 
 def test_more_partitions_than_one_batch_holds() -> None:
-    """The writer cuts what is decided: whatever it writes first leaves the sets empty before the
-    minimum is lower."""
+    """The writer splits the decision: its first batches empty the ELRs before min ISR is
+    lowered."""
     half = RECORDS_PER_OPERATION_MAX // 2 + 1
     many = [([1, 2], [3])] * half
     cluster = cluster_of({"a": many, "b": [([1], [2, 3])], "c": many})

@@ -14,7 +14,8 @@ PREFERRED, UNCLEAN = 0, 1
 
 @pytest.fixture
 def cluster() -> Cluster:
-    """Topic t is led by 2 although 1 is preferred and in the ISR; u is as it should be."""
+    """Return a cluster: 2 leads t although 1 is preferred and in the ISR; u has its preferred
+    leader."""
     cluster = Cluster()
     cluster.start(1, 2, 3)
     cluster.create_topic("t", [1, 2])
@@ -113,7 +114,8 @@ def test_types_that_do_not_exist(cluster: Cluster, kind: int) -> None:
 def test_desired_leaders_match_the_partitions(
     cluster: Cluster, kind: int, desired: list[int]
 ) -> None:
-    """They say nothing in these elections, as in the tool's file; a list that is shifted does."""
+    """Desired leaders are ignored in these elections, as in the tool's file, but their count must
+    match."""
     named = ElectLeadersRequest.TopicPartitions(
         topic="t", partitions=[0, 1], desired_leaders=desired
     )
@@ -131,8 +133,8 @@ def test_desired_leaders_match_the_partitions(
 
 @pytest.mark.parametrize("kind", [PREFERRED, UNCLEAN])
 def test_requests_of_extreme_sizes(cluster: Cluster, kind: int) -> None:
-    """Nothing named is nothing elected, which is not everything; ten thousand that are not there
-    are answered one by one."""
+    """An empty list elects nothing, unlike null; ten thousand unknown partitions get an error
+    each."""
     nothing = ElectLeadersRequest(election_type=kind, topic_partitions=[])
     assert decide_elect_leaders(cluster.view(), nothing) == Decision((), ())
     indexes = [-(2**31), -1, *range(1, 10_000), 2**31 - 1]

@@ -1,4 +1,4 @@
-"""Partition changes as transcripts: `partition_changes.txt` says how to read them."""
+"""Partition changes as transcripts, in the format that `partition_changes.txt` describes."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def safety(
 
 
 def election(word: str) -> Election:
-    """A wish, or `recovery:2` or `designated:2`."""
+    """Parse a `Wish`, `recovery:2` or `designated:2`."""
     kind, _, broker = word.partition(":")
     if broker:
         kinds = {"recovery": ElectedAs.UNCLEAN_RECOVERY, "designated": ElectedAs.DESIGNATED}
@@ -177,7 +177,7 @@ def test_transcript(before: str, what: str, after: str) -> None:
 
 
 def test_every_safety_input_is_required() -> None:
-    """A caller that forgets one must fail at once, not elect in the wrong way."""
+    """A caller that omits a safety input must fail at once, not elect in the wrong way."""
     given = safety({})
     for name in Safety.__slots__:
         inputs = {other: getattr(given, other) for other in Safety.__slots__ if other != name}
@@ -214,7 +214,7 @@ def test_the_election_has_an_order_of_its_own() -> None:
 
 
 def test_elections_see_the_partition_as_it_will_be() -> None:
-    """The replicas and directories that a reassignment ends with, not those before."""
+    """Elections use the replicas and directories at the end of a reassignment, not those before."""
     before = partition("replicas=1,2,3,4 adding=4 removing=1 isr=1,2,3,4 leader=1")
     seen = set()
 
@@ -278,7 +278,7 @@ def test_a_replica_that_is_in_another_directory_is_a_change_of_its_own() -> None
         ("replicas=1,2,3", "isr=2,3 dead=1", ElectedAs.ISR),
         ("replicas=1,2,3 isr=1", "isr= dead=1", ElectedAs.NONE),
         ("replicas=1,2,3 leader=2", "elect=preferred", ElectedAs.PREFERRED),
-        # nobody led, so nobody gave way
+        # there was no leader, so no leader was replaced
         ("replicas=1,2,3 isr=1,2 leader=-1", "elect=preferred", ElectedAs.ISR),
         ("replicas=1,2,3 isr= elr=3,2 lk=3 leader=-1", "dead=1,3 min=2 elr_on", ElectedAs.ELR),
         ("replicas=1,2,3 isr= lk=3 leader=-1", "dead=1,2 elr_on", ElectedAs.LAST_KNOWN_LEADER),

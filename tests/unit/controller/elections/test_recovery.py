@@ -1,4 +1,4 @@
-"""Unclean recovery: who is asked, who leads, who is waited for."""
+"""Unclean recovery: the brokers queried, the replicas awaited, and the leader elected."""
 
 from __future__ import annotations
 
@@ -41,8 +41,10 @@ TOPIC, BROKER = 2, 4
 
 
 class World(Cluster):
-    """Brokers 1 to 3 with logs; topic t at 1, 2, 3 and min ISR 2. `turns` lets everything happen
-    that happens without waiting; brokers in `silent` do not answer."""
+    """Brokers 1 to 3 with logs; topic t on 1, 2, 3 with min ISR 2.
+
+    `turns` runs all events that need no passage of time; brokers in `silent` do not answer.
+    """
 
     def __init__(self, partitions: int = 1, *, elr: bool = True, **properties: str) -> None:
         self.facts = LogFacts()
@@ -75,7 +77,7 @@ class World(Cluster):
         self.turns()
 
     def back(self, *brokers: int) -> None:
-        """Uncleanly."""
+        """Register brokers after an unclean shutdown."""
         for broker_id in brokers:
             self.lives[broker_id] += 1
             self.register(broker_id, life=self.lives[broker_id])
@@ -88,7 +90,7 @@ class World(Cluster):
         self.turns()
 
     def fence_only(self, broker_id: int) -> None:
-        """In the life that it has."""
+        """Fence brokers without a new incarnation."""
         epoch = self.image.cluster.brokers[broker_id].epoch
         self.apply([FenceBrokerRecord(id=broker_id, epoch=epoch)])
         self.turns()
@@ -106,7 +108,7 @@ class World(Cluster):
         self.turns()
 
     def turns(self) -> None:
-        """Until nothing is due now."""
+        """Run the machine until nothing is due."""
         for _ in range(1000):
             due = self.recovery.due_ms(self.monotonic_ms)
             if due is None or due > self.monotonic_ms:
@@ -196,7 +198,7 @@ class World(Cluster):
 
 
 def power_cut(world: World) -> World:
-    """All brokers died; none is back. LastKnownELR is known to be 3, 2 and 1."""
+    """End all brokers at once: LastKnownELR is 3, 2 and 1, and no broker is back."""
     world.down(1, 2, 3)
     for broker_id in (1, 2, 3):
         world.lives[broker_id] += 1
@@ -212,12 +214,13 @@ def power_cut(world: World) -> World:
 
 def test_balanced_waits_for_all_that_may_have_everything_and_elects_the_longest() -> None:
     w = power_cut(World())
-    assert sorted(w.partition("t").last_known_elr) == [2, 3]  # 1 left while there were enough
+    # 1 left while the ISR still had min ISR
+    assert sorted(w.partition("t").last_known_elr) == [2, 3]
     assert w.waits() == (WaitsFor.LAST_KNOWN, (2, 3))
     w.unfence(3)
     w.unfence(1)
     w.wait(10 * TIMEOUT_MS)
-    # What they say holds until another life: nobody is asked for it twice, and no time runs.
+    # Answers count until the next incarnation: no broker is queried twice, and no timeout runs.
     assert [q.broker_id for q in w.asked] == [3, 1]
     assert (w.waits(), w.counts.running) == ((WaitsFor.LAST_KNOWN, (2,)), 0)
     w.unfence(2)
@@ -240,7 +243,7 @@ def test_what_was_said_while_a_member_was_awaited_counts_for_that_life_alone() -
     w.unfence(3)
     assert [q.broker_id for q in w.asked] == [3]
     w.down(3)
-    w.logs[3] = (0, 5)  # it comes back again, with less
+    w.logs[3] = (0, 5)  # it comes back again, with a shorter log
     w.back(3)
     assert [q.broker_id for q in w.asked] == [3, 3]
     w.unfence(1)
@@ -275,7 +278,7 @@ def test_a_member_that_is_fenced_sends_it_back_to_waiting_with_a_new_timeout() -
     w.silent = {1}
     w.unfence(3)
     w.wait(100)
-    assert w.waits() == (WaitsFor.ANSWERS, (1,))  # what 2 has said still counts
+    assert w.waits() == (WaitsFor.ANSWERS, (1,))  # 2's answer still counts
     w.wait(TIMEOUT_MS - 101)
     assert w.leader == NO_LEADER
     w.wait(1)
@@ -362,7 +365,7 @@ def test_aggressive_does_not_wait_for_who_is_fenced_meanwhile() -> None:
 
 
 def asking(**properties: str) -> tuple[World, dict[int, Question]]:
-    """All are alive and asked, none has answered."""
+    """Return a world in which all brokers are alive and queried, and none has answered."""
     w = power_cut(World(**properties))
     w.silent = {1, 2, 3}
     for broker_id in (1, 2, 3):
@@ -377,7 +380,7 @@ def test_an_answer_of_another_life_does_not_count() -> None:
     w.answer(questions[2], broker_epoch=w.image.cluster.brokers[2].epoch - 1)
     w.turns()
     assert w.waits() == (WaitsFor.ANSWERS, (2,))
-    # It answers, and registers anew before it could be elected.
+    # It answers, and registers again before it could be elected.
     w.silent = set()
     w.logs[2] = (0, 1)
     w.lives[3] += 1
@@ -459,7 +462,7 @@ EPOCH_MAX, END_MAX = 2**31 - 1, 2**63 - 1
 
 
 class TwoTopics(World):
-    """Topic u at brokers 1 and 2 beside t, so that broker 3 has no part in it."""
+    """A world with topic u on brokers 1 and 2 next to t, so that broker 3 has no replica of it."""
 
     def __init__(self, **properties: str) -> None:
         super().__init__(**properties)
@@ -481,7 +484,7 @@ ABSURD: list[dict[str, int]] = [
 
 
 def absurd(w: World, question: Question, fields: dict[str, int], name: str = "u") -> None:
-    """An answer that names every partition, whatever was requested."""
+    """Send an answer about every partition, whatever was requested."""
     response = w.response(question, **fields)
     for one in response.topic_partition_log_info_list:
         for info in list(one.partition_log_info):
@@ -508,8 +511,10 @@ def absurd(w: World, question: Question, fields: dict[str, int], name: str = "u"
 def test_an_absurd_answer_holds_up_no_partition_without_that_broker(
     fields: dict[str, int], strategy: str
 ) -> None:
-    """P21: broker 3 answers absurdly again and again; u is elected when brokers 1 and 2 have
-    answered, or once the timeout is over, which no answer restarts."""
+    """P21: a broker without a replica of u cannot delay u with invalid answers.
+
+    u is elected when brokers 1 and 2 have answered, or at the timeout, which no answer restarts.
+    """
     w = power_cut(TwoTopics(unclean_recovery_strategy=strategy))
     w.silent = {1, 2, 3}
     for broker_id in (1, 2, 3):
@@ -539,8 +544,8 @@ def test_an_absurd_answer_holds_up_no_partition_without_that_broker(
 def test_an_absurd_answer_of_one_replica_does_not_stop_the_timeout_of_the_others(
     fields: dict[str, int],
 ) -> None:
-    """P21: it counts as no answer, as silence does; what the others have said is requested again
-    at most."""
+    """P21: an invalid answer counts as none; at most, valid answers of other brokers are requested
+    again."""
     w = power_cut(World(unclean_recovery_strategy="Aggressive"))
     w.silent = {3}
     for broker_id in (3, 1, 2):
@@ -560,7 +565,7 @@ def test_an_absurd_answer_of_one_replica_does_not_stop_the_timeout_of_the_others
 
 
 def test_an_answer_about_what_was_not_requested_counts_for_nothing() -> None:
-    """Broker 3 has a part in both, and is asked about t alone."""
+    """Broker 3 has replicas of both topics, and is queried about t alone."""
     w, questions = asking()
     others = [Question(question.broker_id, ()) for question in questions.values()]
     for question in others:
@@ -579,7 +584,7 @@ def test_a_new_controller_starts_over() -> None:
     w.silent = {1}
     w.turns()
     assert w.waits() == (WaitsFor.ANSWERS, (1,))
-    w.answer(questions[1])  # an answer to what was asked before counts as any
+    w.answer(questions[1])  # an answer to the earlier request counts like any other
     w.turns()
     assert w.leader == 2
     w, _ = asking()
@@ -592,7 +597,7 @@ def test_a_new_controller_starts_over() -> None:
     assert w.leader == 2
 
 
-# --- what else happens meanwhile ------------------------------------------------------------------
+# --- other events in between ----------------------------------------------------------------------
 
 
 def test_a_partition_that_is_moved_asks_those_that_have_it_now() -> None:
@@ -612,7 +617,7 @@ def test_a_partition_that_is_moved_asks_those_that_have_it_now() -> None:
     )
     w.apply([moved])
     w.turns()
-    assert len(w.facts) == 1  # what 4 has said; 3 is no replica any more
+    assert len(w.facts) == 1  # 4's answer; 3 is no longer a replica
     assert w.waits() == (WaitsFor.ANSWERS, (1, 2))
     w.silent = set()
     w.wait(5_000)
@@ -641,7 +646,7 @@ def test_a_topic_that_is_made_again_is_another_one() -> None:
 
 @pytest.mark.parametrize("timeout_ms", [0, 2**63 - 1])
 def test_extreme_timeouts(timeout_ms: int) -> None:
-    """Without one whoever answers first is enough; the largest is no end."""
+    """With timeout 0 the first answer is enough; the largest timeout never ends."""
     w = power_cut(
         World(unclean_recovery_strategy="Aggressive", unclean_recovery_timeout_ms=str(timeout_ms))
     )
@@ -667,7 +672,7 @@ def test_a_change_of_strategy_counts_at_once_on_a_recovery_that_runs() -> None:
     assert w.waits() == (WaitsFor.OPERATOR, ())
     assert (w.counts.running, w.counts.given_up) == (0, 1)
     w.configure("unclean.recovery.strategy", "Aggressive")
-    assert w.waits() == (WaitsFor.OPERATOR, ())  # the topic's own comes first
+    assert w.waits() == (WaitsFor.OPERATOR, ())  # the topic's own value takes precedence
     w.configure("unclean.recovery.strategy", None, topic="t")
     assert w.waits() == (WaitsFor.ANSWERS, (1, 3))
 
@@ -829,7 +834,7 @@ def test_thousands_are_decided_in_slices() -> None:
 
 
 def with_a_thousand_answers() -> tuple[World, Question]:
-    """The last broker is back, and has said something of the first thousand of 2,500 partitions."""
+    """Return a world in which the last broker has answered for 1,000 of 2,500 partitions."""
     w = power_cut(World(2_500))
     for broker_id in (1, 3):
         w.unfence(broker_id)
@@ -891,7 +896,8 @@ def test_explanation() -> None:
 
 
 class Model(World):
-    """Remembers who has said what in the life that it has, and knows the rules by their words."""
+    """A model that remembers the answers of the current incarnations, and applies the rules
+    literally."""
 
     def __init__(self) -> None:
         self.strategy = "Balanced"
@@ -905,7 +911,7 @@ class Model(World):
         self.told[question.broker_id] = self.logs[question.broker_id][1]
 
     def choice(self, *, overdue: bool) -> int | None:
-        """Who is to lead by what is known now."""
+        """Return the leader that the current answers allow, or None."""
         partition = self.partition("t")
         alive = [r for r in partition.replicas if not self.image.cluster.brokers[r].fenced]
         told = {r: self.told[r] for r in alive if r in self.told}
@@ -931,7 +937,7 @@ class Model(World):
             self.turns()
         elif event == "speak":
             self.silent.discard(about)
-            self.wait(5_000)  # longer than any pause
+            self.wait(5_000)  # longer than any retry backoff
         elif event == "hush":
             self.silent.add(about)
         elif event == "strategy":
@@ -969,7 +975,7 @@ def test_whatever_happens_the_leader_is_the_choice_of_the_rules(
 
 
 def test_a_new_controller_asks_topic_by_topic_in_the_order_of_their_names() -> None:
-    """The image keeps them in an order that differs from process to process."""
+    """The image keeps topics in an order that differs from process to process."""
     world = World()
     names = [f"t{n:02}" for n in range(20, 0, -1)]
     for name in names:
@@ -994,7 +1000,8 @@ def test_a_change_of_a_partition_that_is_led_is_no_reason_to_look() -> None:
 def test_what_has_got_a_leader_while_it_was_searched_is_not_asked_for(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A new controller searches in slices, and what it finds may be over by then."""
+    """A new controller searches in slices: a partition may get a leader before its request is
+    sent."""
     monkeypatch.setattr(recovery, "SCANNED_PER_TURN", 1)
     world = World()
     world.create_topic("a", [1, 2, 3])
@@ -1017,9 +1024,12 @@ TIMEOUTS_MS = (1, 1_000, 20_000, TIMEOUT_MS)
 
 
 class Laws(World):
-    """Two partitions, an exact model of who is to lead each, and brokers that answer about each in
-    a way of their own: well, at an older or a newer leader epoch, with an error, in another life,
-    impossibly, or not at all. All times are those of the events that are due."""
+    """Two partitions with an exact model of their leaders, and brokers that each answer in their
+    own way.
+
+    An answer is valid, at an older or a newer leader epoch, an error, of another incarnation,
+    impossible, or missing. All times are those of due events.
+    """
 
     def __init__(self) -> None:
         self.strategy, self.managed = BALANCED, True
@@ -1058,7 +1068,7 @@ class Laws(World):
         return judge(self.strategy, standing, answers, overdue=overdue)
 
     def look(self) -> None:
-        """Compare the machine with the model, and both with the laws."""
+        """Compare the machine with the model, and check both against the laws."""
         now_ms = self.monotonic_ms
         for index in {0, 1} - set(self.elected):
             verdict = self.verdict(index)
@@ -1184,7 +1194,7 @@ class Laws(World):
             )
 
     def change_broker(self, event: str, broker_id: int) -> None:
-        """Who leads stays."""
+        """Fence, unfence or restart a broker; one that leads is left unchanged."""
         if broker_id in self.elected.values():
             return
         fenced = self.image.cluster.brokers[broker_id].fenced
@@ -1245,7 +1255,7 @@ SLOW_EVENTS = st.one_of(
 
 
 def end_well(w: Laws) -> None:
-    """Everybody lives and answers well: all partitions are led soon."""
+    """Let all brokers live and answer: all partitions get a leader soon."""
     w.kinds.clear()
     for event, about in (("manager", True), ("strategy", BALANCED)):
         w.do(event, about)
@@ -1261,8 +1271,11 @@ def end_well(w: Laws) -> None:
 def test_a_partition_that_waits_is_looked_at_and_asks_whatever_happens(
     events: list[tuple[str, Any]],
 ) -> None:
-    """P21: while a partition waits for answers each missing one is under way or due, each timeout
-    in force has a timer, no broker is asked without a pause, and what can be decided is."""
+    """P21: while a partition waits, every missing answer and timeout is scheduled.
+
+    Each missing answer is under way or due, each timeout in force has a timer, no broker is queried
+    without a backoff, and a partition that can be decided is decided.
+    """
     w = Laws()
     w.settle()
     for event, about in events:
@@ -1280,7 +1293,7 @@ def test_a_partition_that_waits_is_looked_at_and_asks_whatever_happens(
 def test_a_timeout_that_changes_after_it_ran_out_is_kept_whatever_happens(
     strategy: RecoveryStrategy, first: tuple[str, ...], events: list[tuple[str, Any]]
 ) -> None:
-    """P21: as above, where all live and few answer well; the timeout decides."""
+    """P21: the laws hold, too, where all brokers live and few answer; the timeout decides."""
     w = Laws()
     w.settle()
     w.do("strategy", strategy)

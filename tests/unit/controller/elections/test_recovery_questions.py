@@ -1,4 +1,4 @@
-"""Which broker is asked about which partitions, and when."""
+"""The queries of unclean recovery: the partitions in each broker's request, and its time."""
 
 from __future__ import annotations
 

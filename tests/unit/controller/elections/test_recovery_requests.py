@@ -1,4 +1,4 @@
-"""ElectLeaders by the longest log and by name."""
+"""ElectLeaders by the longest log and by a named leader."""
 
 from __future__ import annotations
 
@@ -25,7 +25,8 @@ DESIGNATION = ElectionType.DESIGNATION
 
 @pytest.fixture
 def cluster() -> Cluster:
-    """Topic t without leader: 1 alone was in sync and is fenced, 2 and 3 are alive; u has one."""
+    """Return a cluster: t has no leader, 1 alone was in sync and is fenced, 2 and 3 live; u has a
+    leader."""
     cluster = Cluster()
     cluster.start(1, 2, 3)
     cluster.create_topic("t", [1, 2, 3])
@@ -161,8 +162,8 @@ def test_beyond_the_limit(cluster: Cluster, kind: ElectionType) -> None:
 
 @pytest.mark.parametrize("kind", [AGGRESSIVE, BALANCED, DESIGNATION])
 def test_requests_of_extreme_sizes(cluster: Cluster, kind: ElectionType) -> None:
-    """Nothing named is nothing elected, which is not everything; of ten thousand that are not there
-    a thousand are looked up."""
+    """An empty list elects nothing, unlike null; of ten thousand unknown partitions a thousand are
+    looked up."""
     nothing = ElectLeadersRequest(election_type=kind, topic_partitions=[])
     assert decide_recovery_elections(cluster.view(), nothing, 3).reply.parts == ()
     indexes = [-(2**31), -1, *range(1, 10_000), 2**31 - 1]

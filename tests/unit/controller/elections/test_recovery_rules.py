@@ -1,4 +1,4 @@
-"""What a partition without leader waits for, and who is to lead it."""
+"""Verdicts on a partition without leader: the replica to elect, or the condition to wait for."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def standing(
 
 
 def answers(**ends: int) -> Mapping[int, LogFact]:
-    """`_1=5`: broker 1 has a log of epoch 0 that ends at 5."""
+    """Parse answers: `_1=5` is broker 1's log of epoch 0 that ends at offset 5."""
     return {int(name[1:]): fact(0, end) for name, end in ends.items()}
 
 
@@ -51,11 +51,11 @@ def waits(what: WaitsFor, brokers: str = "") -> Verdict:
         (standing(), answers(_1=5, _3=7), True, Verdict(3)),
         (standing(), answers(_1=5), True, Verdict(1)),
         (standing(), ALL, False, Verdict(2)),
-        # Who is fenced meanwhile is not waited for, and does not win by what it said.
+        # A broker that was fenced in between is not awaited, and its answer does not win.
         (standing(alive="13"), ALL, False, Verdict(3)),
         (standing(alive="13"), answers(_2=9), True, waits(WaitsFor.ANSWERS, "13")),
         (standing(alive=""), ALL, True, waits(WaitsFor.ANYBODY, "123")),
-        # Members of ISR and ELR that cannot lead are not waited for, one that can ends it.
+        # Members of ISR and ELR that cannot lead are not awaited; one that can lead ends the wait.
         (standing(alive="3", elr="1"), answers(_3=7), False, Verdict(3)),
         (standing(alive="13", elr="1"), {}, False, Verdict(1)),
         (standing(alive="13", isr="1"), {}, False, Verdict(1)),
@@ -71,7 +71,7 @@ def test_aggressive(
     ("given", "answered", "overdue", "expected"),
     [
         (standing(), {}, False, waits(WaitsFor.ANSWERS, "123")),
-        # The timeout is over for those that cannot have everything, for the others never.
+        # The timeout ends the wait for replicas that may lack records, never for the others.
         (standing(), answers(_1=5), True, waits(WaitsFor.ANSWERS, "2")),
         (standing(), answers(_1=5, _2=9), False, waits(WaitsFor.ANSWERS, "3")),
         (standing(), answers(_1=5, _2=4), True, Verdict(1)),
@@ -79,12 +79,12 @@ def test_aggressive(
         (standing(alive="12"), answers(_1=5, _2=4), False, Verdict(1)),
         (standing(alive="13"), answers(_1=5, _3=9), True, waits(WaitsFor.LAST_KNOWN, "2")),
         (standing(alive="13"), ALL, True, waits(WaitsFor.LAST_KNOWN, "2")),
-        # A set that is not whole: every replica may have everything.
+        # The LastKnownELR is incomplete: every replica may have all records.
         (standing(last_known="1"), answers(_1=5), True, waits(WaitsFor.ANSWERS, "23")),
         (standing(last_known="1", alive="13"), ALL, True, waits(WaitsFor.LAST_KNOWN, "2")),
         (standing(last_known="1", min_isr=1, alive="1"), answers(_1=5), False, Verdict(1)),
         (standing(last_known="", alive="12"), ALL, True, waits(WaitsFor.LAST_KNOWN, "3")),
-        # Somebody is sure to have everything.
+        # One of the replicas certainly has all records.
         (standing(alive="23", elr="1"), ALL, True, waits(WaitsFor.CLEAN_CANDIDATE, "1")),
         (standing(alive="23", isr="1"), ALL, True, waits(WaitsFor.CLEAN_CANDIDATE, "1")),
         (standing(alive="12", elr="1"), {}, False, Verdict(1)),

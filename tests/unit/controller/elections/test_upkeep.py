@@ -1,4 +1,4 @@
-"""Elections that nobody asked for: preferred leaders, and unclean ones once they are allowed."""
+"""Elections without a request: preferred leaders, and unclean ones once they are allowed."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from testkit.memory.controller import Cluster
 
 
 def cluster_with_leaders_away() -> Cluster:
-    """Broker 1 was down and is back in every ISR; the others lead what was its."""
+    """Return a cluster: broker 1 was down and is back in every ISR; others lead its partitions."""
     cluster = Cluster()
     cluster.start(1, 2, 3)
     cluster.create_topic("t", [1, 2, 3], [1, 3, 2], [2, 3, 1])
@@ -43,7 +43,7 @@ def records_of(cluster: Cluster, decide: Decide[object]) -> list[PartitionChange
 
 
 def turn(cluster: Cluster, rebalance: Rebalance) -> bool:
-    """Whether there is more to look at."""
+    """Apply one turn and return whether more partitions are left to check."""
     decision = rebalance(cluster.view())
     cluster.apply(decision.records)
     return decision.reply

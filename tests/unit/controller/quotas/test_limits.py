@@ -1,4 +1,4 @@
-"""Client quotas: what is taken, what is refused, and what is written."""
+"""Client quotas: accepted and refused alterations, and their records."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""KIP-599: partitions created and deleted are counted against the client's rate."""
+"""KIP-599: created and deleted partitions count against the client's mutation rate."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def quotas(rate: float = 2.0, **parts: str | None) -> MutationQuotas:
 
 
 def change(made: MutationQuotas, count: int, now_ms: float, *, strict: bool) -> tuple[bool, int]:
-    """Whether it was let through, and for how long its client is throttled."""
+    """Charge a change. Returns: whether it was accepted, and the client's throttle time in ms."""
     spending = made.begin("u", "c", strict=strict, now_ms=now_ms)
     assert spending is not None
     try:
@@ -65,7 +65,7 @@ def test_a_strict_client_may_overdraw_once_and_is_then_refused() -> None:
     assert change(made, 16, 0.0, strict=True) == (True, 0)  # 6 below zero
     assert change(made, 1, 0.0, strict=True) == (False, 3_000)
     assert change(made, 1, 2_000.0, strict=True) == (False, 1_000)
-    assert change(made, 1, 3_000.0, strict=True) == (True, 0)  # it is at zero: not below
+    assert change(made, 1, 3_000.0, strict=True) == (True, 0)  # exactly zero is not below zero
 
 
 def test_a_refusal_costs_nothing() -> None:
@@ -98,7 +98,7 @@ def test_a_new_limit_counts_at_once_and_debts_stay() -> None:
 
 
 def test_who_shares_a_bucket() -> None:
-    made = quotas(1.0, client_id=None)  # each client id its own, whoever uses it
+    made = quotas(1.0, client_id=None)  # one bucket per client id, whatever its user
     first = made.begin("u", "a", strict=True, now_ms=0.0)
     other = made.begin("v", "a", strict=True, now_ms=0.0)
     second = made.begin("u", "b", strict=True, now_ms=0.0)
@@ -151,7 +151,7 @@ def wish(name: str, partitions: int) -> Any:
 
 
 class Account:
-    """A new spending for each time that the cluster decides; the last one is asked."""
+    """A factory of spendings, one for each decision of the cluster; the last one counts."""
 
     def __init__(self, left: float, *, strict: bool = True) -> None:
         self._left = left
@@ -214,7 +214,7 @@ def test_who_is_not_strict_is_never_refused() -> None:
 
 
 def test_buckets_of_clients_in_debt_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A client chooses its ids: none of the buckets may be full."""
+    """A client chooses its ids, so the number of buckets is bounded even if none is full."""
     monkeypatch.setattr(mutations, "BUCKETS_MAX", 50)
     quotas = MutationQuotas()
     quotas.publish(image_with(1.0, **{"client-id": None}))

@@ -132,7 +132,7 @@ class TestMorePartitions:
             (Topic(name="a", count=2, assignments=None), ErrorCode.INVALID_PARTITIONS),
             (Topic(name="a", count=1, assignments=None), ErrorCode.INVALID_PARTITIONS),
             (Topic(name="a", count=-1, assignments=None), ErrorCode.INVALID_PARTITIONS),
-            # Null asks for a placement; an empty list is one that has too few entries.
+            # Null requests a placement; an empty list has too few entries.
             (Topic(name="a", count=3, assignments=[]), ErrorCode.INVALID_REPLICA_ASSIGNMENT),
             (
                 Topic(name="a", count=4, assignments=[Assignment(broker_ids=[3, 1])]),

@@ -96,8 +96,10 @@ def test_p15_compare_and_set(cluster: Cluster) -> None:
 
 
 def test_a_repeated_proposal_changes_nothing_twice(cluster: Cluster) -> None:
-    """KAFKA-14144: the first answer was lost on its way. The leader hears that its epoch is old,
-    and finds its own proposal in the metadata log."""
+    """KAFKA-14144: a leader that lost the first answer repeats its proposal.
+
+    The reply is that its partition epoch is old; the leader finds its proposal in the metadata log.
+    """
     wanted = proposal(cluster, 1, 2)
     assert [o.error for o in alter(cluster, wanted)] == [ErrorCode.NONE]
     after = cluster.partition("t")
@@ -107,7 +109,7 @@ def test_a_repeated_proposal_changes_nothing_twice(cluster: Cluster) -> None:
 
 
 def test_the_first_reason_counts(cluster: Cluster) -> None:
-    """A deposed leader hears that it is deposed, whatever else is wrong with what it wants."""
+    """A deposed leader gets FENCED_LEADER_EPOCH, whatever else is wrong with its proposal."""
     old = proposal(cluster, 1, 9, partition_epoch=-1)
     cluster.fence(1)
     cluster.heartbeat(1)
@@ -150,7 +152,7 @@ def test_unknown_topics_and_partitions(cluster: Cluster) -> None:
 
 
 class TestIneligible:
-    """Bug 10: KAFKA-13916 and 14617. Who may not be in an ISR, may not come into one."""
+    """Bug 10 (KAFKA-13916, KAFKA-14617): an ineligible broker cannot join an ISR."""
 
     def test_a_fenced_broker(self, cluster: Cluster) -> None:
         cluster.fence(3)
@@ -199,7 +201,7 @@ def test_two_proposals_for_one_partition(cluster: Cluster) -> None:
 
 
 class TestRecovery:
-    """KIP-704."""
+    """KIP-704: the leader recovery state."""
 
     def make_recovering(self, cluster: Cluster) -> None:
         topic_id = cluster.image.topics.by_name["t"].id

@@ -1,4 +1,4 @@
-"""What leaders say that replicas have locally: how it is kept, and for how long (KIP-1303)."""
+"""Local-log stats of replicas as reported by leaders: storage and lifetime (KIP-1303)."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ ONE_MINUTE_AGO = Cluster().now_ms - MINUTE_MS
 
 
 class World(Cluster):
-    """Topic t at 1, 2 and 3, led by 1; ten minutes are enough."""
+    """Topic t on 1, 2 and 3, led by 1; a threshold of ten minutes."""
 
     def __init__(self, *, on: bool = True) -> None:
         super().__init__(elr=True, min_insync_replicas="2")
@@ -49,8 +49,10 @@ class World(Cluster):
         )
 
     def tell(self, table: Table, *isr: int, epoch: int | None = None) -> PartitionOutcome:
-        """The leader proposes an ISR, mostly the one that is there, with what it knows, under the
-        partition epoch that holds or an earlier one."""
+        """Propose an ISR, by default the current one, with the leader's stats of its members.
+
+        Args: epoch: the partition epoch of the proposal; default: the current one.
+        """
         partition, brokers = self.partition("t"), self.image.cluster.brokers
         members = [
             AlterPartitionRequest.BrokerState(
@@ -76,7 +78,7 @@ class World(Cluster):
         return topic.partitions[0]
 
     def back(self, broker_id: int) -> None:
-        """Its session is over, and it starts again after a crash."""
+        """Expire a broker's session, then register it after a crash."""
         self.advance(SESSION_TIMEOUT_MS)
         for other in self.image.cluster.brokers:
             if other != broker_id:
@@ -86,7 +88,8 @@ class World(Cluster):
 
     @property
     def known(self) -> Table:
-        """Of those that are registered in the life that told it."""
+        """Return the stats of brokers that are still in the incarnation in which they were
+        reported."""
         brokers = self.image.cluster.brokers
         return {
             one.broker_id: tuple(one.stats)  # type: ignore[misc]
@@ -114,7 +117,7 @@ def test_a_report_alone_is_an_equal_isr(world: World) -> None:
     )
     (record,) = world.written
     assert (record.leader, record.election_kind) == (-2, 0)
-    # The same once more says the same, with the time at which it was said.
+    # A repeated report changes nothing but the time of the report.
     world.advance(1000)
     world.tell({1: (5, 100), 2: (6, 200)})
     assert world.partition("t").local_logs.reported_ms == (world.now_ms,) * 2
@@ -124,14 +127,15 @@ ALL: Table = {1: (5, 100), 2: (6, 200), 3: (7, 300)}
 
 
 def test_a_change_is_taken_on_either_side_of_a_report(world: World) -> None:
-    """P15: what it was compared with is what holds, but for what replicas have locally."""
+    """P15: a report changes local logs alone, so the change was compared with the rest of the
+    state."""
     epoch = world.partition("t").partition_epoch
     world.tell(ALL)
     outcome = world.tell(ALL, 1, 2, epoch=epoch)
     assert outcome == (0, ErrorCode.NONE, world.partition("t"))
     after = world.partition("t")
     assert (after.isr, after.partition_epoch) == ((1, 2), epoch + 2)
-    # It is over: neither the same once more nor another one of that time is taken.
+    # It is over: a repetition and another proposal of that epoch are both refused.
     for isr in ((1, 2), (1, 3), (1, 2, 3)):
         for old in (epoch, epoch + 1):
             stale = world.tell(ALL, *isr, epoch=old)
@@ -149,7 +153,7 @@ def test_a_report_behind_a_change_is_too_late(world: World) -> None:
 
 
 def test_a_change_goes_past_one_report_alone(world: World) -> None:
-    """P13: its leader counts its members no more when it has read of a second one."""
+    """P13: the leader stops counting the proposed members once it has read of a second change."""
     epoch = world.partition("t").partition_epoch
     world.tell(ALL)
     world.advance(1)
@@ -159,15 +163,14 @@ def test_a_change_goes_past_one_report_alone(world: World) -> None:
 
 
 def test_a_leader_that_says_nothing_of_local_logs_goes_past_nothing(world: World) -> None:
-    """P13: one of Kafka's takes its proposal for refused as soon as it reads of another epoch."""
+    """P13: a Kafka leader treats its proposal as refused once it reads of another epoch."""
     epoch = world.partition("t").partition_epoch
     world.tell(ALL)
     assert world.tell({}, 1, 2, epoch=epoch).error is ErrorCode.INVALID_UPDATE_VERSION
 
 
 def test_a_change_goes_past_nothing_but_a_report(world: World) -> None:
-    """An equal ISR that says nothing ends what was proposed before it: it is written when a disk
-    has failed (P13)."""
+    """P13: an equal ISR without stats, as written for a failed disk, ends earlier proposals."""
     epoch = world.partition("t").partition_epoch
     world.tell({})
     assert world.tell(ALL, 1, 2, epoch=epoch).error is ErrorCode.INVALID_UPDATE_VERSION
@@ -178,7 +181,8 @@ def test_a_change_goes_past_nothing_but_a_report(world: World) -> None:
 
 
 def test_a_change_past_a_report_must_be_fit_now(world: World) -> None:
-    """As any other: who was fenced or came back meanwhile is not let in (P16, KIP-903)."""
+    """P16, KIP-903: a member that was fenced or came back in between is refused, as in any
+    change."""
     world.tell(ALL, 1, 2)
     epoch = world.partition("t").partition_epoch
     world.advance(1)
@@ -196,7 +200,8 @@ def test_a_controller_that_knows_of_no_report_refuses_what_came_before_it(world:
 
 
 def test_a_report_and_changes_in_one_request_are_each_compared(world: World) -> None:
-    """Nobody of ours names a partition twice; who does finds what holds."""
+    """Our brokers name a partition once per request; for others, each entry meets the state before
+    it."""
     partition, brokers = world.partition("t"), world.image.cluster.brokers
 
     def wants(*isr: int) -> AlterPartitionRequest.PartitionData:
@@ -275,7 +280,7 @@ OTHER = b"o" * 16
 
 
 def assign_directory(world: World, broker_id: int, place: bytes) -> None:
-    """The broker reports, in the life that it has, that its replica of t-0 is in `place`."""
+    """Report, in the broker's current incarnation, that its replica of t-0 is in `place`."""
     topic_id = world.image.topics.by_name["t"].id
     data = AssignReplicasToDirsRequest
     partition = data.PartitionData(partition_index=0)
@@ -291,8 +296,10 @@ def assign_directory(world: World, broker_id: int, place: bytes) -> None:
 
 @pytest.mark.parametrize("moved", [1, 2])
 def test_known_local_log_goes_when_its_replica_moves_within_one_broker_epoch(moved: int) -> None:
-    """KIP-1303: the log in another directory is another one, of the leader's as of a follower's;
-    the directory that is on record already changes nothing."""
+    """KIP-1303: a move to another directory drops the stats, of a leader as of a follower.
+
+    A report of the directory that is on record already changes nothing.
+    """
     world = World()
     world.register(moved, log_dirs=[directory(moved), OTHER])
     world.heartbeat(moved)
@@ -314,7 +321,7 @@ def reassign(world: World, *replicas: int) -> None:
 
 
 def test_without_a_threshold_nothing_differs() -> None:
-    """Not one record more, and no tag."""
+    """Without a threshold there is no additional record and no tagged field."""
     world = World(on=False)
     world.tell({1: (5, 100), 2: (6, 200)}, 1, 2)
     plain = World(on=False)
@@ -356,7 +363,7 @@ TOLD: dict[str, Table] = {
 def test_what_is_decided_together_is_what_each_would_be_alone(
     on: bool, isr: tuple[int, ...], target: Target, leaving: tuple[int, ...]
 ) -> None:
-    """Alike partitions share a decision: what is known of its local logs is each one's own."""
+    """Partitions in the same state share a decision, but each keeps its own local-log stats."""
     cluster = Cluster(elr=True, min_insync_replicas="2")
     cluster.start(1, 2, 3)
     epochs = {broker.id: broker.epoch for broker in cluster.image.cluster.brokers.values()}

@@ -1,4 +1,4 @@
-"""Reassignments: start, replace, cancel, complete, and what meets them on the way.
+"""Reassignments: start, replacement, cancellation, completion, and events during them.
 
 Cites P15, P23, bug list 3 (KAFKA-9672) and 16 (KAFKA-13972).
 """
@@ -46,7 +46,7 @@ def reassign(
 
 
 def propose(cluster: Cluster, isr: list[int], *, topic: str = "t") -> ErrorCode:
-    """The leader asks for this ISR."""
+    """Propose this ISR in the name of the leader."""
     p = cluster.partition(topic)
     brokers = cluster.image.cluster.brokers
     members = AlterPartitionRequest.BrokerState
@@ -183,7 +183,7 @@ def test_the_request_can_forbid_another_replication_factor() -> None:
     refused = ErrorCode.INVALID_REPLICATION_FACTOR
     assert reassign(cluster, [4, 5], may_change=False) is refused
     assert reassign(cluster, [4, 5, 6], may_change=False) is ErrorCode.NONE
-    # 4, 5, 6, 1, 2, 3 for now: three is still what it was
+    # 4, 5, 6, 1, 2, 3 for now: the replication factor still counts as three
     assert reassign(cluster, [4, 5], may_change=False) is refused
     assert reassign(cluster, [4, 5, 1], may_change=False) is ErrorCode.NONE
 
@@ -196,7 +196,7 @@ def test_brokers_that_are_down_may_be_the_target() -> None:
 
 
 def test_a_cancelled_reassignment_leaves_no_replica_behind() -> None:
-    """KAFKA-13972: the brokers that were being added learn of it from a new leader epoch."""
+    """KAFKA-13972: the brokers being added learn of the cancellation from a new leader epoch."""
     cluster = cluster_of(1, 2, 3)
     reassign(cluster, [1, 4, 5])
     assert propose(cluster, [1, 2, 3, 4]) is ErrorCode.NONE
@@ -308,7 +308,8 @@ def test_replacing_with_all_of_both_removes_nobody() -> None:
 
 
 def test_replacing_keeps_who_the_isr_needs() -> None:
-    """P23: an unwanted replica stays until the end when the ISR would fall below min ISR."""
+    """P23: a replica that the target omits stays while the ISR would fall below min ISR without
+    it."""
     cluster = cluster_of(1, 2, 3, min_insync_replicas="2")
     reassign(cluster, [1, 4, 5])
     propose(cluster, [1, 4])
@@ -338,7 +339,7 @@ def test_a_fenced_broker_leaves_and_the_reassignment_waits_for_it() -> None:
 
 
 def test_fencing_the_last_one_that_stood_in_the_way_does_not_end_it() -> None:
-    """All that is left in the ISR is the target, but not all of the target."""
+    """Only members of the target are left in the ISR, but not all of the target are in sync."""
     cluster = cluster_of(1, 2)
     reassign(cluster, [3, 4])
     propose(cluster, [1, 2, 3])
@@ -348,7 +349,8 @@ def test_fencing_the_last_one_that_stood_in_the_way_does_not_end_it() -> None:
 
 
 def test_who_is_no_replica_is_in_no_isr() -> None:
-    """KAFKA-9672: neither after a reassignment nor by a leader's wish."""
+    """KAFKA-9672: a broker without a replica enters no ISR, by reassignment or by a leader's
+    proposal."""
     cluster = cluster_of(1, 2, 3)
     reassign(cluster, [1, 4])
     assert propose(cluster, [1, 2, 3, 4]) is ErrorCode.NONE
@@ -376,7 +378,8 @@ def test_a_deleted_topic_has_no_reassignment() -> None:
 
 
 def test_partitions_from_before_directory_ids() -> None:
-    """KAFKA-16583: the records of an old cluster name no directories; nor do ours there."""
+    """KAFKA-16583: old records name no directories, and neither do new records for those
+    partitions."""
     cluster = Cluster(metadata_version=14)
     for broker in (1, 2, 3):
         cluster.register(broker, log_dirs=[])

@@ -1,4 +1,4 @@
-"""Unclean recovery in the active controller: its connections to brokers, operators who wait."""
+"""Unclean recovery in the active controller: its broker connections, and operators that wait."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ Answer = Callable[[GetReplicaLogInfoRequest], Awaitable[GetReplicaLogInfoRespons
 
 
 class Link:
-    """A connection to a broker that answers as the world says, or else `answer`."""
+    """A connection to a broker that sends `answer`, or else the answer that the world gives."""
 
     def __init__(self, world: World, broker_id: int, answer: Answer | None) -> None:
         self.world = world
@@ -78,9 +78,12 @@ class Link:
 
 
 class World:
-    """An active controller; brokers 1 to 3 are registered after a power cut, all that partition 0
-    of t was in sync with. Broker n's log ends at `ends[n]`. `listeners` are names of listeners: the
-    first one is for brokers, at port 9000 + n, the next at 9100 + n."""
+    """An active controller; brokers 1 to 3, all in partition 0 of t, are registered after a power
+    cut.
+
+    Broker n's log ends at `ends[n]`. `listeners` are names of listeners: the first one is for
+    brokers, at port 9000 + n, the next at 9100 + n.
+    """
 
     def __init__(self, listeners: Sequence[str] = ("PLAINTEXT",), **properties: str) -> None:
         loop = asyncio.get_running_loop()
@@ -182,7 +185,7 @@ class World:
     async def elect(
         self, kind: int, timeout_ms: int = 60_000, peer: Peer | None = None, **fields: Any
     ) -> Any:
-        """The whole answer of ElectLeaders."""
+        """Send ElectLeaders and return the whole response."""
         table = HandlerTable(unstable=True)
         elect_leaders.register(table, self.controller)
         request = ElectLeadersRequest(
@@ -260,13 +263,16 @@ async def cut_off(_: GetReplicaLogInfoRequest) -> GetReplicaLogInfoResponse:
 async def test_a_controller_that_is_not_told_which_listener_is_for_brokers_tries_them(
     for_clients: Answer,
 ) -> None:
-    """The first one registered does not have the API, or does not answer."""
+    """Without a configured broker listener the controller tries the registered ones in order.
+
+    The first one does not serve the API, or does not answer.
+    """
     w = World(["Z_INTERNAL", "EXTERNAL"])
     w.for_clients = for_clients
     w.unfence(1, 2, 3)
     await asyncio.sleep(10)
     assert w.leader == 2
-    # Once at the wrong one, once at the right one.
+    # One request at the wrong listener, one at the right one.
     assert sorted(w.asked) == [1, 1, 2, 2, 3, 3]
     assert all(link.is_closed for link in w.links)
 
@@ -368,7 +374,7 @@ REFUSALS = (
 
 
 def refuse_appends(w: World, error: Exception) -> Callable[[], None]:
-    """Until the function that is returned is called."""
+    """Refuse all appends until the returned function is called."""
     append = w.quorum.append
 
     def refuse(*_: Any, **__: Any) -> int:
@@ -390,7 +396,7 @@ def state(w: World) -> tuple[int, int, int]:
 @pytest.mark.parametrize("error", REFUSALS)
 @in_virtual_time
 async def test_a_refused_append_elects_nobody_and_is_not_told_as_elected(error: Exception) -> None:
-    """M18: what is told is committed."""
+    """M18: an election is reported only once it is committed."""
     w = World(unclean_recovery_strategy="None")
     w.unfence(1, 3)
     accept = refuse_appends(w, error)
@@ -430,7 +436,7 @@ async def test_an_append_that_finds_leadership_lost_is_told_so() -> None:
 @pytest.mark.parametrize("leads_again", [False, True])
 @in_virtual_time
 async def test_a_controller_that_falls_between_append_and_commit(leads_again: bool) -> None:
-    """M18: nobody is told of an election that may not be in the log of the next controller."""
+    """M18: an election that the next controller's log may lack is not reported as done."""
     w = World(unclean_recovery_strategy="None")
     w.unfence(1, 3)
     w.quorum.commit_at_once = False
@@ -475,7 +481,7 @@ async def test_an_operators_time_is_over() -> None:
 @pytest.mark.parametrize("timeout_ms", [0, -1, -(2**31), 2**31 - 1])
 @in_virtual_time
 async def test_extreme_times_of_operators(timeout_ms: int) -> None:
-    """Whose time is over before it begins hears so, and elects nothing; the longest is weeks."""
+    """A request whose timeout has already expired elects nothing; the longest timeout is weeks."""
     w = World(unclean_recovery_strategy="None")
     w.unfence(1)
     waiting = asyncio.ensure_future(w.elect(3, timeout_ms=timeout_ms))
@@ -494,7 +500,7 @@ async def test_extreme_times_of_operators(timeout_ms: int) -> None:
 @pytest.mark.parametrize("timeout_ms", [0, -1, 2**31 - 1])
 @in_virtual_time
 async def test_what_is_decided_at_once_is_so_whatever_the_time(kind: int, timeout_ms: int) -> None:
-    """What is not committed within it is not told as elected."""
+    """A decision that is not committed within the timeout is not reported as an election."""
     w = World(unclean_recovery_strategy="None")
     w.unfence(1)
     code, _ = outcome(await w.elect(kind, timeout_ms, desired_leaders=[1]))
@@ -528,7 +534,7 @@ async def test_an_operator_who_goes_away_elects_nothing() -> None:
 
 @in_virtual_time
 async def test_too_many_wait(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What was elected at once is told all the same."""
+    """Elections decided at once are reported even if the limit of waiting requests is reached."""
     monkeypatch.setattr("controller.writer.recovery.REQUESTS_MAX", 1)
     w = World(unclean_recovery_strategy="None")
     clean = PartitionRecord(

@@ -1,4 +1,4 @@
-"""Whom a controller that takes over finds gone (P15, F1)."""
+"""The roll call of a controller that takes over: brokers found unreachable (P15, F1)."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def broker(broker_id: int, *, fenced: bool = False, listeners: int = 1) -> Broke
 
 
 class World:
-    """What each broker does, by id, or by (id, port)."""
+    """Behaviour of each broker, by id or by (id, port)."""
 
     def __init__(self, *brokers: BrokerImage, fence_ms: int = 50, **does: str) -> None:
         self.gone: list[int] = []

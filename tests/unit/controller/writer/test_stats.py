@@ -28,7 +28,7 @@ def test_elections_are_counted_from_what_is_written() -> None:
             PartitionChangeRecord(leader=1, election_kind=ElectedAs.ISR),
             # the leader stays and gets a new epoch
             PartitionChangeRecord(leader=1, isr=[1]),
-            # the partition recovers already: the record does not say it again
+            # the partition recovers already: the record does not repeat the recovery state
             PartitionChangeRecord(leader=2, isr=[2], election_kind=ElectedAs.UNCLEAN),
             PartitionChangeRecord(leader=3, election_kind=ElectedAs.ELR),
             *(
@@ -82,7 +82,7 @@ def test_totals_of_an_image() -> None:
 
 
 def test_who_is_preferred_changes_with_the_time() -> None:
-    """KIP-1303: without a record, so the totals of a moment hold for no other."""
+    """KIP-1303: the preference changes without a record, so totals hold for one moment only."""
     cluster = Cluster()
     cluster.start(1, 2)
     cluster.create_topic("t", [1, 2], **{LOCAL_LOG_MS: "1000"})
@@ -119,7 +119,7 @@ def test_quantiles_of_recent_times() -> None:
 
 
 def test_what_only_a_failure_moves() -> None:
-    """What alerts ask for: each counter in a series of its own, none of them at 0."""
+    """Alerts need each of these counters in a series of its own; none is 0 here."""
     stats = ControllerStats()
     stats.metadata_errors, stats.timed_out_heartbeats, stats.became_active = 3, 4, 5
     stats.by_kind |= {

@@ -83,7 +83,7 @@ def code_of(call: Callable[[], Any]) -> ErrorCode:
 
 
 def in_steps(left: int) -> Callable[[ControllerView], Decision[str] | Step[str]]:
-    """So many batches of two records, and one of one, whose offset is the reply."""
+    """Decide in `left` batches of two records and a last one of one, whose offset is the reply."""
 
     def decide(view: ControllerView) -> Decision[str] | Step[str]:
         if left == 0:
@@ -94,13 +94,13 @@ def in_steps(left: int) -> Callable[[ControllerView], Decision[str] | Step[str]]
 
 
 async def turns(count: int) -> None:
-    """So many turns of the loop."""
+    """Run `count` event-loop iterations."""
     for _ in range(count):
         await asyncio.sleep(0)
 
 
 def touched_topics_held() -> int:
-    """Ids of touched topics that anybody in this process holds."""
+    """Return the number of touched-topic ids that are referenced in this process."""
     return sum(len(o.partitions) for o in gc.get_objects() if isinstance(o, TouchedTopics))
 
 
@@ -145,7 +145,7 @@ class TestLeadership:
         assert "t" in world.controller.view().image.topics.by_name
 
     async def test_a_standby_remembers_no_topics_that_were_touched(self) -> None:
-        """Whoever holds them: with nobody to take them a long-lived standby grows by each topic."""
+        """Without a consumer of touched topics a long-lived standby would grow with each topic."""
         gc.collect()
         before = touched_topics_held()
         world = World()
@@ -162,7 +162,8 @@ class TestLeadership:
     async def test_each_record_is_replayed_once(
         self, leads: bool, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """Decided here or elsewhere, and whoever follows the images."""
+        """A record decided here or by another leader is replayed once, whatever follows the
+        images."""
         world = World()
         topics: list[int] = []
         world.loader.add_publisher(lambda delta, _: topics.append(len(delta.topics)))
@@ -190,7 +191,8 @@ class TestLeadership:
         world.controller.stop()
 
     async def test_a_leader_change_that_was_missed(self) -> None:
-        """Lost and won again before anybody told it: what another leader wrote says so."""
+        """Leadership was lost and won again before a notification: another leader's records reveal
+        it."""
         world = World().lead()
         waiting = world.register(1)
         world.quorum.truncate()
@@ -235,7 +237,7 @@ class TestLeadership:
         assert world.controller.stats.lost_leadership == 1
 
     async def test_a_request_that_waited_too_long_changes_nothing_later(self) -> None:
-        """KIP-966: an election whose time is over elects nothing."""
+        """KIP-966: an election request whose timeout is over elects nothing."""
         world = World()
         world.quorum.add(1, [BOOTSTRAP])
         world.quorum._leader = (100, 2)
@@ -254,8 +256,8 @@ class TestLeadership:
         assert decided == []
 
     async def test_what_comes_of_a_request_that_waited_too_long_is_looked_at(self) -> None:
-        """Decided just before its time was over, and not committed in time: nobody is to find an
-        error that was never asked for."""
+        """The exception of a decision that timed out before its commit is retrieved, so none is
+        logged."""
         world = World()
         world.quorum.add(1, [BOOTSTRAP])
         world.quorum._leader = (100, 2)
@@ -319,7 +321,7 @@ class TestLeadership:
             await future
 
     async def test_what_reports_made_is_forgotten_with_the_leadership(self) -> None:
-        """P15: the same partition epoch may be another leader's, who set another ISR."""
+        """P15: another leader may have set another ISR under the same partition epoch."""
         world = World().lead()
         topic_id = b"t" * 16
         log = PartitionChangeRecord.ReplicaLocalLog(broker_id=1, size_bytes=1)
@@ -334,7 +336,8 @@ class TestLeadership:
         assert epochs.of(topic_id, 0) == -1
 
     async def test_moves_between_directories_are_forgotten_with_the_leadership(self) -> None:
-        """KIP-858: while this node does not lead, others write moves that it does not note."""
+        """KIP-858: while this node is not the leader, others write moves that it does not
+        record."""
         world = World().lead()
         topic_id, one, two = b"t" * 16, b"first directory.", b"second directory"
         world.write(
@@ -406,7 +409,7 @@ class TestOperations:
         assert record.broker_epoch == epoch
 
     async def test_an_operation_in_steps_lets_others_have_their_turn(self) -> None:
-        """It is answered when its last step is committed, and each sees what came in between."""
+        """It is answered when its last step is committed, and each step sees changes in between."""
         world = World().lead()
         future = world.controller.submit(in_steps(3), same)
         world.write(NoOpRecord())
@@ -469,7 +472,8 @@ class TestOperations:
         assert read.done()
 
     async def test_what_the_log_does_not_carry_is_not_decided_on(self) -> None:
-        """At an older metadata.version, which another controller would take over from the log."""
+        """An older metadata.version cannot store the value, so another controller could not take it
+        over."""
         world = World().lead()
         world.write(FeatureLevelRecord(name="metadata.version", feature_level=16))
         topic_id = b"t" * 16
@@ -559,7 +563,7 @@ class TestOperations:
 
 
 class TestTimers:
-    """On virtual time: seconds of waiting take none."""
+    """Timers on virtual time: seconds of waiting take none."""
 
     def test_a_request_that_is_not_committed_in_time(self) -> None:
         async def main() -> None:
@@ -597,7 +601,8 @@ class TestTimers:
     def test_what_it_may_not_write_it_tries_again_after_a_pause(
         self, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """A disk that refuses stops the node; until then the loop is left to whoever stops it."""
+        """A disk that refuses writes stops the node; until then the retry backoff leaves the loop
+        free."""
         refusals = []
 
         def refuse(*_: Any, **__: Any) -> int:
@@ -651,7 +656,7 @@ class TestTimers:
 
 
 class TestBigDecisions:
-    """Ten thousand partitions and more: several batches, one answer."""
+    """Decisions about ten thousand partitions and more: several batches, one reply."""
 
     def records(self, count: int) -> list[Any]:
         topics = [
@@ -682,7 +687,7 @@ class TestBigDecisions:
 
 
 class FakeConnection:
-    """As much of a connection as the controller looks at."""
+    """The part of a connection that the controller uses."""
 
     def __init__(self) -> None:
         self.closed_by_peer = False
@@ -698,12 +703,14 @@ class FakeConnection:
 
 
 class TestConnectionLoss:
-    """kraftbox.broker.connection.loss.fence.ms: silence that a closed connection shortens."""
+    """kraftbox.broker.connection.loss.fence.ms: silence after a closed connection fences
+    earlier."""
 
     FENCE = {"kraftbox_broker_connection_loss_fence_ms": "100"}
 
     async def world(self, **properties: str) -> tuple[World, int, FakeConnection]:
-        """Broker 1 is unfenced, 2 leads nothing; both over a connection of their own."""
+        """Return a world with broker 1 unfenced and 2 leading nothing, each with its own
+        connection."""
         world = World(commit_at_once=True, **properties)
         world.lead()
         connection = FakeConnection()
@@ -777,7 +784,8 @@ class TestConnectionLoss:
         run_in_virtual_time(main)
 
     def test_a_loss_known_to_the_controller_before_is_not_held_against_the_broker(self) -> None:
-        """It steps down and up again: every broker has a whole session from then on."""
+        """The controller steps down and is elected again: every broker gets a whole session from
+        then on."""
 
         async def main() -> None:
             world, _, connection = await self.world(**self.FENCE)
@@ -792,7 +800,7 @@ class TestConnectionLoss:
 
 
 class TestATakeover:
-    """Who died with the controller before is not given the whole session; the others are."""
+    """A broker that died with the previous controller gets a shorter session than the others."""
 
     FENCE = {
         "kraftbox_broker_connection_loss_fence_ms": "100",
@@ -800,7 +808,8 @@ class TestATakeover:
     }
 
     async def world(self, **properties: str) -> World:
-        """Brokers 1 and 2 are unfenced; another controller has led since."""
+        """Return a world with brokers 1 and 2 unfenced, in which another controller has led
+        since."""
         world = World(commit_at_once=True, **(properties or self.FENCE))
         world.lead()
         for broker_id in (1, 2):
@@ -845,7 +854,7 @@ class TestATakeover:
 
     @pytest.mark.parametrize("early", [True, False])
     def test_a_voter_whose_port_is_closed_takes_its_broker_with_it(self, early: bool) -> None:
-        """The refusal may come before this controller has caught up with its log."""
+        """The refused connection may be seen before this controller has caught up with its log."""
 
         async def main() -> None:
             world = await self.world()
@@ -889,7 +898,7 @@ class TestATakeover:
         run_in_virtual_time(main)
 
     def test_an_early_heartbeat_of_another_epoch_takes_no_place_of_the_brokers_own(self) -> None:
-        """P16: a request in a broker's name counts for nothing before its epoch is compared."""
+        """P16: the broker epoch of a request is compared before the request counts."""
 
         async def main() -> None:
             world = await self.world()
@@ -911,8 +920,10 @@ class TestATakeover:
         run_in_virtual_time(main)
 
     def test_no_heartbeat_says_more_than_the_log_has(self) -> None:
-        """Others' shutdowns wait until a broker has seen the new leaders: one that says that it has
-        everything there will ever be has not."""
+        """Shutdowns of other brokers wait until each broker has applied the new leaders.
+
+        A heartbeat with a metadata offset beyond the log end must not count as proof of that.
+        """
 
         async def main() -> None:
             world = await self.world()
@@ -957,7 +968,7 @@ class TestATakeover:
 
 
 class TestAStall:
-    """The controller's process stands still: what brokers sent meanwhile has not been read."""
+    """A stalled controller process, with requests of brokers received but not yet read."""
 
     async def world(self, **properties: str) -> tuple[World, dict[int, int]]:
         world = World(commit_at_once=True, **properties)
@@ -1003,7 +1014,7 @@ class TestAStall:
 
 class TestUpkeep:
     def test_a_new_controller_elects_where_the_one_before_had_not_come(self) -> None:
-        """The log ends between the unfencing of a broker and an election that follows."""
+        """The log ends between the unfencing of a broker and an election that follows from it."""
 
         async def main() -> None:
             world = World(commit_at_once=True).lead()
