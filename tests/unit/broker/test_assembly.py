@@ -51,7 +51,7 @@ DIRECTORY_ID = DirectoryId(b"directory id 16b")
 
 
 class World:
-    """A controller and the disk; brokers come and go."""
+    """A controller and the disk, with one broker at a time."""
 
     def __init__(self) -> None:
         self.controller = FakeController()
@@ -166,7 +166,7 @@ async def test_a_started_broker_is_in_its_own_metadata(world: World) -> None:
 
 
 def clean_shutdown(world: World) -> bytes:
-    """What the last broker left of itself."""
+    """Return the clean-shutdown file of the last broker."""
     return bytes(world.files.read("/data/.kafka_cleanshutdown"))
 
 
@@ -203,9 +203,9 @@ async def test_a_broker_registers_becomes_ready_serves_and_leaves(world: World) 
     await broker.stop()
     assert world.controller.heartbeats[-1].want_shut_down
     assert not broker.ready
-    await broker.stop()  # harmless
+    await broker.stop()  # a second stop is harmless
 
-    # The next start is a clean one and says which epoch it continues.
+    # The next start is a clean one and names the epoch that it continues.
     again = world.broker()
     await again.start()
     assert again.logs.report.clean
@@ -225,7 +225,7 @@ async def test_an_unclean_end_has_no_previous_epoch(world: World) -> None:
     tid = await topic_id_of(connection, "t")
     await connection.request(produce(tid, batch(b"a")))
     await connection.close()
-    # No stop: the process is gone. The memory of the disk stays.
+    # No stop: the process is gone, and the disk keeps its content.
     again = world.broker()
     await again.start()
     assert world.controller.registrations[-1].previous_broker_epoch == -1
@@ -259,7 +259,7 @@ async def test_starting_broker_refuses_connections_until_a_controller_is_there(
 async def test_first_request_to_a_starting_broker_waits_until_the_broker_is_listed(
     world: World,
 ) -> None:
-    """As with Kafka 4.3.1, the first Metadata lists this broker, the first CreateTopics works."""
+    """As in Kafka 4.3.1, the first Metadata lists this broker, and the first CreateTopics works."""
     world.controller.heartbeat_errors = [ErrorCode.NOT_CONTROLLER] * 1000
     broker = world.broker()
     starting = asyncio.create_task(broker.start())
@@ -297,12 +297,12 @@ async def test_a_refused_registration_refuses_the_start(world: World) -> None:
     with pytest.raises(StartupRefused, match="INCONSISTENT_CLUSTER_ID"):
         await broker.start()
     await broker.stop()
-    # Nothing was lost, but who never had an epoch has none to show.
+    # Nothing was lost, but a broker that never had an epoch has none to send.
     assert clean_shutdown(world) == b'{"version":0,"brokerEpoch":-1}'
 
 
 async def test_without_tiered_storage_a_cluster_with_tiered_topics_is_refused(world: World) -> None:
-    """And by name; what the logs say of the remote part stays for the next try."""
+    """The error names the topics; the logs keep their remote part for the next attempt."""
     broker = world.broker()
     await broker.start()
     connection = await world.connect(broker)
@@ -327,7 +327,7 @@ async def test_without_tiered_storage_a_cluster_with_tiered_topics_is_refused(wo
 async def test_after_a_restart_only_a_tiered_log_starts_before_its_first_segment(
     world: World, tiered: bool
 ) -> None:
-    """S4. The metadata, which say whether it is one, are read after the log."""
+    """S4: the metadata, which contains whether the log is tiered, is read after the log."""
     broker = world.broker(**TIERING)
     await broker.start()
     connection = await world.connect(broker)
@@ -368,7 +368,7 @@ async def test_a_shutdown_that_is_not_granted_ends_in_time(world: World) -> None
     world.controller.grant_shutdown = False
     await broker.stop(timeout_ms=50)
     assert broker.lifecycle.state is BrokerState.SHUTTING_DOWN
-    # It was not granted, and all is flushed: that is what makes it clean.
+    # It was not granted, but all is flushed, which makes the shutdown clean.
     epoch = broker.lifecycle.broker_epoch
     assert epoch >= 0
     assert clean_shutdown(world) == b'{"version":0,"brokerEpoch":%d}' % epoch
@@ -378,7 +378,7 @@ async def test_a_shutdown_that_is_not_granted_ends_in_time(world: World) -> None
 async def test_a_start_on_a_taken_port_leaves_the_last_shutdown_as_it_was(
     world: World, before: str
 ) -> None:
-    """P11, KIP-966: the start after it registers with the epoch of the last shutdown."""
+    """P11, KIP-966: the next start registers with the epoch of the last shutdown."""
     first = world.broker()
     await first.start()
     connection = await world.connect(first)
@@ -407,7 +407,7 @@ async def test_a_start_on_a_taken_port_leaves_the_last_shutdown_as_it_was(
 async def test_a_start_that_is_cancelled_while_it_loads_leaves_the_last_shutdown_as_it_was(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """P11: as a signal ends it."""
+    """P11: a signal may end the start in the same way."""
     first = world.broker()
     await first.start()
     connection = await world.connect(first)
@@ -442,7 +442,7 @@ async def test_a_process_that_ends_while_it_loads_was_not_shut_down_cleanly(worl
     await first.start()
     await first.stop()
     assert world.files.exists("/data/.kafka_cleanshutdown")
-    # The second one takes the marker before it looks at a log, and gets no further.
+    # The second one takes the marker before it opens a log, and gets no further.
     for _ in world.broker().logs.load_steps():
         break
     third = world.broker()
@@ -535,7 +535,7 @@ async def test_apis_are_offered_exactly_as_registered(world: World) -> None:
     assert offered[0] == (0, 13)
     assert offered[1] == (4, 18)
     assert offered[22][1] == 5
-    # Controllers' and transactions' APIs are not for clients of a broker (B47).
+    # The APIs of controllers and transactions are not for clients of a broker (B47).
     assert not {24, 25, 26, 27, 28, 52, 53, 54, 56, 58, 59, 62, 63, 67} & offered.keys()
     supported = {f.name for f in answer.supported_features}
     assert "metadata.version" in supported
@@ -602,8 +602,8 @@ async def _leading(world: World, **props: str) -> tuple[BrokerServer, Connection
 
 
 async def test_configurations_of_an_image_count_before_its_roles(world: World) -> None:
-    """P7: an ISR that has shrunk counts by the min ISR that the controller made it by, though both
-    come in one image."""
+    """P7: a shrunken ISR is judged by the min ISR that the controller used, though one image has
+    both."""
     broker, connection, tid = await _leading(world)
     (partition,) = (one for one in broker.replicas if one.topic_id == tid)
     assert (partition.log.high_watermark, partition.log.log_end_offset) == (1, 1)
@@ -647,12 +647,13 @@ async def _assert_lost(world: World, broker: BrokerServer, *said: str) -> None:
 async def test_a_broker_whose_id_another_process_has_registered_leads_nothing_and_stops(
     world: World,
 ) -> None:
-    """P16: it was paused or cut off for a session; the other leads its partitions now."""
+    """P16: the broker was paused or cut off for a session; the other process leads its partitions
+    now."""
     broker, connection, tid = await _leading(world)
     epoch = world.controller.broker_epoch
     twin = RegisterBrokerRecord(broker_id=1, incarnation_id=b"the other proces", broker_epoch=90)
     world.controller.replay(twin)
-    # What comes after speaks of the other process, though it has the same id.
+    # Later records are about the other process, though it has the same id.
     world.controller.replay(UnfenceBrokerRecord(id=1, epoch=90))
     assert not any(partition.is_leader for partition in broker.replicas), "with the image itself"
     assert await _produced(connection, tid) == ErrorCode.NOT_LEADER_OR_FOLLOWER
@@ -665,7 +666,7 @@ async def test_a_broker_whose_id_another_process_has_registered_leads_nothing_an
 
 
 async def test_a_raised_level_makes_a_running_broker_register_its_directory(world: World) -> None:
-    """KIP-858: until then no record names the directory that the broker's replicas are in."""
+    """KIP-858: until then no record names the directory of the broker's replicas."""
     broker, connection, tid = await _leading(world, broker_heartbeat_interval_ms="50")
     assert world.controller.image.cluster.brokers[1].directories == ()
     world.controller.replay(FeatureLevelRecord(name="metadata.version", feature_level=17))
@@ -682,7 +683,7 @@ async def test_a_raised_level_makes_a_running_broker_register_its_directory(worl
 
 
 async def test_a_broker_that_was_unregistered_leads_nothing_and_stops(world: World) -> None:
-    """Kafka's goes on as a process that no client is told of."""
+    """Kafka's broker goes on running in this case, unknown to its clients."""
     broker, connection, tid = await _leading(world)
     epoch = world.controller.broker_epoch
     world.controller.replay(UnregisterBrokerRecord(broker_id=1, broker_epoch=epoch))
@@ -694,7 +695,7 @@ async def test_a_broker_that_was_unregistered_leads_nothing_and_stops(world: Wor
 async def test_a_controller_that_knows_another_epoch_ends_a_broker_without_an_image(
     world: World,
 ) -> None:
-    """The metadata log may not reach it any more, or late."""
+    """The metadata log may reach the broker late or not at all."""
     broker, connection, tid = await _leading(world, broker_heartbeat_interval_ms="50")
     world.controller.heartbeat_errors.append(ErrorCode.STALE_BROKER_EPOCH)
     await until(lambda: not world.controller.heartbeat_errors)
@@ -705,7 +706,7 @@ async def test_a_controller_that_knows_another_epoch_ends_a_broker_without_an_im
 
 
 class HeldRemovals(MemoryFiles):
-    """Workers that remove something never come back."""
+    """Workers that never return from a removal."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""The request log: a line for each answer, whichever way a handler gives it."""
+"""The request log: a line for each answer, however its handler returns it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a client hears when the controller could not be asked."""
+"""Forwarding to the controller: replies to clients when no controller can be reached."""
 
 from __future__ import annotations
 
@@ -144,12 +144,13 @@ def test_the_timeout_follows_the_requests_own_timeout_within_ours() -> None:
 
 
 async def test_an_election_that_is_sent_again_has_the_time_that_is_left() -> None:
-    """KIP-966: what the client has given up elects nothing later, whichever controller has it."""
+    """KIP-966: an election that the client has stopped waiting for is not run later by any
+    controller."""
     h = Harness()
     sent: list[int] = []
 
     class Moves:
-        """The controller moves twice, and each time 2 s pass."""
+        """A channel whose controller moves twice; each move takes 2 s."""
 
         async def request(self, envelope: EnvelopeRequest, timeout_ms: float) -> EnvelopeResponse:
             header, offset = decode_request_header(envelope.request_data)
@@ -175,7 +176,8 @@ async def test_an_election_that_is_sent_again_has_the_time_that_is_left() -> Non
 
 
 class Waits:
-    """A channel whose controller answers nothing before it is told to; five at a time."""
+    """A channel whose controller answers nothing until the test allows it; five requests at a
+    time."""
 
     def __init__(self, made: list[Waits]) -> None:
         made.append(self)
@@ -214,7 +216,7 @@ async def test_nothing_waits_behind_elections() -> None:
     made[-1].answers.set()
     await last
     assert not made[-1].closed
-    # Its channel is free for the next; who gives up closes his.
+    # The next request reuses its channel; a request that times out closes its own.
     again = elect()
     await again
     assert len(made) == 21
@@ -230,7 +232,7 @@ async def test_nothing_waits_behind_elections() -> None:
 
 
 async def test_a_request_whose_envelope_no_controller_takes_is_refused_unsent() -> None:
-    """The controller would close the connection, and be asked again for half a minute."""
+    """The controller would close the connection, and the broker would retry for half a minute."""
     h = Harness(socket_request_max_bytes="100000")
     topic = CreateTopicsRequest.CreatableTopic(
         name="t",

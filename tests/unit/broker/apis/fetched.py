@@ -1,4 +1,4 @@
-"""What tests of Fetch read in an answer."""
+"""Readers of Fetch responses for tests."""
 
 from __future__ import annotations
 
@@ -8,5 +8,5 @@ from protocol.batch.records import read_records
 
 
 def values(data: Any) -> list[bytes | None]:
-    """The records' values of one partition's data."""
+    """Return the values of the records in one partition's data."""
     return [record.value for record in read_records(bytes(data.records))]

@@ -1,4 +1,5 @@
-"""AlterConfigs and IncrementalAlterConfigs: what a broker answers itself, what it sends on."""
+"""AlterConfigs and IncrementalAlterConfigs: parts that a broker answers itself, parts it
+forwards."""
 
 from __future__ import annotations
 
@@ -33,7 +34,7 @@ def _level() -> Iterator[None]:
 
 
 class Controller:
-    """Says yes to everything and remembers what it was asked."""
+    """A controller that accepts everything and records the requests."""
 
     def __init__(self) -> None:
         self.asked: list[tuple[int, str]] = []
@@ -91,7 +92,7 @@ def full(*resources: Resource) -> AlterConfigsRequest:
 async def ask(
     h: Harness, request: Any, version: int = 1
 ) -> tuple[dict[tuple[int, str], ErrorCode], list[tuple[int, str]]]:
-    """Outcome of each resource, and which ones the controller saw."""
+    """Return the outcome of each resource, and the resources that the controller received."""
     controller = Controller()
     h.controller.answer = controller.answer
     reply: Any = await h.call(request, version)
@@ -202,7 +203,7 @@ async def test_all_values_at_once(version: int) -> None:
     assert asked == [(BROKER, str(NODE))]
     outcomes, asked = await ask(h, full((BROKER, "1", [("log.roll.ms", SET, "0")])), version)
     assert outcomes == {(BROKER, "1"): ErrorCode.INVALID_REQUEST}
-    # Levels are not changed by replacing them all: the controller knows no such resource.
+    # Log levels cannot be changed by replacing all of them: the controller knows no such resource.
     _, asked = await ask(h, full((LOGGER, "1", [("root", SET, "INFO")])), version)
     assert asked == [(LOGGER, "1")]
 

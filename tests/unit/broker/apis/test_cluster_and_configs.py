@@ -141,7 +141,7 @@ async def test_resources_that_cannot_be_described(kind: int, name: str, code: Er
     h = Harness()
     result, entries = configs(h, kind, name)
     assert (result.error_code, entries) == (code, {})
-    # Kafka has no text for a topic that is not there.
+    # Kafka has no message for a topic that does not exist.
     assert bool(result.error_message) == (code != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 
 

@@ -1,4 +1,5 @@
-"""Fetches of data that is read off the loop: in parallel, with an end, judged when it comes."""
+"""Fetches of data read off the event loop: in parallel, cancellable, with limits checked at the
+end."""
 
 from __future__ import annotations
 
@@ -16,7 +17,7 @@ from tests.unit.broker.apis.fetched import values
 
 
 class GatedFiles(MemoryFiles):
-    """Reads in a worker take until they are let go, or fail."""
+    """A file system whose reads in workers wait until released, or fail."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -45,7 +46,7 @@ class GatedFiles(MemoryFiles):
 
 @pytest.fixture(autouse=True)
 def cold(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing is in the page cache."""
+    """Let every read miss the page cache."""
     monkeypatch.setattr(Log, "is_recent", lambda log, offset: False)
 
 
@@ -114,7 +115,7 @@ async def test_the_loop_reads_so_much_of_older_data_and_no_more(
     waiting = ask(h, 3)
     await settle()
     assert len(files.under_way) == 3
-    assert files.asked == [size, size]  # the third is too much, whatever the cache has
+    assert files.asked == [size, size]  # the third is too much, whatever is in the page cache
     await files.let_go()
     assert len(datas(waiting.result())) == 3
 
@@ -158,7 +159,7 @@ async def test_a_disk_that_is_late_costs_the_others_nothing_but_time() -> None:
 
 
 async def test_the_end_and_the_data_may_come_together() -> None:
-    """Then the fetch goes on once: it waits for more than it has."""
+    """The fetch then continues once: it waits for more bytes than it has."""
     h, files = filled()
     waiting = h.fetch(0, max_wait_ms=500, min_bytes=1 << 20)
     await settle()
@@ -226,7 +227,7 @@ async def test_a_failure_that_nobody_foresaw_is_the_requests() -> None:
 
 
 async def test_limits_hold_when_more_came_before_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is at hand is read when the answer is made, and may have grown."""
+    """Data in the page cache is read when the response is built, and may have grown by then."""
     h, files = filled(2)
     at_hand = h.partition().log
     monkeypatch.setattr(Log, "is_recent", lambda log, offset: log is at_hand)

@@ -1,4 +1,4 @@
-"""ConsumerGroupHeartbeat: not built, and clients are told so."""
+"""ConsumerGroupHeartbeat: not supported, with an error that clients understand."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""DeleteRecords with followers: answered when all in-sync replicas begin there."""
+"""DeleteRecords with followers: answered once all in-sync replicas have the new log start."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ async def test_deleting_is_answered_when_all_in_sync_replicas_have_done_it() -> 
     c.fetch(2, times=2)
     waiting = delete(c, 2)
     assert not waiting.done()
-    c.fetch(2)  # hears of it
+    c.fetch(2)  # the follower learns the new log start
     assert c[2].log.log_start_offset == 2
-    c.fetch(2)  # tells of it
+    c.fetch(2)  # and reports it
     assert result(await waiting) == (ErrorCode.NONE, 2)
     assert result(delete(c, 1)) == (ErrorCode.NONE, 2)
 

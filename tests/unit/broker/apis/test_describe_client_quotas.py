@@ -1,4 +1,4 @@
-"""Which entities a filter chooses."""
+"""Selection of quota entities by the filter of DescribeClientQuotas."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ ENTITIES: list[list[tuple[str, str | None]]] = [
 
 
 class Holder:
-    """Just the image of a broker."""
+    """The image of a broker alone."""
 
     def __init__(self) -> None:
         self.metadata = self

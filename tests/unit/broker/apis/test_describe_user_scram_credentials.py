@@ -1,4 +1,4 @@
-"""DescribeUserScramCredentials: who has which mechanisms, never a key."""
+"""DescribeUserScramCredentials: users and their mechanisms, never a key."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Fetch: what may be seen, how much, when, and what a session leaves out."""
+"""Fetch: visibility, limits, waiting, and the partitions that a session omits."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ async def test_a_fetch_returns_batches_with_their_offsets_and_bounds() -> None:
     assert [header.base_offset for header, _ in iter_batches(bytes(data.records))] == [0, 2]
     assert data.aborted_transactions is None
     assert h.fetch(0, isolation_level=1).aborted_transactions == []
-    # The middle of a batch is answered with the whole batch.
+    # A fetch at an offset inside a batch returns the whole batch.
     assert values(h.fetch(1)) == [b"a", b"b", b"c"]
 
 
@@ -122,7 +122,8 @@ async def test_the_new_leader_is_told_from_version_16_on_and_never_an_older_one(
 
 
 def led_again() -> Harness:
-    """Two records of leader epoch 0, nothing of another broker's epoch 1, one of epoch 2."""
+    """Return a leader with two records of epoch 0, none of another broker's epoch 1, and one of
+    epoch 2."""
     h = Harness()
     h.create_topic(replicas=[NODE, OTHER])
     h.produce(batch(b"a", b"b"), acks=1)
@@ -284,8 +285,8 @@ async def test_losing_leadership_or_the_topic_ends_the_wait_with_an_error() -> N
 
 
 async def test_a_wait_ends_when_another_reply_stands_behind_it() -> None:
-    """A consumer asks over the same connection where to read on after a move, and reads nothing
-    before it knows."""
+    """A consumer looks for its next offset after a move over the same connection, and reads nothing
+    before it has the reply."""
     h, peer = Harness(), Peer()
     h.create_topic()
     future = h.fetch(0, min_bytes=1, max_wait_ms=500, peer=peer)
@@ -299,7 +300,7 @@ async def test_a_wait_ends_when_another_reply_stands_behind_it() -> None:
 
 
 async def test_a_consumer_whose_partitions_have_moved_here_waits_shortly_and_then_as_ever() -> None:
-    """It asks where epochs end and has one fetch under way: what it learns goes into the next."""
+    """A consumer looks up epoch ends with one fetch under way: the next fetch uses the result."""
     h, peer = Harness(), Peer()
     h.create_topic(replicas=[NODE, OTHER])
 
@@ -332,7 +333,7 @@ async def test_a_consumer_whose_partitions_have_moved_here_waits_shortly_and_the
 async def test_fetch_of_a_consumer_whose_partitions_have_moved_waits_no_longer_than_it_says(
     max_wait_ms: float,
 ) -> None:
-    """A bound shortens a wait and lengthens none."""
+    """The bound shortens a wait, and lengthens none."""
     h, peer = Harness(), Peer()
     h.create_topic(replicas=[NODE, OTHER])
     h.call(OffsetForLeaderEpochRequest(replica_id=-1), 4, peer)
@@ -342,7 +343,7 @@ async def test_fetch_of_a_consumer_whose_partitions_have_moved_waits_no_longer_t
 
 
 async def test_a_follower_is_left_to_wait() -> None:
-    """It sends nothing but fetches, and what it waits for is not its client's time."""
+    """A follower's connection carries only fetches, so a long wait delays no client."""
     h, peer = Harness(), Peer()
     h.create_topic(replicas=[NODE, OTHER])
     h.fetch(0, max_wait_ms=500, replica_id=OTHER, peer=peer)
@@ -364,7 +365,7 @@ async def test_a_closed_connection_takes_its_waits_with_it() -> None:
 async def test_a_cold_fetch_whose_connection_goes_meanwhile_leaves_nothing(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """It reads in a worker first; its wait begins when nobody is there to be answered."""
+    """The fetch first reads in a worker; when its wait would begin, the connection is gone."""
     h = Harness()
     h.create_topic()
     fill(h, batch(b"a"))
@@ -426,7 +427,7 @@ async def test_an_incremental_fetch_answers_only_news() -> None:
     news = h.call(FetchRequest(session_id=opened.session_id, session_epoch=2), 12)
     assert [p.partition_index for p in news.responses[0].partitions] == [1]
     assert values(news.responses[0].partitions[0]) == [b"a"]
-    # Records are sent again as long as the client does not move its offset.
+    # Records are sent again as long as the client does not advance its offset.
     again = h.call(FetchRequest(session_id=opened.session_id, session_epoch=3), 12)
     assert values(again.responses[0].partitions[0]) == [b"a"]
 
@@ -444,7 +445,8 @@ async def test_a_moved_log_start_is_news() -> None:
 
 
 class SessionClient:
-    """A consumer of three partitions: what its session has told it, and where it reads on."""
+    """A consumer of three partitions: the state that its session has reported, and its next
+    offsets."""
 
     def __init__(self, h: Harness) -> None:
         self.h = h
@@ -456,7 +458,7 @@ class SessionClient:
         self.epoch = 0
 
     def ask(self, session_id: int, epoch: int, indexes: list[int]) -> Any:
-        """(session id, answers by partition)."""
+        """Fetch. Returns: the session id, and the responses by partition."""
         wanted = [
             FetchRequest.FetchPartition(
                 partition=index, fetch_offset=self.offsets[index], partition_max_bytes=1 << 20
@@ -488,7 +490,7 @@ class SessionClient:
                 self.moved.append(index)
 
     def check(self) -> None:
-        """A fetch without a session tells nothing else of partitions that did not move."""
+        """Assert that a full fetch reports no other state of the partitions that did not change."""
         _, answers = self.ask(0, -1, [index for index in range(3) if index not in self.moved])
         for data in answers:
             assert not data.records
@@ -497,8 +499,11 @@ class SessionClient:
 
 @pytest.mark.parametrize("seed", range(25))
 async def test_a_session_and_a_client_that_asks_for_all_know_the_same(seed: int) -> None:
-    """Whatever happens to the partitions: what an incremental fetch leaves out is what a full one
-    would say as the last answer did, and no records are left out."""
+    """Whatever happens to the partitions, an incremental fetch omits no news.
+
+    A full fetch would repeat the last answer for each omitted partition, and no records are left
+    out.
+    """
     rng = random.Random(seed)
     h = Harness()
     h.create_topic(partitions=3, replicas=[NODE, OTHER], isr=[NODE])
@@ -532,7 +537,7 @@ async def test_a_wait_in_which_nothing_happens_is_not_read_again() -> None:
 
 @pytest.mark.parametrize("moved", [False, True])
 async def test_a_follower_at_the_end_has_nothing_read_before_it_waits(moved: bool) -> None:
-    """What its answer tells is what is true when its time is over."""
+    """Its answer contains the state at the end of the wait."""
     h = Harness()
     h.create_topic(replicas=[NODE, OTHER])
     h.produce(batch(b"a"), acks=1)
@@ -549,14 +554,15 @@ async def test_a_follower_at_the_end_has_nothing_read_before_it_waits(moved: boo
 
 
 async def answer_when_over(h: Harness, waiting: Any) -> Any:
-    """The partition's, of a fetch that waits 500 ms."""
+    """Return the partition's response to a fetch that waits 500 ms."""
     h.clock.advance(505)
     h.waits.purgatory.expire(h.clock.monotonic_ms())
     return (await waiting).responses[0].partitions[0]
 
 
 async def test_a_session_may_go_on_in_a_version_that_knows_no_divergence() -> None:
-    """B31: the answer has no field for what the session knows from its first request."""
+    """B31: this version has no field for the divergence that the session knows from its first
+    request."""
     h = led_again()
     request = fetch_request(5, last_fetched_epoch=1, session_epoch=0, session_id=0)
     first = h.call(request, 12)
@@ -625,7 +631,7 @@ async def test_a_fetch_of_too_many_partitions_is_refused() -> None:
 
 
 async def test_a_session_keeps_no_partitions_that_are_not_here() -> None:
-    """What a client names costs nothing beyond its request (B31)."""
+    """B31: an unknown partition that a client names costs nothing beyond the request."""
     h = Harness()
     h.create_topic(partitions=2)
     opened = h.call(many(3, session_epoch=0), 12)

@@ -1,4 +1,4 @@
-"""What a fetch reads off the loop, and how it is cut."""
+"""Plans of reads off the event loop: the slices of a fetch and their sizes."""
 
 from __future__ import annotations
 
@@ -26,19 +26,19 @@ MIB = 1 << 20
 
 
 def plan(wished: Iterable[Wish], max_bytes: int) -> dict[PartitionKey, ColdSlice]:
-    """Where there is no tier."""
+    """Plan reads without a remote tier."""
     planned = plan_reads(wished, max_bytes, remote=False)
     return {key: one for key, one in planned.items() if isinstance(one, ColdSlice)}
 
 
 @pytest.fixture
 def cold(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing is in the page cache."""
+    """Let every read miss the page cache."""
     monkeypatch.setattr(Log, "is_recent", lambda log, offset: False)
 
 
 def harness(*sizes: int) -> Harness:
-    """A topic with a partition per size, each of two batches with a value of that size."""
+    """Return a topic with a partition per size, each of two batches with a value of that size."""
     h = Harness()
     h.create_topic(partitions=len(sizes))
     for index, size in enumerate(sizes):

@@ -1,4 +1,4 @@
-"""FindCoordinator: where a group's coordinator is, and who is sent away."""
+"""FindCoordinator: the location of a group's coordinator, and refusals."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class CreatingLog(FakeLog):
 
 
 class Directory:
-    """Partition p is led by node 10 + p, which is reached on one listener only."""
+    """A directory in which node 10 + p leads partition p, reachable on one listener only."""
 
     def leader_address(self, partition: int, listener: str) -> CoordinatorAddress | None:
         if listener != "PLAINTEXT":

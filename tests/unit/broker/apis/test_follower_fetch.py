@@ -1,4 +1,4 @@
-"""A follower's Fetch as its leader answers it."""
+"""The leader's answer to a follower's Fetch."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from testkit.memory.replicas import Cluster, answer
 
 
 async def test_a_fetch_that_waits_is_answered_when_its_session_is_evicted() -> None:
-    """Its follower would hear of appends only when the wait is over."""
+    """Otherwise the follower would learn of appends only at the end of the wait."""
     c = Cluster(2)
     c.create(1, 2)
     c.fetch(2)
@@ -26,7 +26,7 @@ async def test_a_fetch_that_waits_is_answered_when_its_session_is_evicted() -> N
     await settle()
     assert waiting.done()
     c.take(2, 1, await waiting)
-    c.fetch(2, times=2)  # refused, and begun anew
+    c.fetch(2, times=2)  # refused, then a new session
     assert c[2].values == [b"a"]
 
 
@@ -56,7 +56,8 @@ async def test_a_sessions_next_fetch_ends_the_wait_of_the_one_before() -> None:
 async def test_a_fetch_is_answered_at_once_while_others_have_news(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """It cannot look at all of thousands; the next one goes on where it ended."""
+    """A fetch does not check all of thousands of partitions; the next one continues where it
+    ended."""
     c = Cluster(2)
     c.create(1, 2)
     c.fetch(2)
@@ -80,7 +81,7 @@ async def test_a_fetch_is_answered_at_once_while_others_have_news(
 
 
 def in_the_middle() -> Cluster:
-    """A leader whose log is 1..5, of which 1 and 2 are in the tier only."""
+    """Return a leader with log 1 to 5, of which 1 and 2 are only in the tier."""
     c = Cluster(2)
     c.create(1, 2, isr=[1])
     for value in (b"a", b"b", b"c", b"d", b"e"):
@@ -137,13 +138,14 @@ async def test_without_a_tier_a_consumer_is_out_of_range_below_the_local_start(o
 
 
 async def test_a_session_may_begin_before_its_follower_knows_its_epoch() -> None:
-    """A broker follows as soon as the metadata says so; its registration may be answered later."""
+    """A broker follows as soon as the metadata makes it a follower; its registration reply may be
+    later."""
     c = Cluster(2)
     c.create(1, 2)
     c.fetch(2)
     (earlier,) = c[1].context.sessions
     c[2].fetchers.clear()
-    c[2].follow(c[2].partition())  # the next life, as its leader sees it
+    c[2].follow(c[2].partition())  # the follower's next incarnation, as its leader sees it
     epoch, c.epochs[2] = c.epochs[2] + 10, -1
     c.fetch(2)
     assert len(c[1].context.sessions) == 2, "nobody knows which life is the later one"
@@ -159,8 +161,11 @@ async def test_a_session_may_begin_before_its_follower_knows_its_epoch() -> None
 
 @pytest.mark.parametrize("error", [ErrorCode.NONE, ErrorCode.INELIGIBLE_REPLICA])
 async def test_who_waits_for_the_end_of_a_proposal_is_looked_at_once(error: ErrorCode) -> None:
-    """A leader of ten thousand new partitions has as many proposals under way: each follower's
-    fetches would look at all of them in rounds, and none could join meanwhile."""
+    """A follower's fetch skips partitions with an open proposal until the proposal is answered.
+
+    A leader of ten thousand new partitions has as many proposals open. Otherwise each fetch would
+    check all of them in rounds, though no follower can join in the meantime.
+    """
     c = Cluster()
     c.create(1, 2, 3, isr=[1])
     c.fetch(2)
@@ -182,8 +187,10 @@ async def test_who_waits_for_the_end_of_a_proposal_is_looked_at_once(error: Erro
 async def test_a_fetch_with_an_epoch_that_is_not_the_replicas_changes_nothing_of_its_session(
     epoch: int,
 ) -> None:
-    """B32: anybody can name a replica, and any epoch: the real one's session and its fetch that
-    waits stay until the metadata has that epoch."""
+    """B32: any client can send a replica's id with any epoch.
+
+    The real replica's session and its waiting fetch stay until the metadata has that epoch.
+    """
     c = Cluster(2)
     c.create(1, 2)
     c.fetch(2)
@@ -209,7 +216,7 @@ async def test_a_fetch_with_an_epoch_that_is_not_the_replicas_changes_nothing_of
 async def test_a_fetch_of_another_replica_changes_nothing_of_a_session(
     replica_id: int, session_epoch: int | str
 ) -> None:
-    """B31: who knows a session's number and epoch is not who began it."""
+    """B31: knowing a session's id and epoch does not make a client its owner."""
     c = Cluster(2)
     c.create(1, 2)
     c.fetch(2)

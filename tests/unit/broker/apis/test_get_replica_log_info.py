@@ -1,4 +1,4 @@
-"""How far the logs here reach, as a controller asks for it."""
+"""GetReplicaLogInfo: log ends of this broker's replicas, as the controller requests them."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ async def test_a_failed_log_under_a_partition_that_does_not_know_yet() -> None:
 
 
 async def test_a_log_that_is_about_to_begin_behind_the_tier_is_no_answer() -> None:
-    """S5: a crash would leave nothing of it."""
+    """S5: a crash would leave nothing of such a log."""
     h = Harness()
     h.create_topic()
     h.partition().log.bootstrapping = True
@@ -110,8 +110,8 @@ async def test_beyond_the_limit() -> None:
 
 
 async def test_requests_of_extreme_sizes() -> None:
-    """No list, empty ones, a partition twice, numbers that no partition has, ten thousand: each is
-    answered in its place, in one answer."""
+    """Null, empty lists, a partition twice, unknown partitions, ten thousand entries: each entry is
+    answered in its place, in one response."""
     h = Harness()
     h.create_topic()
     assert ask(h) == []

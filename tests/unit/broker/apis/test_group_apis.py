@@ -1,6 +1,6 @@
-"""What the handlers of groups add to the coordinator: versions, several groups, loading.
+"""Group handlers on top of the coordinator: versions, several groups, loading.
 
-What each request does to a group is tested with the core, and against Kafka in tests/golden.
+The effect of each request on a group is tested with the core, and against Kafka in tests/golden.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class Apis:
             module.register(self.table, driver.coordinator, TOPICS)
 
     async def ask(self, request: Any, version: int) -> Any:
-        """As if it had come over the wire in this version."""
+        """Send a request as if it had arrived in this version."""
         api = ApiKey(type(request).API_KEY)
         decoded, _ = decode(request_class(api), encode(request, version), version)
         context = SimpleNamespace(api_version=version, client_id="c", client_host="h")

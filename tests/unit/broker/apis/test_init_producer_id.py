@@ -1,4 +1,4 @@
-"""InitProducerId: ids for idempotent producers, a final no to transactional ones."""
+"""InitProducerId: ids for idempotent producers, a final refusal for transactional ones."""
 
 from __future__ import annotations
 

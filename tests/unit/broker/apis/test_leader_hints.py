@@ -1,4 +1,4 @@
-"""KIP-951, rule by rule: who is named in a refusal, to whom, and when nobody is (P24)."""
+"""KIP-951, rule by rule: leader hints in refusals, and the cases without one (P24)."""
 
 from __future__ import annotations
 
@@ -38,15 +38,17 @@ def produce(h: Harness, *, index: int = 0, version: int = 13, number: int = 1) -
 
 
 def fetch(h: Harness, *, epoch: int = 0, version: int = 18) -> Any:
-    """Epoch 0 is what a client knows that has seen the topic's first leader alone. Without an epoch
-    a former leader would serve it, as any follower does (KIP-392)."""
+    """Fetch, by default at epoch 0, as a client that has seen only the topic's first leader.
+
+    Without an epoch a former leader would serve the fetch, as any follower does (KIP-392).
+    """
     request = fetch_request(0, topic="", current_leader_epoch=epoch)
     request.topics[0].topic_id = topic_id(1)
     return h.call(request, version)
 
 
 def told(response: Any) -> tuple[int, tuple[int, int], list[tuple[int, str, int, str | None]]]:
-    """Error, CurrentLeader and NodeEndpoints of a response about one partition."""
+    """Return error, CurrentLeader and NodeEndpoints of a response about one partition."""
     topic = response.responses[0]
     one = (
         topic.partition_responses if hasattr(topic, "partition_responses") else topic.partitions
@@ -60,7 +62,7 @@ def told(response: Any) -> tuple[int, tuple[int, int], list[tuple[int, str, int,
 
 
 def turned_away(response: Any) -> tuple[tuple[int, int], list[tuple[int, str, int, str | None]]]:
-    """CurrentLeader and NodeEndpoints, for either error that goes with them."""
+    """Return CurrentLeader and NodeEndpoints, for either error that comes with them."""
     code, leader, nodes = told(response)
     assert code in (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
     return leader, nodes
@@ -80,7 +82,7 @@ async def test_a_former_leader_names_its_successor(ask: Any) -> None:
 
 @pytest.mark.parametrize("ask", [produce, fetch])
 async def test_a_broker_without_a_replica_knows_it_from_its_metadata(ask: Any) -> None:
-    """The replica was moved away: there is no state of it here any more."""
+    """The replica was reassigned: this broker has no state of it any more."""
     h = Harness()
     h.create_topic(replicas=[NODE, OTHER])
     h.change(leader=OTHER, replicas=[OTHER], isr=[OTHER], directories=[bytes(16)])
@@ -226,7 +228,8 @@ async def test_it_is_switched_off_and_on_while_the_broker_runs(ask: Any) -> None
 
     assert turned_away(ask(h)) == there
     assert after_setting("", "false") == (NOBODY, [])
-    assert after_setting(str(NODE), "true") == there  # what this broker alone has wins
+    # state that only this broker has takes precedence
+    assert after_setting(str(NODE), "true") == there
     assert after_setting(str(NODE), None) == (NOBODY, [])
     assert after_setting(str(OTHER), "true") == (NOBODY, [])
     assert after_setting("", None) == there

@@ -1,4 +1,4 @@
-"""Metadata: what clients on a listener are told, in every version, from cached bytes."""
+"""Metadata: the response on each listener, in every version, from cached bytes."""
 
 from __future__ import annotations
 
@@ -231,7 +231,8 @@ async def test_a_changed_partition_is_seen_through_the_cache() -> None:
 
 
 def moved_away_from_a_dead_leader() -> Harness:
-    """`a` is led by a broker whose connection broke and whose port refuses since; `b` is not."""
+    """Return a cluster whose leader of `a` is lost and refuses connections; the leader of `b`
+    lives."""
     h = Harness()
     h.create_topic("a", number=1, replicas=[OTHER, NODE], leader=OTHER)
     h.create_topic("b", number=2)
@@ -241,7 +242,7 @@ def moved_away_from_a_dead_leader() -> Harness:
 
 
 def told(h: Harness, body: Any, version: int = 12) -> tuple[list[int], ErrorCode, int]:
-    """Brokers, error and leader of the first partition."""
+    """Return the brokers, and error and leader of the first partition."""
     entry = h.table.entries[ApiKey.METADATA]
     _, parts = reply_parts(body, entry, version, 1)
     frame = b"".join(bytes(part) for part in parts)[4:]
@@ -299,7 +300,7 @@ async def test_a_leader_that_lives_is_told_as_soon_as_it_was_reached() -> None:
     assert told(h, h.call(ask("a"), 12)) == ([NODE, OTHER], ErrorCode.NONE, OTHER)
 
 
-# --- topics that are created by asking for them --------------------------------------------------
+# --- topics that a request creates ----------------------------------------------------------------
 
 
 async def test_an_unknown_topic_is_created_in_the_background_once() -> None:
@@ -391,7 +392,7 @@ async def test_the_broker_has_a_limit_of_its_own_for_a_page() -> None:
 
 
 async def test_a_page_shows_who_can_be_elected_and_who_was_last_known() -> None:
-    """KIP-966: what Metadata does not show."""
+    """KIP-966: the ELR and last known leader, which Metadata does not contain."""
     h = Harness()
     h.create_topic("a", replicas=[NODE, OTHER])
     h.change(leader=-1, isr=[], eligible_leader_replicas=[OTHER], last_known_elr=[NODE])
@@ -453,7 +454,7 @@ async def test_a_thousand_topics_that_nobody_has_asked_for_yet_are_encoded_in_sl
     async with loop_holds(clock) as holds:
         reply = asyncio.ensure_future(h.call(ask(*names) if named else everything(12), 12))
         await settle()
-        # What changes meanwhile is not in the answer.
+        # A change during the request is not in the answer.
         h.delete_topic(999)
         body = await reply
     assert holds.longest_ms < SLICE_MS + 1
@@ -466,7 +467,8 @@ async def test_a_thousand_topics_that_nobody_has_asked_for_yet_are_encoded_in_sl
 
 
 async def test_unknown_names_use_up_the_limit_of_a_page() -> None:
-    """Else a page had no bound: a client names a million topics that do not exist."""
+    """Otherwise a page would have no bound: a client could name a million topics that do not
+    exist."""
     h = Harness()
     h.create_topic("n2", number=1, partitions=3)
     request = DescribeTopicPartitionsRequest(
@@ -517,7 +519,7 @@ async def test_many_names_are_found_as_few_are() -> None:
 
 
 async def test_encoded_topics_are_bounded_in_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A client chooses versions, and each has entries of its own."""
+    """A client chooses the versions, and each version has cache entries of its own."""
     monkeypatch.setattr(topic_view_module, "CACHED_BYTES_MAX", 1_000)
     h = Harness()
     for number in range(20):

@@ -1,4 +1,4 @@
-"""Produce: what is appended, what is answered, and when."""
+"""Produce: appends, results, and the time of the response."""
 
 from __future__ import annotations
 
@@ -243,7 +243,7 @@ async def test_what_is_not_committed_in_time_is_timed_out() -> None:
     h.waits.purgatory.expire(h.clock.monotonic_ms())
     result = (await waiting).responses[0].partition_responses[0]
     assert (result.error_code, result.base_offset) == (ErrorCode.REQUEST_TIMED_OUT, -1)
-    follower_fetch(h, 1)  # the late commit finds nobody
+    follower_fetch(h, 1)  # the late commit finds no waiting request
 
 
 async def test_losing_leadership_fails_the_waiting_produce_and_names_the_new_leader() -> None:
@@ -283,7 +283,7 @@ async def test_too_few_in_sync_replicas_before_and_after_the_append() -> None:
     h.create_topic(replicas=[NODE, OTHER], configs={"min.insync.replicas": "2"})
     waiting = h.produce(batch(b"a"))
     h.change(isr=[NODE])
-    # Below the minimum the high watermark stands still, although every ISR member has the record.
+    # Below min ISR the high watermark does not move, although every ISR member has the record.
     assert not waiting.done()
     assert h.partition().log.high_watermark == 0
     refused = h.produce(batch(b"b"))
@@ -303,7 +303,7 @@ async def test_the_minimum_is_never_above_the_number_of_replicas() -> None:
 
 @pytest.mark.parametrize("acks", [-1, 1, 0])
 async def test_what_is_to_be_flushed_is_committed_once_it_is(acks: int) -> None:
-    """As with Kafka, no consumer sees a record that a power cut could still take away."""
+    """As in Kafka, no consumer sees a record that a power cut could still remove."""
     h = Harness()
     h.create_topic(configs={"flush.messages": "2"})
     log = h.partition().log
@@ -359,7 +359,7 @@ def to_many(count: int, acks: int = 1) -> ProduceRequest:
 
 
 async def test_a_request_with_many_batches_is_appended_in_slices() -> None:
-    """The frame is overwritten by the next read, so its records are copied before that."""
+    """The next read overwrites the frame, so its records are copied before the first pause."""
     h = Harness()
     h.create_topic(partitions=3)
     request = to_many(1_000)

@@ -1,4 +1,4 @@
-"""One read for all who want the same of a log."""
+"""Shared reads: one read for all fetches of the same part of a log."""
 
 from __future__ import annotations
 

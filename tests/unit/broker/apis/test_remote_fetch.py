@@ -1,4 +1,4 @@
-"""Fetches of what only the tier has (KIP-405): what they wait for, and what they are told."""
+"""Fetches of data that only the tier has (KIP-405): waiting and results."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def datas(response: Any) -> list[Any]:
 
 
 def ask(room: TierRoom, *offsets: int, partition_max_bytes: int = 1 << 20, **fields: Any) -> Any:
-    """A fetch of the first partitions, from these offsets on."""
+    """Fetch the first partitions from these offsets on."""
     request = fetch_request(0, **fields)
     request.topics[0].partitions = [
         FetchRequest.FetchPartition(
@@ -54,7 +54,7 @@ def idle(room: TierRoom) -> bool:
 
 
 async def slow(*segments: tuple[bytes, ...]) -> TierRoom:
-    """The tier answers when it is let go."""
+    """Hold the tier's answers until the test releases them."""
     room = TierRoom()
     await room.fill(*segments)
     room.held.holding = True
@@ -62,7 +62,7 @@ async def slow(*segments: tuple[bytes, ...]) -> TierRoom:
 
 
 async def read_all(room: TierRoom, **fields: Any) -> list[bytes | None]:
-    """As a consumer reads that begins at the start."""
+    """Read a partition as a consumer does that begins at the start."""
     found: list[bytes | None] = []
     offset = 0
     while offset < room.log.high_watermark:
@@ -81,7 +81,7 @@ async def read_all(room: TierRoom, **fields: Any) -> list[bytes | None]:
 
 @pytest.mark.parametrize("max_bytes", [1 << 20, 200, 1, 0])
 async def test_a_consumer_reads_on_from_the_tier_to_the_disk(max_bytes: int) -> None:
-    """At least a batch each time, whatever the limits."""
+    """Each fetch returns at least one batch, whatever the limits."""
     room = TierRoom()
     expected = [b"%d" % at * 20 for at in range(20)]
     await room.fill(tuple(expected[:5]), tuple(expected[5:12]))
@@ -95,8 +95,10 @@ async def test_a_consumer_reads_on_from_the_tier_to_the_disk(max_bytes: int) -> 
 async def test_what_leaves_the_disk_while_it_is_read_there_is_not_out_of_range(
     monkeypatch: pytest.MonkeyPatch, turns: int
 ) -> None:
-    """S1: a consumer whose next offset was on the disk, when its fetch came, begins elsewhere or
-    ends if it is told that the log does not have it."""
+    """S1: OFFSET_OUT_OF_RANGE would make a consumer reset its offset or end.
+
+    Its next offset was on the disk when its fetch arrived, and is in the tier since.
+    """
     monkeypatch.setattr(Log, "is_recent", lambda log, offset: False)
     room = TierRoom()
     await room.fill((b"a", b"b"))
@@ -125,7 +127,7 @@ async def test_facts_are_those_of_the_log() -> None:
 
 
 async def test_a_follower_answers_its_consumers_and_a_replica_is_sent_to_its_own_tier() -> None:
-    """KIP-392: since version 11; before, only leaders answer."""
+    """KIP-392: since version 11; before that only leaders answer."""
     room = TierRoom(topic={"replicas": [NODE, OTHER], "isr": [NODE]})
     await room.fill((b"a", b"b"))
     request = fetch_request(0, topic="")
@@ -278,7 +280,7 @@ async def test_a_closed_connection_drops_what_has_not_begun() -> None:
 
 
 async def test_a_thousand_partitions_in_one_fetch_fail_each_alone() -> None:
-    """Two are read, three wait, the others are to ask again."""
+    """Two partitions are read and three wait; the others get a retriable error."""
     room = TierRoom(partitions=1000)
     for index in range(1000):
         await room.fill((b"v",), index=index)
@@ -301,7 +303,8 @@ async def test_the_budget_of_a_fetch_bounds_what_is_read() -> None:
 async def test_answers_that_clients_do_not_fetch_hold_up_what_would_be_read(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Until one is gone a fetch waits as if there were nothing, and the store is left alone."""
+    """Until one of these responses is gone, a fetch waits as if there were no data, without a
+    remote read."""
     monkeypatch.setattr(reader, "HELD_BYTES_MAX", 1_300)
     room = TierRoom()
     await room.fill((b"a" * 600,), (b"b" * 600,), (b"c" * 600,))

@@ -1,4 +1,5 @@
-"""Whom the fetches of a consumer look at, and who tells them (KIP-227)."""
+"""News of a consumer's fetch session: the partitions to check, and their notifications
+(KIP-227)."""
 
 from __future__ import annotations
 
@@ -24,7 +25,8 @@ class Consumer:
         self.session_id = self.fetch(*((index, 0) for index in range(partitions))).session_id
 
     def fetch(self, *named: tuple[int, int], **fields: Any) -> Any:
-        """The next request, which names partitions with their offsets: the answer, or a future."""
+        """Send the next request, with these partitions and offsets. Returns: the response, or a
+        future."""
         wanted = [
             FetchRequest.FetchPartition(partition=index, fetch_offset=at, partition_max_bytes=999)
             for index, at in named
@@ -49,7 +51,7 @@ def told(answer: FetchResponse) -> list[int]:
 
 @pytest.fixture
 def looks(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """The partitions that fetches have read."""
+    """Return the partitions that fetches have read."""
     read, seen = RunningFetch._read, list[int]()
 
     def noted(self: RunningFetch, partition: Any, *args: Any, **fields: Any) -> Any:
@@ -73,7 +75,7 @@ async def test_a_fetch_looks_at_partitions_with_news_alone(looks: list[int]) -> 
 
 
 async def test_partitions_without_news_are_counted_as_fetched() -> None:
-    """As in Kafka: a rate of fetches does not fall because nobody produces."""
+    """As in Kafka: the fetch rate does not fall when there are no new records."""
     c = Consumer(1)
     c.fetch()
     c.fetch()
@@ -81,7 +83,7 @@ async def test_partitions_without_news_are_counted_as_fetched() -> None:
 
 
 async def test_a_client_that_has_gone_is_told_once() -> None:
-    """Its session may stay for long, and must not cost each append."""
+    """The session may stay for long after its client is gone, and must not cost each append."""
     c = Consumer()
     assert c.h.partition("t", 1).watches() == [c.watch]
     c.fill(1, b"a")
@@ -123,7 +125,7 @@ async def test_a_session_that_is_over_is_told_nothing() -> None:
 
 
 async def test_a_full_fetch_whose_session_is_evicted_tells_of_all_partitions() -> None:
-    """Its client would take an answer without them for a broken one."""
+    """The client would treat a response without them as broken."""
     c = Consumer()
     c.session_id = c.epoch = 0
     waiting = c.fetch((0, 0), (1, 0), max_wait_ms=500)
@@ -136,7 +138,7 @@ async def test_a_full_fetch_whose_session_is_evicted_tells_of_all_partitions() -
 async def test_a_session_may_end_while_its_fetch_reads_off_the_loop(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The fetch waits on by itself, and leaves nothing behind."""
+    """The fetch goes on waiting without its session, and leaves nothing behind."""
     c = Consumer(1)
     c.fill(0, b"a")
     monkeypatch.setattr(type(c.h.partition().log), "is_recent", lambda log, offset: False)
@@ -176,7 +178,7 @@ async def test_followers_hear_at_once_what_retention_took() -> None:
 
 
 async def test_a_partition_that_was_made_again_is_heard_in_place_of_the_old_one() -> None:
-    """Its key is the same; what is left of the old one tells nobody anything."""
+    """Both have the same key, but the deleted partition notifies no session."""
     c, other = Consumer(1), Harness()
     other.create_topic()
     old, new = c.h.partition(), other.partition()

@@ -1,4 +1,4 @@
-"""ListOffsets of a topic whose beginning only the tier has."""
+"""ListOffsets of a topic whose beginning is only in the tier."""
 
 from __future__ import annotations
 
@@ -23,7 +23,8 @@ ON_DISK = (T0 + 50, T0 + 35)
 
 
 async def room(partitions: int = 1, **topic: Any) -> TierRoom:
-    """Records of these times: two segments of three in the tier, two records on the disk."""
+    """Return records with these times: two segments of three in the tier, two records on the
+    disk."""
     made = TierRoom(partitions, topic=topic, remote_storage_enable="true")
     for index in range(partitions):
         for at, timestamp in enumerate(IN_TIER):
@@ -47,7 +48,7 @@ def ask(h: Harness, timestamp: int, partitions: int = 1, version: int = 11, **fi
 
 
 async def results(reply: Any) -> list[tuple[int, int, int, int]]:
-    """(error, timestamp, offset, epoch) of each partition."""
+    """Return (error, timestamp, offset, epoch) of each partition."""
     if isinstance(reply, asyncio.Future):
         reply = await asyncio.wait_for(reply, 10)
     return [
@@ -116,7 +117,7 @@ async def test_what_is_not_tiered_has_no_tiered_edges() -> None:
 
 
 async def test_the_offset_that_waits_to_be_uploaded() -> None:
-    """As in Kafka 4.3.1 (KIP-1023)."""
+    """KIP-1023: the earliest pending upload offset is that of Kafka 4.3.1."""
     log = (await room()).log
     assert [pending_upload(end, log) for end in (-1, 0, 5)] == [-1, 1, 6]
     log.advance_log_start(4)
@@ -146,7 +147,7 @@ async def test_a_store_that_fails_is_an_error_that_is_asked_again_after() -> Non
 
 @pytest.mark.parametrize("version", [9, 10, 11])
 async def test_what_is_late_times_out_alone(version: int) -> None:
-    """The request says how long, since version 10 and if it does."""
+    """The timeout is the request's since version 10, if it has one, else the broker's."""
     r = await room(2)
     r.tier.caches.pop(next(iter(r.tier.caches)))
     r.held.holding = True
@@ -178,7 +179,7 @@ async def test_all_partitions_are_looked_into_at_once_up_to_a_limit() -> None:
 
 
 async def test_the_limit_of_look_ups_follows_the_newest_settings() -> None:
-    """`remote.log.reader.threads` is dynamic."""
+    """`remote.log.reader.threads` can change at runtime."""
     r = await room(4)
     r.held.holding = True
     waiting = ask(r.h, T0 + 30, 4)
@@ -207,7 +208,7 @@ async def test_an_answer_is_that_of_the_leader_that_was_asked() -> None:
 
 
 async def test_what_leaves_the_disk_meanwhile_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The tier was asked before the segment was in it alone, the disk after."""
+    """The tier was searched before the segment was only there, the disk afterwards."""
     r = await room()
     lookups = r.h.context.time_lookups
     find = lookups.find
@@ -222,7 +223,7 @@ async def test_what_leaves_the_disk_meanwhile_is_found(monkeypatch: pytest.Monke
 
 
 async def test_what_expires_meanwhile_does_not_end_the_search_in_the_tier() -> None:
-    """S8. The copies behind it have the record still, and no disk has."""
+    """S8: later copies still have the record, and no disk has it."""
     r = await room()
     await tiered(r.tier, r.log)
     r.h.produce(batch(b"v", timestamp=T0 + 60))
@@ -242,7 +243,7 @@ async def test_what_expires_meanwhile_does_not_end_the_search_in_the_tier() -> N
 
 
 async def test_a_search_leaves_nothing_to_be_closed_when_it_is_over() -> None:
-    """Whatever is left would be closed by a task of its own, which nobody looks after."""
+    """asyncio would close a remaining generator in a task without a supervisor."""
     r = await room()
     left: list[Any] = []
     hooks = sys.get_asyncgen_hooks()

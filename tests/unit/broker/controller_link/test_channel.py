@@ -1,4 +1,4 @@
-"""The channel to the active controller: which connection it keeps, and which it gives up."""
+"""The channel to the active controller: the connections that it keeps and closes."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ TIMEOUT_MS = 5_000.0
 
 
 class Controller:
-    """A node that answers heartbeats: at once, never, or that it is not the controller."""
+    """A node that answers heartbeats at once, never, or with NOT_CONTROLLER."""
 
     def __init__(self) -> None:
         self.active = True
@@ -88,7 +88,7 @@ async def test_one_connection_for_all_requests() -> None:
 
 
 async def test_a_leader_that_is_not_known_for_a_while_costs_no_connection() -> None:
-    """A broker that was too slow to hear from the quorum must not look dead to the controller."""
+    """A broker that learns late from the quorum must not look dead to the controller."""
     async with world() as w:
         await w.channel.request(BEAT, TIMEOUT_MS)
         w.lead(None)

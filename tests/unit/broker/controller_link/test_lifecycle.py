@@ -76,7 +76,8 @@ def test_an_old_registration_in_the_image_is_not_ours() -> None:
     lifecycle = new()
     run(lifecycle, Started(), MetadataReplayed(9, 4))
     assert run(lifecycle, Registered(5)) == []
-    # A slow replay must not let the session lapse: heartbeats go on, asking to stay fenced.
+    # Slow replay must not let the session expire: heartbeats continue, with a request to stay
+    # fenced.
     assert run(lifecycle, TimerFired(), now_ms=2000) == [Heartbeat(5, 9, True, False)]
 
 
@@ -152,7 +153,7 @@ def test_a_failed_heartbeat_is_repeated_long_before_the_session_ends() -> None:
 
 
 def test_a_lost_connection_is_made_good_at_once() -> None:
-    """Also in the middle of a heartbeat, whose failure would otherwise bring a pause."""
+    """This holds during a heartbeat, too, whose failure would otherwise cause a backoff."""
     lifecycle = running()
     assert run(lifecycle, ContactLost(), now_ms=700) == [Heartbeat(5, 9, False, False)]
     assert run(lifecycle, ContactLost(), HeartbeatFailed(None), now_ms=701) == [
@@ -193,7 +194,7 @@ def test_shutdown_without_a_controller_ends_at_its_deadline() -> None:
     run(lifecycle, ShutdownRequested(deadline_ms=5_000))
     assert lifecycle.next_deadline_ms() == 5_000
     assert run(lifecycle, TimerFired(), now_ms=5_000) == [MayStop(False)]
-    # The answer that comes too late changes nothing.
+    # The late answer changes nothing.
     run(lifecycle, GO, now_ms=5_001)
     assert lifecycle.state is BrokerState.SHUTTING_DOWN
 
@@ -220,11 +221,12 @@ def test_every_other_transition_is_refused() -> None:
 
 
 def test_a_new_controller_is_spoken_to_at_once() -> None:
-    """It has taken over and has heard of nobody yet."""
+    """A controller that has taken over has received no heartbeat yet."""
     lifecycle = running()
     assert lifecycle.next_deadline_ms() == 2000
     assert run(lifecycle, ControllerMoved(), now_ms=100) == [Heartbeat(5, 9, False, False)]
-    # The request in flight was to the one before: it fails, and the next one goes out at once.
+    # The request under way went to the controller before: it fails, and the next one is sent at
+    # once.
     assert run(lifecycle, ControllerMoved(), now_ms=200) == []
     assert run(lifecycle, HeartbeatFailed(None), now_ms=201) == [Heartbeat(5, 9, False, False)]
     assert run(lifecycle, UNFENCED, now_ms=202) == []
@@ -253,7 +255,7 @@ def assert_over(lifecycle: BrokerLifecycle) -> None:
 def test_an_image_without_this_process_after_one_with_it_ends_it(
     other: Registration | None,
 ) -> None:
-    """P16: whoever is registered under the id now may lead the same partitions."""
+    """P16: the process registered under the id now may lead the same partitions."""
     lifecycle = running()
     lost = run(lifecycle, MetadataReplayed(12, None, other))
     assert lost == [LeadNothing(), RegistrationGone(other, True)]
@@ -261,7 +263,7 @@ def test_an_image_without_this_process_after_one_with_it_ends_it(
 
 
 def test_earlier_lives_of_the_id_in_the_log_say_nothing() -> None:
-    """A start replays the whole log: others had this id, and it was unregistered now and then."""
+    """A start replays the whole log, with earlier incarnations and removals of the id."""
     lifecycle = new()
     old = (
         MetadataReplayed(1, None, Registration(b"a life before", 1)),
@@ -294,7 +296,7 @@ def test_a_registration_that_was_seen_and_is_gone_before_it_was_answered_ends_th
 
 
 def test_the_same_process_under_another_epoch_has_lost_nothing() -> None:
-    """Its first registration was accepted, its answer lost with that controller."""
+    """Its first registration was accepted, and the answer was lost with that controller."""
     lifecycle = new()
     run(lifecycle, Started(), MetadataReplayed(4, 4), RegistrationFailed(None))
     assert run(lifecycle, Registered(9), MetadataReplayed(8, 4)) == []
@@ -305,7 +307,7 @@ def test_a_stale_epoch_ends_leading_at_once_and_the_process_when_the_image_says_
     lifecycle = running()
     run(lifecycle, TimerFired(), now_ms=2000)
     assert run(lifecycle, STALE, now_ms=2001) == [LeadNothing()]
-    # It is nobody any more: what else happens makes it neither ask again nor spin.
+    # The process is not registered any more: later events cause neither a request nor a busy loop.
     assert run(lifecycle, ContactLost(), TimerFired(), now_ms=2002) == []
     assert lifecycle.next_deadline_ms() == 4001
     assert run(lifecycle, MetadataReplayed(10, 5), now_ms=2003) == []
@@ -345,12 +347,13 @@ def test_no_other_answer_to_a_heartbeat_ends_anything(error: ErrorCode | None) -
 
 
 def lacking(offset: int = 9) -> MetadataReplayed:
-    """The image is at a level that has log directories, which the registration does not name."""
+    """Return an image whose level has log directories, while the registration names none."""
     return MetadataReplayed(offset, 5, lacks_directories=True)
 
 
 def test_registration_without_directories_is_repeated_at_once() -> None:
-    """KIP-858: metadata.version was raised on a running broker; the answer keeps the epoch."""
+    """KIP-858: metadata.version was raised on a running broker; the answer keeps the broker
+    epoch."""
     lifecycle = running()
     assert run(lifecycle, lacking(), now_ms=100) == [Register()]
     assert run(lifecycle, Registered(5), now_ms=101) == [Heartbeat(5, 9, False, False)]
@@ -368,7 +371,7 @@ def test_registration_without_directories_waits_for_the_heartbeat_in_flight() ->
 
 @pytest.mark.parametrize("error", [None, ErrorCode.INVALID_REGISTRATION, ErrorCode.NOT_CONTROLLER])
 def test_failed_repetition_delays_no_heartbeat(error: ErrorCode | None) -> None:
-    """One repetition for each heartbeat, whatever the controller has against it."""
+    """There is one repetition for each heartbeat, whatever error the controller returns."""
     lifecycle = running()
     assert run(lifecycle, lacking(), now_ms=100) == [Register()]
     now_ms = 100.0
@@ -388,7 +391,7 @@ def test_fenced_broker_repeats_its_registration_too() -> None:
 
 
 def test_broker_in_controlled_shutdown_does_not_repeat_its_registration() -> None:
-    """The next process names the directory."""
+    """The next process registers the directory."""
     lifecycle = running()
     run(lifecycle, ShutdownRequested(30_000))
     assert run(lifecycle, lacking(), now_ms=1) == []

@@ -1,4 +1,4 @@
-"""Producer ids: unique, fetched in time, and asked for again after a failure."""
+"""Producer ids: unique, fetched in time, and requested again after a failure."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""ListGroups and DescribeGroups: what is shown of groups with members, without, and of offsets
-alone."""
+"""ListGroups and DescribeGroups: groups with members, without members, and with offsets alone."""
 
 from __future__ import annotations
 
@@ -19,7 +18,7 @@ def listed(
 
 
 def test_groups_are_listed_by_state_and_type() -> None:
-    """Each once, whether it has members, offsets or both."""
+    """Each group is listed once, whether it has members, offsets or both."""
     world = ShardWorld()
     (member,) = world.stable_group()
     world.commit({("a", 0): 1}, member_id=member, generation=1)

@@ -1,4 +1,5 @@
-"""The driver: loading, appends that succeed, fail, or take too long, and leadership that moves."""
+"""The coordinator's driver: loading, changes of leadership, and appends that succeed, fail or time
+out."""
 
 from __future__ import annotations
 
@@ -96,7 +97,7 @@ async def test_a_refused_assignment_makes_members_join_again(driver: Driver) -> 
 
 
 async def test_repeated_deletion_waits_for_the_first(driver: Driver) -> None:
-    """A reply may not rely on what is not committed: the tombstone may still be lost."""
+    """A reply may not rely on an uncommitted tombstone, which may still be lost."""
     driver.commit(1)
     for delete in (driver.delete_offset, driver.delete_group):
         driver.log.hold = True
@@ -121,7 +122,7 @@ async def test_a_lost_append_reloads_the_groups(driver: Driver) -> None:
     driver.log.hold = True
     answers = [driver.commit(2), driver.commit(3)]
     driver.log.hold = False
-    # The second record is in the log whatever became of the first: only the log can tell.
+    # The second record is in the log whatever happened to the first: the outcome is unknown.
     driver.log.pending[0].set_exception(ApiError(ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND, None))
     for answer in answers:
         assert commit_code(await answer) is ErrorCode.COORDINATOR_NOT_AVAILABLE
@@ -160,7 +161,7 @@ async def test_a_commit_that_takes_too_long() -> None:
     driver.clock.advance(1)
     assert commit_code(await answer) is ErrorCode.COORDINATOR_NOT_AVAILABLE
     assert driver.fetch() == -1
-    # It is in the log: once it is committed it is shown.
+    # It is in the log: once committed it is visible.
     driver.log.pending[0].set_result(None)
     await settle()
     assert driver.fetch() == 7
@@ -221,7 +222,7 @@ async def test_a_topic_that_is_deleted_while_loading() -> None:
 
 
 async def test_deletions_seen_while_loading_survive_a_newer_epoch() -> None:
-    """Offsets without a topic id: nothing but the deletion tells that they are old."""
+    """Offsets without a topic id: only the deletion reveals that they are old."""
     driver = Driver()
     driver.log.records[HOME] = [encode_record(WITHOUT_ID)]
     driver.log.gate = asyncio.Event()
@@ -273,7 +274,8 @@ async def test_refused_tombstones_are_tried_again(monkeypatch: pytest.MonkeyPatc
 
 
 async def test_offsets_of_topics_deleted_under_the_coordinator_before_are_deleted() -> None:
-    """G9: it failed before the tombstones; the topic exists again under its name."""
+    """G9: the coordinator before failed ahead of the tombstones; a topic of that name exists
+    again."""
     driver = Driver()
     at = TopicPartition("a", 0)
     old = CommittedOffset(3, -1, "", 0, topic_id=b"O" * 16)
@@ -295,7 +297,7 @@ async def test_records_that_cannot_be_read_end_the_loading(key: bytes) -> None:
 
 
 async def test_a_disk_that_refuses_reads_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Seed 4972: until another broker led, the group had no coordinator."""
+    """Seed 4972: the group had no coordinator until another broker led."""
     monkeypatch.setattr("broker.coordinators.group_coordinator.LOAD_PAUSE_S", 0.0)
     driver = Driver()
     at = TopicPartition("a", 0)

@@ -1,4 +1,4 @@
-"""JoinGroup: member ids, who is let in, and when a join begins a rebalance."""
+"""JoinGroup: member ids, admission, and the joins that begin a rebalance."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def test_three_members_join_and_one_leaves() -> None:
     world.advance(2_999)
     assert not any(ticket in world.answers for ticket in joins)
     world.advance(1)
-    # New members came after the first: the group waits once more for the initial delay.
+    # New members came after the first: the group waits for the initial delay once more.
     assert not any(ticket in world.answers for ticket in joins)
     world.advance(3_000)
     answers = [world.joined(ticket) for ticket in joins]
@@ -244,7 +244,7 @@ class TestLimits:
         assert world.state() is GroupState.STABLE
 
     def test_group_max_size_while_preparing_counts_those_that_wait(self) -> None:
-        """KAFKA-9844: late members are sent away, not those that were first."""
+        """KAFKA-9844: the members that join last are refused, not the first ones."""
         world = ShardWorld(GroupConfig(initial_rebalance_delay_ms=3_000, max_size=2))
         ids = [world.new_id() for _ in range(3)]
         tickets = [world.join(member_id) for member_id in ids]
@@ -265,7 +265,7 @@ class TestLimits:
         assert set(world.group().members) == {ids[1]}
 
     def test_group_max_size_does_not_keep_the_join_phase_waiting(self) -> None:
-        """A member that is turned away is out at once, as in Kafka: the others need not wait."""
+        """As in Kafka, a refused member is removed at once, so the others need not wait for it."""
         world = ShardWorld()
         ids = world.stable_group(3)
         world.shard.core.config = GroupConfig(initial_rebalance_delay_ms=0, max_size=1)
@@ -276,7 +276,7 @@ class TestLimits:
         assert set(world.group().members) == {ids[1]}
 
     def test_group_max_size_turns_nobody_away_in_the_name_of_another(self) -> None:
-        """G8: member id and instance id have to belong together before anything is removed."""
+        """G8: member id and instance id must belong together before a member is removed."""
         world = ShardWorld()
         ids = world.stable_group(2)
         pending = world.new_id()
@@ -289,7 +289,7 @@ class TestLimits:
         assert world.group().pending == {pending}
 
     def test_group_that_loads_above_max_size_rebalances(self) -> None:
-        """KAFKA-9844: Kafka begins a rebalance as soon as it has loaded the group."""
+        """KAFKA-9844: Kafka begins a rebalance as soon as it has loaded such a group."""
         world = ShardWorld()
         ids = world.stable_group(2)
         world.config = GroupConfig(initial_rebalance_delay_ms=0, max_size=2)

@@ -1,4 +1,4 @@
-"""SyncGroup, Heartbeat and LeaveGroup: what a member does between rebalances."""
+"""SyncGroup, Heartbeat and LeaveGroup: requests of members between rebalances."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def test_a_group_that_only_a_pending_id_was_in_is_forgotten() -> None:
 
 
 def test_an_id_of_a_group_that_was_deleted_means_nothing_to_the_one_made_again() -> None:
-    """Its timer runs on."""
+    """The timer of the deleted group's pending id is still running."""
     for again in (False, True):
         world = ShardWorld()
         (member,) = world.stable_group()
@@ -41,8 +41,7 @@ def test_an_id_of_a_group_that_was_deleted_means_nothing_to_the_one_made_again()
 
 
 def test_pending_id_with_an_instance_id_may_not_leave() -> None:
-    """A request changes nothing until it is sure that its member id and instance id belong
-    together."""
+    """A request changes nothing unless its member id and instance id belong together."""
     world = ShardWorld()
     pending = world.new_id()
     left = world.leave((pending, "i1"))
@@ -59,7 +58,7 @@ def test_pending_id_that_leaves_a_stable_group_does_not_rebalance_it() -> None:
 
 
 def completing(world: ShardWorld) -> tuple[str, str]:
-    """Leader and follower of a group in its sync phase."""
+    """Return leader and follower of a group in its sync phase."""
     ids = [world.new_id(), world.new_id()]
     for member_id in ids:
         world.join(member_id)
@@ -74,8 +73,10 @@ def completing(world: ShardWorld) -> tuple[str, str]:
 
 
 def test_repeated_assignment_of_a_generation_is_not_appended() -> None:
-    """G8, G10: the leader's second SyncGroup before the first is committed was appended, so that
-    memory had the first and the log the second."""
+    """G8, G10: a second SyncGroup of the leader is not appended before the first is committed.
+
+    It was, so that memory had the first assignment and the log the second.
+    """
     world = ShardWorld()
     leader, other = completing(world)
     world.hold_commits = True
@@ -119,7 +120,7 @@ def test_assignment_that_was_refused_or_late_does_not_block_the_next_generation(
 
 
 def test_assignment_of_a_deleted_group_is_not_that_of_its_namesake() -> None:
-    """G8: an event belongs to the group object that it was decided for."""
+    """G8: an event belongs to the group object for which it was decided."""
     world = ShardWorld()
     leader, other = completing(world)
     world.hold_commits = True
@@ -147,7 +148,7 @@ def test_empty_group_that_could_not_be_stored_is_forgotten() -> None:
 
 
 def test_nobody_waits_for_the_assignment_of_a_generation_that_is_over() -> None:
-    """Neither when it is committed after all, nor when that takes too long."""
+    """This holds whether the assignment is committed after all or times out."""
     world = ShardWorld()
     leader, other = world.new_id(), world.new_id()
     world.join(leader)

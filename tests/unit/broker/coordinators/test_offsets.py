@@ -130,7 +130,8 @@ class TestCommit:
         assert world.commit_codes(ticket) == {code}
 
     def test_a_commit_of_nothing_that_is_there_is_no_sign_of_life(self) -> None:
-        """As in Kafka, whose coordinator does not hear of it."""
+        """As in Kafka, a commit that names only unknown partitions does not reach the
+        coordinator."""
         world = ShardWorld()
         (member,) = world.stable_group()
         world.advance(9_999)
@@ -267,7 +268,8 @@ class TestDelete:
 
     @pytest.mark.parametrize("how", ["moved", "refused", "moved and refused"])
     def test_offset_of_a_deleted_topic_never_comes_back_for_its_namesake(self, how: str) -> None:
-        """G9: neither after a failover before the tombstones, nor where they are refused."""
+        """G9: neither after a failover ahead of the tombstones, nor when their append is
+        refused."""
         world = ShardWorld()
         world.commit({("a", 0): 7, ("b", 0): 2})
         world.delete_topics("a")
@@ -287,7 +289,7 @@ class TestDelete:
         assert world.shard.appended.offset_count() == 2
 
     def test_offset_without_topic_id_of_a_deleted_topic(self) -> None:
-        """Commits with a retention time of their own have no topic id in Kafka's format."""
+        """Kafka's format has no topic id for commits with their own retention time."""
         world = ShardWorld()
         world.commit({("a", 0): 7, ("a", 1): 7}, version=4, retention_ms=10**9)
         world.delete_topics("a")
@@ -324,7 +326,7 @@ class TestExpiry:
 
     @pytest.mark.slow
     def test_offsets_live_as_long_as_the_group_and_then_their_time(self) -> None:
-        """KAFKA-8069, KAFKA-13636."""
+        """KAFKA-8069, KAFKA-13636: retention of offsets begins when the group becomes empty."""
         world = ShardWorld()
         (member,) = world.stable_group()
         world.commit({("a", 0): 1}, member_id=member, generation=1)
@@ -435,7 +437,7 @@ class TestExpiry:
 
 
 class TestForeignGroups:
-    """Groups that another coordinator left in the log with a protocol we do not run."""
+    """Groups of another coordinator in the log, with a protocol that this broker does not run."""
 
     def world(self) -> ShardWorld:
         key = b"\x00\x03" + encode(ConsumerGroupMetadataKey(group_id=GROUP), 0)

@@ -27,7 +27,7 @@ def test_hash_and_partition(text: str, hashed: int, partition: int) -> None:
 
 
 def test_long_keys_are_hashed_alike_and_not_kept() -> None:
-    """4,096 group ids of 32 KB would stay in memory for good."""
+    """If cached, 4,096 group ids of 32 KB would stay in memory forever."""
     before = partitioner._kept_hash.cache_info().currsize
     for size in (CACHED_CHARS_MAX + 1, 32_767):
         expected = 0

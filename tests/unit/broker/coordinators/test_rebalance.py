@@ -1,4 +1,4 @@
-"""Scripted rebalances: who waits for what, and how each phase ends."""
+"""Scripted rebalances: the members awaited, and the end of each phase."""
 
 from __future__ import annotations
 
@@ -53,13 +53,13 @@ def test_a_member_that_waits_is_not_expired() -> None:
     assert waiting not in world.answers
     world.join(ids[1])
     assert world.code(waiting) is NONE
-    # With the answer its session begins anew.
+    # The answer starts the member's session timeout from zero.
     world.advance(SESSION_MS - 1)
     assert ids[0] in world.group().members
 
 
 def test_a_new_member_that_waits_too_long_is_dropped() -> None:
-    """KAFKA-9752: it cannot heartbeat, so that only this deadline finds it gone."""
+    """KAFKA-9752: the member cannot heartbeat, so only this deadline detects that it is gone."""
     config = GroupConfig(initial_rebalance_delay_ms=0, new_member_join_timeout_ms=20_000)
     world = ShardWorld(config)
     old = world.stable_group()
@@ -72,7 +72,7 @@ def test_a_new_member_that_waits_too_long_is_dropped() -> None:
 
 
 def test_a_member_that_never_syncs_is_out() -> None:
-    """KAFKA-12890: the group must not stand still in CompletingRebalance."""
+    """KAFKA-12890: the group must not stay in CompletingRebalance indefinitely."""
     world = ShardWorld()
     ids = [world.new_id(), world.new_id()]
     joins = [world.join(member_id) for member_id in ids]
@@ -123,7 +123,7 @@ def test_the_group_becomes_empty_and_lives_again() -> None:
     record = world.shard.appended.groups["g"]
     assert (record.generation, record.protocol, record.leader) == (2, None, None)
     assert (record.protocol_type, record.members) == ("consumer", ())
-    # Another protocol type may take an empty group over.
+    # A member with another protocol type may join an empty group.
     again = world.new_id(protocol_type="connect")
     ticket = world.join(again, protocol_type="connect")
     world.advance(0)

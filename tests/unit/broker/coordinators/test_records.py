@@ -1,4 +1,4 @@
-"""Records against bytes that Kafka 4.3.1 made (GroupCoordinatorRecordHelpers and its serde)."""
+"""Records compared with bytes of Kafka 4.3.1 (GroupCoordinatorRecordHelpers and its serde)."""
 
 from __future__ import annotations
 

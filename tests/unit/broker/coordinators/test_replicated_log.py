@@ -46,7 +46,7 @@ async def test_coordinator_records_are_committed_and_read_back() -> None:
 
 @pytest.mark.parametrize("codec", [Codec.NONE, Codec.ZSTD])
 async def test_a_coordinator_is_told_of_transactions(codec: Codec) -> None:
-    """T9: the batch says whose transaction a record belongs to, a marker how it ended."""
+    """T9: a batch carries the producer of its transaction, and a marker carries the outcome."""
     h = Harness()
     h.create_topic(configs={"cleanup.policy": "compact"})
     log = coordinator_log(h)
@@ -105,8 +105,10 @@ async def test_coordinator_appends_wait_for_the_isr_and_fail_with_leadership() -
 
 
 async def test_coordinator_goes_on_when_its_leader_gets_a_new_epoch() -> None:
-    """G10: as in Kafka, nothing is loaded again, and what is under way is committed in the new
-    epoch: the log has nothing but this broker's own appends."""
+    """G10: as in Kafka, a new epoch of the same leader loads nothing again.
+
+    Pending appends are committed in the new epoch: the log has only this broker's own appends.
+    """
     h = Harness()
     h.create_topic(replicas=[NODE, OTHER])
     log = coordinator_log(h)
@@ -157,8 +159,7 @@ async def test_reading_for_a_coordinator_ends_with_its_leadership() -> None:
 
 
 async def test_a_coordinator_does_not_believe_a_damaged_batch() -> None:
-    """F20: a bit that flipped in a closed segment, below the recovery point, is found by nobody but
-    who reads it."""
+    """F20: only a reader finds a flipped bit in a closed segment below the recovery point."""
     h = Harness()
     h.create_topic(configs={"cleanup.policy": "compact"})
     log = coordinator_log(h)

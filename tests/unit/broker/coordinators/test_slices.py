@@ -1,4 +1,4 @@
-"""Bulk work over a shard is done in slices: the longest hold of the loop, by a counter of work."""
+"""Bulk work over a shard, done in slices: the longest hold of the loop, by a counter of work."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def offsets(topic_id: bytes = A_ID) -> Iterator[Record]:
 
 
 def topics(*gone: int) -> SomeTopics:
-    """The topics of `offsets`."""
+    """Return the topics of `offsets` except those in `gone`."""
     return SomeTopics({f"topic-{n}": (A_ID, EACH) for n in range(50) if n not in gone})
 
 
@@ -54,13 +54,13 @@ def group_record(members: int) -> Record:
 
 
 def carry_out(world: ShardWorld, decision: Decision) -> None:
-    """Without the world's check, which replays the whole log."""
+    """Run without the world's check, which replays the whole log."""
     state = world.shard.apply(decision.records, world.now)
     world.shard.committed(state, decision, world.now)
 
 
 class Turns:
-    """Counts how often the loop gives others their turn."""
+    """A counter of the times that the work yields to the event loop."""
 
     def __init__(self) -> None:
         self.count = 0

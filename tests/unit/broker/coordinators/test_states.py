@@ -1,4 +1,4 @@
-"""The transition table, state by event, and what members are told in each state."""
+"""The transition table, state by event, and the members' results in each state."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_tables_cover_every_state(table: dict[GroupState, ErrorCode | None]) -> 
 
 
 def group_in(state: GroupState) -> tuple[ShardWorld, str, int]:
-    """A world whose group is in `state`, its member and generation."""
+    """Return a world with its group in `state`, the member and the generation."""
     world = ShardWorld()
     (member,) = world.stable_group()
     if state is STABLE:
@@ -129,7 +129,7 @@ def test_a_group_that_contradicts_itself_is_named() -> None:
 
 
 def test_a_group_of_another_type_does_not_live_here() -> None:
-    """Nor is what is left of its time as a classic group ours to expire. Unknown records are
+    """Its offsets from its time as a classic group do not expire here. Unknown records are
     skipped."""
     metadata = GroupMetadata("consumer", 1, None, None, WALL_EPOCH_MS)
     log = [

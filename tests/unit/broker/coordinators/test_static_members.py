@@ -1,4 +1,4 @@
-"""Static members (KIP-345): recognised by their instance id, whatever process speaks for it."""
+"""Static members (KIP-345), recognised by their instance id in any process."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from testkit.memory.group_shard import (
 
 
 def static_group(world: ShardWorld, *instances: str) -> list[str]:
-    """A stable group of static members; the first leads."""
+    """Form a stable group of static members; the first leads."""
     tickets = [world.join(instance=instance) for instance in instances]
     world.advance(0)
     ids = [world.joined(ticket).member_id for ticket in tickets]
@@ -151,7 +151,7 @@ def test_nobody_back_means_waiting_until_sessions_end() -> None:
 
 
 def test_a_rebalance_timeout_of_zero_does_not_keep_the_timers_busy() -> None:
-    """G8. A join phase of static members alone, none of which is back, looks again later."""
+    """G8: a join phase of static members alone, none of which is back, is checked again later."""
     world = ShardWorld()
     static_group(world, "i1", "i2")
     for instance in ("i1", "i2"):
@@ -208,7 +208,8 @@ def test_an_instance_id_nobody_has() -> None:
 
 
 def test_static_and_dynamic_members_together() -> None:
-    """KAFKA-14422."""
+    """KAFKA-14422: a returning static member causes no rebalance in a group with dynamic
+    members."""
     world = ShardWorld()
     static = world.join(instance="i1")
     dynamic_id = world.new_id()

@@ -1,4 +1,4 @@
-"""Timers that move far more often than they fire, and fire for the object that set them only."""
+"""Timers that move far more often than they expire, each bound to the object that set it."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def test_like_a_plain_dictionary(steps: list[tuple[str, str, int]]) -> None:
 
 
 def in_state(state: GroupState) -> ShardWorld:
-    """A group in `state`; in Empty it has a record."""
+    """Return a world with its group in `state`; in Empty it has a record."""
     world = ShardWorld()
     (member,) = world.stable_group()
     if state is GroupState.EMPTY:
@@ -112,7 +112,8 @@ def in_state(state: GroupState) -> ShardWorld:
 @pytest.mark.parametrize("state", [each for each in GroupState if each is not GroupState.DEAD])
 @pytest.mark.parametrize("kind", list(TimerKind))
 def test_timer_of_another_group_object_changes_nothing(kind: TimerKind, state: GroupState) -> None:
-    """G8: a timer belongs to the group object that set it, whatever has its name now."""
+    """G8: a timer belongs to the group object that set it, not to a later group of the same
+    name."""
     world = in_state(state)
     group = world.group()
     before = group.persisted(), group.state, set(group.pending)
@@ -166,7 +167,7 @@ def test_state_change_cancels_the_timers_of_the_phase_before() -> None:
 
 
 def test_join_timer_of_a_dropped_group_spares_its_namesake() -> None:
-    """Five ordinary requests: the node ended with InvalidTransition."""
+    """Regression: five ordinary requests ended the node with InvalidTransition."""
     world = ShardWorld(GroupConfig(initial_rebalance_delay_ms=3_000))
     member = world.new_id()
     waiting = world.join(member)

@@ -35,7 +35,8 @@ EMPTY_GROUP = GroupRecord(GROUP, GroupMetadata("consumer", 1, None, None, WALL_E
 
 
 class LoadedWorld(ShardWorld):
-    """Steps: a record; (producer, record of its transaction); (producer, whether it commits)."""
+    """A loaded group. A step is a record, a producer and its record, or a producer and its
+    outcome."""
 
     def __init__(self, *steps: ParsedRecord | tuple[int, ParsedRecord | bool]) -> None:
         super().__init__()
@@ -54,7 +55,7 @@ class LoadedWorld(ShardWorld):
         self.shard.validate()
 
     def stable(self, at: TopicPartition = AT) -> int | ErrorCode:
-        """What a client is told that wants stable offsets."""
+        """Return the committed offset or the error that a client with require_stable gets."""
         asked = [(at.topic, bytes(16), [at.partition])]
         (topic,) = self.shard.fetch_offsets(GROUP, asked, require_stable=True)
         (found,) = topic.partitions
@@ -83,7 +84,7 @@ class LoadedWorld(ShardWorld):
         ([(P, offset(7)), (Q, offset(8)), (P, COMMIT), (Q, COMMIT)], 8, 8),
         ([(P, offset(7)), (Q, offset(8)), (Q, ABORT), (P, COMMIT)], 7, 7),
         ([(P, offset(7)), (Q, offset(8)), (Q, COMMIT)], 8, UNSTABLE),
-        # A tombstone forgets what is pending, too.
+        # A tombstone removes pending offsets, too.
         ([offset(3), (P, offset(9)), DELETED, (P, COMMIT)], -1, -1),
         ([(P, offset(9)), DELETED], -1, -1),
         ([(P, offset(9)), DELETED, (P, offset(2)), (P, COMMIT)], 2, 2),
@@ -166,6 +167,6 @@ def test_what_is_pending_does_not_expire() -> None:
 
 
 def test_a_new_coordinator_has_the_same_state() -> None:
-    """G10: the pure replay of a log is the same however often it is done."""
+    """G10: repeated replays of a log produce the same state."""
     steps = [offset(3), (P, offset(9)), (Q, offset(4)), (Q, COMMIT)]
     assert LoadedWorld(*steps).shard.appended == LoadedWorld(*steps).shard.appended

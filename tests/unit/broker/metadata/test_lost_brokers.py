@@ -1,4 +1,4 @@
-"""Brokers that are gone before the metadata says so: evidence, and when it ends.
+"""Brokers lost before the metadata has fenced them: evidence, and its expiry.
 
 Every test begins at `T`, with brokers 1 and 2 alive, and most with 2 lost and unreachable.
 """
@@ -33,7 +33,8 @@ class World:
         self.publish(FenceBrokerRecord(id=OTHER, epoch=100 + OTHER))
 
     def seen(self, after_ms: float = 0.0) -> tuple[set[int], set[int], float]:
-        """Who is gone, who is listed all the same, how long an answer about broker 2 waits."""
+        """Return the lost brokers, those still listed, and how long an answer about broker 2 is
+        held (ms)."""
         now_ms = self.now_ms = self.begun_ms + after_ms
         gone, listed = self.lost.gone(now_ms), self.lost.still_listed(now_ms)
         return set(gone), set(listed), self.lost.hold_ms([NODE, OTHER], now_ms)
@@ -89,14 +90,14 @@ async def test_the_metadata_decides_and_the_broker_is_listed_for_a_while() -> No
     world.fence()
     assert world.seen(120) == (set(), {OTHER}, 0.0)
     assert world.seen(120 + LISTED_MS - 1) == (set(), {OTHER}, 0.0)
-    world.lost.withdraw(OTHER)  # its fetcher ends, since it leads nothing any more
+    world.lost.withdraw(OTHER)  # its fetcher ends, since broker 2 leads nothing any more
     assert world.seen(120 + LISTED_MS - 1) == (set(), {OTHER}, 0.0)
     assert world.seen(120 + LISTED_MS) == NOTHING
     assert not world.lost
 
 
 async def test_who_was_only_doubted_is_not_listed_when_it_is_fenced() -> None:
-    """A broker that shuts down in order has no leader to be missed for."""
+    """A broker in controlled shutdown leads nothing, so no client misses it."""
     world = World()
     world.lost.lost(OTHER, world.now_ms)
     world.fence()
@@ -111,7 +112,7 @@ async def test_a_broker_that_comes_back_is_listed_by_the_metadata_alone() -> Non
 
 
 async def test_evidence_is_about_one_registration() -> None:
-    """The process was started again before its old session was over."""
+    """The process was started again before its old session expired."""
     world = World().killed()
     world.publish(
         RegisterBrokerRecord(
@@ -143,7 +144,7 @@ async def test_those_who_wait_are_told_once(change: str) -> None:
 
 
 async def test_nobody_is_kept_waiting_by_a_loss_that_was_forgotten_meanwhile() -> None:
-    """Their time was over; what was to be called is let go of with the next image."""
+    """The evidence has expired: waiting requests are called back with the next image."""
     world, told = World().killed(), []
     world.lost.when_changed(lambda: told.append(1))
     assert world.seen(SESSION_MS) == NOTHING
@@ -161,8 +162,10 @@ def registered_anew(epoch: int) -> RegisterBrokerRecord:
 
 
 async def test_loss_of_the_next_incarnation_counts_from_its_own_time() -> None:
-    """The image has the new registration already, and nothing was made of it yet: what is known
-    of the incarnation before says nothing about this one."""
+    """The image has the new registration, which is not processed yet.
+
+    Evidence about the incarnation before must not count against this one.
+    """
     world = World().killed()
     world.now_ms += 40
     world.h.replay(registered_anew(500))
@@ -182,7 +185,8 @@ async def test_second_loss_of_one_incarnation_does_not_count_anew() -> None:
 
 
 async def test_loss_after_the_decision_about_the_incarnation_before_is_a_loss() -> None:
-    """2 is fenced, comes back in the next image, and is lost again while it is still listed."""
+    """Broker 2 is fenced, comes back in the next image, and is lost again while it is still
+    listed."""
     world = World().killed()
     world.fence()
     assert world.seen() == (set(), {OTHER}, 0.0)

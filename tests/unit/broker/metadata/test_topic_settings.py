@@ -1,4 +1,4 @@
-"""From configuration to what the data path acts on."""
+"""Topic settings of the data path, derived from configuration."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The series of every partition, which a scrape takes over from the one before."""
+"""The series of every partition, which a scrape reuses from the one before."""
 
 from typing import Any
 
@@ -28,7 +28,7 @@ def small_groups(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def written(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Names of the metrics whose lines are written from now on, one for each group."""
+    """Record the names of the metrics whose lines are written from now on, one for each group."""
     names: list[str] = []
     write = partition_series.series_lines
 

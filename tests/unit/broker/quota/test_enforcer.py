@@ -27,7 +27,7 @@ WORK = {CLIENT: {"request_percentage": 10.0}}
 
 
 class Place:
-    """A table with handlers that take time, and its enforcer."""
+    """A table with slow handlers, and its enforcer."""
 
     def __init__(self) -> None:
         self.clock = ManualClock()

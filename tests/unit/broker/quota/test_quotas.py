@@ -1,4 +1,4 @@
-"""Which limit counts, who shares it, and how long one waits."""
+"""Client quotas of a broker: the limit that applies, its sharing, and the throttle time."""
 
 from __future__ import annotations
 

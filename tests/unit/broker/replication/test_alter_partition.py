@@ -12,7 +12,7 @@ from testkit.memory.replicas import TOPIC
 
 
 class Waiting:
-    """A partition that wants something of the controller."""
+    """A partition with a proposal for the controller."""
 
     def __init__(self, index: int = 0) -> None:
         self.topic_id = TOPIC
@@ -20,7 +20,7 @@ class Waiting:
         self.proposal: IsrProposal | None = None
         self.told: list[tuple[ErrorCode, PartitionStateNow]] = []
         self.next: IsrProposal | None = None
-        """What it wants after its answer."""
+        """Its next proposal, after the answer."""
         self.has: list[MemberLocalLog] = []
 
     def want(self, *members: int, epoch: int = 0) -> IsrProposal:

@@ -1,4 +1,4 @@
-"""The order in which partitions have their turn."""
+"""The order in which the backlog processes partitions."""
 
 from __future__ import annotations
 

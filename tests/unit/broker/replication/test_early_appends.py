@@ -1,4 +1,4 @@
-"""Batches that come to the next leader before its image does (KIP-951, P24)."""
+"""Batches that reach the next leader before its image does (KIP-951, P24)."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ async def test_who_led_a_moment_ago_refuses_at_once() -> None:
 
 
 async def test_who_led_before_the_leader_before_lets_it_wait() -> None:
-    """Leadership goes round and comes back: who asks has heard of the last move already."""
+    """Leadership has come back: the client knows of the last change already."""
     h = Harness()
     h.create_topic(replicas=[NODE, OTHER, THIRD])
     h.change(leader=OTHER)
@@ -162,12 +162,12 @@ def numbered(sequence: int) -> bytes:
 
 
 def sent(h: Harness, sequence: int) -> Any:
-    """What comes of it at once: the result, or a future of the response."""
+    """Produce a batch. Returns: the result, or a future of the response."""
     return h.produce(numbered(sequence), acks=1)
 
 
 def young_leader(*, known: int = 1, **fields: Any) -> Harness:
-    """It has led for a moment, and has `known` batches of the producer from before."""
+    """Return a leader elected a moment ago that knows `known` earlier batches of the producer."""
     h = Harness()
     h.create_topic(replicas=[NODE, OTHER], **fields)
     for sequence in range(known):
@@ -178,7 +178,7 @@ def young_leader(*, known: int = 1, **fields: Any) -> Harness:
 
 
 async def test_a_batch_waits_at_a_new_leader_for_those_before_it() -> None:
-    """The Java client sends 1 and 5 while 2 to 4 are still to be refused by the old leader."""
+    """The Java client sends 1 and 5 while the old leader has yet to refuse 2 to 4."""
     h = young_leader()
     assert sent(h, 1).base_offset == 1
     with counted() as marks:
@@ -242,7 +242,7 @@ async def test_who_has_nobody_before_to_wait_for_refuses_at_once(
 
 @pytest.mark.parametrize("sequence", [2**31 - 1, 3])
 async def test_a_sequence_that_is_behind_is_not_waited_for(sequence: int) -> None:
-    """The largest is the one before 0: batches of before are repeated, not ahead."""
+    """The largest sequence precedes 0: such a batch is a repeated one, not an early one."""
     h = young_leader(known=5)
     assert sent(h, sequence).error_code != ErrorCode.UNKNOWN_SERVER_ERROR
     assert not h.context.early_appends.ahead
@@ -257,9 +257,13 @@ async def test_a_leader_that_is_deposed_while_a_batch_waits_refuses_it() -> None
 
 
 async def test_h3_who_leads_no_more_when_the_append_is_heard_of_does_not_acknowledge_it() -> None:
-    """The images in which this broker leads and does not any more came in one turn. The batch was
-    cut off, and this broker led once more: when others had the next batch at its offset, it was
-    acknowledged, and was nowhere (seed 5131)."""
+    """H3: a leader that has lost its leadership does not acknowledge a batch that it later
+    committed.
+
+    The broker read in one event-loop iteration that it leads and does not lead any more. The batch
+    was truncated, and the broker led again. When others had the next batch at that offset, the
+    first one was acknowledged, and was in no log (seed 5131).
+    """
     h = follower()
     waiting = h.produce(batch(b"lost"), acks=-1)
     h.change(leader=NODE)
@@ -272,7 +276,7 @@ async def test_h3_who_leads_no_more_when_the_append_is_heard_of_does_not_acknowl
 
 
 class Timers:
-    """The loop's `call_later` in the clock of a harness: `advance` fires what is due."""
+    """The loop's `call_later` on a harness's clock: `advance` runs due timers."""
 
     def __init__(self, h: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
         self.h = h
@@ -286,7 +290,7 @@ class Timers:
 
     @property
     def due_ms(self) -> list[float]:
-        """The times of all timers that are armed, from now."""
+        """Return the times until all armed timers are due."""
         now_ms = self.h.clock.monotonic_ms()
         return [round(one.when_ms - now_ms, 3) for one in self.handles if not one.is_over]
 
@@ -308,8 +312,10 @@ class Handle:
 
 
 async def test_held_batches_end_each_at_its_own_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One timer serves batches that came with different waits, in whatever order they are due:
-    one that came later and waits shorter, and one that came last and waits longest."""
+    """One timer serves batches with different waits, due in any order.
+
+    One batch came later with a shorter wait, and one came last with the longest.
+    """
     h = young_leader()
     h.create_topic("followed", number=2, replicas=[NODE, OTHER], leader=OTHER)
     timers = Timers(h, monkeypatch)
@@ -347,8 +353,10 @@ async def test_held_batches_arm_no_timer_once_the_image_has_made_this_broker_the
 
 
 async def test_early_batch_of_a_leader_is_not_expected_by_its_image() -> None:
-    """Only a follower waits for the image that makes it the leader: a leader's own refusal, as of
-    too few in-sync replicas, comes at once."""
+    """Only a follower waits for the image that makes it leader.
+
+    A leader's own refusal, for example for too few in-sync replicas, is sent at once.
+    """
     h = Harness()
     h.create_topic(replicas=[NODE, OTHER])
     assert not h.context.early_appends.expects(h.partition(), 10)

@@ -1,4 +1,4 @@
-"""What a partition wants done: values that it returns, and the table that carries them out."""
+"""Effects of a partition: the values it returns, and the table that carries them out."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ PROPOSAL = IsrProposal(0, 0, (IsrMember(1, 1),))
 
 
 class Ports:
-    """Whoever carries effects out; writes down what it is asked for."""
+    """A recorder of all effects that are carried out."""
 
     def __init__(self) -> None:
         self.asked: list[str] = []
@@ -70,7 +70,7 @@ class Ports:
 
 
 class Heard:
-    """A reader, and one who waits."""
+    """A reader, and a waiting request."""
 
     def __init__(self, *, replica: bool = False) -> None:
         self.replica = replica
@@ -87,7 +87,7 @@ class Heard:
 
 
 def alone(h: Harness) -> Partition:
-    """A partition that nobody has given a role."""
+    """Return a partition without a role."""
     return Partition("t", topic_id(1), 0, node_id=NODE, log=h.partition().log)
 
 

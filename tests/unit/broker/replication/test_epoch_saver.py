@@ -1,4 +1,4 @@
-"""A record is shown when leader-epoch-checkpoint tells of its epoch (P18)."""
+"""P18: a record becomes visible once leader-epoch-checkpoint contains its epoch."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ PATH = "/data/t-0/leader-epoch-checkpoint"
 
 
 class Workers(MemoryFiles):
-    """Workers wait until they may."""
+    """Workers that wait until the test releases them."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -34,7 +34,7 @@ class Workers(MemoryFiles):
 
 
 def save_in_workers(broker: Broker) -> Workers:
-    """From now on this broker's epochs are saved by workers that wait."""
+    """Let waiting workers save this broker's epochs from now on."""
     workers = Workers()
     workers._inodes, workers._children = broker.files._inodes, broker.files._children  # type: ignore[attr-defined]
     saver = EpochSaver(
@@ -71,7 +71,7 @@ async def test_a_leader_shows_its_first_record_when_the_file_tells_of_its_epoch(
 
 
 async def test_who_leads_what_is_being_written_to_saves_its_epoch_at_once() -> None:
-    """So the first record of the new leader does not wait for the disk."""
+    """The first record of the new leader then need not wait for the disk."""
     cluster = Cluster(2)
     cluster.create(1, 2)
     cluster[1].append(b"a")
@@ -105,7 +105,7 @@ async def test_a_follower_shows_it_when_its_own_file_does() -> None:
 
 
 async def test_an_epoch_that_begins_while_another_is_saved_is_saved_next() -> None:
-    """On a follower nothing else asks for it before its next record."""
+    """On a follower nothing else triggers the save before the next record."""
     cluster = Cluster(2)
     cluster.create(1, 2)
     workers = save_in_workers(cluster[2])
@@ -123,7 +123,7 @@ async def test_an_epoch_that_begins_while_another_is_saved_is_saved_next() -> No
 
 
 async def test_who_leads_while_its_log_begins_does_not_ask_for_a_file_that_is_written() -> None:
-    """S5: the high watermark waits for more than the file there, and the loop must go on."""
+    """S5: the high watermark waits for more than the file, so the saving must not spin."""
     cluster = Cluster(1)
     workers = save_in_workers(cluster[1])
     workers.go.set()
@@ -231,7 +231,7 @@ async def test_many_share_few_workers(count: int) -> None:
 
 
 async def test_epochs_that_are_saved_by_their_turn_cost_no_worker() -> None:
-    """Chores of the log manager may have written the file since it was wanted."""
+    """Maintenance of the log manager may have written the file since the save was requested."""
     cluster = Cluster(1)
     workers = save_in_workers(cluster[1])
     cluster.create(1)

@@ -1,4 +1,4 @@
-"""Fetch sessions: stepping, news, and who gives way when the cache is full (B31)."""
+"""Fetch sessions: epochs, news, and eviction when the cache is full (B31)."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ def test_requests_out_of_turn(session_id: int | None, epoch: int, code: ErrorCod
     with pytest.raises(ApiError) as caught:
         client.fetch(mine if session_id is None else session_id, epoch)
     assert caught.value.code is code
-    # The session has not moved.
+    # The session epoch has not advanced.
     assert client.fetch(mine, 1).incremental
 
 
@@ -237,7 +237,7 @@ def test_no_slots_means_no_sessions() -> None:
 
 
 def test_what_has_left_the_session_since_its_fetch_began_is_news_once() -> None:
-    """A fetch that waits answers what it asked, though the next request has come."""
+    """A waiting fetch answers its own partitions, although the next request has arrived."""
     client = new()
     plan = client.fetch(0, INITIAL_EPOCH, 0, 1)
     session = plan.session
@@ -248,7 +248,7 @@ def test_what_has_left_the_session_since_its_fetch_began_is_news_once() -> None:
 
 
 def test_news_of_what_has_left_the_session_is_not_looked_at() -> None:
-    """A partition may tell of itself while the request that drops it is taken."""
+    """A partition may report news while the request that drops it is processed."""
     client = new()
     plan = client.fetch(0, INITIAL_EPOCH, 0, 1)
     assert plan.session is not None
@@ -270,7 +270,7 @@ def test_no_two_sessions_have_one_id() -> None:
 
 
 def test_a_consumer_that_names_an_absent_partition_has_no_session() -> None:
-    """A session costs what the partitions cost that exist (B31)."""
+    """B31: a session has the cost of its existing partitions only."""
     client = new()
     plan = client.fetch(0, INITIAL_EPOCH, 0, 1, 2, absent=[2])
     assert (plan.session, indexes(plan)) == (None, [0, 1, 2])
@@ -278,7 +278,7 @@ def test_a_consumer_that_names_an_absent_partition_has_no_session() -> None:
 
 
 def test_a_session_that_gets_an_absent_partition_ends() -> None:
-    """Its client opens another, and learns that way when the partition is there."""
+    """The client opens another session, and so learns when the partition exists."""
     client = new()
     session_id = client.fetch(0, INITIAL_EPOCH, 0, 1).session_id
     plan = client.fetch(session_id, 1, 7, absent=[7])

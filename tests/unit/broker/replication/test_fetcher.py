@@ -1,4 +1,4 @@
-"""A fetcher: what it asks a leader for, in which session, and what pauses a partition."""
+"""A fetcher: requests to a leader, fetch sessions, and backoff of partitions."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ async def test_an_idle_partition_is_named_once_and_then_rests() -> None:
     response = c.serve(1, request)
     assert response.responses == []
     c.take(2, 1, response)
-    # What rests is still heard of: an append, and the follower's time.
+    # A resting partition still gets appends, and its follower's caught-up time advances.
     c.clock.advance(500)
     c.fetch(2)
     resting = c.clock.monotonic_ms()
@@ -59,14 +59,15 @@ async def test_an_answer_for_a_partition_that_is_fetched_no_longer_touches_nothi
     c[1].append(b"a")
     c.fetch(2, times=2)
     c[1].append(b"x")
-    c.change(1, 3, leader=3)  # 2 has not heard of it
+    c.change(1, 3, leader=3)  # 2 has not applied this change
     c[3].append(b"b")
     late = c.send(2, 1)
     c.catch_up(2)
     assert late is not None
     c.take(2, 1, late)
     assert c[2].values == [b"a"]
-    # The same with one that was taken away and given back: the answer is of an earlier life.
+    # The same after removal and return of the replica: the response belongs to its earlier
+    # incarnation.
     c.fetch(2, 3, times=2)
     stale = c.send(2, 3)
     partition = c[2].partition()
@@ -112,8 +113,10 @@ async def test_pauses_grow_up_to_the_back_off() -> None:
 
 
 async def test_a_leader_that_is_behind_is_asked_about_few() -> None:
-    """Ten thousand elections, and the leader learns of them later than its follower: it is not to
-    spend the time that it needs for that on refusals."""
+    """Ten thousand elections reach the leader later than its follower.
+
+    The leader needs its time to apply them, not to send refusals.
+    """
     c, many, each, step_ms = Cluster(2), 1000, 25, 5.0
     for broker in c.brokers.values():
         broker.create_topic(partitions=many, replicas=[1, 2], leader=1)
@@ -127,7 +130,7 @@ async def test_a_leader_that_is_behind_is_asked_about_few() -> None:
         c.records.append(change)
     c.catch_up(2)
     named = refused = 0
-    for first in range(0, many, each):  # the leader is ready for so many more in each step
+    for first in range(0, many, each):  # the leader applies `each` more in each step
         for record in c.records[c[1].seen + first :][:each]:
             c[1].replay(record)
         c.clock.advance(step_ms)
@@ -143,7 +146,8 @@ async def test_a_leader_that_is_behind_is_asked_about_few() -> None:
 
 
 def _round_trips(c: Cluster, times: int) -> tuple[int, int]:
-    """What follower 2 names to leader 1 in so many, and how much the leader does not know."""
+    """Fetch `times` times. Returns: partitions that follower 2 named, and that leader 1 did not
+    know."""
     behind, named, refused = ErrorCode.UNKNOWN_LEADER_EPOCH, 0, 0
     for _ in range(times):
         request = c.request(2, 1)
@@ -189,7 +193,7 @@ async def test_a_leader_that_forgot_the_session_gets_a_full_request() -> None:
 
 
 async def test_a_second_request_goes_out_for_partitions_that_were_added() -> None:
-    """A new leader must hear of its followers at once, not when an idle fetch ends."""
+    """A new leader must receive its followers' fetches at once, not at the end of an idle fetch."""
     c = Cluster(2)
     c.create(1, 2)
     c.fetch(2)
@@ -227,8 +231,11 @@ async def test_a_topic_that_flushes_is_fetched_on_when_it_is_on_the_disk() -> No
 
 
 async def test_a_flush_that_ends_does_not_wait_for_an_idle_fetch() -> None:
-    """While one partition flushes, the fetch that goes out waits at the leader for the others, and
-    each batch took as long as an idle fetch: such a follower never caught up."""
+    """Regression: a follower that flushes after each batch never caught up.
+
+    While one partition flushed, the next fetch waited at the leader for the other partitions, so
+    that each batch took as long as an idle fetch.
+    """
     c = Cluster(2)
     for broker in c.brokers.values():
         broker.create_topic(
@@ -250,8 +257,10 @@ async def test_a_flush_that_ends_does_not_wait_for_an_idle_fetch() -> None:
 
 
 async def test_without_a_session_a_flush_that_ends_waits_for_a_moment() -> None:
-    """Leaders without room for sessions: no second request can be sent, so the first, which leaves
-    out the partition that flushes, must not wait for as long as an idle fetch."""
+    """The leader has no room for sessions, so no second request can be sent.
+
+    The first request omits the flushing partition, and must not wait as long as an idle fetch.
+    """
     c = Cluster(2, **{"max.incremental.fetch.session.cache.slots": "0"})
     for broker in c.brokers.values():
         broker.create_topic(

@@ -29,7 +29,7 @@ from testkit.processes.ports import free_port
 
 
 class OneAnswer:
-    """A connection that is not there any more, or is."""
+    """A connection that is closed or open."""
 
     is_closed = False
 
@@ -91,7 +91,7 @@ async def test_an_answer_that_cannot_be_taken_over_ends_the_session_and_no_more(
 
 
 class Lost(OneAnswer):
-    """A connection that was lost while nothing was asked over it: nobody has heard of it yet."""
+    """A connection that was lost while idle, so that no request has noticed it yet."""
 
     is_closed = True
 
@@ -122,7 +122,7 @@ class Versions(OneAnswer):
 async def test_local_logs_go_to_leaders_of_ours_where_they_are_asked_for(
     threshold: str, offered: tuple[int, ...], version: int | None
 ) -> None:
-    """Fetch 19 (KIP-1303); None is the highest version that Kafka has as well."""
+    """Fetch 19 (KIP-1303) is our own; None is the highest version that Kafka also has."""
     c = Cluster(2, leader_election_eligible_local_log_bytes=threshold)
     c.create(1, 2)
     supervisor = Supervisor(lambda name, error: pytest.fail(name))
@@ -193,7 +193,7 @@ async def test_an_address_where_nobody_ever_was_is_no_death() -> None:
 
 
 class Beginning:
-    """A reset that ends when the test says so."""
+    """A reset that ends when the test releases it."""
 
     def __init__(self) -> None:
         self.go = asyncio.Event()
@@ -211,7 +211,7 @@ class Beginning:
 async def test_s5_a_log_that_is_about_to_begin_is_not_fetched_under_a_new_leader_epoch(
     fails: bool,
 ) -> None:
-    """It would join the ISR, and a crash would leave nothing of it."""
+    """S5: the replica would join the ISR, and a crash would leave nothing of its log."""
     c = Cluster(2)
     c.create(1, 2)
     supervisor = Supervisor(lambda name, error: pytest.fail(name))
@@ -234,11 +234,11 @@ async def test_s5_a_log_that_is_about_to_begin_is_not_fetched_under_a_new_leader
 
 
 class Held:
-    """Resets that end when the test says so."""
+    """Resets that end when the test releases them."""
 
     def __init__(self) -> None:
         self.go: dict[int, asyncio.Event] = {}
-        """By the leader epoch that each is of."""
+        """The events that release resets, by leader epoch."""
         self.begun: list[int] = []
 
     async def reset(self, link: LeaderLink, wanted: Reset) -> None:
@@ -247,12 +247,13 @@ class Held:
 
 
 def asked(link: FetcherLink, c: Cluster) -> bool:
-    """Whether the partition is in a fetch, whatever pause a leader without an address brought."""
+    """Return whether a fetch includes the partition once any backoff without a leader address is
+    over."""
     return link.fetcher.next_request(1, c.clock.monotonic_ms() + 60_000) is not None
 
 
 def turned_away(link: FetcherLink, c: Cluster) -> None:
-    """The leader refuses what is fetched next."""
+    """Let the leader refuse the next fetch."""
     answer = answer_of(c, b"")
     answer.responses[0].partitions[0].error_code = ErrorCode.OFFSET_OUT_OF_RANGE
     assert asked(link, c)
@@ -262,7 +263,7 @@ def turned_away(link: FetcherLink, c: Cluster) -> None:
 async def test_s5_a_reset_of_an_old_leader_epoch_does_not_let_go_of_a_newer_ones_partition() -> (
     None
 ):
-    """It did: the leader refused once more, and the log was begun by two steps at once."""
+    """Regression: the leader refused once more, and two resets began the log at once."""
     c = Cluster(2)
     c.create(1, 2, isr=[1])
     supervisor, resets = Supervisor(lambda name, error: pytest.fail(name)), Held()
@@ -319,7 +320,7 @@ async def test_s5_a_partition_that_moves_to_another_fetcher_is_reset_once() -> N
 
 
 class Asking:
-    """A reset that asks the leader something."""
+    """A reset that sends a request to the leader."""
 
     def __init__(self) -> None:
         self.answers = 0

@@ -1,6 +1,6 @@
-"""Followers: what they take over, where they cut, and what a fetch proves.
+"""Followers: replication, truncation, and the proof that a fetch gives.
 
-Each known bug of Apache Kafka that these rules guard against is named (reliability: bug list).
+Tests name each known bug of Apache Kafka that these rules guard against (reliability: bug list).
 """
 
 from __future__ import annotations
@@ -33,12 +33,13 @@ async def test_records_reach_followers_and_the_high_watermark_follows() -> None:
 
 
 async def test_logs_that_parted_in_a_fast_fail_over_are_cut_at_the_shared_epoch() -> None:
-    """Bug 1: KAFKA-6361, KIP-279."""
+    """Bug 1: KAFKA-6361, KIP-279. Diverged logs are truncated at the end of the last shared
+    epoch."""
     c = Cluster()
     c.create(1, 2, 3, isr=[1, 2])
     c[1].append(b"shared")
     c.fetch(2, times=2)
-    # 1 appends and dies; 2 leads, appends and dies before 1 fetched; 1 leads again in epoch 2.
+    # 1 appends and ends; 2 leads, appends and ends before 1 fetched; 1 leads again in epoch 2.
     c[1].append(b"only on 1", b"and this")
     c.change(leader=2)
     c[2].append(b"only on 2")
@@ -50,23 +51,23 @@ async def test_logs_that_parted_in_a_fast_fail_over_are_cut_at_the_shared_epoch(
 
 
 async def test_a_replica_behind_the_leader_epochs_start_does_not_join() -> None:
-    """Bug 2: KAFKA-7128."""
+    """Bug 2: KAFKA-7128. A follower below the start of the leader's epoch does not join the ISR."""
     c = Cluster()
     c.create(1, 2, 3, isr=[1, 2])
     c[1].append(b"a")
-    c.fetch(2)  # 2 has it, and nobody knows that yet: the high watermark is 0 everywhere
+    c.fetch(2)  # 2 has it, and no broker knows that yet: the high watermark is 0 everywhere
     c.change(leader=2)
     assert c[2].high_watermark == 0
     assert c[2].partition().leader_epoch_start == 1
     c.fetch(3, 2)
-    # Offset 0 is the high watermark that 2 knows, and below what may have been acknowledged.
+    # Offset 0 is the high watermark that 2 knows, and below records that may be acknowledged.
     assert c[2].proposals == []
     c.fetch(3, 2)
     assert [proposal.broker_ids for _, proposal in c[2].proposals] == [{1, 2, 3}]
 
 
 async def test_a_diverging_fetch_is_no_progress() -> None:
-    """Bug 6: KAFKA-13141."""
+    """Bug 6: KAFKA-13141. A diverging fetch advances no high watermark."""
     c = Cluster(2)
     c.create(1, 2)
     c[1].append(b"a")
@@ -74,7 +75,7 @@ async def test_a_diverging_fetch_is_no_progress() -> None:
     c[1].append(b"x", b"y")
     c.change(leader=2)
     c[2].append(b"b")
-    # 1 says that it ends at 3, beyond 2's end: no high watermark may come of it.
+    # 1 fetches at offset 3, beyond 2's end: the high watermark must not advance.
     response = c.send(1, 2)
     assert response is not None
     assert response.responses[0].partitions[0].diverging_epoch.end_offset == 1
@@ -87,7 +88,7 @@ async def test_a_diverging_fetch_is_no_progress() -> None:
 
 
 async def test_a_follower_cuts_before_it_raises_its_high_watermark() -> None:
-    """Bug 7: KAFKA-14704."""
+    """Bug 7: KAFKA-14704. A follower truncates before it raises its high watermark."""
     c = Cluster(2)
     c.create(1, 2)
     c[1].append(b"a")
@@ -106,14 +107,14 @@ async def test_a_follower_cuts_before_it_raises_its_high_watermark() -> None:
     assert data.diverging_epoch.end_offset == 1
     assert data.high_watermark == 3
     c.take(2, 1, response)
-    assert c[2].high_watermark == 1  # not 3 over records that are not the leader's
+    assert c[2].high_watermark == 1  # not 3, over records that are not the leader's
     assert c[2].values == [b"a"]
     c.fetch(2, times=2)
     assert c[2].values == [b"a", b"b", b"c"]
 
 
 async def test_a_fetch_without_records_does_not_begin_an_endless_truncation() -> None:
-    """Bug 8: KAFKA-15510: the last fetched epoch is that of the last record."""
+    """Bug 8: KAFKA-15510. The last fetched epoch is that of the last record."""
     c = Cluster(2)
     c.create(1, 2)
     c[1].append(b"a")
@@ -178,7 +179,7 @@ async def test_a_log_begins_with_the_whole_batch_that_the_leaders_start_is_insid
 
 
 async def test_a_truncation_that_finds_nothing_to_cut_is_none() -> None:
-    """The leader has all that the follower has: no mark, and no line in the log."""
+    """The leader has all that the follower has: no counter increases, and no line is logged."""
     c = Cluster()
     c.create(1, 2, 3)
     c[1].append(b"a")
@@ -190,8 +191,11 @@ async def test_a_truncation_that_finds_nothing_to_cut_is_none() -> None:
 
 @pytest.mark.parametrize("told", [True, False])
 async def test_a_log_that_parts_from_the_leaders_below_its_start_begins_anew(told: bool) -> None:
-    """P26: it would ask for the same offset again for ever (seed 1399). After a crash a log that
-    has lost its end may be empty at its log start, behind the last epoch that is known."""
+    """P26: the follower would request the same offset forever (seed 1399).
+
+    After a crash, a log that has lost its end may be empty at its log start, behind its last known
+    epoch.
+    """
     c = Cluster(2)
     c.create(1, 2)
     c[1].append(b"a", b"b")

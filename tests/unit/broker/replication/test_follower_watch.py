@@ -1,4 +1,4 @@
-"""Whom a follower's fetch looks at, where thousands of partitions have news."""
+"""Partitions that a follower's fetch checks, where thousands have news."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def keys(count: int, *, first: int = 0) -> list[WatchKey]:
 def fetch(
     watch: FollowerWatch, *named: WatchKey, settles: bool = False
 ) -> tuple[list[WatchKey], bool]:
-    """A request comes: whom it looks at, and whether there are more."""
+    """Fetch. Returns: the partitions to check, and whether more are left."""
     watch.requested(named, ())
     looked_at = watch.turn()
     more = watch.more(len(looked_at))
@@ -44,7 +44,7 @@ def test_what_has_news_is_looked_at_in_turns() -> None:
 
 
 def test_what_the_request_names_comes_first() -> None:
-    """It says how far the replica is, which commits wait for."""
+    """The request contains the replica's offset, on which commits depend."""
     watch = touched(MANY)
     named = keys(3, first=MANY - 3)
     looked_at, more = fetch(watch, *named)
@@ -63,7 +63,8 @@ def test_who_is_not_settled_is_looked_at_by_each_fetch() -> None:
 
 
 def test_many_who_are_not_settled_are_looked_at_in_rounds() -> None:
-    """A fetch may wait at the end of each, or leader and follower would do nothing else."""
+    """A fetch may wait at the end of each round; otherwise leader and follower would do nothing
+    else."""
     watch = touched(MANY)
     first = [fetch(watch)[1] for _ in range(10)]
     assert False in first
@@ -76,7 +77,7 @@ def test_many_who_are_not_settled_are_looked_at_in_rounds() -> None:
 
 
 def test_who_is_not_settled_has_a_turn_beside_any_amount_of_news() -> None:
-    """Or a follower would join no ISR as long as the leader is busy."""
+    """Otherwise a follower would join no ISR while its leader is busy."""
     watch = touched(AGAIN_MIN)
     fetch(watch)
     waiting = set(keys(AGAIN_MIN))
@@ -109,7 +110,7 @@ def test_who_leaves_the_session_is_not_looked_at() -> None:
 
 
 def test_who_was_told_nothing_though_nobody_asked_stays_at_rest() -> None:
-    """A fetch that waits looks again at what another one has settled meanwhile."""
+    """A waiting fetch checks again a partition that another fetch has settled."""
     watch = touched(1)
     (key,) = keys(1)
     fetch(watch, settles=True)

@@ -1,4 +1,4 @@
-"""The in-sync set: by time (KIP-16), by proposal and answer, and what it means for the high
+"""The in-sync set: by time (KIP-16), by proposal and answer, and its effect on the high
 watermark."""
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ from testkit.memory.replicas import LAG_MS, SETTINGS, Cluster, answer, expire
 
 
 async def test_lagging_follower_leaves_after_the_lag_time_whatever_the_burst() -> None:
-    """It is time that counts: a burst of records puts nobody out, not reading to the end does."""
+    """KIP-16: time counts, so a burst of records removes no follower that reads to the end in
+    time."""
     c = Cluster(2)
     c.create(1, 2)
     c.fetch(2)
@@ -27,7 +28,7 @@ async def test_lagging_follower_leaves_after_the_lag_time_whatever_the_burst() -
         c[1].append(b"x" * 1000)
     c.clock.advance(LAG_MS - 1)
     assert expire(c) is None
-    # It fetches, but never what was the end at its fetch before.
+    # It fetches, but never reaches the log end of its previous fetch.
     remote = c[1].partition().remote[2]
     for _ in range(3):
         c.clock.advance(100)
@@ -67,14 +68,14 @@ async def test_a_follower_that_rests_is_in_sync_by_its_sessions_fetches() -> Non
         c.clock.advance(LAG_MS / 2)
         c.fetch(2)
     c.clock.advance(LAG_MS / 2)
-    c[1].append(b"b")  # 15 s after its last fetch, which saw the end
+    c[1].append(b"b")  # 15 s after its last fetch, which read to the end
     assert expire(c) is None
     c.clock.advance(LAG_MS)
     assert expire(c) == {1}
 
 
 async def _rested(partitions: int = 1) -> Cluster:
-    """Broker 2 has read all partitions to their end, and has rested for twice the lag time."""
+    """Return a cluster whose broker 2 has read to all ends, and rested for twice the lag time."""
     c = Cluster(2)
     c[2].fetchers[1] = Fetcher(1, 2, SETTINGS)
     for broker in c.brokers.values():
@@ -87,7 +88,7 @@ async def _rested(partitions: int = 1) -> Cluster:
 
 
 async def test_a_session_that_is_renewed_piece_by_piece_puts_nobody_out() -> None:
-    """A batch comes before the new session's requests have named all partitions."""
+    """A batch arrives before the requests of the new session have named all partitions."""
     c = await _rested(NAMED_MAX + 20)
     c[2].fetchers[1].lost(c.clock.monotonic_ms())
     c.clock.advance(1_000.0)
@@ -113,7 +114,8 @@ async def test_a_session_that_is_evicted_puts_nobody_out() -> None:
 
 
 async def test_a_partition_that_leaves_its_session_is_judged_by_its_last_fetch_there() -> None:
-    """It pauses (an error, a flush): from then on the session's fetches say nothing of it."""
+    """The partition pauses (an error, a flush): from then on the session's fetches prove nothing
+    about it."""
     c = await _rested(2)
     c.clock.advance(1_000.0)
     c[2].fetchers[1].retry_later(c[2].partition(), c.clock.monotonic_ms())
@@ -131,7 +133,7 @@ async def test_a_partition_that_leaves_its_session_is_judged_by_its_last_fetch_t
 
 
 async def test_a_follower_that_moves_to_another_session_has_the_times_of_both() -> None:
-    """Its process lost the id of the first session, which ends later, when it is evicted."""
+    """The process lost the id of its first session, which ends later by eviction."""
     c = await _rested()
     (first,) = c[1].context.sessions
     fetcher = c[2].fetchers[1] = Fetcher(1, 2, SETTINGS)
@@ -164,10 +166,10 @@ async def test_a_member_that_is_no_replica_is_left_out() -> None:
 
 
 async def test_those_who_go_hold_the_high_watermark_until_the_answer_is_in_the_metadata() -> None:
-    """P3, and bug 5 (KAFKA-13091): the high watermark moves when that comes, without another fetch.
+    """P3, bug 5 (KAFKA-13091): the metadata advances the high watermark without another fetch.
 
-    With the answer alone it may not: the min ISR that the controller went by may be a higher one,
-    and 3 be an eligible leader (P2).
+    The answer alone may not: the controller's min ISR may be higher than this leader's, and 3 be in
+    the ELR (P2).
     """
     c = Cluster()
     c.create(1, 2, 3)
@@ -179,7 +181,7 @@ async def test_those_who_go_hold_the_high_watermark_until_the_answer_is_in_the_m
     c.clock.advance(LAG_MS + 1)
     c.fetch(2)
     assert expire(c) == {1, 2}
-    assert c[1].high_watermark == 0  # 3 counts until the controller has agreed
+    assert c[1].high_watermark == 0  # 3 counts until the controller has answered
     assert not answer(c)
     partition = c[1].partition()
     c[1].replicas.carry_out(partition, partition.maybe_advance_high_watermark())
@@ -194,7 +196,7 @@ async def test_those_who_go_hold_the_high_watermark_until_the_answer_is_in_the_m
 
 
 async def test_an_answer_that_the_metadata_has_already_holds_nothing() -> None:
-    """Nothing more would come to wait for: the controller writes no record for the same ISR."""
+    """The controller writes no record for an unchanged ISR, so no metadata would end the hold."""
     c = Cluster()
     c.create(1, 2, 3)
     c.fetch(2)
@@ -210,7 +212,7 @@ async def test_an_answer_that_the_metadata_has_already_holds_nothing() -> None:
 
 
 async def test_members_that_join_an_isr_at_its_minimum_hold_nothing() -> None:
-    """There is no ELR beside such an ISR, so the controller's min ISR does not matter."""
+    """An ISR at min ISR has no ELR, so the controller's min ISR does not matter."""
     c = Cluster(3)
     c.create(1, 2, 3, isr=[1, 2])
     c.fetch(2)
@@ -236,7 +238,7 @@ async def test_a_joining_member_holds_the_high_watermark_at_once() -> None:
 
 
 async def test_a_refused_member_goes_and_the_committed_set_counts_alone() -> None:
-    """P15: a rejected proposal rolls back to the committed ISR."""
+    """P15: a refused proposal rolls back to the committed ISR."""
     c = Cluster(2)
     c.create(1, 2, isr=[1])
     c.fetch(2)
@@ -247,12 +249,14 @@ async def test_a_refused_member_goes_and_the_committed_set_counts_alone() -> Non
     assert c[1].high_watermark == 1
     assert partition.counters.failed_isr_updates == 1
     c.fetch(2, times=2)
-    assert len(c[1].proposals) == 2  # nothing stays in flight for ever (KAFKA-12751)
+    assert len(c[1].proposals) == 2  # no proposal stays open forever (KAFKA-12751)
 
 
 async def test_a_refused_follower_of_an_idle_partition_is_proposed_again() -> None:
-    """It rests when it counts as proposed, and nothing is appended below min ISR: without another
-    look nobody would ever propose it again."""
+    """The follower rests while it is proposed, and below min ISR nothing is appended.
+
+    Without another check the leader would never propose it again.
+    """
     c = Cluster(2, min_insync_replicas="2")
     c.create(1, 2, isr=[1])
     c.fetch(2, times=3)
@@ -274,7 +278,8 @@ async def test_a_refused_follower_of_an_idle_partition_is_proposed_again() -> No
 async def test_a_leader_that_is_behind_stands_by_its_proposal_until_the_metadata_comes(
     error: ErrorCode,
 ) -> None:
-    """An earlier try may have been accepted: 2 may be in the ISR, and must be waited for."""
+    """An earlier attempt may have been accepted: 2 may be in the ISR, so the leader waits for
+    it."""
     c = Cluster(2)
     c.create(1, 2, isr=[1])
     c.fetch(2)
@@ -299,7 +304,7 @@ async def test_errors_of_the_moment_are_asked_again() -> None:
 
 
 async def test_an_answer_after_a_change_of_leader_changes_nothing() -> None:
-    """Bug 5: KAFKA-12686."""
+    """Bug 5: KAFKA-12686. The answer belongs to an earlier leader epoch."""
     c = Cluster(2)
     c.create(1, 2, isr=[1])
     c.fetch(2)
@@ -330,12 +335,13 @@ async def test_one_proposal_at_a_time() -> None:
     c.fetch(3)
     assert len(c[1].proposals) == 1
     answer(c)
-    c.fetch(3)  # idle, and looked at all the same: it waits to join
+    c.fetch(3)  # an idle partition that is still checked: 2 waits to join
     assert [p.broker_ids for _, p in c[1].proposals] == [{1, 2}, {1, 2, 3}]
 
 
 async def test_what_waits_to_be_sent_takes_in_who_catches_up_meanwhile() -> None:
-    """An AlterPartition is under way for other partitions: one proposal says all of this one's."""
+    """An AlterPartition is under way for other partitions: one proposal covers all of this one's
+    members."""
     c = Cluster()
     queue = AlterPartitionManager[Partition](c[1].replicas.carry_out)
     c[1].replicas.on_isr_proposed(queue.propose)
@@ -355,7 +361,7 @@ async def test_what_waits_to_be_sent_takes_in_who_catches_up_meanwhile() -> None
 
 @pytest.mark.parametrize("lost", [False, True])
 async def test_what_was_sent_stays_as_it_is_until_its_answer(lost: bool) -> None:
-    """It may be in force already, though no answer comes: another one would be refused."""
+    """It may be in force already without an answer: a different proposal would be refused."""
     c = Cluster()
     queue = AlterPartitionManager[Partition](c[1].replicas.carry_out)
     c[1].replicas.on_isr_proposed(queue.propose)
@@ -402,7 +408,7 @@ async def test_fenced_leaving_and_reborn_brokers_do_not_join() -> None:
     c.fetch(2)
     assert c[1].proposals == []
     c.records.append(BrokerRegistrationChangeRecord(broker_id=2, broker_epoch=102, fenced=-1))
-    c.epochs[2] = 101  # a fetch of an earlier life
+    c.epochs[2] = 101  # a fetch of an earlier incarnation
     c.fetch(2)
     assert c[1].proposals == []
     assert c[1].partition().remote[2].broker_epoch == 102

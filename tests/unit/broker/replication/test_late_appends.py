@@ -1,4 +1,4 @@
-"""Big batches that must be walked: judged off the loop, appended in order."""
+"""Large batches that must be walked: validated off the loop, appended in order."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ async def test_a_heavy_batch_is_appended_late() -> None:
     assert (result.error_code, result.base_offset) == (0, 0)
     assert h.partition().log.log_end_offset == COUNT
     await settle()
-    # Nothing is before it any more: a light one goes at once.
+    # No batch precedes it any more: a small one is appended at once.
     assert h.produce(batch(b"a", key=b"k")).base_offset == COUNT
 
 
@@ -141,7 +141,7 @@ async def test_acks_zero_closes_when_a_late_append_fails() -> None:
 
 
 async def test_a_connection_that_goes_before_the_append_leaves_no_wait_behind() -> None:
-    """Its wait for the ISR would begin when nobody is there, and last for its timeout: 24 days."""
+    """Its wait for the ISR would begin without a client, and last for its timeout of 24 days."""
     h = compacted(replicas=[NODE, OTHER])
     peer = Peer(9)
     waiting = h.produce(heavy(), timeout_ms=2**31 - 1, peer=peer)
@@ -203,7 +203,7 @@ async def test_whoever_leaves_and_comes_again_finds_a_bound(
 
 
 def beyond_int64() -> bytes:
-    """Every timestamp of it is the last one there is, and one more."""
+    """Return a batch whose timestamps are all beyond the largest int64."""
     body = b"\0" + varint(1)
     records = [body + varint(n) + varint(1) + b"k" + varint(-1) + b"\0" for n in range(COUNT)]
     payload = b"".join(varint(len(record)) + record for record in records)
@@ -243,7 +243,7 @@ async def test_what_nobody_foresaw_ends_one_batch_and_no_more(
     (line,) = [line for line in lines if line["log_level"] == "error"]
     assert line["head"] == heavy()[:64].hex() and line["topic"] == "t"
     await settle()
-    # And the partition has a worker for the next heavy one.
+    # And the partition has a free worker for the next large one.
     monkeypatch.undo()
     assert result_of(await h.produce(heavy())).base_offset == 1
 

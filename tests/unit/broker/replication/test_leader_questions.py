@@ -1,4 +1,4 @@
-"""What many replicas ask one leader about the bounds of its logs goes together."""
+"""Shared requests: many replicas look up log bounds at one leader in one request."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def partition(index: int, leader_epoch: int = 3) -> Partition:
 
 
 class Leader:
-    """Answers when it is told to: offset 100 + index, epoch end 200 + index."""
+    """A leader that answers on release: offset 100 + index, epoch end 200 + index."""
 
     def __init__(self) -> None:
         self.requests: list[Any] = []
@@ -96,7 +96,7 @@ async def test_each_kind_of_question_has_its_own_requests() -> None:
 
 
 async def test_a_partition_is_named_once_in_a_request() -> None:
-    """A replica that follows under another leader epoch may ask while its earlier try does."""
+    """A replica under another leader epoch may send a lookup while its earlier one is pending."""
     leader, questions = Leader(), LeaderQuestions(2)
     first = asyncio.ensure_future(questions.offset(leader, partition(0), PENDING))
     twice = [

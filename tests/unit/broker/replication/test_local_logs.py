@@ -1,4 +1,4 @@
-"""Local logs (KIP-1303): what followers say, what their leader keeps, and when it reports."""
+"""Local logs (KIP-1303): followers' stats, the leader's table, and the time of its reports."""
 
 from __future__ import annotations
 
@@ -29,17 +29,17 @@ THRESHOLD = 1_300
 INTERVAL_MS = 30_000.0
 T0 = 1_700_000_000_000
 VALUE = b"x" * 300
-"""Three of these are below the threshold, four are above it."""
+"""Three batches of one such value are below the threshold, four are above it."""
 
 
 def compared(brokers: int = 2, **props: str) -> Cluster:
-    """Brokers that compare replicas by the size of their local logs."""
+    """Return brokers that compare replicas by the size of their local logs."""
     threshold = {BYTES.replace(".", "_"): str(THRESHOLD)}
     return Cluster(brokers, **{**threshold, **props})
 
 
 def named(request: FetchRequest) -> dict[int, tuple[int, int, int]]:
-    """(offset, start of the local log, its size) of the partitions that a request names."""
+    """Return (offset, local log start, local size) of each partition that a request names."""
     return {
         wish.partition: (
             wish.fetch_offset,
@@ -58,12 +58,12 @@ def request_of(c: Cluster, follower: int = 2) -> FetchRequest:
 
 
 def sent(c: Cluster, leader: int = 1) -> AlterPartitionRequest | None:
-    """The report that goes out now."""
+    """Return the report that is sent now, or None."""
     return c[leader].reports.next_request(leader, 100 + leader, c.clock.monotonic_ms())
 
 
 def told(request: AlterPartitionRequest | None) -> dict[int, tuple[int, int, int]]:
-    """(broker epoch, start, size) of each member in a request about one partition."""
+    """Return (broker epoch, start, size) of each member in a request about one partition."""
     assert request is not None
     (partition,) = request.topics[0].partitions
     return {
@@ -75,7 +75,7 @@ def told(request: AlterPartitionRequest | None) -> dict[int, tuple[int, int, int
 def reply(
     c: Cluster, request: AlterPartitionRequest, error: ErrorCode = ErrorCode.NONE, **changes: Any
 ) -> AlterPartitionResponse:
-    """What the controller says of a report; the metadata stay as they are."""
+    """Return the controller's answer to a report; the metadata stays unchanged."""
     (asked,) = request.topics[0].partitions
     fields: dict[str, Any] = {
         "leader_id": 1,
@@ -96,7 +96,7 @@ def accept(c: Cluster, request: AlterPartitionRequest | None, **changes: Any) ->
 
 
 def report_all(c: Cluster) -> None:
-    """Whatever is to be told is told, accepted, and in the metadata."""
+    """Send all reports, and let the controller accept them and write them to the metadata."""
     while (request := sent(c)) is not None:
         accept(c, request)
         (asked,) = request.topics[0].partitions
@@ -119,13 +119,13 @@ def sweep(c: Cluster) -> None:
 
 
 def trim(broker: Broker, keep: int = 1) -> None:
-    """Local retention takes all segments but the newest ones."""
+    """Let local retention remove all segments but the newest ones."""
     log = broker.log
     log._delete_oldest(len(log.segments) - keep)
 
 
 async def in_sync(values: int, followers: int = 2, **props: str) -> Cluster:
-    """Followers that have as many values, and a leader that has told what everybody has."""
+    """Return in-sync followers with `values` values each, whose stats the leader has reported."""
     c = compared(followers, **props)
     c.create(*range(1, followers + 1))
     for _ in range(values):
@@ -196,7 +196,7 @@ async def test_an_answer_under_way_is_taken_over_though_the_partition_is_named_a
     c[2].log.roll()
     c[1].append(b"new")
     late = c.serve(1, request_of(c))
-    trim(c[2])  # meanwhile
+    trim(c[2])  # during the fetch
     c.take(2, 1, late)
     assert c[2].values[-1] == b"new"
     assert named(request_of(c))[0][0] == 4
@@ -219,7 +219,7 @@ async def test_a_threshold_that_comes_names_all_partitions() -> None:
 def state(
     leader: Broker, partition: Partition, *, epoch: int, start_ms: int, size_bytes: int
 ) -> None:
-    """Broker 2 says what it has locally."""
+    """Report stats of broker 2's local log to its leader."""
     effects = partition.follower_stated(
         2,
         broker_epoch=epoch,
@@ -238,7 +238,7 @@ async def test_minus_one_says_nothing_and_another_life_begins_with_nothing() -> 
     assert known[0] == T0 and known[1] > 0
     state(c[1], partition, epoch=102, start_ms=-1, size_bytes=-1)
     assert (remote.local_start_ms, remote.local_bytes) == known
-    # An earlier life is not heard, a later one has said nothing yet.
+    # Stats of an earlier incarnation are ignored; a later one has reported none yet.
     state(c[1], partition, epoch=101, start_ms=1, size_bytes=1)
     assert (remote.local_start_ms, remote.local_bytes) == known
     effects = partition.follower_fetched(2, offset=3, log_start=0, broker_epoch=103, now_ms=0)
@@ -247,7 +247,7 @@ async def test_minus_one_says_nothing_and_another_life_begins_with_nothing() -> 
 
 
 async def test_a_session_keeps_what_its_follower_said_last() -> None:
-    """A change of that alone is a change of the wish that the session remembers."""
+    """A change of the stats alone changes the partition entry that the session remembers."""
     c = await in_sync(3)
     (session,) = c[1].context.sessions
     (kept,) = [cached.request for cached in session.partitions.values()]
@@ -322,7 +322,8 @@ async def test_growth_is_told_once_per_interval_and_a_threshold_at_once() -> Non
 
 
 async def rolled(broker: int) -> Cluster:
-    """Both replicas have enough, that broker most of it in a closed segment; all of it is told."""
+    """Return two reported replicas above the threshold, with most of `broker`'s log in a closed
+    segment."""
     c = await in_sync(5)
     c[broker].log.roll()
     c[1].append(b"y")
@@ -345,7 +346,7 @@ async def test_a_leader_reports_what_its_own_retention_took() -> None:
 
 
 async def test_what_the_metadata_say_is_not_told_again() -> None:
-    """As after a change of the leader, when every follower becomes known to the new one."""
+    """After a change of leader, every follower becomes known to the new one."""
     c = compared(3)
     c.create(1, 2, 3)
     c[1].append(VALUE)
@@ -366,7 +367,7 @@ async def test_what_the_metadata_say_is_not_told_again() -> None:
     c.clock.advance(INTERVAL_MS)
     list(c[2].replicas.report_steps())
     assert sent(c, 2) is None
-    # But of another life of the broker, or with something else, it is.
+    # It is reported for another incarnation of the broker, or together with other news.
     c.change(local_logs=[one.replace(broker_epoch=7) for one in entries])
     c.change(leader=2)
     assert told(sent(c, 2))[2] == (102, T0, size)
@@ -381,11 +382,11 @@ async def test_one_replica_is_not_reported() -> None:
     assert sent(c) is None
 
 
-# --- reports beside changes of the ISR ------------------------------------------------------------
+# --- reports next to changes of the ISR -----------------------------------------------------------
 
 
 async def crossing() -> tuple[Cluster, AlterPartitionRequest]:
-    """A report that is under way: the follower has come over the threshold."""
+    """Return a cluster with a report under way: the follower has crossed the threshold."""
     c = await in_sync(3)
     c[1].append(VALUE)
     c.fetch(2, times=3)
@@ -425,14 +426,14 @@ async def test_without_thresholds_a_change_of_the_isr_is_as_it_was() -> None:
 def stale(
     c: Cluster, asked: IsrProposal, error: ErrorCode = ErrorCode.INVALID_UPDATE_VERSION
 ) -> None:
-    """The controller refuses that change: the partition has changed, as far as it knows."""
+    """Refuse the change: for the controller the partition has changed since."""
     partition = c[1].partition()
     state = PartitionStateNow(-1, -1, -1, ())
     c[1].replicas.carry_out(partition, partition.isr_answered(asked, error, state))
 
 
 def taken(c: Cluster, asked: IsrProposal, *, epochs: int) -> None:
-    """The controller takes it, so many epochs after its own."""
+    """Accept the proposal at `epochs` epochs after its own."""
     partition = c[1].partition()
     state = PartitionStateNow(
         1, asked.leader_epoch, asked.partition_epoch + epochs, tuple(sorted(asked.broker_ids))
@@ -441,7 +442,7 @@ def taken(c: Cluster, asked: IsrProposal, *, epochs: int) -> None:
 
 
 def send_change(c: Cluster) -> IsrProposal:
-    """The newest proposal goes out in a request."""
+    """Send the newest proposal in a request."""
     partition, proposal = c[1].proposals[-1]
     assert partition.sends(proposal)
     assert partition.to_tell(proposal, c.clock.monotonic_ms(), 101)
@@ -449,7 +450,7 @@ def send_change(c: Cluster) -> IsrProposal:
 
 
 def leave_out(c: Cluster) -> IsrProposal:
-    """Follower 2 is behind; without it the ISR is another one, which is proposed."""
+    """Let follower 2 fall behind, so that an ISR without it is proposed."""
     c[1].append(b"z")
     c.clock.advance(40_000)
     assert expire(c) == {1}
@@ -457,7 +458,7 @@ def leave_out(c: Cluster) -> IsrProposal:
 
 
 def wanted(c: Cluster) -> list[tuple[frozenset[int], int]]:
-    """Each proposal that was handed on, with its partition epoch."""
+    """Return each proposal that was handed on, with its partition epoch."""
     return [(proposal.broker_ids, proposal.partition_epoch) for _, proposal in c[1].proposals]
 
 
@@ -465,7 +466,7 @@ OUT = frozenset({1})
 
 
 async def test_a_proposal_says_nothing_of_a_later_life_than_it_names() -> None:
-    """L1: the follower came back while it waited, perhaps on another disk (tiered seed 497)."""
+    """L1: the follower came back during the wait, perhaps with another disk (tiered seed 497)."""
     c, _ = await crossing()
     partition = c[1].partition()
     report = partition._proposal_of(partition.isr)
@@ -475,7 +476,7 @@ async def test_a_proposal_says_nothing_of_a_later_life_than_it_names() -> None:
 
 
 async def test_a_change_goes_while_a_report_is_under_way_and_keeps_its_epoch() -> None:
-    """The report first, at the controller, and its answer first: the change is taken behind it."""
+    """The controller gets and answers the report first, and accepts the change behind it."""
     c, report = await crossing()
     partition = c[1].partition()
     epoch = partition.partition_epoch
@@ -491,7 +492,8 @@ async def test_a_change_goes_while_a_report_is_under_way_and_keeps_its_epoch() -
 
 
 async def test_the_change_is_answered_before_the_report() -> None:
-    """Taken behind the report, whose answer comes late; or before it, and the report refused."""
+    """The change is accepted behind the report, whose answer is late; or ahead, and the report is
+    refused."""
     for epochs, error in ((2, ErrorCode.NONE), (1, ErrorCode.INVALID_UPDATE_VERSION)):
         c, report = await crossing()
         partition = c[1].partition()
@@ -540,8 +542,10 @@ async def test_a_change_that_is_not_sent_yet_goes_with_the_reports_epoch() -> No
 
 
 async def test_a_controller_that_knows_of_no_report_refuses_and_is_asked_anew() -> None:
-    """It is new, or has forgotten the report: the change goes with the epoch that holds, as soon as
-    both that and the refusal are known."""
+    """The controller is new or has dropped the report.
+
+    The change is sent with the current epoch once the leader has both that epoch and the refusal.
+    """
     for refused_first in (False, True):
         c, report = await crossing()
         partition = c[1].partition()
@@ -557,7 +561,7 @@ async def test_a_controller_that_knows_of_no_report_refuses_and_is_asked_anew() 
             stale(c, change)
         assert wanted(c) == [(OUT, epoch), (OUT, epoch + 1)]
         assert partition.maximal_isr == {1, 2}
-        # Refused again: another change came in between, of which the metadata will tell.
+        # Refused again: another change came in between, which the metadata will contain.
         again = send_change(c)
         stale(c, again)
         assert partition.proposal is again and len(wanted(c)) == 2
@@ -568,7 +572,7 @@ async def test_a_controller_that_knows_of_no_report_refuses_and_is_asked_anew() 
 
 
 async def test_a_change_that_a_lost_report_has_overtaken_is_proposed_again() -> None:
-    """The report was accepted, its answer lost, and the controller is another one since."""
+    """The report was accepted and its answer lost, and the controller has changed since."""
     c, _ = await crossing()
     partition = c[1].partition()
     epoch = partition.partition_epoch
@@ -583,7 +587,7 @@ async def test_a_change_that_a_lost_report_has_overtaken_is_proposed_again() -> 
 
 
 async def test_metadata_that_are_faster_than_the_answer_lose_no_change() -> None:
-    """P13: the change may be taken yet, so its members count for the high watermark."""
+    """P13: the change may still be accepted, so its members count for the high watermark."""
     c, report = await crossing()
     partition = c[1].partition()
     epoch = partition.partition_epoch
@@ -599,7 +603,7 @@ async def test_metadata_that_are_faster_than_the_answer_lose_no_change() -> None
 
 
 async def test_a_new_member_counts_until_its_change_is_over() -> None:
-    """P13: behind a report's metadata the controller may have it in the ISR already."""
+    """P13: behind a report's metadata the controller may have the member in the ISR already."""
     c = await in_sync(3, 3)
     c.change(isr=[1, 2])
     partition = c[1].partition()
@@ -613,14 +617,14 @@ async def test_a_new_member_counts_until_its_change_is_over() -> None:
     c[1].append(VALUE)
     c.fetch(2, times=3)
     assert partition.log.high_watermark == before, "3 may be elected, and has not got it"
-    # Two epochs behind its own it is not taken any more.
+    # Two epochs behind its own it cannot be accepted any more.
     c.change(isr=[1, 2])
     assert partition.maximal_isr == {1, 2} and partition.proposal is None
     assert partition.log.high_watermark == before + 1
 
 
 async def test_switched_off_in_the_middle_a_change_that_was_sent_still_counts() -> None:
-    """P13: the controller may take it behind the report."""
+    """P13: the controller may accept the change behind the report."""
     c, report = await crossing()
     partition = c[1].partition()
     epoch = partition.partition_epoch
@@ -653,7 +657,7 @@ async def test_without_thresholds_any_metadata_end_a_proposal() -> None:
     "news", [{"isr": [1]}, {"isr": [1, 2, 3]}, {"leader": 1}, {"isr": [1, 2], "replicas": [1]}]
 )
 async def test_what_is_no_report_ends_a_change(news: dict[str, Any]) -> None:
-    """Another ISR, another leader epoch, or members that are no replicas any more."""
+    """That is another ISR, another leader epoch, or a member that is no longer a replica."""
     c = await in_sync(3, 4)
     c.change(isr=[1, 2])
     c.fetch(2, times=3)
@@ -666,7 +670,7 @@ async def test_what_is_no_report_ends_a_change(news: dict[str, Any]) -> None:
 
 
 async def test_a_change_is_taken_though_its_first_answer_was_lost() -> None:
-    """It is sent again as it was, and refused: the metadata say that it was taken."""
+    """The change is repeated unchanged and refused: the metadata shows that it was accepted."""
     c, report = await crossing()
     partition = c[1].partition()
     epoch = partition.partition_epoch
@@ -692,7 +696,7 @@ async def test_an_isr_that_became_another_one_is_not_proposed_again() -> None:
 
 
 async def test_an_answer_with_another_isr_changes_nothing() -> None:
-    """The controller took somebody out meanwhile: its metadata say so, with the ELR."""
+    """The controller removed a member in between: its metadata contains that, with the ELR."""
     c, report = await crossing()
     partition = c[1].partition()
     epoch = partition.partition_epoch
@@ -701,7 +705,7 @@ async def test_an_answer_with_another_isr_changes_nothing() -> None:
 
 
 async def test_below_the_minimum_the_high_watermark_waits_for_the_metadata() -> None:
-    """P22: whoever may be elected by then has all that is shown."""
+    """P22: a replica that may be elected by then has all visible records."""
     c = await in_sync(3, 3, min_insync_replicas="3")
     c.change(isr=[1, 2])
     partition = c[1].partition()
@@ -794,7 +798,7 @@ def test_crossing_is_another_verdict_of_the_controllers() -> None:
 @pytest.mark.parametrize("span_ms", [-1, 60_000])
 @pytest.mark.parametrize("size", [-1, THRESHOLD])
 def test_what_is_settled_never_crosses(span_ms: int, size: int) -> None:
-    """And growth alone is settled: a fetch asks no more than that."""
+    """Only growth is settled, so a fetch needs no more than that."""
     starts, sizes = (-1, T0, T0 + 1), (-1, 0, 1, THRESHOLD - 1, THRESHOLD, THRESHOLD + 1)
     every = [
         MemberLocalLog(2, epoch, LocalLogStats(start_ms, held))
@@ -816,13 +820,13 @@ def test_what_is_settled_never_crosses(span_ms: int, size: int) -> None:
 
 
 class Told:
-    """A log that says what it is given."""
+    """A log with the given stats."""
 
     def __init__(self, start_ms: int | None, size_bytes: int) -> None:
         self.start_ms, self.size_bytes = start_ms, size_bytes
 
     def local_start_ms(self) -> int:
-        """None: a disk that does not say it."""
+        """Return the start; None stands for a disk that cannot read it."""
         if self.start_ms is None:
             raise LogFailed("t-0", OSError())
         return self.start_ms
@@ -840,8 +844,11 @@ class Told:
     ],
 )
 def test_a_follower_has_told_both_or_has_news(now: tuple[int | None, int], news: bool) -> None:
-    """Also of a start alone: what retention took may be as large as what came, and a disk that
-    did not say the time may say it now."""
+    """A changed start is news, too.
+
+    Retention may remove as much as was appended, and a disk that could not read the time may do so
+    now.
+    """
     logs = rules()
     logs.state(cast(Log, Told(T0, 500)))
     assert logs.is_stated(cast(Log, Told(*now))) is not news
@@ -850,7 +857,7 @@ def test_a_follower_has_told_both_or_has_news(now: tuple[int | None, int], news:
 
 
 async def test_a_start_alone_is_news() -> None:
-    """A disk that did not say the time says it now."""
+    """A disk that could not read the time reads it now."""
     c = await in_sync(3)
     size, logs = c[2].log.size_bytes, c[2].partition().local_logs
     assert logs is not None and logs.stated_bytes == size
@@ -860,7 +867,7 @@ async def test_a_start_alone_is_news() -> None:
 
 
 def test_time_alone_is_no_news() -> None:
-    """The controller has a clock of its own; only another beginning is news."""
+    """The controller has a clock of its own, so only another start is news."""
     logs = rules(span_ms=60_000, size=-1)
     logs.told([MEMBER], 0.0)
     grown = MEMBER._replace(stats=LocalLogStats(T0, 10**9))
@@ -907,7 +914,7 @@ async def test_consumers_are_kept_away_from_followers_with_too_little(aware: str
     c[1].append(VALUE)
     c.fetch(2, times=3)
     assert preferred() == 2
-    # What has told nothing counts as one that has all.
+    # A replica without reported stats counts as one with the whole log.
     partition: Partition = c[1].partition()
     partition.remote[2].local_bytes = -1
     assert preferred() == 2

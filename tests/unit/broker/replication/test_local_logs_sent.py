@@ -15,7 +15,7 @@ from testkit.memory.replicas import LAG_MS, Cluster, expire
 
 
 class Controller:
-    """A channel to a controller that has versions up to `last`; answers when the test says so."""
+    """A channel to a controller with versions up to `last`; the test releases the answers."""
 
     def __init__(self, last: int) -> None:
         self.last = last
@@ -41,7 +41,7 @@ class Controller:
 
 
 async def changes(threshold: str, last: int) -> tuple[Cluster, Controller]:
-    """A leader whose follower is known and then too slow."""
+    """Return a leader with a follower that is known, and then too slow."""
     c = Cluster(2, leader_election_eligible_local_log_bytes=threshold)
     controller: Any = Controller(last)
     made = IsrChanges(
@@ -70,9 +70,9 @@ async def changes(threshold: str, last: int) -> tuple[Cluster, Controller]:
 @pytest.mark.parametrize(
     ("threshold", "last", "versions"),
     [
-        # The report, and then the change, which tells the same.
+        # The report, and then the change, with the same stats.
         ("1", 4, [4, 4]),
-        # A controller that does not have version 4, as Kafka's, hears of changes alone.
+        # A controller without version 4, such as Kafka's, gets changes alone.
         ("1", 3, [3]),
         ("-1", 4, [3]),
         ("0", 4, [3]),

@@ -1,4 +1,4 @@
-"""Where a follower goes on that its leader turned away: two questions, and the answer's limits."""
+"""Offset resets of a follower that its leader refused: two lookups, and bounds of the answers."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from testkit.memory.replicas import Cluster
 
 
 class Link:
-    """A way to the leader's real handler."""
+    """A link to the leader's real handler."""
 
     def __init__(self, c: Cluster, before_answer: Callable[[], None] = lambda: None) -> None:
         self._cluster = c
@@ -74,7 +74,7 @@ async def test_an_answer_of_another_epoch_touches_nothing() -> None:
     c = far_behind()
     link = Link(c, before_answer=lambda: c.change(2, leader=1))
     partition = c[2].partition()
-    with pytest.raises(ApiError):  # the second question is of an epoch the leader does not know
+    with pytest.raises(ApiError):  # the second lookup is of an epoch that the leader does not know
         await ListOffsetsReset(2).reset(link, wanted(c))
     link = Link(c, before_answer=lambda: c.change(leader=1))
     c.catch_up()

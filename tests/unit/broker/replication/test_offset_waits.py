@@ -1,4 +1,4 @@
-"""Who waits for a watermark is told when it gets there, in whatever order they came."""
+"""Waits for a watermark, notified when it is reached, whatever their order."""
 
 from __future__ import annotations
 

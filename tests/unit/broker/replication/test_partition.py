@@ -19,7 +19,7 @@ def replica_state(one: Partition) -> tuple[object, ...]:
 
 
 def fetched(h: Harness, partition: Partition, offset: int, broker_epoch: int) -> bool:
-    """Whether the other broker's fetch moved the high watermark."""
+    """Fetch as the other broker. Returns: whether the high watermark advanced."""
     before = partition.log.high_watermark
     effects = partition.follower_fetched(
         OTHER, offset=offset, log_start=0, broker_epoch=broker_epoch, now_ms=0
@@ -115,7 +115,7 @@ async def test_the_high_watermark_stands_still_under_min_isr() -> None:
     c.fetch(2, times=2)
     answer(c)
     assert c[1].partition().isr == {1, 2}
-    # With a min ISR of 3, which this broker may not know of yet, 3 would be an eligible leader.
+    # With a min ISR of 3, which this broker may not have read yet, 3 would be in the ELR.
     assert c[1].high_watermark == 0
     c.change(isr=[1, 2])
     assert c[1].high_watermark == 2
@@ -123,7 +123,7 @@ async def test_the_high_watermark_stands_still_under_min_isr() -> None:
 
 
 async def test_a_leader_that_was_replaced_and_does_not_know_acknowledges_nothing() -> None:
-    """F5, F8, F35: P3, P15. It may put everybody out in its own mind; the answer decides."""
+    """F5, F8, F35 (P3, P15): it may propose an ISR without any other member; the answer decides."""
     c = Cluster(3, min_insync_replicas="1")
     c.create(1, 2, 3)
     c.fetch(2)
@@ -139,7 +139,7 @@ async def test_a_leader_that_was_replaced_and_does_not_know_acknowledges_nothing
     assert not answer(c, ErrorCode.FENCED_LEADER_EPOCH)
     assert c[1].high_watermark == 0
     assert not waiting.done()
-    # The followers are of another epoch: what they ask proves nothing here.
+    # The followers are in another epoch: their fetches prove nothing here.
     assert c[1].fetch(0, current_leader_epoch=1).error_code == ErrorCode.UNKNOWN_LEADER_EPOCH
     c.catch_up(1)
     answered = (await waiting).responses[0].partition_responses[0]
@@ -149,8 +149,10 @@ async def test_a_leader_that_was_replaced_and_does_not_know_acknowledges_nothing
 
 
 async def test_an_uncleanly_elected_leader_says_that_it_has_recovered() -> None:
-    """KIP-704: what it has is the log now. It says so with the next change of its ISR, which mostly
-    comes at once."""
+    """KIP-704: its log is the partition's log from now on.
+
+    The leader reports that with its next ISR change, which usually follows at once.
+    """
     c = Cluster(2)
     c.create(1, 2, isr=[1])
     c.change(leader=2, isr=[2], leader_recovery_state=1)
@@ -161,7 +163,7 @@ async def test_an_uncleanly_elected_leader_says_that_it_has_recovered() -> None:
 
 
 async def test_nobody_is_left_out_while_another_proposal_is_open() -> None:
-    """One at a time (P3): its answer may change who is in the ISR."""
+    """P3: one proposal at a time; its answer may change the ISR."""
     c = Cluster(2)
     c.create(1, 2, isr=[1])
     c.change(leader=2, isr=[2], leader_recovery_state=1)
@@ -172,7 +174,7 @@ async def test_nobody_is_left_out_while_another_proposal_is_open() -> None:
 
 
 async def test_an_answer_about_an_isr_of_an_older_epoch_changes_nothing() -> None:
-    """P15: the metadata has told of a newer state of the partition by then."""
+    """P15: the metadata contains a newer state of the partition by then."""
     c = Cluster(2)
     c.create(1, 2)
     c.clock.advance(2 * LAG_MS)
@@ -186,7 +188,7 @@ async def test_an_answer_about_an_isr_of_an_older_epoch_changes_nothing() -> Non
 
 
 async def test_a_fetch_of_a_broker_that_is_no_replica_says_nothing() -> None:
-    """KAFKA-9672: it was one when it asked."""
+    """KAFKA-9672: the broker was a replica when it sent the fetch."""
     h = Harness()
     h.create_topic(replicas=[NODE])
     partition = h.partition()

@@ -1,4 +1,4 @@
-"""Waits end once: by their answer, their deadline or their connection."""
+"""Waits that end once: by their answer, their deadline or their connection."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A follower as its leader sees it: caught up is a time, not a distance (KIP-16)."""
+"""A leader's view of a follower: caught up is a time, not a distance (KIP-16)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from testkit.memory.replicas import LAG_MS
 
 
 def test_an_append_between_read_and_calculation_does_no_harm() -> None:
-    """The log end of the read counts, not that of a moment later (KIP-16's repair)."""
+    """KIP-16: the log end at the time of the read counts, not that of a moment later."""
     remote = RemoteReplica()
     leader_end_at_read = 10
     remote.fetched(10, 0, 1, leader_end_at_read, 1000.0)  # the leader's log ends at 20 by now
@@ -30,7 +30,7 @@ def test_nobody_but_replicas_is_judged() -> None:
 
 
 def test_caught_up_is_a_time_not_a_distance() -> None:
-    # KIP-16: always one fetch behind under steady appends is in sync as of the fetch before.
+    # KIP-16: a follower one fetch behind under steady appends is in sync as of the fetch before.
     remote = RemoteReplica()
     end = 0
     for step in range(1, 10):

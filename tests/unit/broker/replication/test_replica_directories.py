@@ -1,4 +1,4 @@
-"""A broker says where its replicas are when the controllers have another directory on record."""
+"""Reports of replica directories that differ from the controllers' record."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def state(directory: bytes = OLD, *, leader: int = OTHER) -> PartitionImage:
 
 
 class World:
-    """The core, the newest state of each partition, and what was said."""
+    """The core, the newest state of each partition, and the reports sent."""
 
     def __init__(self) -> None:
         self.core = ReplicaDirectories(NODE, MINE)
@@ -59,7 +59,7 @@ class World:
         return self.core.look((topic, index), partition)
 
     def said(self) -> list[tuple[bytes, int]] | None:
-        """What the next request says, None if there is none."""
+        """Return the partitions in the next request, or None if there is no request."""
         request = self.core.next_request(
             7, lambda topic, index: self.partitions.get((topic, index)), self.now_ms
         )
@@ -100,7 +100,7 @@ def test_what_is_on_record_is_not_said(world: World) -> None:
 
 
 def test_f22_a_partition_without_leader_may_wait_for_the_old_directory(world: World) -> None:
-    """Kafka's controllers would elect the empty replica as if it were the one that is gone."""
+    """Kafka's controllers would elect the empty replica as if it were the lost one."""
     assert not world.look(0, state(leader=NO_LEADER))
     assert world.said() is None
     world.look(0, state())
@@ -179,7 +179,7 @@ def test_a_request_is_bounded(world: World) -> None:
 
 
 class Channel(NoController):
-    """Answers at once, and does not wait."""
+    """A channel that answers at once."""
 
     def __init__(self, clock: Any) -> None:
         super().__init__()
@@ -276,7 +276,8 @@ async def test_records_that_cannot_say_it_are_not_asked_for() -> None:
     ("level", "epoch"), [(DIRECTORY_ASSIGNMENT_LEVEL, 9), (DIRECTORY_ASSIGNMENT_LEVEL - 1, 7)]
 )
 async def test_replicas_are_not_reported_at_another_registration(level: int, epoch: int) -> None:
-    """A new process reports each replica when it gets its role; below the level no record can."""
+    """A new process reports each replica when it gets its role; below the level no record can hold
+    it."""
     h = Harness()
     h.replay(
         FeatureLevelRecord(name="metadata.version", feature_level=level),
@@ -295,8 +296,10 @@ async def test_replicas_are_not_reported_at_another_registration(level: int, epo
 
 
 async def test_every_replica_is_reported_once_the_registration_names_the_directory() -> None:
-    """KIP-858: metadata.version was raised while the replicas had their roles; partitions without a
-    leader wait, as before."""
+    """KIP-858: metadata.version was raised while the replicas had their roles.
+
+    Partitions without a leader wait, as before.
+    """
     h = Harness()
     h.replay(
         FeatureLevelRecord(name="metadata.version", feature_level=DIRECTORY_ASSIGNMENT_LEVEL - 1),

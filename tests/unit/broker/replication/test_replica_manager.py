@@ -1,4 +1,4 @@
-"""Partitions come, change and go with the image; disk errors stop the node."""
+"""Partitions created, changed and removed with the image; disk errors stop the node."""
 
 from __future__ import annotations
 
@@ -83,7 +83,8 @@ async def test_a_topic_made_again_begins_empty_whatever_the_order() -> None:
 async def test_the_minimum_of_a_deleted_topic_does_not_fall_before_it_goes(
     made_again: bool,
 ) -> None:
-    """H3: with the topic goes its min ISR, and what it held back is not acknowledged by another."""
+    """H3: the topic's min ISR goes with it, so a lower one must not acknowledge its waiting
+    produces."""
     h = Harness()
     minimum = "min.insync.replicas"
     h.create_topic(replicas=[NODE, OTHER], configs={minimum: "2"})
@@ -157,7 +158,7 @@ async def test_making_and_removing_a_thousand_partitions_does_not_hold_the_loop(
             await until(lambda: not running)
             assert sum(partition.is_leader for partition in h.replicas) == 1_000
             h.delete_topic(number)
-            # Whoever asks is refused at once, however long the folders take.
+            # Requests are refused at once, however long the removal of the folders takes.
             assert not any(partition.is_leader for partition in h.replicas)
             await until(lambda: not running)
             assert list(h.replicas) == []
@@ -205,8 +206,8 @@ async def test_strays_are_set_aside_in_slices_before_logs_of_their_names_are_mad
 
 
 async def started_again(before: Harness) -> Harness:
-    """The same broker with the logs of its earlier life, which knows no image yet; nobody works off
-    its backlog."""
+    """Return the same broker restarted with its logs, without an image; its backlog is not
+    processed."""
     await before.logs.close()
     h = Harness(files=before.files)
     h.replicas.on_backlog(lambda: None)
@@ -214,7 +215,7 @@ async def started_again(before: Harness) -> Harness:
 
 
 async def test_a_log_whose_topic_goes_before_its_replica_is_made_is_set_aside() -> None:
-    """A broker that was away has caught up, and has not come to it yet."""
+    """A broker that was away has caught up, and has not processed the topic yet."""
     before = Harness()
     before.create_topic(partitions=2)
     h = await started_again(before)
@@ -263,9 +264,9 @@ async def test_leadership_is_told_to_listeners() -> None:
     assert listener.heard == [("elected", 0, 0), ("elected", 1, 0)]
     listener.heard.clear()
     h.change(leader=OTHER)
-    h.change(isr=[NODE])  # no new epoch: nothing to tell
+    h.change(isr=[NODE])  # no new epoch, so no notification
     h.change(leader=NODE)
-    h.change(index=1, leader=NODE)  # elected again in a new epoch, it has never resigned
+    h.change(index=1, leader=NODE)  # elected again in a new epoch, without a resignation in between
     h.delete_topic()
     assert listener.heard == [
         ("resigned", 0, 1),
@@ -318,7 +319,7 @@ async def test_the_first_image_and_the_changes_after_it_give_the_same_partitions
 
 
 async def test_a_broker_that_lost_its_registration_leads_and_follows_nothing_for_good() -> None:
-    """P16: later images speak of another process with its id."""
+    """P16: later images are about another process with its id."""
     h = Harness()
     h.create_topic("led", replicas=[NODE, OTHER], number=1)
     h.create_topic("followed", replicas=[NODE, OTHER], leader=OTHER, number=2)

@@ -89,7 +89,7 @@ async def test_a_follower_shows_what_is_below_its_high_watermark() -> None:
     c.create(1, 2)
     c[1].append(b"a")
     c.fetch(2)
-    assert c[2].fetch(0).records == b""  # it has the record, and nobody has acknowledged it
+    assert c[2].fetch(0).records == b""  # it has the record, which is not committed yet
     c.fetch(2)
     assert c[2].fetch(0).records != b""
     assert c[2].fetch(5).error_code == ErrorCode.OFFSET_OUT_OF_RANGE
@@ -97,7 +97,7 @@ async def test_a_follower_shows_what_is_below_its_high_watermark() -> None:
 
 
 async def test_a_fetch_that_waits_at_a_follower_ends_when_it_has_replicated() -> None:
-    """Bug list 25: KAFKA-14334."""
+    """Bug list 25: KAFKA-14334. The fetch ends when the follower has replicated records."""
     c = Cluster(2)
     c.create(1, 2)
     c.fetch(2)

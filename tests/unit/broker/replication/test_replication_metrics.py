@@ -1,4 +1,4 @@
-"""What a broker tells of followers that are behind and of replicas that are being moved."""
+"""Replication metrics: followers that are behind, and replicas that are being moved."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def collector(broker: Broker) -> BrokerMetrics:
 
 
 def series(broker: Broker) -> dict[tuple[str, str], float]:
-    """Every series of the broker by family and rendered labels."""
+    """Return every series of the broker by family and rendered labels."""
     return {
         (family.name, labels if isinstance(labels, str) else rendered(labels)): value
         for family in collector(broker).collect()
@@ -49,7 +49,7 @@ def series(broker: Broker) -> dict[tuple[str, str], float]:
 
 
 def shown(broker: Broker) -> dict[str, float]:
-    """What a scrape reads, by name and labels as they are written."""
+    """Return the values of a scrape, by name and rendered labels."""
     metrics = Metrics()
     metrics.register(collector(broker).collect)
     text = b"".join(metrics.exposition(process=False)).decode()
@@ -92,7 +92,7 @@ async def test_replicas_that_only_leave_are_a_reassignment_without_bytes() -> No
 
 
 def behind(**props: str) -> Cluster:
-    """Broker 3 is three records behind and fetches them one by one."""
+    """Return a cluster whose broker 3 is three records behind and fetches them one by one."""
     c = Cluster(3, **props)
     c[3].fetchers[1] = Fetcher(1, 3, SETTINGS._replace(max_bytes=1))
     c.create(1, 2, 3, isr=[1, 2])
@@ -121,7 +121,7 @@ async def test_followers_lags_are_left_out_where_their_partitions_are(which: str
     assert told(c[3], REASSIGNING) == 0
 
 
-# --- what alerts ask for: each above 0 once -------------------------------------------------------
+# --- metrics of alerts: each above 0 once ---------------------------------------------------------
 
 REPLICAS = "kafka_server_replicamanager_"
 PARTITION = "kafka_cluster_partition_"
@@ -139,7 +139,7 @@ T0 = '{topic="t",partition="0"}'
         (2, [1], 1, 0, 1),
         (3, [1, 2, 3], 0, 1, 0),
         (3, [1, 2], 1, 0, 1),
-        # More than there are replicas: all of them are enough.
+        # The limit exceeds the number of replicas: all of them are enough.
         (4, [1, 2, 3], 0, 1, 0),
         (4, [1, 2], 1, 0, 1),
     ],
@@ -147,8 +147,10 @@ T0 = '{topic="t",partition="0"}'
 async def test_an_isr_that_is_short_is_told_by_its_leader(
     minimum: int, isr: list[int], under_replicated: int, at_minimum: int, under_minimum: int
 ) -> None:
-    """UnderReplicatedPartitions, AtMinIsr and UnderMinIsr: the totals, the partition's own series,
-    and neither from a follower."""
+    """UnderReplicatedPartitions, AtMinIsr and UnderMinIsr come from the leader only.
+
+    Each is checked as a total and as the partition's own series.
+    """
     c = Cluster()
     c.records += [
         ConfigRecord(
@@ -194,7 +196,7 @@ async def test_changes_of_the_isr_are_counted() -> None:
 
 
 async def test_the_largest_lag_of_any_fetcher() -> None:
-    """MaxLag: the most of all followed partitions, not of the first, nor their sum."""
+    """MaxLag is the largest lag of all followed partitions, not the first one's, nor their sum."""
     c = behind()
     c[3].fetchers[2] = Fetcher(2, 3, SETTINGS._replace(max_bytes=1))
     c.records.append(
@@ -225,7 +227,7 @@ async def test_a_replica_whose_fetch_failed_is_told() -> None:
 
 
 async def test_a_log_that_failed_is_an_offline_replica_in_an_offline_directory() -> None:
-    """OfflineReplicaCount, OfflineLogDirectoryCount: for as long as the node lives."""
+    """OfflineReplicaCount and OfflineLogDirectoryCount stay as long as the node lives."""
     c = Cluster(2)
     c[1].create_topic("t", partitions=3, replicas=[1, 2])
     directories = "kafka_log_logmanager_offlinelogdirectorycount"
@@ -273,7 +275,7 @@ async def test_an_open_transaction_keeps_the_last_stable_offset_behind() -> None
 
 
 async def test_reports_of_local_logs_are_counted() -> None:
-    """Each partition of a request is one (KIP-1303)."""
+    """KIP-1303: each partition of a request counts as one report."""
     c = Cluster(2, leader_election_eligible_local_log_bytes="1")
     c.create(1, 2)
     name = ("kraftbox_local_log_reports_total", "")

@@ -1,4 +1,4 @@
-"""Throttles hold back replicas that are out of the ISR (KIP-73)."""
+"""Throttles of replicas outside the ISR (KIP-73)."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ async def test_a_leader_sends_no_more_than_the_rate_to_those_out_of_the_isr() ->
     c[1].append(b"a")
     c.fetch(2)
     c.fetch(3)
-    assert c[2].values == [b"a"]  # in the ISR: never held back
+    assert c[2].values == [b"a"]  # in the ISR: never throttled
     assert c[3].values == []
     c.clock.advance(60_000)
     c.fetch(3)

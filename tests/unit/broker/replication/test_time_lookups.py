@@ -1,4 +1,4 @@
-"""ListOffsets by time: what is heavy is done by a worker or in steps, by a counter of work."""
+"""ListOffsets by time: heavy lookups run in a worker or in steps, by a counter of work."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ BIG = 2 * RECORDS_MAX
 
 
 class GatedFiles(MemoryFiles):
-    """Work in a worker waits until the gate is open."""
+    """A file system whose work in a worker waits until the gate is open."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -40,7 +40,7 @@ class GatedFiles(MemoryFiles):
 
 
 def filled(codec: Codec = Codec.LZ4, partitions: int = 3) -> Harness:
-    """Each partition holds a batch of which the record at offset n has the time T0 + n."""
+    """Return partitions with a batch each, whose record at offset n has the time T0 + n."""
     h = Harness(files=GatedFiles())
     h.create_topic(partitions=partitions)
     big = build_batch([Record(n, T0 + n, b"k", b"v") for n in range(BIG)], compression=codec)
@@ -75,7 +75,7 @@ async def test_big_batches_are_looked_into_one_at_a_time_by_a_worker(codec: Code
     replies = [ask(h, T0 + BIG - 1), ask(h, T0 + 3)]
     await asyncio.sleep(0)
     assert not replies[0].done() and not replies[1].done()
-    # Whoever else asks is answered meanwhile.
+    # Other requests are answered in the meantime.
     assert results(ask(h, Special.LATEST)) == [(0, -1, BIG)] * 3
     gate(h).gate.set()
     assert results(await replies[0]) == [(0, T0 + BIG - 1, BIG - 1)] * 3

@@ -1,4 +1,4 @@
-"""The purgatory on a loop: a wait belongs to its connection, and takes no other along."""
+"""The purgatory on an event loop: a wait ends with its own connection only."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ async def test_who_is_ready_behind_one_that_failed_is_finished() -> None:
 
 
 async def test_a_crowd_that_is_ready_is_finished_in_turns() -> None:
-    """Each takes half of what a turn has; who is ready later comes behind."""
+    """Each iteration uses half of its budget; waits that are ready later come behind."""
     clock, finished = ManualClock(), []
     waits = WaitingRequests(clock)
 

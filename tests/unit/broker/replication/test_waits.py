@@ -1,4 +1,4 @@
-"""Waits by themselves: what ends each, and that it ends once."""
+"""Waits on their own: the events that end each one, exactly once."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from protocol.errors import ErrorCode
 
 
 class Answers:
-    """What a produce request was told."""
+    """Results of a produce request."""
 
     def __init__(self) -> None:
         self.marked: list[tuple[str, ErrorCode]] = []

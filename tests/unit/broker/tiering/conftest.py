@@ -9,7 +9,7 @@ from testkit.memory.tier_brokers import TierWorld
 
 @pytest.fixture
 async def world() -> AsyncIterator[TierWorld]:
-    """Brokers of one tiered partition, in memory."""
+    """Return brokers of one tiered partition, in memory."""
     each = TierWorld()
     yield each
     await each.close()

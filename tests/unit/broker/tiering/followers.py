@@ -27,14 +27,14 @@ ON = {
 
 
 def _question(message: Any) -> int | str:
-    """The timestamp of a ListOffsets request; else the name of the request."""
+    """Return the timestamp of a ListOffsets request, or else the name of the request."""
     if isinstance(message, ListOffsetsRequest):
         return message.topics[0].partitions[0].timestamp
     return type(message).__name__
 
 
 class Link:
-    """A way to the leader's real handlers."""
+    """A link to the leader's real handlers."""
 
     def __init__(self, c: Cluster) -> None:
         self._cluster = c
@@ -50,7 +50,7 @@ class Link:
 
 
 class World:
-    """Broker 1 leads and has copied all but the last records, 2 has nothing."""
+    """Broker 1 leads and has copied all but the last records; 2 has an empty log."""
 
     def __init__(self) -> None:
         self.cluster = Cluster(2, **ON)
@@ -86,7 +86,8 @@ class World:
         return cache
 
     async def fill(self, local: bytes = b"local") -> None:
-        """Segments of epochs 0 to 2 in the tier alone; then `local`, of epoch 2, on the disk."""
+        """Append segments of epochs 0 to 2 that only the tier keeps, then `local`, of epoch 2, to
+        the disk."""
         leader = self.cluster[1]
         for epoch in range(3):
             leader.append(b"%d" % epoch, b"more")

@@ -1,4 +1,5 @@
-"""The copying driver: which steps in which order, and what whoever leads next finds (S1-S3, S5)."""
+"""The copying driver: the order of its steps, and the state that the next leader finds (S1-S3,
+S5)."""
 
 from __future__ import annotations
 
@@ -26,7 +27,7 @@ from testkit.memory.turns import until
 from testkit.records.tier import PARTITION
 
 COPY_STEPS = 16
-"""Of one segment: two records and six objects, each before and after."""
+"""Steps of one segment: two records and six objects, each before and after."""
 
 
 async def test_closed_segments_go_in_order_and_whole(world: TierWorld) -> None:
@@ -120,7 +121,7 @@ async def test_nothing_before_the_metadata_are_read(world: TierWorld) -> None:
 
 
 async def test_s6_nothing_by_half_of_the_metadata(world: TierWorld) -> None:
-    """A new leader that acted on what it has read so far would copy all of it once more."""
+    """S6: a new leader with half of the metadata would copy the other half once more."""
     old = await world.leader_with()
     await old.copy_all()
     new = world.broker(retention_ms=0)
@@ -162,7 +163,7 @@ async def test_not_while_the_epochs_of_the_remote_part_are_lost(world: TierWorld
 
 
 async def test_what_a_copy_says_of_producers_and_epochs(world: TierWorld) -> None:
-    """S5: it is what a follower begins with behind it."""
+    """S5: a follower that begins behind the copy starts from this state."""
     leader = world.broker()
     await leader.ready()
     append(leader.log, batch(size=200, producer=Producer(7, 0, 0)))
@@ -184,7 +185,7 @@ async def test_what_a_copy_says_of_producers_and_epochs(world: TierWorld) -> Non
 
 
 async def test_a_producer_snapshot_that_is_gone_is_made_anew(world: TierWorld) -> None:
-    """F21: recovery after a crash, or somebody's hand, removes them."""
+    """F21: recovery after a crash, or an operator, may remove producer snapshots."""
     leader = world.broker()
     await leader.ready()
     for sequence in range(3):
@@ -238,7 +239,7 @@ STORE_FAILS = ObjectRetriable("key", "503 SlowDown")
 async def test_f33_an_error_at_any_step_leaves_one_finished_copy(
     world: TierWorld, step: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Before it was done and after it, which is an answer that was lost."""
+    """F33: the error comes before the step is done, or after it, as a lost answer."""
     monkeypatch.setattr("broker.tiering.copying.FINISH_PAUSE_MS", 0.0)
     leader = await world.leader_with()
 
@@ -283,7 +284,8 @@ async def test_a_kill_at_any_step_is_cleared_away_by_the_next_leader(
 async def test_s6_an_election_at_any_step_gives_one_finished_copy_of_the_lineage(
     world: TierWorld, step: int
 ) -> None:
-    """The old leader does not notice until it looks, and its next step may come any time later."""
+    """S6: the old leader does not notice until it checks, and its next step may come at any
+    time."""
     leader = await world.leader_with()
     other = await world.follower_of(leader)
 
@@ -306,7 +308,7 @@ async def test_a_leader_that_was_replaced_takes_its_objects_back(world: TierWorl
     leader = await world.leader_with()
 
     def elect() -> None:
-        leader.replica.leader_epoch = 1  # elected again meanwhile: that is another leadership
+        leader.replica.leader_epoch = 1  # elected again in between: that is another leadership
 
     leader.steps.at(COPY_STEPS - 4, elect)
     await leader.copier.copy_once(leader.led)
@@ -319,7 +321,8 @@ async def test_a_leader_that_was_replaced_takes_its_objects_back(world: TierWorl
 async def test_a_copy_whose_end_is_not_known_stays(
     world: TierWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its record may be written: it is written again until that is known, nothing is deleted."""
+    """Its record may be written: it is written again until that is certain, and nothing is
+    deleted."""
     monkeypatch.setattr("broker.tiering.copying.FINISH_PAUSE_MS", 0.0)
     leader = await world.leader_with()
     tries: list[str] = []
@@ -340,7 +343,7 @@ async def test_a_copy_whose_end_is_not_known_stays(
 
 
 async def test_a_copy_that_somebody_deletes_meanwhile_is_taken_back(world: TierWorld) -> None:
-    """The next leader found it unfinished; what this one put since is nobody's."""
+    """The next leader found the copy unfinished; objects stored since belong to no copy."""
     leader = await world.leader_with()
     other = world.broker()
     await other.ready()
@@ -393,7 +396,8 @@ async def test_s9_a_store_that_is_down_costs_nothing_but_the_copies(world: TierW
 
 
 async def test_s5_the_lineage_says_what_is_copied_not_the_highest_offset(world: TierWorld) -> None:
-    """An unclean election: what the old leader copied beyond the new end is not of this log."""
+    """S5: after an unclean election the old leader's copies beyond the new end are not of this
+    log."""
     old = await world.leader_with()
     await old.copy_all()
     lost = max(last for _, last in old.finished())
@@ -415,7 +419,7 @@ async def test_s5_the_lineage_says_what_is_copied_not_the_highest_offset(world: 
 
 
 async def test_what_was_copied_counts_against_the_rate(world: TierWorld) -> None:
-    """KIP-956: before each segment it is waited until the rate is below the limit again."""
+    """KIP-956: before each segment the driver waits until the rate is below the limit again."""
     leader = await world.leader_with()
     leader.quota = QuotaSettings(bytes_per_second=100, windows=2, window_seconds=1)
     pauses_ms: list[float] = []
@@ -437,7 +441,8 @@ async def test_what_was_copied_counts_against_the_rate(world: TierWorld) -> None
 async def test_what_the_disk_reads_wrongly_is_copied_when_it_is_read_right_again(
     world: TierWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """S1, F20: the local segments go on a copy's account, so it must be right. Nothing dangles."""
+    """S1, F20: local segments are removed once copied, so the copy must be right. No object is left
+    over."""
     leader = await world.leader_with()
     right = leader.log.files.pread
 
@@ -461,7 +466,7 @@ async def test_what_the_disk_reads_wrongly_is_copied_when_it_is_read_right_again
 async def test_s8_a_time_that_was_read_wrongly_once_is_not_that_of_the_copy(
     world: TierWorld,
 ) -> None:
-    """A copy says what its batches have, and the next try finds it."""
+    """S8: a copy's times come from its batches, so the next attempt corrects the misread one."""
     leader = await world.leader_with()
     segment = leader.log.segments[0]
     highest_ms, _ = segment.max_timestamp()
@@ -487,8 +492,11 @@ async def test_s8_a_time_that_was_read_wrongly_once_is_not_that_of_the_copy(
 async def test_f20_the_indexes_of_a_copy_are_those_of_its_batches(
     world: TierWorld, kind: Kind, rotten: bool
 ) -> None:
-    """A reader of the tier is misled by a rotten one for as long as the copy lives (tiered seed
-    550). Where the disk is in order, they are what the disk has."""
+    """F20: a damaged index would mislead readers of the tier as long as the copy lives (tiered seed
+    550).
+
+    If the disk is intact, the copy's indexes equal the disk's.
+    """
     leader = await world.leader_with(12, segment_bytes=900, index_interval_bytes=60)
     segment = leader.log.segments[0]
     segment.seal()

@@ -1,4 +1,5 @@
-"""The expiring driver: what goes, in which order, and what a failure in between leaves (S3, S4)."""
+"""The expiring driver: the segments deleted, their order, and the state after a failure (S3,
+S4)."""
 
 from __future__ import annotations
 
@@ -19,14 +20,16 @@ from testkit.memory.tier_brokers import Killed, TierBroker, TierWorld
 from testkit.records.tier import segment, segment_id, update
 
 DELETE_STEPS = 10
-"""Of one segment: the log start, two records and two deletes (the manifest goes first), each before
-and after."""
+"""Steps of one segment, each before and after.
+
+They are the log start, two records and two deletes; the manifest is deleted first.
+"""
 NOT_WRITTEN = TierUnavailable("not read back in time")
 STORE_FAILS = ObjectRetriable("key", "503 SlowDown")
 
 
 async def copied(world: TierWorld, batches: int = 7, **config: object) -> TierBroker:
-    """A leader all of whose closed segments are in the tier and not on its disk."""
+    """Return a leader whose closed segments are all in the tier and not on its disk."""
     broker = await world.leader_with(batches, **{"local_retention_bytes": 0, **config})
     await broker.copy_all()
     broker.log.retention(T0)
@@ -72,8 +75,11 @@ async def test_by_time(world: TierWorld) -> None:
 
 
 async def test_s2_who_was_cut_off_deletes_nothing_of_a_later_leader(world: TierWorld) -> None:
-    """By a retention that was taken back since: it shares but the first records of the other's
-    copy, whose disk may have none of them any more (seed 4540)."""
+    """S2: a cut-off leader with an old, shorter retention deletes nothing of its successor.
+
+    It shares only the first records of the successor's copy, whose disk may have none of them (seed
+    4540).
+    """
     old = await world.leader_with(4)
     new = await world.follower_of(old)
     new.lead(1)
@@ -95,7 +101,7 @@ async def test_s2_who_was_cut_off_deletes_nothing_of_a_later_leader(world: TierW
 
 
 async def test_s2_leader_stops_deleting_once_a_later_leader_has_copies(world: TierWorld) -> None:
-    """It learns of them between two deletions of its plan."""
+    """S2: the leader learns of them between two deletions of its plan."""
     old = await copied(world, 9, retention_ms=1000)
     other = world.broker()
     await other.ready()
@@ -265,7 +271,7 @@ async def test_f33_an_error_at_any_step_is_mended_by_the_next_pass(
 async def test_a_kill_at_any_step_leaves_nothing_that_the_next_leader_does_not_find(
     world: TierWorld, step: int
 ) -> None:
-    """And nothing is deleted that a start from the checkpoint would promise (S4)."""
+    """S4: nothing is deleted that a start from the checkpoint would still expose."""
     leader = await copied(world)
     other = world.broker()
     await other.ready()
@@ -280,7 +286,7 @@ async def test_a_kill_at_any_step_leaves_nothing_that_the_next_leader_does_not_f
     with pytest.raises(Killed):
         await leader.expire()
     await other.sees_all()
-    # What the process that died left on its disk, and its followers had heard of.
+    # The state that the dead process left on its disk, and that its followers had received.
     kept = [one for one in other.known.segments() if one.end_offset >= leader.saved_start]
     assert all(one.state is SegmentState.COPY_FINISHED for one in kept), "S4"
     other.log.advance_log_start(leader.saved_start)
@@ -312,7 +318,7 @@ async def test_an_election_at_any_step_ends_it(world: TierWorld, step: int) -> N
 async def test_s1_a_leader_that_did_not_hear_of_the_log_start_gives_up_what_is_gone(
     world: TierWorld, deleted: int
 ) -> None:
-    """The old one deleted what had expired, and died before anybody fetched from it."""
+    """S1: the old leader deleted expired segments, and died before any follower fetched from it."""
     old = await copied(world)
     new = world.broker(local_retention_bytes=0)
     await new.ready()
@@ -333,7 +339,7 @@ async def test_s1_a_leader_that_did_not_hear_of_the_log_start_gives_up_what_is_g
 
 
 async def test_a_gap_that_no_deletion_explains_is_left_to_people(world: TierWorld) -> None:
-    """A copy that was never finished stands where the log has nothing any more."""
+    """A copy that was never finished covers offsets that the log has nowhere else."""
     leader = await copied(world)
     second = world.broker(local_retention_bytes=0)
     await second.ready()
@@ -375,7 +381,8 @@ async def test_kafka_17062_dangling_copies_go_and_count_for_nothing(world: TierW
 async def test_s2_a_copy_that_is_finished_while_its_deletion_is_on_the_way_is_not_the_only_one(
     world: TierWorld,
 ) -> None:
-    """Whoever led before writes so late: disks let go in between, here or on a follower."""
+    """S2: an earlier leader may write late; by then disks here or on followers have removed the
+    records."""
     leader = await world.leader_with(7, local_retention_bytes=0)
     await leader.write(segment(1, 0, 1))
     known, counted = leader.known, []
@@ -417,7 +424,7 @@ async def test_a_store_that_does_not_delete_counts_and_is_asked_again(world: Tie
 
 
 async def test_lineages_that_lost_go(world: TierWorld) -> None:
-    """S5, KAFKA-15241: copies of an old leader's records that an unclean election took back."""
+    """S5, KAFKA-15241: an unclean election took back records that an old leader had copied."""
     old = await copied(world)
     lost = max(old.known.finished(), key=lambda one: one.end_offset)
     new = world.broker()
@@ -440,7 +447,7 @@ async def test_lineages_that_lost_go(world: TierWorld) -> None:
 async def test_a_cut_above_what_is_committed_keeps_the_copies_of_the_rest(
     world: TierWorld,
 ) -> None:
-    """S2: the log start does not pass a new leader's high watermark, which may stand low."""
+    """S2: the log start does not pass a new leader's high watermark, which may be low."""
     old = await copied(world, retention_ms=1000)
     new = world.broker(retention_ms=1000)
     await new.ready()

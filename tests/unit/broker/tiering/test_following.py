@@ -1,4 +1,5 @@
-"""A follower whose leader has the beginning in the tier alone (KIP-405; case 2.2 of KIP-1023)."""
+"""A follower whose leader has the log's beginning only in the tier (KIP-405; case 2.2 of
+KIP-1023)."""
 
 from __future__ import annotations
 
@@ -55,14 +56,14 @@ async def test_the_leaders_disk_may_begin_with_another_epoch_or_be_empty(appende
 
 
 async def test_a_leader_that_names_no_epoch_is_asked_for_its_last(world: World) -> None:
-    """As one does whose disk has nothing."""
+    """A follower with an empty disk looks up the last epoch, too."""
     world.link.names_no_epoch = True
     await world.reset()
     assert world.cluster[2].log.log_end_offset == 9
 
 
 async def test_a_copy_may_reach_beyond_where_the_log_begins() -> None:
-    """Two leaders cut their logs at different places."""
+    """Two leaders rolled their segments at different offsets."""
     world = World()
     leader = world.cluster[1]
     leader.append(b"epoch", b"0")
@@ -101,7 +102,7 @@ async def test_metadata_that_are_not_ready_leave_all_as_it_was(world: World) -> 
 
 
 async def test_a_replica_that_is_new_here_waits_for_what_the_tier_has(world: World) -> None:
-    """It was refused, and its leader asked everything anew, until the metadata had been read."""
+    """Regression: it was refused, and repeated all requests, until the metadata had been read."""
     world.known.clear()
     resetting = asyncio.ensure_future(world.reset())
     for _ in range(20):

@@ -33,7 +33,7 @@ class Room:
         self.cache = self.open()
 
     def open(self) -> IndexCache:
-        """As a process does that starts."""
+        """Open the cache as a starting process does."""
         cache = IndexCache(
             self.files,
             "/data",
@@ -140,7 +140,7 @@ async def test_the_least_recently_used_makes_room() -> None:
 
 
 async def test_who_wants_others_does_not_take_what_is_waited_for() -> None:
-    """In a folder with room for one, too: else both would ask the store for ever."""
+    """With room for one index, two waiting readers would otherwise evict each other's forever."""
     r = await room()
     r.max_bytes = 1
     found = await asyncio.gather(*(r.cache.get(one) for one in r.segments))

@@ -1,4 +1,4 @@
-"""The journal over a topic in memory: when caches are ready, and what a writer is told."""
+"""The journal over a topic in memory: readiness of caches, and results for writers."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ OTHER = PARTITION._replace(topic_id=TopicId(bytes(16)))
 
 
 class World:
-    """Brokers over one topic; their supervisor must hear of nothing."""
+    """Brokers over one topic; their supervisor must report no failure."""
 
     def __init__(self) -> None:
         self.topic = MemoryTopic()
@@ -93,7 +93,7 @@ async def test_a_writer_is_told_what_its_record_did_and_others_read_it(world: Wo
 
 
 async def test_a_cache_is_given_out_when_the_end_known_then_is_reached(world: World) -> None:
-    """S6: nothing is copied, expired or read by half of the truth."""
+    """S6: nothing is copied, expired or read on the basis of half of the metadata."""
     for record in (segment(1, 0, 9), update(1, SegmentState.COPY_FINISHED)):
         world.topic.add(0, encode_record(record))
     link = world.link()
@@ -114,7 +114,7 @@ async def test_a_cache_is_given_out_when_the_end_known_then_is_reached(world: Wo
 
 
 async def test_a_new_leader_acts_when_all_is_read_that_was_written_before(world: World) -> None:
-    """S6: the copy that its predecessor finished last is not made again."""
+    """S6: the last copy that its predecessor finished is not repeated."""
     link = world.link()
     journal = world.broker(link=link)
     heard: list[RemotePartition] = []
@@ -135,7 +135,7 @@ async def test_a_new_leader_acts_when_all_is_read_that_was_written_before(world:
 
 
 async def test_a_partition_given_up_and_taken_again_is_read_from_the_start(world: World) -> None:
-    """S6, KAFKA-16105."""
+    """S6, KAFKA-16105: the partition's metadata is read from its start again."""
     journal = world.broker()
     journal.take(PARTITION)
     await journal.write(segment(1, 0, 9))
@@ -162,7 +162,7 @@ async def test_a_partition_taken_later_does_not_take_another_ones_readiness(worl
 async def test_what_is_taken_on_does_not_wait_behind_a_read_that_waits_for_news(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A follower that begins, and a new leader, act on what they know of a partition."""
+    """A new follower and a new leader act on the partition's metadata at once."""
     world.topic.add(0, encode_record(segment(1, 0, 9)))
     monkeypatch.setattr(tier_topic, "READ_WAIT_S", 3600)
     journal = world.broker()
@@ -287,7 +287,7 @@ COPIES = (
 
 
 async def with_copies(world: World, *, compares_epochs: bool = True) -> tuple[Journal, MemoryLink]:
-    """A journal that has read two finished copies."""
+    """Return a journal that has read two finished copies."""
     link = world.link()
     link.compares_epochs = compares_epochs
     journal = world.broker(link=link)
@@ -298,7 +298,7 @@ async def with_copies(world: World, *, compares_epochs: bool = True) -> tuple[Jo
 
 
 async def knows(journal: Journal, *numbers: int) -> None:
-    """Until the finished copies that a journal knows are these."""
+    """Wait until the journal knows exactly these finished copies."""
     expected = {((number - 1) * 10, number * 10 - 1) for number in numbers}
 
     def same() -> bool:
@@ -315,7 +315,7 @@ async def knows(journal: Journal, *numbers: int) -> None:
 async def test_journal_beyond_the_topics_end_reads_it_again(
     world: World, compares_epochs: bool
 ) -> None:
-    """S2, S6: a copy that no broker has a record of lets no local segment go."""
+    """S2, S6: a copy without a record on any broker removes no local segment."""
     journal, link = await with_copies(world, compares_epochs=compares_epochs)
     told: list[SegmentCache | None] = []
     journal.subscribe(lambda partition: told.append(journal.cache(partition)))
@@ -342,7 +342,7 @@ async def test_journal_notices_a_lost_end_that_has_grown_again(world: World) -> 
 
 
 async def test_journal_notices_a_lost_end_when_it_reads_from_the_start(world: World) -> None:
-    """S6: another partition is taken on meanwhile, so nothing is read beyond the new end."""
+    """S6: another partition is added in the meantime, so nothing is read beyond the new end."""
     journal, link = await with_copies(world, compares_epochs=False)
     world.topic.lose_end(0, 2)
     journal.take(OTHER)
@@ -352,7 +352,7 @@ async def test_journal_notices_a_lost_end_when_it_reads_from_the_start(world: Wo
 
 
 async def test_journal_notices_other_epochs_when_it_reads_from_the_start(world: World) -> None:
-    """S6: the topic has grown again beyond all that was read."""
+    """S6: the topic has grown beyond all offsets that were read."""
     journal, link = await with_copies(world, compares_epochs=False)
     world.topic.lose_end(0, 2)
     for record in (segment(3, 20, 29), segment(4, 30, 39), segment(5, 40, 49)):
@@ -363,7 +363,7 @@ async def test_journal_notices_other_epochs_when_it_reads_from_the_start(world: 
 
 
 async def test_reads_requested_before_the_end_was_lost_are_dropped(world: World) -> None:
-    """S6: they contain what no broker has any more."""
+    """S6: they contain records that no broker has any more."""
     journal, link = await with_copies(world)
     old = await link.read(1, {0: ReadFrom(0)})
     metadata = journal._metadata
@@ -377,7 +377,7 @@ async def test_reads_requested_before_the_end_was_lost_are_dropped(world: World)
 
 
 async def test_writer_of_a_lost_record_fails_at_once(world: World) -> None:
-    """S6: its record does not come back; the limit is a minute here."""
+    """S6: the record does not come back; the limit is a minute here."""
     journal, link = await with_copies(world)
     link.visible = 4
     writing = asyncio.ensure_future(journal.write(segment(3, 20, 29)))
@@ -388,7 +388,7 @@ async def test_writer_of_a_lost_record_fails_at_once(world: World) -> None:
 
 
 async def test_watcher_reads_removals_again_after_a_lost_end(world: World) -> None:
-    """S10: a removal whose end is lost is done again."""
+    """S10: a removal whose end record is lost is done again."""
     journal = world.broker()
     journal.watch(0, lambda: None)
     journal.take(PARTITION)
@@ -402,7 +402,7 @@ async def test_watcher_reads_removals_again_after_a_lost_end(world: World) -> No
 
 
 async def test_deleted_topic_is_forgotten_and_made_again(world: World) -> None:
-    """S2, S6: nothing goes by the records of a topic that was deleted."""
+    """S2, S6: records of a deleted topic have no effect."""
     journal, link = await with_copies(world)
     told: list[SegmentCache | None] = []
     journal.subscribe(lambda partition: told.append(journal.cache(partition)))
@@ -416,7 +416,8 @@ async def test_deleted_topic_is_forgotten_and_made_again(world: World) -> None:
 
 
 async def test_recreated_topic_lets_no_local_segment_go_by_the_old_one(world: World) -> None:
-    """S2, S6: subscribers are notified in the turn in which the journal learns of it."""
+    """S2, S6: subscribers are notified in the event-loop iteration in which the journal learns of
+    it."""
     journal, link = await with_copies(world)
     told: list[SegmentCache | None] = []
     journal.subscribe(lambda partition: told.append(journal.cache(partition)))

@@ -1,4 +1,4 @@
-"""An empty follower begins behind all that the tier has (KIP-1023)."""
+"""Beginnings of empty followers behind all tiered data (KIP-1023)."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ EPOCH_END = "OffsetForLeaderEpochRequest"
 
 
 class Follower(World):
-    """Broker 2 skips what is tiered."""
+    """A world whose broker 2 skips tiered data."""
 
     def __init__(self) -> None:
         super().__init__()
         self.skips = True
         self.answers: dict[int, int] = {}
-        """Offsets that the leader tells in place of its own, by question."""
+        """Offsets that the leader returns in place of its own, by lookup."""
 
     @property
     def leader(self) -> Any:
@@ -53,7 +53,8 @@ class Follower(World):
         return self.cluster[2].log
 
     async def seed(self) -> None:
-        """The proposal's leader: 0-2 in the tier alone, 3-5 there and on the disk, 6 and 7 here."""
+        """Append the KIP's example: 0-2 in the tier alone, 3-5 there and on the disk, 6 and 7 on
+        the disk."""
         await self.segment(b"0", b"1", b"2")
         drop_local(self.leader)
         self.epoch()
@@ -73,7 +74,7 @@ class Follower(World):
         self.cluster.change(leader=1)
 
     async def segment(self, *values: bytes) -> None:
-        """These, and what is open, in a segment of their own that is copied."""
+        """Append these values and copy the segment that has them."""
         self.append(*values)
         self.leader.roll()
         await self.tier.copy(self.leader)
@@ -87,7 +88,7 @@ class Follower(World):
         return answer
 
     async def turned_away(self, error: ErrorCode = MOVED, told_log_start: bool = True) -> None:
-        """The step after the leader's refusal of a fetch at 0."""
+        """Run the follower's step after the leader has refused a fetch at 0."""
         (effect,) = self.cluster.fetch(2)
         assert isinstance(effect, Reset)
         assert (effect.error, effect.leader_log_start) == (error, self.leader.log_start_offset)
@@ -97,7 +98,7 @@ class Follower(World):
         await resets.reset(self, effect)  # type: ignore[arg-type]
 
     def follow_again(self) -> None:
-        """The pause after a failed reset is over."""
+        """Let the backoff after a failed reset pass."""
         self.cluster[2].fetchers[1].resume(self.cluster[2].partition())
 
     def follow(self) -> None:
@@ -149,7 +150,8 @@ async def test_case_1_what_the_leader_has_on_its_disk_is_copied_from_there() -> 
 
 
 async def test_an_empty_leader_is_not_asked_what_the_tier_has() -> None:
-    """One that was elected since the refusal, and has nothing: its follower stays at the start."""
+    """The leader was elected since the refusal and has no records: its follower stays at the
+    start."""
     world = Follower()
     await world.seed()
     world.answers = {LATEST: 0}
@@ -159,7 +161,7 @@ async def test_an_empty_leader_is_not_asked_what_the_tier_has() -> None:
 
 
 async def test_a_replica_that_has_something_copies_all_that_the_leader_has() -> None:
-    """The rule is for empty ones: its log end tells nobody what it lacks."""
+    """The rule is for empty followers: a log end does not reveal the missing records."""
     world = Follower()
     world.append(b"0")
     world.cluster.fetch(2)
@@ -184,8 +186,10 @@ async def test_case_2_1_the_tier_has_all_below_its_end() -> None:
 
 
 async def test_nothing_in_the_tier_below_the_start_is_looked_for() -> None:
-    """DeleteRecords has moved the log start, and nothing was copied yet. Kafka 4.3.1 looks for the
-    copy before it, and goes on looking."""
+    """DeleteRecords has advanced the log start, and nothing was copied yet.
+
+    Kafka 4.3.1 looks for the copy before the log start, without end.
+    """
     world = Follower()
     world.append(b"0", b"1", b"2")
     world.leader.advance_log_start(2)
@@ -198,7 +202,7 @@ async def test_nothing_in_the_tier_below_the_start_is_looked_for() -> None:
 
 
 async def test_a_leader_that_has_copied_nothing_and_does_not_know() -> None:
-    """Its answer is -1; log start and local log start agree."""
+    """The leader answers -1; log start and local log start are equal."""
     world = Follower()
     world.append(b"0", b"1", b"2")
     world.leader.advance_log_start(2)
@@ -209,7 +213,8 @@ async def test_a_leader_that_has_copied_nothing_and_does_not_know() -> None:
 
 
 async def test_a_leader_that_does_not_know_yet_is_asked_again() -> None:
-    """Just elected, it has not read which copies are finished: its log starts before its disk."""
+    """A leader elected a moment ago has not read its finished copies, and its log starts before its
+    disk."""
     world = Follower()
     await world.seed()
     known = dict(world.tier.caches)
@@ -238,7 +243,8 @@ async def test_nor_is_the_log_touched_where_the_leader_has_deleted_from_the_tier
 
 @pytest.mark.parametrize("pending", [0, 1, 2])
 async def test_what_the_tier_has_from_before_the_log_start_counts_for_nothing(pending: int) -> None:
-    """Tiering was on, off for long, and is on again: all that the leader has is copied."""
+    """Tiering was on, off for long, and is on again: everything that the leader still has is
+    copied."""
     world = Follower()
     world.append(b"0", b"1", b"2", b"3")
     world.leader.advance_log_start(2)
@@ -249,7 +255,8 @@ async def test_what_the_tier_has_from_before_the_log_start_counts_for_nothing(pe
 
 
 async def test_a_leader_that_contradicts_itself_is_asked_again() -> None:
-    """Offset 0 is in the tier alone, and yet the tier has nothing from the log start on."""
+    """Offset 0 is in the tier alone, and yet the leader names no tiered offset at or after the log
+    start."""
     world = Follower()
     await world.seed()
     world.answers[EARLIEST_PENDING_UPLOAD] = 0
@@ -276,7 +283,7 @@ async def test_the_epoch_before_may_be_older_than_that_of_the_first_offset() -> 
 
 
 async def test_producers_go_on_where_the_leader_knows_them() -> None:
-    """T2: what a follower that became leader must know of sequences it has never seen."""
+    """T2: a follower that becomes leader must know sequences of records that it never had."""
     world = Follower()
     world.cluster[1].produce(batch(b"p", producer=Producer(7, 0, 0)))
     await world.segment(b"1")
@@ -296,7 +303,7 @@ async def test_producers_go_on_where_the_leader_knows_them() -> None:
 
 
 async def test_t2_producers_of_a_copy_that_ends_behind_the_begin_are_those_at_the_begin() -> None:
-    """Another leader's segments may have other ends; of a log that lost, nothing comes again."""
+    """T2: another leader's segments may end elsewhere; records of a lost lineage have no effect."""
     world = Follower()
     world.cluster[1].produce(batch(b"0", producer=Producer(6, 0, 0)))
     world.append(b"1", b"2")
@@ -312,7 +319,7 @@ async def test_t2_producers_of_a_copy_that_ends_behind_the_begin_are_those_at_th
 
 
 async def test_the_second_try_asks_everything_again() -> None:
-    """Meanwhile the leader has copied more, and the first copy that was chosen has expired."""
+    """In between the leader has copied more, and the copy chosen first has expired."""
     world = Follower()
     await world.seed()
     world.objects.weather = Weather(down=True)
@@ -334,10 +341,11 @@ async def test_the_second_try_asks_everything_again() -> None:
 
 
 async def test_a_copy_of_a_lineage_that_lost_is_of_no_use() -> None:
-    """The leader won uncleanly, and the tier has more than it: the epochs tell them apart."""
+    """After an unclean election the tier reaches beyond the leader's log: epochs tell lineages
+    apart."""
     world = Follower()
     await world.seed()
-    world.answers[EARLIEST_PENDING_UPLOAD] = 8  # as if of another leader's copies
+    world.answers[EARLIEST_PENDING_UPLOAD] = 8  # as if another leader had copied them
     with pytest.raises(ApiError, match="no copy with offset 7"):
         await world.turned_away()
     assert world.own.log_end_offset == 0
@@ -368,7 +376,7 @@ def test_for_which_replicas_it_is(level: int | None, config: LogConfig, may: boo
 
 
 class Halfway(Follower):
-    """The log starts are not written before `go` is set; then the log has begun."""
+    """A world that writes the log starts once `go` is set, which completes the log's beginning."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -409,7 +417,7 @@ async def test_a_log_that_is_about_to_begin_is_read_by_nobody() -> None:
 
 
 async def test_s5_who_is_elected_while_its_log_begins_commits_nothing_before_it_has() -> None:
-    """A crash would begin it anew: what was acknowledged would be gone."""
+    """S5: a crash would begin the log again, without records that were acknowledged."""
     world = await halfway()
     partition = world.cluster[2].partition()
 

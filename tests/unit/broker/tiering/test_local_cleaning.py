@@ -1,4 +1,5 @@
-"""What leaves the disk: only what finished copies of this replica's own lineage have (S2, S9)."""
+"""Local retention: only segments with finished copies of the replica's lineage are removed (S2,
+S9)."""
 
 from __future__ import annotations
 
@@ -11,7 +12,8 @@ from testkit.records.tier import PARTITION, segment, update
 
 
 async def replica_with(world: TierWorld, batches: int = 7) -> TierBroker:
-    """Two records in each segment; nothing is to stay on the disk that the tier has."""
+    """Return a replica with two records per segment, whose local retention keeps no tiered
+    segment."""
     broker = world.broker(local_retention_bytes=0)
     await broker.ready()
     fill(broker.log, batches, size=50)
@@ -42,7 +44,7 @@ async def test_s2_a_copy_that_is_deleted_counts_no_more(world: TierWorld) -> Non
 
 
 async def test_s2_copies_of_another_lineage_do_not_count(world: TierWorld) -> None:
-    """Not the highest offset that is in the tier, which may be of a log that lost."""
+    """S2: the highest offset in the tier may belong to a log that lost."""
     replica = await replica_with(world)
     await replica.write(segment(1, 0, 3, {3: 0}))
     await replica.write(update(1, SegmentState.COPY_FINISHED))
@@ -98,7 +100,7 @@ async def test_followers_go_by_what_they_read_themselves(world: TierWorld) -> No
 
 
 async def test_a_truncated_replica_counts_only_what_it_still_has(world: TierWorld) -> None:
-    """An unclean election: records that were copied are replaced by others."""
+    """An unclean election replaced copied records by others."""
     leader = await replica_with(world)
     await leader.copy_all()
     leader.log.truncate_to(3)

@@ -1,4 +1,4 @@
-"""Series of tiered storage: by topic and in all, and written down."""
+"""Series of tiered storage, by topic and in total, and their documentation."""
 
 from __future__ import annotations
 

@@ -1,6 +1,9 @@
-"""Beginnings behind the tier (KIP-405, KIP-1023): each request to the leader, call of the store and
-save x each event at it (as `test_old_plans.py`). The follower is in sync in the end, knows the
-epochs of all that only the tier has, and promises nothing that is gone (S1, S5)."""
+"""Beginnings behind the tier (KIP-405, KIP-1023), with an event at each call.
+
+A case is one request to the leader, call of the store or save, with one event at it (as in
+`test_old_plans.py`). At its end the follower is in sync, knows the epochs of all data that only the
+tier has, and exposes no deleted data (S1, S5).
+"""
 
 from __future__ import annotations
 
@@ -25,7 +28,7 @@ TRIES = 8
 
 
 class Room(World):
-    """The leader's disk begins in epoch 2, all before is in the tier alone."""
+    """A leader whose disk begins in epoch 2, with all earlier data in the tier alone."""
 
     def __init__(self, *, skips_tiered: bool) -> None:
         self.stops = Stops()
@@ -76,7 +79,7 @@ class Room(World):
         await self.tier.delete(first)
 
     async def all_copies_expire(self) -> None:
-        """The last of them is the one that has the offset before the begin."""
+        """Expire all copies; the last of them has the offset before the log's beginning."""
         self.leader.advance_log_start(self.leader.local_log_start_offset)
         for one in list(self.cache.finished()):
             await self.tier.delete(one)
@@ -105,7 +108,7 @@ class Room(World):
     # Laws ------------------------------------------------------------------------------------
 
     def check(self) -> None:
-        """What the follower's log says as soon as it has begun."""
+        """Assert epochs, producers and log start of a follower whose log has begun."""
         log = self.follower
         start, local = log.log_start_offset, log.local_log_start_offset
         if start == local or not log.log_end_offset:
@@ -126,7 +129,7 @@ class Room(World):
         return ends == (other.log_end_offset, other.log_start_offset)
 
     async def follow(self) -> None:
-        """Until it has what the leader has."""
+        """Let the follower catch up with its leader."""
         for _ in range(TRIES):
             if self.is_in_sync:
                 return  # its next fetch would wait
@@ -156,7 +159,7 @@ EVENTS: tuple[Callable[[Room], Awaitable[None]], ...] = (
 async def test_follower_begins_rightly_whatever_happens_at_one_of_its_calls(
     event: Callable[[Room], Awaitable[None]], skips_tiered: bool
 ) -> None:
-    """S1, S5, KIP-1023: what was read before the log begins may be old by then."""
+    """S1, S5, KIP-1023: state read before the log begins may be old by then."""
     for number in count():
         room = await Room(skips_tiered=skips_tiered).begun()
         room.stops.at(number, lambda room=room: event(room))  # type: ignore[misc]

@@ -1,4 +1,4 @@
-"""The journal: each call of the metadata topic x each event at it (as `test_old_plans.py`)."""
+"""The journal, with each event at each call of the metadata topic (as in `test_old_plans.py`)."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ LAST = (segment(2, 10, 19), update(2, SegmentState.COPY_FINISHED))
 
 
 class Room:
-    """A broker takes a partition on and is elected while another one writes."""
+    """A broker that takes a partition and is elected while another one writes."""
 
     def __init__(self) -> None:
         self.topic = MemoryTopic()
@@ -68,7 +68,8 @@ class Room:
         await self.predecessor_copies_and_this_broker_is_elected()
 
     def acts_rightly(self) -> None:
-        """S6: who leads goes by all that was written before it led, or does not act."""
+        """S6: assert that a leader acts on all records written before its election, or not at
+        all."""
         cache = self.journal.leaders_cache(PARTITION)
         assert cache is None or known(cache) == self.truth, "S6"
 
@@ -100,7 +101,7 @@ async def test_leader_acts_by_all_that_was_written_before_whatever_happens_at_a_
         async with asyncio.timeout(10):
             await until(lambda room=room: room.stops.happened)  # type: ignore[misc]
             await until(lambda room=room: led(room))  # type: ignore[misc]
-            if event is not Room.topic_loses_its_end:  # it is noticed with the next read
+            if event is not Room.topic_loses_its_end:  # the next read notices it
                 room.acts_rightly()
             await until(lambda room=room: settled(room))  # type: ignore[misc]
         assert told, f"at call {number}: subscribers are notified"

@@ -1,8 +1,8 @@
-"""Plans that are old when they are carried out: each call of a leader's driver x each event.
+"""Outdated plans: each call of a leader's driver x each event.
 
-A pass decides, calls the store or the metadata topic, and goes on with what it saw before. Here one
-event happens at one call; afterwards the broker that leads finishes the work, and S1 to S6 hold.
-No object of a finished copy may be deleted at any moment, and none of an unfinished one read (S3).
+A pass decides, calls the store or the metadata topic, and continues with the state it saw before.
+Here one event happens at one call; afterwards the leader finishes the work, and S1 to S6 hold. No
+object of a finished copy may be deleted at any moment, and none of an unfinished one read (S3).
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ from testkit.memory.tier_brokers import TierBroker, TierWorld
 from testkit.records.tier import PARTITION, segment
 
 FORESEEN = (TierUnavailable, CopyRefused, ObjectError, CorruptSegment, OSError)
-"""A pass that raises one of these is tried again."""
+"""A pass that raises one of these is repeated."""
 
 
 class Room:
-    """A leader of seven closed segments of epochs 0 and 1, and a follower that has all of it."""
+    """A leader with seven closed segments of epochs 0 and 1, and a follower with all of them."""
 
     def __init__(self, world: TierWorld) -> None:
         self.world = world
@@ -66,10 +66,11 @@ class Room:
     # Events ----------------------------------------------------------------------------------
 
     async def nothing(self) -> None:
-        """For the list of calls."""
+        """Change nothing: this run lists the calls."""
 
     async def another_deletion_finishes(self) -> None:
-        """A leader before had begun it: what it deletes is below the log start that it had."""
+        """Finish a deletion of an earlier leader; it covers segments below that leader's log
+        start."""
         copies = sorted(self.first.known.finished(), key=lambda one: one.start_offset)
         if not copies:
             return
@@ -79,7 +80,7 @@ class Room:
             await self.other.store.delete(copies[0])
 
     async def unfinished_copy_is_finished(self) -> None:
-        """Its COPY_FINISHED was on the way."""
+        """Deliver the COPY_FINISHED that was under way."""
         for one in list(self.first.known.unfinished()):
             if one.broker_id == 9 and one.state is SegmentState.COPY_STARTED:
                 with contextlib.suppress(TierUnavailable):
@@ -100,12 +101,12 @@ class Room:
         await self._elect(noticed=True)
 
     async def leader_changes_back(self) -> None:
-        """It is another leadership of the same broker."""
+        """Give the same broker another leadership."""
         self.first.lead(2)
         self.leads = self.first
 
     async def later_leader_copies(self) -> None:
-        """This broker is cut off and does not know that another one leads."""
+        """Let another leader copy while this broker is cut off and does not know of it."""
         await self._elect(noticed=False)
         fill(self.other.log, 4, epoch=2, size=50)
         self.other.commit()
@@ -114,7 +115,7 @@ class Room:
         await self.first.sees_all()
 
     async def log_is_cut(self) -> None:
-        """An unclean election: the next leader has less."""
+        """Elect a leader uncleanly that has fewer records."""
         end = self.other.log.segments[-2].base_offset
         self.other.log.truncate_to(end)
         await self._elect(noticed=True)
@@ -123,7 +124,7 @@ class Room:
         self.first.log.truncate_to(end)
 
     async def log_is_replaced(self) -> None:
-        """The replica moved away, and came back to an empty folder."""
+        """Move the replica away, and back to an empty folder."""
         await self._elect(noticed=True)
         self.first.log.close()
         self.first.replica.log = self.first.log = make_log(MemoryFiles(), clock=self.world.clock)
@@ -133,7 +134,7 @@ class Room:
         self.first.journal.take(PARTITION)
 
     async def metadata_lose_their_end(self) -> None:
-        """What is below stays on the disks here."""
+        """Drop the last metadata records; the brokers' disks keep the records before them."""
         self.lost_records = True
         records = self.world.topic.logs[0]
         self.world.topic.lose_end(0, max(0, len(records) - 2))
@@ -145,7 +146,7 @@ class Room:
     # Laws ------------------------------------------------------------------------------------
 
     async def settle(self) -> None:
-        """The broker that leads does what is left to be done."""
+        """Let the leader finish all remaining work."""
         leads = self.leads
         leads.look()
         for _ in range(3):
@@ -173,7 +174,7 @@ class Room:
         assert {one.fault for one in findings} <= {Fault.DANGLING, Fault.UNDER_WAY}, "S3"
 
     async def _elect(self, *, noticed: bool) -> None:
-        """The other broker leads, with what it has."""
+        """Elect the other broker with its own log."""
         self.leads = self.other
         if noticed:
             self.first.replica.is_leader, self.first.replica.leader_epoch = False, 2
@@ -217,7 +218,8 @@ async def expiring(room: Room) -> None:
 
 @contextlib.contextmanager
 def guarded(room: Room) -> Iterator[None]:
-    """S3: each deletion in the bucket is one of a copy that does not count at that moment."""
+    """S3: assert that each deletion in the bucket belongs to a copy that does not count at that
+    moment."""
     world, delete = room.world, room.world.bucket.delete
 
     async def looked_at(keys: list[str]) -> None:

@@ -1,6 +1,8 @@
-"""Reads, look-ups by time and restored files: each call of the store x each event at it (class by
-class as `test_old_plans.py`). The answer is what the log has at its end, or an error that clients
-try again after (S1, S7, S8)."""
+"""Reads, lookups by time and restored files, with each event at each call of the store.
+
+Cases are built as in `test_old_plans.py`. The result equals the log at the end of the test, or is
+an error that clients retry (S1, S7, S8).
+"""
 
 from __future__ import annotations
 
@@ -31,8 +33,11 @@ from tests.unit.broker.tiering.transactions import end, transact
 
 
 class Room:
-    """Four closed segments, of which the disk has the last two. Producer 1 begins in the first and
-    is aborted in the last; producer 2 is aborted on the open segment."""
+    """Four closed segments, of which the disk has the last two.
+
+    Producer 1 begins in the first segment and is aborted in the last; producer 2 is aborted in the
+    open segment.
+    """
 
     def __init__(self) -> None:
         self.room = TierRoom()
@@ -66,7 +71,7 @@ class Room:
         drop_local(self.log)
 
     async def first_copy_is_deleted(self) -> None:
-        """Its log start moves first (S4)."""
+        """Delete the first copy; the log start advances before that (S4)."""
         self.log.advance_log_start(2)
         cache = self.tier.caches[partition_of(self.log).identity]
         first = min(cache.finished(), key=lambda one: one.start_offset)
@@ -79,7 +84,8 @@ class Room:
         self.tier.caches.clear()
 
     async def partition_is_taken_on_again(self) -> None:
-        """What was known before changes no more; then segments are copied and leave the disk."""
+        """Take the partition again with a new cache; then segments are copied and leave the
+        disk."""
         identity = partition_of(self.log).identity
         known = self.tier.caches[identity]
         fresh = self.tier.caches[identity] = SegmentCache(known.partition)
@@ -101,7 +107,7 @@ class Room:
         await self.tier.copy(self.log)
 
     async def log_ends(self) -> None:
-        """The replica is another one; the log's files are closed."""
+        """Replace the replica's log; the old log's files are closed."""
         self.log.close()
 
 
@@ -219,7 +225,7 @@ async def test_error_of_an_earlier_log_is_not_returned_to_its_successor(late: bo
 
 
 class Lost:
-    """A log of epochs 0, 1 and 3 whose disk begins in the last one, and who lost its files."""
+    """A log of epochs 0, 1 and 3 that has lost its files, and whose disk begins in epoch 3."""
 
     def __init__(self) -> None:
         self.tier = MemoryTier()
@@ -246,13 +252,15 @@ class Lost:
         return self.tier.caches[partition_of(self.log).identity]
 
     async def log_is_cut(self) -> None:
-        """To its begin; another leader wrote what follows. What is before stays."""
+        """Truncate to the log's beginning, then append another leader's records; earlier data
+        stays."""
         log = self.log
         log.truncate_to(log.local_log_start_offset)
         log.append_as_follower(log_batch(base_offset=log.log_end_offset, epoch=9))
 
     async def log_is_cut_and_another_lineage_has_copies(self) -> None:
-        """No copy is of this log for certain any more."""
+        """Truncate, and give another lineage copies, so that no copy certainly belongs to this
+        log."""
         await self.log_is_cut()
         cache, last = self.cache, self.log.local_log_start_offset - 1
         copied = segment(900, 0, last, {0: 0, 2: 3})
@@ -276,7 +284,7 @@ class Lost:
         drop_local(self.log, T0)
 
     async def log_begins_elsewhere(self) -> None:
-        """As a follower that was emptied, behind all that it had."""
+        """Restart the log behind its end, as in a follower that was emptied."""
         self.log.truncate_fully_and_start_at(500)
         self.true = []
 
@@ -295,7 +303,7 @@ RESTORED: tuple[Callable[[Lost], Awaitable[None]], ...] = (
 async def test_epochs_are_restored_from_copies_of_this_log_alone(
     event: Callable[[Lost], Awaitable[None]],
 ) -> None:
-    """S5, F21: what was read is old when it arrives."""
+    """S5, F21: the data read is outdated when it arrives."""
     for number in count():
         lost = Lost()
         await lost.fill()
@@ -319,7 +327,7 @@ async def test_epochs_are_restored_from_copies_of_this_log_alone(
 async def test_producers_are_restored_at_the_offset_where_they_were(
     event: Callable[[Lost], Awaitable[None]],
 ) -> None:
-    """T2, F21."""
+    """T2, F21: producer state is restored at the offset at which it was lost."""
     for number in count():
         lost = Lost()
         await lost.fill()

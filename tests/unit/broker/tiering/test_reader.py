@@ -1,4 +1,4 @@
-"""Reads from the tier: what they bring, how many go on, and what becomes of those nobody awaits."""
+"""Reads from the tier: results, concurrency, and the end of reads without a waiter."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ async def test_a_part_is_all_that_is_read_whatever_is_asked_for() -> None:
 
 
 async def test_what_an_unclean_election_took_back_is_not_read() -> None:
-    """The copy reaches further than this log's lineage shares with it (S1)."""
+    """S1: the copy reaches beyond the part that it shares with this log's lineage."""
     room = TierRoom()
     room.produce(b"a", b"b", b"lost")
     room.log.roll()
@@ -105,7 +105,7 @@ async def test_what_an_unclean_election_took_back_is_not_read() -> None:
 
 
 async def gapped() -> TierRoom:
-    """A topic that was compacted before has gaps, also at a segment's end."""
+    """Return a topic that was compacted before, with gaps, also at a segment's end."""
     room = TierRoom()
     log = room.log
     log.append_as_follower(build_batch([Record(0, 1, None, b"a")], 3, leader_epoch=0))
@@ -130,7 +130,8 @@ async def test_records_that_cleaning_left_out_are_passed_over() -> None:
 async def test_what_leaves_the_disk_meanwhile_is_tried_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """For a consumer it is not out of range that its offset was on the disk a moment ago."""
+    """The offset was on the disk a moment ago, so OFFSET_OUT_OF_RANGE would be wrong for a
+    consumer."""
 
     async def left(log: Log, offset: int, max_bytes: int, **_: object) -> bytes:
         raise BelowLocalStart(offset, offset + 1)
@@ -260,7 +261,7 @@ async def test_a_failure_that_nobody_foresaw_is_one_reads(monkeypatch: pytest.Mo
 
 
 async def many(room: TierRoom, count: int) -> list[RemoteRead | ApiError]:
-    """Reads of the first `count` offsets, begun at once."""
+    """Begin reads of the first `count` offsets at once."""
     found: list[RemoteRead | ApiError] = []
     for offset in range(count):
         try:
@@ -324,7 +325,8 @@ async def test_a_read_that_nobody_waits_for_goes_on_and_is_found() -> None:
 
 @pytest.mark.parametrize("late", [False, True])
 async def test_an_error_that_nobody_heard_is_told_once_while_it_is_new(late: bool) -> None:
-    """P26: a store that is well again is asked, whatever it said long before (tiered seed 42)."""
+    """P26: an error is kept only briefly, so a store that recovered is read again (tiered seed
+    42)."""
     room = TierRoom()
     await room.fill((b"a",))
     room.tier.store.objects = FaultyObjects(room.tier.bucket, random.Random(1), Weather(down=True))
@@ -340,7 +342,7 @@ async def test_an_error_that_nobody_heard_is_told_once_while_it_is_new(late: boo
 
 
 async def test_what_is_kept_is_of_use_or_it_goes() -> None:
-    """A log that was cut below it has other records there now."""
+    """A log that was truncated below the window has other records at these offsets now."""
     room = TierRoom()
     await room.fill((b"a", b"b", b"c"))
     data = await room.window(0)
@@ -369,7 +371,8 @@ async def test_what_is_kept_is_bounded() -> None:
 
 
 async def test_kept_is_what_the_store_answered_unless_little_of_it_is_of_use() -> None:
-    """Records are a part of the answer, which stays as long as they do; a small part is copied."""
+    """Kept records reference the whole answer, and hold its memory; a small useful part is
+    copied."""
     room = TierRoom()
     await room.fill((b"a" * 6_000, b"b" * 1_000, b"c" * 1_000))
     cache = room.tier.cache_of(partition_of(room.log))
@@ -434,8 +437,11 @@ async def test_the_part_behind_is_read_ahead_once_if_nobody_waits() -> None:
 
 
 async def test_who_reads_on_is_read_a_part_for_and_nothing_of_it_twice() -> None:
-    """Of a part the batch that would be cut is left out; the index spares nobody the search within
-    it, but who reads on knows where it ended."""
+    """The batch that would be cut is left out of a part.
+
+    The index leads to a search within the part, but a consumer that reads on knows where the part
+    ended.
+    """
     room = TierRoom(max_message_bytes=str(2 * MIB), segment_bytes=str(1 << 30))
     await room.fill(tuple(bytes([at]) * (MIB - 100_000) for at in range(11)))
     cache = room.tier.cache_of(partition_of(room.log))
@@ -457,7 +463,7 @@ async def test_who_reads_on_is_read_a_part_for_and_nothing_of_it_twice() -> None
 
 
 async def test_what_was_read_to_its_end_makes_room_for_what_is_behind_it() -> None:
-    """A consumer that reads on is read ahead for however much it has read."""
+    """A consumer that reads on is read ahead for, however much it has read."""
     room = TierRoom(max_message_bytes=str(8 * MIB), segment_bytes=str(1 << 30))
     await room.fill(tuple(bytes([at]) * (7 * MIB) for at in range(20)))
     for offset in range(19):
@@ -533,7 +539,7 @@ async def test_every_offset_of_a_random_log_is_found() -> None:
 
 
 async def test_s8_a_look_up_by_time_goes_on_behind_what_a_leader_before_has_deleted() -> None:
-    """This log has not heard of that leader's log start (tiered seed 359)."""
+    """S8: this log does not know that leader's log start yet (tiered seed 359)."""
     room = TierRoom()
     await room.fill((b"a",), (b"b",), (b"c",))
     (cache,) = room.tier.caches.values()

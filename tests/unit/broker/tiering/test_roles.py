@@ -1,4 +1,4 @@
-"""What a change of roles, settings or topics means for the tier; removal of what it had."""
+"""Effects of role, setting and topic changes on the tier, and removal of a topic's remote data."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ REMOTE = RemotePartition(TopicId(topic_id(1)), 0, "t")
 
 
 class User:
-    """What a driver hears."""
+    """A recorder of a driver's notifications."""
 
     def __init__(self) -> None:
         self.heard: list[str] = []
@@ -56,7 +56,7 @@ class User:
 
 
 class Broker(Harness):
-    """A broker with the roles of a tier, over a metadata topic that others lead."""
+    """A broker with the roles of a tier, over a metadata topic that other brokers lead."""
 
     def __init__(
         self,
@@ -101,7 +101,7 @@ class Broker(Harness):
         self.steps.append("log starts are saved")
 
     def folders(self) -> list[str]:
-        """Without what is unique to each."""
+        """Return folder names without their unique part."""
         names = [name for name in self.files.listdir(LOG_DIR) if not name.startswith("__")]
         return sorted(name.partition(".")[0] for name in names if name[0] == "t" and "-" in name)
 
@@ -140,7 +140,7 @@ async def broker(bucket: MemoryObjects) -> AsyncIterator[Broker]:
 async def remote_segments(
     broker: Broker, bucket: MemoryObjects, *, partition: RemotePartition = REMOTE
 ) -> list[RemoteSegment]:
-    """A finished copy and one under way, of another leader; returns them."""
+    """Write and return a finished copy of another leader, and one under way."""
     other = memory_journal(broker.topic, broker.supervisor)
     other.take(partition)
     segments = [segment(1, 0, 9, partition=partition), segment(2, 10, 19, partition=partition)]
@@ -154,7 +154,7 @@ async def remote_segments(
 
 
 def deleted(broker: Broker) -> list[int]:
-    """The last byte of the id of each segment that was deleted for good."""
+    """Return the last byte of each id whose segment was deleted permanently."""
     return [
         one.segment_id[-1]
         for one in broker.written()
@@ -174,7 +174,7 @@ async def test_drivers_hear_of_roles_in_order(broker: Broker) -> None:
 
 
 async def test_a_follower_that_leads_asks_what_was_written_before(broker: Broker) -> None:
-    """S6."""
+    """S6: a new leader first reads all metadata written before its election."""
     broker.create_topic(configs=TIERED, replicas=[NODE, OTHER], leader=OTHER)
     await broker.journal.ready(REMOTE)
     assert broker.journal.leaders_cache(REMOTE) is not None
@@ -313,7 +313,8 @@ async def test_a_removal_is_tried_again_and_goes_on_elsewhere(bucket: MemoryObje
 async def test_tiering_switched_off_with_deletion_clears_and_may_begin_anew(
     broker: Broker, bucket: MemoryObjects
 ) -> None:
-    """KIP-950."""
+    """KIP-950: switching tiering off with deletion removes the copies; it can be switched on
+    again."""
     await remote_segments(broker, bucket)
     broker.create_topic(configs={**TIERED, "remote.log.delete.on.disable": "true"})
     broker.set_config("t", "remote.storage.enable", "false")
@@ -331,7 +332,8 @@ async def test_tiering_switched_off_with_deletion_clears_and_may_begin_anew(
 async def test_a_copy_that_is_heard_of_after_the_clearing_is_cleared_too(
     broker: Broker, bucket: MemoryObjects, meanwhile: bool
 ) -> None:
-    """S3: its begin was written before, and committed only when all else was gone."""
+    """S3: its start record was written before, and committed only after all other copies were
+    gone."""
     await remote_segments(broker, bucket)
     broker.create_topic(configs={**TIERED, **OFF})
     broker.set_config("t", "remote.storage.enable", "false")
@@ -348,7 +350,7 @@ async def test_a_copy_that_is_heard_of_after_the_clearing_is_cleared_too(
 async def test_so_is_one_that_is_heard_of_as_the_clearing_ends(
     broker: Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """S3: whoever clears has looked for the last time, and nobody else begins beside him."""
+    """S3: the remover has checked for the last time, and no other broker removes copies."""
     remove_once = broker.remover._remove_once
     late = segment(3, 20, 29, partition=REMOTE)
 
@@ -422,7 +424,7 @@ async def test_a_new_leader_goes_on_with_the_clearing(
 async def test_what_nobody_has_cleared_is_marked_when_the_topic_is_deleted(
     broker: Broker, bucket: MemoryObjects, leader: int
 ) -> None:
-    """S10: its tiering was switched off, and who would clear it is not there."""
+    """S10: tiering was switched off, and the broker that would remove the copies is gone."""
     await remote_segments(broker, bucket)
     configs = {**TIERED, **OFF}
     broker.create_topic(configs=configs, replicas=[NODE, OTHER], leader=leader)
@@ -435,7 +437,7 @@ async def test_what_nobody_has_cleared_is_marked_when_the_topic_is_deleted(
 async def test_so_it_is_where_it_was_switched_off_in_an_earlier_life(
     broker: Broker, bucket: MemoryObjects
 ) -> None:
-    """S10."""
+    """S10: the mark is also written if an earlier incarnation saw the switch."""
     await remote_segments(broker, bucket)
     broker.create_topic(configs=OFF, replicas=[NODE, OTHER], leader=-1)
     broker.delete_topic()

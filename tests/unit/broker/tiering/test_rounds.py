@@ -1,4 +1,4 @@
-"""Passes over partitions: their intervals, their number at a time, and pauses after failures."""
+"""Passes over partitions: intervals, concurrency, and backoff after failures."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def virtual(test: Callable[[], Coroutine[Any, Any, None]]) -> Callable[[], None]
 
 
 class World:
-    """Rounds over names, and when their passes began, in seconds."""
+    """Rounds over names, and the start times of their passes in seconds."""
 
     def __init__(self) -> None:
         self.began: list[tuple[float, str]] = []

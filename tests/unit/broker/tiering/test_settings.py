@@ -1,4 +1,4 @@
-"""Settings of tiered storage, out of a node's configuration."""
+"""Settings of tiered storage, derived from a node's configuration."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tasks by role: who copies, who expires, and whose disk gets smaller."""
+"""Tasks by role: copying, expiry and local retention."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ QUICK = TaskSettings(
 
 
 class Tasks:
-    """The tasks of one broker; time goes by with the loop's turns."""
+    """The tasks of one broker; the clock advances with event-loop iterations."""
 
     def __init__(self, broker: TierBroker) -> None:
         self.broker = broker
@@ -134,7 +134,7 @@ async def test_the_same_leadership_said_again_begins_nothing_anew(world: TierWor
 
 
 async def test_a_follower_copies_nothing_and_its_disk_gets_smaller(world: TierWorld) -> None:
-    """Also where its log reaches only later what was copied long ago, without any news."""
+    """Its log reaches the copied offsets only later, without any news of the tier."""
     leader, follower = await with_tasks(world), await with_tasks(world)
     fill(leader.broker.log, 7, size=50)
     leader.broker.commit()
@@ -192,8 +192,10 @@ async def test_who_follows_now_ends_what_it_did_as_leader(world: TierWorld) -> N
 
 
 async def with_lost_epochs(world: TierWorld) -> Tasks:
-    """A leader in epoch 4 whose disk begins with a record of epoch 3; of the others, which the tier
-    has, it has lost the epochs."""
+    """Return a leader in epoch 4 that has lost the epochs of its tiered data.
+
+    Its disk begins with a record of epoch 3.
+    """
     one = await with_tasks(world)
     broker, log = one.broker, one.broker.log
     for epoch in (0, 1, 3):
@@ -223,7 +225,7 @@ async def test_f21_epochs_whose_file_was_lost_come_from_the_tier(world: TierWorl
 
 
 async def test_f21_of_two_lineages_none_is_taken_for_its_own(world: TierWorld) -> None:
-    """Copies of the offset before the disk's first, by two leaders: one of them lost it."""
+    """F21: two leaders copied the offset before the disk's first; the log of one of them lost."""
     log = make_log(MemoryFiles(), remote_storage_enable=True)
     log.append_as_follower(batch(base_offset=10, epoch=5))
     log.local_log_start_offset = 10
@@ -243,7 +245,7 @@ async def test_f21_of_two_lineages_none_is_taken_for_its_own(world: TierWorld) -
 
 
 async def test_f21_producers_whose_snapshots_were_lost_come_from_the_tier(world: TierWorld) -> None:
-    """T2, and copies of what comes later need them."""
+    """F21, T2: copies of later segments need the producer snapshots."""
     one = await with_tasks(world)
     broker, log = one.broker, one.broker.log
     append(log, batch(size=200, producer=Producer(7, 0, 0)))

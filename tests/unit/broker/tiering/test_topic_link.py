@@ -1,4 +1,4 @@
-"""What an answer of the metadata topic's leader contains."""
+"""Parsed Fetch responses of the metadata topic's leader."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ def read_of(**fields: object) -> MetadataRead:
 
 
 def records(base_offset: int, epoch: int, count: int = 2) -> bytes:
-    """A batch as it stands in a log."""
+    """Return a batch in its stored form."""
     data = bytearray(build_batch([Record(at, 0, None, b"v") for at in range(count)]))
     patch(data, base_offset, epoch)
     return bytes(data)
 
 
 def test_read_contains_the_leader_epochs_of_its_batches() -> None:
-    """S6: by them a lost end is noticed; the first batch may begin before the asked offset."""
+    """S6: epochs reveal a lost end; the first batch may begin before the requested offset."""
     found = read_of(records=records(5, 1) + records(7, 1) + records(9, 4))
     assert [offset for offset, _ in found.records] == [6, 7, 8, 9, 10]
     assert found.epochs == [EpochEntry(1, 6), EpochEntry(4, 9)]

@@ -1,4 +1,4 @@
-"""Turns: a limit that changes, and what becomes of those who stop to wait."""
+"""Turns: a changing limit, and waiters that stop waiting."""
 
 from __future__ import annotations
 

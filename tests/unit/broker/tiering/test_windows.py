@@ -1,4 +1,4 @@
-"""Windows on a log: what fetches are given of them, and which go first."""
+"""Windows on a log: the parts given to fetches, and the order of eviction."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ LOG: Any = SimpleNamespace()
 
 
 def log_of(rng: random.Random, batches: int) -> bytes:
-    """Batches of one to three records of any size, with gaps."""
+    """Return batches of one to three records of any size, with gaps."""
     data, offset = b"", 100
     for _ in range(batches):
         count = rng.randrange(1, 4)
@@ -30,7 +30,7 @@ def log_of(rng: random.Random, batches: int) -> bytes:
 
 
 def walked(data: bytes, offset: int, max_bytes: int) -> tuple[int, int, int] | None:
-    """The same without marks: start, end, last offset."""
+    """Walk a log without marks. Returns: start, end, last offset of each batch."""
     start, end, last = -1, -1, -1
     for header, at in iter_batches(data):
         if header.last_offset < offset:
@@ -76,7 +76,8 @@ def test_batches_behind_the_last_whole_one_are_not_there() -> None:
 
 
 def test_aborted_transactions_are_those_that_overlap_the_cut() -> None:
-    """One that ended before it must not be told: its marker would never be met."""
+    """A transaction that ended before the part must be omitted: a consumer would wait for its
+    marker."""
     data = b"".join(build_batch([Record(0, 1, None, b"a")], at) for at in range(10))
     aborted = tuple(AbortedTxn(7, at, at + 1, 0) for at in range(9))
     made = window_of(data, own_batches(data), 0, END)

@@ -1,4 +1,4 @@
-"""Transactions in a log, written to the log itself: no handler takes them."""
+"""Transactions appended to a log directly, since no handler accepts them."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from testkit.memory.broker import batch
 
 
 def transact(log: Log, producer_id: int) -> None:
-    """One record in a transaction."""
+    """Append one record in a transaction."""
     producer = Producer(producer_id, 0, 0, transactional=True)
     log.append_as_leader(bytearray(batch(b"t%d" % producer_id, producer=producer)), 0, 0)
     log.update_high_watermark(log.log_end_offset)
 
 
 def end(log: Log, producer_id: int, *, abort: bool) -> None:
-    """Its marker."""
+    """Append the transaction's marker."""
     key, value = struct.pack(">hh", 0, 0 if abort else 1), struct.pack(">hi", 0, 0)
     marker = build_batch(
         [Record(0, 1_700_000_000_000, key, value)],
