@@ -1,4 +1,4 @@
-"""Finalised features of a directory, before anything in it is opened."""
+"""Finalised features of a directory, read before any log in it is opened."""
 
 from __future__ import annotations
 

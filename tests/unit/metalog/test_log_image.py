@@ -67,7 +67,7 @@ def test_what_was_dropped_is_replayed_if_it_is_committed_after_all() -> None:
 
 
 def test_another_leaders_batch_in_place_of_what_was_appended() -> None:
-    """Also where nobody has said yet that this node does not lead any more."""
+    """This also holds before the node learns that it does not lead any more."""
     log = LogImage()
     appended(log, 0, topic("a"))
     appended(log, 1, topic("b"))
@@ -110,7 +110,7 @@ def test_a_snapshot_is_where_it_starts_over() -> None:
 
 
 def test_a_leader_is_not_asked_to_start_over() -> None:
-    """M11."""
+    """M11: a leader already has every record, so it must not load a snapshot."""
     log = LogImage()
     appended(log, 0, topic("a"))
     with pytest.raises(InvariantViolated, match="leads"):

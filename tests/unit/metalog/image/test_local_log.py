@@ -1,4 +1,4 @@
-"""Whether a replica has enough of the log locally: the rule, case by case (KIP-1303)."""
+"""The rule that decides whether a replica has enough local log, case by case (KIP-1303)."""
 
 from __future__ import annotations
 
@@ -44,26 +44,26 @@ def of_age(age_ms: int, size_bytes: int = 500) -> LocalLogStats:
         (TEN_MINUTES, of_age(10 * MINUTE_MS - 1), V.TOO_LITTLE),
         (A_THOUSAND, of_age(0, 1000), V.SIZE),
         (A_THOUSAND, of_age(0, 999), V.TOO_LITTLE),
-        # What is not asked for does not count, known or not.
+        # A key that is off does not count, whether its value is known or not.
         (A_THOUSAND, of_age(60 * MINUTE_MS, 999), V.TOO_LITTLE),
         (TEN_MINUTES, of_age(0, 10**9), V.TOO_LITTLE),
         (A_THOUSAND, LocalLogStats(-1, 999), V.TOO_LITTLE),
         (TEN_MINUTES, of_age(0, -1), V.TOO_LITTLE),
-        # One of both.
+        # One of the two keys is enough.
         (EITHER, of_age(60 * MINUTE_MS, 1), V.SPAN),
         (EITHER, of_age(0, 1000), V.SIZE),
         (EITHER, of_age(0, 999), V.TOO_LITTLE),
-        # Unknown counts as met, each for itself.
+        # An unknown value counts as met, for its own key only.
         (TEN_MINUTES, NOTHING_KNOWN, V.UNKNOWN),
         (A_THOUSAND, NOTHING_KNOWN, V.UNKNOWN),
         (TEN_MINUTES, LocalLogStats(-1, 5), V.UNKNOWN),
         (EITHER, LocalLogStats(-1, 5), V.UNKNOWN),
         (EITHER, of_age(0, -1), V.UNKNOWN),
-        # A known size of 0 never is enough: a fresh bootstrap has no first batch, so no time.
+        # A known size of 0 is never enough: a new replica has no first batch, so no time.
         (TEN_MINUTES, LocalLogStats(-1, 0), V.EMPTY),
         (A_THOUSAND, LocalLogStats(-1, 0), V.EMPTY),
         (EITHER, of_age(60 * MINUTE_MS, 0), V.EMPTY),
-        # A negative span is not: a clock behind, or a time in the future.
+        # A negative span is too little: the clock is behind, or the time is in the future.
         (TEN_MINUTES, of_age(-1), V.FUTURE),
         (TEN_MINUTES, of_age(-60 * MINUTE_MS), V.FUTURE),
         (EITHER, of_age(-1, 1000), V.SIZE),
@@ -83,7 +83,7 @@ def test_what_is_enough() -> None:
 
 
 def test_time_alone_makes_it_enough() -> None:
-    """Nothing is reported in between: seven minutes later broker 3 of the seed has enough."""
+    """Without any report, broker 3 of the seed has enough seven minutes later."""
     stats = of_age(3 * MINUTE_MS)
     later = [judge(stats, TEN_MINUTES, NOW_MS + n * MINUTE_MS).enough for n in (0, 6, 7)]
     assert later == [False, False, True]
@@ -98,7 +98,7 @@ def test_an_earlier_life_of_the_broker_says_nothing() -> None:
 
 
 def test_size_0_that_counts_as_enough_is_seen() -> None:
-    """A planted bug: the fresh bootstrap, which has no time yet, would be the favourite."""
+    """A planted bug is found: the new replica, which has no time yet, would be preferred."""
     planted = bug(
         "size 0 eligible",
         "local logs",

@@ -1,4 +1,4 @@
-"""The replay table: complete, exact in its details, and loud about what cannot be."""
+"""The replay table: complete, exact in its details, and strict about impossible records."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def test_unknown_tags_of_a_partition_are_kept_and_merged() -> None:
 
 
 def table(kind: type[m.PartitionRecord | m.PartitionChangeRecord], *brokers: int) -> list[Any]:
-    """What these brokers said; the numbers differ in every field."""
+    """Return the stats of these brokers; the numbers differ in every field."""
     return [
         kind.ReplicaLocalLog(
             broker_id=b, broker_epoch=b + 10, start_timestamp=b + 20, size_bytes=-1, reported_ms=9
@@ -124,13 +124,13 @@ def test_a_change_replaces_the_table_of_local_logs_as_a_whole() -> None:
     assert changed(image).local_logs == known(1, 2)
     assert changed(image, local_logs=table(m.PartitionChangeRecord, 3)).local_logs == known(3)
     assert not changed(image, local_logs=[]).local_logs
-    # An older node could not drop one: whoever removes a replica writes the table anew.
+    # An older node could not drop a row: a record that removes a replica writes the whole table.
     gone = changed(image, replicas=[1], directories=[D1], isr=[1])
     assert gone.local_logs == known(1, 2)
 
 
 def tags_of(value: bytes, at: int) -> dict[int, bytes]:
-    """The tagged fields of a framed record that begin there."""
+    """Return the tagged fields of a framed record that begin at this position."""
     count, pos = decode_uvarint(value, at, "count")
     found = {}
     for _ in range(count):
@@ -143,7 +143,7 @@ def tags_of(value: bytes, at: int) -> dict[int, bytes]:
 
 @pytest.mark.parametrize("brokers", [(1, 2, 3), ()])
 def test_a_node_that_does_not_know_the_table_hands_it_on(brokers: tuple[int, ...]) -> None:
-    """It keeps the tag of a change by its number and writes it into a snapshot's record."""
+    """It keeps the tag of a change by its number, and writes it into a snapshot's record."""
     change = m.PartitionChangeRecord(
         partition_id=0, topic_id=TOPIC, local_logs=table(m.PartitionChangeRecord, *brokers)
     )
@@ -229,7 +229,8 @@ def test_transaction_markers_out_of_order_are_refused(records: list[Any]) -> Non
 
 
 def rows() -> list[Any]:
-    """Partitions of two topics in rows and between each other, and what stands between them."""
+    """Yield records of two topics' partitions, in rows and interleaved, with other records between
+    them."""
     other = b"O" * 16
 
     def partition(topic_id: bytes, index: int) -> m.PartitionRecord:
@@ -314,7 +315,7 @@ def test_topics_touched_in_a_transaction_show_up_when_it_ends() -> None:
 
 
 def test_a_delta_knows_which_partitions_its_records_named() -> None:
-    """Ten thousand partitions change in small batches: nobody looks at all of them for each."""
+    """Ten thousand partitions change in small batches: no batch may scan all of them."""
     new = [
         m.PartitionRecord(partition_id=n, topic_id=TOPIC, replicas=[1], isr=[1], leader=1)
         for n in range(9)
@@ -335,7 +336,7 @@ def test_a_delta_knows_which_partitions_its_records_named() -> None:
 
 
 def secrets_of(record: Any) -> Any:
-    """The record with every field that may hold a credential set to one."""
+    """Return the record with every field that may hold a credential set to one."""
     for field in SECRET_FIELDS[type(record)]:
         before = getattr(record, field)
         setattr(record, field, b"TOP-SECRET" if isinstance(before, bytes) else "TOP-SECRET")
@@ -369,7 +370,7 @@ def test_described_record_shows_no_credential(record: Any, shown: str | None) ->
 def test_error_of_a_record_that_does_not_replay_shows_no_credential(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The process that reads the log ends with this message."""
+    """The message ends the process that reads the log, and is printed."""
 
     def refuse(*_: Any) -> None:
         raise ReplayError("cannot follow")

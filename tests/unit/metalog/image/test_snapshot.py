@@ -1,4 +1,4 @@
-"""What a snapshot and a record leave out that their `metadata.version` has no room for."""
+"""Snapshots and records at an older `metadata.version`, which omit newer fields."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SETS = {"eligible_leader_replicas": [2], "last_known_elr": [3]}
 
 @pytest.mark.parametrize("level", [V3_9_IV0, V4_0_IV0, V4_0_IV1])
 def test_snapshots_below_4_0_iv1_carry_no_eligible_leader_replicas(level: int) -> None:
-    """KIP-966: who reads such a level would not know the fields, and ELR is off below it."""
+    """KIP-966: readers at such a level would not know the fields, and ELR is off below 4.0-IV1."""
     image = replay_all(
         EMPTY_IMAGE,
         [

@@ -1,4 +1,4 @@
-"""Rows of alike partition changes are written and read as each of them would be alone."""
+"""Rows of similar partition changes, written and read as each change would be alone."""
 
 from __future__ import annotations
 

@@ -339,7 +339,7 @@ async def test_no_other_quorum_is_described(asked: list[tuple[str, int]]) -> Non
 
 
 def with_voters_in_log(files: MemoryFiles) -> RunningQuorum:
-    """Node 1 formatted with kraft.version 1, as the only voter."""
+    """Format node 1 with kraft.version 1, as the only voter."""
     folder = f"/data/{DIRECTORY_NAME}"
     files.mkdirs(folder)
     parts = snapshot_parts(
@@ -469,7 +469,7 @@ async def test_the_apis_are_advertised() -> None:
 
 
 async def test_what_old_versions_cannot_say_is_left_out() -> None:
-    """Where the leader listens has a place from version 1, or 16 of Fetch, on."""
+    """The leader's endpoints have a field from version 1 on, or from version 16 of Fetch."""
     async with RunningQuorum(MemoryFiles()) as q, connected(q) as connection:
         begin = BeginQuorumEpochRequest(
             cluster_id=CLUSTER_ID,
@@ -511,7 +511,8 @@ async def test_what_old_versions_cannot_say_is_left_out() -> None:
 async def test_an_answer_that_waits_for_the_disk_and_fails_is_its_own_affair(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The node goes on from the disk's answer; a response that cannot be made is that request's."""
+    """The node continues with the disk's result; a response that cannot be built fails its request
+    only."""
     async with RunningQuorum(MemoryFiles()) as q, connected(q) as connection:
 
         def fail(*_: object) -> None:
@@ -520,14 +521,14 @@ async def test_an_answer_that_waits_for_the_disk_and_fails_is_its_own_affair(
         monkeypatch.setattr(wire, "vote_response", fail)
         assert (await connection.request(vote(5))).error_code == ErrorCode.UNKNOWN_SERVER_ERROR
         monkeypatch.undo()
-        # Far ahead: on a slow machine the node may have elected itself meanwhile.
+        # A distant epoch: on a slow machine the node may have elected itself in the meantime.
         assert (await connection.request(vote(60))).topics[0].partitions[0].vote_granted
 
 
 async def test_a_waiting_fetch_that_fails_is_its_own_affair(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Whoever appends wakes it: what is wrong with the fetch must not become his."""
+    """An append wakes the fetch, and must not fail with the fetch's error."""
     async with RunningQuorum(MemoryFiles()) as q, connected(q) as connection:
         await q.commit(topic(1))
         request = fetch(2, last_epoch=1, max_wait_ms=60_000)

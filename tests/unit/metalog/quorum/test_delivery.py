@@ -1,4 +1,4 @@
-"""Committed batches are handed on one by one, and decoded no sooner."""
+"""Delivery of committed batches one by one, each decoded only then."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ BATCHES = [Batch(base, base + 9, 1, 0, 100, ("record",)) for base in range(0, 10
 
 
 class Log:
-    """Reads at most five batches at once. `decoded` are the base offsets in order."""
+    """A log that reads at most five batches at once. `decoded` are the base offsets in order."""
 
     latest_snapshot = None
     start_offset = 0
@@ -56,7 +56,8 @@ def started(log: Log, *listeners: Listener) -> Delivery:
 
 
 def test_a_step_decodes_one_batch() -> None:
-    """A thousand partitions' worth of each would else hold up the loop for all of them at once."""
+    """Otherwise a thousand partitions in each batch would block the loop for all batches at
+    once."""
     log, listener = Log(), Listener()
     delivery = started(log, listener)
     for steps in range(1, 11):
@@ -97,7 +98,7 @@ def test_what_was_read_of_a_log_that_was_replaced_is_forgotten() -> None:
 def test_delivery_of_a_log_with_holes_goes_on_at_the_next_batch(
     gone: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Kafka 4.3.1 reads a metadata log from where it begins, and past batches that lack."""
+    """Kafka 4.3.1 reads a metadata log from its start, and past missing batches."""
     kept = [batch for at, batch in enumerate(BATCHES) if at not in gone]
 
     def read_committed(offset: int, max_bytes: int) -> Iterator[Batch]:

@@ -1,4 +1,4 @@
-"""The metadata log on disk: bounds, voters, snapshots, and what a crash leaves of them."""
+"""The metadata log on disk: bounds, voters, snapshots, and its state after a crash."""
 
 from __future__ import annotations
 
@@ -236,8 +236,10 @@ def test_parts_of_snapshots() -> None:
 
 
 def test_a_vote_that_was_read_survives_a_power_cut() -> None:
-    """It was written by a process that was killed before the name was durable. Acting on it and
-    then losing it would allow a second vote in the same epoch."""
+    """The process that wrote the vote was killed before the file name was durable.
+
+    Using the vote and then losing it would allow a second vote in the same epoch.
+    """
     backing = MemoryFiles()
     backing.mkdirs("/data")
     files = LossyFiles(backing)
@@ -334,7 +336,7 @@ def test_a_damaged_snapshot_that_alone_knows_the_beginning_is_refused() -> None:
 
 
 def test_a_damaged_snapshot_beyond_the_log_is_refused() -> None:
-    """What the log lacks was acknowledged by this voter."""
+    """This voter acknowledged the records that the log lacks."""
     files = MemoryFiles()
     log = open_log(files)
     fill(log, 5)
@@ -371,7 +373,7 @@ def test_a_damaged_old_snapshot_does_not_stop_the_cleaning() -> None:
 
 
 def rot(files: MemoryFiles | LossyFiles, base: int, position: int) -> str:
-    """A bit flips in the segment that begins at `base`."""
+    """Flip a bit in the segment that begins at `base`."""
     path = f"{FOLDER}/{base:020}.log"
     file = files.open(path)
     file.pwrite(bytes([file.pread(1, position)[0] ^ 1]), position)
@@ -379,7 +381,8 @@ def rot(files: MemoryFiles | LossyFiles, base: int, position: int) -> str:
 
 
 def with_a_hole(*gone: int, voters: VoterSet = STATIC) -> MemoryFiles:
-    """The files of a log of five batches, one record each, without those at the offsets `gone`."""
+    """Return the files of a log of five batches, one record each, without those at offsets
+    `gone`."""
     files = MemoryFiles()
     log = open_log(files, MetadataLogConfig(), voters)
     fill(log, 5)
@@ -416,7 +419,7 @@ def test_only_voter_serves_a_log_with_a_hole_and_names_it(
 
 
 def test_one_of_several_voters_with_a_hole_is_refused() -> None:
-    """M6: the other voters may have the records that this one acknowledged and has no more."""
+    """M6: the other voters may have the records that this one acknowledged and has lost."""
     voters = VoterSet([Voter(ReplicaKey(1)), Voter(ReplicaKey(2))])
     files = with_a_hole(2, voters=voters)
     with pytest.raises(StartupRefused, match="no batch for offsets 2 to 2: .*restore the files"):
@@ -433,15 +436,17 @@ def test_observer_with_a_hole_fetches_again_from_there() -> None:
 
 
 def second_batch(files: MemoryFiles, base: int) -> int:
-    """Where it is in a segment."""
+    """Return the position of the second batch in a segment."""
     found = list(iter_batches(files.read(f"{FOLDER}/{base:020}.log")))
     return found[1][1]
 
 
 @pytest.mark.parametrize("byte", [8, 16, 30, 65])
 def test_a_voter_forgets_nothing_because_its_disk_has_not_kept_it(byte: int) -> None:
-    """M6, F20: without what it has acknowledged it would vote for whoever has as little. The error
-    names the file, the place in it and the offset."""
+    """M6, F20: without acknowledged records it would vote for candidates that lack them, too.
+
+    The error names the file, the position and the offset.
+    """
     files = MemoryFiles()
     log = open_log(files, MetadataLogConfig())
     fill(log, 5)
@@ -481,8 +486,11 @@ def test_what_a_power_cut_has_left_of_the_last_batch_is_cut_for_a_voter_too() ->
 
 @pytest.mark.parametrize("byte", [9, 16, 30, 65])
 def test_what_has_rotted_since_is_read_for_nobody(byte: int) -> None:
-    """M5, F20: neither for a follower nor to be replayed; and what lies before it is not kept back.
-    The error names the file and the offset."""
+    """M5, F20: a damaged batch is neither replayed nor sent to a follower; the batches before it
+    are.
+
+    The error names the file and the offset.
+    """
     files = MemoryFiles()
     log = open_log(files)
     fill(log, 40)
@@ -496,7 +504,8 @@ def test_what_has_rotted_since_is_read_for_nobody(byte: int) -> None:
 
 
 def test_a_cut_that_meets_what_the_disk_has_not_kept_names_file_and_offset() -> None:
-    """Seed 157: a voter that is to cut its log finds the place by the batches before it."""
+    """Seed 157: a voter that has to truncate its log finds the position by the batches before
+    it."""
     files = MemoryFiles()
     log = open_log(files)
     fill(log, 40)

@@ -11,7 +11,7 @@ from metalog.quorum.stats import QuorumStats
 
 
 def told(stats: QuorumStats, now_ms: float) -> dict[str, Any]:
-    """What a scrape of a follower in epoch 7 reads, the common beginning of the names apart."""
+    """Return the metrics of a follower in epoch 7, without the common prefix of their names."""
     quorum = SimpleNamespace(
         core=SimpleNamespace(role=Role.FOLLOWER, voted=ReplicaKey(3), voters=(1, 2, 3)),
         stats=stats,

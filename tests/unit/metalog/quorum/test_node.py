@@ -1,4 +1,4 @@
-"""A sole voter at work over the file port: order on disk, group commit, failing disks, restarts."""
+"""A sole voter over the file port: order on disk, group commit, failing disks, restarts."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def topic(n: int) -> TopicRecord:
 
 
 class Heard:
-    """A listener that writes down what it is told."""
+    """A listener that records its notifications."""
 
     def __init__(self) -> None:
         self.told: list[Any] = []
@@ -139,7 +139,7 @@ async def test_nothing_is_committed_before_it_is_flushed() -> None:
 
 
 class CountingFiles(MemoryFiles):
-    """Counts flushes; they fail once `broken`."""
+    """Files that count flushes, which fail once `broken`."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -154,7 +154,7 @@ class CountingFiles(MemoryFiles):
 
 
 def fetch(q: RunningQuorum, number: int) -> None:
-    """Have the node append a topic, as if a leader had sent it."""
+    """Let the node append a topic, as if a leader had sent it."""
     record = fit_record(topic(number), 0)
     q.node._fetched = build_metadata_batch(
         [(record, 0)], q.node.log.end_offset, epoch=1, timestamp_ms=0
@@ -164,7 +164,8 @@ def fetch(q: RunningQuorum, number: int) -> None:
 
 
 async def test_a_broker_does_not_wait_for_its_own_disk() -> None:
-    """What it shows is committed: a majority of the controllers has it on theirs (M8)."""
+    """M8: a broker exposes committed records only, which a majority of the controllers has on
+    disk."""
     files = CountingFiles()
     broker = make_config("/data", node=ReplicaKey(4, b"B" * 16), addresses=Addresses())
     async with RunningQuorum(files, config=broker, clock=ManualClock()) as q:
@@ -176,7 +177,7 @@ async def test_a_broker_does_not_wait_for_its_own_disk() -> None:
 
 
 async def test_a_controller_that_may_become_a_voter_flushes() -> None:
-    """KIP-853: as a voter it would count with what it fetched before."""
+    """KIP-853: as a voter it would count with the records that it fetched before."""
     files = CountingFiles()
     observer = make_config("/data", node=ReplicaKey(4, b"B" * 16))
     async with RunningQuorum(files, config=observer, clock=ManualClock()) as q:
@@ -186,7 +187,7 @@ async def test_a_controller_that_may_become_a_voter_flushes() -> None:
 
 
 async def test_a_broker_flushes_what_a_snapshot_covers() -> None:
-    """The next start does not look at the log below a snapshot (M12)."""
+    """M12: the next start does not read the log below a snapshot."""
     files = CountingFiles()
     broker = make_config("/data", node=ReplicaKey(4, b"B" * 16), addresses=Addresses())
     async with RunningQuorum(files, config=broker, clock=ManualClock()) as q:
@@ -292,7 +293,7 @@ async def test_a_snapshot_by_time_needs_something_new() -> None:
 
 
 class HeldFiles(MemoryFiles):
-    """Work in a worker waits for the gate, then fails if the disk is to be broken."""
+    """Files whose work in a worker waits for the gate, then fails if the disk is to be broken."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -309,7 +310,7 @@ class HeldFiles(MemoryFiles):
 
 
 def one_of_three() -> QuorumConfig:
-    """Node 1 of three static voters; nobody listens where the others are."""
+    """Return node 1 of three static voters, with no process at the others' addresses."""
     others = VoterSet(
         Voter(ReplicaKey(node_id), (("CONTROLLER", VoterEndpoint("127.0.0.1", 1)),))
         for node_id in (1, 2, 3)
@@ -325,7 +326,7 @@ def vote_asked(token: int, epoch: int = 5) -> VoteAsked:
 
 
 async def test_a_vote_leaves_the_node_only_when_quorum_state_is_on_disk() -> None:
-    """M3: and nothing that was decided after it overtakes it."""
+    """M3: and no later decision overtakes it."""
     files = HeldFiles()
     path = f"{FOLDER}/quorum-state"
     answers: list[tuple[Any, QuorumState | None]] = []
@@ -348,7 +349,7 @@ async def test_a_vote_leaves_the_node_only_when_quorum_state_is_on_disk() -> Non
 
 
 async def test_a_new_epoch_leaves_the_node_only_when_quorum_state_is_on_disk() -> None:
-    """M2, M3: a node that told of an epoch may not come back below it."""
+    """M2, M3: after a restart a node may not be below an epoch that it has announced."""
     files = HeldFiles()
     answers: list[Any] = []
     async with RunningQuorum(files, config=one_of_three(), clock=ManualClock()) as q:
@@ -363,7 +364,7 @@ async def test_a_new_epoch_leaves_the_node_only_when_quorum_state_is_on_disk() -
 
 
 async def test_a_vote_that_the_disk_refuses_never_leaves_the_node() -> None:
-    """M3, F19: what stops the node is that, not another vote."""
+    """M3, F19: the refusal of the disk stops the node."""
     files = HeldFiles()
     files.broken = True
     answers: list[Any] = []
@@ -381,7 +382,7 @@ async def test_a_vote_that_the_disk_refuses_never_leaves_the_node() -> None:
 async def test_a_disk_that_refuses_fetched_records_is_no_error_of_the_leader(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A follower that asked the leader again instead would never append anything any more."""
+    """If it fetched again instead, the follower would never append another record."""
     files = HeldFiles()
     files.gate.set()
     async with RunningQuorum(files, config=one_of_three(), clock=ManualClock()) as q:
@@ -424,7 +425,7 @@ async def test_a_corrupt_quorum_state_refuses_the_start() -> None:
 
 
 async def run_until_crash(files: LossyFiles, acknowledged: list[int]) -> None:
-    """Commit topics until the files refuse to work; what was committed is in `acknowledged`."""
+    """Commit topics until the files refuse to work; `acknowledged` contains the committed ones."""
     q = RunningQuorum(files, limits=MetadataLogConfig(max_bytes_between_snapshots=400))
     try:
         await q.node.start()
@@ -493,7 +494,7 @@ async def test_the_core_is_told_whether_the_own_disk_refused_a_snapshot(
 
 
 async def test_a_leader_sends_nobody_what_its_disk_has_not_kept_and_stops() -> None:
-    """M5, F20: another voter has it. Who asked is told of the disk."""
+    """M5, F20: another voter has the batch. The fetch gets a storage error."""
     files = MemoryFiles()
     async with RunningQuorum(files) as q:
         for number in range(3):

@@ -1,4 +1,4 @@
-"""A snapshot that is fetched in pieces: what breaks off goes on, what is another's begins anew."""
+"""Snapshots fetched in pieces: resumed after an interruption, restarted at another node."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def content(name: str) -> bytes:
 
 
 class Leader:
-    """Stands for the peers: serves one snapshot, breaks off after `pieces`."""
+    """A stand-in for the peers: serves one snapshot, and breaks off after `pieces`."""
 
     def __init__(self, data: bytes, pieces: int = 1000) -> None:
         self.data = data
@@ -94,7 +94,7 @@ async def test_what_breaks_off_goes_on_where_it_stopped() -> None:
 
 
 async def test_another_nodes_snapshot_is_fetched_from_the_beginning() -> None:
-    """Its bytes differ, though it says the same."""
+    """Another node's snapshot of the same state has other bytes."""
     first = Leader(content("a"), pieces=3)
     follower = Follower(first)
     with pytest.raises(ConnectionResetError):
@@ -122,7 +122,7 @@ async def test_one_that_is_gone_is_not_gone_on_with() -> None:
 
 
 def covered(data: bytes) -> list[int]:
-    """Every fortieth byte; of each batch only those that its CRC covers."""
+    """Return every fortieth position; in batches only those that the CRC covers."""
     return [
         at
         for header, begin in iter_batches(data)
@@ -132,7 +132,7 @@ def covered(data: bytes) -> list[int]:
 
 @pytest.mark.parametrize("at", covered(content("a")))
 async def test_one_that_was_damaged_on_its_way_is_refused_and_fetched_anew(at: int) -> None:
-    """M13: no byte of it is replayed that its CRCs do not cover, nor has the file its name."""
+    """M13: until its CRCs are checked, no byte is replayed and the file has no final name."""
     whole = content("a")
     leader = Leader(whole[:at] + bytes([whole[at] ^ 0x10]) + whole[at + 1 :])
     follower = Follower(leader)
@@ -156,7 +156,7 @@ async def test_one_that_ends_before_its_footer_is_refused() -> None:
 
 
 class FullDisk(MemoryFiles):
-    """Takes so many bytes; counts who holds a file open."""
+    """A disk that accepts `room` bytes; it counts open files."""
 
     def __init__(self, room: int) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""Cores of a quorum of five for tests of one step at a time."""
+"""Cores of a quorum of five, for tests of single steps."""
 
 from __future__ import annotations
 
@@ -53,14 +53,14 @@ def log_of(*epochs: int) -> ModelLog:
 
 
 def elect(core: QuorumCore, *, now_ms: float = 1000.0) -> list[Any]:
-    """Time out and win both polls with the vote of node 2."""
+    """Let the core time out, and win both polls with the vote of node 2."""
     core.step(m.Tick(), now_ms)
     core.step(m.VoteAnswered(2, core.epoch, None, True, pre_vote=True), now_ms)
     return core.step(m.VoteAnswered(2, core.epoch, None, True), now_ms)
 
 
 def answered(core: QuorumCore, node_id: int, *facts: Any, **more: Any) -> m.FetchAnswered:
-    """The answer to the fetch that the core waits for."""
+    """Return the answer to the fetch that the core waits for."""
     awaited = next(number for number in range(100) if core.awaits(number))
     return m.FetchAnswered(awaited, node_id, *facts, **more)
 

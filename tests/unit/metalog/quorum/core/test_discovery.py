@@ -1,4 +1,4 @@
-"""Whom a replica asks for the leader, and for how long it waits."""
+"""Leader discovery of a replica: the nodes it queries, and its timeouts."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def asked(effects: list[m.Effect]) -> m.FindLeader:
 
 
 def ask_in_vain(core: QuorumCore, times: int) -> list[m.FindLeader]:
-    """Start, and let every request fail."""
+    """Start the core, and let every request fail."""
     found, now_ms = [asked(core.step(m.Start(), 0))], 0.0
     for _ in range(times - 1):
         core.step(m.RequestFailed(NOBODY, m.RequestKind.FETCH, found[-1].fetch_id), now_ms)

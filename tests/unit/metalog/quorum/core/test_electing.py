@@ -126,7 +126,8 @@ def test_a_voter_is_counted_once_and_nobody_else_is() -> None:
 
 
 def test_a_request_for_a_vote_that_fails_late_is_not_sent_again() -> None:
-    """Who has answered is not asked again, and nobody is once the election is over."""
+    """A voter that has answered gets no second request, and none is sent once the election is
+    over."""
     failed = m.RequestFailed(2, m.RequestKind.VOTE)
     core = make(1, (1, 2, 3))
     core.step(m.Start(), 0)

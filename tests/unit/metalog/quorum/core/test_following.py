@@ -84,11 +84,11 @@ def test_a_node_becomes_a_voter_by_the_log() -> None:
 
 
 def test_the_pause_grows_while_a_full_disk_takes_no_snapshot() -> None:
-    """It begins again after one that was taken, and no failure of another kind waits."""
+    """The backoff starts again after a stored snapshot, and other failures do not use it."""
     core, now_ms = follower(ModelLog()), 0.0
 
     def pause_ms(*, not_stored: bool) -> float:
-        """What passes between the failure of a snapshot and the next fetch."""
+        """Return the time in ms between a failed snapshot and the next fetch."""
         nonlocal now_ms
         event = answered(core, 2, 1, 2, snapshot=OffsetAndEpoch(9, 1))
         core.step(event, now_ms)
@@ -112,7 +112,7 @@ def test_the_pause_grows_while_a_full_disk_takes_no_snapshot() -> None:
 
 
 def test_a_voter_gives_a_leader_that_was_lost_the_whole_fetch_timeout() -> None:
-    """An observer that others send back to the leader it has just lost does not wait so long."""
+    """An observer that other nodes direct to its lost leader waits less."""
     core = make(1, (2, 3))
     core.step(m.Start(), 0)
 
@@ -143,7 +143,7 @@ def test_a_leader_may_say_anew_where_it_listens_and_not_to_another_disk() -> Non
 def test_the_others_try_in_turn_when_a_leader_has_left(
     preferred: tuple[ReplicaKey, ...], rank: int
 ) -> None:
-    """Also of an epoch that this voter had not heard of."""
+    """This also holds in an epoch that the voter did not know."""
     core = make(1, (1, 2, 3))
     core.step(m.Start(), 0)
     core.step(m.EndEpochAsked(6, 2, 4, preferred), 10)

@@ -92,7 +92,7 @@ def test_a_leader_that_no_majority_fetches_from_resigns() -> None:
 
 
 WIPED = ReplicaKey(4, b"?" * 16)
-"""Voter 4 after a new disk: not that voter any more (M15)."""
+"""Voter 4 with a new disk is not that voter any more (M15)."""
 
 
 @pytest.mark.parametrize(
@@ -108,8 +108,10 @@ WIPED = ReplicaKey(4, b"?" * 16)
 def test_a_leader_of_five_needs_two_other_voters_to_stay(
     fetching: list[ReplicaKey], stays: bool
 ) -> None:
-    """M17: it counts each voter once, itself, and nobody else; no later than 1.5 x the fetch
-    timeout after the last majority it resigns."""
+    """M17: the leader counts itself and each other voter once, and no other node.
+
+    It resigns at most 1.5 fetch timeouts after the last majority.
+    """
     core = make(1, (0, 1, 2, 3, 4))
     core.step(m.Start(), 0)
     core.step(m.Tick(), 1000)
@@ -196,7 +198,7 @@ def test_an_observer_that_fetches_no_more_is_forgotten_and_a_voter_is_not() -> N
 
 
 def test_observers_beyond_the_limit_take_the_place_of_those_that_fetched_before_them() -> None:
-    """Any id can be named in a fetch; a voter is never dropped for one."""
+    """A fetch may name any id; no voter is dropped for an observer."""
     core = make(1, (1, 2, 3))
     core.step(m.Start(), 0)
     elect(core)
@@ -209,7 +211,8 @@ def test_observers_beyond_the_limit_take_the_place_of_those_that_fetched_before_
 
 
 def static_leader(log: ModelLog) -> QuorumCore:
-    """The leader of five static voters, whose directories are not known, with what `log` has."""
+    """Return the leader of five static voters without known directories, with the records of
+    `log`."""
     ids = range(1, 6)
     core = QuorumCore(
         node=ReplicaKey(1, b"1" * 16),
@@ -248,7 +251,7 @@ def static_leader_of_ten() -> tuple[QuorumCore, ModelLog]:
 
 @pytest.mark.parametrize("offset", [0, 4], ids=["empty", "fetching again"])
 def test_a_static_voter_on_another_disk_counts_with_that_disk(offset: int) -> None:
-    """M8: ten entries on the disks of the leader and of one more are not on three of five."""
+    """M8: ten entries on the leader's and one other disk are not on three of five."""
     core, _ = static_leader_of_ten()
     fetch_of(core, 2, b"a", 10)
     fetch_of(core, 3, b"c", 5)
@@ -263,7 +266,7 @@ def test_a_static_voter_on_another_disk_counts_with_that_disk(offset: int) -> No
 
 
 def test_a_late_fetch_of_a_replaced_disk_does_not_count_for_the_disk_that_is_there() -> None:
-    """M8: the request of the process before may arrive after the new one's."""
+    """M8: a request of the process before may arrive after the new one's."""
     core, _ = static_leader_of_ten()
     fetch_of(core, 2, b"a", 9)
     fetch_of(core, 2, b"b", 0)
@@ -280,7 +283,7 @@ def test_a_late_fetch_of_a_replaced_disk_does_not_count_for_the_disk_that_is_the
 def test_a_voter_whose_position_is_not_in_the_log_counts_with_nothing(
     directory: bytes, cleaned: bool
 ) -> None:
-    """M8: an answer that sends it to a snapshot or to an earlier offset says that what it had is
+    """M8: an answer with a snapshot or an earlier offset shows that the voter's records are
     gone."""
     core, log = static_leader_of_ten()
     fetch_of(core, 2, b"a", 10)
@@ -299,7 +302,7 @@ def test_a_voter_whose_position_is_not_in_the_log_counts_with_nothing(
 
 
 def test_a_node_with_a_voters_id_and_another_directory_leaves_the_voter_alone() -> None:
-    """M15: where the voters' directories are known it is not that voter, wiped or forged."""
+    """M15: where the voters' directories are known, it is another replica, wiped or forged."""
     core = make(1, (1, 2, 3), log=log_of())
     core.step(m.Start(), 0)
     elect(core)

@@ -64,7 +64,7 @@ def test_a_wiped_voter_is_an_observer() -> None:
 
 @pytest.mark.parametrize("epoch", [EPOCH_JUMP_MAX + 2, 2**31 - 1])
 def test_an_epoch_that_no_election_leads_to_is_not_believed(epoch: int) -> None:
-    """One request with the last epoch there is would leave none for an election."""
+    """A single request with the last possible epoch would leave no epoch for an election."""
     core = make(1, (1, 2, 3))
     core.step(m.Start(), 0)
     core.step(m.BeginEpochAsked(5, 2, 1), 1)

@@ -1,4 +1,4 @@
-"""A voter's entry in the set: when it is updated, and which updates a leader takes."""
+"""Updates of a voter's entry in the set: their time, and the updates that a leader accepts."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def voters(*ids: int, **moved: Endpoints) -> VoterSet:
 def core_of(
     *ids: int, listens: Endpoints, kraft_version: int = 1, key: ReplicaKey = KEYS[1]
 ) -> tuple[QuorumCore, ModelLog]:
-    """Node 1 of a quorum whose log says that it listens as the others do; it starts at 0 ms."""
+    """Return node 1 of a quorum whose log has its endpoints as the others'; it starts at 0 ms."""
     log = ModelLog()
     log.kraft_version = kraft_version
     core = QuorumCore(
@@ -59,13 +59,13 @@ def follower(**facts: Any) -> QuorumCore:
 
 
 def tick_of_leader(core: QuorumCore, now_ms: float) -> list[Any]:
-    """What a tick says of the voter set while the leader, node 2, lives."""
+    """Return what a tick sends about the voter set while the leader, node 2, lives."""
     core.step(m.BeginEpochAsked(5, 2, 1), now_ms)
     return sent(core.step(m.Tick(), now_ms))
 
 
 def leader(log_has: int = 1, **facts: Any) -> tuple[QuorumCore, ModelLog]:
-    """A sole voter whose log is committed up to and with that many records of its epoch."""
+    """Return a sole voter whose log is committed up to `records` records of its epoch."""
     core, log = core_of(1, **facts)
     log.entries += [Entry(core.epoch, i) for i in range(log_has)]
     core.step(m.Flushed(log_has), 1)
