@@ -1,4 +1,4 @@
-"""CRC-32C without the start of the package that it comes from."""
+"""CRC-32C, loaded without the start-up code of its package."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 from protocol import checksum
 
 CHECK = 0xE3069283
-"""Of b"123456789": RFC 3720 and every table of CRCs."""
+"""The CRC of b"123456789": RFC 3720 and every table of CRCs."""
 
 
 def test_it_is_what_the_package_has() -> None:

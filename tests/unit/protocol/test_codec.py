@@ -1,6 +1,6 @@
-"""What the codec refuses, what it says then, and what it does not copy.
+"""Refusals of the codec with their messages, and data that it does not copy.
 
-That it writes and reads everything else rightly is shown by tests/property and tests/interop.
+tests/property and tests/interop check that it encodes and decodes all else correctly.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def refused(cls: type, data: bytes, version: int) -> ProtocolError:
 
 def test_array_longer_than_the_bytes_left_is_refused_before_memory_is_taken() -> None:
     data = struct.pack(">i", 0x7FFFFFFF) + bytes(100)
-    refused(MetadataRequest, data, 0)  # the decoder and its twin are made when they are used first
+    refused(MetadataRequest, data, 0)  # the first use creates the decoder and its twin
     tracemalloc.start()
     error = refused(MetadataRequest, data, 0)
     _, peak_bytes = tracemalloc.get_traced_memory()

@@ -1,4 +1,5 @@
-"""The codecs: round trips, foreign framings, cut and hostile input, the budget."""
+"""The compression codecs: round trips, foreign framings, truncated and hostile input, the
+budget."""
 
 from __future__ import annotations
 
@@ -92,7 +93,7 @@ def test_truncated_never_passes_for_whole(codec: Codec) -> None:
     packed = compress(codec, data)
     for length in range(len(packed)):
         if codec is Codec.SNAPPY and length == 16:
-            continue  # a stream of no blocks is whole
+            continue  # a stream without blocks is complete
         with pytest.raises(ApiError) as caught:
             decompress(codec, packed[:length])
         assert caught.value.code is ErrorCode.CORRUPT_MESSAGE
@@ -140,7 +141,7 @@ def test_snappy_raw_block() -> None:
 
 
 def test_snappy_promise_is_checked_before_memory_is_taken() -> None:
-    # The varint length says 100 MB, eight bytes follow.
+    # The varint length is 100 MB, and eight bytes follow.
     lie = b"\x80\xc2\xd7\x2f" + bytes(8)
     with pytest.raises(ApiError) as caught:
         decompress(Codec.SNAPPY, lie)

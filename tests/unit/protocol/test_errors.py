@@ -1,4 +1,4 @@
-"""Error codes and the errors that carry them."""
+"""Error codes and their exceptions."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def test_codes_are_dense_and_described() -> None:
 
 
 def test_the_code_that_kafka_has_no_number_for_is_retriable_and_beyond_kafkas() -> None:
-    """KIP-966: who was over the limit asks again."""
+    """KIP-966: a client over the limit retries."""
     assert ErrorCode.REQUEST_LIMIT_REACHED.retriable
     assert ErrorCode.REQUEST_LIMIT_REACHED >= 10_000
 

@@ -1,4 +1,4 @@
-"""Uuids and their text."""
+"""Uuids and their textual form."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Requests in parts name everything once, and the answers to them are one answer."""
+"""Requests split into parts that name each element once, with one merged response."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Encoding in steps gives the same bytes as encoding at once."""
+"""Encoding in steps, with the same bytes as encoding at once."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ BUILT = [api for api in ApiKey if api not in REMOVED_APIS]
 
 
 def filled(cls: type[Struct], count: int) -> Any:
-    """A struct whose lists of structs have elements, with lists of their own."""
+    """Return a struct whose lists of structs have elements with lists of their own."""
     value = cls()
     for field in cls.FIELDS:
         element = field.kind.element
@@ -46,7 +46,7 @@ def test_steps_of_any_response_give_the_bytes_of_the_codec(api: ApiKey) -> None:
         try:
             expected = encode(message, version)
         except EncodeError:
-            continue  # a list that this version cannot carry
+            continue  # a list that this version does not have
         encoded, heaviest = in_steps(message, version)
         assert encoded == expected
         assert heaviest <= STEP_WEIGHT

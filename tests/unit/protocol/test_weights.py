@@ -1,4 +1,4 @@
-"""The weight of a message counts its elements and its long strings."""
+"""The weight of a message, which counts its elements and long strings."""
 
 from __future__ import annotations
 

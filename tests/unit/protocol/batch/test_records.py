@@ -1,4 +1,4 @@
-"""Records: building and reading, broken lengths, varints, control records."""
+"""Records: building and parsing, broken lengths, varints, control records."""
 
 from __future__ import annotations
 

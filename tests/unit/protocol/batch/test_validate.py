@@ -1,4 +1,5 @@
-"""What a broker refuses: one case per row of the bad-input catalogue (B17-B27) and their order."""
+"""Batches that a broker refuses: one case per row of the bad-input catalogue (B17-B27), in
+order."""
 
 from __future__ import annotations
 
@@ -104,7 +105,7 @@ def test_every_cut_is_refused() -> None:
 def test_every_wrong_byte_is_refused() -> None:
     for at in range(len(BATCH)):
         if 12 <= at < 16:
-            continue  # the leader epoch is the broker's to write and has no CRC
+            continue  # the broker writes the leader epoch, and the CRC does not cover it
         broken = bytearray(BATCH)
         broken[at] ^= 0x10
         refusal(bytes(broken))
@@ -351,7 +352,7 @@ BEYOND = [(2**63 - 1, 1), (-(2**63), -1), (2**63 - 1, 2**63 - 1)]
 def test_timestamps_that_are_no_int64_are_refused(
     rules: AppendRules, base: int, delta: int
 ) -> None:
-    """Base and delta are both allowed; their sum has no place in a header."""
+    """Base and delta are both valid; their sum does not fit the header."""
     record = b"\0" + varint(delta) + varint(0) + varint(1) + b"k" + varint(-1) + b"\0"
     payload = varint(len(record)) + record
     hostile = with_payload(payload, 1, base_timestamp=base, max_timestamp=base)
@@ -367,7 +368,7 @@ def test_the_last_timestamps_that_are_int64_are_walked(stamp: int) -> None:
 
 @pytest.mark.parametrize(("base", "delta"), BEYOND)
 def test_timestamps_that_are_no_int64_are_read_as_java_reads_them(base: int, delta: int) -> None:
-    """They may be stored: a topic whose records are not walked takes them."""
+    """Such a batch may be stored: a topic whose records are not walked accepts it."""
     record = b"\0" + varint(delta) + varint(0) + varint(1) + b"k" + varint(-1) + b"\0"
     batch = with_payload(varint(len(record)) + record, 1, base_timestamp=base)
     (read,) = read_records(batch)

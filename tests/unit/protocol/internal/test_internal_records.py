@@ -1,4 +1,4 @@
-"""Keys and values of internal topics, the consumer protocol, tiered storage's records."""
+"""Keys and values of internal topics, the consumer protocol, and records of tiered storage."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Fetch 19 and AlterPartition 4 (KIP-1303): their bytes, written down by hand.
+"""Fetch 19 and AlterPartition 4 (KIP-1303), compared with hand-written bytes.
 
-What the last version adds stands at the end of its struct; everything before is as in the version
-that Kafka has.
+Fields added in the last version stand at the end of their struct; all fields before them are as in
+the version that Kafka has.
 """
 
 from __future__ import annotations
@@ -45,7 +45,8 @@ FETCH = FetchRequest(
 
 
 def fetch_bytes(version: int) -> bytes:
-    """The request above, written down by hand: compact arrays count one more than they hold."""
+    """Return the request above as hand-written bytes: compact arrays encode their length plus
+    one."""
     local = struct.pack(">qq", START_MS, SIZE) if version == 19 else b""
     partition = (
         struct.pack(">iiqiqi", 3, 4, 5_000_000_000, 2, 6, 1 << 20)

@@ -1,4 +1,4 @@
-"""The registry of messages, and that a node pays only for what it uses."""
+"""The registry of messages, which loads only the messages that a node uses."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The gate, with guests that only note what happens to them."""
+"""The admission gate, with connections that only record its decisions."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Visitor:
 
 
 class House:
-    """A gate and its visitors."""
+    """A gate and its connections."""
 
     def __init__(self, *listeners: str, **limits: Any) -> None:
         self.gate = ConnectionGate(ConnectionLimits(**limits))
@@ -39,7 +39,7 @@ class House:
         self.count = 0
 
     def come(self, now_ms: float = 0.0, host: str = "10.0.0.1", listener: str = "CLIENT") -> Any:
-        """The visitor, or the reason why it was refused."""
+        """Open a connection. Returns: the connection, or the reason of the refusal."""
         self.count += 1
         visitor = Visitor(self.gate, f"visitor {self.count}", host, listener)
         refusal = self.gate.enter(visitor, now_ms)
@@ -178,7 +178,7 @@ def test_the_creation_rate_delays() -> None:
         now_ms = wake_ms
         house.gate.pump(now_ms)
     assert [visitor.served for visitor in visitors if not isinstance(visitor, str)] == [True] * 120
-    # 120 at 10 per second take 12 s when the burst of the beginning is reckoned with.
+    # 120 connections at 10 per second take 12 s, the initial burst included.
     assert 2_000 <= now_ms <= 12_000
 
 

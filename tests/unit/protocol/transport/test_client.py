@@ -43,7 +43,7 @@ async def connected(server: Server) -> AsyncIterator[Connection]:
 async def node(
     serve: Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]],
 ) -> AsyncIterator[tuple[str, int]]:
-    """A node that does what the test says with raw streams."""
+    """Serve connections of a node with the test's function over raw streams."""
 
     async def run(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
@@ -57,7 +57,8 @@ async def node(
     tasks: set[asyncio.Task[None]] = set()
 
     def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        # No coroutine: one that never began would leave its connection open when the loop ends.
+        # Not a coroutine: one that never started would leave its connection open when the loop
+        # ends.
         writers.append(writer)
         tasks.add(asyncio.create_task(run(reader, writer)))
 
@@ -113,7 +114,8 @@ async def test_a_broker_is_offered_what_clients_are_not() -> None:
 
 @on_both_loops
 async def test_some_versions_are_taken_by_number_only() -> None:
-    """Of a message whose last version is between two of our nodes, in some of their requests."""
+    """Such a message has a version of its own between two of our nodes, in some of their
+    requests."""
     table = HandlerTable()
     table.serve_api_versions()
     table.register(ApiKey.FETCH, Echo().metadata, max_version=18, own_max_version=19)
@@ -296,7 +298,7 @@ async def test_unreadable_response() -> None:
 
 
 class Sized:
-    """Metadata that answers with topics of as many bytes as the request's first topic says."""
+    """A Metadata handler whose topics have as many bytes as the request's first topic names."""
 
     def __call__(self, _: RequestContext, request: MetadataRequest) -> ApiMessage:
         assert request.topics is not None
@@ -363,7 +365,7 @@ async def test_request_waits_until_the_node_reads() -> None:
 
 @on_both_loops
 async def test_requests_that_wait_until_the_node_reads_keep_their_order() -> None:
-    """T1: who comes as the node reads again does not overtake who has waited for it."""
+    """T1: a new request does not overtake waiting ones when the node reads again."""
     echo = Echo()
     async with serving(echo.table()) as server, connected(server) as client:
 
@@ -385,7 +387,8 @@ async def test_requests_that_wait_until_the_node_reads_keep_their_order() -> Non
 
 @on_both_loops
 async def test_a_request_that_fills_the_buffer_again_ends_nobody_behind_it() -> None:
-    """Who waits has its time from when it began to wait, however often there is room meanwhile."""
+    """A waiting request's timeout counts from its start, however often the buffer has room in
+    between."""
     echo = Echo()
     async with serving(echo.table()) as server, connected(server) as client:
         client.pause_writing()
@@ -401,7 +404,7 @@ async def test_a_request_that_fills_the_buffer_again_ends_nobody_behind_it() -> 
 
 @pytest.mark.parametrize("host", ["é" * 70, "a\0b", "a..b", "x" * 300])
 async def test_a_name_that_is_no_name_is_nobody(host: str) -> None:
-    """Addresses come from the wire too; who connects knows only errors of the network."""
+    """Addresses also come from the network; connecting raises network errors only."""
     with pytest.raises(OSError):
         await Connection.connect(host, 9092, "test", 1000)
 

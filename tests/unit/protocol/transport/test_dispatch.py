@@ -1,4 +1,4 @@
-"""The handlers' table: what is advertised and served, and what becomes of each kind of reply."""
+"""The handler table: advertised and served versions, and each kind of reply."""
 
 from __future__ import annotations
 
@@ -100,7 +100,8 @@ def test_unstable_versions_are_hidden() -> None:
 
 
 def table_with_own_versions(handler: Handler) -> HandlerTable:
-    """Heartbeat 0-3 for everybody, 4 for our brokers at the listener of `serving`."""
+    """Return a table with Heartbeat 0-3 for all, and 4 for our brokers on the listener of
+    `serving`."""
     table = HandlerTable(own_kind=own_peers("PLAINTEXT"))
     table.register(ApiKey.HEARTBEAT, handler, max_version=3, own_max_version=4)
     table.serve_api_versions()
@@ -184,7 +185,7 @@ async def test_own_versions_exist_for_our_brokers_only(name: str, offered: int) 
 
 
 async def test_requests_inside_requests_of_our_brokers_keep_their_right() -> None:
-    """The broker that sends it on has looked at who asks; who is not ours has not."""
+    """The forwarding broker has checked its client; any other sender has not."""
     table = table_with_own_versions(done)
     request = embedded(HeartbeatRequest(group_id="abc"), 4)
     for connection in (NoConnection(), OwnConnection()):

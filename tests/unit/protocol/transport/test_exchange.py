@@ -1,5 +1,8 @@
-"""The exchange machine by itself: frames whole, byte by byte, cut and with others behind them;
-replies in any order; holds. B4 and B46 of the bad-input catalogue are its rules."""
+"""The exchange machine alone: framing of whole, split and pipelined requests; ordered replies;
+holds.
+
+Its rules are B4 and B46 of the bad-input catalogue.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +35,7 @@ SIZE_MAX = 100_000
 
 
 class Owner:
-    """Who the machine belongs to."""
+    """The owner of the machine."""
 
     def __init__(self) -> None:
         self.fed = 0
@@ -46,7 +49,7 @@ class Owner:
 
 
 class Machine:
-    """An exchange that is moved as a connection moves it; requests are copied when they come."""
+    """An exchange driven as a connection drives it; requests are copied on arrival."""
 
     def __init__(self, *, inflight: int = 5, memory: RequestMemory | None = None) -> None:
         self.space = BufferSpace(memory or RequestMemory(), USUAL_BYTES)
@@ -63,10 +66,10 @@ class Machine:
         self.turns_over += self.exchange.end_turn(self.owner, 0.0)
 
     def served(self, number: int) -> None:
-        """For what a test does with a request."""
+        """A stand-in for the handling of a request."""
 
     def receive(self, data: bytes) -> int:
-        """As much of it as there is room for, as one read; returns how much."""
+        """Receive as much as there is room for, as one read. Returns: the number of bytes."""
         room = self.exchange.buffer.room(0)
         taken = min(len(room), len(data))
         room[:taken] = data[:taken]
@@ -279,7 +282,7 @@ def test_muted_until_the_last_reason_is_over() -> None:
 
 
 def test_b46_what_is_held_back_stays_within_one_buffer() -> None:
-    """Held bytes are neither cut nor given more room; what follows stays with the kernel."""
+    """B46: held bytes are neither framed nor given more room; later bytes stay in the kernel."""
     machine = Machine()
     machine.receive(framed(b"x" * 1000)[:500])
     own = machine.exchange.buffer.own_bytes
@@ -357,7 +360,7 @@ def test_the_end_gives_everything_back() -> None:
 
 
 class Story(Machine):
-    """Requests that are answered at once, later, never or with a mute, as dice say."""
+    """Random requests: answered at once, later or never, or with a mute."""
 
     def __init__(self, rng: random.Random) -> None:
         super().__init__(inflight=rng.randint(1, 6))

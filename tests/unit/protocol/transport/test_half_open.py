@@ -1,4 +1,4 @@
-"""What nodes ask of the kernel, so that a peer whose machine is gone is noticed (F5)."""
+"""Keep-alive options of sockets, which detect peers whose machine is gone (F5)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Long requests are served in parts, long responses encoded in steps, and both take turns."""
+"""Long requests, served in parts, and long responses, encoded in steps; both yield to others."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ MANY = 5_000
 
 
 class Served:
-    """A table with one API, whose handler takes its time for each element."""
+    """A table with one API whose handler is slow for each element."""
 
     def __init__(self, api: ApiKey, rule: Any, handler: Any, version: int) -> None:
         self.clock = ToilClock()

@@ -1,4 +1,4 @@
-"""The request-memory budget: first its rules, then connections that live by them."""
+"""The request-memory budget: its rules, then connections under it."""
 
 from __future__ import annotations
 
@@ -131,7 +131,7 @@ async def test_exhausted_memory_stops_reading_and_loses_nothing() -> None:
             await client.greet()
         for client in clients:
             client.writer.write(big(1, size)[:-1])
-        # One holds the overdraft and has all but its last byte here; others are not read.
+        # One connection holds the overdraft and lacks its last byte here; the others are not read.
         await until(lambda: memory.scarce and memory.waiting >= 1)
         held = sum(connection.exchange.buffer.end for connection in server.connections)
         assert held < 3 * size

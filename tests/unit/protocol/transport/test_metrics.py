@@ -1,4 +1,4 @@
-"""The counters of the transport, and what a scrape makes of them."""
+"""The counters of the transport, and their series in a scrape."""
 
 from __future__ import annotations
 

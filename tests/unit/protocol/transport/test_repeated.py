@@ -1,4 +1,5 @@
-"""Produce requests recognised by the bytes before their records: never otherwise than decoded."""
+"""Produce requests recognised by the bytes before their records, with the result of decoding
+them."""
 
 from __future__ import annotations
 
@@ -41,7 +42,7 @@ def frame(
 
 
 def read(version, data):
-    """(client id, message) as the connection decodes them; ProtocolError."""
+    """Return (client id, message) as the connection decodes them. Raises: ProtocolError."""
     view = memoryview(data)
     client, at = decode_client_id(view, version >= ENTRY.first_flexible)
     message, end = decode(ProduceRequest, view, version, at)

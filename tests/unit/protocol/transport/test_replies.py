@@ -1,4 +1,5 @@
-"""What a connection writes and when: replies of one turn go together, in order, none is lost."""
+"""Writes of a connection: replies of one event-loop iteration are joined, in order, and none is
+lost."""
 
 from __future__ import annotations
 
@@ -17,7 +18,7 @@ from testkit.memory.sockets import Echo, heartbeat, metadata
 
 
 class Transport:
-    """Notes what is done to it."""
+    """A transport that records its calls."""
 
     def __init__(self) -> None:
         self.writes: list[bytes] = []
@@ -141,7 +142,7 @@ async def test_who_waits_hears_of_a_reply_that_is_ready_behind_it() -> None:
     receive(connection, metadata(1))
     connection.add_behind_callback(hears)
     receive(connection, heartbeat("first", 2))
-    assert heard == []  # nobody stood behind anybody
+    assert heard == []  # no request was waiting behind another
     receive(connection, metadata(3))
     assert heard == ["behind"]
     receive(connection, heartbeat("last", 4))

@@ -38,7 +38,7 @@ from testkit.memory.turns import until
 
 
 async def answers(client: RawClient, correlation_id: int) -> None:
-    """The connection still works."""
+    """Assert that the connection still answers."""
     client.writer.write(metadata(correlation_id))
     assert correlation_id_of(await client.response()) == correlation_id
 
@@ -158,7 +158,7 @@ async def test_replies_keep_the_order_of_their_requests() -> None:
 
 
 async def answers_nothing(client: RawClient) -> None:
-    """Nothing has arrived although a later reply is ready."""
+    """Assert that nothing has arrived although a later reply is ready."""
     for _ in range(5):
         await asyncio.sleep(0)
     assert not client.reader._buffer  # type: ignore[attr-defined]
@@ -183,8 +183,10 @@ async def test_inflight_is_bounded() -> None:
 
 @on_both_loops
 async def test_what_waits_and_gets_no_answer_has_its_place_too() -> None:
-    """acks=0 with batches that are judged elsewhere: the client is read no faster than they are,
-    and what a handler keeps of a request counts as request memory until then."""
+    """acks=0 with batches that are validated elsewhere: the client is read no faster than they are.
+
+    The parts of a request that a handler keeps count as request memory until then.
+    """
     memory = RequestMemory(1 << 20)
     echo = Echo()
     async with (
@@ -218,7 +220,7 @@ async def test_b46_a_flood_stays_in_the_socket() -> None:
 
 
 class Large:
-    """Metadata that answers with a quarter of a megabyte."""
+    """A Metadata handler whose answer has a quarter of a megabyte."""
 
     def __init__(self) -> None:
         self.asked = 0
@@ -280,7 +282,7 @@ async def test_close_callbacks_run_once_when_the_client_goes() -> None:
         assert called == ["first"]
         connection.add_close_callback(lambda: called.append("late"))
         assert called == ["first", "late"]
-        echo.release("a")  # a reply for nobody
+        echo.release("a")  # a reply without a client
         assert server.connection_stats.open == 0
 
 
@@ -378,7 +380,7 @@ def test_limits_are_checked() -> None:
         ServerLimits(max_inflight=0)
 
 
-# --- what the requests say ---------------------------------------------------------------------
+# --- contents of requests -------------------------------------------------------------------------
 
 
 @on_both_loops

@@ -1,4 +1,4 @@
-"""The time of one turn of the loop: a crowd is served in several, in its order."""
+"""The time budget of one event-loop iteration: many connections are served in several, in order."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from testkit.memory.turns import until
 
 
 class Loop:
-    """Turns by hand; each that is served takes some of the time."""
+    """Iterations by hand; each connection served uses some of the time."""
 
     def __init__(self, each_ms: float) -> None:
         self.now_ms = 100.0
@@ -58,7 +58,7 @@ def test_who_comes_late_is_served_in_the_turns_behind() -> None:
     assert loop.served == [0, 1]
     loop.turn()
     assert loop.served == [0, 1, 2, 3]
-    loop.arrive(7)  # behind those who wait
+    loop.arrive(7)  # behind the waiting connections
     assert loop.served == [0, 1, 2, 3]
     loop.turn()
     loop.turn()
@@ -78,7 +78,8 @@ def test_a_turn_that_the_waiting_did_not_fill_is_for_newcomers() -> None:
 
 
 def test_a_turn_is_over_when_it_has_enough_to_write() -> None:
-    """Also by replies that waited: whoever asks meanwhile comes in the next turn."""
+    """Replies of waiting requests count, too: a request that arrives then is served in the next
+    iteration."""
     loop = Loop(each_ms=0.0)
     loop.turns.sent(TURN_BYTES - 1)
     loop.arrive(0)
@@ -117,12 +118,12 @@ def test_one_that_fails_does_not_take_the_others_along() -> None:
 
 
 class Turned:
-    """Counts turns of the loop while it is entered."""
+    """A counter of event-loop iterations while it is entered."""
 
     def __init__(self) -> None:
         self.turns = 0
         self.seen: set[int] = set()
-        """Turns in which something happened."""
+        """Iterations in which an event was noted."""
         self._over = False
 
     def note(self) -> None:
@@ -145,7 +146,7 @@ class Turned:
 async def crowd(
     count: int, handler: Echo, clock: Clock
 ) -> AsyncIterator[tuple[Server, list[RawClient]]]:
-    """So many clients of one server."""
+    """Connect `count` clients to one server."""
     async with AsyncExitStack() as stack:
         server = await stack.enter_async_context(serving(handler.table(), clock=clock))
         clients = [await stack.enter_async_context(raw_client(server)) for _ in range(count)]
@@ -154,7 +155,7 @@ async def crowd(
 
 
 class Slow(Echo):
-    """Takes its time, and says in which turn."""
+    """A slow handler that notes the iteration in which it runs."""
 
     def __init__(self, turned: Turned, clock: ManualClock, each_ms: int) -> None:
         super().__init__()
@@ -177,7 +178,7 @@ async def ask_all(clients: list[RawClient]) -> None:
 
 @on_both_loops
 async def test_a_crowd_is_answered_while_other_things_go_on() -> None:
-    """Each request takes the whole time of a turn: callbacks of the loop come in between."""
+    """Each request uses the whole time budget: other callbacks run in between."""
     clock, turned = ManualClock(), Turned()
     async with crowd(CROWD + 1, Slow(turned, clock, int(TURN_MS)), clock) as (server, clients):
         with turned:
@@ -191,7 +192,7 @@ async def test_a_crowd_is_answered_while_other_things_go_on() -> None:
 async def test_a_crowd_is_written_to_while_other_things_go_on(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Each answer is all that may be written in a turn."""
+    """Each answer uses the whole byte budget of an iteration."""
     monkeypatch.setattr(turns, "TURN_BYTES", 8)
     clock, turned = ManualClock(), Turned()
     async with crowd(CROWD + 1, Slow(turned, clock, 0), clock) as (_, clients):
@@ -204,8 +205,10 @@ async def test_a_crowd_is_written_to_while_other_things_go_on(
 async def test_a_crowd_that_waited_is_written_to_while_other_things_go_on(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """One event lets all of them go, as a part that came from the tier; each answer is all that
-    may be written in a turn."""
+    """One event releases all of them, as a part from the tier does.
+
+    Each answer uses the whole byte budget of an iteration.
+    """
     monkeypatch.setattr(turns, "TURN_BYTES", 8)
     echo, turned, count = Echo(), Turned(), CROWD + 1
     send = Turns.sent
@@ -229,7 +232,7 @@ async def test_a_crowd_that_waited_is_written_to_while_other_things_go_on(
 
 @on_both_loops
 async def test_a_crowd_that_hangs_up_is_forgotten_while_other_things_go_on() -> None:
-    """Each takes the whole time of a turn to be forgotten; nobody is answered meanwhile."""
+    """Each close callback uses the whole time budget, and no request is answered in between."""
     clock, turned = ManualClock(), Turned()
     async with crowd(2 * CROWD, Echo(), clock) as (server, clients):
 
