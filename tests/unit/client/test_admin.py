@@ -1,4 +1,4 @@
-"""Administration of a node in memory, as tools do it."""
+"""The admin client against a node in memory, as tools use it."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ async def test_configurations() -> None:
             )
         with pytest.raises(Refused, match="nothing: UNKNOWN_TOPIC_OR_PARTITION"):
             await admin.describe_configs(topic, ["nothing"])
-        # The broker's own, which is asked, and the default of all brokers.
+        # The broker's own configuration, from that broker, and the default of all brokers.
         described = await admin.describe_configs(broker, ["1", ""], documentation=True)
         static = {one.name: one for one in described["1"]}
         assert static["node.id"].value == "1"
@@ -95,7 +95,7 @@ async def test_configurations() -> None:
 
 
 class Asked:
-    """Stands for a client: who is asked for which resources."""
+    """A stand-in for a client that records the broker and the resources of each request."""
 
     def __init__(self) -> None:
         self.asked: list[tuple[int | None, list[str]]] = []
@@ -120,7 +120,7 @@ async def test_a_brokers_own_configurations_are_asked_of_that_broker() -> None:
     await admin.describe_configs(ResourceType.BROKER, ["1", "", "3"])
     await admin.describe_configs(ResourceType.BROKER_LOGGER, ["2"])
     await admin.describe_configs(ResourceType.TOPIC, ["4", "5"])
-    # What is written down goes to the controller, a logger's level does not.
+    # A stored change goes to the controller, a logger's level does not.
     change = ConfigChange("k", ConfigOperation.DELETE, None)
     await admin.alter_configs(ResourceType.BROKER, "1", [change])
     await admin.alter_configs(ResourceType.BROKER_LOGGER, "2", [change])
@@ -188,7 +188,7 @@ async def test_leaders_replicas_and_the_quorum() -> None:
             (("t", 1), ErrorCode.ELECTION_NOT_NEEDED, False),
             (("t", 7), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, True),
         ]
-        # Of all of them, those that need none are left out.
+        # Of all partitions, those that need no election are omitted.
         assert await admin.elect_leaders(ElectionType.UNCLEAN) == {}
         await admin.reassign(("t", 0), None)
         with pytest.raises(Refused, match="t-0: INVALID_REPLICA_ASSIGNMENT"):

@@ -58,13 +58,13 @@ async def test_the_leader_moves(hints: bool) -> None:
         world.leader = Leader(0, 7)
         await client.fetch("t", 0, 0)
         assert client.cache.leaders["t", 0] == Leader(0, 7)
-        # KIP-951: whoever was told the new leader asks nobody
+        # KIP-951: a client that got the new leader in the refusal requests no metadata
         assert (world.metadata_asked == asked) is hints
 
 
 @on_both_loops
 async def test_a_leader_that_refuses_too_is_met_with_a_pause_and_fresh_metadata() -> None:
-    """KIP-951: at once on a new epoch, with back-off on the same one."""
+    """KIP-951: the client retries at once on a new epoch, with backoff on the same one."""
     async with cluster() as world, connected(world) as client:
         await client.produce("t", 0, batch(b"a"))
         asked = world.metadata_asked
@@ -74,7 +74,8 @@ async def test_a_leader_that_refuses_too_is_met_with_a_pause_and_fresh_metadata(
         loop = asyncio.get_running_loop()
         begun = loop.time()
         await client.produce("t", 0, batch(b"b"))
-        assert loop.time() - begun > 0.04  # a pause of 50 ms; uvloop's clock counts whole ones
+        # a backoff of 50 ms; uvloop's clock counts whole milliseconds
+        assert loop.time() - begun > 0.04
         assert world.produced_at == [0, 1]
         assert world.metadata_asked == asked + 1
 
@@ -85,7 +86,7 @@ async def test_a_hint_is_kept_against_staler_metadata() -> None:
         await client.produce("t", 0, batch(b"a"))
         world.leader = Leader(1, 6)
         await client.produce("t", 0, batch(b"b"))
-        # no broker has heard of the election yet, nor of node 1
+        # no broker has learned of the election yet, nor of node 1
         world.beliefs = {0: Leader(0, 5), 1: Leader(0, 5)}
         address = client.cache.brokers[1]
         gone = world.servers.pop(1)
@@ -98,8 +99,10 @@ async def test_a_hint_is_kept_against_staler_metadata() -> None:
 @on_both_loops
 @pytest.mark.parametrize("believers", [1, 2])
 async def test_who_goes_on_saying_that_it_leads_is_not_the_only_one_asked(believers: int) -> None:
-    """F9: brokers that are cut off from the controllers alone tell old metadata for as long as they
-    are asked, and one of them takes requests that nobody ever confirms."""
+    """F9: brokers cut off from the controllers alone return old metadata indefinitely.
+
+    One of them accepts requests that are never committed.
+    """
     async with cluster(3) as world, connected(world) as client:
         await client.produce("t", 0, batch(b"a"))
         world.hints = False
@@ -221,7 +224,7 @@ def test_cache_rules() -> None:
 
 
 def test_a_broker_that_is_behind_does_not_bring_a_deposed_leader_back() -> None:
-    """It names the topic's id before, or knows no such topic, and then an older epoch (P24)."""
+    """P24: it returns the topic's id before, or no such topic, and then an older epoch."""
     cache, key, other = LeaderCache(), ("t", 0), bytes(15) + b"\x09"
     cache.learn(metadata_answer(other, 7, 8))
     cache.learn(metadata_answer(TOPIC_ID, 1, 5))

@@ -1,4 +1,4 @@
-"""A consumer whose leaders move or die, against brokers that share one log."""
+"""A consumer whose leaders move or fail, against brokers that share one log."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ async def read(consumer: Consumer, count: int, polls_max: int = 20) -> list[byte
 
 @pytest.mark.parametrize("hints", [True, False])
 async def test_it_follows_the_leader(hints: bool) -> None:
-    """KIP-951: where the refusal names the new leader, nobody is asked for metadata."""
+    """KIP-951: if the refusal names the new leader, the consumer requests no metadata."""
     async with cluster() as world, connected(world) as client:
         world.hints = hints
         await client.produce("t", 0, batch(b"a"))
@@ -109,7 +109,7 @@ async def test_a_position_that_is_gone_goes_on_at_the_nearest_end(
 
 
 class TwoLeaders:
-    """Stands for a client: node 0 leads `t-0`, node 1 `t-1`, each with two records."""
+    """A stand-in for a client: node 0 leads `t-0`, node 1 `t-1`, each with two records."""
 
     def __init__(self) -> None:
         self.cache = LeaderCache()

@@ -1,4 +1,4 @@
-"""Requests to the coordinator of a group while it moves, loads or dies."""
+"""Requests to the coordinator of a group while it moves, loads or fails."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ HEARTBEAT = HeartbeatRequest(group_id=GROUP, generation_id=1, member_id="m")
 
 
 class World:
-    """Two brokers; one of them coordinates. `found` and `codes` are answers that come first."""
+    """Two brokers, one of which coordinates. `found` and `codes` are answers that come first."""
 
     def __init__(self) -> None:
         self.servers: dict[int, Server] = {}

@@ -17,7 +17,7 @@ EXAMPLE = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
 def examples() -> list[tuple[int, str]]:
-    """Each with the number of lines before it."""
+    """Return each example with the number of lines before it."""
     text = PAGE.read_text(encoding="utf-8")
     return [(text[: one.start(1)].count("\n"), one[1]) for one in EXAMPLE.finditer(text)]
 

@@ -1,4 +1,4 @@
-"""Elections that are asked for: requests, and what becomes of each partition."""
+"""Requested elections: their requests, and the outcome of each partition."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def test_a_request_that_is_refused_as_a_whole_is_an_error():
     elections = ElectionRequests(ElectionType.PREFERRED, [("t", 0)])
     with pytest.raises(Refused, match="election: INVALID_REQUEST"):
         elections.take(ElectLeadersResponse(error_code=ErrorCode.INVALID_REQUEST))
-    # One that says so of every partition has told what became of each.
+    # A response with this error on every partition contains each outcome.
     late = answer([("t", 0)], ErrorCode.REQUEST_TIMED_OUT)
     late.error_code = ErrorCode.REQUEST_TIMED_OUT
     elections.take(late)

@@ -25,7 +25,8 @@ GROUP = "g"
 
 @asynccontextmanager
 async def topic(partitions: int, records: int) -> AsyncIterator[tuple[ClusterClient, str]]:
-    """A client of a node with the topic `t`; each partition has so many records."""
+    """Yield a client of a node with the topic `t` and the node's address; each partition has
+    `records`."""
     async with running_node() as node:
         address = node.client_addresses()[0]
         async with await ClusterClient.connect(address) as client:

@@ -23,11 +23,11 @@ from runtime.clock import SystemClock
 from testkit.memory.sockets import on_both_loops
 
 Plan = Callable[[int], ErrorCode | str | None]
-"""What happens to the n-th Produce: an error, "lose" (append, no answer), "drop" (neither)."""
+"""The fate of the n-th Produce: an error, "lose" (append, no answer), "drop" (neither)."""
 
 
 class Broker:
-    """Leads `t-0` with Kafka's rules about sequences."""
+    """A leader of `t-0` with Kafka's rules about sequences."""
 
     def __init__(self) -> None:
         self.log: list[bytes] = []
@@ -242,7 +242,7 @@ async def test_used_up_epochs_bring_a_new_id() -> None:
 
 @on_both_loops
 async def test_sequences_go_on_at_zero_after_the_last_one() -> None:
-    """KAFKA-7692."""
+    """KAFKA-7692: sequences wrap from 2**31 - 1 to 0."""
     async with producing() as (broker, producer):
         await send_all(producer, 1)
         lane = producer._lanes["t", 0]

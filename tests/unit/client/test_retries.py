@@ -1,4 +1,4 @@
-"""When the client tries again, and what it raises in the end."""
+"""Retries of the client, and the error that it raises in the end."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from protocol.errors import ApiError, ErrorCode, ProtocolError
 
 @pytest.fixture
 def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """Pauses are counted, not waited for."""
+    """Count backoff times without waiting for them."""
     found: list[float] = []
 
     async def sleep(seconds: float) -> None:

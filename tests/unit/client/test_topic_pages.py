@@ -95,7 +95,7 @@ async def test_a_node_is_read_in_pages():
 
 
 class OldBrokers:
-    """Stands for a client of brokers that have no DescribeTopicPartitions."""
+    """A stand-in for a client of brokers without DescribeTopicPartitions."""
 
     async def request_any(self, request: Any, _: float) -> Any:
         raise ApiError(ErrorCode.UNSUPPORTED_VERSION, type(request).__name__)

@@ -1,4 +1,4 @@
-"""Which records of a record set a consumer sees (KIP-98)."""
+"""The records of a record set that a consumer returns (KIP-98)."""
 
 from __future__ import annotations
 

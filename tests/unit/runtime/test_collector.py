@@ -1,4 +1,4 @@
-"""What lives long is looked at once, and nothing that dies in a cycle stays for good."""
+"""Garbage collection: long-lived objects are scanned once, and dead cycles are freed."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from runtime.collector import Collector
 
 OBJECTS = 800_000
 FULL_GENERATION_MAX = 120_000
-"""Seven hundred times ten times ten, what the younger generations hold, and some more."""
+"""More than seven hundred times ten times ten, the objects that the younger generations hold."""
 
 
 class Knot:
-    """Refers to itself."""
+    """An object that refers to itself."""
 
     def __init__(self) -> None:
         self.itself = self
@@ -25,7 +25,7 @@ class Knot:
 
 @contextmanager
 def _full_collections() -> Iterator[list[int]]:
-    """How much each full collection looks at."""
+    """Return the number of objects that each full collection scans."""
     looked_at: list[int] = []
 
     def count(phase: str, info: dict[str, int]) -> None:

@@ -1,4 +1,4 @@
-"""Shares of the descriptors, in a process of its own whose limit may be changed."""
+"""Shares of the file descriptors, in a process of its own whose limit may be changed."""
 
 from __future__ import annotations
 

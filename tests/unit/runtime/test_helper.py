@@ -105,7 +105,7 @@ async def test_closing_twice_is_harmless(helper):
 
 @pytest.mark.slow
 async def test_it_ends_with_its_parent():
-    """Killed without a word, in the middle of a task."""
+    """The parent is killed in the middle of a task."""
     program = (
         "import asyncio\n"
         "from runtime.helper import HelperProcess\n"

@@ -38,7 +38,7 @@ async def address():
 
 
 async def exchange(address: tuple[str, int], data: bytes) -> bytes:
-    """Send everything, read until the server closes."""
+    """Send all bytes, then read until the server closes the connection."""
     reader, writer = await asyncio.open_connection(*address)
     writer.write(data)
     received = await asyncio.wait_for(reader.read(), 5)
@@ -113,7 +113,7 @@ async def test_refusals(address, data, status):
 
 
 class Client(asyncio.Protocol):
-    """A client whose end of the connection a test holds."""
+    """A client whose socket the test controls."""
 
     def __init__(self) -> None:
         self.received = b""
@@ -173,14 +173,14 @@ class Clients:
         return client
 
     async def status(self, path: str = "/healthz") -> list[str]:
-        """What one request of a new client is answered, after a second."""
+        """Return the status lines of a new client's request after a second."""
         client = await self.connect(request(path))
         await asyncio.sleep(1)
         return client.statuses
 
 
 def played(play: Callable[[Clients], Awaitable[None]], **limits: int) -> None:
-    """Run a play with clients of one server on virtual time."""
+    """Run a scenario with clients of one server on virtual time."""
 
     async def run() -> None:
         clients = Clients(HttpLimits(**limits))
@@ -197,7 +197,8 @@ def played(play: Callable[[Clients], Awaitable[None]], **limits: int) -> None:
 
 
 def test_connection_request_incomplete_after_ten_seconds_is_closed():
-    """B43: each byte of a request renewed the timer, so a client could keep a place."""
+    """B43: regression: each byte of a request renewed the timer, so a client could keep its
+    place."""
 
     async def play(clients: Clients) -> None:
         silent = await clients.connect()
@@ -240,7 +241,7 @@ def test_connection_idle_between_requests_is_closed_after_idle_time():
 
 @pytest.mark.parametrize("data", [b"", b"G", request("/healthz", close=False)])
 def test_health_check_is_answered_while_all_places_wait_for_requests(data):
-    """B43, B44: connections without a complete request give their places up, oldest first."""
+    """B43, B44: connections without a complete request lose their places, the oldest first."""
 
     async def play(clients: Clients) -> None:
         crowd = [await clients.connect(data) for _ in range(200)]
@@ -268,7 +269,7 @@ def test_new_connection_takes_the_place_that_is_longest_without_progress():
 
 @pytest.mark.parametrize("path", ["/large", "/healthz"])
 def test_health_check_is_answered_while_answers_go_unread(path):
-    """B45: answers in pieces have fewer places than there are; unread short ones lose theirs."""
+    """B45: answers in pieces have a smaller number of places; unread short ones lose theirs."""
 
     async def play(clients: Clients) -> None:
         unread = request(path, close=False) * 2000
@@ -296,7 +297,7 @@ def test_scrape_above_its_places_is_refused_and_served_after_unread_ones_end():
 
 @pytest.mark.parametrize("path", ["/large", "/healthz"])
 def test_pipelined_requests_stay_with_a_client_that_does_not_read(path):
-    """B45, B46: neither requests nor answers gather in the node: the client's own writes block."""
+    """B45, B46: neither requests nor answers accumulate in the node: the client's writes block."""
 
     async def play(clients: Clients) -> None:
         client = await clients.connect(reading=False)

@@ -1,4 +1,4 @@
-"""The text of a listener that cannot be had."""
+"""The error message for a listener that cannot be opened."""
 
 from __future__ import annotations
 

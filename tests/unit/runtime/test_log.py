@@ -122,7 +122,7 @@ def test_importing_the_log_does_not_import_rich():
 
 
 def test_a_rate_limit_keeps_the_beginning_of_a_key() -> None:
-    """1,024 ids of 32 KB, which clients choose, would stay in memory."""
+    """Clients choose ids: 1,024 of 32 KB would stay in memory."""
     limit = log.RateLimited(ManualClock(), per_ms=1000)
     assert limit.admit("x" * 30_000) == 0
     assert limit.admit("x" * 30_000 + "y") is None

@@ -1,4 +1,4 @@
-"""Marks: nothing unless somebody counts; each name is in the table and stands in the product."""
+"""Marks: without effect unless counted; each name is in the table and in the product's code."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_a_name_that_is_not_in_the_table_is_refused_where_it_is_counted() -> Non
 
 
 def _marked(tree: ast.Module) -> Iterator[str]:
-    """Names that stand in calls, and texts of tables that calls look up."""
+    """Return names in calls, and the texts of tables that calls look up."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Constant) and node.value in MARKS:
             yield node.value

@@ -1,4 +1,4 @@
-"""Escapes of text that others chose."""
+"""Escapes of text from untrusted sources."""
 
 import pytest
 

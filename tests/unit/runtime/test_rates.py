@@ -1,4 +1,4 @@
-"""Rates over windows and token buckets, by numbers worked out by hand."""
+"""Rates over windows and token buckets, compared with numbers calculated by hand."""
 
 from __future__ import annotations
 

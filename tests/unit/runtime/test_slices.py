@@ -1,4 +1,4 @@
-"""Long work lets others have their turn."""
+"""Slices of long work, which yield to the event loop."""
 
 from __future__ import annotations
 

@@ -95,7 +95,7 @@ def test_a_broken_invariant_is_not_survived():
 
 
 async def test_close_ends_when_a_task_has_ended_and_nobody_has_heard_of_it_yet():
-    """From Python 3.12 on waiting for ended tasks with `gather` lets no callback run."""
+    """From Python 3.12 on, `gather` of ended tasks runs no callback."""
     supervisor = Supervisor()
     ended = asyncio.get_running_loop().create_future()
     task = supervisor.spawn("one", asyncio.wait_for(ended, None))
@@ -104,7 +104,7 @@ async def test_close_ends_when_a_task_has_ended_and_nobody_has_heard_of_it_yet()
     while not task.done():
         task.get_loop().call_soon(lambda: None)
         await asyncio.sleep(0)
-    supervisor._tasks[task] = None  # whoever forgets it has not run yet
+    supervisor._tasks[task] = None  # the callback that removes it has not run yet
     task.add_done_callback(supervisor._quiet_done)
     async with asyncio.timeout(5):
         await supervisor.close()

@@ -1,4 +1,4 @@
-"""Every API with a list has a rule, and the rule fits its message."""
+"""Length rules for lists in requests: every API with a list has one that fits its message."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Access control lists where nothing enforces them."""
+"""Access control lists without an authorizer."""
 
 from typing import Any
 

@@ -341,7 +341,7 @@ async def test_the_second_try_asks_everything_again() -> None:
 
 
 async def test_a_copy_of_a_lineage_that_lost_is_of_no_use() -> None:
-    """After an unclean election the tier reaches beyond the leader's log: epochs tell lineages
+    """After an unclean election the tier reaches beyond the leader's log: epochs distinguish lineages
     apart."""
     world = Follower()
     await world.seed()

@@ -1,4 +1,4 @@
-"""Configurations of subscriptions of client metrics."""
+"""Configurations of client-metrics subscriptions."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What DescribeConfigs shows of each kind of resource."""
+"""Descriptions of each kind of resource for DescribeConfigs."""
 
 from runtime.config import Source, Type
 from runtime.config.described import (

@@ -1,4 +1,4 @@
-"""Which stored values count, and what a node has with them."""
+"""Stored dynamic values: their validity, and a node's resulting configuration."""
 
 import pytest
 

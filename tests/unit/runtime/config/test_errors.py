@@ -1,4 +1,4 @@
-"""Errors of configuration show the values of keys that are known and not sensitive."""
+"""Configuration errors, which show the values of known and insensitive keys only."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_every_sensitive_key_is_hidden() -> None:
 
 @pytest.mark.parametrize("name", ["ssl.keystore.password", "listener.name.out.ssl.key.password"])
 def test_refused_dynamic_value_is_not_shown(name: str) -> None:
-    """topic_settings.py logs what DynamicLayers refuses."""
+    """topic_settings.py logs the values that DynamicLayers refuses."""
     node = NodeConfig.parse(GIVEN)
     layers = DynamicLayers(node, {name: SECRET}, {})
     assert not any(SECRET in str(error) for error in layers.refused)

@@ -1,4 +1,5 @@
-"""Every key is a constant of its own name, and something acts on it or a reason says why not."""
+"""Configuration keys: a constant of its own name each, with code that uses it or a reason against
+it."""
 
 from __future__ import annotations
 
@@ -18,7 +19,7 @@ from runtime.config.schema import ConfigKey
 ROOT = Path(__file__).parents[4]
 ACTING = ("broker", "controller", "kraftbox", "metalog", "protocol", "serving", "storage")
 DERIVING = ("effective", "node_values", "topic")
-"""Modules of the engine that make other values of the keys. The rest refuses, stores or shows."""
+"""Modules of the engine that derive values from the keys. All others refuse, store or show them."""
 
 KEYS: dict[str, list[ConfigKey[Any]]] = {
     "node": [*tables.NODE_KEYS.values()],
@@ -40,7 +41,7 @@ def constants() -> Iterator[tuple[str, ConfigKey[Any]]]:
 
 
 def read_by(path: Path) -> Iterator[ConfigKey[Any]]:
-    """The keys whose constants a module names."""
+    """Return the keys whose constants a module names."""
     text = path.read_text()
     if "runtime.config" not in text:
         return

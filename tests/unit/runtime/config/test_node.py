@@ -27,7 +27,7 @@ COMBINED = {
 
 
 def broken_keys(props: dict[str, str]) -> list[str]:
-    """Keys that a refused configuration complains about; empty when it is accepted."""
+    """Return the keys that the error of a refused configuration names; empty if it is accepted."""
     try:
         NodeConfig.parse(props)
     except ConfigError as error:
@@ -138,7 +138,7 @@ LOWER = "PLAINTEXT://:9092,controller://:9093"
     ],
 )
 def test_listener_names_are_compared_as_in_kafka(changes, refused):
-    """Kafka 4.3.1 takes listeners' names in upper case, and these two keys as they stand."""
+    """Kafka 4.3.1 converts listener names to upper case, and leaves these two keys as they are."""
     assert broken_keys({**COMBINED, **changes}) == ([] if refused is None else [refused])
 
 

@@ -1,4 +1,4 @@
-"""What a topic must be to be tiered (KIP-405, KIP-950), and what of a node stands against it."""
+"""Conditions for a tiered topic (KIP-405, KIP-950), on the topic and on the node."""
 
 import pytest
 
@@ -93,4 +93,4 @@ def test_limits_of_a_node_that_tiers(properties, said):
         node(**TIERING, **properties)
     assert caught.value.key == next(iter(properties)).replace("_", ".")
     assert said in str(caught.value)
-    node(**properties)  # without the system nobody asks
+    node(**properties)  # without the remote storage system the value is not checked

@@ -106,7 +106,8 @@ def test_good_topic_values_pass():
 
 @pytest.mark.parametrize("key", ["ms", "bytes"])
 def test_a_threshold_of_the_local_log_is_minus_one_or_more(key):
-    """KIP-1303: -1 and 0 are off, above that it is on, and nothing is below."""
+    """KIP-1303: -1 and 0 disable the threshold, larger values enable it, smaller ones are
+    refused."""
     name = f"leader.election.eligible.local.log.{key}"
     said = f"^{name}=-2: must be an integer of at least -1$"
     for text in ("-1", "0", "600000", str(2**63 - 1)):
