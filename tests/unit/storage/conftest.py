@@ -27,7 +27,7 @@ def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Servers]:
     ]
 )
 def options(request: pytest.FixtureRequest, servers: Servers) -> dict[str, str] | None:
-    """The settings of a store; None: the one in memory."""
+    """Return the settings of a store; None stands for the one in memory."""
     if request.param == "memory":
         return None
     pytest.importorskip("obstore", reason="obstore is not here (docs/gaps.md)")

@@ -1,4 +1,4 @@
-"""The contract of the file port, held by all its implementations, and what each adds."""
+"""The contract of the file port for all implementations, and the additions of each."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from storage.files.open_paths import OpenPaths
 
 @pytest.fixture(params=["real", "memory", "lossy over memory", "lossy over real"])
 def disk(request, tmp_path):
-    """(files, a directory)"""
+    """Yield (files, a directory)."""
     real = RealFiles()
     kinds = {
         "real": lambda: real,
@@ -146,7 +146,7 @@ async def test_flush_run_and_pread(disk):
 
 
 async def test_what_the_page_cache_has_is_known(real, tmp_path, monkeypatch):
-    """An answer of no is right for any file system; a yes must come from all of it."""
+    """False is correct on any file system; True must hold for every byte."""
     monkeypatch.setattr(real_module, "PROBE_STEP_BYTES", 4096)
     missing: set[int] = set()
 
@@ -175,14 +175,14 @@ async def test_what_the_page_cache_has_is_known(real, tmp_path, monkeypatch):
     assert real.is_cached(file, 10 * 4096, 4096)
     assert not real.is_cached(file, 0, 4096)
     assert ahead == []
-    # What follows is not there: it is asked for, and the descriptor stays open meanwhile.
+    # The following range is not cached: it is prefetched, and the descriptor stays open until then.
     missing = set(range(11 + 512, 2048))
     assert real.is_cached(file, 10 * 4096, 4096)
     assert file.pinned
     await asyncio.wait_for(over.wait(), 60)
     assert not file.pinned
     assert ahead == [11 * 4096]
-    # At the end of the file nothing follows.
+    # At the end of the file there is no following range.
     missing = set()
     assert real.is_cached(file, 4096, (8 << 20) - 4096)
     assert len(ahead) == 1
@@ -212,7 +212,7 @@ def test_a_disk_that_fails_is_no_file_system_that_does_not_tell(real, tmp_path, 
 
 
 def test_what_was_just_written_is_cached(real, tmp_path):
-    """By the kernel itself, where the file system tells."""
+    """The kernel reports it, on file systems that support RWF_NOWAIT."""
     file = real.open(str(tmp_path / "log"), create=True)
     file.append(bytes(300_000))
     try:
@@ -299,7 +299,7 @@ def test_a_read_only_file_can_be_read(real, tmp_path, monkeypatch):
 
 @pytest.fixture
 def slow_sync(monkeypatch):
-    """fdatasync that waits for a gate and counts; `fail` makes it fail."""
+    """Let fdatasync wait for a gate, count its calls, and fail if `fail` is set."""
 
     class Sync:
         gate = threading.Event()
@@ -348,8 +348,10 @@ async def test_a_flush_of_clean_bytes_waits_for_the_one_under_way(real, tmp_path
 
 
 async def test_names_asked_for_meanwhile_are_flushed_together(real, tmp_path, monkeypatch):
-    """A replica that begins has the names in its folder flushed six times: those of two hundred
-    share what the file system writes."""
+    """A new replica has its folder's names flushed six times.
+
+    Flushes of two hundred such replicas share the file system's writes.
+    """
     synced, gate, calls = [], threading.Event(), 0
 
     def sync_dirs(_reserve, paths):
@@ -371,7 +373,7 @@ async def test_names_asked_for_meanwhile_are_flushed_together(real, tmp_path, mo
     assert not first.done()
     gate.set()
     found = await asyncio.gather(first, *others, return_exceptions=True)
-    # What was asked for while a flush went on is not what that flush may promise.
+    # A flush under way does not cover requests that arrived after it began.
     assert calls == 2
     assert [type(one) for one in found] == [type(None)] * 4 + [OSError] + [type(None)] * 2
     above = str(tmp_path)
@@ -698,7 +700,8 @@ async def test_a_flush_can_take_time(backing):
 
 
 async def test_a_file_that_another_process_left_is_flushed_once(tmp_path, monkeypatch):
-    """The one that wrote it may have been killed: its bytes are in the page cache alone."""
+    """The process that wrote the file may have been killed with its bytes only in the page
+    cache."""
     path = tmp_path / "a"
     path.write_bytes(b"left behind")
     synced: list[int] = []
@@ -715,7 +718,7 @@ async def test_a_file_that_another_process_left_is_flushed_once(tmp_path, monkey
         files.close()
 
 
-# What is remembered ----------------------------------------------------------------------------
+# State per path --------------------------------------------------------------------------------
 
 
 def test_nothing_is_remembered_of_what_came_and_went(tmp_path):
@@ -738,7 +741,8 @@ def test_nothing_is_remembered_of_what_came_and_went(tmp_path):
 
 
 def test_a_rename_looks_only_at_what_is_renamed(tmp_path):
-    """It looked at every open path: two milliseconds for each of 10,000 deleted partitions."""
+    """Regression: it checked every open path: two milliseconds for each of 10,000 deleted
+    partitions."""
     files = RealFiles(100)
     looked_at = 0
 
@@ -794,7 +798,7 @@ def test_open_files_move_with_their_directory(source, target, moved):
 
 
 def test_bits_that_flip_stay_so_until_something_else_is_written_there() -> None:
-    """Whoever does not see them is told what was written."""
+    """A reader without `shows_rot` gets the bytes as written."""
     files = MemoryFiles()
     file = files.open("/f", create=True)
     file.append(b"abcdefgh")
@@ -832,7 +836,7 @@ def test_an_overlay_says_which_of_its_bytes_are_on_the_disk() -> None:
 
 
 def test_real_directories_are_made_for_their_owner_only(tmp_path):
-    """`storage format` makes log directories: their logs have records, and settings."""
+    """`storage format` creates log directories: their logs have records and settings."""
     before = os.umask(0)
     try:
         RealFiles().mkdirs(str(tmp_path / "data"))

@@ -1,4 +1,4 @@
-"""A process that can open no more files goes on with those that it has (F36)."""
+"""F36: a process out of file descriptors continues with the files that it has open."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from storage.files.reserve import Reserve
 
 @contextlib.contextmanager
 def no_descriptors() -> Iterator[None]:
-    """Every place below the limit is taken."""
+    """Take every descriptor below the limit."""
     before = resource.getrlimit(resource.RLIMIT_NOFILE)
     highest = max(int(name) for name in os.listdir("/proc/self/fd"))
     resource.setrlimit(resource.RLIMIT_NOFILE, (highest + 1, before[1]))
@@ -66,13 +66,13 @@ def test_what_is_open_for_a_moment_takes_one_of_the_reserve(
 
 
 async def test_names_are_flushed_in_a_worker_as_well(files: RealFiles, tmp_path: Path) -> None:
-    await files.flush_dir(str(tmp_path))  # has threads made, and what they need
+    await files.flush_dir(str(tmp_path))  # creates threads, and the descriptors that they need
     with no_descriptors():
         await files.flush_dir(str(tmp_path))
 
 
 def test_files_that_are_used_seldom_give_their_places(files: RealFiles, tmp_path: Path) -> None:
-    """A segment that begins, say: its log and its indexes stay open."""
+    """Less used files are closed, for example for a new segment with its log and indexes."""
     old = [files.open(f"{tmp_path}/old-{number}", create=True) for number in range(20)]
     with no_descriptors():
         new = [files.open(f"{tmp_path}/new-{number}", create=True) for number in range(20)]

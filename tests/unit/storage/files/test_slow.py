@@ -1,4 +1,4 @@
-"""The slow disk: who waits how long, on virtual time."""
+"""The slow disk: waiting times of operations, on virtual time."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Disk(SlowFiles):
 
 
 async def timed(work: Awaitable[object]) -> float:
-    """How many seconds it took."""
+    """Return how many seconds an operation takes."""
     loop = asyncio.get_running_loop()
     begun = loop.time()
     await work

@@ -1,4 +1,4 @@
-"""The text files: Kafka's bytes, back and forth, cut and garbled."""
+"""The checkpoint files: Kafka's bytes, round trips, truncated and corrupt files."""
 
 from __future__ import annotations
 

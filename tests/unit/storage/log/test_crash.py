@@ -1,8 +1,8 @@
-"""A crash at every file operation of a whole life: nothing flushed is lost, nothing is invented.
+"""A crash at every file operation of a workload: no flushed record is lost, none is invented.
 
 A workload (appends of idempotent producers in rising epochs, rolls, flushes, checkpoints,
-truncations, retention, deletes, restarts) runs over `LossyFiles`, which forgets what was not
-flushed. It is cut at its n-th file operation, for every n, and the machine is started again.
+truncations, retention, deletes, restarts) runs over `LossyFiles`, which drops unflushed data. It is
+stopped at its n-th file operation, for every n, and the machine is started again.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ ACTIONS = (
     *["elect", "truncate", "retention", "restart"],
 )
 
-# (seed, steps) of runs that found a bug once, and one that did not.
+# (seed, steps) of runs that once found a bug, and one that did not.
 SEEDS = [(1, 40), (2, 60), (19, 90), (25, 90)]
 
 
@@ -55,7 +55,7 @@ class Countdown:
 
 
 class Life:
-    """A workload and what was promised while it ran."""
+    """A workload, and the guarantees given while it ran."""
 
     def __init__(self, backing: MemoryFiles, on_op: OpHook, seed: int):
         self.files = LossyFiles(backing, on_op=on_op)
@@ -125,7 +125,8 @@ class Life:
         await manager.checkpoint_log_starts()
 
     async def elect(self, manager: LogManager, log: Log) -> None:
-        """A new leader; its producers begin new epochs, so no step must follow their sequences."""
+        """Begin a new leader epoch with new producer epochs, so that no step must continue their
+        sequences."""
         self.leader_epoch += 1
         self.sequences = {1: 0, 2: 0}
         log.note_leader_epoch(self.leader_epoch)
@@ -134,7 +135,7 @@ class Life:
         if log.log_end_offset - log.log_start_offset < 8:
             return
         target = log.log_end_offset - self.rng.randint(1, 4)
-        # A batch of three records goes as a whole.
+        # A batch of three records is removed as a whole.
         self.durable_end = min(self.durable_end, target - 2)
         log.truncate_to(target)
         await self.elect(manager, log)
@@ -146,7 +147,7 @@ class Life:
 
 
 def verify(backing: Files, life: Life) -> None:
-    """The machine is on again: what must hold of the log."""
+    """Restart the machine and check the log."""
     life.files = LossyFiles(backing)
     manager, log = life.begin()
     assert log.log_end_offset >= life.durable_end
@@ -161,10 +162,10 @@ def verify(backing: Files, life: Life) -> None:
 
 
 def check_derived_state(log: Log) -> None:
-    """Epochs, producers and indexes are those of the batches that are there."""
+    """Assert that epochs, producers and indexes match the batches in the log."""
     rebuilt = rebuild_epochs(list(log.segments))
     rebuilt.truncate_from_start(log.log_start_offset, log.log_end_offset)
-    # In an empty log the epoch that was to begin at its end may be known.
+    # An empty log may know an epoch that was to begin at its end.
     known = [entry for entry in log.epochs.entries if entry.start_offset < log.log_end_offset]
     assert known == rebuilt.entries
     assert known == log.epochs.entries or log.log_end_offset == log.log_start_offset

@@ -1,4 +1,4 @@
-"""Whose a log directory is, who uses it, and what its folders are called (B33, B51)."""
+"""A log directory's identity, lock, and folder names (B33, B51)."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_cluster_id_of_any_text_is_kept_in_ascii(files, cluster_id):
 
 
 def test_cluster_id_in_kafkas_file_is_read_as_kafka_reads_it():
-    """Kafka writes UTF-8 and reads Latin-1: its nodes use the text that comes of that."""
+    """Kafka writes UTF-8 and reads Latin-1: its nodes use the text that results."""
     text = b"cluster.id=z\xc3\xbcrich \\: \\=\nnode.id=0\nversion=1\n"
     assert MetaProperties.decode(text).cluster_id == "z\u00c3\u00bcrich : ="
 
@@ -172,7 +172,7 @@ def test_names_of_renamed_folders_fit_and_are_recognised():
 
 
 def test_an_identity_that_was_believed_survives_a_power_cut():
-    """Whoever wrote it was killed before its name was durable."""
+    """The process that wrote the identity was killed before the file name was durable."""
     backing = MemoryFiles()
     backing.mkdirs("/data")
 

@@ -1,4 +1,4 @@
-"""The leader-epoch cache, against a deliberately dumb second one."""
+"""The leader-epoch cache, compared with a deliberately simple second implementation."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ steps = st.lists(
 
 
 class Dumb:
-    """Remembers the epoch of each offset below 60, None where unknown."""
+    """A map from each offset below 60 to its epoch, None where unknown."""
 
     def __init__(self):
         self.entries = []

@@ -1,4 +1,4 @@
-"""Sparse indexes: Kafka's bytes, searches against a linear one, cutting, files cut anywhere."""
+"""Sparse indexes: Kafka's bytes, searches compared with a linear one, truncation, damaged files."""
 
 from __future__ import annotations
 
@@ -198,7 +198,7 @@ def test_transactions():
 @settings(max_examples=60, deadline=None)
 @given(st.data())
 def test_a_search_after_another_finds_the_same_as_the_first(data):
-    """Lookups keep the entries they ended in; appends and cuts in between must not be missed."""
+    """Lookups cache their last entries, and must notice appends and truncations in between."""
     draw = data.draw
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(indexes, "_WINDOW_ENTRIES", 4)
@@ -226,7 +226,7 @@ def test_a_search_after_another_finds_the_same_as_the_first(data):
 
 
 class Counted(MemoryFiles):
-    """Counts what is written to files."""
+    """Files that count written bytes."""
 
     def __init__(self):
         super().__init__()
@@ -254,7 +254,7 @@ class Counted(MemoryFiles):
 @given(st.lists(st.integers(1, 40), max_size=20), st.lists(st.integers(1, 40), max_size=20))
 @settings(max_examples=60, deadline=None)
 def test_an_index_made_anew_is_written_only_where_it_differs(first, second):
-    """A start after a crash does this to the index of every partition."""
+    """A start after a crash rebuilds the index of every partition."""
     files = Counted()
     files.mkdirs("/d")
     for deltas in (first, second, second):

@@ -20,7 +20,7 @@ def at(*times_ms: int) -> bytes:
 
 
 def filled(*times_ms: int) -> Log:
-    """One batch of one record for each time, each in a segment of its own."""
+    """Return a log with a batch of one record per time, each in a segment of its own."""
     log = make_log()
     for time_ms in times_ms:
         append(log, at(time_ms))
@@ -84,7 +84,7 @@ def test_records_without_a_time_have_none() -> None:
 
 
 def test_it_is_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every fetch asks for it."""
+    """Every fetch reads it."""
     log = filled(T0, T0 + 1)
     looked = []
     first_header = Segment.first_header

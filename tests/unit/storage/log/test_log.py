@@ -174,7 +174,8 @@ def test_jitter_makes_segments_roll_earlier():
 
 @pytest.mark.parametrize(("offset", "base"), [(2**31, 1), (2**31 + 1, 2**31 + 1)])
 def test_rolls_when_offsets_do_not_fit_the_index(offset, base):
-    """Where nothing was, the next segment still begins at the log end, if it can reach so far."""
+    """In a log without records before it, the next segment still begins at the log end if
+    possible."""
     log = make_log()
     append(log, batch())
     far = batch(base_offset=offset, epoch=0)
@@ -270,7 +271,7 @@ def test_a_follower_refuses_what_does_not_continue_its_log(data):
 
 
 class Failing:
-    """Makes the n-th operation of a kind fail."""
+    """Files on which the n-th operation of a kind fails."""
 
     def __init__(self):
         self.kind = ""
@@ -414,7 +415,7 @@ async def test_flush_moves_the_recovery_point_and_writes_epochs():
 
 
 def written(log):
-    """What a worker and the loop do, without the one and the other."""
+    """Write the epochs without a worker or an event loop."""
     write = log.epochs_to_write()
     log.files.write_new(write.temporary, write.content)
     log.epochs_written(write)
@@ -452,7 +453,8 @@ def test_an_older_list_never_follows_a_newer_one():
 
 
 async def test_a_flush_makes_the_name_of_a_written_list_durable():
-    """KAFKA-16541: whole before and after; the recovery point moves only past what stays."""
+    """KAFKA-16541: the file is complete before and after; the recovery point covers durable data
+    only."""
     disk = MemoryFiles()
     files = LossyFiles(disk)
     files.mkdirs("/data")
@@ -468,7 +470,7 @@ async def test_a_flush_makes_the_name_of_a_written_list_durable():
 
 
 def test_a_namesake_writes_to_a_file_of_its_own():
-    """A worker may still be writing for the log that was deleted."""
+    """A worker may still be writing for the deleted log."""
     old, new = make_log(), make_log()
     old.topic_id, new.topic_id = TopicId(b"a" * 16), TopicId(b"b" * 16)
     for log in (old, new):
@@ -570,7 +572,7 @@ def test_truncation_equals_a_log_that_never_had_more(target):
     assert log.truncate_to(target) is (target < 12)
     expected = facts(short)
     found = facts(log)
-    # A roll may have happened just before the cut; an empty last segment is the only difference.
+    # A roll may have happened just before the truncation, so the log may end with an empty segment.
     segments = found.pop("segments")
     assert segments in (expected.pop("segments"), [*facts(short)["segments"], target])
     assert found == expected
@@ -681,7 +683,8 @@ def test_retention_by_time_takes_the_last_segment_too():
 @pytest.mark.parametrize("by_retention", [False, True])
 @pytest.mark.parametrize("begins_first", [False, True])
 def test_an_emptied_log_knows_the_epoch_of_its_last_batch(by_retention, begins_first):
-    """KIP-966: not of one that began without a batch, before or after the last batch went."""
+    """KIP-966: an epoch that began without a batch does not count, before or after the last batch
+    goes."""
     files = MemoryFiles()
     log = make_log(files, retention_ms=1000)
     append(log, batch(3), 1)
@@ -697,7 +700,7 @@ def test_an_emptied_log_knows_the_epoch_of_its_last_batch(by_retention, begins_f
         log.note_leader_epoch(7)
     assert (log.log_start_offset, log.log_end_offset) == (5, 5)
     assert (log.latest_epoch, log.last_batch_epoch) == (7, 3)
-    log.truncate_to(5)  # it follows again: 7 was nothing
+    log.truncate_to(5)  # it follows again: epoch 7 had no batch
     assert (log.latest_epoch, log.last_batch_epoch) == (3, 3)
     log.close()
     log = make_log(files, clean=True, log_start_offset=5)
@@ -792,7 +795,7 @@ async def test_cold_reads_are_the_same_bytes():
 
 @pytest.mark.parametrize("size", [5, 300], ids=["smaller batches", "larger batches"])
 def test_a_batch_that_was_found_is_forgotten_when_it_is_cut(size):
-    """A segment remembers the batch it found last."""
+    """A segment caches the batch that it found last."""
     log = make_log()
     fill(log, 6, size=50)
     segment = log.segments.active

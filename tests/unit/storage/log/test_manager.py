@@ -62,7 +62,7 @@ def world():
 
 
 async def maintain(manager: LogManager) -> None:
-    """One round of the chores, in turn, but for the removal of what was deleted."""
+    """Run one round of maintenance in turn, without the removal of deleted logs."""
     await manager.flush_scheduled()
     await manager.checkpoint_scheduled()
     await manager.tidy_scheduled()
@@ -99,7 +99,7 @@ async def test_the_marker_is_gone_before_the_first_log_is_opened(world):
     manager = world.start()
     create(manager)
     await manager.close(7)
-    steps = world.start.__self__  # keep the world alive while the generator is half done
+    steps = world.start.__self__  # keep the world alive while the generator is suspended
     half = LogManager(
         steps.files, "/data", clock=steps.clock, rng=random.Random(1), config_for=lambda t: CONFIG
     )
@@ -117,7 +117,7 @@ def loading(world) -> LogManager:
 
 @pytest.mark.parametrize("epoch", [42, -1])
 async def test_a_manager_of_no_registered_broker_gives_its_marker_back(world, epoch):
-    """P11: the next start judges the last shutdown as it was, clean or not for the controllers."""
+    """P11: the controllers judge the last shutdown by it at the next start, clean or not."""
     manager = world.start()
     fill(create(manager), 3, size=50)
     await manager.close(epoch)
@@ -132,8 +132,8 @@ async def test_a_manager_of_no_registered_broker_gives_its_marker_back(world, ep
 async def test_a_start_that_ends_while_it_loads_leaves_the_last_shutdown_as_it_was(
     world, clean, opened
 ):
-    """P11: logs that it has opened and those that it has not are judged as before, and all
-    checkpoints stay."""
+    """P11: opened and unopened logs are judged as before at the next start, and all checkpoints
+    stay."""
     manager = world.start()
     logs = {topic: create(manager, topic) for topic in ("a", "b", "c")}
     for log in logs.values():
@@ -168,7 +168,8 @@ async def test_a_start_that_ends_while_it_loads_leaves_the_last_shutdown_as_it_w
 
 
 async def test_a_log_that_cannot_be_opened_does_not_make_the_last_shutdown_unclean():
-    """P11: a disk that refuses a file ends the start; when it gives the file, all is as it was."""
+    """P11: a disk error ends the start; once the file can be read, the next start is a clean
+    one."""
     refused = []
 
     class Refusing(MemoryFiles):
@@ -195,7 +196,7 @@ async def test_a_log_that_cannot_be_opened_does_not_make_the_last_shutdown_uncle
 
 
 async def test_a_log_that_lost_its_end_is_not_forgotten_when_the_start_ends_early(world):
-    """P11: what the marker promised is not there, and stays so."""
+    """P11: records that the marker guarantees are missing, and stay so."""
     manager = world.start()
     for topic in ("a", "b"):
         fill(create(manager, topic), 10, size=50)
@@ -241,7 +242,7 @@ async def test_checkpoints_are_kafkas_files(world):
 
 @pytest.mark.parametrize("tiered", [False, True])
 def test_only_tiered_logs_are_all_in_the_checkpoint_of_log_starts(world, tiered):
-    """A start opens all logs as if they were tiered, until metadata say which are."""
+    """A start opens all logs as if they were tiered, until the metadata shows which ones are."""
     create(world.start())
     world.config = LogConfig(remote_storage_enable=True)
     manager = world.start()
@@ -330,7 +331,8 @@ async def test_leftovers_of_a_deletion_are_removed_after_a_restart(world):
 
 
 async def test_a_rename_is_durable_before_what_was_deleted_goes():
-    """Else a power cut leaves a folder under a live log's name, without half of its files."""
+    """Otherwise a power cut may leave a folder under a live log's name, without half of its
+    files."""
     world = World(files=(files := Witness()))
     manager = world.start()
     fill(create(manager), 3)
@@ -346,7 +348,7 @@ async def test_a_rename_is_durable_before_what_was_deleted_goes():
 
 
 class Witness(MemoryFiles):
-    """Writes down flushes of directories and removals."""
+    """Files that record directory flushes and removals."""
 
     def __init__(self):
         super().__init__()
@@ -386,7 +388,7 @@ async def test_a_removal_that_hangs_holds_up_no_other_chore():
 
 
 class HeldRemovals(MemoryFiles):
-    """Workers that remove something wait until they may."""
+    """Workers whose removals wait until the test releases them."""
 
     def __init__(self):
         super().__init__()
@@ -424,9 +426,11 @@ async def test_strays_are_set_aside_and_stay(world):
 
 @pytest.mark.parametrize("left", [None, b"", b"\0" * 40])
 async def test_p4_a_log_that_lost_its_topic_id_is_nobodys(world, left):
-    """A power cut may keep the batches of a log that was never flushed, and not the file beside
-    them: taken for the log of a topic that was made anew, they were its first records on that
-    replica (seed 4298). An empty one has nothing that could be another topic's."""
+    """P4: a power cut may keep the batches of an unflushed log, but not its partition.metadata.
+
+    Such a log was mistaken for that of a re-created topic, and its batches became the first records
+    of that replica (seed 4298). An empty log has no records that could be another topic's.
+    """
     manager = world.start()
     fill(create(manager), 3)
     create(manager, "empty")
@@ -486,7 +490,7 @@ async def test_rolled_logs_are_flushed(world):
 
 
 async def test_ten_thousand_rolled_logs_are_found_without_a_search_for_each():
-    """`in` on a list compared each of them with all others: a second on the loop."""
+    """`in` on a list compared each of them with all others, which blocked the loop for a second."""
     manager = World().start()
     compared = 0
 
@@ -514,7 +518,7 @@ async def test_ten_thousand_rolled_logs_are_found_without_a_search_for_each():
 
 
 async def test_logs_that_are_due_are_flushed_together():
-    """One after the other they would keep a slow disk for minutes, each with a flush of its own."""
+    """One after the other, each with its own flush, they would occupy a slow disk for minutes."""
     world = World(files=(files := CountedFlushes()), config=LogConfig(flush_ms=0))
     manager = world.start()
     for number in range(100):
@@ -544,7 +548,7 @@ async def test_flushes_are_timed():
     for _ in range(3):
         fill(log, 1)
         await log.flush()
-    await log.flush()  # nothing to do
+    await log.flush()  # there is nothing to do
     (family,) = manager.collect()
     assert family.name == "kafka_log_logflushstats_logflushrateandtimems"
     *quantiles, (_, count) = family.samples
@@ -553,7 +557,7 @@ async def test_flushes_are_timed():
 
 
 class SlowFlushes(MemoryFiles):
-    """A flush takes seven milliseconds."""
+    """Files whose flush takes seven milliseconds."""
 
     clock: ManualClock
 
@@ -628,7 +632,7 @@ async def test_maintenance_applies_retention_by_the_clock():
 
 
 async def test_no_chore_holds_the_loop_for_long():
-    """Work is counted, see `loop_holds`: thousands of logs, of segments and of producers."""
+    """Work of thousands of logs, segments and producers is counted (see `loop_holds`)."""
     clock = ToilClock(T0)
     world = World(files=ToilingFiles(clock), config=LogConfig(segment_bytes=400, retention_ms=1000))
     world.clock = clock
@@ -677,7 +681,7 @@ async def test_checkpoints_are_encoded_in_a_worker(monkeypatch):
 
 
 class ToilingState(ProducerState):
-    """A producer; to look whether it is idle is work."""
+    """A producer's state whose idle check counts as work."""
 
     clock: ToilClock
 
@@ -735,7 +739,7 @@ async def test_an_unchanged_checkpoint_is_not_written_again(world):
 
 @pytest.mark.parametrize("flushed", [False, True])
 async def test_a_power_cut_that_undoes_a_truncation_shows_nothing_that_was_cut(flushed):
-    """P4: another leader's record was committed in the place of what was cut."""
+    """P4: another leader's record was committed at the truncated offsets."""
     world = World(LossyFiles(MemoryFiles()))
     manager = world.start()
     log = create(manager)
@@ -759,7 +763,7 @@ async def test_a_power_cut_that_undoes_a_truncation_shows_nothing_that_was_cut(f
 
 @pytest.mark.parametrize("flushed", [False, True])
 async def test_what_a_killed_process_has_cut_may_come_back(flushed):
-    """P4, seed 600: nothing on the disk tells the next process of the cut."""
+    """P4, seed 600: the disk has no trace of the truncation for the next process."""
     world = World(LossyFiles(MemoryFiles()))
     log = create(world.start())
     fill(log, 9)
@@ -781,7 +785,7 @@ async def test_what_a_killed_process_has_cut_may_come_back(flushed):
 
 
 async def test_the_topic_id_that_a_killed_process_has_written_is_flushed_with_the_log():
-    """P18: without it nobody may count on the records, whatever the flush has said of them."""
+    """P18: without the topic id the records are not durable, even if they were flushed."""
     world = World(LossyFiles(MemoryFiles()))
     fill(create(world.start()), 3)
     log = world.start().logs[("topic", 0)]  # the page cache has all of it
@@ -805,7 +809,7 @@ async def test_a_cut_is_on_the_disk_with_the_next_round_of_flushes(world):
 
 
 async def test_a_new_log_does_not_inherit_the_checkpoints_of_its_namesake():
-    """A topic is deleted and made again, and the machine dies before any further checkpoint."""
+    """A topic is deleted and created again, and the machine fails before the next checkpoint."""
     world = World(LossyFiles(MemoryFiles()))
     manager = world.start()
     old = create(manager)
@@ -832,7 +836,8 @@ async def test_a_new_log_does_not_inherit_the_checkpoints_of_its_namesake():
 
 
 def held_world() -> tuple[World, asyncio.Event, asyncio.Event]:
-    """A world whose workers begin when the first event is set; the second says that one waits."""
+    """Return a world with waiting workers, the event that releases them, and one set when a worker
+    waits."""
     gate, waiting = asyncio.Event(), asyncio.Event()
 
     async def hold() -> None:
@@ -843,7 +848,7 @@ def held_world() -> tuple[World, asyncio.Event, asyncio.Event]:
 
 
 def fill_and_begin_at(log: Log, offset: int) -> None:
-    """Nine batches on the disk, of which those below `offset` count no more."""
+    """Write nine batches to the disk, and move the log start to `offset`."""
     fill(log, 9, size=50)
     log.flush_blocking()
     log.update_high_watermark(9)
@@ -869,7 +874,7 @@ async def test_a_checkpoint_under_way_does_not_bring_a_namesake_back():
 
 
 async def test_s4_log_starts_are_durable_when_they_are_said_to_be():
-    """Whatever else writes the same file meanwhile."""
+    """S4: this holds whatever else writes the same file at the same time."""
     world, gate, waiting = held_world()
     manager = world.start()
     for each in (create(manager), create(manager, "other")):
@@ -877,7 +882,7 @@ async def test_s4_log_starts_are_durable_when_they_are_said_to_be():
     saving = asyncio.ensure_future(manager.checkpoint_log_starts())
     await waiting.wait()
     manager.delete("other", 0)
-    create(manager, "other", topic_id=OTHER_ID)  # which forgets the line of the old one
+    create(manager, "other", topic_id=OTHER_ID)  # which removes the line of the old one
     gate.set()
     await saving
     world.files.crash()
@@ -890,9 +895,11 @@ async def test_s4_log_starts_are_durable_when_they_are_said_to_be():
 async def test_a_log_that_begins_lower_than_before_is_not_emptied_by_the_old_start(
     tiered, under_way
 ):
-    """P1, F20: an unclean election has a follower begin its log anew, below its start on the disk.
-    After a crash that start was above the log's end, and all that came meanwhile was dropped
-    (seed 1399)."""
+    """P1, F20: after an unclean election a follower begins its log below its start on the disk.
+
+    After a crash the old start was above the log's end, and all later records were dropped (seed
+    1399).
+    """
     world, gate, waiting = held_world()
     manager = world.start()
     log = create(manager)
@@ -945,8 +952,10 @@ async def test_s4_who_asks_for_log_starts_while_they_are_written_shares_the_next
 
 
 async def test_who_asks_for_log_starts_in_one_turn_has_all_logs_looked_at_once():
-    """Two hundred logs that begin together looked at each of the broker's two hundred times, though
-    nothing was left to write."""
+    """Regression: two hundred logs that begin together were each checked two hundred times.
+
+    There was nothing left to write.
+    """
     manager = World().start()
     create(manager)
     looks = 0
@@ -986,7 +995,8 @@ TIERED = replace(CONFIG, remote_storage_enable=True)
 
 
 async def _tiered_without_its_oldest(world: World, manager: LogManager) -> Log:
-    """Its oldest segments went before it was tiered, and the checkpoint does not name it."""
+    """Return a log whose oldest segments were removed before tiering, and that the checkpoint
+    lacks."""
     log = create(manager)
     fill(log, 9, size=50)
     await log.flush()
@@ -1011,7 +1021,8 @@ async def test_s4_the_start_of_a_log_that_becomes_tiered_is_saved_at_once():
 
 
 async def test_a_start_that_the_checkpoint_does_not_name_any_more_is_not_counted_on():
-    """S4: as the log was not tiered, its line went when its first segment said the same."""
+    """S4: the line was removed while the log was not tiered and its first segment had the same
+    start."""
     manager = World().start()
     log = create(manager)
     fill(log, 9, size=50)
@@ -1074,7 +1085,7 @@ async def test_a_failed_flush_at_the_end_is_unclean_too():
     ["recovery-point", "replication-offset", "cleanshutdown", "topic-0", "/"],
 )
 async def test_a_disk_that_refuses_makes_the_shutdown_unclean_and_ends_it(refused):
-    """Whoever stops a node goes on with the rest of it."""
+    """The node continues with the rest of its shutdown."""
     failing = []
 
     def hook(kind, path):
@@ -1130,7 +1141,7 @@ def settings_of(**props: str) -> LogManagerSettings:
 
 
 async def test_the_flush_scheduler_looks_as_often_as_it_is_told_to():
-    """Kafka's default, never, is not taken over: a topic's flush.ms would count for nothing."""
+    """Kafka's default, never, is not used: a topic's flush.ms would have no effect."""
     assert settings_of().flush_scheduler_interval_ms == 1_000
     world = World(config=LogConfig(flush_ms=1000))
     manager = world.start(settings=settings_of(log_flush_scheduler_interval_ms="60000"))
@@ -1146,8 +1157,10 @@ async def test_the_flush_scheduler_looks_as_often_as_it_is_told_to():
 
 
 async def test_a_log_that_lost_its_end_after_a_clean_shutdown_makes_it_an_unclean_one(world):
-    """P11, F20: the marker says that all is there; a disk that has not kept the last batch says
-    otherwise, and nobody may count on this broker as if it had stopped with everything."""
+    """P11, F20: the marker guarantees all records, but the disk has lost the last batch.
+
+    The controllers must not treat this broker as if it had stopped with all its records.
+    """
     manager = world.start()
     log, other = create(manager), create(manager, "other")
     for one in (log, other):

@@ -40,7 +40,7 @@ class Partition:
         self.end = 0
 
     def send(self, *args, origin=Origin.CLIENT, **options):
-        """Offset of the first record, negative for a duplicate's (minus one)."""
+        """Return the offset of the first record; for a duplicate, minus that offset minus one."""
         one = header(*args, **options)
         duplicate = self.states.check([one], origin)
         if duplicate is not None:
@@ -91,8 +91,10 @@ def test_the_last_five_are_known_and_older_ones_are_duplicates(log):
 
 
 def test_what_lies_before_the_first_known_sequence_is_no_duplicate(log):
-    """A log that lost a producer's batches takes a later one for its first: those before it may
-    not be told to have been written."""
+    """A log that lost a producer's batches treats a later one as its first.
+
+    Batches before that one must not be acknowledged as duplicates.
+    """
     assert log.send(38, 5) == 0
     assert log.refused(32, 5) == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
     assert log.refused(36, 3) == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
@@ -109,8 +111,10 @@ def test_what_lies_before_the_first_known_sequence_is_no_duplicate(log):
     [(6, 4), (6, 2), (2, 6), (0, 8), (7, 1), (6, 1), (4, 3), (4, 1), (2, 4), (4, 5)],
 )
 def test_a_batch_that_overlaps_a_known_one_and_is_not_it_is_out_of_order(log, sequence, count):
-    """T1: an acknowledged batch has the same first and the same last sequence. Any other one holds
-    other records, and a producer would take a duplicate's answer for a success."""
+    """T1: a duplicate of an acknowledged batch has the same first and last sequence.
+
+    Any other batch has other records, and its producer would treat a duplicate's answer as success.
+    """
     log.send(0, 4)
     log.send(4, 4)
     assert log.refused(sequence, count) == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER

@@ -1,4 +1,4 @@
-"""What a crash, a torn write or a lost file leaves, and what the log makes of it (F20, F21)."""
+"""Recovery of a log after a crash, a torn write or a lost file (F20, F21)."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ SMALL = {"segment_bytes": 400, "index_interval_bytes": 100}
 
 
 def a_log(files, batches=9, **config):
-    """Segments, two epochs, two producers; closed cleanly."""
+    """Return a cleanly closed log with several segments, two epochs and two producers."""
     log = make_log(files, **{**SMALL, **config})
     for at in range(batches):
         producer = Producer(1 + at % 2, 0, at // 2)
@@ -110,7 +110,7 @@ def test_every_flipped_byte_above_the_recovery_point_is_found_and_cut():
         file.pwrite(bytes([file.pread(1, at)[0] ^ 0x40]), at)
         again = make_log(files)
         if position in range(0, 8) or position in range(12, 16):
-            # Base offset and leader epoch are outside the CRC; offsets must still grow.
+            # The CRC covers neither base offset nor leader epoch; offsets must still grow.
             assert again.log_end_offset in (1, 3) or again.log_end_offset > 3
         else:
             assert again.log_end_offset == 1
@@ -138,8 +138,7 @@ def test_segments_below_the_recovery_point_are_not_read():
 
 @pytest.mark.parametrize("policy", ["delete", "compact"])
 def test_segments_behind_a_cut_go(policy):
-    """In a compacted log, too, where no later look at the offsets would tell the hole from a legal
-    one."""
+    """In a compacted log no later check of offsets could distinguish the hole from a legal one."""
     files = MemoryFiles()
     log = a_log(files)
     bases = [segment.base_offset for segment in log.segments]
@@ -171,8 +170,11 @@ def test_a_hole_between_segments_is_not_a_log():
 
 @pytest.mark.parametrize("gap", [6, 2**31])
 def test_what_the_leaders_cleaner_took_is_no_hole_of_its_follower(gap):
-    """P2, seed 5680: at a start nobody knows that a log is compacted. A follower that rolled where
-    its leader had nothing for some offsets was cut there after a kill, and led without the rest."""
+    """P2, seed 5680: at a start the broker does not know which logs are compacted.
+
+    A follower that rolled where its leader lacked some offsets was truncated there after a kill,
+    and led without the rest.
+    """
     files = MemoryFiles()
     log = make_log(files, **SMALL)
     for at in range(12):
@@ -186,7 +188,8 @@ def test_what_the_leaders_cleaner_took_is_no_hole_of_its_follower(gap):
 
 @pytest.mark.parametrize("settled_before", [False, True])
 def test_removals_are_on_the_disk_when_a_log_has_been_closed(settled_before):
-    """P18: nobody looks for a hole after a clean close, so a power cut behind it leaves none."""
+    """P18: no start looks for holes after a clean close, so a power cut behind it must leave
+    none."""
     backing = MemoryFiles()
     a_log(backing, batches=30)
     files = LossyFiles(backing)
@@ -206,9 +209,11 @@ def test_removals_are_on_the_disk_when_a_log_has_been_closed(settled_before):
 
 @pytest.mark.parametrize("blocking", [False, True])
 async def test_a_segment_that_went_before_its_end_was_flushed_does_not_come_back(blocking):
-    """P18: local retention takes a segment whose end is in the page cache alone, and the next flush
-    moves the recovery point past it. A power cut that undid the removal would leave it torn where
-    recovery does not look (tiered seed 12)."""
+    """P18: local retention removes a segment whose end is only in the page cache.
+
+    The next flush moves the recovery point past it. A power cut that undid the removal would leave
+    a torn segment where recovery does not look (tiered seed 12).
+    """
     for seed in range(20):
         backing = MemoryFiles()
         files = LossyFiles(backing)
@@ -233,7 +238,7 @@ async def test_a_segment_that_went_before_its_end_was_flushed_does_not_come_back
 
 
 async def test_what_goes_while_a_flush_waits_is_owed_to_the_next():
-    """P18: the flush that was under way may have been done with the folder."""
+    """P18: the flush under way may have flushed the folder already."""
     disk = LossyFiles(MemoryFiles())
     log = make_log(disk, remote_storage_enable=True, file_delete_delay_ms=0, **SMALL)
     fill(log, 30)
@@ -259,9 +264,11 @@ async def test_what_goes_while_a_flush_waits_is_owed_to_the_next():
 
 @pytest.mark.parametrize("lost", [{1}, {1, 2}, {1, 3}])
 def test_removals_of_local_retention_that_came_out_of_order_are_finished(lost):
-    """P18: the oldest segments of a tiered log come back after a crash, some behind them do not
-    (tiered seed 185). What lies before the last hole goes; the log start stays, the store has it.
-    Where the topic is another, nothing goes: a compacted log has holes."""
+    """P18: after a crash a tiered log's oldest segments may return, but not some behind them.
+
+    Segments before the last hole are removed; the log start stays, since the store has its records
+    (tiered seed 185). A compacted log keeps its segments: it has holes.
+    """
     tiered = make_log(MemoryFiles(), remote_storage_enable=True, **SMALL).config
     for config in (tiered, replace(tiered, cleanup_policy="compact")):
         files = MemoryFiles()
@@ -289,8 +296,11 @@ def test_a_clean_marker_does_not_hide_a_broken_tail():
 
 
 async def test_a_segment_closed_below_a_checkpoint_that_is_too_high_loses_nothing():
-    """T2, F20: recovery does not read closed segments below the checkpoint. After a truncation it
-    is too high until it is written again, so what lies there must be on the disk at the roll."""
+    """T2, F20: recovery does not read closed segments below the checkpoint.
+
+    After a truncation the checkpoint is too high until it is written again, so a roll must flush
+    the segment.
+    """
     backing = MemoryFiles()
     files = LossyFiles(backing)
     log = make_log(files)
@@ -302,7 +312,7 @@ async def test_a_segment_closed_below_a_checkpoint_that_is_too_high_loses_nothin
     for at in range(3):
         append(log, batch(tag=f"after-{at}"), 1)
     log.roll()
-    files.fsync_dir(DIRECTORY)  # a disk may be early with a name
+    files.fsync_dir(DIRECTORY)  # a disk may make a name durable early
     files.crash()
     again = make_log(LossyFiles(backing), recovery_point=10)
     assert [s.base_offset for s in again.segments] == [0, 7]
@@ -311,8 +321,10 @@ async def test_a_segment_closed_below_a_checkpoint_that_is_too_high_loses_nothin
 
 
 async def test_a_checkpoint_from_before_a_truncation_says_nothing_of_what_came_after_it():
-    """P18: the process is killed before the checkpoint is written again. What the next one calls
-    durable a power cut must not take."""
+    """P18: the process is killed before it writes the checkpoint again.
+
+    A power cut must not remove records that the next process treats as durable.
+    """
     backing = MemoryFiles()
     files = LossyFiles(backing)
     log = make_log(files)
@@ -335,7 +347,8 @@ async def test_a_checkpoint_from_before_a_truncation_says_nothing_of_what_came_a
 @pytest.mark.parametrize("at", [1, 4, 8])
 @pytest.mark.parametrize("lose_time_index", [False, True])
 def test_an_offset_that_no_index_can_hold_is_not_believed_after_a_clean_stop(at, lose_time_index):
-    """Found by fuzzing: the base offset is outside the CRC, and such a log could not be closed."""
+    """Found by fuzzing: the CRC does not cover the base offset, and such a log could not be
+    closed."""
     files = MemoryFiles()
     log = make_log(files, index_interval_bytes=100)
     for number in range(9):
@@ -375,11 +388,11 @@ def test_a_damaged_index_is_rebuilt_when_it_is_needed(suffix, damage):
 
 
 TIMES = [T0 + at + 5 * (at % 7 == 0) for at in range(24)]
-"""Mostly rising, as producers' clocks are."""
+"""Mostly rising times, as of producers' clocks."""
 
 
 def a_log_of_one_segment(files):
-    """Closed cleanly; returns the size of each of its batches."""
+    """Write and cleanly close a log of one segment. Returns: the size of each of its batches."""
     log = make_log(files, index_interval_bytes=200)
     for at, timestamp in enumerate(TIMES):
         append(log, batch(2, size=40, timestamp=timestamp, tag=f"{at}-"))
@@ -389,7 +402,7 @@ def a_log_of_one_segment(files):
 
 
 def read_everything(log):
-    """What readers get, from every offset and every time on."""
+    """Return the results of reads from every offset and every time."""
     highest = newest_record(log)
     first = {at: contents(log, at)[:1] for at in range(log.log_end_offset)}
     bounded = {at: contents(log, end=at) for at in range(log.log_end_offset)}
@@ -406,7 +419,7 @@ def read_everything(log):
     ],
 )  # fmt: skip
 def test_an_offset_index_that_points_elsewhere_makes_no_reader_skip_a_record(entry, damage):
-    """P6: an entry is a hint; where it cannot be true, the batches are asked instead."""
+    """P6: an entry is a hint; an impossible one is replaced by a search of the batches."""
     files = MemoryFiles()
     size = a_log_of_one_segment(files)
     entries = list(struct.iter_unpack(">ii", files.read(FIRST + ".index")))
@@ -429,7 +442,7 @@ def test_an_offset_index_that_points_elsewhere_makes_no_reader_skip_a_record(ent
 @pytest.mark.parametrize("index", [".index", ".timeindex"])
 @pytest.mark.parametrize("opened", ["written", "recovered", "opened"])
 def test_an_index_that_rots_under_an_open_log_is_made_anew_each_time(opened, index):
-    """P6: bits flip on a disk long after the file was written, or looked at and mended."""
+    """P6: bits flip on a disk long after the file was written, checked or repaired."""
     files = MemoryFiles()
     log = make_log(files, index_interval_bytes=200)
     for at, timestamp in enumerate(TIMES):
@@ -553,7 +566,7 @@ def test_a_lost_or_broken_epoch_checkpoint_is_rebuilt(clean, content):
 
 
 def test_what_recovery_finds_is_in_the_file_before_anything_is_shown() -> None:
-    """P18: the high watermark of the checkpoint may stand above an epoch that no file told of."""
+    """P18: the checkpointed high watermark may be above an epoch that no file contained."""
     files = MemoryFiles()
     log = a_log(files)
     files.write_atomic(EPOCHS, b"0\n1\n0 0\n")
@@ -567,7 +580,7 @@ def test_what_recovery_finds_is_in_the_file_before_anything_is_shown() -> None:
     "content",
     [
         b"0\n1\n0 0\n",  # written before the later epochs began
-        b"0\n2\n0 0\n7 20\n",  # tells of a future that was truncated away
+        b"0\n2\n0 0\n7 20\n",  # contains an epoch that was truncated
         b"0\n3\n0 0\n1 4\n9 6\n",  # of another history
         b"0\n2\n0 0\n1 2\n",
     ],
@@ -685,7 +698,7 @@ def test_a_log_that_ends_below_its_start_begins_anew():
 
 
 def test_a_log_that_begins_anew_at_its_start_still_does_after_a_power_cut():
-    """Its first segment's name then tells the start, and the checkpoint no longer has to."""
+    """The name of its first segment then has the start, so the checkpoint is not needed."""
     backing = MemoryFiles()
     files = LossyFiles(backing)
     log = make_log(files, log_start_offset=40)

@@ -1,4 +1,4 @@
-"""What a crash can leave of the last writes, and what only a disk does that has not kept them."""
+"""Bit rot and torn writes: the damage that a crash can leave, and that only a disk causes."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from testkit.memory.logs import DIRECTORY, append, fill, make_log
 from testkit.records.batches import some_records
 
 LENGTH_LAST = 11
-"""The byte of a batch with the lowest bits of its length."""
+"""The byte with the lowest bits of a batch's length."""
 LAST_OFFSET_DELTA_LAST = CRC_POSITION + 9
-"""The same of its last offset."""
+"""The byte with the lowest bits of a batch's last offset delta."""
 
 
 def batch(offset: int) -> bytes:
@@ -35,7 +35,7 @@ FIRST, SECOND = batch(10), batch(13)
 
 @pytest.mark.parametrize("at", [8, 11, 16, CRC_POSITION, 22, 30, 45, len(FIRST) - 1])
 def test_a_bit_that_flips_before_other_batches_is_rot(at: int) -> None:
-    """Whatever it says: with a length that is wrong nobody knows where the next batch begins."""
+    """A batch with a wrong length hides the start of the next batch."""
     assert has_rotted(flipped(FIRST, at) + SECOND, 10)
     assert has_rotted(flipped(FIRST, at) + flipped(SECOND, at) + batch(16), 10)
 
@@ -60,7 +60,7 @@ def test_nor_is_one_that_lacks_a_page_though_others_came() -> None:
 
 
 def test_old_bytes_that_look_like_a_batch_are_no_proof() -> None:
-    """What begins below the log end is left of something else."""
+    """A batch that begins below the log end is left of earlier content."""
     rubbish = b"\x01" * 70
     assert not has_rotted(rubbish + batch(5), 10)
     assert has_rotted(rubbish + FIRST, 10)
@@ -68,8 +68,11 @@ def test_old_bytes_that_look_like_a_batch_are_no_proof() -> None:
 
 
 def test_a_batch_that_says_it_reaches_further_hides_nothing_behind_it() -> None:
-    """P18, M: the bit of a last offset flips below what is read. The search for the end of a read
-    stopped at that batch, and nothing more was there up to any later offset (seed 1918)."""
+    """P18, M: a bit of a last offset flips below the range that is read.
+
+    The search for the end of a read stopped at that batch, and returned no later records (seed
+    1918).
+    """
     files = MemoryFiles()
     log = make_log(files)
     fill(log, 6)
@@ -80,18 +83,21 @@ def test_a_batch_that_says_it_reaches_further_hides_nothing_behind_it() -> None:
     lied.pwrite(b"\x10", at + CRC_POSITION + 6)
     assert [log.read(one, 1, max_offset=one + 1)[7] for one in (3, 4, 5)] == [3, 4, 5]
     assert log.read(4, 4096, max_offset=4) == b""
-    log.roll()  # positions are not remembered of what is closed
+    log.roll()  # a closed segment caches no positions
     with pytest.raises(LogFailed, match="wrong CRC of the batch at offset 2"):
         log.read(2, 1, max_offset=5)
 
 
 def test_a_batch_that_was_read_wrongly_once_is_found_where_it_is_the_next_time() -> None:
-    """P26, F20: a follower asked for the offset behind it again and again, and was sent that batch,
-    which it had, for ever (seed 4560)."""
+    """P26, F20: a follower fetched at the offset behind the batch and got that batch again,
+    indefinitely.
+
+    It had the batch already (seed 4560).
+    """
     files = MemoryFiles()
     log = make_log(files)
     fill(log, 4)
-    log.roll()  # positions are not remembered of what is closed
+    log.roll()  # a closed segment caches no positions
     segment = log.segments[0]
     path, at = segment.log.path, LAST_OFFSET_DELTA_LAST
     right = files.read(path)[at : at + 1]
@@ -106,8 +112,11 @@ def test_a_batch_that_was_read_wrongly_once_is_found_where_it_is_the_next_time()
 
 
 def test_the_highest_time_of_what_was_read_wrongly_is_not_remembered() -> None:
-    """S8, F20: the disk read a wrong length once, and for good the times of the batches behind it
-    were not there for searches, retention and the copy of that segment (seed 4386)."""
+    """S8, F20: the disk read a wrong length once.
+
+    From then on searches, retention and the segment's copy missed the times of later batches (seed
+    4386).
+    """
     files = MemoryFiles()
     log = make_log(files)
     for number in range(4):

@@ -1,4 +1,4 @@
-"""The segments of a log: which of its offsets are near the end."""
+"""The segments of a log: offsets near its end, and unreadable indexes."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def test_a_log_knows_which_offsets_are_recent(monkeypatch):
 
 
 def refusing(kinds: set[str]) -> tuple[LossyFiles, set[str]]:
-    """A disk whose files with one of these suffixes cannot be read."""
+    """Return a disk whose files with one of these suffixes cannot be read."""
 
     def on_read(path: str) -> None:
         if any(path.endswith(kind) for kind in kinds):
@@ -45,7 +45,7 @@ def refusing(kinds: set[str]) -> tuple[LossyFiles, set[str]]:
 
 @pytest.mark.parametrize("kind", [".index", ".timeindex"])
 def test_indexes_that_cannot_be_read_are_not_left_open(kind):
-    """P26: each try opened both anew, and what was open before was forgotten (seed 2991)."""
+    """P26: each attempt opened both again, and lost the files opened before (seed 2991)."""
     files, kinds = refusing(set())
     log = make_log(files, index_interval_bytes=100)
     fill(log, 20, size=50)
@@ -68,8 +68,10 @@ def test_indexes_that_cannot_be_read_are_not_left_open(kind):
 
 @pytest.mark.parametrize("is_missing", [True, False])
 def test_indexes_that_are_made_anew_from_half_a_segment_count_for_nothing(is_missing):
-    """Whatever lay behind was not served any more, and the highest timestamp of half the batches
-    would have had the rest expire too early."""
+    """Records behind that half were not served any more.
+
+    The highest timestamp of half the batches would also have expired the rest too early.
+    """
     files, kinds = refusing(set())
     log = make_log(files, index_interval_bytes=100)
     for at in range(600):

@@ -1,4 +1,4 @@
-"""A tiered log: what only the store holds stays apart from what is local (S1, S2, S5, S9)."""
+"""A tiered log's bounds: data that only the store has, apart from local data (S1, S2, S5, S9)."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def tiered(files: MemoryFiles | LossyFiles | None = None, **options: object) -> 
 
 
 def half_local(files: MemoryFiles | None = None, **options: object) -> Log:
-    """Ten batches in two epochs, of which the store alone has the first ones."""
+    """Return a log of ten batches in two epochs, with the first ones only in the store."""
     log = tiered(files, **options)
     fill(log, 3, epoch=2, size=50)
     fill(log, 7, epoch=5, size=50)
@@ -78,7 +78,7 @@ def test_s2_local_retention_takes_only_what_has_a_finished_copy():
 
 
 def test_s4_what_lies_below_the_log_start_goes_without_a_copy_once_that_is_on_the_disk():
-    """After a crash a tiered log begins where the checkpoint says: nobody would have that."""
+    """After a crash a tiered log begins at the checkpoint: no broker would have those records."""
     log = tiered()
     fill(log, 10, size=50)
     log.update_high_watermark(10)
@@ -100,7 +100,7 @@ def test_s4_what_lies_below_the_log_start_goes_without_a_copy_once_that_is_on_th
     ],
 )
 def test_a_last_segment_past_local_retention_is_closed_so_that_it_can_be_copied(limits):
-    """As Kafka does: else a quiet partition would keep its newest records for ever."""
+    """As in Kafka: otherwise a quiet partition would keep its newest records forever."""
     log = tiered(**limits)
     fill(log, 10, size=50)
     later = T0 + 1_000_000
@@ -145,7 +145,7 @@ def test_a_last_segment_within_local_retention_stays_open(limits):
 
 
 def test_s4_with_copies_disabled_the_log_start_moves_first():
-    """What the tier had of it does not count."""
+    """Copies that the tier has of these records do not count."""
     log = tiered(remote_log_copy_disable=True, retention_bytes=0)
     fill(log, 10, size=50)
     log.update_high_watermark(10)
@@ -171,8 +171,10 @@ def test_a_log_that_leaves_the_store_starts_where_it_is_local():
 
 
 def test_s4_what_the_store_has_goes_from_the_disk_once_the_log_start_is_safe():
-    """A log becomes tiered whose oldest segments retention has taken: no checkpoint tells where it
-    starts, and after a crash only its first segment does."""
+    """A log becomes tiered after retention removed its oldest segments.
+
+    No checkpoint contains its start, so after a crash only its first segment does.
+    """
     due: list[Log] = []
     options = {"retention_bytes": 300, "remote_storage_enable": False}
     log = tiered(hooks=LogHooks(start_owed=due.append), **options)
@@ -207,7 +209,7 @@ def test_s4_a_log_whose_start_only_its_first_segment_told_owes_it_when_it_become
 
 
 def test_s4_a_log_that_leaves_the_store_owes_its_start():
-    """KIP-950: tiered again, a crash would begin it where there is no copy any more."""
+    """KIP-950: tiered again, the log would begin after a crash where there is no copy any more."""
     due: list[Log] = []
     log = half_local(hooks=LogHooks(start_owed=due.append))
     log.configure(replace(log.config, remote_storage_enable=False))
@@ -217,8 +219,8 @@ def test_s4_a_log_that_leaves_the_store_owes_its_start():
 
 @pytest.mark.parametrize("restarted", [False, True])
 def test_s4_a_log_that_was_tiered_deletes_nothing_that_the_checkpoint_promises(restarted):
-    """Tiered again after a crash, it would begin where neither disk nor store have records (tiered
-    seed 316)."""
+    """Tiered again after a crash, the log would begin where neither disk nor store has records
+    (tiered seed 316)."""
     files = MemoryFiles()
     log = half_local(files)
     log.advance_log_start(1)
@@ -258,7 +260,7 @@ def test_a_log_that_begins_anew_below_its_start_does_not_count_on_the_checkpoint
 
 @pytest.mark.parametrize("stays_tiered", [True, False])
 def test_until_it_is_known_whether_a_log_is_tiered_nothing_of_the_store_is_forgotten(stays_tiered):
-    """Logs are opened before the metadata are read (S4, S5)."""
+    """S4, S5: logs are opened before the metadata is read."""
     files = MemoryFiles()
     before = half_local(files)
     before.close()
@@ -273,8 +275,10 @@ def test_until_it_is_known_whether_a_log_is_tiered_nothing_of_the_store_is_forgo
 
 
 def test_s5_recovery_takes_the_snapshots_of_the_segments_anew():
-    """T2. Else retention takes the last older one with its segment, and after the next crash nobody
-    knows the producers at the local start."""
+    """T2: retention removes the last older snapshot with its segment.
+
+    After the next crash the producers at the local start would be unknown.
+    """
     files = MemoryFiles()
     log = tiered(files)
     for sequence in range(6):
@@ -370,7 +374,7 @@ def test_epochs_below_the_local_start_are_missed_until_they_are_put_back(clean):
 
 
 def test_t2_producers_of_what_only_the_store_has_are_put_back():
-    """One wrote nothing since; of the other the batch before is remembered, too."""
+    """One producer has written nothing since; for the other, the batch before is known, too."""
     files = MemoryFiles()
     log = tiered(files)
     quiet, busy = Producer(7, 0, 0), Producer(8, 1, 0)
@@ -400,7 +404,7 @@ def test_a_file_that_contradicts_the_batches_is_believed_below_the_local_start()
     log = half_local(files)
     before = log.epochs.entries
     log.close(clean=False)
-    cut = b"0\n3\n2 0\n5 3\n9 8\n"  # epoch 9 was cut off, and the file tells of it
+    cut = b"0\n3\n2 0\n5 3\n9 8\n"  # epoch 9 was truncated, and the file contains it
     files.write_atomic(f"{DIRECTORY}/leader-epoch-checkpoint", cut)
     assert tiered(files).epochs.entries == before
 
@@ -469,7 +473,7 @@ async def test_a_beginning_that_contradicts_itself_touches_nothing(changed, said
 
 
 class CutAt:
-    """The power goes at the n-th file operation."""
+    """A hook that cuts the power at the n-th file operation."""
 
     def __init__(self, left: int) -> None:
         self.left = left
@@ -482,7 +486,8 @@ class CutAt:
 
 @pytest.mark.parametrize("torn", [False, True])
 async def test_s5_a_crash_anywhere_in_it_leaves_all_or_nothing(torn):
-    """After a crash the log is as it was, begins anew at nothing, or is whole: never between."""
+    """After a crash the log is as before, empty at its new beginning, or complete; nothing in
+    between."""
     outcomes: set[str] = set()
     for cut in range(1, 200):
         backing = MemoryFiles()
@@ -511,7 +516,8 @@ async def test_s5_a_crash_anywhere_in_it_leaves_all_or_nothing(torn):
 
 
 def _told(log: Log) -> str:
-    """Raises AssertionError for what is neither as before nor nothing nor whole."""
+    """Return the outcome. Raises: AssertionError for a log neither as before nor empty nor
+    complete."""
     if log.log_end_offset == 5:
         assert log.log_start_offset == log.local_log_start_offset == 0
         assert [offset for offset, _ in contents(log)] == [0, 1, 2, 3, 4]
@@ -557,8 +563,11 @@ def test_a_log_without_an_unfinished_bootstrap_keeps_what_it_has():
 
 
 def test_epochs_are_kept_from_where_a_crash_would_begin_again() -> None:
-    """S4, S5: the checkpoint of log starts is written now and then, the epochs with the next
-    leader. A log that began below its first epoch could find nothing in the store any more."""
+    """S4, S5: the checkpoint of log starts is written from time to time, the epochs with the next
+    leader.
+
+    A log that began below its first epoch could find no record in the store any more.
+    """
     files = MemoryFiles()
     log = half_local(files)
     assert log.advance_log_start(5)

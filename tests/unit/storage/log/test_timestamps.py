@@ -1,4 +1,4 @@
-"""A search by time does a little at a time, and its work has a bound."""
+"""Searches by time, in small steps with bounded work."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from testkit.memory.logs import T0, append, batch, make_log, record_from
 
 
 def steps(log: Log, timestamp_ms: int | None) -> tuple[int, int, TimestampOffset | None]:
-    """(steps after which others had their turn, batches looked into, what was found)."""
+    """Return (steps after which the search yielded, batches read, result)."""
     search = log.search_time(timestamp_ms)
     pauses = looked = 0
     try:
@@ -48,7 +48,7 @@ def steps(log: Log, timestamp_ms: int | None) -> tuple[int, int, TimestampOffset
 
 
 def lying(max_timestamp: int, records: int = 1) -> bytes:
-    """A batch whose header promises a time that none of its records has."""
+    """Return a batch whose header has a time that none of its records has."""
     honest = batch(records)
     fields = BatchHeader(*parse_header(honest).fields())
     fields.max_timestamp = max_timestamp
@@ -95,7 +95,7 @@ def test_a_batch_is_walked_up_to_the_record() -> None:
     assert isinstance(wanted, Wanted)
     data = wanted.segment.log.pread(wanted.header.size_bytes, wanted.position)
     assert look_into(data, wanted) == (TimestampOffset(T0 + 7, 7, 0), 8)
-    # What stands behind the record is not looked at.
+    # Records behind the one found are not decoded.
     assert look_into(data[:120] + b"\xff" * (len(data) - 120), wanted).records <= 8
 
 
@@ -124,8 +124,8 @@ def test_times_are_those_of_the_records() -> None:
 
 
 def test_a_batch_that_the_disk_has_not_kept_is_taken_as_its_header_says() -> None:
-    """S8: a bit of an offset delta is wrong, and the record seemed to lie behind others of its time
-    (tiered seed 94)."""
+    """S8: a bit of an offset delta flips, and the record appeared behind others of its time (tiered
+    seed 94)."""
     data = bytearray(batch(5, timestamp=T0))
     header = parse_header(data)
     wanted = (header, T0, 0)

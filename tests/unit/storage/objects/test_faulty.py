@@ -1,4 +1,4 @@
-"""The store that fails (F33): each fault does what it says, and one seed replays them."""
+"""F33: the faulty object store: the effect of each fault, and their replay from a seed."""
 
 from __future__ import annotations
 

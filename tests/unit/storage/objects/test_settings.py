@@ -1,4 +1,4 @@
-"""`rsm.config.*`: which store, and what is refused."""
+"""`rsm.config.*`: the selected store, and refused settings."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def test_secrets_are_not_printed() -> None:
 
 
 def test_obstore_is_not_imported_before_a_store_is_opened() -> None:
-    """Its threads must not be there when nodes are forked."""
+    """Its threads must not exist when nodes are forked."""
     modules = "storage.objects, storage.tiered.survey, storage.tiered.metadata, sys"
     program = f"import {modules}; sys.exit('obstore' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", program], cwd=ROOT, check=False).returncode == 0

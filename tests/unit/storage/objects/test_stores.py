@@ -26,7 +26,7 @@ from testkit.processes.object_servers import PART_BYTES as PART
 
 
 def file_of(content: bytes) -> FileRange:
-    """A range of a file that holds `content` between other bytes."""
+    """Return a range of a file that holds `content` between other bytes."""
     files = MemoryFiles()
     file = files.open("/f", create=True)
     file.append(b"before" + content + b"after")
@@ -106,7 +106,7 @@ async def test_a_file_that_ends_too_soon_leaves_nothing(objects: Objects) -> Non
 async def test_a_failed_or_cancelled_upload_is_aborted(
     options: dict[str, str], objects: Objects
 ) -> None:
-    """What S3 keeps of an upload that was not aborted costs money until somebody finds it."""
+    """S3 charges for the parts of an unfinished upload until it is removed."""
     boto3 = pytest.importorskip("boto3", reason="moto is not here (docs/gaps.md)")
     client = boto3.client(
         "s3",
@@ -189,7 +189,7 @@ async def test_answers_of_a_failing_server(case: str) -> None:
 
 
 async def test_what_the_server_says_is_told_however_long_the_key_is() -> None:
-    """An operator finds a wrong key by the server's own word for it."""
+    """An operator finds a wrong key by the server's own error code."""
     said = b"<Error><Code>SignatureDoesNotMatch</Code><Message>wrong</Message></Error>"
     answer = b"HTTP/1.1 403 Forbidden\r\nContent-Length: %d\r\n\r\n" % len(said) + said
     with pytest.raises(ObjectRefused, match="403 Forbidden.*SignatureDoesNotMatch"):
@@ -197,7 +197,7 @@ async def test_what_the_server_says_is_told_however_long_the_key_is() -> None:
 
 
 async def ask_who_answers(answer: bytes | None, key: str) -> None:
-    """Get an object from a server that says this to everybody, or nothing."""
+    """Get an object from a server that sends this answer to every request, or none."""
     pytest.importorskip("obstore", reason="obstore is not here (docs/gaps.md)")
     handlers = set()
 
@@ -243,7 +243,7 @@ async def test_the_librarys_threads_leave_the_processor_to_the_loop() -> None:
 
 
 def priorities_of(name: str) -> list[int]:
-    """Of this process's threads whose names begin so."""
+    """Return the priorities of this process's threads whose names begin with a prefix."""
     return [
         os.getpriority(os.PRIO_PROCESS, int(task.name))
         for task in Path("/proc/self/task").iterdir()

@@ -1,4 +1,5 @@
-"""The cache of a partition's remote segments, by cases; any history is in tests/property."""
+"""The cache of a partition's remote segments, by cases; tests/property covers arbitrary
+histories."""
 
 from __future__ import annotations
 
@@ -17,7 +18,7 @@ from testkit.records.tier import PARTITION, segment, update
 
 
 def cache_of(*segments: RemoteSegment) -> SegmentCache:
-    """A cache in which these are finished, unless they say otherwise."""
+    """Return a cache in which these segments are finished, unless they have another state."""
     cache = SegmentCache(PARTITION)
     for one in segments:
         assert cache.apply(cache.next_offset, one).changed
@@ -27,7 +28,7 @@ def cache_of(*segments: RemoteSegment) -> SegmentCache:
 
 
 def lineage(end: int, **epochs: int) -> Lineage:
-    """`e3=10`: epoch 3 begins at offset 10."""
+    """Parse a lineage: `e3=10` is epoch 3 from offset 10 on."""
     entries = [EpochEntry(int(name[1:]), start) for name, start in epochs.items()]
     return Lineage(sorted(entries), end)
 
@@ -47,7 +48,7 @@ def test_unfinished_copies_are_not_found() -> None:
 
 
 def test_a_copy_that_its_successor_began_to_delete_cannot_be_finished() -> None:
-    """S6: a leader change in mid copy gives one finished copy."""
+    """S6: a leader change during a copy results in one finished copy."""
     cache = SegmentCache(PARTITION)
     cache.apply(0, segment(1, 0, 9))
     cache.apply(1, update(1, SegmentState.DELETE_STARTED, broker_id=2))
@@ -101,8 +102,8 @@ def test_a_removal_goes_on() -> None:
 
 
 def test_the_remote_end_is_on_the_leaders_own_lineage() -> None:
-    """Not the highest offset there is: an unclean election took back what epoch 1 wrote from 15 on
-    (S6)."""
+    """S6: the end is not the highest offset: an unclean election took back epoch 1's records from
+    15 on."""
     cache = cache_of(segment(1, 0, 9), segment(2, 10, 29, {0: 10, 1: 12}))
     assert cache.remote_end(lineage(40, e0=0, e1=12)) == RemoteEnd(29, 1)
     assert cache.remote_end(lineage(40, e0=0, e1=12, e3=15)) == RemoteEnd(14, 1)
@@ -153,7 +154,7 @@ def test_a_copy_within_another_comes_back_when_that_one_goes() -> None:
 
 
 def test_what_a_lineage_does_not_know_it_does_not_deny() -> None:
-    """F21: epochs made anew from local batches begin at the local log start."""
+    """F21: epochs rebuilt from local batches begin at the local log start."""
     tiered = segment(1, 0, 29, {0: 0, 1: 12})
     assert not lineage(60, e2=40).lost(tiered)
     assert not lineage(60, e2=40).shared(tiered)
@@ -214,7 +215,7 @@ def test_finished_copies_are_found_at_every_offset_that_they_have_of_a_log() -> 
 
 @pytest.mark.slow
 def test_cover_of_a_log_ends_at_the_first_offset_that_no_copy_has() -> None:
-    """S2: also where the log ends just where a copy does."""
+    """S2: this also holds if the log and a copy end at the same offset."""
     for log, two in logs_with_two_copies():
         lineage, cache = log.lineage, finished(two)
         for first in range(log.end + 1):

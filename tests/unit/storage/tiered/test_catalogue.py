@@ -1,4 +1,4 @@
-"""All that the metadata topic tells of, for those who read the whole of it."""
+"""The catalogue of all segments in the metadata topic, for readers of the whole topic."""
 
 from __future__ import annotations
 

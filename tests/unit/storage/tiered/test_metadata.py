@@ -1,4 +1,4 @@
-"""A broker's caches: when they are ready, and what is read again."""
+"""A broker's caches of segments: their readiness, and repeated reads."""
 
 from __future__ import annotations
 
@@ -44,12 +44,12 @@ def test_nothing_is_known_before_the_end_is_reached() -> None:
         read(metadata, upto)
         assert metadata.cache(PARTITION) is None
         assert metadata.waiting() == [PARTITION]
-    metadata.replay(0, 3, [], 4)  # the last of them may be no data at all
+    metadata.replay(0, 3, [], 4)  # the last of them may contain no records
     assert metadata.cache(PARTITION) is not None
 
 
 def test_a_partition_taken_later_is_read_from_the_start() -> None:
-    """S6, KAFKA-16105: what was read before is of use to nobody but those who were there."""
+    """S6, KAFKA-16105: earlier reads were applied only to the partitions known at that time."""
     metadata = RemoteMetadata(1)
     metadata.take(PARTITION)
     metadata.end_known(0, 3)
@@ -84,7 +84,7 @@ def test_given_up_and_taken_again_begins_anew() -> None:
 
 
 def test_a_namesake_knows_nothing_of_it() -> None:
-    """S10: ids, not names."""
+    """S10: partitions are identified by topic id, not by name."""
     metadata = RemoteMetadata(1)
     metadata.take(NAMESAKE)
     metadata.end_known(0, 4)
@@ -103,7 +103,7 @@ def test_records_in_a_partition_that_is_not_theirs_are_passed_over() -> None:
 
 
 def test_what_was_asked_for_before_a_partition_was_taken_on_is_dropped() -> None:
-    """Else the new one would be ready with a gap before it."""
+    """Otherwise the new partition's cache would be ready with a gap before it."""
     metadata = RemoteMetadata(1)
     metadata.take(PARTITION)
     metadata.end_known(0, 2)
@@ -120,7 +120,7 @@ def test_what_was_asked_for_before_a_partition_was_taken_on_is_dropped() -> None
 
 
 def test_those_taken_while_it_is_read_wait_for_the_next_pass_together() -> None:
-    """Else each of hundreds would have it read from the start again."""
+    """Otherwise each of hundreds of partitions would start a read of its own."""
     metadata = RemoteMetadata(1)
     metadata.take(PARTITION)
     metadata.end_known(0, 4)
@@ -184,7 +184,7 @@ def test_bytes_that_are_no_record_do_not_stop_the_reader() -> None:
 
 
 def test_who_becomes_leader_acts_when_the_end_known_then_is_reached() -> None:
-    """S6: a follower may not have read yet what the leader before wrote last."""
+    """S6: a follower may not have read the last records of the leader before."""
     metadata = RemoteMetadata(1)
     metadata.take(PARTITION)
     metadata.end_known(0, 1)
@@ -204,7 +204,7 @@ def epochs(*pairs: tuple[int, int]) -> list[EpochEntry]:
 
 
 def read_four() -> RemoteMetadata:
-    """All of the log was read: two records of epoch 1, then two of epoch 3."""
+    """Return metadata that has read the whole log: two records of epoch 1, then two of epoch 3."""
     metadata = RemoteMetadata(1)
     metadata.take(PARTITION)
     metadata.end_known(0, 4)
@@ -250,7 +250,7 @@ def test_epochs_that_contradict_what_was_read_show_a_lost_end(
 
 
 def test_lost_end_begins_all_caches_of_the_stream_from_scratch() -> None:
-    """S6: whoever leads waits for the new end, too."""
+    """S6: a leader waits for the new end, too."""
     metadata = read_four()
     metadata.watch(0)
     before, life = metadata.cache(PARTITION), metadata.life(0)

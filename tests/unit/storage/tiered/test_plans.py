@@ -1,4 +1,4 @@
-"""What is copied, expired and removed from the disk next, by cases; laws are in tests/property."""
+"""Plans for copying, expiry and local retention, by cases; tests/property has the laws."""
 
 from __future__ import annotations
 
@@ -27,7 +27,8 @@ CLOSED = [LocalSegment(at, at + 10, 100) for at in range(0, 40, 10)]
 
 
 def cache_of(*offsets: tuple[int, int], unfinished: int = 0) -> SegmentCache:
-    """Finished copies of epoch 0, numbered from 1, then so many unfinished ones of offset 0."""
+    """Return a cache of finished copies of epoch 0, numbered from 1, then `unfinished` ones of
+    offset 0."""
     cache = SegmentCache(PARTITION)
     for number, (first, last) in enumerate(offsets, start=1):
         cache.apply(cache.next_offset, segment(number, first, last, max_timestamp_ms=last))
@@ -107,7 +108,7 @@ def expiry(
     ],
 )
 def test_what_expires(retention: Retention, local: int, expected: int) -> None:
-    """Remote bytes and those that are only local count together, each segment once (S3)."""
+    """S3: remote and local-only bytes count together, each segment once."""
     plan = expiry(THREE, retention, local=local)
     assert [one.segment.segment_id for one in plan.deletions] == [
         segment_id(number) for number in range(1, expected + 1)
@@ -122,7 +123,7 @@ def test_what_expires(retention: Retention, local: int, expected: int) -> None:
 def test_a_segment_that_was_copied_twice_goes_at_once(
     limit: int, log_start: int, deleted: list[int]
 ) -> None:
-    """S3: what stays is not below `retention.bytes` (seed 1345)."""
+    """S3: the rest is not below `retention.bytes` (seed 1345)."""
     cache = cache_of((0, 9), (10, 19), (10, 19), (20, 29))
     plan = expiry(cache, Retention(bytes=limit))
     assert plan.log_start_offset == log_start
@@ -137,7 +138,7 @@ def test_a_copy_within_another_goes_with_it() -> None:
 
 
 def test_dangling_copies_go_and_do_not_count() -> None:
-    """KAFKA-17062: two copies that nobody finished, each larger than the limit."""
+    """KAFKA-17062: two unfinished copies, each larger than the limit."""
     cache = cache_of((0, 9), (10, 19), unfinished=2)
     plan = expiry(cache, Retention(bytes=200))
     assert {(one.segment.segment_id, one.reason) for one in plan.deletions} == {
@@ -165,8 +166,11 @@ def test_dangling_copies_go_and_do_not_count() -> None:
 def test_an_unfinished_copy_goes_after_its_records_have_another(
     finished: list[tuple[int, int]], log_start: int, local_start: int, goes: bool
 ) -> None:
-    """S2: its COPY_FINISHED may be on the way, and a follower that reads it lets go of its local
-    segments before it reads the DELETE_STARTED behind it (tiered seed 131)."""
+    """S2: its COPY_FINISHED may be under way.
+
+    A follower that reads it removes local segments before it reads the DELETE_STARTED behind it
+    (tiered seed 131).
+    """
     plan = plan_expiry(
         cache_of(*finished, unfinished=1),
         MINE,
@@ -183,8 +187,10 @@ def test_an_unfinished_copy_goes_after_its_records_have_another(
 
 @pytest.mark.parametrize(("deleted", "goes"), [((0, 9), True), ((0, 8), False), ((0, 19), True)])
 def test_unfinished_copy_of_what_was_deleted_goes(deleted: tuple[int, int], goes: bool) -> None:
-    """S3: a leader before has deleted these offsets, and this log's start is still below them. S2:
-    where no record tells of that, the copy may be all that there is of them."""
+    """S3: an earlier leader deleted these offsets, and this log's start is still below them.
+
+    S2: without a record of that deletion, the copy may be the only one.
+    """
     cache = cache_of(deleted, unfinished=1)
     for state in (SegmentState.DELETE_STARTED, SegmentState.DELETE_FINISHED):
         cache.apply(cache.next_offset, update(1, state))
@@ -248,7 +254,7 @@ def test_overlapping_copies_expire_with_a_log_start_that_holds() -> None:
 
 
 def deleted_of(cache: SegmentCache, *numbers: int, ended: bool = True) -> SegmentCache:
-    """The same after these segments were deleted, or their deletion was begun."""
+    """Return the cache after the deletion of these segments, or after its start."""
     for number in numbers:
         cache.apply(cache.next_offset, update(number, SegmentState.DELETE_STARTED))
         if ended:
@@ -263,12 +269,12 @@ def deleted_of(cache: SegmentCache, *numbers: int, ended: bool = True) -> Segmen
         (deleted_of(cache_of((0, 9), (10, 19), (20, 29)), 1, 2, ended=False), 0, 20),
         (deleted_of(cache_of((0, 9), (10, 19), (20, 29)), 1, 2, 3), 5, 30),
         (cache_of((0, 9), (10, 19), (20, 29)), 5, 5),
-        # Of a metadata topic that was lost, and is empty or not yet wholly written anew.
+        # The metadata topic was lost, and is empty or only partly rewritten.
         (cache_of(), 0, 0),
         (cache_of((20, 29)), 0, 0),
         (cache_of((0, 9)), 12, 12),
         (deleted_of(cache_of((0, 9)), 1), 12, 12),
-        # Nobody is to give up what a copy may still have.
+        # No leader may skip records that a copy may still have.
         (deleted_of(cache_of((0, 9), (10, 19), (20, 29), unfinished=1), 1), 0, 0),
     ],
 )
@@ -314,7 +320,7 @@ def test_lineages_that_lost_go_and_those_that_are_not_known_stay() -> None:
     ],
 )
 def test_how_far_the_tier_has_a_log(cache: SegmentCache, first: int, expected: int) -> None:
-    """S2: what is not finished, or stands behind a gap, does not count."""
+    """S2: unfinished copies, and copies behind a gap, do not count."""
     assert cache.covered_to(MINE, first, 49) == expected
 
 
@@ -325,8 +331,10 @@ def test_bytes_that_are_only_local() -> None:
 
 
 def test_what_another_leader_has_deleted_is_not_only_local() -> None:
-    """S3: this leader has not heard of the log start (tiered seed 461): counted, it would have as
-    many bytes deleted once more."""
+    """S3: this leader does not know the log start of that leader yet (tiered seed 461).
+
+    If these segments counted, it would delete as many bytes once more.
+    """
     cache = cache_of((0, 9), (10, 19), (20, 29))
     local = [*CLOSED, LocalSegment(40, 50, 70), LocalSegment(50, 50, 0)]
     before = local_only_bytes(cache, MINE, local, log_start_offset=0)
@@ -345,7 +353,7 @@ def logs_with_a_copy() -> Iterator[tuple[SmallLog, SmallCopy]]:
 
 
 def cache_with(copy: SmallCopy, state: SegmentState) -> SegmentCache:
-    """A cache that has seen this copy begin and reach `state`."""
+    """Return a cache that has read records of this copy up to `state`."""
     cache = SegmentCache(PARTITION)
     cache.apply(0, copy.segment(1))
     if state is not SegmentState.COPY_STARTED:
@@ -407,7 +415,10 @@ def plan_without_retention(
 
 def test_expiry_without_retention_takes_what_is_below_the_log_start_or_surely_lost() -> None:
     """S2, S4: a finished copy that the log shares in part stays until the log start passes that
-    part; the rest of it is lost once the log has gone on with other records."""
+    part.
+
+    The rest of it is lost once the log has continued with other records.
+    """
     reasons: dict[Reason | None, int] = {}
     for log, copy in logs_with_a_copy():
         cache, segment_of_it = cache_with(copy, SegmentState.COPY_FINISHED), copy.segment(1)
@@ -429,8 +440,11 @@ def test_expiry_without_retention_takes_what_is_below_the_log_start_or_surely_lo
 
 
 def test_expiry_keeps_an_unfinished_copy_as_long_as_no_other_copy_has_its_records() -> None:
-    """S2, S6: its COPY_FINISHED may be on the way, or lost with the end of the metadata topic; also
-    where the log shares a part of it. What was deleted from the tier needs no copy."""
+    """S2, S6: its COPY_FINISHED may be under way, or lost with the end of the metadata topic.
+
+    This also holds for a copy that the log shares in part. Records deleted from the tier need no
+    copy.
+    """
     for log, copy in logs_with_a_copy():
         kept, deleted = cache_with(copy, SegmentState.COPY_STARTED), SegmentCache(PARTITION)
         deleted.apply(0, SmallCopy((1,), 0, 0).segment(9))

@@ -1,4 +1,4 @@
-"""Records of `__remote_log_metadata`; Kafka's own classes judge them in tests/interop."""
+"""Records of `__remote_log_metadata`; tests/interop compares them with Kafka's own classes."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_the_frame_is_kafkas() -> None:
 
 
 def test_the_partition_is_kafkas() -> None:
-    """As RemoteLogMetadataTopicPartitioner of Kafka 4.3.1 answered."""
+    """The expected numbers are those of RemoteLogMetadataTopicPartitioner of Kafka 4.3.1."""
     topic_id = TopicId(uuid_from_text("AAECAwQFBgcICQoLDA0ODw"))
     found = [metadata_partition(RemotePartition(topic_id, at, "t"), 50) for at in range(4)]
     assert found == [45, 3, 5, 36]

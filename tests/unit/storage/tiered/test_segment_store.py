@@ -77,7 +77,7 @@ def as_finished(one: RemoteSegment) -> RemoteSegment:
 
 @pytest.mark.parametrize("txn", [True, False])
 async def test_a_segment_comes_back_as_it_was(objects: Objects, txn: bool) -> None:
-    """On every store that there is."""
+    """This holds for every kind of store."""
     store = SegmentStore(objects)
     one = described(txn=txn)
     copied = await store.copy(one, sources(txn=txn))
@@ -104,7 +104,8 @@ async def test_a_segment_comes_back_as_it_was(objects: Objects, txn: bool) -> No
 
 @pytest.mark.parametrize("said_ms", [-1, HIGHEST_MS - 1, HIGHEST_MS + 1])
 async def test_s8_a_copy_says_no_other_time_than_its_batches_have(said_ms: int) -> None:
-    """For as long as it lives nobody would find the records above that time (seed 4386)."""
+    """Otherwise no search would find the records above that time while the copy lives (seed
+    4386)."""
     bucket = MemoryObjects()
     one = replace(described(), max_timestamp_ms=said_ms)
     with pytest.raises(WrongTimes, match=f"its highest time is {HIGHEST_MS}, not {said_ms}"):
@@ -155,8 +156,8 @@ async def test_every_flipped_bit_of_an_object_is_noticed_by_who_reads_it_whole()
 
 
 async def test_flipped_bits_of_a_log_are_noticed() -> None:
-    """All that a batch's checksum covers, its length, magic and epoch, and an offset that moves out
-    of order."""
+    """A flip is found in all bytes that a batch's CRC covers, in length, magic and epoch, and in an
+    offset that becomes out of order."""
     bucket = MemoryObjects()
     store = SegmentStore(bucket)
     one = described()
@@ -225,8 +226,10 @@ def test_keys() -> None:
 async def test_a_copy_that_came_back_is_whole_and_a_read_is_right_or_an_error(
     weather: Weather,
 ) -> None:
-    """F33: whatever the store does, no wrong byte is taken for data, and after as many tries as it
-    takes the store holds finished segments and nothing else."""
+    """F33: no wrong byte is returned as data, whatever the store does.
+
+    After enough attempts the store holds finished segments and nothing else.
+    """
     for seed in range(12):
         bucket = MemoryObjects()
         objects = FaultyObjects(bucket, random.Random(seed), weather)
@@ -270,7 +273,7 @@ async def test_a_log_that_changed_its_size_is_not_copied() -> None:
     assert bucket.keys == [object_key(described(), Kind.LOG)], "no manifest makes it whole"
 
 
-# What `tier verify` finds ------------------------------------------------------------------------
+# Findings of `tier verify` -----------------------------------------------------------------------
 
 WRONG: dict[str, tuple[Callable[[MemoryObjects, RemoteSegment], None], set[Fault]]] = {
     "no log": (lambda bucket, one: drop(bucket, one, Kind.LOG), {Fault.MISSING}),
@@ -347,7 +350,7 @@ async def test_the_metadata_come_back_from_the_manifests() -> None:
 
 
 class MisreadDisk(MemoryFiles):
-    """Reads a file wrongly, in a bit at `wrong_at`, from the read `begins` on."""
+    """A disk that misreads a file in one bit at `wrong_at`, from the read `begins` on."""
 
     def __init__(self, wrong_at: int, begins: int = 0) -> None:
         super().__init__()
@@ -365,7 +368,7 @@ CHECKED = [at for at in range(len(LOG)) if at % (len(LOG) // 4) >= CRC_POSITION]
 
 @pytest.mark.parametrize("at", CHECKED[::7])
 async def test_a_log_that_is_read_wrongly_is_not_copied(at: int) -> None:
-    """Nobody would have it once the disks let go of it (S1, F20)."""
+    """S1, F20: once the disks remove the segment, no correct copy would be left."""
     bucket = MemoryObjects()
     one = described()
     with pytest.raises(CorruptSegment, match="wrong CRC in the batch"):
@@ -389,7 +392,7 @@ async def test_what_reads_a_broken_log_is_closed_at_once_not_when_it_is_collecte
 
 
 async def test_nor_is_one_whose_transactions_are_read_wrongly_as_they_are_put() -> None:
-    """They were right when they were summed."""
+    """Their checksum was computed from a correct read."""
     bucket = MemoryObjects()
     disk = MisreadDisk(3, begins=1)
     file = disk.open("/aborted", create=True)
@@ -416,7 +419,7 @@ def test_a_log_is_checked_in_parts_of_any_size(part_bytes: int) -> None:
 
 
 def test_a_length_that_leads_out_of_the_segment_is_noticed_at_once() -> None:
-    """What waits for the end of a batch must not grow with what the disk says."""
+    """The buffer for an incomplete batch must not grow with a length read from the disk."""
     long = bytearray(LOG[:HEADER_BYTES])
     long[8:12] = (len(LOG) + 1).to_bytes(4, "big")
     with pytest.raises(CorruptSegment, match="a batch of"):

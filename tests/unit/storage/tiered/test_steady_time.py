@@ -1,4 +1,4 @@
-"""Time for retention (F23): a jump of the clock makes nothing expire by itself."""
+"""Time for retention (F23): a clock jump alone makes no segment expire."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_a_clock_that_is_slewed_is_followed() -> None:
 @settings(max_examples=40, deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 3_000), st.integers(-HOUR_MS, HOUR_MS)), max_size=60))
 def test_a_clock_that_is_strobed_gains_less_than_a_jump(steps: list[tuple[int, int]]) -> None:
-    """However it jumps to and fro about the right time, within an hour it is not believed."""
+    """Jumps to and fro around the right time are not trusted within an hour."""
     time = SteadyTime()
     monotonic_ms = 0
     time.now_ms(0, 0.0)

@@ -1,4 +1,4 @@
-"""The cleaner of a log directory: policies, swaps, what happens to logs meanwhile, checkpoints."""
+"""The cleaner of a log directory: policies, swaps, concurrent changes of logs, checkpoints."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ KEY = ("topic", 0)
 
 
 def small(**options: object) -> Cleaning:
-    """Segments of a few batches."""
+    """Configure segments of a few batches."""
     return Cleaning(**({"segment_bytes": 300, "index_interval_bytes": 80} | options))  # type: ignore[arg-type]
 
 
@@ -40,7 +40,7 @@ def values(one: Cleaning) -> dict[str, str | None]:
     return {key: value for _, key, value in one.records()}
 
 
-# What is cleaned -----------------------------------------------------------------------------
+# Cleaning ------------------------------------------------------------------------------------
 
 
 async def test_of_every_key_the_newest_record_stays():
@@ -200,7 +200,7 @@ async def test_the_dirtiest_log_comes_first():
     assert one.cleaner.checkpoints == {KEY: 1, ("other", 0): 1}
 
 
-# What is left --------------------------------------------------------------------------------
+# Remaining segments --------------------------------------------------------------------------
 
 
 async def test_small_remains_are_joined_into_one_segment():
@@ -303,11 +303,11 @@ async def test_a_reader_off_the_loop_survives_the_swap(tmp_path):
     one.files.close()
 
 
-# What happens meanwhile ----------------------------------------------------------------------
+# Concurrent changes --------------------------------------------------------------------------
 
 
 class Paused:
-    """Stops a round at its n-th wait for the disk until told to go on."""
+    """A hook that stops a round at its n-th wait for the disk until `go_on` is set."""
 
     def __init__(self, at: int) -> None:
         self.left = at
@@ -322,7 +322,7 @@ class Paused:
 
 
 async def paused_in_the_swap() -> tuple[Cleaning, Paused, asyncio.Task[bool]]:
-    """A log whose new segment has its `.swap` names, and the round that waits."""
+    """Return a log whose new segment has its `.swap` names, and its paused round."""
     files = LossyFiles(MemoryFiles())
     one = Cleaning(files)
     one.append(*pairs("a=1", "a=2", "b=1"))
@@ -409,7 +409,7 @@ async def test_a_deleted_log_leaves_the_checkpoint():
 
 
 def spoil(one: Cleaning) -> None:
-    """Turn a byte of the first closed segment."""
+    """Change a byte of the first closed segment."""
     file = one.files.open(f"{one.log.directory}/00000000000000000000.log")
     content = bytearray(file.pread(file.size(), 0))
     content[70] ^= 1
@@ -417,7 +417,8 @@ def spoil(one: Cleaning) -> None:
 
 
 async def test_what_nobody_foresaw_in_a_log_sets_it_aside(monkeypatch: pytest.MonkeyPatch):
-    """In the process that cleans as on the loop: the cleaner goes on with the other logs."""
+    """The error may occur in the cleaning process or on the loop: the cleaner continues with other
+    logs."""
     one = Cleaning()
     one.append(*pairs("a=1", "a=2"))
     monkeypatch.setattr(job, "collect", fail_unforeseen)
@@ -439,7 +440,7 @@ def fail_unforeseen(*_: object, **__: object) -> None:
 @pytest.mark.parametrize("base", [2**63 - 1, -(2**63)])
 @pytest.mark.parametrize("last", [b"\1\0", b"\2x\0"])
 async def test_records_whose_timestamps_leave_int64_are_cleaned(base: int, last: bytes):
-    """A topic whose records were not walked took them, and is compacted now."""
+    """A topic whose records were not walked accepted them, and is compacted now."""
     one = Cleaning()
     delta = 1 if base > 0 else -1
     bodies = [
@@ -589,8 +590,11 @@ def test_the_worker_suits_the_files(tmp_path):
 
 
 async def test_nothing_is_cleaned_above_a_recovery_point_that_could_not_be_written():
-    """P1, F20: after a crash nobody knows that a log is compacted. A gap above the recovery point
-    that the disk has counts as lost records there, and all behind it goes (seed 3498)."""
+    """P1, F20: after a crash the broker does not know which logs are compacted.
+
+    A gap above the recovery point on disk counts as lost records there, and all records behind it
+    are removed (seed 3498).
+    """
     disk = LossyFiles(MemoryFiles())
     one = Cleaning(disk)
     refused = []
@@ -607,7 +611,7 @@ async def test_nothing_is_cleaned_above_a_recovery_point_that_could_not_be_writt
     for _ in range(2):
         await one.clean()
         assert len(one.records()) == 8
-        one.cleaner._put_off.clear()  # as with its next look
+        one.cleaner._put_off.clear()  # as with its next round
     assert len(refused) == 2
     assert await one.clean()
     assert len(one.records()) == 2

@@ -1,8 +1,8 @@
-"""A crash at every file operation of a life with compaction: the newest durable record of each key
-is there, nothing that was cut comes back, and the next round goes on.
+"""A crash at every file operation of a workload with compaction.
 
-As in `storage/log/test_crash`, but the log is compacted, keys repeat, and rounds run beside
-appends, rolls and truncations: those happen in the pauses in which a round waits for the disk.
+The newest durable record of each key remains, no truncated record returns, and the next round
+succeeds. As in `storage/log/test_crash`, but the log is compacted and keys repeat. Rounds run next
+to appends, rolls and truncations, which happen while a round waits for the disk.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ SEEDS = [(1, 40), (2, 60)]
 
 
 class Life:
-    """A workload, and what a reader may expect after it was cut."""
+    """A workload, and the records that a reader may expect after its crash."""
 
     def __init__(self, backing: MemoryFiles, on_op: OpHook, seed: int) -> None:
         self.files = LossyFiles(backing, on_op=on_op, before_work=lambda: asyncio.sleep(0))
@@ -45,15 +45,15 @@ class Life:
         self.written: dict[int, tuple[str, str | None]] = {}
         self.durable_end = 0
         self.cut: set[str] = set()
-        """Keys of records that were cut: what they had replaced may be gone as well."""
+        """Keys of truncated records: the records that they had replaced may be gone, too."""
         self.ripe: dict[int, int] = {}
-        """Tombstones by offset: the earliest time at which they may go."""
+        """Tombstones by offset, with the earliest time of their removal."""
         self.sequences: dict[int, int] = {}
         self.epoch = 0
         self.count = 0
 
     def as_it_is(self) -> Life:
-        """What may be expected after a crash now."""
+        """Return a copy: the expectations for a crash at this moment."""
         then = copy.copy(self)
         then.rng = copy.copy(self.rng)
         then.written, then.cut = dict(self.written), set(self.cut)
@@ -81,7 +81,7 @@ class Life:
                 at.clock.advance(int(clock.now_ms() - at.clock.now_ms()))
             elif action in ("append", "roll", "truncate"):
                 getattr(self, action)(at)
-                await at.cleaner.checkpoint()  # as `run` does when it hears of a truncation
+                await at.cleaner.checkpoint()  # as `run` does after a truncation
             else:
                 await getattr(self, action)(at)
         await self.end(at)
@@ -112,11 +112,11 @@ class Life:
         at.log.roll()
 
     def truncate(self, at: Cleaning) -> None:
-        """A new leader's log was shorter: a few records, or most of what was cleaned."""
+        """Truncate to a new leader's log: by a few records, or by most of the cleaned ones."""
         log = at.log
         depth = self.rng.choice([2, 5, 20])
         target = max(log.log_start_offset, log.log_end_offset - depth)
-        # A batch of three records goes as a whole.
+        # A batch of three records is truncated as a whole.
         self.durable_end = min(self.durable_end, target - 2)
         for offset in [offset for offset in self.written if offset >= target - 2]:
             self.cut.add(self.written[offset][0])
@@ -132,7 +132,7 @@ class Life:
         self.durable_end = max(self.durable_end, at.log.recovery_point)
 
     async def clean_meanwhile(self, at: Cleaning) -> None:
-        """A round, and something else at one of its pauses."""
+        """Run a round with another operation at one of its waits."""
         at.roll()
         round_ = asyncio.ensure_future(at.clean())
         try:
@@ -156,7 +156,7 @@ class Life:
 
 
 async def verify(backing: Files, life: Life) -> None:
-    """The machine is on again."""
+    """Restart the machine and check the log."""
     life.files = LossyFiles(backing)
     at = life.open()
     found = at.records()
@@ -164,7 +164,7 @@ async def verify(backing: Files, life: Life) -> None:
     for offset, key, value in found:
         if offset < life.durable_end:
             assert life.written[offset] == (key, value)
-    # What follows may be of a history that was cut without a flush.
+    # Later records may belong to a history that was truncated without a flush.
     life.written = {at: life.written[at] for at in life.written if at < life.durable_end}
     life.written |= {offset: (key, value) for offset, key, value in found}
     check_newest(life, {offset for offset, _, _ in found})
@@ -192,9 +192,9 @@ def check_newest(life: Life, kept: set[int]) -> None:
 
 
 def check_derived_state(life: Life, at: Cleaning) -> None:
-    """Indexes point at batches, and a producer state made anew is the one that is known.
+    """Assert that indexes point at batches, and that rebuilt producer state equals the known one.
 
-    After a cut that may be older: batches that outlived those of a producer are gone as well.
+    After a truncation it may be older: batches later than those of a producer are gone, too.
     """
     log = at.log
     for segment in log.segments:

@@ -1,4 +1,4 @@
-"""Which log is cleaned, how far, and in what groups."""
+"""Cleaning plans: the log to clean, its range, and groups of segments."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_records_younger_than_the_minimum_lag_wait():
     pieces = [Piece(0, last_ms=NOW), Piece(10, last_ms=NOW - 200), Piece(20, last_ms=NOW - 50)]
     pieces.append(Piece(30))
     lagging = config(min_compaction_lag_ms=100)
-    # What is clean already is not asked for its age.
+    # The age of a segment that is already clean does not matter.
     assert dirty_range(pieces, lagging, NOW, first_dirty=10, limit=99) == (10, 20)
     assert dirty_range(pieces, lagging, NOW, first_dirty=0, limit=99) == (0, 0)
 

@@ -1,4 +1,4 @@
-"""What remains of a batch, and when markers may go (T11)."""
+"""Remains of a cleaned batch, and removal of transaction markers (T11)."""
 
 from __future__ import annotations
 
@@ -71,8 +71,10 @@ def contents(batch: bytes) -> list[tuple[int, int, bytes | None, bytes | None]]:
 
 @pytest.mark.parametrize("producer", [Producer(), Producer(9, 0, 0, transactional=True)])
 def test_a_frame_stays_where_an_epoch_begins(producer):
-    """P18: followers know that place by the first batch of the epoch that they get (seed 2961).
-    It says nothing of the producer or a transaction."""
+    """P18: an empty batch keeps the start of an epoch, by which followers know it (seed 2961).
+
+    The batch contains no producer or transaction.
+    """
     batches = [
         at_offset(build_batch(records((b"a", b"%d" % at)), 0, producer=producer), at, epoch)
         for at, epoch in enumerate((0, 0, 2, 2, 5, 5))
@@ -354,7 +356,8 @@ def test_aborted_records_oust_nothing():
 
 
 def test_a_marker_has_no_key_that_a_record_could_oust():
-    """KAFKA-14055: the key of a marker is version and type, as a record's may be by chance."""
+    """KAFKA-14055: a marker's key is version and type, and a record's key may have the same
+    bytes."""
     the_marker = marker(1, commit=True)
     same_key = next(read_batch(the_marker, 0, parse_header(the_marker))).key
     data = at_offset(build_batch(records((same_key, b"x"))), 2)
