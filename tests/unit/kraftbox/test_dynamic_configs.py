@@ -1,7 +1,7 @@
-"""Every key that can change while a broker runs: here it counts at once, or has no effect for a
-reason that is written down.
+"""Every key that can change at runtime: it takes effect at once, or a reason for no effect is
+listed.
 
-The values are set through the wire on a whole node, and looked for where they act.
+The values are set over the wire on a whole node, and read where they have their effect.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ Probe = Callable[[BrokerServer], Any]
 
 
 def of_log(name: str) -> Probe:
-    """What the open log of a partition acts on."""
+    """Read a value of a partition's open log."""
     return lambda broker: getattr(_log(broker).config, name)
 
 
@@ -52,12 +52,12 @@ def _log(broker: BrokerServer) -> Any:
 
 
 def of_rules(name: str) -> Probe:
-    """What an append is checked against."""
+    """Read a value of the rules for appends."""
     return lambda broker: getattr(broker.settings.of(TOPIC).rules, name)
 
 
 def of_local_log(name: str) -> Probe:
-    """What replicas must have locally to lead gladly."""
+    """Read a value of the local log's thresholds."""
     return lambda broker: getattr(broker.settings.of(TOPIC).local_log, name)
 
 
@@ -75,7 +75,7 @@ def skips_tiered(broker: BrokerServer) -> bool:
 
 
 def hints(broker: BrokerServer) -> bool:
-    """Whether a refused produce names the leader."""
+    """Return whether a refused produce names the leader."""
     produce: Any = broker._table.entries[ApiKey.PRODUCE].handler
     return produce.__self__.hints.enabled
 
@@ -135,7 +135,7 @@ WITH = {
     "compression.lz4.level": ("compression.type", "lz4"),
     "compression.zstd.level": ("compression.type", "zstd"),
 }
-"""What must be set as well for a key to count."""
+"""Other settings that a key needs to have an effect."""
 
 ELSEWHERE = {
     "unclean.leader.election.enable": "a controller's: see the test below",
@@ -189,7 +189,7 @@ def test_every_dynamic_key_is_dealt_with() -> None:
 
 
 KEPT = {"min.insync.replicas": "1"}
-"""With eligible leader replicas the cluster-level value is not removed: it is set back."""
+"""With eligible leader replicas the cluster-level value is reset, not removed."""
 
 
 async def test_each_counts_at_once_and_no_longer_when_it_is_removed() -> None:

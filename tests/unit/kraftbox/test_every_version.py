@@ -1,6 +1,8 @@
-"""Every API that a node serves, in every version it offers: a sensible request gets a readable
-answer, and none is UNKNOWN_SERVER_ERROR. A field that a version cannot carry would close the
-connection."""
+"""Every API of a node in every version: a valid request gets a readable answer.
+
+No answer may be UNKNOWN_SERVER_ERROR. A field that a version does not have would close the
+connection.
+"""
 
 import asyncio
 from typing import Any
@@ -20,7 +22,7 @@ from protocol.transport.own_names import TOOL_SOFTWARE_NAME
 from testkit.memory.node import running_node
 
 TOPIC = "t"
-# What makes a generic request one that has something to say.
+# Values with which a generic request has an effect.
 VALUES: dict[str, Any] = {
     "acks": -1,
     "timeout_ms": 5000,
@@ -57,7 +59,7 @@ VALUES: dict[str, Any] = {
     "api_keys": [],
 }
 TEXTS = {"group": "g", "key": "g", "group_id": "g", "resource_name": TOPIC}
-# Not asked here: they change who leads and which nodes there are.
+# Omitted here: they change leaders and the set of nodes.
 LEFT_OUT = {
     ApiKey.UNREGISTER_BROKER,
     ApiKey.BROKER_REGISTRATION,
@@ -71,7 +73,7 @@ LEFT_OUT = {
 
 
 def sample(cls: type[Struct], owner: type[Any], version: int, topic_id: bytes) -> Struct:
-    """A filled-in struct: one entry per list, plausible values, only what the version carries."""
+    """Return a filled struct: one entry per list, plausible values, only fields of the version."""
     values = {}
     for f in cls.FIELDS:
         if version not in parse_versions(f.versions) or f.tag is not None:
@@ -105,7 +107,7 @@ def value_of(kind: Kind, name: str, owner: type[Any], version: int, topic_id: by
 
 def make_request(api: ApiKey, version: int, topic_id: bytes) -> Request[Any]:
     cls = request_class(api)
-    # A group of its own: nobody waits for the members that earlier requests left.
+    # A group of its own does not wait for the members of earlier requests.
     TEXTS["group_id"] = f"g-{api.name}-{version}"
     request = sample(cls, cls, version, topic_id)
     if api is ApiKey.DESCRIBE_QUORUM:
@@ -119,7 +121,7 @@ def make_request(api: ApiKey, version: int, topic_id: bytes) -> Request[Any]:
 
 
 async def prepare(connection: Connection) -> bytes:
-    """The topic exists; returns its id."""
+    """Create the topic and return its id."""
     topic = CreateTopicsRequest.CreatableTopic(name=TOPIC, num_partitions=1, replication_factor=1)
     await connection.request(CreateTopicsRequest(topics=[topic], timeout_ms=5000))
     wanted = MetadataRequest.MetadataRequestTopic(name=TOPIC)

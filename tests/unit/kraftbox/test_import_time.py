@@ -1,4 +1,4 @@
-"""What a node's process imports: no terminal library, no Spark, no client, and not for long."""
+"""Imports of a node's process: no terminal library, no Spark, no client, and a bounded number."""
 
 import json
 import subprocess
@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-# Modules, not milliseconds: a shared machine's clock says little, the number of modules is stable.
+# Modules, not milliseconds: times on a shared machine vary, the number of modules is stable.
 MODULES_MAX = 650
 
 CODE = """
@@ -101,14 +101,14 @@ def test_controllers_are_forked_before_anything_of_brokers_is_imported():
 
 @pytest.mark.parametrize("code", [FORK_SERVER, SUPERVISOR])
 def test_nobody_looks_up_versions_of_what_is_installed(code):
-    """`crc32c` does when it is imported as it wants to be: forty modules and 40 ms."""
+    """Regression: importing `crc32c` looked up versions, with forty modules and 40 ms."""
     modules = modules_of(code)
     modules = modules[-1] if isinstance(modules[-1], list) else modules
     assert not {"importlib.metadata", "email", "zipfile"} & set(modules)
 
 
 def test_a_command_reads_its_arguments_without_pydantic_and_the_mail_package():
-    """0.1 s each, for every command: typer from 0.29 on reads with pydantic."""
+    """0.1 s each, for every command: typer from 0.29 on parses with pydantic."""
     code = (
         "import json, sys\n"
         "from kraftbox.__main__ import main\n"

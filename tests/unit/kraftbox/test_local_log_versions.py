@@ -1,4 +1,4 @@
-"""Who is offered Fetch 19 and AlterPartition 4 (KIP-1303): our own brokers, and nobody else."""
+"""Fetch 19 and AlterPartition 4 (KIP-1303), offered to our own brokers only."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ STRANGERS = ("", "apache-kafka-java", "librdkafka", TOOL_SOFTWARE_NAME, CONTROLL
 
 
 def last_offered(table: HandlerTable, api: ApiKey, name: str, listener: str = LISTENER) -> int:
-    """The last version in the answer to ApiVersions; what is above closes the connection."""
+    """Return the last version in the answer to ApiVersions; a higher one closes the connection."""
     peer = Peer()
     peer.software_name, peer.listener = name, listener
     answer = table.api_versions_response(4, own=table.own_kind(peer))

@@ -1,8 +1,8 @@
-"""The series that dashboards and alerts for Kafka use: they are there, labelled, and they move.
+"""The series that dashboards and alerts for Kafka use: present, labelled, and changing.
 
-Names are those of Strimzi's JMX rules. What moves only when there is a second broker, or when
-something breaks, is listed apart with what it says on one healthy node; what a node of this kind
-does not have at all is listed with the reason, and must not be there.
+Names are those of Strimzi's JMX rules. A series that changes only with a second broker, or after a
+failure, is listed apart with its value on one healthy node. A series that a node of this kind does
+not have is listed with the reason, and must be absent.
 """
 
 from __future__ import annotations
@@ -106,9 +106,9 @@ RISES: tuple[tuple[str, dict[str, str]], ...] = (
     ("process_cpu_seconds_total", {}),
 )
 
-# One healthy node: what these say then. Those marked * need a second broker to move, the others a
-# failure. Above 0 they are seen in tests/unit/broker/replication/test_replication_metrics.py (of
-# brokers), tests/unit/controller/writer/test_stats.py and tests/unit/metalog/quorum/test_stats.py.
+# Values on one healthy node. Those marked * need a second broker to change, the others a failure.
+# Values above 0 are tested in tests/unit/broker/replication/test_replication_metrics.py (brokers),
+# tests/unit/controller/writer/test_stats.py and tests/unit/metalog/quorum/test_stats.py.
 STANDS: tuple[tuple[str, dict[str, str], float], ...] = (
     ("kafka_cluster_partition_underminisr", P, 0),  # *
     ("kafka_cluster_partition_atminisr", P, 1),  # *
@@ -151,7 +151,7 @@ STANDS: tuple[tuple[str, dict[str, str], float], ...] = (
     ("kafka_server_delayedoperationpurgatory_purgatorysize", {"delayedOperation": "Produce"}, 0),
 )
 
-# Present, at or above zero; how much depends on the machine.
+# Present, at or above zero; the value depends on the machine.
 SHOWN: tuple[str, ...] = (
     "kafka_network_socketserver_networkprocessoravgidle_percent",
     "kafka_server_kafkarequesthandlerpool_requesthandleravgidle_percent",
@@ -243,7 +243,7 @@ def test_what_does_not_apply_is_not_there(scrapes: tuple[Scrape, Scrape]) -> Non
 
 
 def test_every_alert_asks_for_series_that_are_there(scrapes: tuple[Scrape, Scrape]) -> None:
-    """An alert on a name that nobody exports is silent for ever."""
+    """An alert on a series that no node exports never fires."""
     rules = Path(__file__).parents[3] / "deploy" / "prometheus" / "rules.yml"
     asked = set()
     for part in rules.read_text(encoding="utf-8").split("expr:")[1:]:
@@ -341,7 +341,7 @@ async def test_a_scrape_of_many_partitions_pauses() -> None:
         replicas = node.broker.replicas
         await until(lambda: sum(1 for _ in replicas) == 1200)
         pieces = list(node.metrics.exposition(process=False))
-        # The partitions are gone through twice in parts, and counted once by the controller.
+        # The partitions are walked twice in parts, and the controller counts them once.
         assert pieces.count(b"") >= 6
         assert max(piece.count(b"\n") for piece in pieces) <= 250
         await client.close()

@@ -1,4 +1,5 @@
-"""`controller_mutation_rate` on a whole node: what clients see, and that they are not read on."""
+"""`controller_mutation_rate` on a whole node: clients' results, and the pause of their
+connections."""
 
 from __future__ import annotations
 
@@ -19,7 +20,7 @@ from testkit.memory.node import running_node
 REFUSED = ErrorCode.THROTTLING_QUOTA_EXCEEDED
 SETTINGS = {"controller.quota.window.num": "1"}
 RATE = 10.0
-"""A second gives back ten partitions, and ten is all that can be saved up."""
+"""A second refills ten partitions, which is also the limit of the bucket."""
 
 
 async def connect(node: Node, client_id: str, listener: str = "PLAINTEXT") -> Connection:

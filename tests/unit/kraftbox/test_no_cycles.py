@@ -1,5 +1,8 @@
-"""What comes and goes in numbers dies with its last reference: the collector keeps what survived it
-once out of its sight (`runtime.collector`), so that a cycle would stay."""
+"""Frequent objects, freed with their last reference.
+
+The collector no longer scans objects that have survived it once (`runtime.collector`), so a
+reference cycle would stay in memory.
+"""
 
 from __future__ import annotations
 
@@ -65,7 +68,7 @@ async def test_closed_connections() -> None:
     table.register(ApiKey.METADATA, lambda context, request: MetadataResponse())
     async with serving(table) as server:
         with no_collector():
-            # Others may be held by what a test before left behind.
+            # Objects of earlier tests may hold others.
             before = alive(ServerConnection)["ServerConnection"]
             for _ in range(COUNT):
                 async with raw_client(server) as client:
@@ -82,13 +85,13 @@ def data(waiting: asyncio.Future[FetchResponse]) -> FetchResponse.PartitionData:
 
 
 def expire(h: Harness) -> None:
-    """All waits are too long."""
+    """Expire all waits."""
     h.clock.advance(60_000)
     h.waits.purgatory.expire(h.clock.monotonic_ms())
 
 
 async def wait_for_records(h: Harness) -> None:
-    """Fetches at the log's end: one gets records, one has waited enough, one is hung up on."""
+    """Wait for records: one fetch gets them, one times out, one loses its connection."""
     waiting = h.fetch(0, max_wait_ms=1_000, peer=Peer(1))
     assert h.produce(batch(b"a")).error_code == 0
     await settle()
@@ -104,7 +107,7 @@ async def wait_for_records(h: Harness) -> None:
 
 
 async def wait_for_followers(h: Harness) -> None:
-    """Records that nobody copies."""
+    """Wait for followers, which never copy the record."""
     waiting = h.produce(batch(b"a"), peer=Peer(1))
     expire(h)
     await settle()
@@ -153,7 +156,7 @@ async def too_many_ask(room: TierRoom) -> int:
 async def test_fetches_of_what_only_the_tier_has(
     what: Callable[[TierRoom], Awaitable[int]],
 ) -> None:
-    """What was read is held by nothing but the reader, which has a limit."""
+    """Only the reader, which has a limit, keeps the data that it read."""
     room = TierRoom()
     await room.fill((b"a",))
     expected = await what(room)

@@ -1,4 +1,4 @@
-"""The composed node: it starts, serves, stops and comes back, with real sockets and no disk."""
+"""The composed node: it starts, serves, stops and restarts, with real sockets and no disk."""
 
 import asyncio
 import random
@@ -38,7 +38,7 @@ async def topic_names(node) -> list[str]:
 
 
 async def get(node, path: str, headers: str = "") -> tuple[bytes, bytes]:
-    """Status and body."""
+    """Send a GET request. Returns: status and body."""
     host, _, port = node.http_address.rpartition(":")
     reader, writer = await asyncio.open_connection(host, int(port))
     writer.write(f"GET {path} HTTP/1.0\r\n{headers}\r\n".encode())

@@ -1,4 +1,4 @@
-"""What a node tells of the memory of its requests."""
+"""A node's metrics of request memory."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from runtime.config.schema import LONG_MAX
 
 
 def told(*servers: Any) -> dict[str, float]:
-    """The families about request memory of a broker with these servers."""
+    """Return the families about request memory of a broker with these servers."""
     metrics = NodeMetrics(
         monotonic_ms=lambda: 0.0,
         servers=lambda: servers,

@@ -1,4 +1,4 @@
-"""__consumer_offsets on a running node: it is compacted, and the groups' offsets outlive that."""
+"""__consumer_offsets on a running node: compacted, without loss of the groups' offsets."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def offsets_log(node: Node) -> Log:
 
 
 def keys_below(log: Log, end: int) -> Counter[bytes]:
-    """How often each key stands in the log below `end`."""
+    """Return the count of each key in the log below `end`."""
     found: Counter[bytes] = Counter()
     offset = log.log_start_offset
     while offset < end:

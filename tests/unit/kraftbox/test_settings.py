@@ -1,4 +1,5 @@
-"""Every setting of every room follows a configuration key, or is listed here as one without."""
+"""Every setting of every package, with its configuration key or an entry in the list without
+one."""
 
 from __future__ import annotations
 
@@ -44,7 +45,7 @@ ELSEWHERE: dict[str, dict[str, str]] = {
         ),
     },
 }
-"""What a key needs beside it to take another value."""
+"""Other keys that a key needs to take another value."""
 TEXTS: dict[str, tuple[str, ...]] = {
     "node.id": ("2",),
     "controller.listener.names": ("OTHER",),
@@ -101,7 +102,7 @@ ROOMS: dict[str, tuple[Callable[[NodeConfig], Any], set[str]]] = {
 
 
 def other_texts(key: NodeKey[Any]) -> Iterator[str]:
-    """Values that may be others than the default, the one that fits best first."""
+    """Return texts that may differ from the default, the best candidate first."""
     yield from TEXTS.get(key.name, ())
     default = key.default
     if key.type is Type.BOOLEAN:
@@ -117,7 +118,7 @@ def other_texts(key: NodeKey[Any]) -> Iterator[str]:
 
 
 def another(key: NodeKey[Any]) -> NodeConfig | None:
-    """A configuration in which the key has another value, None if none is found."""
+    """Return a configuration with another value of the key, or None if no value is found."""
     for text in other_texts(key):
         try:
             return NodeConfig.parse({**BASE, key.name: text, **ELSEWHERE.get(key.name, {})})
@@ -127,7 +128,8 @@ def another(key: NodeKey[Any]) -> NodeConfig | None:
 
 
 def fields(value: Any, name: str = "") -> Iterator[tuple[str, Any]]:
-    """The fields of a settings value, those of values inside with their names before them."""
+    """Return the fields of a settings value; those of nested values are prefixed with their
+    names."""
     inside: Mapping[str, Any] | None = None
     if dataclasses.is_dataclass(value):
         inside = {each.name: getattr(value, each.name) for each in dataclasses.fields(value)}
@@ -141,7 +143,7 @@ def fields(value: Any, name: str = "") -> Iterator[tuple[str, Any]]:
 
 
 def taken_by(make: Callable[[NodeConfig], Any], config: NodeConfig) -> list[tuple[str, Any]]:
-    """A room's fields; none where the room refuses the configuration."""
+    """Return a package's fields, or none if it refuses the configuration."""
     try:
         return list(fields(make(config)))
     except ConfigError:

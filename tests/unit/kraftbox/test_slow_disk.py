@@ -1,7 +1,7 @@
-"""A node on a disk with flushes of a second and reads of a tenth, on virtual time (F16).
+"""A node on a disk with flushes of 1 s and reads of 0.1 s, on virtual time (F16).
 
-Everything that waits for the disk waits; nothing else does. No call blocks the loop on the disk
-while the node serves, nobody is fenced, nothing acknowledged is missing.
+Only operations that need the disk wait. No call blocks the loop on the disk while the node serves,
+no broker is fenced, and no acknowledged record is missing.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ T = TypeVar("T")
 
 FLUSH_S, READ_S = 1.0, 0.1
 FACTOR_MAX = 2.5
-"""A flush that is asked for during another waits for both."""
+"""A flush that is requested during another waits for both."""
 
 
 class SlowDisk(SlowFiles):
-    """Tells calls that block the loop from those that block a worker."""
+    """A disk that distinguishes calls that block the loop from those that block a worker."""
 
     def __init__(self) -> None:
         super().__init__(
@@ -87,14 +87,14 @@ def batch(number: int, size_bytes: int = 10) -> bytes:
 
 
 async def send(connection: Connection, topic_id: bytes, records: bytes) -> float:
-    """How many seconds an acknowledgement took."""
+    """Send a record and return the time of its acknowledgement in seconds."""
     took_s, reply = await timed(connection.request(produce(topic_id, 0, records)))
     assert reply.responses[0].partition_responses[0].error_code == ErrorCode.NONE
     return took_s
 
 
 async def read(connection: Connection, topic_id: bytes) -> tuple[float, list[int]]:
-    """The numbers in a topic, and the longest time that a fetch took."""
+    """Read a topic. Returns: its numbers, and the longest time of a fetch."""
     numbers: list[int] = []
     slowest_s, offset = 0.0, 0
     while True:
@@ -119,12 +119,12 @@ async def scenario(disk: SlowDisk, clock: LoopClock) -> None:
 
     for number in range(50):
         assert await send(client, plain, batch(number, 100_000)) < 0.2, "the page cache has it"
-    # The first flush of a log brings its leader epochs to the disk as well, one thing by one.
+    # The first flush of a log also writes its leader epochs, in sequence.
     assert await send(client, flushed, batch(0)) < 3 * FLUSH_S * FACTOR_MAX
     for number in range(1, 5):
         took_s = await send(client, flushed, batch(number))
         assert FLUSH_S <= took_s < FLUSH_S * FACTOR_MAX, "on the disk before the answer"
-    # Two flushes for the five: one that some of them come too late for, and one for all others.
+    # Two flushes for the five: the first misses some of them, the second covers the others.
     waits = [send(client, flushed, batch(number)) for number in range(5, 10)]
     assert max(await asyncio.gather(*waits)) < 2 * FLUSH_S * FACTOR_MAX
 

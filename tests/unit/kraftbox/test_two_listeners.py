@@ -1,6 +1,6 @@
-"""A node with two listeners for clients: each client is told addresses that it can reach.
+"""A node with two listeners for clients, each with addresses that its clients can reach.
 
-The listeners are advertised under hosts that do not exist: what a node says is the point here.
+The advertised hosts do not exist, since only the node's answers matter here.
 """
 
 import pytest
@@ -55,7 +55,7 @@ async def by_find_coordinator(connection: Connection) -> set[Address]:
     for version in range(7):
         many = version >= 4
         request = FindCoordinatorRequest(**({"coordinator_keys": ["g"]} if many else {"key": "g"}))
-        # The first question creates the topic of the groups.
+        # The first request creates the topic of the groups.
         while True:
             reply = await connection.request(request, version=version)
             answer = reply.coordinators[0] if many else reply

@@ -1,4 +1,4 @@
-"""The judge of histories: a clean one is clean, and each way to corrupt it is found by its rule."""
+"""Checks of histories: a correct one passes, and each way to corrupt it is found by its rule."""
 
 from __future__ import annotations
 
@@ -44,7 +44,8 @@ def poll(process: int, offsets: list[int], at_us: int, final: bool = False) -> P
 
 
 def clean() -> History:
-    """Ten sends at the offsets of their numbers, read as they come and again at the end."""
+    """Return a history of ten sends, with values equal to offsets, read at once and again at the
+    end."""
     return History(
         topics=[Topic("t", bytes(16), 1, 3, 2)],
         processes=[
@@ -127,7 +128,7 @@ def reordered_by_retries() -> History:
 
 
 def reordered_unknown() -> History:
-    """An unknown send that arrives late, after one that was sent after it."""
+    """Return a history whose unknown send arrives late, after a later one."""
     history = with_send(clean(), 7, outcome=Outcome.UNKNOWN, offset=-1)
     history = with_send(history, 8, offset=7)
     swapped = [*range(7), 8, 7, 9]
@@ -152,7 +153,7 @@ def read_before_it_was_sent() -> History:
 
 
 def two_values_at_one_offset() -> History:
-    """What a consumer read from a leader that was then truncated (P6)."""
+    """P6: return a history whose consumer read from a leader that was then truncated."""
     return with_poll(clean(), 0, values=[value(0), value(1), value(9)])
 
 
@@ -194,7 +195,8 @@ def nothing_after_the_fault() -> History:
 
 
 def read_but_gone() -> History:
-    """An unknown send that a consumer has read, and that is in no log in the end."""
+    """Return a history with an unknown send that a consumer has read, and that is in no log at the
+    end."""
     history = with_send(clean(), 6, outcome=Outcome.UNKNOWN, offset=-1)
     offsets = [n for n in range(COUNT) if n != 6]
     return final_reads(history, offsets, [value(n) for n in offsets])

@@ -1,4 +1,4 @@
-"""Chaos on containers, with a docker that only keeps book."""
+"""Chaos on containers, with a fake docker that only records its commands."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ NODES = {"aaa111": (101, "controller", ""), "bbb222": (1, "broker", "PLAINTEXT_H
 
 
 class Docker:
-    """Two nodes and a database. `said` holds what it was asked to do."""
+    """A fake docker with two nodes and a database. `said` holds its commands."""
 
     def __init__(self) -> None:
         self.said: list[str] = []

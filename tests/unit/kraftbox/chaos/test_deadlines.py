@@ -1,4 +1,4 @@
-"""A run cannot hang: each step has a deadline, and says what it waited for when that is over."""
+"""Deadlines of a run's steps, whose errors name the pending condition."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ async def test_a_timeout_of_the_steps_own_is_no_deadline() -> None:
 
 
 class Stuck(Target):
-    """A node's start never ends, unless somebody revives it."""
+    """A cluster in which a node's start never ends, unless the node is revived."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""What `replace-broker` asks of a cluster, and what it does to a disk (F22)."""
+"""The fault `replace-broker`: its requests to a cluster, and its effect on a disk (F22)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Partition = MetadataResponse.MetadataResponsePartition
 
 
 class Brokers:
-    """Each tells an ISR of its own of the one partition."""
+    """Brokers that each report an ISR of their own for the only partition."""
 
     def __init__(self, isr: dict[int, list[int]]) -> None:
         self._isr = isr
@@ -52,7 +52,7 @@ def scene(isr: dict[int, list[int]]) -> tuple[Scene, Brokers]:
 
 @pytest.mark.usefixtures("values")
 async def test_each_running_broker_tells_who_is_in_sync_of_every_topic() -> None:
-    """One that is behind may still count a replica that the others gave up."""
+    """A broker that is behind may still list a replica that has left the ISR."""
     asking, brokers = scene({1: [1, 2, 3], 2: [1, 2], 3: [1, 2, 3]})
     told = await asking.holdings()
     assert [request.topics for _, request in brokers.asked] == [None] * 3

@@ -1,4 +1,4 @@
-"""Faults undo what they did, also when something goes wrong on the way."""
+"""Faults, which undo their effects, also after an error on the way."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def held(
 
 
 class Disks(Stage):
-    """Brokers 11 to 14 beside controller 1. What brokers tell before the kill, and after it."""
+    """Brokers 11 to 14 next to controller 1, with brokers' reports before and after the kill."""
 
     def __init__(self, before: list[Holding], after: list[Holding] | None = None) -> None:
         self.book = Target()
@@ -118,7 +118,7 @@ class Disks(Stage):
 async def test_as_many_brokers_are_replaced_as_others_in_sync_can_spare(
     min_isr: int, counts: set[int]
 ) -> None:
-    """F22. Broker 14 holds nothing and can always be spared; controllers keep their disks."""
+    """F22: broker 14 holds no replica and can always be spared; controllers keep their disks."""
     seen = set()
     for seed in range(40):
         scene = Disks([held({11, 12, 13}, min_isr=min_isr)])
@@ -196,7 +196,7 @@ async def test_no_partition_with_a_leader_is_said() -> None:
 async def test_a_cluster_is_whole_when_every_broker_says_so(
     isr_told_by_3: list[int], whole: bool
 ) -> None:
-    """A leader that was cut off from the controllers believes for a while that nothing happened."""
+    """A leader cut off from the controllers does not know for a while that the ISR has changed."""
     scene, _ = stage()
 
     async def told_by(node_id: int) -> list[PartitionView]:

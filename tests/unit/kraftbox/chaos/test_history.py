@@ -1,4 +1,4 @@
-"""Histories: every table comes back, damage is noticed, what is newer is passed over."""
+"""Histories in files: round trips, detected damage, and skipped fields of newer versions."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_a_history_comes_back_from_its_file(tmp_path):
 
 
 def test_saved_history_takes_no_name_that_others_can_foresee(tmp_path):
-    """A link under a known temporary name would have the history written over its target."""
+    """A link under a predictable temporary name would let the history overwrite its target."""
     victim = tmp_path / "victim"
     victim.write_text("mine")
     (tmp_path / "run.kbxh.tmp").symlink_to(victim)

@@ -1,4 +1,4 @@
-"""Histories as schedules of faults and as EDN, and where a run leaves them."""
+"""Histories as schedules of faults and as EDN, and their location after a run."""
 
 from __future__ import annotations
 
@@ -92,7 +92,8 @@ def test_a_fault_of_another_release_is_named(capsys: Any, tmp_path: Path) -> Non
 
 
 def rounds(ends: dict[int, Outcome], *, until_broken: bool) -> tuple[list[Any], Outcome, int]:
-    """Seed, topic and faults of each run, and what `go` returns; `ends` has the unusual runs."""
+    """Return seed, topic and faults of each run, and the result of `go`; `ends` has the unusual
+    runs."""
     seen = []
 
     class Noted(Run):
@@ -142,7 +143,7 @@ def test_no_file_appears_unasked(tmp_path: Path, monkeypatch: Any) -> None:
     assert chaos._kept(held, 7, None, None) is None
     kept = chaos._kept(broken, 7, None, None)
     assert kept is not None and kept.name == "chaos-7.kbxh" and load(kept) == History()
-    # A folder that nobody could foresee, and nobody else may enter.
+    # A folder with an unpredictable name that other users cannot enter.
     assert kept.parent.parent == spare and kept.parent.name.startswith("kraftbox-chaos-")
     assert kept.parent.stat().st_mode & 0o777 == 0o700
     assert chaos._kept(broken, 7, None, None) != kept
@@ -160,7 +161,7 @@ LINE = re.compile(
 
 
 def operations(history: History) -> list[tuple[str, str, int, int]]:
-    """Type, value, process and time in us of each line, whose indexes count from 0."""
+    """Return type, value, process and time in us of each line, whose indexes count from 0."""
     found = []
     for number, line in enumerate(edn_lines(history)):
         match = LINE.fullmatch(line)

@@ -1,4 +1,4 @@
-"""Replicas are equal byte by byte, or the first difference is named (P4)."""
+"""Comparison of replicas byte by byte, with the first difference in the finding (P4)."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_a_replica_without_what_is_committed_is_found(tmp_path: Path) -> None:
 
 
 def test_a_copy_too_many_or_too_few_is_found(tmp_path: Path) -> None:
-    """A cancelled or completed reassignment leaves nothing behind (KAFKA-13972)."""
+    """KAFKA-13972: a cancelled or completed reassignment leaves no replica behind."""
     for node in (1, 2, 3):
         write(tmp_path, node, {0: batch(0, b"a")})
     assert findings(directories(tmp_path), "t", 1, copies=3) == []

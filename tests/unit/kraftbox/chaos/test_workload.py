@@ -1,4 +1,4 @@
-"""The clients of a chaos run against one node in memory, and what the ledger makes of it."""
+"""The clients of a chaos run against one node in memory, and the ledger's totals."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Schedules that people write, and the verdict for a CI server."""
+"""Hand-written schedules, and the verdict for a CI server."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `kraftbox doctor` finds."""
+"""Findings of `kraftbox doctor`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""JSON files of partitions to elect leaders of."""
+"""JSON files of partitions to elect leaders for."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Explanations of elections in words."""
+"""Explanations of elections as text."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Links that are changed one by one, and what Prometheus is told of a cluster."""
+"""Changes of single links, and the scrape configuration for Prometheus."""
 
 import json
 import random
@@ -122,7 +122,7 @@ def test_a_running_cluster_without_a_network_of_its_own(monkeypatch, kept):
 
 @pytest.fixture
 def kept(tmp_path):
-    """The directory of a cluster that is down."""
+    """Return the directory of a stopped cluster."""
     place = ClusterPlace(tmp_path / "orders")
     place.root.mkdir()
     known, _ = plan_cluster(place, AskedShape(1, 2), 0, {}, "c")

@@ -1,4 +1,4 @@
-"""The live view: what is remembered, what is too old, what is drawn, and who is asked."""
+"""The live view: its state, expiry of old values, drawing, and requests to nodes."""
 
 import asyncio
 import fcntl
@@ -91,7 +91,7 @@ def test_a_node_is_what_its_supervisor_and_then_what_the_cluster_says():
     assert (second.leads, second.in_sync, second.replicas, second.behind) == (1, 2, 2, None)
     assert first.age_ms == 100.0 and first.silent_ms is None
     assert second.age_ms is None and second.silent_ms == 1100.0
-    # Nobody asks these.
+    # These nodes get no requests.
     assert [row.silent_ms for row in others] == [None, None]
 
 
@@ -105,7 +105,7 @@ def test_what_is_too_old_is_not_shown():
     assert [row.state for row in late.nodes] == [None, None, None]
     assert late.supervisor_silent_ms == 1.0 + FRESH_MS and late.age_ms == 0.0
     assert late.nodes[0].silent_ms == 1.0 + FRESH_MS and late.nodes[0].leads is None
-    # On the screen until the next one is drawn.
+    # It stays on the screen until the next one is drawn.
     assert FRESH_MS + DRAW_MS <= 1000.0
 
 
@@ -179,7 +179,7 @@ def test_rates_and_lag():
     seen = board.look(4600.0)
     assert seen.topics == [("orders", 2, 0, 1, 200.0)]
     assert [row.per_s for row in seen.nodes] == [200.0, 0.0, None]
-    # What was committed beyond the end, which had been told before, is no negative lag.
+    # A commit beyond the end offset, which was read before it, is no negative lag.
     assert seen.groups == [("g", "Stable", 100, 1), ("h", "Empty", 0, 0)]
     board.take_ends(4700.0, {("orders", 0): 3})
     assert board.look(4700.0).topics[0].per_s == 0.0, "a log that begins anew has no rate yet"
@@ -210,12 +210,12 @@ def test_events_are_what_is_different():
         "broker 2 left the ISR of orders-1",
     ]
     assert [event.is_bad for event in seen.events] == [True, *[False] * 3, True, False, False]
-    # A broker that is behind tells of an epoch that is over.
+    # A broker that is behind reports an earlier epoch.
     board.take_told(1, Told(1600.0, frozenset(), (*ORDERS, moved[2])))
     assert len(board.look(1600.0).events) == 7
     board.take_told(1, Told(1700.0, frozenset(), tuple(moved[:2])))
     assert told(board.look(1700.0))[7:] == ["gone topic: new"]
-    # Silence is no change of what nobody tells; that a node is silent is news.
+    # Silence of a node is an event, but no change of the state that only it reports.
     assert told(board.look(9000.0)) == told(seen) + ["gone topic: new"]
     board.take_nodes(9000.0, NODES)
     assert told(board.look(9000.0))[8:] == [
@@ -231,7 +231,7 @@ def test_silence_is_an_event_once_and_its_end_too():
     for now_ms in (2000.0, 2100.0):
         board.take_nodes(now_ms, NODES)
         texts = told(board.look(now_ms))
-    # Whether node 2 is still fenced nobody says; that it is silent was so from the start.
+    # No node reports whether 2 is still fenced; its silence has lasted since the start.
     assert texts == [f"node {number} does not answer" for number in (1, 101)]
     board.take_answer(1, "broker", 2200.0)
     assert told(board.look(2200.0))[2:] == ["node 1 answers again"]
@@ -309,7 +309,7 @@ def test_the_height_is_shared():
     assert fitting([5, 5, 5], 12) == [0, 1] and fitting([50], 10) == [0]
 
 
-# --- asking -------------------------------------------------------------------------------------
+# --- requests -------------------------------------------------------------------------------------
 
 ANSWERS = {
     DescribeClusterRequest: DescribeClusterResponse(
@@ -402,7 +402,7 @@ class Fake:
 
 @pytest.fixture
 def cluster(monkeypatch, tmp_path):
-    """A board on which a cluster without processes writes; the test says what the nodes are."""
+    """Return a board, filled by a cluster without processes; the test sets the nodes."""
     known = {"nodes": NODES}
     monkeypatch.setattr(Fake, "connects", [])
     monkeypatch.setattr(asking, "Connection", Fake)
@@ -412,7 +412,7 @@ def cluster(monkeypatch, tmp_path):
 
 
 async def asked_until(place, met):
-    """Ask on a clock of no real time until `met(board)`."""
+    """Send requests on a fake clock until `met(board)`."""
     board = Board(0.0)
     task = asyncio.create_task(Asking(place, board, lambda: 1.0).run())
     async with asyncio.timeout(30):
@@ -478,7 +478,7 @@ def test_where_a_node_is_asked():
 
 
 class Supervisor(threading.Thread):
-    """Answers `status` on the control socket of a directory."""
+    """A responder to `status` on the control socket of a directory."""
 
     def __init__(self, place, nodes):
         super().__init__(daemon=True)
@@ -504,7 +504,7 @@ class Supervisor(threading.Thread):
 
 
 def read_until(fd, words):
-    """What a terminal is sent until it has shown these words."""
+    """Read a terminal's output until it contains these words."""
     data = b""
     while not all(word in data for word in words):
         assert select.select([fd], [], [], 30)[0], data
@@ -525,7 +525,7 @@ def test_on_a_terminal_it_takes_the_screen_and_gives_it_back(tmp_path, ending):
         stdin=follower,
         stdout=follower,
         stderr=subprocess.PIPE,
-        # As of a shell that exported them before its window got another size.
+        # As in a shell that exported them before its window was resized.
         env={**os.environ, "TERM": "xterm", "COLUMNS": "20", "LINES": "5"},
     )
     try:

@@ -1,4 +1,4 @@
-"""The command line: exit codes, usage, and what is said about failures."""
+"""The command line: exit codes, usage, and error messages."""
 
 import json
 import os
@@ -36,7 +36,7 @@ def run_process(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 @pytest.fixture
 def run(capsys, monkeypatch):
-    """Runs a command in this process: one of its own takes half a second of a processor."""
+    """Run a command in this process: a process of its own takes half a second of CPU time."""
     monkeypatch.setattr(sys, "path", list(sys.path))
 
     def run_here(*arguments):
@@ -50,7 +50,7 @@ def run(capsys, monkeypatch):
 
 
 def commands(command=None, path=()):
-    """Every command, by the words that call it."""
+    """Return every command by its words."""
     if command is None:
         for listed in LISTED:
             yield from commands(imported(listed.name), (listed.name,))
@@ -77,7 +77,7 @@ def test_the_list_of_commands_says_what_each_says_of_itself(run):
     for listed in LISTED:
         assert f"  {listed.name} " in shown and listed.help in shown
         assert imported(listed.name).get_short_help_str()
-        # As a line of its own it is cut by no terminal of 80 columns.
+        # On a line of its own no terminal of 80 columns wraps it.
         assert len(listed.help) <= 62
 
 
@@ -94,7 +94,7 @@ def test_every_command_has_help_for_all_that_it_takes_and_examples(run):
 
 
 def test_every_example_is_one_that_can_be_typed(tmp_path, monkeypatch):
-    """Parsed as it would be; nothing is run."""
+    """Each example is parsed and not run."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "server.properties").touch()
     log = tmp_path / "data/orders-0/00000000000000000000.log"
@@ -180,7 +180,7 @@ finally:
 
 
 def test_a_list_of_commands_imports_none_of_them():
-    """A quarter of a second of a processor goes to the clients and brokers that they import."""
+    """Importing the commands' clients and brokers takes a quarter of a second of CPU time."""
     done = subprocess.run(
         [sys.executable, "-c", IMPORTED_FOR_A_LIST], capture_output=True, text=True, timeout=60
     )
@@ -240,7 +240,8 @@ def test_version():
 
 
 def test_a_process_with_an_object_store_ends_without_finalisation():
-    """Threads of obstore that came back from Rust meanwhile aborted one command in fifteen."""
+    """Regression: threads of obstore that returned from Rust at exit aborted one command in
+    fifteen."""
     program = """
 import atexit, sys
 sys.modules["obstore"] = sys

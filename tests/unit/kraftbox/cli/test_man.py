@@ -1,4 +1,4 @@
-"""Manual pages are made of the parser, and no text is taken for a request of roff."""
+"""Manual pages generated from the parser, with no text that roff treats as a request."""
 
 import re
 

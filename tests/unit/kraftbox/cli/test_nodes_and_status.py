@@ -1,4 +1,4 @@
-"""What `status` makes of answers and `logs` of files, without a cluster."""
+"""`status` for given answers and `logs` for given files, without a cluster."""
 
 import asyncio
 import io
@@ -159,7 +159,8 @@ def test_a_line_for_each_topic():
 
 
 class Silent:
-    """Listeners that take connections and do not answer; `all_connected` is set when each has one.
+    """Listeners that accept connections without answering; `all_connected` is set when each has
+    one.
 
     with_end: they then close the connections.
     """
@@ -182,7 +183,8 @@ class Silent:
         return made
 
     def _connected(self, reader, writer):
-        # No coroutine: one that never began would leave its connection open when the loop ends.
+        # Not a coroutine: one that never started would leave its connection open when the loop
+        # ends.
         self.writers.append(writer)
         self.tasks.add(asyncio.create_task(self._taken(reader, writer)))
 
@@ -214,7 +216,7 @@ async def asked(count, answer_ms, *, with_end):
 
 
 def test_all_nodes_are_asked_at_once():
-    """Each hangs up only when all are connected: one after the other would take minutes."""
+    """Each node closes only when all are connected: one after the other would take minutes."""
     answers = asyncio.run(asyncio.wait_for(asked(3, 60_000, with_end=True), 30))
     assert answers == Answers()
 
@@ -225,7 +227,7 @@ def test_who_is_silent_is_waited_for_no_longer_than_said():
 
 
 def test_the_newest_epoch_and_the_broker_that_has_most_are_believed(monkeypatch):
-    """A node that was cut off and is not known to be may still answer."""
+    """A node may still answer that has been cut off without being noticed."""
     old = DescribeQuorumResponse.PartitionData(leader_id=102, leader_epoch=2)
     quorums = {("127.0.0.1", 2): QUORUM, ("127.0.0.1", 4): old, ("127.0.0.1", 6): None}
     others = [

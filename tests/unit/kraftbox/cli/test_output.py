@@ -1,4 +1,4 @@
-"""Output of commands: text that others chose reaches no terminal as control sequences."""
+"""Output of commands, in which untrusted text reaches no terminal as control sequences."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Terminal(io.TextIOWrapper):
         return self.is_terminal
 
     def __call__(self, call: Callable[..., object], *arguments: Any, **more: Any) -> Any:
-        """Call something whose output is to be seen."""
+        """Call a function and return its output."""
         with contextlib.redirect_stdout(self), contextlib.redirect_stderr(self):
             return call(*arguments, **more)
 
@@ -101,7 +101,7 @@ NEVER_ONE_LINE = re.compile(r"\\n|\\t|indent=")
 
 
 def test_no_command_says_a_text_of_several_lines_as_one() -> None:
-    """`say` shows a line end as an escape; `say_lines` and `say_cells` are for our own layout."""
+    """`say` escapes line ends; `say_lines` and `say_cells` are for our own layout."""
     root = Path(output.__file__).parents[2]
     wrong = [
         f"{path.relative_to(root)}:{node.lineno}"
@@ -168,7 +168,7 @@ def test_followed_log_is_escaped(tmp_path: Path) -> None:
 
 
 def evil(value: Any) -> Any:
-    """The same with each text made evil."""
+    """Return a copy in which each text contains control sequences."""
     if isinstance(value, str):
         return value + EVIL
     if isinstance(value, dict):
@@ -238,7 +238,7 @@ OWN_TEXT = {
     "kraftbox/launcher/fork_server.py": 1,
     "kraftbox/testing/helper.py": 1,
 }
-"""Writes of text that is ours, escaped before, or the operator's own arguments."""
+"""Calls that print our own text, escaped text, or the operator's own arguments."""
 
 
 def test_every_write_to_a_standard_stream_escapes_or_is_listed() -> None:

@@ -1,4 +1,4 @@
-"""Places in a topic as they are typed, and the offsets that they are."""
+"""Positions in a topic as arguments, and their offsets."""
 
 from __future__ import annotations
 

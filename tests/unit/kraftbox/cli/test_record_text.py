@@ -1,4 +1,4 @@
-"""Records as text, both ways, and what the lines that `produce` reads become."""
+"""Records as text, in both directions, and records from the lines that `produce` reads."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ RECORD = Received("t", 3, 17, 1_790_000_000_000, b"k", b"v\n", [("a", b"1"), ("b
 
 @given(maybe_bytes)
 def test_bytes_come_back_from_text(data: bytes | None) -> None:
-    """Also those that look like what stands for others."""
+    """Bytes that look like escapes survive, too."""
     assert bytes_of(text_of(data)) == data
 
 

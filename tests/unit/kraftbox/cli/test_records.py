@@ -1,4 +1,4 @@
-"""`kraftbox consume` and positions that a log does not have."""
+"""`kraftbox consume` with positions outside a log."""
 
 from __future__ import annotations
 

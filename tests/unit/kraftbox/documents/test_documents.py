@@ -1,4 +1,4 @@
-"""Documents that people write: what is read, and what is said of what is wrong."""
+"""Hand-written documents: parsing, and the errors for invalid ones."""
 
 import json
 
@@ -151,7 +151,7 @@ def test_faults_are_done_and_undone_in_their_time(file):
         (5.0, "cut 3-2"),
         (6.0, "heal 3-2"),
     ]
-    # Healed is what the testbed began with.
+    # Healed is the initial state of the testbed.
     there, back = steps[-1].rules
     assert there == LinkRule(3, 2, WHOLE)
     assert (back.source, back.target, back.link.loss) == (2, 3, 0.1)

@@ -1,4 +1,4 @@
-"""Kafka's tools by Kafka's names: their options, and what they do to a node in this process."""
+"""Kafka's tools under Kafka's names: their options, and their effect on a node in this process."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def given_to_reader(*entries):
 
 
 def test_reader_properties_are_all_known_and_distinct():
-    """A property that Kafka's reader has not would be wrong data without a word."""
+    """Ignoring a property that Kafka's reader does not have would silently produce wrong data."""
     reader = reader_of(
         given_to_reader(
             "parse.headers=TRUE",
@@ -158,12 +158,12 @@ async def test_pattern_chooses_topics_by_their_whole_names():
     ],
 )
 def test_describe_without_all_shows_only_the_entitys_own_values(kind, name, own):
-    """Kafka lists no cluster-wide default of a broker as if it were the topic's."""
+    """Kafka does not list a cluster-wide default of a broker as if it were the topic's."""
     assert {source for source in range(1, 9) if is_own(kind, name, source)} == own
 
 
 async def test_describe_of_a_missing_group_is_an_error_line_and_no_failure(monkeypatch, capsys):
-    """Kafka 4.3.1 ends with 0; health checks with `|| exit 1` tell the difference."""
+    """Kafka 4.3.1 exits with 0; health checks with `|| exit 1` depend on that."""
 
     async def describe(client, options):
         raise CommandFailed(f"no {options.group}")
@@ -221,7 +221,7 @@ def test_wrong_usage_is_exit_code_1(capsys):
 
 @pytest.mark.slow
 def test_a_cluster_that_is_not_there_is_an_error(capsys):
-    # Port 1 is nobody's.
+    # No process listens on port 1.
     assert main("kafka-topics", ["--bootstrap-server", "127.0.0.1:1", "--list"]) == 1
     assert "Error while executing kafka-topics: cannot reach 127.0.0.1:1" in capsys.readouterr().err
 

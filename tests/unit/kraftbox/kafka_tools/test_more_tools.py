@@ -1,4 +1,4 @@
-"""Kafka's tools for operators: their files, their options, and what they print."""
+"""Kafka's tools for operators: their files, options and output."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_image_has_a_script_for_each_tool_and_no_other():
 
 @pytest.mark.parametrize("name", ["bash-config", "configureDefaults", "configure", "launch", "run"])
 def test_image_has_the_files_that_entrypoints_source(name: str):
-    """Starters of Testcontainers source the first three and run launch."""
+    """Starters of Testcontainers source the first three and execute launch."""
     path = IMAGE / "etc" / name
     assert path.stat().st_mode & 0o111 == 0o111
     subprocess.run(["bash", "-n", str(path)], check=True)

@@ -1,4 +1,4 @@
-"""Connections to a control socket: none of them may hold up or end the process that answers."""
+"""Connections to a control socket, none of which may block or end the answering process."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from kraftbox.launcher.callers import (
 
 
 class Served:
-    """A socket with callers, and a select loop that a test turns."""
+    """A socket with callers, and a select loop that the test advances."""
 
     def __init__(self, path: Path) -> None:
         self.path = str(path)
@@ -59,7 +59,7 @@ class Served:
         return made
 
     def turn(self) -> None:
-        """Do what can be done without waiting."""
+        """Do all work that is possible without waiting."""
         for _ in range(2000):
             ready = self.selector.select(0)
             if not ready:
@@ -99,7 +99,7 @@ def is_closed(client: socket.socket) -> bool:
 
 
 def test_failing_request_is_answered_and_the_next_one_served(served: Served, capsys: Any) -> None:
-    """Issue: a node id that is no number ended the supervisor and its cluster."""
+    """Regression: a node id that is not a number ended the supervisor and its cluster."""
     answers = served.ask({"do": "boom"}, {}, {"do": "refuse"}, {"do": "echo", "a": 1})
     assert [sorted(one) for one in answers] == [["error"], ["error"], ["error"], ["a", "do"]]
     assert "boom" in answers[0]["error"]
@@ -152,7 +152,7 @@ def test_slow_reader_gets_every_answer(served: Served) -> None:
         except BlockingIOError:
             break
     assert answers == [{"value": bytes(1_000_000)}] * 3
-    # The socket is writable all the time: without this the loop would never rest.
+    # The socket is writable all the time: without this the loop would never wait.
     assert served.selector.select(0) == []
 
 

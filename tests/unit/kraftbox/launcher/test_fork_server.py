@@ -1,4 +1,4 @@
-"""The fork server: a command, or a node's report, can fail alone."""
+"""The fork server, in which a command or a node's report fails alone."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def test_report_of_a_node_is_passed_on(report: dict[str, Any]) -> None:
     ids=repr,
 )
 def test_report_that_is_invalid_is_dropped(report: dict[str, Any]) -> None:
-    """A node's message used to reach the supervisor as it was, and could end it."""
+    """Regression: an unchecked message of a node could end the supervisor."""
     assert checked_report(report) is None
 
 

@@ -1,4 +1,4 @@
-"""Frames between our own processes, whole, cut, and broken."""
+"""Frames between our own processes: whole, split, and broken."""
 
 import msgpack
 import pytest
@@ -41,7 +41,7 @@ def test_every_flipped_byte_is_noticed_or_waited_for(at):
         messages = decoder.feed(bytes(frame))
     except FrameError:
         return
-    # Only a length that grew cannot be told from a frame that has not arrived yet.
+    # Only an increased length looks like a frame that has not fully arrived.
     assert messages == [] and decoder.incomplete and 5 <= at < 9
 
 
@@ -81,7 +81,7 @@ def test_what_is_no_frame_is_refused():
     ids=lambda body: f"{len(body)}-{body[:6].hex()}",
 )
 def test_body_that_is_no_map_raises_a_frame_error(body):
-    """No bytes may raise anything else: one message must not end the process that reads it."""
+    """No bytes may raise another error: one message must not end the process that reads it."""
     framed = b"KBXC\x01" + len(body).to_bytes(4, "big") + body
     try:
         messages = Decoder().feed(framed + crc32c(framed).to_bytes(4, "big"))

@@ -1,4 +1,4 @@
-"""Settings that one process hands to another reach no command line."""
+"""Settings passed from one process to another, never on a command line."""
 
 from __future__ import annotations
 
@@ -41,12 +41,12 @@ def test_arguments_without_settings_keep_all_others() -> None:
 
 
 class Started(Exception):
-    """In place of a process."""
+    """A stand-in for a process."""
 
 
 @pytest.fixture
 def started(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
-    """Command lines and environments of the processes that would be started."""
+    """Record command lines and environments of the processes that would be started."""
     seen: list[Any] = []
 
     def start(command: list[str], **more: Any) -> None:

@@ -1,4 +1,4 @@
-"""What links do to packets, and the schedule of faults."""
+"""Effects of links on packets, and the schedule of faults."""
 
 from __future__ import annotations
 

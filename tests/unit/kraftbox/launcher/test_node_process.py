@@ -1,4 +1,4 @@
-"""A node as a process: what its supervisor is told of it."""
+"""A node as a process: its reports to the supervisor, and its commands."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_an_error_that_nobody_foresaw_is_told_to_who_started_the_node(
 
 
 class Loop:
-    """Counts what it is told."""
+    """A loop that records its commands."""
 
     def __init__(self) -> None:
         self.done: list[str] = []
@@ -55,7 +55,8 @@ class Loop:
 
 
 def test_obey_carries_out_commands_however_they_are_cut() -> None:
-    """Each read had a decoder of its own: a command in two reads was lost."""
+    """Regression: each read had a decoder of its own, so a command split over two reads was
+    lost."""
     ours, theirs = socket.socketpair()
     loop = Loop()
     commands = frames.Decoder()

@@ -1,4 +1,5 @@
-"""A plain `kraftbox up`: a cluster of one, in the directory itself, and what older ones left."""
+"""A plain `kraftbox up`: a cluster of one in the directory itself, and directories of older
+versions."""
 
 import os
 import stat
@@ -38,7 +39,7 @@ share.coordinator.state.topic.min.isr=1
 group.initial.rebalance.delay.ms=0
 num.partitions=2
 """
-"""The server.properties of a plain `up` from before it kept a cluster.properties."""
+"""The server.properties of a plain `up` of a version without a cluster.properties."""
 
 
 @pytest.fixture
@@ -47,7 +48,8 @@ def place(tmp_path):
 
 
 def planned(place, port=None, settings=None, asked=None):
-    """What a start would find, kept as the start keeps it; the plan of its first node."""
+    """Plan a start and store the result, as the start does. Returns: the cluster, and its node's
+    plan."""
     place.root.mkdir(exist_ok=True)
     known, plans = plan_cluster(place, asked, port, settings or {}, "new-id")
     place.keep(known)
@@ -90,7 +92,7 @@ def test_listeners_of_ones_own_last_until_a_port_is_asked_for(place):
     for settings in ({"listeners": own}, {}):
         plan = planned(place, None, settings)[1]
         assert plan.properties["listeners"] == own
-        # Found by the node itself: it is not what the directory knows.
+        # The node itself chooses it: the directory does not store it.
         assert plan.properties["controller.quorum.voters"] == f"1@{HOST}:0"
     assert client_port(planned(place, 12346)[1]) == 12346
 
@@ -240,7 +242,8 @@ def test_a_cluster_is_announced_node_by_node(place):
 
 
 def test_directories_and_files_of_a_cluster_are_for_their_owner_only(tmp_path):
-    """Settings may be passwords: cluster.properties and server.properties have all of them."""
+    """Settings may be passwords, and cluster.properties and server.properties contain all of
+    them."""
     root = tmp_path / "c"
     before = os.umask(0)
     try:

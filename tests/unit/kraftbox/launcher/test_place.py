@@ -1,4 +1,4 @@
-"""The directory of a cluster: a look at it leaves nothing open, and nothing locked."""
+"""The directory of a cluster, which a read-only look leaves unlocked, without open files."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from kraftbox.launcher.router import NetworkControl, NetworkError
 from kraftbox.testing.channel import ClusterError, ask_supervisor
 
 LONG = "long-" * 20
-"""A path that no socket address has room for: it is reached through a descriptor."""
+"""A path too long for a socket address: it is reached through a descriptor."""
 
 
 def open_descriptors() -> set[str]:
-    """The descriptors of this process, without that of the look itself."""
+    """Return the descriptors of this process, without the one of this listing."""
     found = set()
     for name in os.listdir("/proc/self/fd"):
         try:
@@ -33,7 +33,7 @@ def open_descriptors() -> set[str]:
 
 @pytest.fixture(params=["empty", "a cluster", "taken", "a dead socket"])
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[ClusterPlace]:
-    """A directory in each state in which it may be found; its path is long."""
+    """Return a directory in each possible state, with a long path."""
     made = ClusterPlace(tmp_path / LONG)
     made.root.mkdir()
     lock = None
@@ -89,7 +89,7 @@ LOOKS: dict[str, Callable[[ClusterPlace], object]] = {
 def test_look_leaves_no_descriptor_open_and_the_lock_as_it_was(
     place: ClusterPlace, look: str
 ) -> None:
-    """Class 9 of the planted bugs: a folder that was only looked at stayed open, and locked."""
+    """Class 9 of the planted bugs: a folder that was only read stayed open and locked."""
     taken_before = place.is_taken
     before = open_descriptors()
     for _ in range(3):
@@ -110,7 +110,7 @@ def test_look_at_a_port_leaves_no_descriptor_open() -> None:
 
 
 def test_refused_start_leaves_no_descriptor_open(tmp_path: Path) -> None:
-    """`take_back` and the end of a failed start: nothing of it may hold the directory."""
+    """Neither `take_back` nor the end of a failed start may hold the directory."""
     root = str(tmp_path / "c")
     before = open_descriptors()
     for _ in range(2):

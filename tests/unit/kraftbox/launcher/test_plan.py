@@ -1,4 +1,4 @@
-"""Which nodes a cluster has, where, and with which properties; and how that is remembered."""
+"""Plans of a cluster: its nodes, their locations and properties, and their storage in a file."""
 
 import pytest
 
@@ -96,7 +96,7 @@ def test_client_ports():
     assert client_ports(nodes, None, {}) == {1: 9092, 2: 9093, 3: 9094}
     assert client_ports(nodes, 7000, {}) == {1: 7000, 2: 7001, 3: 7002}
     assert client_ports(nodes, 0, {}) == {1: 0, 2: 0, 3: 0}
-    # An added broker gets a free port; the others keep theirs unless told otherwise.
+    # An added broker gets a free port; the others keep theirs unless a port is given.
     assert client_ports(nodes, None, kept) == {1: 5001, 2: 5002, 3: 0}
     assert client_ports(nodes, 0, kept) == {1: 5001, 2: 5002, 3: 0}
     assert client_ports(nodes, 7000, kept) == {1: 7000, 2: 7001, 3: 7002}

@@ -1,4 +1,4 @@
-"""Which ports a cluster of this machine chooses for itself."""
+"""The ports that a cluster on this machine chooses itself."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The router's control socket; devices and namespaces are in the e2e tests."""
+"""The router's control socket; the e2e tests cover devices and namespaces."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def fits(message: frames.Message) -> bool:
 
 
 def test_links_of_a_large_network_are_answered_in_pages_that_fit(links, caller) -> None:
-    """More than a frame holds: the answer was lost, and the caller told that nothing was done."""
+    """Regression: an answer larger than a frame was lost, and the caller got an error."""
     link = Link(0.5, 1.5, 1.5, 1 << 30, 0.5, 0.5)
     rules = [LinkRule(a, b, link) for a in range(100) for b in range(100)]
     for at in range(0, len(rules), RULES_MAX):

@@ -1,4 +1,4 @@
-"""The life of nodes under a supervisor, as requests and events."""
+"""The states of nodes under a supervisor, driven by requests and events."""
 
 import itertools
 import signal
@@ -25,7 +25,7 @@ KILL, TERM, STOP, CONT = signal.SIGKILL, signal.SIGTERM, signal.SIGSTOP, signal.
 
 @pytest.fixture
 def cluster():
-    """Brokers 1 and 2, controller 101, all running."""
+    """Return a cluster with brokers 1 and 2 and controller 101, all running."""
     made = NodeProcesses(
         [
             NodeProcess(1, is_broker=True, is_controller=False),
@@ -52,7 +52,7 @@ def test_kill_and_start(cluster):
     assert (state(cluster, 1), cluster.nodes[1].exit_code) == (State.KILLED, -9)
     assert cluster.request("start", 1, 8) == [Launch(1)]
     cluster.started(1, 5000)
-    # Ready once more; that the whole cluster is ready was told before.
+    # Ready again; the readiness of the whole cluster was reported before.
     assert cluster.ready(1, {"http": "x"}) == [Answer(8)]
     assert (state(cluster, 1), cluster.nodes[1].pid) == (State.RUNNING, 5000)
 
@@ -79,7 +79,7 @@ def test_a_node_paused_while_starting_goes_on_starting(cluster):
     cluster.request("resume", 1, 4)
     assert state(cluster, 1) is State.STARTING
     cluster.request("pause", 1, 5)
-    # Its report may have been on the way.
+    # Its report may have been under way.
     assert cluster.ready(1, {}) == [Answer(2)]
     assert state(cluster, 1) is State.PAUSED
 
@@ -196,7 +196,7 @@ def test_a_cut_that_fails_or_is_overtaken_by_the_end_is_answered(cluster):
     cluster.request("reconnect", 1, 3)
     assert cluster.request("kill", 1, 4) == [Send(1, KILL)]
     assert cluster.exited(1, -9) == [Answer(4), Answer(3, "node 1 is killed")]
-    # A new process has its network.
+    # A new process is connected to the network.
     assert not cluster.nodes[1].cut_off
     cluster.request("pause", 2, 5)
     with pytest.raises(Refused, match="node 2 is paused"):
@@ -207,8 +207,11 @@ def test_a_cut_that_fails_or_is_overtaken_by_the_end_is_answered(cluster):
 
 
 class Does(NamedTuple):
-    """What a request does in a state: signals or messages, the state after it, what it waits for
-    (nothing: it is answered at once)."""
+    """The effects of a request in a state: signals or messages, the next state, and the awaited
+    event.
+
+    Without an awaited event the request is answered at once.
+    """
 
     effects: list[object]
     after: str
@@ -237,13 +240,13 @@ TABLE = {
     "paused early": {"stop": ENDS, "kill": KILLS, "resume": Does([Send(1, CONT)], "starting")},
     "paused cut off": {"stop": ENDS, "kill": KILLS, "resume": Does([Send(1, CONT)], "cut off")},
     "stopping": {"stop": ENDS, "kill": KILLS},
-    # A kill is not taken back: a stop that comes later kills as well.
+    # A kill is not taken back: a later stop kills as well.
     "killing": {"stop": KILLS, "kill": KILLS},
     "stopped": {"start": LAUNCHES},
     "killed": {"start": LAUNCHES},
     "failed": {"start": LAUNCHES},
 }
-"""By state and action; any other action is refused."""
+"""Effects by state and action; any other action is refused."""
 SHOWN = {
     "paused early": State.PAUSED,
     "paused cut off": State.PAUSED,
@@ -254,7 +257,7 @@ DOWN = {"stopped", "killed", "failed"}
 
 
 def shown(name):
-    """The state that the supervisor shows for a state of the table."""
+    """Return the state that the supervisor shows for a state of the table."""
     return SHOWN[name] if name in SHOWN else State(name)
 
 
@@ -262,7 +265,7 @@ END_OF = {"stopping": State.STOPPED, "killing": State.KILLED}
 
 
 def one_node(state_name):
-    """A cluster of one node that is in this state."""
+    """Return a cluster of one node in this state."""
     made = NodeProcesses([NodeProcess(1, is_broker=True, is_controller=True)])
     made.start_all()
     made.started(1, 1001)

@@ -19,7 +19,7 @@ from runtime.errors import StartupRefused
 
 
 class FakeForkServer:
-    """Keeps commands; its events are what a test puts in."""
+    """A fork server that records commands, with events from the test."""
 
     pid = 1
 
@@ -54,7 +54,7 @@ def fork_server() -> FakeForkServer:
 
 @pytest.fixture
 def supervisor(tmp_path: Path, fork_server: FakeForkServer) -> Supervisor:
-    """Of a cluster with one node, which runs."""
+    """Return a supervisor of a cluster with one running node."""
     made = Supervisor(
         ClusterPlace(tmp_path),
         fork_server,  # type: ignore[arg-type]
@@ -142,7 +142,7 @@ def test_fork_server_that_ends_or_sends_garbage_ends_the_run(
 
 
 class Unread:
-    """A process whose pipes are there, and which reads nothing."""
+    """A process with pipes that it does not read."""
 
     def __init__(self) -> None:
         commands, ours = os.pipe()

@@ -1,4 +1,4 @@
-"""How a container's environment becomes a server.properties."""
+"""A container's environment, converted to a server.properties."""
 
 import os
 import stat
@@ -63,7 +63,7 @@ def test_what_is_refused(environ, said):
 
 
 def test_container_configures_and_launches_in_two_steps(tmp_path, monkeypatch, capsys):
-    """Starters of Testcontainers source configure, and run launch when the ports are known."""
+    """Starters of Testcontainers source configure, and execute launch when the ports are known."""
     places = Places(*(tmp_path / name for name in ("bundled", "mounted", "final")))
     for place in places:
         place.mkdir()
@@ -82,7 +82,7 @@ def test_container_configures_and_launches_in_two_steps(tmp_path, monkeypatch, c
 
 
 def test_properties_need_no_cluster_id():
-    """Compose files for apache/kafka set KAFKA_PROCESS_ROLES and mostly no CLUSTER_ID."""
+    """Compose files for apache/kafka set KAFKA_PROCESS_ROLES and usually no CLUSTER_ID."""
     assert properties_for({"KAFKA_PROCESS_ROLES": "broker"}, {}, BUNDLED) == {
         "process.roles": "broker",
         HTTP_LISTENER: "0.0.0.0:9404",
@@ -103,7 +103,7 @@ def test_properties_need_no_cluster_id():
 def test_container_formats_with_the_directorys_cluster_id_or_a_default(
     wanted, formatted, chosen, logged
 ):
-    """As in Kafka's image: its default is 5L6g..., and a formatted volume stays as it is."""
+    """As in Kafka's image: its default is 5L6g..., and a formatted volume stays unchanged."""
     lines = []
     log.configure(write=lines.append)
     try:
@@ -133,7 +133,7 @@ def test_the_result_is_written(tmp_path):
     path = write_properties(places, {"KAFKA_NODE_ID": "4"})
     written = read_properties(path)
     assert (written["node.id"], written["log.dirs"]) == ("4", "/d")
-    # An empty mounted file counts as none.
+    # An empty mounted file counts as a missing one.
     (places.mounted / "server.properties").write_text("\n")
     (places.bundled / "server.properties").write_text("node.id=1\n")
     assert read_properties(write_properties(places, {}))["node.id"] == "1"
@@ -145,7 +145,7 @@ def test_the_result_is_written(tmp_path):
 
 @pytest.mark.parametrize("before", [None, 0o644, 0o666])
 def test_written_properties_are_for_the_owner_only(tmp_path, before):
-    """KAFKA_SSL_KEYSTORE_PASSWORD and the like are in the file."""
+    """The file contains KAFKA_SSL_KEYSTORE_PASSWORD and similar keys."""
     path = tmp_path / "server.properties"
     if before is not None:
         path.write_text("old=1\n")

@@ -1,4 +1,4 @@
-"""A node as a process, with what ties it to the process that started it."""
+"""A node as a process, bound to the process that started it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A process cut off from the network, and back again."""
+"""A process that is cut off from the network and reconnected."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="only Linux has 
 
 
 class Echo(asyncio.Protocol):
-    """Sends back what comes; counts connections and their ends."""
+    """An echo server that counts connections and their ends."""
 
     made = 0
     lost = 0

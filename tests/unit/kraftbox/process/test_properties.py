@@ -1,4 +1,4 @@
-"""Files of settings: for their owner only, whole or not at all."""
+"""Settings files: readable by their owner only, written completely or not at all."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The channel to the helper: each question gets its own answer."""
+"""The channel to the helper, with matching requests and answers."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ while data := os.read(0, 1 << 16):
 
 @pytest.fixture
 def asked(monkeypatch: pytest.MonkeyPatch) -> Iterator[Helper]:
-    """A helper that answers with what it was asked and its process id, after stale answers."""
+    """Yield a helper that echoes the request and its process id, after stale answers."""
     monkeypatch.setattr(channel, "own_command", lambda *_: [sys.executable, "-c", ECHO])
     made = Helper()
     yield made
@@ -36,7 +36,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> Iterator[Helper]:
 
 
 def test_question_gets_its_own_answer_and_no_other_one(asked: Helper) -> None:
-    """Issue: after one interrupted question every answer was that of the question before."""
+    """Regression: after one interrupted request every answer was that of the request before."""
     assert [asked.ask({"do": name})[0] for name in ("a", "b", "c")] == ["a", "b", "c"]
 
 

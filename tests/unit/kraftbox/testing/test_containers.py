@@ -1,6 +1,6 @@
-"""The container without Docker: what it would be started with is what a node can be started with.
+"""The container without Docker: its start command and settings are valid for a node.
 
-tests/compose runs it.
+tests/compose starts it.
 """
 
 import io
@@ -29,7 +29,7 @@ class Wrapped:
 
 @pytest.fixture
 def container(monkeypatch):
-    """One whose daemon is not asked."""
+    """Return a started container without a daemon."""
     base = containers.DockerContainer
     monkeypatch.setattr("testcontainers.core.container.DockerClient", lambda **_: None)
     monkeypatch.setattr(base, "start", lambda self: self)

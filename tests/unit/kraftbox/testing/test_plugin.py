@@ -1,4 +1,4 @@
-"""What the plugin refuses before a test runs; no cluster is started."""
+"""Refusals of the pytest plugin before a test runs; no cluster is started."""
 
 import pytest
 
