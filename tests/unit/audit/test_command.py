@@ -1,4 +1,4 @@
-"""What `kraftbox audit` does without Spark: refusals, time travel, the package."""
+"""`kraftbox audit` without Spark: refusals, time travel, the package."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_a_file_in_the_place_of_a_folder_ends_with_2(
 
 
 def test_the_log_of_a_topic_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """It has segments by the same names; a renamed copy of a metadata log has, too."""
+    """Its segments have the same names, as does a renamed copy of a metadata log."""
     partition = tmp_path / "orders-0"
     partition.mkdir()
     records = [Record(timestamp=1, value=b"no metadata")]
@@ -129,7 +129,7 @@ def test_what_cannot_be_done_is_said_before_spark_starts(
 
 @pytest.fixture
 def without_spark(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As where `pip install kraftbox` was all: neither PySpark nor PyArrow can be imported."""
+    """Hide PySpark and PyArrow, as after a plain `pip install kraftbox`."""
     for name in ("pyspark", "pyarrow", "py4j"):
         monkeypatch.setitem(sys.modules, name, None)
     monkeypatch.setattr(session, "spark_available", lambda: False)
@@ -157,7 +157,7 @@ def test_0_when_every_promise_holds_and_1_when_one_is_broken(
 
 @pytest.mark.usefixtures("without_spark")
 def test_0_with_warnings(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """The begin of the log is gone, and no snapshot has it."""
+    """The start of the log is gone, and no snapshot covers it."""
     builder = LogBuilder().begin()
     builder.topic()
     log = builder.write(tmp_path, batches=builder.batches[1:])
@@ -168,7 +168,7 @@ def test_0_with_warnings(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
 
 @pytest.mark.usefixtures("without_spark")
 def test_0_after_a_crash(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """A torn end is what a crash leaves and a start cuts off: nobody is warned of it."""
+    """A torn end is the effect of a crash, and a start truncates it: it is no warning."""
     log = log_of(tmp_path)
     segment = log / f"{0:020d}.log"
     segment.write_bytes(segment.read_bytes()[:-5])
@@ -223,7 +223,7 @@ def test_the_size_of_an_audit_is_that_of_its_segments(tmp_path: Path) -> None:
 def test_spark_that_fails_ends_with_2(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Not with 1: nothing is known about the promises."""
+    """Exit code 2, not 1: the promises were not checked."""
 
     errors = pytest.importorskip("pyspark.errors", reason="pyspark is missing (docs/gaps.md)")
 
@@ -301,7 +301,7 @@ NEEDS_PYSPARK = {
 
 
 def test_the_package_is_enough_to_replay(tmp_path: Path) -> None:
-    """Nothing of ours but the zip is on the path, and every module in it can be imported."""
+    """Only the zip with our modules is on the path, and every module in it can be imported."""
     package = write_package(tmp_path / "package.zip")
     log = log_of(tmp_path)
     modules = [

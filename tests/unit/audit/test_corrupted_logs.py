@@ -1,4 +1,4 @@
-"""Twelve and more ways to break a log: each is found by its check and by no other."""
+"""Twelve and more ways to break a log, each found by its own check alone."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from testkit.records.metadata_logs import TOPIC_ID, LogBuilder, audited, broken
 
 
 def story(builder: LogBuilder) -> LogBuilder:
-    """A broker is lost and comes back; its leader moves, and moves back."""
+    """Return a log in which a broker is lost and returns, and leadership moves there and back."""
     change = builder.change
     builder.fence(1, change(isr=[2, 3], leader=2))
     builder.unfence(1)
@@ -96,8 +96,10 @@ def test_the_last_member_of_a_leaderless_partition_may_be_fenced_without_elr(
 def test_a_leader_that_went_with_a_controlled_shutdown_is_no_warning(
     tmp_path: Path, elr: bool, in_order: bool, snapshot: bool
 ) -> None:
-    """The end of every clean stop, also where only a snapshot says so; `in_order` False: the last
-    one was lost."""
+    """A clean stop of the last member is no warning, also if only a snapshot contains it.
+
+    With `in_order` False the last member was lost.
+    """
     builder = LogBuilder().begin(elr=elr)
     builder.topic()
     builder.leave(2, builder.change(isr=[1, 3]))
@@ -182,7 +184,7 @@ def test_a_missing_batch(tmp_path: Path) -> None:
 
 
 def test_a_missing_batch_in_the_story(tmp_path: Path) -> None:
-    """What comes after the hole is not judged by what is in it."""
+    """Records behind the hole are not judged by the records in it."""
     builder = healthy()
     for missing in range(len(builder.batches) - 4, len(builder.batches) - 1):
         batches = [b for at, b in enumerate(builder.batches) if at != missing]
@@ -276,7 +278,7 @@ def test_a_record_that_cannot_be_read(tmp_path: Path) -> None:
     builder.add(TopicRecord(name="other", topic_id=bytes(15) + b"\x09"))
     damaged = bytearray(builder.batches[-1])
     at = damaged.index(b"\x01\x02\x00\x06other")
-    damaged[at + 1] = 99  # a record type that nobody has
+    damaged[at + 1] = 99  # an unknown record type
     write_crc(damaged, 0, len(damaged))
     builder.batches[-1] = bytes(damaged)
     assert broken(audited(builder.write(tmp_path))) == ["record-unreadable"]

@@ -1,4 +1,4 @@
-"""Brokers' logs beside each other, the metadata, and what clients saw (H1-H12, P4)."""
+"""Brokers' logs compared with each other, the metadata, and clients' histories (H1-H12, P4)."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ def test_a_replica_that_is_shorter_than_its_high_watermark(brokers: Brokers) -> 
 
 
 def test_a_log_whose_records_were_all_deleted_is_not_short(brokers: Brokers) -> None:
-    """Retention leaves an empty segment that begins where the log ends."""
+    """Retention leaves an empty segment that begins at the log end."""
     brokers.work()
     place = brokers.folder / "broker-3" / "t-0"
     (place / f"{0:020d}.log").unlink()
@@ -210,7 +210,7 @@ def epochs(*entries: tuple[int, int]) -> str:
 
 
 def grown(brokers: Brokers, *of_batches: int) -> None:
-    """Every replica has batches of these leader epochs; the checkpoints say so."""
+    """Give every replica batches of these leader epochs, with matching checkpoints."""
     brokers.led(*of_batches)
     first: dict[int, int] = {}
     for at, epoch in enumerate(of_batches):
@@ -301,13 +301,13 @@ def test_batches_without_leader_epoch_are_in_no_checkpoint(brokers: Brokers) -> 
 @pytest.mark.parametrize("log_start", [1, 2])
 @pytest.mark.parametrize("running", [False, True])
 def test_a_log_that_began_later_once(brokers: Brokers, running: bool, log_start: int) -> None:
-    """Deleted records stay in the first segment until all of it goes; the checkpoint forgets their
-    epochs at once."""
+    """Deleted records stay until their whole segment is removed; the checkpoint drops their epochs
+    at once."""
     grown(brokers, 0, 2, 2, 5, 6)
     brokers.log_starts = dict.fromkeys((1, 2, 3), log_start)
     for node in (1, 2, 3):
         brokers.epochs[node] = epochs((2, log_start), (5, 3), (6, 4))
-    if running:  # and the log start is written down later
+    if running:  # and the log start is checkpointed later
         brokers.at_rest.clear()
         brokers.log_starts.clear()
     assert brokers.found() == []
@@ -323,7 +323,7 @@ def test_a_cleaned_log_may_lack_the_first_batch_of_an_epoch(brokers: Brokers) ->
 
 
 def test_a_log_without_checkpoint_of_its_epochs(brokers: Brokers) -> None:
-    """Kafka makes it with the first epoch, and again from the log where it is missing."""
+    """Kafka writes it with the first epoch, and rebuilds it from the log if it is missing."""
     brokers.epochs[2] = ""
     work = brokers.work()
     (brokers.folder / "broker-2" / "t-0" / "leader-epoch-checkpoint").unlink()
@@ -353,7 +353,7 @@ def test_the_end_of_what_a_running_broker_wrote_down_may_be_behind(brokers: Brok
     brokers.logs[2] = brokers.logs[2][:3]  # before its high watermark was
     brokers.logs[3][4] = brokers.logs[3][4][:-4]  # in the middle of an append
     brokers.epochs[1] = epochs((0, 0), (2, 1))
-    brokers.epochs[3] = epochs((0, 0), (2, 1), (4, 3))  # 4 was truncated, 5 is not written down
+    brokers.epochs[3] = epochs((0, 0), (2, 1), (4, 3))  # 4 was truncated, 5 is not written yet
     brokers.led(0, 2, 5)  # the metadata was copied first
     assert brokers.found() == []
 
@@ -502,11 +502,11 @@ def test_replica_whose_topic_id_is_padded_is_audited(brokers: Brokers, padding: 
 # --- each check at the first, a middle and the last committed batch -----------------------------
 
 EDGES = pytest.mark.parametrize("at", [0, 2, 4], ids=["first", "middle", "last"])
-"""Of five batches, all of them committed (class 10 of the planted bugs)."""
+"""Replicas of five batches, all of them committed (class 10 of the planted bugs)."""
 
 
 def offsets(brokers: Brokers) -> list[tuple[str, int]]:
-    """Check and offset of each finding."""
+    """Return check and offset of each finding."""
     sink = Sink()
     for one in brokers.work():
         audit_partition(one, sink)

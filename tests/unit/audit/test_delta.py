@@ -1,4 +1,4 @@
-"""Whether Delta tables can be written, and what Spark is told then."""
+"""Support for Delta tables, and the resulting Spark options."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ FOR_SPARK_4 = ["importlib_metadata<=8.7.1,>=1.0.0", "pyspark<=4.2.0,>=4.0.1"]
 
 @pytest.fixture
 def installed(monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
-    """Versions by name of package."""
+    """Let packages be installed in these versions."""
     versions = {"delta-spark": "4.4.0", "pyspark": "4.2.0"}
     monkeypatch.setattr(delta, "_version", versions.get)
     monkeypatch.setattr(delta, "requires", lambda name: FOR_SPARK_4)

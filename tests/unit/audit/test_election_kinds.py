@@ -1,4 +1,4 @@
-"""Kinds of elections without the controller's note, over all small cases of its own elections."""
+"""Kinds of elections without the controller's note, in all small cases of its own elections."""
 
 from __future__ import annotations
 
@@ -35,19 +35,21 @@ REPLICAS = (1, 2, 3)
 MIN_ISR = 2
 DIRECTORIES = tuple(bytes([r]) * 16 for r in REPLICAS)
 ORDERS = ((1, 2, 3), (3, 1, 2))
-"""With the assignment, and with one that local logs have changed (KIP-1303)."""
+"""Orders of election: the assignment, and one that local logs have changed (KIP-1303)."""
 ELECTIONS: tuple[Election, ...] = (
     *Wish,
     *(ThisBroker(r, ElectedAs.UNCLEAN_RECOVERY) for r in REPLICAS),
     *(ThisBroker(r, ElectedAs.DESIGNATED) for r in REPLICAS),
 )
 ONLY_NOTED = {ElectionKind.UNCLEAN_RECOVERY, ElectionKind.DESIGNATED}
-"""docs/audit.md: without the note they are unclean."""
+"""docs/audit.md: without the note these elections count as unclean."""
 
 
 class Case(NamedTuple):
-    """What the record shows: the partition before, and the fields of the change without its note.
-    Not a PartitionChange, which is compared by identity."""
+    """The visible part of a record: the partition before, and the change's fields without its note.
+
+    It is not a PartitionChange, which is compared by identity.
+    """
 
     before: ShapeKey
     fields: tuple[Any, ...]
@@ -60,14 +62,14 @@ def subsets(values: tuple[int, ...]) -> list[tuple[int, ...]]:
 
 
 def partitions() -> Iterator[PartitionImage]:
-    """Every ISR, ELR and LastKnownELR of three replicas that a controller may have."""
+    """Yield partitions with every ISR, ELR and LastKnownELR of three replicas that are valid."""
     for isr in subsets(REPLICAS):
         # At min ISR there is no ELR.
         outside = () if len(isr) >= MIN_ISR else tuple(r for r in REPLICAS if r not in isr)
         for elr in subsets(outside):
             for leader in (NO_LEADER, *isr):
                 if leader == NO_LEADER and isr and elr:
-                    continue  # with ELR, what leads nobody leaves the ISR
+                    continue  # with ELR, a member that cannot lead leaves the ISR
                 known = ((), *((r,) for r in REPLICAS)) if leader == NO_LEADER else ((),)
                 for last_known, recovery in itertools.product(known, (0, 1)):
                     yield PartitionImage(
@@ -121,7 +123,7 @@ def decided(
 
 @cache
 def noted_kinds() -> dict[Case, set[ElectionKind]]:
-    """Every election that the controller decides, by all that the record shows without the note."""
+    """Return the noted kinds of all the controller's elections, by the rest of their records."""
     found: defaultdict[Case, set[ElectionKind]] = defaultdict(set)
     every = [
         (alive, safety(alive, order))
@@ -134,7 +136,7 @@ def noted_kinds() -> dict[Case, set[ElectionKind]]:
             *(partition.leader, partition.recovery_state, (), (), partition.directories),
         )
         for alive, rules in every:
-            # A broker that is fenced leaves the ISR in the same change.
+            # A fenced broker leaves the ISR in the same change.
             left = tuple(r for r in partition.isr if r in alive)
             for target in {None, left}:
                 for election in ELECTIONS:
@@ -155,8 +157,8 @@ def derived(case: Case) -> ElectionKind | None:
 
 
 def test_kind_without_the_note_is_that_of_the_controller_or_one_that_shows_the_same() -> None:
-    """Class 10 of the planted bugs. The record may be that of several kinds; the audit must name
-    one of them."""
+    """Class 10 of the planted bugs: several kinds may have the same record; the audit names one of
+    them."""
     cases = noted_kinds()
     assert len(cases) > 500
     assert set().union(*cases.values()) == set(ElectionKind)
@@ -164,7 +166,7 @@ def test_kind_without_the_note_is_that_of_the_controller_or_one_that_shows_the_s
         possible = {ElectionKind.UNCLEAN if kind in ONLY_NOTED else kind for kind in kinds}
         leader = PartitionChange(*case.fields).leader
         if ElectionKind.PREFERRED in kinds and leader != REPLICAS[0]:
-            # What replicas have locally put another one first, and the shape does not show it.
+            # The local logs prefer another replica, which the shape does not show.
             possible.add(ElectionKind.ISR)
         assert derived(case) in possible, (case, kinds)
 
@@ -187,7 +189,7 @@ def test_last_known_leader_is_named_only_where_isr_and_elr_were_both_empty() -> 
 
 
 def of(**named: Any) -> PartitionChange:
-    """A change of what is named."""
+    """Return a change with these fields."""
     stays = {one.name: None for one in fields(PartitionChange)}
     return PartitionChange(**{**stays, "recovery": -1, "kind": 0, "cause": "", **named})
 

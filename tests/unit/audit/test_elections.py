@@ -68,7 +68,7 @@ def test_the_last_known_leader_returns(tmp_path: Path) -> None:
 
 
 def test_the_last_known_leader_of_a_partition_that_recovers_already(tmp_path: Path) -> None:
-    """Kafka's record does not say RECOVERING again."""
+    """Kafka's record does not repeat RECOVERING."""
     builder = cluster()
     leaderless(builder, eligible_leader_replicas=[], last_known_elr=[1], leader_recovery_state=1)
     builder.unfence(1, builder.change(isr=[1], leader=1, last_known_elr=[]))
@@ -151,8 +151,10 @@ def test_every_kind_that_a_controller_notes_is_known(tmp_path: Path) -> None:
 def test_elections_without_a_clean_candidate_are_told_apart_and_nothing_else_is_found(
     tmp_path: Path,
 ) -> None:
-    """A partition loses its memory twice: once its logs are compared, once an operator decides; in
-    between an eligible replica comes back, and at last the leader of before."""
+    """A partition loses records twice: once by comparison of logs, once by an operator's decision.
+
+    In between an eligible replica returns, and finally the former leader.
+    """
     builder = cluster()
 
     def lost(isr: list[int], **noted: Any) -> None:
@@ -233,7 +235,7 @@ def test_clearing_the_elr_is_understood(tmp_path: Path) -> None:
 
 
 def test_times_add_up_over_a_snapshot(tmp_path: Path) -> None:
-    """One episode of three seconds, whether or not a snapshot stands in the middle of it."""
+    """This is one episode of three seconds, whether or not a snapshot interrupts it."""
     seen = []
     for name, cut in (("whole", False), ("cut", True)):
         builder = cluster()

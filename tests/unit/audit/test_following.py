@@ -1,4 +1,4 @@
-"""A log that grows, is rolled, loses its old segments or its end, while a stream follows it."""
+"""A stream that follows a log which grows, is rolled, or loses old segments or its end."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from testkit.records.metadata_logs import LogBuilder
 
 
 class Growing:
-    """A log on disk, and a stream that has read to some place of it."""
+    """A log on disk, and a stream that has read part of it."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -25,7 +25,8 @@ class Growing:
         self.read: list[int] = []
 
     def write(self, *segments: int, torn: int = 0) -> None:
-        """All batches, in segments that begin with these batches; `torn` bytes of the last lack."""
+        """Write all batches, in segments that begin with these batches, without the last `torn`
+        bytes."""
         starts = [0, *segments]
         for at, begin in enumerate(starts):
             end = starts[at + 1] if at + 1 < len(starts) else None
@@ -43,7 +44,8 @@ class Growing:
             self.builder.add(self.builder.change(isr=[1, 2, 3], leader=1))
 
     def catch_up(self) -> list[Damage]:
-        """Read what is new, as one micro-batch; the place goes through JSON, as in a checkpoint."""
+        """Read new batches as one micro-batch; the position passes through JSON, as in a
+        checkpoint."""
         log = read_listing(self.folder)
         end = end_of(log, self.place)
         damage: list[Damage] = []
@@ -156,7 +158,7 @@ def test_a_log_that_lost_its_last_segment_is_told(log: Growing) -> None:
 
 
 def test_damage_is_passed_when_whole_batches_follow(log: Growing) -> None:
-    """While it is the last it may be a batch that is being written."""
+    """A damaged last batch may be one that is still being written."""
     log.grow()
     whole = log.builder.batches[-1]
     log.builder.batches[-1] = whole[:-1] + bytes([whole[-1] ^ 1])

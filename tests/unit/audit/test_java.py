@@ -1,4 +1,4 @@
-"""Which Java Spark is started with, and with what it is not."""
+"""The Java runtime and options of the Spark process."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from audit.spark import java
 
 
 def fake_java(folder: Path, version: str) -> Path:
-    """Tells its version; otherwise its arguments, one per line."""
+    """Write a program that prints its version on request, else its arguments, one per line."""
     program = folder / "bin/java"
     program.parent.mkdir(parents=True)
     program.write_text(

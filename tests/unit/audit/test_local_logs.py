@@ -1,4 +1,4 @@
-"""What the history says of local logs, and whom an election passed over for them (KIP-1303)."""
+"""Local logs in the history, and replicas passed over for them in elections (KIP-1303)."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def threshold(value: str, name: str = SIZE_BYTES, topic: str | None = "t") -> Co
 
 
 class Story:
-    """Topic t with replicas 2, 1, 3; what is known of them comes with the change that elects."""
+    """Topic t with replicas 2, 1, 3, whose stats come with the change that elects."""
 
     def __init__(self, *settings: ConfigRecord) -> None:
         self.builder = LogBuilder().begin()
@@ -61,7 +61,7 @@ class Story:
 
 
 def elect(story: Story, leader: int = 1, isr: tuple[int, ...] = (2, 1)) -> None:
-    """Leader 3 is fenced."""
+    """Fence leader 3 and elect another one."""
     story.builder.fence(3, story.change(None, isr=list(isr), leader=leader))
 
 
@@ -98,7 +98,7 @@ def test_who_is_passed_over(
 
 
 def test_nobody_is_passed_over_who_could_not_lead(tmp_path: Path) -> None:
-    """Out of the ISR, fenced, in the same batch too, or stopping."""
+    """A replica is outside the ISR, fenced (also in the same batch), or shutting down."""
     story = Story(threshold("100"))
     story.report(KNOWN)
     elect(story, isr=(1,))
@@ -148,7 +148,7 @@ def test_a_preferred_election_passes_over_too(tmp_path: Path) -> None:
 
 
 def test_a_snapshot_tells_it_on(tmp_path: Path) -> None:
-    """The log after it begins with what it says, and the snapshot equals the replay."""
+    """The log behind a snapshot begins with its content, and the snapshot equals the replay."""
     story = Story(threshold("100"))
     story.report(KNOWN)
     story.builder.snapshot()
@@ -157,7 +157,7 @@ def test_a_snapshot_tells_it_on(tmp_path: Path) -> None:
 
 
 def rows(story: Story, folder: Path) -> list[dict[str, Any]]:
-    """As the Spark job's task gives them."""
+    """Return rows in the format of the Spark job's task."""
     plan = plan_intervals(read_listing(story.builder.write(folder)))
     reader = KraftAuditReader({"plan": encode_plan(plan, WorkOptions(history=True))})
     batches = (batch for one in plan for batch in reader.read(WorkPartition(one)))

@@ -1,4 +1,4 @@
-"""An audit by several processes: the same document, and what is wrong reaches who asked."""
+"""An audit by several processes: the same document, and errors that reach the caller."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ pytestmark = pytest.mark.rest
 
 @pytest.fixture(scope="module")
 def log(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Three segments with a snapshot before each but the first."""
+    """Write three segments with a snapshot before each but the first."""
     folder = tmp_path_factory.mktemp("log") / "__cluster_metadata-0"
     write_log(folder, Size(3_000, 3, 100))
     return folder
@@ -77,7 +77,7 @@ def test_a_process_that_the_system_ends_is_told() -> None:
 
 
 def test_a_killed_process_ends_the_audit(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The one that begins to work is killed; nobody waits for its answer."""
+    """The first process to start work is killed, and its answer is not awaited."""
     inputs = read_inputs([log])
     plan = list(intervals.plan_intervals(inputs.logs[0], []))
     monkeypatch.setattr(processes, "performed", killed)
@@ -86,7 +86,7 @@ def test_a_killed_process_ends_the_audit(log: Path, monkeypatch: pytest.MonkeyPa
 
 
 def killed(*_: object) -> Iterator[None]:
-    """In another process."""
+    """Kill the worker process."""
     os.kill(os.getpid(), signal.SIGKILL)
     raise AssertionError
 

@@ -1,4 +1,4 @@
-"""Changes that the audit shares between partitions, without what differs in each of them."""
+"""Changes that the audit shares between partitions, without the fields that differ."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_only_that_field_goes(tags: dict[int, bytes] | None) -> None:
     plain = change(None, unknown_tags=tags, election_cause="isr-change")
     assert without_local_logs(whole) == plain
     assert without_local_logs(plain) is plain
-    assert without_local_logs(whole[:-1] + b"") != plain  # damage stays what it is
+    assert without_local_logs(whole[:-1] + b"") != plain  # damage is kept
 
 
 def test_bytes_that_only_look_like_the_field_stay() -> None:

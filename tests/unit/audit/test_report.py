@@ -1,4 +1,4 @@
-"""The page and the text: whole, self-contained, and safe for any name."""
+"""The report as page and as text: complete, self-contained, and safe for any name."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def test_shards_of_an_interval_add_up() -> None:
 
 
 def test_the_fast_reader_reads_what_the_protocol_reads(tmp_path: Path) -> None:
-    """Records of every shape, and a window that is smaller than most batches."""
+    """The records have every shape, and the window is smaller than most batches."""
     write_log(tmp_path / "log", Size(20_000, 2, 500))
     paths = sorted((tmp_path / "log").iterdir())
     for path in paths:
@@ -122,7 +122,7 @@ def test_a_generated_log_is_a_healthy_one(tmp_path: Path) -> None:
 
 
 def test_elections_in_a_burst_are_all_listed(tmp_path: Path) -> None:
-    """One interval has more than its share of the bound, all together are within it."""
+    """One interval has more than its share of the bound; all together are within it."""
     builder = LogBuilder().begin()
     builder.topic()
     for _ in range(4):
@@ -169,7 +169,8 @@ def test_findings_that_are_not_listed_are_counted(tmp_path: Path) -> None:
 
 
 def test_a_warning_is_not_lost_behind_a_thousand_facts(tmp_path: Path) -> None:
-    """That a partition had no leader is a fact; that some have none at the end is the warning."""
+    """A period without leader is informational; partitions without one at the end are the
+    warning."""
     partitions = FINDINGS_PER_CHECK_MAX + 5
     builder = LogBuilder().begin()
     builder.add(
@@ -210,7 +211,7 @@ def test_findings_come_first_with_what_was_before_and_after(tmp_path: Path) -> N
 
 
 def many(result: dict[str, Any], topic: str, partitions: int) -> list[list[Any]]:
-    """Rows of `leadership`: each partition of a topic gets leader 1, the last loses it."""
+    """Return rows of `leadership`: each partition of a topic gets leader 1, the last loses it."""
     first, last = result["summary"]["first_timestamp_ms"], result["summary"]["last_timestamp_ms"]
     rows = [[0, first, topic, index, -1, 1, 0, "created"] for index in range(partitions)]
     return [*rows, [9, (first + last) // 2, topic, partitions - 1, 1, -1, 1, "fenced"]]
@@ -256,7 +257,7 @@ def test_faults_that_overlap_have_lanes_of_their_own(result: dict[str, Any]) -> 
 
 
 def test_many_findings_are_folded_behind_the_first(result: dict[str, Any]) -> None:
-    """Hundreds of them would stand between the verdict and the picture."""
+    """Hundreds of them would otherwise separate the verdict from the picture."""
     one = next(f for f in result["findings"] if f["severity"] == "warning")
     result["findings"] = [one] * 40
     page = as_html(result)
@@ -268,7 +269,7 @@ def test_many_findings_are_folded_behind_the_first(result: dict[str, Any]) -> No
 
 
 def test_the_first_findings_of_each_check_are_shown_and_drawn(result: dict[str, Any]) -> None:
-    """However many another check has found before."""
+    """This holds however many findings another check has before."""
     one = next(f for f in result["findings"] if f["severity"] == "warning")
     result["findings"] = [{**one, "check": "lossy-election"}] * (ROWS_MAX + 9) + [one]
     page = as_html(result)
@@ -313,7 +314,7 @@ def test_a_printer_gets_a_plain_fill_for_every_pattern(result: dict[str, Any]) -
 
 
 def test_the_published_schema_is_that_of_a_report(tmp_path: Path) -> None:
-    """`kraftbox schema audit-report` has all keys and no others, also where nothing happened."""
+    """`kraftbox schema audit-report` has all keys and no others, also for an empty history."""
     busy = LogBuilder().begin()
     busy.topic()
     busy.fence(1, busy.change(isr=[2, 3], leader=2))

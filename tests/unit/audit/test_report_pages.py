@@ -1,4 +1,4 @@
-"""The page in a browser: what axe-core, a narrow screen and a printer make of it."""
+"""The page in a browser: axe-core, a narrow screen and a printer."""
 
 from __future__ import annotations
 

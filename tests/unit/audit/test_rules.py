@@ -1,7 +1,7 @@
-"""Every rule about the metadata log and every part of it, with the smallest log that breaks it.
+"""Every rule about the metadata log and each of its parts, with the smallest log that breaks it.
 
-`test_corrupted_logs.py` has a case of each check; here are the other ways to break it, and what
-looks like a breach and is none.
+`test_corrupted_logs.py` has a case of each check; here are other ways to break it, and valid logs
+that look like a breach.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ OTHER_ID = bytes(range(2, 18))
 
 
 def cluster(*, elr: bool = True, **partition: Any) -> LogBuilder:
-    """Three brokers and t-0 on all of them."""
+    """Return three brokers, and t-0 on all of them."""
     builder = LogBuilder().begin(elr=elr)
     builder.topic(**partition)
     return builder
 
 
 def findings(builder: LogBuilder, folder: Path, others: list[Path] | None = None) -> list[Any]:
-    """What is found that is no fact."""
+    """Return the findings that are not informational."""
     result = audited(builder.write(folder), others=others or ())
     return [f for f in result["findings"] if f["severity"] != "info"]
 
@@ -53,7 +53,7 @@ def told(builder: LogBuilder, folder: Path) -> list[str]:
 
 
 def again(builder: LogBuilder, **fields: Any) -> None:
-    """t-0 is said once more as it is, but for these fields."""
+    """Write t-0 again, unchanged except for these fields."""
     now = builder.image.topics.by_id[TOPIC_ID].partitions[0]
     as_it_is = {
         "isr": list(now.isr),
@@ -99,7 +99,7 @@ def test_the_same_epochs_once_more_are_no_step_back(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("change", [{"leader": -1}, {"leader": 2, "leader_epoch": 1}])
 def test_one_leader_in_an_epoch(tmp_path: Path, change: dict[str, Any]) -> None:
-    """An epoch may lose its leader, and another epoch has another."""
+    """An epoch may lose its leader, and another epoch may have another one."""
     builder = cluster()
     again(builder, **change)
     assert [f for f in findings(builder, tmp_path) if f["severity"] == "error"] == []
@@ -140,7 +140,7 @@ def test_a_broker_epoch_that_goes_back(tmp_path: Path) -> None:
 
 
 def test_a_process_registers_again_with_its_epoch(tmp_path: Path) -> None:
-    """As Kafka does when it updates a registration (KIP-919)."""
+    """Kafka does so when it updates a registration (KIP-919)."""
     builder = cluster()
     registered(builder, 3, builder.epoch_of(3), incarnation=3)
     assert told(builder, tmp_path) == []
@@ -181,14 +181,14 @@ def test_a_record_about_another_life_of_a_broker(tmp_path: Path, kind: str) -> N
 
 
 def fenced_one_by_one(builder: LogBuilder, *isrs: list[int]) -> None:
-    """Brokers 2, 3, 1 are fenced; t-0 has these ISRs then, and no leader at last."""
+    """Fence brokers 2, 3 and 1, so that t-0 has these ISRs, and no leader in the end."""
     for broker, isr in zip((2, 3, 1), isrs, strict=True):
         leader = {"leader": -1} if broker == 1 else {}
         builder.fence(broker, builder.change(isr=isr, **leader))
 
 
 def test_fenced_members_of_a_leaderless_isr(tmp_path: Path) -> None:
-    """Only the last member may stay when there is no ELR to keep it."""
+    """Only the last member may stay, if there is no ELR to keep it."""
     builder = cluster(elr=False)
     fenced_one_by_one(builder, [1, 3], [1, 3], [1, 3])
     builder.add(builder.change(isr=[3]))
@@ -224,7 +224,7 @@ def test_a_new_partition_with_a_fenced_member(tmp_path: Path) -> None:
 
 
 def test_only_where_a_batch_ends(tmp_path: Path) -> None:
-    """The fencing stands before the change as well as after it."""
+    """The fencing record may be before or after the change in its batch."""
     builder = cluster()
     builder.add(builder.fenced_record(3), builder.change(isr=[1, 2]))
     assert told(builder, tmp_path) == []
@@ -312,7 +312,7 @@ def test_offsets_missing_before_a_snapshot(tmp_path: Path) -> None:
 
 
 def in_two_segments(builder: LogBuilder, log: Path, first: int, damage: bytes = b"") -> None:
-    """The log's batches from number `first` on stand in a segment of their own."""
+    """Write the log with the batches from number `first` on in a segment of their own."""
     (log / f"{0:020d}.log").write_bytes(b"".join(builder.batches[:first]) + damage)
     second = log / f"{builder.base_offsets[first]:020d}.log"
     second.write_bytes(b"".join(builder.batches[first:]))
@@ -328,7 +328,7 @@ def test_a_segment_inside_the_log_that_ends_in_a_batch(tmp_path: Path) -> None:
 
 
 def test_the_end_of_a_copy_that_is_behind(tmp_path: Path) -> None:
-    """It was copied in the middle of an append, and the audited log has rolled since."""
+    """It was copied during an append, and the audited log has rolled since."""
     builder = cluster()
     first = builder.write(tmp_path, 101)
     in_two_segments(builder, first, 5)
@@ -346,7 +346,7 @@ def test_bytes_between_batches(tmp_path: Path) -> None:
 
 
 def test_logs_that_both_committed_something_else(tmp_path: Path) -> None:
-    """Snapshots hold committed records only."""
+    """Snapshots contain committed records only."""
     builder, other = cluster(), cluster()
     other.add(other.change(isr=[2, 1]))
     builder.leader(102, epoch=2)
@@ -397,7 +397,8 @@ def test_a_record_about_what_does_not_exist(tmp_path: Path, record: Any, message
 
 
 def unreadable(batch: bytes, at: int, byte: int, attributes: int = 0) -> bytes:
-    """The batch with one byte of its records and its attributes changed, and the CRC of that."""
+    """Return the batch with one changed byte in its records, these attributes, and a matching
+    CRC."""
     damaged = bytearray(batch)
     damaged[at] = byte
     damaged[22] |= attributes
@@ -435,7 +436,7 @@ def test_what_cannot_be_read(tmp_path: Path, name: str, message: str) -> None:
         damaged = unreadable(change, isr, 0x7F)
     builder.batches[-1] = damaged
     if name != "a control record":
-        builder.fence(3)  # it left the ISR by what cannot be read
+        builder.fence(3)  # it left the ISR by a record that cannot be read
     (found,) = told(builder, tmp_path)
     assert found.startswith(f"record-unreadable: what stands there cannot be read: {message}")
 
@@ -444,7 +445,7 @@ def test_what_cannot_be_read(tmp_path: Path, name: str, message: str) -> None:
 
 
 def without(records: list[Any], kind: type, **fields: Any) -> list[Any]:
-    """The records, but for the last of that kind; with `fields`, that one is changed instead."""
+    """Return the records without the last one of a kind, or with these `fields` changed in it."""
     at = max(at for at, record in enumerate(records) if isinstance(record, kind))
     if not fields:
         return [*records[:at], *records[at + 1 :]]
@@ -492,7 +493,7 @@ def test_a_snapshot_that_is_not_whole(tmp_path: Path, lost: str) -> None:
 
 
 def sizes(data: bytes) -> list[int]:
-    """Of its batches."""
+    """Return the sizes of the batches."""
     found: list[int] = []
     while sum(found) < len(data):
         found.append(parse_header(data, sum(found)).size_bytes)

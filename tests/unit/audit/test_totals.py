@@ -1,4 +1,4 @@
-"""Checks of a whole log's numbers: facts, no promises."""
+"""Totals of a whole log: informational findings, not promises."""
 
 from __future__ import annotations
 

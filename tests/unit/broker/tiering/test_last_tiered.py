@@ -341,8 +341,7 @@ async def test_the_second_try_asks_everything_again() -> None:
 
 
 async def test_a_copy_of_a_lineage_that_lost_is_of_no_use() -> None:
-    """After an unclean election the tier reaches beyond the leader's log: epochs distinguish lineages
-    apart."""
+    """Copies of another leader reach beyond this one's log: their epochs show that."""
     world = Follower()
     await world.seed()
     world.answers[EARLIEST_PENDING_UPLOAD] = 8  # as if another leader had copied them
