@@ -1,7 +1,7 @@
-"""Everything a node may import is imported before its world begins.
+"""Imports of all of a node's modules before its world begins.
 
-pytest reads the modules of a distribution that brings a plugin, and ours does, in a way of its own,
-through `open`: inside a world that door is locked.
+pytest reads the modules of a distribution that has a plugin, as ours does, in a way of its own,
+through `open`, which is trapped inside a world.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Three nodes with both roles and two brokers beside them, on virtual time.
+"""Three nodes with both roles and two brokers, on virtual time.
 
-Connection-loss fencing is as `kraftbox up` has it; otherwise the times are Kafka's (a session of
+Connection-loss fencing is as `kraftbox up` configures it; other times are Kafka's (a session of
 nine seconds).
 """
 
@@ -40,7 +40,7 @@ Story = Callable[["World"], Awaitable[float]]
 
 
 class World:
-    """The run of one seed. `fenced` is who was seen fenced after all were there, and when."""
+    """The run of one seed. `fenced` has each broker fenced after all were up, with the time."""
 
     def __init__(self, seed: int, link: Link, *, fence_ms: int = 500) -> None:
         network = Network(random.Random(f"{seed}/network"))
@@ -61,7 +61,8 @@ class World:
         self._watching = False
 
     def run(self, story: Story) -> float:
-        """What `story` returns, once the time after it has shown whom else it cost."""
+        """Run `story` and some time after it, to see which other brokers it costs. Returns: its
+        result."""
         took: list[float] = []
 
         async def main() -> None:
@@ -111,17 +112,17 @@ class World:
         return machine.life.node.controller.controller
 
     def active(self) -> Machine:
-        """The machine of the active controller."""
+        """Return the machine of the active controller."""
         return next(m for m in self.cluster.machines[:NODES] if self._controller(m).is_active)
 
     def take(self, machine: Machine) -> NodeLife:
-        """The life of a machine that is about to suffer."""
+        """Return the life of a machine that is about to get a fault."""
         assert machine.life is not None
         self.victims.add(machine.node_id)
         return machine.life
 
     async def until_led_without_them(self) -> float:
-        """Seconds until every partition is led by another than the victims."""
+        """Return the seconds until every partition has a leader outside the victims."""
         began_s = self.loop.time()
         while True:
             await asyncio.sleep(0.01)

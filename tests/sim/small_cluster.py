@@ -1,4 +1,4 @@
-"""A small cluster with nothing drawn: a test of one fault plays its events on it."""
+"""A small cluster without random parts, on which a test of one fault plays its events."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ TOPICS = (
     TopicShape("t0", 1, 3, {"min.insync.replicas": "2"}, ((2, 4, 3),)),
     TopicShape("t1", 1, 2, {}, ((3, 2),)),
 )
-"""Events mean these leaders and followers."""
+"""The leaders and followers that events refer to."""
 
 
 def schedule(*events: Event, quiet_from_ms: int = 3000, **settings: str) -> Schedule:
-    """A controller and three brokers, two topics, a writer and readers."""
+    """Return a schedule of a controller and three brokers, two topics, a writer and readers."""
     nodes = [NodeShape(1, ("controller",)), *(NodeShape(n, ("broker",)) for n in (2, 3, 4))]
     readers = [
         ClientShape("consumer", f"reader {one.name}", 50.0, {"topic": one.name, "partition": 0})

@@ -1,4 +1,4 @@
-"""Clients that ask brokers what they know, and for producer ids: wrong answers are found."""
+"""Clients that query brokers' metadata and producer ids, and the detection of wrong answers."""
 
 from __future__ import annotations
 

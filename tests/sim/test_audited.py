@@ -1,4 +1,4 @@
-"""The audit of what simulated controllers leave on their disks finds what happened, and no more."""
+"""Audits of simulated controllers' disks, which find exactly the events of the run."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ MARKS = {
     "unclean-recovery": "controller.unclean-election",
     "designated": "controller.unclean-election",
 }
-"""What the controllers themselves counted, by the kind that the audit finds."""
+"""The controllers' own counter for each kind that the audit finds."""
 
 
 class KeepsMetadata:
-    """Remembers the controllers' metadata directories as the world leaves them."""
+    """A recorder of the controllers' metadata directories at the end of the world."""
 
     def __init__(self, world: SwarmWorld) -> None:
         self._world = world
@@ -47,7 +47,7 @@ class KeepsMetadata:
                         self.found[Path(f"{machine.host}{path}")] = files.read(path)
 
     def write(self, to: Path) -> None:
-        """What it remembers, as real files."""
+        """Write the recorded directories as real files."""
         for path, data in self.found.items():
             (to / path).parent.mkdir(parents=True, exist_ok=True)
             (to / path).write_bytes(data)
@@ -55,8 +55,10 @@ class KeepsMetadata:
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_no_false_finding_and_no_election_that_was_none(tmp_path: Path, seed: int) -> None:
-    """With eligible leader replicas and all faults: no promise is broken, and elections that may
-    have lost records are listed, as what the controllers did."""
+    """With eligible leader replicas and all faults, no promise is broken.
+
+    The audit lists the elections that may have lost records, as the controllers decided them.
+    """
     drawn = draw_schedule(seed)
     keepers: list[KeepsMetadata] = []
 

@@ -1,4 +1,5 @@
-"""What the clients of a run saw, by the rules of `kraftbox chaos`: each rule finds its own."""
+"""Clients' history of a run, checked by the rules of `kraftbox chaos`; each rule finds its own
+faults."""
 
 from __future__ import annotations
 
@@ -25,7 +26,7 @@ QUICK = 7
     ("acked", "exists", "holds"), [(3, True, True), (2, True, False), (0, False, True)]
 )
 def test_writes_succeed_while_there_is_a_topic(acked: int, exists: bool, holds: bool) -> None:
-    """P26, seed 9486."""
+    """P26, seed 9486: writes must be acknowledged at the end, unless no topic is left."""
     load = SimpleNamespace(acked=10 + acked, partitions=[SimpleNamespace(topic_id=KEY[0])])
     promises = SimpleNamespace(exists=lambda _topic_id: exists)
     world: Any = SimpleNamespace(load=load, promises=promises, acked_before_quiet=10)
@@ -60,7 +61,8 @@ def test_a_clean_history_is_clean() -> None:
 
 
 def test_h8_goes_by_the_order_in_which_requests_began() -> None:
-    """The first of two under way may end last, without an answer, and be acknowledged later."""
+    """H8: of two sends under way the first may end last, without an answer, and be acknowledged
+    later."""
     lost = send(b"a", -1, 1, "? no answer", producer_id=5, serial=1)
     second = send(b"b", -1, 1, "? no answer", producer_id=5, serial=2)
     again = [send(b"a", 0, 2, producer_id=5, serial=3), send(b"b", 1, 2, producer_id=5, serial=4)]

@@ -1,4 +1,5 @@
-"""Compacted topics in the swarm: the cleaner runs, and what it may take away is judged."""
+"""Compacted topics in the swarm: the cleaner runs, and a judge checks the records that it
+removes."""
 
 from __future__ import annotations
 
@@ -53,7 +54,7 @@ def test_a_deletion_may_go_after_what_it_deletes() -> None:
 
 
 def test_a_deletion_that_a_log_never_held_may_be_gone_with_what_it_deletes_there() -> None:
-    """Its broker was away for longer than deletions are kept: nothing is promised then."""
+    """The broker was away for longer than tombstones are kept: nothing is promised then."""
     made = table(A, B, DELETED)
     made.holds(1, {0: A, 1: B, 2: DELETED})
     made.holds(2, {0: A, 1: B})
@@ -85,8 +86,7 @@ def test_a_log_that_was_cut_below_a_deletion_has_not_held_it() -> None:
 def test_replicas_cleaned_by_themselves_agree_on_what_must_stay(
     other: dict[int, Keyed], is_fine: bool
 ) -> None:
-    """P4, where nobody knows what was committed: what was replaced may be in one and not in the
-    other."""
+    """P4: where the committed end is unknown, a replaced record may be in one replica alone."""
     one = {1: B, 2: NEWER}
     if DELETED in other.values():
         one = {1: B}
@@ -99,7 +99,7 @@ def test_a_replica_that_has_what_another_knows_to_be_deleted_is_found() -> None:
 
 
 def test_what_a_deletion_took_that_is_gone_itself_may_be_in_one_replica_alone() -> None:
-    """Seed 1947: a broker that was away for longer than deletions are kept."""
+    """Seed 1947: a broker was away for longer than tombstones are kept."""
     away, cleaned = {0: A, 1: B, 3: NEWER}, {1: B, 3: NEWER}
     table = KeyTable()
     table.see({2: DELETED, 3: NEWER})

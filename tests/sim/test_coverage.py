@@ -1,4 +1,4 @@
-"""What many runs covered: rare branches are counted, tables tell what was never reached."""
+"""Coverage of many runs: counts of rare branches, and tables of those never reached."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.sim
 
 
 def three(*events: Event) -> Schedule:
-    """Three combined nodes."""
+    """Return a schedule with three combined nodes."""
     shape = Shape(
         nodes=tuple(NodeShape(number, ("controller", "broker")) for number in (1, 2, 3)),
         topics=(TopicShape("t0", 1, 3, {"min.insync.replicas": "2"}),),

@@ -1,4 +1,4 @@
-"""Each fault of a disk in a cluster: it takes effect as its name says, and promises hold."""
+"""Each fault of a disk in a cluster: it takes effect as named, and promises hold."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tests.sim.small_cluster import schedule
 pytestmark = pytest.mark.sim
 
 ARGS: dict[str, dict[str, Any]] = {
-    # First, while broker 2 leads and is read from.
+    # First, while broker 2 leads and serves reads.
     "unreadable": {"kinds": ["read"], "path_has": "", "after": 0},
     "slow flush": {"flush_ms": 300.0},
     "hanging flush": {},
@@ -34,11 +34,11 @@ ARGS: dict[str, dict[str, Any]] = {
     "file error": {"kinds": list(ANY), "path_has": "", "after": 7, "most": 1},
 }
 CLOSE = {"index.interval.bytes": "200"}
-"""An entry for nearly each batch."""
+"""An index entry for nearly every batch."""
 FLIPS = "bit flips"
-"""It wants segments that are over, as ROT does."""
+"""It needs closed segments, as ROT does."""
 STOPPING = ("disk full", "fsync error", "file error")
-"""What a client's read cannot have stops nobody."""
+"""A client's failing read stops no node."""
 
 
 def played(*events: Event, **settings: str) -> Outcome:
@@ -63,7 +63,7 @@ def test_each_fault_takes_effect_and_every_promise_holds() -> None:
 
 
 def test_bits_that_flip_are_noticed_and_the_rest_goes_on() -> None:
-    """F20: a follower that was away reads what flipped at its leader, and consumers do."""
+    """F20: a follower that was away, and consumers, read flipped bits of a leader's disk."""
     scene = SCENES["bits flip under a leader"].schedule()
     outcome = run(scene)
     assert outcome.broken is None, outcome.broken
@@ -72,7 +72,7 @@ def test_bits_that_flip_are_noticed_and_the_rest_goes_on() -> None:
 
 
 def test_an_index_that_rots_hides_nothing() -> None:
-    """P6, P18: readers, followers and whoever cuts a log look into indexes that lie."""
+    """P6, P18: readers, followers and truncations use damaged indexes."""
     topics = [replace(one, configs={**one.configs, **CLOSE}) for one in TOPICS]
     focus = Focus(idempotent=0, plain=2, sessions=1, topics=tuple(topics))
     rots = [
@@ -107,7 +107,7 @@ def test_a_broker_comes_back_on_an_empty_disk_and_gets_all_of_it_again() -> None
 
 
 def test_where_the_only_disk_is_gone_an_operator_lets_the_partition_begin_anew() -> None:
-    """The topic is given up; no log is left that could be compared."""
+    """The topic's records are abandoned: no log is left to compare."""
     drawn = schedule(Event("e", 500, "wiped disk", "leader of t1-0", {"for_ms": 500}))
     one = TopicShape("t1", 1, 1, {"unclean.leader.election.enable": "true"})
     shape = replace(drawn.shape, elr=True, topics=(drawn.shape.topics[0], one))
@@ -118,7 +118,8 @@ def test_where_the_only_disk_is_gone_an_operator_lets_the_partition_begin_anew()
 
 @pytest.mark.parametrize("elr", [False, True])
 def test_the_only_disk_of_a_partition_that_is_not_given_up_is_not_wiped(elr: bool) -> None:
-    """It flushes before it shows anything, so a power cut may hit it; a wiped disk takes all."""
+    """The disk flushes before records are visible, so it may lose power; a wiped disk loses all
+    records."""
     event = Event("e", 500, "wiped disk", "leader of t1-0", {"for_ms": 500})
     drawn = schedule(event, quiet_from_ms=1500)
     one = TopicShape("t1", 1, 1, {"flush.messages": "1"})
@@ -146,7 +147,8 @@ def test_a_disk_is_swapped_only_when_records_say_which_one_a_replica_is_on(raise
 def test_what_was_moved_to_a_swapped_disk_alone_goes_elsewhere_before_the_old_disk_comes_back() -> (
     None
 ):
-    """The only replica is on a disk that is about to go: without an operator it waits for ever."""
+    """The only replica is on a disk that is about to go: without an operator it would wait
+    forever."""
     outcome = played(
         Event("s", 300, "swapped disk", "node 2", {"for_ms": 3_000, "off_ms": 100}),
         Event("r", 2_000, "reassign", "partition 1", {"which": 1, "replicas": [2], "for_ms": 1}),
@@ -158,7 +160,7 @@ def test_what_was_moved_to_a_swapped_disk_alone_goes_elsewhere_before_the_old_di
 async def test_a_segment_that_the_cleaner_has_emptied_has_no_bits(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Seed 1701."""
+    """Seed 1701: an emptied segment has no bits to flip, so the fault does nothing."""
     monkeypatch.setattr(disk_errors, "may_be_hit", lambda _world, _machine: True)
     empty = SimpleNamespace(size_bytes=0, log=SimpleNamespace(path="0.log", pread=lambda *_: b""))
     log = SimpleNamespace(topic="k0", segments=[empty, empty])
@@ -173,7 +175,8 @@ async def test_a_segment_that_the_cleaner_has_emptied_has_no_bits(
 
 @pytest.mark.parametrize("kind", ["rename", "truncate", "append"])
 def test_a_bit_that_flips_is_one_of_the_file_that_is_there(kind: str) -> None:
-    """Seed 7780: the cleaner put another one in its place, where that bit was one of an offset."""
+    """Seed 7780: the cleaner replaced the file, and in the new one that bit was one of an
+    offset."""
     trouble = DiskTrouble(flips={"0.log": (1, 4)})
     trouble.strike(kind, "0.log")
     assert trouble.read("0.log", 0, b"abc") == (b"abc" if kind != "append" else b"afc")

@@ -1,4 +1,4 @@
-"""The judge of durable metadata must object to what M8 and M14 forbid, and to nothing else."""
+"""The judge of durable metadata, which objects to breaches of M8 and M14 only."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Life:
 
 
 class Voters:
-    """Three of them, which have flushed so much each; `look` shows the first to the judge."""
+    """Three voters with flushed ends; `look` shows the first one to the judge."""
 
     def __init__(self, *flushed: int) -> None:
         self._lives = [_life(number, end) for number, end in enumerate(flushed, start=1)]
@@ -72,7 +72,7 @@ def test_a_follower_takes_what_it_has() -> None:
 def test_a_broker_takes_what_a_majority_of_the_voters_has(
     flushed: tuple[int, int, int], holds: bool
 ) -> None:
-    """Its own disk counts for nothing."""
+    """A broker's own disk does not count, only a majority of the voters'."""
     voters = Voters(*flushed)
     broker = _life(5, 0)
     broker.node.quorum.core.must_flush = False

@@ -1,4 +1,4 @@
-"""The laws of elections: what is clean by the records, and what by the disks that they name."""
+"""The laws of elections: clean by the records, and clean by the named disks."""
 
 from __future__ import annotations
 
@@ -30,9 +30,11 @@ def elected(
     begins: str = "",
     elr_level: int | None = None,
 ) -> ElectionLaws:
-    """The only replica of a partition is elected; its broker has registered with a new disk. Or it
-    `joins` the ISR as the move from replica 4 to it ends; or a move `begins` when 4 is dead, and 5
-    is added, or removed by it. Or it is in the ELR, with the feature at `elr_level`."""
+    """Elect the only replica of a partition, whose broker has registered with a new disk.
+
+    Variants: it `joins` the ISR at the end of a move from replica 4; or a move `begins` while 4 is
+    dead, and 5 is added or removed by it; or it is in the ELR, with the feature at `elr_level`.
+    """
     broker = SimpleNamespace(directories=(NEW_DISK,), fenced=False)
     image: Any = SimpleNamespace(
         cluster=SimpleNamespace(brokers={5: broker}), elr_enabled=bool(elr_level)
@@ -88,7 +90,7 @@ def elected(
 
 
 def test_a_member_whose_disk_is_gone_is_elected_uncleanly() -> None:
-    """P22: it is in the ISR by name alone, and begins anew on another disk (tiered seed 396)."""
+    """P22: it is in the ISR by name only, and its new disk is empty (tiered seed 396)."""
     laws = elected(ElectedAs.UNCLEAN, OLD_DISK, NEW_DISK)
     assert laws.committed == {ElectedAs.UNCLEAN: 1}
     with pytest.raises(Violation, match="^P21: .* is elected as ISR"):
@@ -99,21 +101,22 @@ def test_a_member_whose_disk_is_gone_is_elected_uncleanly() -> None:
 
 @pytest.mark.parametrize("was", [NEW_DISK, DIRECTORY_UNASSIGNED])
 def test_a_member_that_has_its_disk_is_elected_cleanly(was: bytes) -> None:
-    """P22; nor is anything gone where no directory was on record."""
+    """P22: no replica counts as lost if no directory was on record."""
     assert elected(ElectedAs.ISR, was, NEW_DISK).committed == {ElectedAs.ISR: 1}
     with pytest.raises(Violation, match="^P22: .* the record says UNCLEAN"):
         elected(ElectedAs.UNCLEAN, was, NEW_DISK)
 
 
 def test_who_has_caught_up_on_a_new_disk_is_elected_cleanly_as_its_move_ends() -> None:
-    """P22, seed 623: it was in no ISR with the old one."""
+    """P22, seed 623: the replica was in no ISR with the old disk."""
     assert elected(ElectedAs.ISR, OLD_DISK, NEW_DISK, joins=True).committed == {ElectedAs.ISR: 1}
     with pytest.raises(Violation, match="^P22: .* the record says UNCLEAN"):
         elected(ElectedAs.UNCLEAN, OLD_DISK, NEW_DISK, joins=True)
 
 
 def test_an_elr_counts_while_the_feature_is_on() -> None:
-    """P21, P22, seed 5490: what is left of one is not what has everything."""
+    """P21, P22, seed 5490: after the feature is switched off, a remaining ELR is no proof of
+    records."""
     chosen = partial(elected, was=NEW_DISK, now=NEW_DISK)
     assert chosen(ElectedAs.ELR, elr_level=1).committed == {ElectedAs.ELR: 1}
     with pytest.raises(Violation, match="^P22"):
@@ -126,8 +129,10 @@ def test_an_elr_counts_while_the_feature_is_on() -> None:
 @pytest.mark.parametrize("kind", [ElectedAs.ISR, ElectedAs.UNCLEAN])
 @pytest.mark.parametrize("begins", ["added", "removed"])
 def test_who_is_elected_as_a_move_begins_has_not_caught_up(kind: ElectedAs, begins: str) -> None:
-    """P21, P22, seeds 818 and 1031: nobody leads, and the record that begins the move elects who is
-    only being added, or who is to go."""
+    """P21, P22, seeds 818 and 1031: the record that begins a move of a leaderless partition elects.
+
+    Its leader is a replica that is only being added, or one that is being removed.
+    """
     begun = partial(elected, kind, NEW_DISK, NEW_DISK, begins=begins)
     if kind is ElectedAs.UNCLEAN:
         assert begun().committed == {ElectedAs.UNCLEAN: 1}
@@ -145,7 +150,8 @@ def test_who_is_elected_as_a_move_begins_has_not_caught_up(kind: ElectedAs, begi
 def test_who_has_not_answered_in_time_is_not_waited_for(
     committed_ms: int, written_ms: int, holds: bool
 ) -> None:
-    """P21: the time counts from the controller's decision, committed late perhaps (seed 181)."""
+    """P21: the time counts from the controller's decision, which may be committed late (seed
+    181)."""
     mine = PartitionElections(leaderless_s=1.0, leaderless_ms=5_000)
     key = (b"t", 0)
     truth: Any = SimpleNamespace(of={key: mine}, timeout_ms=lambda image: 300)

@@ -1,6 +1,6 @@
-"""Faults and operators of elections (KIP-966): each does what it says, and the promises hold.
+"""Faults and operators of elections (KIP-966): each has its effect, and promises hold.
 
-The only topic has three replicas and min ISR 2: one may lose what it has not flushed.
+The only topic has three replicas and min ISR 2: one may lose its unflushed records.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ def test_all_brokers_end_and_the_longest_log_leads(up: list[int]) -> None:
 
 
 def test_without_the_manager_the_last_known_leader_leads() -> None:
-    """Nobody loses anything: a kill leaves what was written."""
+    """No broker loses records: a kill keeps what was written."""
     outcome = held(all_down(kept=[2, 3, 4]))
     assert outcome.marks["controller.last-known-leader"]
 
@@ -108,8 +108,11 @@ def test_the_strategy_changes() -> None:
 
 
 def test_all_but_the_topics_that_keep_their_promises_may_elect_anybody() -> None:
-    """Broker 2 is missed: t1 waits for it until the strategy of all is another one, t0 has its own.
-    Broker 3 leads t1 at once."""
+    """Broker 2 is away: t1 waits for it until the default strategy changes, t0 has its own
+    strategy.
+
+    Broker 3 leads t1 at once.
+    """
     down = all_down(up=[3, 4, 2], up_ms=[0, 3000, 0], kept=[2, 3, 4], for_ms=6000)
     change = event("strategy of all", "the cluster", 3000, "s", for_ms=4000)
     outcome = held(down, change, topics=2, quiet_from_ms=9000, **MANAGED)
@@ -126,8 +129,10 @@ def test_all_but_the_topics_that_keep_their_promises_may_elect_anybody() -> None
 def test_a_recovery_that_runs_waits_for_as_long_as_is_configured_now(
     before: str, value: str
 ) -> None:
-    """Broker 3 has left the ISR: it need not answer, and is cut off for 3.4 s when 2 and 4 are
-    back. It is waited for with the longer timeout, and not with the shorter one."""
+    """Broker 3 has left the ISR, need not answer, and is cut off for 3.4 s when 2 and 4 return.
+
+    The recovery waits for it with the longer timeout, and not with the shorter one.
+    """
     settings = {
         **MANAGED,
         TIMEOUT: before,
@@ -161,8 +166,10 @@ def test_the_feature_is_off_for_a_while() -> None:
 
 
 def test_the_minimum_is_raised_while_followers_leave() -> None:
-    """The leader may not move the high watermark by the minimum that it still knows: the scene `the
-    minimum rises unread` has one that does."""
+    """The leader may not advance the high watermark by the min ISR that it still has.
+
+    The scene `the minimum rises unread` has a leader that does.
+    """
     low = event("min isr", "topic 0", 50, "low", which=0, value="1", back=False, cluster=False)
     up = event("raised minimum", "partition 0", 300, "up", which=0, late_ms=200.0)
     outcome = held(low, up, quiet_from_ms=7000)
@@ -170,11 +177,11 @@ def test_the_minimum_is_raised_while_followers_leave() -> None:
 
 
 def led_without_a_record() -> Outcome:
-    """Broker 4 leads epoch 1 and writes nothing, with two records; 2 and 3 have seven of epoch 0,
-    commit them, and end uncleanly. Then all three say what they have.
+    """Let broker 4 lead epoch 1 with two records, without an append in it.
 
-    4 is apart from the others from before the second write on, so it follows nobody. The writer's
-    name draws its times: 0.3 s, 1.2 s, and then none for 16 s.
+    Brokers 2 and 3 have seven records of epoch 0, commit them, and end uncleanly. Then all three
+    answer. 4 is partitioned from the others from before the second write on, so it follows no
+    leader. The writer's name determines its times: 0.3 s, 1.2 s, and then none for 16 s.
     """
     settings = {
         **MANAGED,
@@ -195,8 +202,10 @@ def led_without_a_record() -> Outcome:
 
 @pytest.mark.rest
 def test_an_epoch_without_a_record_beats_nobody() -> None:
-    """P21: the answer is about the last batch, and who follows has no such epoch any more. Only
-    without both does the shorter log win."""
+    """P21: the answer is about the last batch, and a follower has no epoch without one any more.
+
+    Only without both rules does the shorter log win.
+    """
     bug = BUGS["epoch cache for the last batch"]
     for one in bug.patches:
         with replace(bug, patches=(one,)).planted():
@@ -238,7 +247,7 @@ def test_a_controller_that_is_cut_off_hears_that_it_is_behind() -> None:
 
 
 def test_a_controller_is_cut_off_as_it_asks_for_logs() -> None:
-    """All brokers are down at once meanwhile."""
+    """All brokers are down at the same time."""
     struck = {"blow": "cut off controller", "which": 0, "back_ms": 2000, "late_ms": 300.0}
     down = all_down(kept=[2, 3, 4]).args
     outcome = held(
@@ -258,7 +267,7 @@ def test_every_kind_is_tried_here() -> None:
 
 @pytest.mark.rest
 def test_a_seed_meets_a_controller_that_hears_that_it_is_behind() -> None:
-    """Of the first 60 seeds that draw nothing else two do, this one and 56."""
+    """Of the first 60 seeds of this kind alone, this one and 56 do so."""
     outcome = run(draw_schedule(43, ["controller behind"]))
     assert outcome.broken is None, outcome.broken
     assert outcome.marks.get("controller.recovery-behind"), outcome.marks

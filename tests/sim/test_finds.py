@@ -1,5 +1,7 @@
-"""Finds: every schedule that once broke a promise holds, and still sees its bug where that can be
-planted again."""
+"""Recorded schedules that once broke a promise: each holds now.
+
+A schedule still finds its bug, if the bug can be planted again.
+"""
 
 from __future__ import annotations
 
@@ -50,8 +52,8 @@ PLANTED: dict[str, tuple[tuple[Any, str, Any], ...]] = {
     ),
     "tier-off-then-deleted": ((Roles, "keeps_folder", lambda *_arguments: False),),
 }
-"""Bugs of finds, as patches: owner, name, what stands there instead. Where there is a second guard
-there are two."""
+"""Bugs of recorded schedules, as patches: owner, name, replacement. A second guard has a second
+patch."""
 
 
 @pytest.mark.parametrize("name", find.names())

@@ -1,4 +1,4 @@
-"""Consumer groups in the swarm: what members are told is judged, and what they do takes place."""
+"""Consumer groups in the swarm: checks of the members' answers, and that all operations occur."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ A, B = frozenset({("t", 0)}), frozenset({("t", 1)})
 
 
 def stable() -> GroupTruth:
-    """Generation 3: x has A, y has B."""
+    """Return generation 3, in which x has A and y has B."""
     truth = GroupTruth("g")
     truth.planned(3, {"x-1": A, "y-1": B})
     truth.synced("x", "x-1", 3, A, 10.0)
@@ -146,7 +146,7 @@ def test_a_static_member_that_came_back_has_what_it_had_before() -> None:
 def test_an_answer_may_be_overtaken_by_a_newer_generation() -> None:
     truth = stable()
     truth.planned(2, {"z-1": A})
-    truth.synced("z", "z-1", 2, A, 12.0, asked_s=9.5)  # 3 was told at 10
+    truth.synced("z", "z-1", 2, A, 12.0, asked_s=9.5)  # 3 was known at 10
     truth.confirmed("z-1", 2, 9.5)
 
 
@@ -169,7 +169,7 @@ X, Y = Holder("x-1", False, A, False), Holder("y-1", False, B, False)
 def test_a_stable_group_is_what_a_leader_has_planned(
     holders: tuple[Holder, ...], wrong: str | None
 ) -> None:
-    """G4."""
+    """G4: each member holds what the leader's assignment gives it."""
     found = stable().held(3, "x-1", holders)
     assert found is None if wrong is None else re.search(wrong, found or ""), found
 
@@ -177,7 +177,7 @@ def test_a_stable_group_is_what_a_leader_has_planned(
 def test_what_is_under_way_may_be_seen_or_not() -> None:
     truth = stable()
     committed(truth, 7, 12.0, 13.0)
-    truth.committing(KEY, 8, 3, 13.5)  # never answered: it may come at any time
+    truth.committing(KEY, 8, 3, 13.5)  # never answered: it may take effect at any time
     committed(truth, 9, 14.0, 16.0)
     for offset in (7, 8, 9):
         truth.fetched(KEY, offset, 15.0, 15.5)
@@ -216,7 +216,8 @@ READER = GroupMetadataValue.MemberMetadata(member_id="x-1", subscription=SUBSCRI
 
 
 def lives(group: GroupMetadataValue | None, expire_ms: int = -1) -> OffsetLives:
-    """An offset committed at 100, the group as its newest record says it, a retention of 1,000."""
+    """Return an offset committed at 100, with the group's newest record and a retention of
+    1,000."""
     found = OffsetLives(1_000)
     key = b"\x00\x01" + encode(OffsetCommitKey(group="g", topic="t"), 0)
     value = OffsetCommitValue(offset=5, commit_timestamp=100, expire_timestamp=expire_ms)
@@ -240,7 +241,7 @@ def lives(group: GroupMetadataValue | None, expire_ms: int = -1) -> OffsetLives:
 def test_an_offset_may_end_when_its_time_is_over(
     group: GroupMetadataValue | None, expire_ms: int, end_ms: int | None
 ) -> None:
-    """G9."""
+    """G9: an offset expires only after its own time or the group's retention."""
     gone = offsets_record("g", 0, None)
     assert lives(group, expire_ms).end_ms(HELD) == end_ms
     with pytest.raises(Violation, match="^G9:"):
@@ -273,7 +274,7 @@ def test_a_group_that_has_ended_begins_anew() -> None:
 
 
 def test_a_group_with_members_or_offsets_stays() -> None:
-    """G9."""
+    """G9: a group is deleted only without members and offsets."""
     gone = Keyed(GROUP_KEY, None)
     with pytest.raises(Violation, match=r"^G9: g went, .* offsets \W+At"):
         lives(NOBODY).add(gone, 600, ())
@@ -284,8 +285,10 @@ def test_a_group_with_members_or_offsets_stays() -> None:
 
 
 async def test_a_member_whose_group_was_deleted_joins_anew() -> None:
-    """A group whose members' sessions ended, and in which nothing was committed, is deleted: the
-    commit of one that was cut off is then refused by this code (tiered seed 156)."""
+    """A group without sessions and offsets is deleted: a later commit is refused with this code.
+
+    The member had been cut off (tiered seed 156).
+    """
 
     async def of_group(_group: str, _request: object) -> OffsetCommitResponse:
         one = OffsetCommitResponse.OffsetCommitResponsePartition(
@@ -312,7 +315,7 @@ async def test_a_member_whose_group_was_deleted_joins_anew() -> None:
 
 
 def lives_on() -> Outcome:
-    """Members join, commit and ask; their coordinator dies, and they meet again."""
+    """Let members join, commit and fetch; their coordinator fails, and they join again."""
     members = [
         ClientShape("member", f"m{n}", 50.0, {"group": "g", "static": n == 2}) for n in range(3)
     ]
@@ -344,7 +347,7 @@ def test_a_group_lives_through_the_loss_of_its_coordinator() -> None:
 
 
 def brief() -> Schedule:
-    """Offsets that last a second, and a coordinator that ends."""
+    """Return a schedule with offsets that expire after a second, and a coordinator that fails."""
     end = Event("end", 3_000, "kill", f"leader of {OFFSETS_TOPIC}-0", {"for_ms": 2_000})
     drawn = schedule(end, quiet_from_ms=6_000, **{"offsets.retention.check.interval.ms": "300"})
     args = {"topic": "t0", "group": "brief", "lasts_ms": 1_000}
@@ -353,7 +356,7 @@ def brief() -> Schedule:
 
 
 def test_offsets_expire_within_a_run() -> None:
-    """G9: none is gone before its time, none stays long, and none comes back."""
+    """G9: no offset expires before its time, stays long after it, or returns."""
     outcome = run(brief(), keep=0)
     assert outcome.broken is None, outcome.broken
     assert outcome.took_effect == {"kill": 1}

@@ -1,4 +1,4 @@
-"""The judge of named leaders must object to what P24 forbids, and to nothing else."""
+"""The judge of leader hints, which objects to breaches of P24 only."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An empty broker copies only what no tier has, and is in sync soon (KIP-1023)."""
+"""Empty brokers that copy only untiered records, and soon join the ISR (KIP-1023)."""
 
 from __future__ import annotations
 
@@ -25,8 +25,10 @@ RECORDS = 150
 
 
 async def filled(world: TierCluster) -> dict[int, bytes]:
-    """A topic whose beginning the tier alone has; all that is closed is in the tier. Returns the
-    acknowledged records."""
+    """Fill a topic: closed segments are in the tier, and its beginning only there.
+
+    Returns: the acknowledged records.
+    """
     await world.create(SEGMENTS_ON_DISK)
     sent = await world.produce(RECORDS)
 
@@ -43,7 +45,7 @@ async def filled(world: TierCluster) -> dict[int, bytes]:
 
 
 async def emptied(world: TierCluster) -> tuple[Machine, Machine]:
-    """The leader, and another machine that is off and has a new disk."""
+    """Return the leader, and another machine that is off and has a new disk."""
     leader = await world.leader()
     victim = next(one for one in world.machines if one is not leader)
     assert victim.life is not None
@@ -62,7 +64,7 @@ async def in_sync(world: TierCluster) -> None:
 
 
 def same_history(world: TierCluster, victim: Machine) -> Log:
-    """S5, P17: log start and epochs are those of a replica that has always been there."""
+    """S5, P17: assert that log start and epochs equal those of a replica that was always there."""
     own = world.log(victim)
     others = [world.log(one) for one in world.machines if one is not victim]
     assert own is not None
@@ -96,8 +98,10 @@ def test_it_copies_what_is_in_no_tier(settings: dict[str, str], share: float) ->
 
 
 def when_it_begins(world: TierCluster, victim: Machine, then: Callable[[], None]) -> None:
-    """`then` is called with the first file operation of a log that is about to begin; until it has
-    begun it is in no ISR."""
+    """Call `then` at the first file operation of a log that is about to begin.
+
+    Until it has begun, it must be in no ISR.
+    """
     assert victim.files is not None and victim.files.on_op is not None
     before, begun = victim.files.on_op, False
 

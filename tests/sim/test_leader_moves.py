@@ -1,6 +1,6 @@
-"""Planned moves of all leaderships at once, and what they cost who produces (P24, KIP-951).
+"""Planned moves of all leaderships at once, and their delay for producers (P24, KIP-951).
 
-All times are virtual and a node's work takes none: what a send takes is what nodes wait for.
+All times are virtual and a node's work takes none: the time of a send is the time that nodes wait.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ MOVES = 4
 
 
 class Sends:
-    """A producer that sends at a fixed rate, to each partition in turn. `took_ms` is what each send
-    took."""
+    """A producer that sends at a fixed rate to each partition in turn; `took_ms` has each send's
+    time."""
 
     def __init__(self, client: ClusterClient) -> None:
         self._client = client
@@ -46,7 +46,7 @@ class Sends:
 
 
 def moved_under_load(late_ms: float, took_ms: list[float]) -> Story:
-    """All leaderships move, again and again; brokers' images come up to `late_ms` apart."""
+    """Move all leaderships repeatedly; brokers' images arrive up to `late_ms` apart."""
 
     async def story(world: World) -> float:
         machines, network = world.cluster.machines, world.cluster.network

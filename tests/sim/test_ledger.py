@@ -1,4 +1,4 @@
-"""Runs that are written down are not played again, and count."""
+"""The ledger of runs, whose entries count and are not played again."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ OUTCOME: dict[str, Any] = {
 
 @pytest.fixture
 def played(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """The seeds that are played; seed 4 breaks a promise."""
+    """Record the seeds that are played; seed 4 breaks a promise."""
     found: list[int] = []
 
     def task(asked: tuple[int, Any, Any, bool]) -> tuple[dict[str, Any], list[str]]:
@@ -114,7 +114,7 @@ def test_other_faults_and_other_code_are_other_runs(
 
 
 def test_a_line_that_was_cut_off_is_taken_away(tmp_path: Path) -> None:
-    """Whoever wrote it was ended in the middle of it."""
+    """Its writer was ended in the middle of the line."""
     path = tmp_path / "seeds.jsonl"
     Ledger(path, "a").add("--seed 1", {"seed": 1})
     whole = path.read_bytes()

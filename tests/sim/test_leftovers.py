@@ -1,5 +1,4 @@
-"""P26: what nodes hold when all is over. Each kind of leftover is planted in a cluster that is
-whole, and seen."""
+"""P26: objects that nodes hold at the end; each kind of leftover is planted and found."""
 
 from __future__ import annotations
 
@@ -36,7 +35,7 @@ BROKER = 1
 
 
 def of_life(machine: Machine, act: Callable[[], Any]) -> None:
-    """As if the node had done it."""
+    """Act as if the node had done it."""
     context = contextvars.copy_context()
     context.run(CURRENT_LIFE.set, machine.life)
     context.run(CURRENT_HOST.set, machine.host)
@@ -106,7 +105,7 @@ def an_unknown_producer(machine: Machine) -> None:
 def sessions_of_two_lives(machine: Machine) -> None:
     context = _broker(machine).context
     assert context is not None
-    for epoch in (-1, 1, 2):  # a broker that has not registered yet says -1 (seed 9700)
+    for epoch in (-1, 1, 2):  # a broker that has not registered yet sends -1 (seed 9700)
         session = FetchSession[Any](epoch, privileged=True, uses_topic_ids=True, now_ms=0.0)
         assert isinstance(session.watch, FollowerWatch)
         session.watch.replica_id, session.watch.broker_epoch = NOBODY, epoch

@@ -1,4 +1,4 @@
-"""Links and their troubles: each does to a connection what its name says, and no more."""
+"""Links and their faults: each has exactly its named effect on a connection."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ FRAME = bytes(range(100)) * 3
 
 
 class End(asyncio.Protocol):
-    """Notes what it hears, and when."""
+    """A recorder of received data, with times."""
 
     def __init__(self) -> None:
         self.chunks: list[bytes] = []

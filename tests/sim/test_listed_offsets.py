@@ -1,4 +1,4 @@
-"""The judge of what leaders say of tiered partitions' offsets: what it lets pass, and what not."""
+"""The judge of leaders' ListOffsets answers for tiered partitions: accepted and refused answers."""
 
 from __future__ import annotations
 
@@ -114,8 +114,10 @@ def test_a_copy_of_long_ago_is_known_when_all_is_quiet() -> None:
 async def test_answers_of_a_topic_that_is_deleted_between_them_are_not_judged(
     deleted: bool, namesakes: set[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Questions go by name: a namesake may have given some of the answers, the one that came after
-    it (tiered seed 282) or the one before (seed 1059)."""
+    """Requests are by name, so a re-created topic may give some of the answers.
+
+    It gives the answer after the deletion (tiered seed 282) or the one before (seed 1059).
+    """
     one = SimpleNamespace(topic="t", topic_id=b"t", index=0)
     topics: dict[bytes, str] = {b"t": "t"}
 
@@ -151,8 +153,10 @@ async def test_answers_of_a_topic_that_is_deleted_between_them_are_not_judged(
 async def test_the_latest_offset_of_a_namesake_is_not_held_against_it(
     deleted: bool, namesakes: set[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """P14: a topic that is deleted and made again begins anew (tiered seed 321), and a broker that
-    has not heard of that tells of the one before (seed 1059)."""
+    """P14: a topic that is deleted and created again begins at 0 (tiered seed 321).
+
+    A broker that does not know of the deletion returns offsets of the topic before (seed 1059).
+    """
     one = PartitionLedger("t", 0, True, b"t")
     offsets = iter((307, 0))
 
@@ -176,7 +180,7 @@ async def test_the_latest_offset_of_a_namesake_is_not_held_against_it(
 
 
 def test_a_topic_that_is_made_again_has_a_namesake() -> None:
-    """Whoever was told of the first one first."""
+    """This holds whichever of the two topics a client finds first."""
     promises: Any = SimpleNamespace(compacted=frozenset({"k"}))
     load = Load.__new__(Load)
     load.promises, load.partitions, load.keyed = promises, [], []

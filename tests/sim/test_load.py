@@ -1,4 +1,4 @@
-"""What all simulated clients share: how they find leaders, and how the last reader reads."""
+"""The shared code of simulated clients: discovery of leaders, and the last reader."""
 
 from __future__ import annotations
 
@@ -27,7 +27,8 @@ LEADER = Leader(2, 0)
 
 
 class KnowsAnEarlierTopic:
-    """A client that has heard of a topic before it was made again; `told` is what it hears now."""
+    """A client that knew a topic before it was created again; `told` is the topic id it gets
+    now."""
 
     def __init__(self, told: bytes) -> None:
         self._told = told
@@ -57,7 +58,7 @@ async def test_a_partition_of_another_topic_than_the_cluster_tells_of_has_no_lea
 
 
 def refused_once(code: ErrorCode) -> Outcome:
-    """A run in which the last reader's first fetch is refused so."""
+    """Refuse the last reader's first fetch with this error."""
     fetch, refused = Load.fetch, list[PartitionLedger]()
 
     async def refuse(
@@ -76,7 +77,7 @@ def refused_once(code: ErrorCode) -> Outcome:
 
 @pytest.mark.parametrize("code", [ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.OFFSET_NOT_AVAILABLE])
 def test_the_last_reader_asks_again_where_a_leader_has_just_moved(code: ErrorCode) -> None:
-    """Preferred leaders lead again when all is quiet, too (seed 2068)."""
+    """Preferred leaders are elected again when all is quiet, too (seed 2068)."""
     outcome = refused_once(code)
     assert outcome.broken is None, outcome.broken
     assert {one.partition for one in outcome.history if one.what == "final"} == {"t0-0", "t1-0"}
@@ -88,7 +89,7 @@ def test_the_last_reader_is_refused_for_nothing_else() -> None:
 
 @pytest.mark.parametrize("deleted", [False, True])
 async def test_what_is_acknowledged_is_committed_unless_its_topic_is_deleted(deleted: bool) -> None:
-    """H3; a leader may acknowledge and delete in one turn (seed 1565)."""
+    """H3: a leader may acknowledge and delete in one event-loop iteration (seed 1565)."""
     promises: Any = SimpleNamespace(
         given_up=frozenset(),
         exists=lambda _topic_id: not deleted,

@@ -1,4 +1,4 @@
-"""The judge of elections by what leaders hold locally: who may be passed over (L2)."""
+"""The judge of elections by local logs: the replicas that may be passed over (L2)."""
 
 from __future__ import annotations
 
@@ -25,8 +25,11 @@ def with_broker(broker: Any) -> Any:
 
 @pytest.mark.parametrize("fenced", [True, False])
 def test_who_is_about_to_be_fenced_may_be_passed_over(fenced: bool) -> None:
-    """Two brokers are found silent together, and the first is fenced: the other is no candidate for
-    what it led, and is fenced next (tiered seed 225). One that stays had to be elected."""
+    """Two brokers are found silent together, and the first is fenced.
+
+    The other is no candidate for its partitions, and is fenced next (tiered seed 225). A broker
+    that stays had to be elected.
+    """
     broker = SimpleNamespace(epoch=6, fenced=False)
     world = with_broker(broker)
     judge = LocalLogJudge(world)

@@ -29,7 +29,7 @@ OWN = {(ApiKey.FETCH, 19), (ApiKey.ALTER_PARTITION, 4)}
 
 
 class Sent:
-    """Every request that anybody in the cluster writes: who, which API, which version."""
+    """Every request in the cluster: sender, API and version."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.requests: set[tuple[str | None, ApiKey, int]] = set()
@@ -47,7 +47,7 @@ class Sent:
 
 
 def reports(world: TierCluster) -> int:
-    """How many were sent by brokers that run."""
+    """Return the number of local-log reports sent by running brokers."""
     sent = 0
     for machine in world.machines:
         life = machine.life
@@ -109,7 +109,7 @@ def test_the_versions_go_between_our_brokers_alone_and_only_while_a_threshold_is
 def test_a_broker_with_an_empty_disk_is_known_anew(
     seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """F22: nobody takes it for the full one that it was, and it fills up."""
+    """F22: the leader does not mistake it for the full replica that it was, and it fills up."""
     stated: dict[int, list[int]] = {}
     take_down = Partition.follower_stated
 

@@ -1,4 +1,4 @@
-"""The judge of metadata, held against records that may be written and others."""
+"""The judge of metadata, given valid and invalid records."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Committed(Cluster):
 
 
 def last_one_fenced() -> Committed:
-    """Nobody leads, and a fenced broker is the ISR, since there are no eligible replicas."""
+    """Return a leaderless partition with a fenced broker in its ISR, since ELR is off."""
     cluster = Committed()
     cluster.start(1, 2)
     cluster.create_topic("t", [1, 2])
@@ -66,14 +66,14 @@ def part(cluster: Committed, **changes: Any) -> PartitionChangeRecord:
 
 
 def test_whoever_stayed_in_the_isr_before_the_feature_may_stay_through_other_changes() -> None:
-    """P10: a reassignment was taken back after the feature had come."""
+    """P10: a reassignment is cancelled after the feature was switched on."""
     cluster = last_one_fenced()
     cluster.truth.moves["t", 0] = {frozenset({1})}
     cluster.apply([part(cluster, replicas=[1], directories=[directory(1)])])
 
 
 def test_nobody_enters_the_isr_as_one_that_stayed() -> None:
-    """P10: once somebody leads nobody stays any more."""
+    """P10: once there is a leader, no fenced member may stay any more."""
     cluster = last_one_fenced()
     cluster.heartbeat(1)
     assert cluster.state("t")[:2] == (1, (1,))

@@ -1,4 +1,4 @@
-"""Each fault of the network in a cluster: it takes effect as its name says, and promises hold."""
+"""Each fault of the network in a cluster: it takes effect as named, and promises hold."""
 
 from __future__ import annotations
 

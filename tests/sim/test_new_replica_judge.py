@@ -1,4 +1,4 @@
-"""The judge of replicas that begin behind the tier: which of them an ISR may have (P13)."""
+"""The judge of replicas that begin behind the tier: those that may be in an ISR (P13)."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ TOPIC_ID, DIRECTORY, BROKER = b"t" * 16, b"d" * 16, 1
 
 @dataclass(eq=False)
 class Replica:
-    """What the judge sees of one."""
+    """The judge's view of a replica."""
 
     log: Any
     role: ReplicaRole = ReplicaRole.FOLLOWER
@@ -37,7 +37,7 @@ class Replica:
 
 
 class Watched:
-    """A broker that is in the ISR of a partition, by what is committed."""
+    """A broker that is in the committed ISR of a partition."""
 
     def __init__(self) -> None:
         committed = SimpleNamespace(isr=[BROKER], directory_of=lambda _broker: DIRECTORY)
@@ -79,7 +79,7 @@ def test_what_is_about_to_begin_is_in_no_isr() -> None:
 
 
 def test_a_replica_that_was_about_to_begin_and_left_is_not_the_one_that_came_later() -> None:
-    """Seed 282: a reassignment that was cancelled, and another that was not."""
+    """Seed 282: one reassignment was cancelled, and a later one was not."""
     watched = Watched()
     first = watched.add(begins=True)
     first.node_id = 2  # not in the ISR yet
@@ -94,8 +94,11 @@ SEGMENT_AT_859 = f"/t-0/{859:020d}.log"
 
 @pytest.mark.parametrize("was_at", [859, 0])
 def test_a_log_whose_marker_a_crash_took_is_as_it_was(was_at: int) -> None:
-    """S5: empty at its leader's log start, without epochs, which is how it was cut before it was to
-    begin behind the tier (tiered seed 326). Without that before, something half done was left."""
+    """S5: such a log is empty at its leader's log start, without epochs (tiered seed 326).
+
+    It was truncated to that before it was to begin behind the tier. Without that truncation, a log
+    was left half begun.
+    """
     disk = MemoryFiles()
     disk.mkdirs("/t-0")
     disk.touch(SEGMENT_AT_859)
@@ -117,8 +120,11 @@ def test_a_log_whose_marker_a_crash_took_is_as_it_was(was_at: int) -> None:
 def test_the_epoch_before_what_a_leader_has_given_up_is_not_judged(
     log_start: int, lacks: bool
 ) -> None:
-    """S5: a leader whose log start has moved there meanwhile knows no epoch before it (tiered seed
-    204), nor does one that has yet to read its epochs from the tier (316)."""
+    """S5: a leader whose log start has moved to the offset knows no epoch before it (tiered seed
+    204).
+
+    Nor does a leader that has yet to read its epochs from the tier (316).
+    """
     watched = Watched()
     one = watched.add(begins=True)
     one.node_id, one.log.epochs, one.log.log_end_offset = 2, [object()], 0

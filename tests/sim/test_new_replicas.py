@@ -1,5 +1,4 @@
-"""New replicas and local logs in the swarm (KIP-1023, KIP-1303): seeds hold, and each of their
-faults and operators takes effect."""
+"""New replicas and local logs in the swarm (KIP-1023, KIP-1303): seeds, faults and operators."""
 
 from __future__ import annotations
 
@@ -72,7 +71,7 @@ def test_s5_a_log_that_begins_is_struck_at_each_step(step: str, blow: str) -> No
     outcome = played(WIPED, struck, quiet_ms=6_000)
     assert outcome.took_effect == {"wiped disk": 1, "beginning struck": 1}
     assert outcome.marks["replication.begins-untiered"] > 1
-    # The marker is not there yet when it is struck first.
+    # The marker does not exist yet at the first strike.
     assert outcome.marks.get("log.bootstrap-unfinished", 0) == (step != "marker")
 
 
@@ -87,7 +86,7 @@ def test_p17_the_leader_or_the_store_is_gone_while_a_log_begins(blow: str, seed:
 
 
 def test_every_operator_takes_effect() -> None:
-    """A replica goes and comes back; thresholds are set; then nobody begins behind the tier."""
+    """A replica leaves and returns; thresholds are set; then no replica begins behind the tier."""
     events = (
         Event("n", 2_500, "new replica", "partition", {**NEW, "for_ms": 3_000}),
         Event("t", 500, "local log threshold", "topic 0", {**THRESHOLD, "for_ms": 2_000}),
@@ -109,7 +108,7 @@ def test_leaders_report_what_their_followers_have() -> None:
 
 @cache
 def seeds() -> list[int]:
-    """The first 300 tiered seeds with the keys."""
+    """Return the first 300 tiered seeds with the keys."""
     drawn = (seed for seed in count(1) if begins_late(draw_schedule(seed, tiered=True).shape))
     return list(islice(drawn, LONG))
 

@@ -1,4 +1,4 @@
-"""One node in a simulated world: seeds, and whether equal seeds give equal traces."""
+"""One node in a simulated world: seeds, and equal traces for equal seeds."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What operators do takes effect, in one small schedule for each kind."""
+"""Operators' actions, each with its effect in one small schedule."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ def held(*events: Event, **settings: Any) -> Outcome:
 
 
 def held_in(*events: Event, **settings: Any) -> tuple[Outcome, SwarmWorld]:
-    """The world, too, as it was in the end."""
+    """Run and check a schedule. Returns: its outcome, and the world at its end."""
     return in_world(schedule(*events, **settings))
 
 
 def in_world(drawn: Schedule) -> tuple[Outcome, SwarmWorld]:
-    """Every promise of that run holds; what came of it, and its world."""
+    """Run a schedule in which every promise must hold. Returns: its outcome and its world."""
     seen: list[SwarmWorld] = []
 
     def make(world: JudgedWorld) -> Judge:
@@ -103,7 +103,7 @@ def test_the_last_topic_that_keeps_its_promises_stays() -> None:
 
 
 def test_only_topics_of_clients_are_given_up() -> None:
-    """What a coordinator's topic loses groups were told is there (G9)."""
+    """G9: records lost in a coordinator's topic were acknowledged to groups."""
     _, world = held_in()
     assert world.operator.may_give_up("t0")
     assert not world.operator.may_give_up("__consumer_offsets")
@@ -124,7 +124,7 @@ def test_a_topic_grows() -> None:
 
 
 def elsewhere() -> tuple[int, list[int]]:
-    """A broker that has no replica of t1-0, and those that have; the same in all runs here."""
+    """Return a broker without a replica of t1-0, and the replicas; the same in all runs here."""
     replicas = sorted(image_of(held_in(quiet_from_ms=0)[1], "t1").replicas)
     return ({2, 3, 4} - set(replicas)).pop(), replicas
 
@@ -148,7 +148,7 @@ def test_a_move_to_who_does_not_answer_is_taken_back() -> None:
 
 @pytest.mark.parametrize("cluster", [False, True])
 def test_min_isr_goes_up_and_down(cluster: bool) -> None:
-    """With one of two replicas away a write waits for the configuration."""
+    """While one of two replicas is away, a write waits for the configuration."""
     name = "topic 1"
     up = event("min isr", name, which=1, value="2", back=True, for_ms=4000, cluster=cluster)
     off = event("kill", "follower of t1-0", 800, "off", for_ms=4000)
@@ -177,7 +177,7 @@ def test_a_preferred_leader_leads_again() -> None:
 
 
 def test_an_unclean_election_takes_whom_it_gets() -> None:
-    """The follower leaves the ISR, then the leader is away: only an operator can help."""
+    """The follower leaves the ISR, then the leader is away: only an operator can elect a leader."""
     apart = event("kill", "follower of t1-0", 100, "apart", for_ms=2500)
     off = event("kill", "leader of t1-0", 2000, "off", for_ms=4000)
     force = event("unclean election", "topic t1", 4500)
@@ -223,8 +223,8 @@ def test_a_broker_that_lost_power_is_unregistered_and_comes_back() -> None:
 
 
 def test_every_kind_is_tried_here() -> None:
-    """A new kind needs a schedule of its own in this file; those of elections and tiers
-    have others."""
+    """A new kind needs a schedule of its own in this file; other files have those of elections and
+    tiers."""
     text = inspect.getsource(sys.modules[__name__])
     kinds = [name for name in KINDS if name not in ELECTIONS | REPLICAS | TIER]
     assert [

@@ -1,5 +1,5 @@
-"""Producers with several requests in flight and readers with fetch sessions: what they do takes
-place, what they are told is judged."""
+"""Producers with several requests in flight and readers with fetch sessions: activity and
+checks."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ pytestmark = pytest.mark.sim
 
 KILL = Event("kill", 1000, "kill", "leader of t0-0", {"for_ms": 1500})
 UNHEARD = Event("cut", 1000, "cut out", "leader of t0-0", {"for_ms": 3500, "from": "clients"})
-"""What clients ask is done, and longer than they wait they hear of nothing."""
+"""Requests of clients are carried out, but clients wait in vain for the answers."""
 
 
 def with_clients(*clients: ClientShape, event: Event = KILL, slots: int = 1000) -> Schedule:
@@ -50,7 +50,7 @@ def sends(outcome: Outcome) -> list[Any]:
 
 
 def in_flight(outcome: Outcome) -> int:
-    """The most requests of one client that were under way at once."""
+    """Return the largest number of one client's concurrent requests."""
     ends = [(one.begin_s, 1) for one in sends(outcome)] + [(s.end_s, -1) for s in sends(outcome)]
     most = now = 0
     for _, step in sorted(ends):
@@ -80,11 +80,11 @@ def test_nobody_answers_a_producer_that_asks_for_no_answer() -> None:
 
 
 def with_first_refused(code: ErrorCode) -> Outcome:
-    """One idempotent producer, whose very first batch is refused once."""
+    """Return one idempotent producer, whose very first batch is refused once."""
     append, refused = ReplicaManager.append, list[BatchHeader]()
 
     def refuse(self: ReplicaManager, one: Any, data: Any, header: BatchHeader, now_ms: int) -> Any:
-        if header.producer_id >= 0 and len(refused) < 2:  # the quick way, and the general one
+        if header.producer_id >= 0 and len(refused) < 2:  # the short way, and the general one
             refused.append(header)
             raise ApiError(code)
         return append(self, one, data, header, now_ms)
@@ -96,7 +96,7 @@ def with_first_refused(code: ErrorCode) -> Outcome:
 
 
 def test_a_producer_whose_first_batch_is_overtaken_gives_it_up_and_begins_a_new_epoch() -> None:
-    """The log takes what it knows no producer of, as Kafka's does (T1)."""
+    """T1: the log accepts a later batch of a producer that it does not know, as Kafka's does."""
     outcome = with_first_refused(ErrorCode.NOT_ENOUGH_REPLICAS)
     assert outcome.broken is None, outcome.broken
     first, *others = sorted(sends(outcome), key=lambda one: one.serial)
@@ -120,8 +120,10 @@ def test_a_first_batch_that_nothing_has_overtaken_is_never_out_of_order() -> Non
 def test_a_first_batch_may_have_been_overtaken_by_one_that_nobody_answered(
     later: Any, code: ErrorCode
 ) -> None:
-    """T1: the later one may be in the log, which then takes the first no more (tiered seed 403,
-    seeds 636 and 5978)."""
+    """T1: the later batch may be in the log, which then refuses the first one.
+
+    Seeds: tiered 403; 636 and 5978.
+    """
     told: list[Any] = []
     load: Any = SimpleNamespace(new_client=lambda: None, failed=lambda *about: told.append(about))
     ledger = PartitionLedger("t", 0, True, b"t")
@@ -143,7 +145,7 @@ def test_a_first_batch_may_have_been_overtaken_by_one_that_nobody_answered(
 
 @pytest.mark.parametrize("uncertain", [False, True])
 async def test_what_may_be_there_is_not_sent_in_a_new_epoch(uncertain: bool) -> None:
-    """It would be there twice (seed 636)."""
+    """It would be in the log twice (seed 636)."""
     load: Any = SimpleNamespace(new_client=lambda: None, calm=True)
     ledger = PartitionLedger("t", 0, True, b"t")
     batches = [ledger.sending("p", number, (b"%d" % number,)) for number in (0, 1)]
@@ -190,7 +192,7 @@ NEWS = FetchSession.news
 
 
 def _forgets_news(session: FetchSession[Any], key: Any, facts: Any, **how: Any) -> bool:
-    """Of a consumer's session, once it has told of a partition."""
+    """Drop the news of a consumer's session about partitions that it has reported before."""
     told = session.partitions[key].sent is not None if key in session.partitions else False
     return NEWS(session, key, facts, **how) and not (told and not session.privileged)
 

@@ -1,7 +1,6 @@
-"""Planted bugs: each patch fits the product and is gone after a run; each bug shows in its scene,
-and every promise holds there without it.
+"""Planted bugs: each patch fits the product, is removed after a run, and shows in its scene.
 
-`make soak` looks for those that have no scene yet.
+Without the bug every promise holds in the scene. `make soak` covers bugs without a scene.
 """
 
 from __future__ import annotations
@@ -35,7 +34,8 @@ QUICK = {
     "local logs": "nothing is enough",
     "new replicas": "epoch of the first offset",
 }
-"""A bug that its judge alone sees, or sees first, for each judge; the others are for the rest."""
+"""For each judge, a bug that only this judge finds, or that it finds first; the others are for the
+rest."""
 
 
 def code_of(bug: Bug) -> list[object]:
@@ -72,8 +72,7 @@ SHOWN = [
     for name, scene in SCENE_OF.items()
     if not scene.slow and name not in QUICK.values() and BUGS[name].family != "leaks"
 ]
-"""What leaks is given two virtual minutes to end by itself; `test_leftovers` plants leaks that show
-at once."""
+"""Leaks get two virtual minutes to end; `test_leftovers` plants leaks that show at once."""
 
 
 @pytest.mark.rest

@@ -1,4 +1,4 @@
-"""Each fault of a process in a cluster: it takes effect as its name says, and promises hold."""
+"""Each fault of a process in a cluster: it takes effect as named, and promises hold."""
 
 from __future__ import annotations
 
@@ -46,7 +46,8 @@ def test_each_fault_takes_effect_and_every_promise_holds() -> None:
     ends: list[tuple[str, Any]] = []
 
     def ending(_judge: PartitionJudge, life: NodeLife) -> None:
-        """Asked while the life and its files are there, from outside of it."""
+        """Record that the life and its files still exist, and that the call comes from outside of
+        it."""
         ends.append((str(life), (life.alive, life.machine.files is None, CURRENT_LIFE.get())))
 
     with mock.patch.object(PartitionJudge, "ending", ending):
@@ -59,7 +60,7 @@ def test_each_fault_takes_effect_and_every_promise_holds() -> None:
 
 
 def test_a_second_process_ends_before_a_session_may_end() -> None:
-    """Who registers when the first was silent for a session is right to do so."""
+    """A process that registers after the first one's session has expired is within its rights."""
     second = Event("second", 100, "second process", "node 2", {"for_ms": 2_500})
     cut = Event("cut", 300, "cut", "node 1", {"for_ms": 2_000, "from": "all"})
     outcome = run(schedule(second, cut))

@@ -1,4 +1,4 @@
-"""The judge of replication, held against replicas that break a promise without saying so."""
+"""The judge of replication, given replicas that silently break a promise."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def life_of(node_id: int) -> Any:
 
 
 class Watched:
-    """A leader and a follower; `look` shows the judge what both are now."""
+    """A leader and a follower; `look` shows the judge their current state."""
 
     def __init__(self, *values: bytes, min_isr: int = 1) -> None:
         self.cluster = Cluster(2, min_insync_replicas=str(min_isr))
@@ -46,7 +46,7 @@ class Watched:
         self.look()
 
     def fetch(self) -> None:
-        """One request of the follower and its answer."""
+        """Process one request of the follower and its answer."""
         self.cluster.fetch(2)
         self.look()
 
@@ -61,7 +61,7 @@ class Watched:
 
 
 async def test_a_follower_that_cuts_below_what_it_has_shown_is_found() -> None:
-    """P17: it counts nothing, and its high watermark went down with its log."""
+    """P17: the follower increases no counter, and its high watermark fell with its log."""
     w = Watched(b"a", b"b", b"c")
     follower = w.cluster[2].partition()
     assert follower.log.high_watermark == 3
@@ -73,7 +73,7 @@ async def test_a_follower_that_cuts_below_what_it_has_shown_is_found() -> None:
 
 @pytest.mark.parametrize("empty", [True, False])
 async def test_an_empty_log_has_shown_nothing_whatever_its_high_watermark_is(empty: bool) -> None:
-    """P17, seed 6260: it was to begin inside a batch, whose bytes came rotten."""
+    """P17, seed 6260: the log was to begin inside a batch, which arrived damaged."""
     w = Watched(b"a", b"b", b"c")
     w.promises.may_shrink.add("t")
     follower = w.cluster[2].partition()
@@ -99,7 +99,7 @@ async def test_a_follower_may_cut_what_it_has_not_shown() -> None:
 
 
 async def test_a_leader_that_forgets_the_end_of_what_was_committed_is_found() -> None:
-    """P1, P17: a leader never cuts its log; what it has shown is what it holds."""
+    """P1, P17: a leader never truncates its log; its high watermark covers records it has."""
     w = Watched(b"a", b"b", b"c")
     w.cluster[1].partition().log.truncate_to(2)
     with pytest.raises(Violation, match="P1"):
@@ -107,7 +107,7 @@ async def test_a_leader_that_forgets_the_end_of_what_was_committed_is_found() ->
 
 
 async def a_leader_that_waits_for_the_metadata(*, fetches: int) -> Watched:
-    """Its ISR has grown to the minimum of two, as the controller's answer says."""
+    """Return a leader whose ISR has grown to the minimum of two by the controller's answer."""
     w = Watched(min_isr=2)
     w.cluster.change(isr=[1])
     w.fetch()
@@ -123,7 +123,7 @@ async def a_leader_that_waits_for_the_metadata(*, fetches: int) -> Watched:
 
 
 async def test_a_leader_may_take_over_its_isr_and_lose_it_at_once() -> None:
-    """P12: in the middle of it the ISR had the minimum, and all of it what is shown."""
+    """P12: in between the ISR had the minimum, and all its members the visible records."""
     w = await a_leader_that_waits_for_the_metadata(fetches=2)
     w.cluster.change(isr=[1, 2])
     w.cluster.change(isr=[1])
@@ -133,7 +133,8 @@ async def test_a_leader_may_take_over_its_isr_and_lose_it_at_once() -> None:
 
 
 async def test_a_leader_may_take_over_its_isr_and_a_next_epoch_without_it_at_once() -> None:
-    """P12: as above; a new controller has fenced the other, and the leader leads anew."""
+    """P12: as above; a new controller has fenced the other member, and the leader gets a new
+    epoch."""
     w = await a_leader_that_waits_for_the_metadata(fetches=2)
     w.cluster.change(isr=[1, 2])
     w.cluster.change(isr=[1], leader=1)
@@ -143,7 +144,8 @@ async def test_a_leader_may_take_over_its_isr_and_a_next_epoch_without_it_at_onc
 
 
 async def test_what_a_leader_of_two_did_not_show_it_may_not_show_in_its_next_epoch_alone() -> None:
-    """P12: it waited for no metadata, so it was in no such state meanwhile, whatever both have."""
+    """P12: the leader waited for no metadata, so that ISR was never in force, whatever both
+    have."""
     w = Watched(min_isr=2)
     w.append(b"a")
     w.fetch()
@@ -157,7 +159,7 @@ async def test_what_a_leader_of_two_did_not_show_it_may_not_show_in_its_next_epo
 
 
 async def test_a_leader_that_shows_what_no_such_isr_had_is_found() -> None:
-    """P12: no member of the ISR that it has passed had all that it shows."""
+    """P12: no member of the ISR that the leader went through had all visible records."""
     w = await a_leader_that_waits_for_the_metadata(fetches=1)
     w.cluster[1].append(b"b")
     w.cluster.change(isr=[1, 2])
@@ -168,11 +170,12 @@ async def test_a_leader_that_shows_what_no_such_isr_had_is_found() -> None:
 
 
 async def shown_in_the_last_turn() -> Watched:
-    """A record whose high watermark the judge has not looked at, and that nobody else shows."""
+    """Return a record under a high watermark that the judge has not seen, and no other replica
+    has."""
     w = Watched(b"a")
     w.append(b"b")
     w.fetch()
-    w.cluster.fetch(2)  # tells the leader that the follower has it
+    w.cluster.fetch(2)  # reports to the leader that the follower has it
     assert w.cluster[1].partition().log.high_watermark == 2
     (truth,) = w.promises.partitions.values()
     assert truth.end == 1
@@ -219,7 +222,7 @@ async def test_a_cluster_with_a_backlog_is_not_settled() -> None:
 
 
 async def test_a_backlog_is_that_of_all_partitions_when_it_is_asked_for_first() -> None:
-    """In whatever order they are looked at: it differs with PYTHONHASHSEED."""
+    """The order of the partitions must not matter: it differs with PYTHONHASHSEED."""
     promises: Any = Promises()
     image = SimpleNamespace(leader=1)
     topics = {

@@ -1,8 +1,8 @@
-"""Three controllers and two brokers, the node's own code in virtual time, controllers in trouble.
+"""Three controllers and two brokers with the node's own code in virtual time, under faults.
 
 Topics are created all the time while controllers lose power, are killed, paused, cut off. In the
-end every creation that was answered with success is in every node's image, no refused one is, and
-all images are equal. `python -m tests.sim.test_quorum_cluster FIRST LAST` runs more seeds.
+end every successful creation is in every node's image, no refused one is, and all images are equal.
+`python -m tests.sim.test_quorum_cluster FIRST LAST` runs more seeds.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class Quorum:
         return self.machines[:CONTROLLERS]
 
     def run(self, *, disguised: bool = False) -> Trace:
-        """Tell the story, with the doors to the real world locked, or as on another machine."""
+        """Run the story with access to the real world trapped, or as on another machine."""
         try:
             with traps.disguised() if disguised else traps.locked(), log.captured():
                 self.loop.run_world(self.main())
@@ -198,7 +198,7 @@ def test_controllers_in_trouble_for_long(seed: int) -> None:
 
 
 class Recovery(Quorum):
-    """How long no topic can be created after something happens to the active controller."""
+    """The time without topic creation after a fault of the active controller."""
 
     fetch_timeout_ms, election_timeout_ms = 1000, 500
 
@@ -236,8 +236,7 @@ class Recovery(Quorum):
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("what", ["kill", "pause", "cut"])
 def test_back_within_a_second_of_the_timeout(what: str, seed: int) -> None:
-    """Followers begin an election when the leader was silent for the fetch timeout, give or take
-    an eighth."""
+    """Followers begin an election after a fetch timeout of silence, give or take an eighth."""
     one = Recovery(seed, what)
     one.run()
     assert one.back_after_ms < one.fetch_timeout_ms * 1.125 + 1000

@@ -29,7 +29,7 @@ STEPS = 8
 def run_seed(
     seed: int, size: tuple[int, int], make_core: Callable[..., QuorumCore] = QuorumCore
 ) -> QuorumWorld:
-    """Faults of every kind in random order, then none: the quorum must go on."""
+    """Run faults of every kind in random order, then none: the quorum must continue."""
     world = QuorumWorld(seed, voters=size[0], observers=size[1], make_core=make_core)
     world.start()
     assert world.run(10_000, lambda: len(world.log) > 5), "no first progress"
@@ -69,7 +69,8 @@ def _fault(world: QuorumWorld) -> None:
 
 
 def run_contended(seed: int, make_core: Callable[..., QuorumCore] = QuorumCore) -> QuorumWorld:
-    """Timeouts as short as a message takes, and voters that die while they persist a vote."""
+    """Run with timeouts as short as a message takes, and voters that fail while they persist a
+    vote."""
     world = QuorumWorld(seed, voters=5, make_core=make_core)
     world.timing = world.timing._replace(
         election_timeout_ms=20, fetch_timeout_ms=60, election_backoff_max_ms=10
@@ -121,7 +122,7 @@ def test_a_cut_off_node_that_comes_back_does_not_disturb_the_leader() -> None:
 
 @pytest.mark.parametrize("seed", range(10))
 def test_a_dead_leader_is_missed_before_the_fetch_timeout(seed: int) -> None:
-    """Its port is closed, and that is enough to ask the others whether they miss it, too."""
+    """Its port is closed, which is enough for a follower to send pre-votes."""
     world = QuorumWorld(seed, voters=3, observers=1)
     world.start()
     world.run(10_000, lambda: len(world.log) > 5)
@@ -136,7 +137,7 @@ def test_a_dead_leader_is_missed_before_the_fetch_timeout(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", range(10))
 def test_a_port_that_is_closed_to_one_follower_does_not_disturb_the_leader(seed: int) -> None:
-    """M17, M20: it asks the other now and then, and finds its way back."""
+    """M17, M20: the follower sends a pre-vote now and then, and reconnects in the end."""
     world = QuorumWorld(seed, voters=3)
     world.start()
     world.run(10_000, lambda: len(world.log) > 5)
@@ -217,7 +218,7 @@ class CountsAnUnflushedLog(Leading):
     [(CommitsByMinority, 2, "M8"), (VotesForAnyLog, 40, "M4"), (CountsAnUnflushedLog, 5, "M8")],
 )
 def test_a_planted_bug_is_found(bug: type[Any], within_seeds: int, promise: str) -> None:
-    """By the promise that it breaks: any other exception is a mistake of this test."""
+    """The broken promise must be the bug's; any other exception is a mistake of this test."""
     for seed in range(within_seeds):
         try:
             run_seed(seed, SIZES[1 + seed % 3 if seed % 2 else 3], with_part(bug))
@@ -229,8 +230,10 @@ def test_a_planted_bug_is_found(bug: type[Any], within_seeds: int, promise: str)
 
 @pytest.mark.parametrize("known", ["called", "stored"])
 def test_a_leader_that_lacks_the_committed_tail_is_found(known: str) -> None:
-    """M4: though what it still has agrees with what is committed; and though nobody has called
-    committed yet what a majority has on its disks."""
+    """M4: the records that it still has may agree with the committed ones.
+
+    This also holds if no leader has committed yet what a majority has on its disks.
+    """
     world = QuorumWorld(8, voters=3)
     world.start()
     world.run(10_000, lambda: len(world.log) > 5)

@@ -1,6 +1,6 @@
 """Three real quorum nodes (shell, log, requests) in virtual time, with crashes and cuts.
 
-The log of each node is on a disk that forgets what was not flushed. Whatever `append` was told
+Each node's log is on a disk that drops unflushed data. All records that `append` reported as
 committed must be in the image of every node at the end, and the logs must be equal.
 """
 
@@ -67,7 +67,7 @@ class Host:
         self.node: QuorumNode | None = None
 
     async def start(self) -> None:
-        """Tasks made here belong to this host in the network."""
+        """Start the node; tasks created here belong to this host in the network."""
         world = self.world
         self.files = LossyFiles(self.disk)
         self.supervisor = Supervisor(lambda name, error: world.failures.append((name, error)))
@@ -105,7 +105,7 @@ class Host:
         self.node = node
 
     async def crash(self) -> None:
-        """Power off: what was not flushed is gone, perhaps."""
+        """Cut the power: unflushed data may be lost."""
         node, self.node = self.node, None
         if node is None:
             return
@@ -170,7 +170,7 @@ class Cluster:
         return max(leaders, key=lambda h: h.node.leader()[1] if h.node else -1, default=None)
 
     async def write(self) -> None:
-        """Create topics for ever; remember those that were committed."""
+        """Create topics without end; remember those that were committed."""
         while True:
             await asyncio.sleep(0.02)
             await self.create_topic()
@@ -187,14 +187,14 @@ class Cluster:
             await asyncio.wait_for(host.commits.wait_for(offset), 2)
         except (NotLeader, TimeoutError, OSError):
             return None
-        # Another leader's record may stand at that offset now.
+        # Another leader's record may be at that offset now.
         if name not in host.loader.image.topics.by_name:
             return None
         self.created.append(name)
         return name
 
     async def settle(self) -> None:
-        """No more faults: everyone must come to hold everything that was created."""
+        """End all faults: every node must get everything that was created."""
         network = self.loop.network
         for a in self.hosts.values():
             for b in self.hosts.values():
@@ -221,7 +221,7 @@ class Cluster:
         self.compare_logs()
 
     def compare_logs(self) -> None:
-        """Byte for byte equal from the highest start to the lowest end."""
+        """Assert that logs are equal byte for byte from the highest start to the lowest end."""
         logs = [h.node.log for h in self.hosts.values() if h.node is not None]
         start = max(log.start_offset for log in logs)
         marks = [h.node.high_watermark or 0 for h in self.hosts.values() if h.node]
@@ -300,7 +300,7 @@ async def graceful_stops(cluster: Cluster) -> None:
 
 
 async def a_long_absence(cluster: Cluster) -> None:
-    """Long enough for the log to begin with a snapshot that the absent one lacks."""
+    """Be away long enough for the log to begin with a snapshot that the node lacks."""
     absent = cluster.hosts[3]
     await asyncio.sleep(1)
     await absent.crash()
@@ -339,7 +339,7 @@ def test_three_voters_and_an_observer_under_crashes(seed: int) -> None:
 
 @pytest.mark.parametrize("moved", [1, 2, 3])
 def test_a_voter_that_moved_tells_the_quorum(moved: int) -> None:
-    """UpdateRaftVoter: its entry in the log names an address where nobody listens any more."""
+    """UpdateRaftVoter: the voter's entry in the log has an address without a listener."""
     cluster = Cluster(moved, dynamic=True)
     old = (("CONTROLLER", VoterEndpoint("elsewhere", PORT)),)
     voters = VoterSet(Voter(key(i), old if i == moved else endpoints(i), 0, 1) for i in cluster.ids)
@@ -357,7 +357,7 @@ def test_a_voter_that_moved_tells_the_quorum(moved: int) -> None:
 
 
 def test_an_unresolvable_peer_is_tried_for_ever() -> None:
-    """One voter's name is unknown for a minute; with two of three the quorum works meanwhile."""
+    """One voter's name is unknown for a minute; with two of three voters the quorum works."""
     cluster = Cluster(11, dynamic=False)
     cluster.hosts[3].name = "not-yet-known"
 

@@ -1,8 +1,8 @@
 """Kafka's raft simulation properties, and planted bugs that they must find.
 
-Each property is a story told to a seeded world; the world checks M1-M14 after every event (see
-`simulation.quorum_world`). `python -m tests.sim.test_quorum_properties FIRST LAST` tells all of
-them for more seeds.
+Each property is a story for a seeded world; the world checks M1-M14 after every event (see
+`simulation.quorum_world`). `python -m tests.sim.test_quorum_properties FIRST LAST` runs all of them
+for more seeds.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ TIMING = Timing(election_timeout_ms=300, fetch_timeout_ms=600, election_backoff_
 
 
 def advance(world: QuorumWorld, records: int = 5, within_ms: float = 15_000) -> None:
-    """The quorum must commit that many more."""
+    """Run until the quorum has committed `count` more entries."""
     goal = len(world.log) + records
     if not world.run(within_ms, lambda: len(world.log) >= goal):
         raise Broken(f"M20: stuck at {len(world.log)} records, {goal} wanted")
@@ -107,7 +107,7 @@ def replaces_leader_cut_off(world: QuorumWorld) -> None:
 
 
 def goes_on_with_a_majority(world: QuorumWorld) -> None:
-    """Nobody reaches a minority of the voters; which one, changes."""
+    """Cut off a minority of the voters, several times another one."""
     for _ in range(3):
         lost = world.rng.sample(world.voters.ids, len(world.voters) - world.voters.majority)
         world.cut = {frozenset((a, b)) for a in lost for b in world.nodes if a != b}
@@ -127,13 +127,13 @@ def survives_back_to_back_failures(world: QuorumWorld) -> None:
 
 
 def survives_one_wiped_node(world: QuorumWorld) -> None:
-    """One disk is lost while the others hold all that is committed: more, nothing survives."""
+    """Wipe one disk while the others hold all committed entries: no quorum survives more."""
     advance(world, 5)
 
     wiped = world.nodes[world.rng.choice(world.voters.ids)]
     wiped.stop()
     others = [world.nodes[voter.id] for voter in world.voters.others(wiped.key)]
-    # What it had said before its end has arrived by then.
+    # Its messages from before its end have arrived by then.
     world.run(100)
 
     def everywhere() -> bool:
@@ -150,8 +150,11 @@ def survives_one_wiped_node(world: QuorumWorld) -> None:
 
 
 def counts_a_wiped_voter_with_what_it_has(world: QuorumWorld) -> None:
-    """Of static voters one alone has followed the leader when it loses its disk. Nothing of that
-    was committed, so the others have all that is; but the leader knew how far it had come."""
+    """Wipe the disk of the only static voter that has followed the leader.
+
+    None of its entries was committed, so the others have all committed ones; but the leader knew
+    its position.
+    """
     advance(world, 5)
     leader = leader_of(world)
     others = [world.nodes[voter_id] for voter_id in world.voters.ids if voter_id != leader.key.id]
@@ -173,7 +176,10 @@ def counts_a_wiped_voter_with_what_it_has(world: QuorumWorld) -> None:
     wiped.start()
 
     def is_known() -> bool:
-        """The leader can tell from the first fetch on; without one it resigns."""
+        """Return whether the leader knows the wiped voter's directory, or has resigned.
+
+        It learns the directory from the voter's first fetch.
+        """
         core = leader.core
         return core is None or not core.is_leader or wiped.key in core.replicas
 
@@ -197,7 +203,7 @@ PROPERTIES: list[tuple[Property, int]] = [
     (counts_a_wiped_voter_with_what_it_has, 5),
 ]
 STATIC = frozenset({counts_a_wiped_voter_with_what_it_has})
-"""Stories of voters whose directories nobody knows."""
+"""Stories of voters without known directories."""
 
 
 def tell(
@@ -219,7 +225,7 @@ def tell(
 
 
 def known_seeds() -> list[tuple[str, int]]:
-    """Property and seed of those that failed once."""
+    """Yield property and seed of runs that failed once."""
     lines = SEEDS_FILE.read_text(encoding="utf-8").splitlines()
     names = {story.__name__ for story, _ in PROPERTIES}
     words = [line.split() for line in lines]
@@ -258,7 +264,7 @@ def test_property_for_long(story: Property, voters: int, first: int) -> None:
 
 
 class VotesBeforeItPersists(QuorumCore):
-    """Messages leave before the state they speak of is on the disk."""
+    """Messages are sent before the state they depend on is on the disk."""
 
     def step(self, event: m.Event, now_ms: float) -> list[m.Effect]:
         effects = super().step(event, now_ms)
@@ -273,7 +279,7 @@ class CommitsByMinority(Leading):
 
 
 class TruncatesTooFar(Following):
-    """Nothing keeps it from cutting off what is committed."""
+    """A truncation may remove committed entries."""
 
     def _truncate(self, diverging: m.OffsetAndEpoch) -> None:
         replica = self._replica
@@ -283,7 +289,7 @@ class TruncatesTooFar(Following):
 
 
 class ChecksNoEpoch(QuorumCore):
-    """What an older epoch says or answers counts in this one."""
+    """Events of an older epoch count in the current one."""
 
     def step(self, event: m.Event, now_ms: float) -> list[m.Effect]:
         epoch = getattr(event, "epoch", None)
@@ -293,7 +299,7 @@ class ChecksNoEpoch(QuorumCore):
 
 
 class CommitsThoughStale(Leading):
-    """A leader that believes in followers it has long not heard of, and never resigns."""
+    """A leader that counts followers without recent fetches, and never resigns."""
 
     def tick(self, state: LeaderState) -> None:
         state.check_deadline_ms = self._replica.now_ms + 1000
@@ -305,7 +311,7 @@ class CommitsThoughStale(Leading):
 
 
 class CountsReplacedDisks(Leading):
-    """A voter has what any disk of its id had in this epoch."""
+    """A voter's position is that of any disk of its id in this epoch."""
 
     def _replace_directory(self, state: LeaderState, key: ReplicaKey) -> None:
         return None
@@ -314,8 +320,8 @@ class CountsReplacedDisks(Leading):
         return max((p.end_offset for k, p in state.replicas.items() if k.matches(key)), default=-1)
 
 
-# The bug, what makes a core that has it, within how many seeds, each told all the stories, it
-# shows, and which promises it breaks.
+# The bug, a factory of cores with it, the number of seeds (each with all stories) within which it
+# shows, and the promises that it breaks.
 PLANTED: list[tuple[str, Callable[..., QuorumCore], int, str]] = [
     ("VotesBeforeItPersists", VotesBeforeItPersists, 150, "M1|M3"),
     ("CommitsByMinority", with_part(CommitsByMinority), 1, "M8"),
@@ -329,8 +335,10 @@ PLANTED: list[tuple[str, Callable[..., QuorumCore], int, str]] = [
 def first_seed_that_finds(
     make_core: Callable[..., QuorumCore], within: int
 ) -> tuple[int, Broken] | None:
-    """The first seed under which a promise is broken; any other exception is a mistake of the bug
-    that was planted, and goes on to the caller."""
+    """Return the first seed under which a promise is broken.
+
+    Any other exception is a mistake of the planted bug, and propagates to the caller.
+    """
     for seed in range(within):
         for story, voters in PROPERTIES:
             try:

@@ -1,8 +1,8 @@
-"""A raised min ISR reaches the controller before the leader, and the ISR shrinks in between.
+"""A raised min ISR that reaches the controller before the leader, while the ISR shrinks.
 
-From then on the controller counts who left as eligible (KIP-966): the ISR is below the minimum, so
-the high watermark is to stand still. The leader may not move it by the lower minimum that it still
-knows, or what it commits alone is lost with its disk. All times are virtual.
+From then on the controller counts the leaving replica as eligible (KIP-966): the ISR is below min
+ISR, so the high watermark must not move. If the leader advanced it by the lower min ISR that it
+still has, records that it commits alone would be lost with its disk. All times are virtual.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class World:
         return machine.life.node
 
     def partition(self) -> PartitionImage:
-        """As the controller has committed it."""
+        """Return the partition as the controller has committed it."""
         controller = self.node(self.cluster.machines[0]).controller.controller
         found: PartitionImage = controller.committed_image.topics.by_name["t"].partitions[0]
         return found
@@ -99,7 +99,7 @@ class World:
         await client.set_config("t", "min.insync.replicas", "2")
         for machine in followers:
             machine.pause(machine.life)  # type: ignore[arg-type]
-        # The first goes out with the fetches that wait; of the second no follower ever hears.
+        # The first reaches the waiting fetches; the second never reaches a follower.
         sent = [asyncio.ensure_future(self.send(client, b"on its way"))]
         await asyncio.sleep(0.1)
         sent.append(asyncio.ensure_future(self.send(client, b"alone")))

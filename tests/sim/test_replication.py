@@ -1,4 +1,4 @@
-"""Replication under crashes, cuts, pauses and lost flushes: seeds, and faults that must be found.
+"""Replication under crashes, cuts, pauses and lost flushes: seeds, and planted bugs to be found.
 
 `python -m tests.sim.test_replication FIRST LAST` runs more seeds.
 """
@@ -57,7 +57,7 @@ def run(seed: int) -> None:
     assert sum(result.took_effect.values()) >= 3, result.took_effect
 
 
-# 78: the active controller was cut off, one broker lost what was not flushed and stayed in the ISR.
+# 78: the active controller was cut off, and a broker lost unflushed records and stayed in the ISR.
 @pytest.mark.parametrize("seed", [*range(20), 78])
 def test_promises_are_kept(seed: int) -> None:
     run(seed)
@@ -71,7 +71,7 @@ def test_promises_are_kept_for_long(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", range(8))
 def test_a_new_disk_is_not_taken_for_the_old_one(seed: int) -> None:
-    """F22, P11."""
+    """F22, P11: a broker with a new disk is not elected as a holder of all records."""
     result = Replicated(seed).run(swap_disks)
     assert result.took_effect["disk"] == 4
     assert result.operations >= 200
@@ -84,13 +84,13 @@ def test_a_new_disk_is_not_taken_for_the_old_one_for_long(seed: int) -> None:
 
 
 def test_what_everybody_loses_is_reported() -> None:
-    """Acknowledged records that no replica had flushed are gone with a power cut of all."""
+    """Acknowledged records that no replica had flushed are lost with a power cut of all."""
     with pytest.raises(WorldFailed, match="P1|P4|P6|P18"):
         Replicated(1).run(lose_everything)
 
 
 def test_no_broker_loses_anything_while_a_controller_is_cut_off() -> None:
-    """P10: who would be left in the ISR might be the one that has lost."""
+    """P10: the broker left in the ISR might be the one that lost records."""
     world = Replicated(1)
     allowed: list[bool] = []
 
@@ -115,7 +115,7 @@ def test_no_broker_loses_anything_while_a_controller_is_cut_off() -> None:
 
 
 def test_no_controller_is_cut_off_while_a_broker_has_lost_something() -> None:
-    """P10."""
+    """P10: the cut is refused until the broker has its records again."""
     world = Replicated(1)
     controller, broker = world.controllers[0], world.brokers[0]
 
@@ -198,7 +198,7 @@ def _needs_no_minimum(_self: Partition) -> int:
 def _cuts_too_much(
     partition: Partition, epoch: int, end_offset: int, _leader_log_start: int
 ) -> bool:
-    """And says nothing about it."""
+    """Truncate ten records too many, without a report."""
     own_epoch, own_end = partition.log.end_offset_for_epoch(epoch)
     target = end_offset if own_epoch < 0 else min(own_end, end_offset)
     return partition.log.truncate_to(max(0, target - 10))
@@ -207,7 +207,7 @@ def _cuts_too_much(
 def _names_whom_it_named_first(
     self: MetadataCache, partition: PartitionImage | None, listener: str, *, epoch_at_least: int
 ) -> LeaderHint | None:
-    """Every broker keeps the first leader that it had to name, and never asks again if it lives."""
+    """Name the first leader ever named for these replicas, under the current epoch."""
     named = _NAMED_FIRST.setdefault(self, {})
     found = _leader_hint(self, partition, listener, epoch_at_least=epoch_at_least)
     if partition is None or found is None:
@@ -221,15 +221,15 @@ _NAMED_FIRST: WeakKeyDictionary[MetadataCache, dict[Any, LeaderHint]] = WeakKeyD
 
 
 class Planted(NamedTuple):
-    """A bug: within how many seeds it shows, by which broken promises, where it is planted."""
+    """A bug: the number of seeds within which it shows, the promises it breaks, its places."""
 
     within: int
     promises: str
     patches: list[tuple[Any, str, Any]]
 
 
-# Most show in the first seed, one in the fifth, but what a seed does changes with every change of
-# the code. What two checks guard is planted in both.
+# Most show in the first seed, one in the fifth, but the events of a seed change with every change
+# of the code. A bug behind two checks is planted in both.
 PLANTED: dict[str, Planted] = {
     "a leader sees no divergence": Planted(
         8, "P1|P4|P18|P26", [(running_fetch, "_divergence", _sees_no_divergence)]
@@ -292,8 +292,10 @@ STORIES: dict[str, Story] = {
 
 
 def first_seed_that_finds(name: str) -> tuple[int, Violation] | None:
-    """The first seed under which a promise is broken. Any other end of a world is a mistake of the
-    bug that was planted, and goes on to the caller."""
+    """Return the first seed under which a promise is broken.
+
+    Any other end of a world is a mistake of the planted bug, and propagates to the caller.
+    """
     planted = PLANTED[name]
     with contextlib.ExitStack() as stack:
         for patch in planted.patches:

@@ -1,4 +1,4 @@
-"""The judge of requests that wait must object to what is late (P26), and to nothing else."""
+"""The judge of waiting requests, which objects to late ones only (P26)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ TIER_WRITER = "broker-4-tier-write"
 
 
 class Broker:
-    """One request has waited at it since `BEGUN_S`; `look` shows it to the judge."""
+    """A broker where one request has waited since `BEGUN_S`; `look` shows it to the judge."""
 
     def __init__(self, api: ApiKey, client: str | None = "c", *, ready: bool = False) -> None:
         entry = SimpleNamespace(api=api)
@@ -39,7 +39,7 @@ class Broker:
         self.sleep(0.0)
 
     def look(self, after_s: float, *, busy: bool = False) -> None:
-        """From the last look on, every half second, and in the end."""
+        """Show the judge every half second since the last look, and at the end."""
         self._world.busy = {1} if busy else set()
         while self._loop.now_s + 0.5 < BEGUN_S + after_s:
             self._loop.now_s += 0.5
@@ -47,7 +47,7 @@ class Broker:
         self.sleep(after_s)
 
     def sleep(self, after_s: float) -> None:
-        """A look without any before it."""
+        """Let time pass without a look."""
         self._loop.now_s = BEGUN_S + after_s
         self._judge.after(self._life)
 
@@ -87,7 +87,7 @@ def test_a_node_that_an_event_was_done_to_has_its_time_once_more() -> None:
 
 
 def test_a_time_in_which_no_node_ran_does_not_count() -> None:
-    """The others were killed, and this one stood still (tiered seed 381)."""
+    """The others were killed, and this one was paused (tiered seed 381)."""
     broker = Broker(ApiKey.FETCH)
     broker.sleep(5.0)
     broker.look(5.0 + WAITS_S[ApiKey.FETCH] + LATE_S)

@@ -1,4 +1,5 @@
-"""A disk that does not keep what was flushed (F20): nobody is sent it, and nobody forgets by it."""
+"""F20: a disk that loses flushed bits: no damaged batch is sent, and no committed record is
+lost."""
 
 from __future__ import annotations
 
@@ -25,7 +26,7 @@ def rots(kind: str, target: str, at_ms: int, **args: Any) -> Event:
 
 
 def with_a_spoilt_controller() -> Outcome:
-    """One of three, which the metadata log names."""
+    """Run with a damaged disk of one of three controllers."""
     rot = rots(METADATA_ROT, "node 1", 1_000, restart="power")
     plain = schedule(rot, quiet_from_ms=3_500)
     nodes = [NodeShape(n, ("controller" if n < 4 else "broker",)) for n in range(1, 7)]
@@ -35,7 +36,7 @@ def with_a_spoilt_controller() -> Outcome:
 
 
 def test_a_voter_waits_for_its_disk() -> None:
-    """M6, M14: the quorum and the brokers go on meanwhile."""
+    """M6, M14: the quorum and the brokers continue in the meantime."""
     outcome = with_a_spoilt_controller()
     assert outcome.broken is None, outcome.broken
     assert outcome.took_effect == {METADATA_ROT: 1}
@@ -57,7 +58,7 @@ def test_a_voter_that_forgets_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_broker_lives_on_with_batches_that_have_rotted(
     target: str, restart: str, replaced: bool
 ) -> None:
-    """S1, P4, P6, P18: where it recovers its log it has them again from the others."""
+    """S1, P4, P6, P18: when the broker recovers its log, it fetches the batches from others."""
     args = {"topic": "t0", "restart": restart, "replaced": replaced}
     rot = rots(BATCH_ROT, f"{target} of t0-0", 2_500, **args)
     outcome = run(Schedule(1, Focus(plain=2, sessions=1).shape(), (rot,), 4_500))
@@ -68,7 +69,7 @@ def test_a_broker_lives_on_with_batches_that_have_rotted(
 
 @pytest.mark.rest
 def test_who_reads_keys_tells_a_batch_that_has_rotted_from_a_broken_promise() -> None:
-    """F20: the magic of a batch is wrong, which its reader took for a failure of the run."""
+    """F20: the magic of a batch is wrong, which its reader mistook for a failure of the run."""
     outcome = run(draw_schedule(29, [BATCH_ROT]))
     assert outcome.broken is None, outcome.broken
     assert outcome.took_effect.get(BATCH_ROT), outcome.took_effect
@@ -76,8 +77,10 @@ def test_who_reads_keys_tells_a_batch_that_has_rotted_from_a_broken_promise() ->
 
 @pytest.mark.rest
 def test_seeds_meet_batches_that_have_rotted() -> None:
-    """Their brokers may lose nothing, since one replica is enough to commit or nobody else is
-    there: they are hit all the same, and their rot is read."""
+    """Brokers that may lose nothing, as the only replica in sync, get the fault, too.
+
+    Their damaged batches are read.
+    """
     outcomes = [run(draw_schedule(seed, [BATCH_ROT])) for seed in (4, 9)]
     assert [one.broken for one in outcomes] == [None, None]
     assert all(one.took_effect.get(BATCH_ROT, 0) > 1 for one in outcomes)

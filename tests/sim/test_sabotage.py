@@ -1,8 +1,8 @@
-"""A simulation that cannot fail proves nothing: each planted fault must be found.
+"""Planted faults in the simulation's layers, each of which a judge must find.
 
-A fault is a lie of one layer to the one above it. It is planted for a few seeds, and one of them
-must end with a broken promise: the one that the lie breaks. An exception of the lie's own is no
-find.
+A fault is a wrong answer of one layer to the one above it. It is planted for a few seeds, and one
+of them must end with the broken promise that belongs to it. An exception of the fault's own code
+does not count.
 """
 
 from __future__ import annotations
@@ -62,11 +62,11 @@ Patches = list[tuple[Any, str, Callable[..., Any]]]
 @pytest.mark.parametrize(
     ("patches", "promise"),
     [
-        # The metadata log lies on a log, too.
+        # The metadata log uses a log, too.
         ([(Log, "flush", _flush_nothing)], f"{LOST}|{WENT_BACK}"),
         ([(MetadataLog, "flush", _flush_no_metadata)], WENT_BACK),
         ([(LossyFiles, "write_atomic", _write_in_place)], r"does not start: .*Refused\("),
-        # What one guard misses, the other one refuses.
+        # Two guards, so both are disabled.
         (
             [
                 (ProducerStates, "check", _knows_nothing),

@@ -1,4 +1,4 @@
-"""Shapes and schedules: what is drawn can be written down, read again and run."""
+"""Shapes and schedules: drawn ones can be written to a file, read again and run."""
 
 from __future__ import annotations
 

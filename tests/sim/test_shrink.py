@@ -1,4 +1,4 @@
-"""Shrinking over schedules that nobody runs: what is left is small, and breaks the same promise."""
+"""Shrinking of schedules that are not run: the result is small, and breaks the same promise."""
 
 from __future__ import annotations
 
@@ -128,7 +128,7 @@ def test_a_client_that_is_acknowledged_and_a_place_for_each_fault_stay() -> None
     drawn = draw_schedule(LARGE)
     clients = tuple(one for one in drawn.shape.clients if one.kind == "acks 1")
     assert not is_sound(replace(drawn, shape=replace(drawn.shape, clients=clients)))
-    kind = "swapped disk"  # needs a broker that is no controller, and another broker
+    kind = "swapped disk"  # needs a broker that is not a controller, and another broker
     swapped = next(
         one for one in map(draw_schedule, range(90)) if any(e.kind == kind for e in one.events)
     )
@@ -140,7 +140,7 @@ def test_a_client_that_is_acknowledged_and_a_place_for_each_fault_stay() -> None
 @given(st.integers(0, 2**31), st.integers(0, 2**31))
 @settings(max_examples=30, deadline=None)
 def test_what_is_left_is_sound_and_breaks_for_any_seed(seed: int, salt: int) -> None:
-    """Whatever the rule: here one that says yes and no as it likes, always the same."""
+    """This holds for any deterministic rule: here a pseudo-random one."""
     drawn = draw_schedule(seed)
 
     def rule(one: Schedule) -> bool:
@@ -184,7 +184,7 @@ def test_a_find_that_is_missing_is_told_with_those_there_are(tmp_path: Path) -> 
 
 
 def _shows_all_it_has(self: Partition) -> Effects:
-    """A leader that does not wait for its followers."""
+    """Let a leader not wait for its followers."""
     log = self.log
     if log.log_end_offset <= log.high_watermark:
         return NOTHING

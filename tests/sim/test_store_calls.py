@@ -1,4 +1,4 @@
-"""Calls of the object store as stopping points: a broker ends, or is cut off, at one of them."""
+"""Calls of the object store as stopping points, at which a broker ends or is cut off."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def schedule(**args: Any) -> Schedule:
     ("call", "blow"), [("put", "kill"), ("put", "cut"), ("delete", "kill"), ("head", "power cut")]
 )
 def test_cluster_keeps_its_promises_when_a_store_call_is_struck(call: str, blow: str) -> None:
-    """S1-S9: what is left half done is done by the leader that follows."""
+    """S1-S9: the next leader completes the work that was left half done."""
     outcome = run(schedule(call=call, blow=blow), keep=0)
     assert outcome.broken is None
     assert outcome.took_effect == {"store call struck": 1}

@@ -1,4 +1,4 @@
-"""Stories, pages and views: what a person sees of a run, and that looking changes nothing."""
+"""Stories, pages and views of a run for people, which do not change the run."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ SEED = 1
 
 
 def three_brokers(*events: Event, quiet_from_ms: int) -> Schedule:
-    """Said in full, so that it stays what it is whatever seeds draw."""
+    """Return a fully specified schedule, which stays the same whatever seeds draw."""
     roles = [("controller",)] * 3 + [("broker",)] * 3
     shape = Shape(
         nodes=tuple(NodeShape(number, one) for number, one in enumerate(roles, 1)),
@@ -79,7 +79,7 @@ def _shows_all_it_has(self: Partition) -> Effects:
 
 @contextmanager
 def shows_all_it_has() -> Iterator[None]:
-    """A leader that does not wait for its followers."""
+    """Let a leader not wait for its followers."""
     with mock.patch.object(Partition, "maybe_advance_high_watermark", _shows_all_it_has):
         yield
 
@@ -100,7 +100,7 @@ def texts(story: Story, kind: str, lane: str = "") -> list[str]:
 
 
 def victim_of(story: Story) -> int:
-    """The broker that is killed."""
+    """Return the broker that is killed."""
     found = re.search(r"node-(\d)", texts(story, "fault")[0])
     assert found is not None
     return int(found[1])

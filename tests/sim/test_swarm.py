@@ -1,4 +1,4 @@
-"""The swarm: seeds that hold, equal traces everywhere, a planted bug that is found."""
+"""The swarm: seeds that hold, equal traces everywhere, and a planted bug that is found."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ IN_CI = [
 
 
 def calm(seed: int) -> Schedule:
-    """The shape of the seed, and no trouble."""
+    """Return the shape of the seed, without faults."""
     return replace(draw_schedule(seed), events=(), quiet_from_ms=1000)
 
 
@@ -77,7 +77,7 @@ def test_the_seeds_of_ci_have_everything() -> None:
 
 @pytest.mark.parametrize(("seed", "fault"), [(QUICK, "kill"), (23, "power cut")])
 def test_promises_are_kept_with_eligible_leader_replicas(seed: int, fault: str) -> None:
-    """P7: brokers lose what was not flushed, up to min ISR - 1 at once, without other mercy."""
+    """P7: up to min ISR - 1 brokers lose their unflushed records at once."""
     schedule = draw_schedule(seed, [fault])
     outcome = run(replace(schedule, shape=replace(schedule.shape, elr=True)))
     assert outcome.broken is None, outcome.broken
@@ -98,7 +98,7 @@ def test_the_hash_covers_messages_writes_and_events() -> None:
 
 
 def test_every_message_and_every_write_reaches_the_hash() -> None:
-    """With the wires crossed nothing would be counted."""
+    """A hook that is not connected would leave its count at 0."""
     counts = run(calm(QUICK)).counts
     assert counts["messages"] > 100 and counts["writes"] > 50
 
@@ -119,7 +119,7 @@ def _shows_all_it_has(self: Partition) -> Effects:
 
 @contextlib.contextmanager
 def shows_all_it_has() -> Iterator[Any]:
-    """A leader that does not wait for its followers."""
+    """Let a leader not wait for its followers."""
     with mock.patch.object(Partition, "maybe_advance_high_watermark", _shows_all_it_has):
         yield
 
@@ -136,7 +136,7 @@ def test_a_planted_bug_is_found_and_told(capsys: pytest.CaptureFixture[str]) -> 
 
 def test_a_judge_that_is_not_asked_says_nothing() -> None:
     schedule = calm(QUICK)
-    # What clients of groups are told at the end is compared with what the partitions' judge saw.
+    # The final answers to clients of groups are compared with the partitions' judge.
     plain = tuple(one for one in schedule.shape.clients if "group" not in one.args)
     schedule = replace(schedule, shape=replace(schedule.shape, clients=plain))
     assert run(schedule, {"quorum"}, [shows_all_it_has]).broken is None
@@ -176,7 +176,8 @@ def test_a_schedule_is_played_from_a_file(
 
 @pytest.mark.rest
 def test_clients_make_room_for_a_follower_that_is_far_behind() -> None:
-    """P26: over its slow link one batch comes in each round, and more are written meanwhile."""
+    """P26: over its slow link one batch arrives in each round, and more are written at the same
+    time."""
     settings = {"replica.fetch.max.bytes": "1", "replica.lag.time.max.ms": "500"}
     drawn = schedule(quiet_from_ms=3000, **settings)
     assert not drawn.shape.is_narrow
@@ -193,7 +194,7 @@ def test_clients_make_room_for_a_follower_that_is_far_behind() -> None:
         assert replace(narrow, nodes=tuple(brisk)).is_narrow is is_narrow
     with mock.patch.object(swarm, "WHOLE_S", 15.0):
         assert run(replace(drawn, shape=narrow)).broken is None
-    # It is waited for longer, as long as it comes nearer (seed 8142).
+    # The run waits longer for it, as long as it gets nearer to the end (seed 8142).
     with mock.patch.object(swarm, "WHOLE_S", 8.0):
         assert run(replace(drawn, shape=narrow)).broken is None
         with mock.patch.object(swarm, "NEARER", 0.0):

@@ -1,4 +1,4 @@
-"""A controller takes over: who died with the one before is fenced soon, and nobody else is.
+"""A controller takeover: brokers that died with the old controller are fenced soon, and no others.
 
 The cluster is that of `five_nodes`: a session has nine seconds.
 """
@@ -15,7 +15,7 @@ from simulation.world.links import Link
 from tests.sim.five_nodes import NODES, Story, World
 
 SLOW_MS = 80.0
-"""One way, between any two machines: to connect and to be answered takes a third of a second."""
+"""The delay one way between two machines: connecting and an answer take a third of a second."""
 
 
 async def kill_the_active_node(world: World) -> float:
@@ -31,7 +31,7 @@ async def kill_it_with_a_broker(world: World) -> float:
 
 
 async def pause_the_active_node(world: World) -> float:
-    """Its connections stay: others find out by their own timeouts, each in its time."""
+    """Pause the active node, whose connections stay: the others notice by their own timeouts."""
     victim = world.active()
     victim.pause(world.take(victim))
     return await world.until_led_without_them()
@@ -72,8 +72,10 @@ TROUBLED_S = 60.0
 
 
 def trouble(rng: random.Random) -> Story:
-    """Brokers and controllers stand still for up to three seconds, and links become slow: all
-    less than a session, and not one connection is closed."""
+    """Pause brokers and controllers for up to three seconds, and slow down links.
+
+    All faults are shorter than a session, and no connection is closed.
+    """
 
     async def story(world: World) -> float:
         machines, network = world.cluster.machines, world.cluster.network
@@ -103,7 +105,7 @@ def trouble(rng: random.Random) -> Story:
 
 
 def test_nobody_is_fenced_who_pauses_or_is_slow() -> None:
-    """With fencing 50 ms after a lost connection: what counts is that the peer closed it (P10)."""
+    """P10: with fencing 50 ms after a lost connection, only a close by the peer counts."""
     world = World(1, Link(), fence_ms=50)
     assert world.run(trouble(random.Random(1))) > 10
     assert world.fenced == {}

@@ -1,4 +1,4 @@
-"""Tiered storage of a cluster: its metadata topic, and what a deleted topic leaves (S6, S10)."""
+"""Tiered storage of a cluster: its metadata topic, and deleted topics (S6, S10)."""
 
 from __future__ import annotations
 
@@ -19,8 +19,10 @@ pytestmark = pytest.mark.sim
 async def write_segment(
     world: TierCluster, leader: Machine, remote: RemotePartition, number: int
 ) -> None:
-    """A finished copy of ten offsets, as its leader would write it, of an epoch that is still to
-    come: nobody deletes it as that of a leader who lost."""
+    """Write a finished copy of ten offsets as its leader would.
+
+    Its epoch is still to come, so that no leader deletes it as that of a lost lineage.
+    """
     journal = world.tier(leader).journal
     epochs = {1000: number * 10}
     one = segment(number, number * 10, number * 10 + 9, epochs, partition=remote)
@@ -38,7 +40,7 @@ async def write_segment(
 
 
 def finished(world: TierCluster, machine: Machine, remote: RemotePartition) -> int:
-    """Copies that a machine knows; -1 while its cache is not ready."""
+    """Return the number of copies that a machine knows; -1 while its cache is not ready."""
     if machine.life is None or not machine.life.alive:
         return -1
     cache = world.tier(machine).journal.cache(remote)
@@ -48,7 +50,7 @@ def finished(world: TierCluster, machine: Machine, remote: RemotePartition) -> i
 async def all_know(
     world: TierCluster, remote: RemotePartition, count: int, *machines: Machine
 ) -> None:
-    """Until all of these are ready and know of so many copies."""
+    """Wait until all these machines are ready and know `count` copies."""
     await world.until(lambda: all(finished(world, one, remote) == count for one in machines))
 
 
@@ -104,7 +106,7 @@ def test_a_namesake_keeps_its_objects_and_a_broker_that_was_away_sees_to_the_old
         leader = await world.leader()
         await write_segment(world, leader, remote, 1)
         others = [one for one in world.machines if one is not leader]
-        away = others[-1]  # the client asks the first one
+        away = others[-1]  # the client sends its requests to the first one
         assert away.life is not None
         away.end(away.life, End.KILL)
         world.objects.weather = Weather(down=True)

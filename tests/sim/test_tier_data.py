@@ -1,4 +1,4 @@
-"""Tiered topics with their data: what is copied leaves the disks, and is there for all of them."""
+"""Tiered topics with data: copies leave the disks, and stay readable for all brokers."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ RECORDS = 40
 
 
 async def filled(world: TierCluster) -> dict[int, bytes]:
-    """A topic whose beginning no disk has any more; returns its acknowledged records."""
+    """Fill a topic whose beginning is on no disk any more. Returns: its acknowledged records."""
     await world.create(SMALL)
     sent = await world.produce(RECORDS)
 
@@ -62,7 +62,8 @@ def test_a_broker_with_an_empty_disk_begins_behind_the_tier(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", range(2))
 def test_whoever_leads_next_gives_all_that_was_acknowledged(seed: int) -> None:
-    """S1: byte for byte, though no disk has it, one leader after the other."""
+    """S1: the records are equal byte for byte, though no disk has them, one leader after the
+    other."""
 
     async def story(world: TierCluster) -> None:
         sent = await filled(world)
@@ -78,7 +79,7 @@ def test_whoever_leads_next_gives_all_that_was_acknowledged(seed: int) -> None:
 
 
 def test_leaders_and_followers_give_all_though_the_store_is_late_and_wrong() -> None:
-    """S1, F33, KIP-392: often later than a fetch waits for it."""
+    """S1, F33, KIP-392: the store often answers later than a fetch waits."""
 
     async def story(world: TierCluster) -> None:
         sent = await filled(world)
@@ -95,7 +96,7 @@ def test_leaders_and_followers_give_all_though_the_store_is_late_and_wrong() -> 
 
 
 def test_a_store_that_hangs_holds_no_producer_up_and_takes_nothing() -> None:
-    """S9, F33: nothing leaves a disk that is not in the tier."""
+    """S9, F33: only records in the tier leave a disk."""
 
     async def story(world: TierCluster) -> None:
         sent = await filled(world)
@@ -119,7 +120,7 @@ def test_a_store_that_hangs_holds_no_producer_up_and_takes_nothing() -> None:
 def test_a_topic_deleted_in_mid_copy_leaves_nothing_and_its_namesake_keeps_its_own(
     seed: int,
 ) -> None:
-    """S10."""
+    """S10: removal goes by topic id, so the re-created topic keeps its own objects."""
 
     async def story(world: TierCluster) -> None:
         world.objects.weather = Weather(latency_ms=(5.0, 300.0), error=0.1)

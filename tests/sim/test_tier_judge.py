@@ -1,4 +1,4 @@
-"""The judge of tiered storage: since when what is below a leader's log start need not be there."""
+"""The judge of tiered storage: the time from which records below the log start may be missing."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ TOPIC_ID = b"t" * 16
 
 @dataclass(eq=False)
 class Replica:
-    """What the judge sees of one."""
+    """The judge's view of a replica."""
 
     log: Any
     topic: str = "t"
@@ -34,8 +34,10 @@ class Replica:
 
 
 class Watched:
-    """Two replicas of a tiered partition without copies, whose disks begin at 10. `decided` is the
-    leader epoch that the controllers have committed."""
+    """Two replicas of a tiered partition without copies, whose disks begin at 10.
+
+    `decided` is the leader epoch that the controllers have committed.
+    """
 
     def __init__(self, *log_starts: int, decided: int = 0) -> None:
         decision = SimpleNamespace(leader_epoch=decided)
@@ -86,7 +88,7 @@ def test_what_neither_disk_nor_tier_has_is_found() -> None:
 
 
 def test_who_does_not_know_the_newest_leader_may_believe_in_what_is_gone() -> None:
-    """Seed 2216: the newest leader may have given the tier up."""
+    """Seed 2216: the newest leader may have switched off tiering."""
     Watched(0, decided=2).look(0, leads=True)
     with pytest.raises(Violation, match="S2"):
         Watched(0, decided=1).look(0, leads=True)
@@ -100,7 +102,7 @@ def test_a_follower_that_began_later_gives_nothing_up() -> None:
 
 
 def test_a_follower_that_is_elected_gives_up_what_is_below_its_log_start() -> None:
-    """Also where it is elected with the log start that it had."""
+    """This holds also if it is elected with the log start that it had."""
     watched = Watched(10, 0)
     watched.look(0)
     watched.look(0, leads=True)
@@ -109,7 +111,7 @@ def test_a_follower_that_is_elected_gives_up_what_is_below_its_log_start() -> No
 
 @pytest.mark.parametrize(("leads", "empty"), [(False, True), (False, False), (True, True)])
 def test_a_follower_that_begins_anew_takes_its_leaders_log_start(leads: bool, empty: bool) -> None:
-    """S4, seed 1338: its own was later, and all that it had is gone from its disk."""
+    """S4, seed 1338: its own log start was later, and its disk has none of its records any more."""
     watched = Watched(10)
     watched.look(0, leads=leads)
     log = watched.replicas[0].log
@@ -122,7 +124,7 @@ def test_a_follower_that_begins_anew_takes_its_leaders_log_start(leads: bool, em
 def slow_hole(
     copies: list[Copy], epochs: list[tuple[int, int]], first: int, end: int
 ) -> int | None:
-    """Offset by offset."""
+    """Find the first hole offset by offset."""
     for at in range(first, end):
         if not any(
             one.begins <= at <= one.last and epoch_at(one.epochs, at) == epoch_at(epochs, at) >= 0
@@ -133,7 +135,8 @@ def slow_hole(
 
 
 def test_a_hole_in_the_tier_is_found() -> None:
-    """As one would that looks for each offset, whatever copies overlap, or are of other epochs."""
+    """The result equals that of a search of each offset, whatever copies overlap or have other
+    epochs."""
     rng = random.Random(1)
     found = set()
     for _ in range(2000):
@@ -156,7 +159,7 @@ def test_a_hole_in_the_tier_is_found() -> None:
 
 
 def test_thousands_of_copies_are_looked_at_once_each() -> None:
-    """Seed 1399 stood still over them."""
+    """Seed 1399 spent its time on them."""
     looks = 0
 
     class Counted(Copy):
@@ -176,7 +179,7 @@ def test_thousands_of_copies_are_looked_at_once_each() -> None:
 
 @pytest.mark.parametrize("copying", [True, False])
 def test_a_record_of_a_copy_that_was_given_up_may_come_late(copying: bool) -> None:
-    """S6, seed 8948: over a connection that was given up, too."""
+    """S6, seed 8948: also over a connection that was abandoned."""
     copy: Any = SimpleNamespace(segment_id=b"s" * 16)
     led = SimpleNamespace(being_copied={copy.segment_id} if copying else set())
     tier = SimpleNamespace(tasks=SimpleNamespace(leading={"t-0": led}))
@@ -191,7 +194,7 @@ def test_a_record_of_a_copy_that_was_given_up_may_come_late(copying: bool) -> No
 def test_a_copy_that_nobody_finishes_stays_until_a_finished_one_has_its_records(
     monkeypatch: pytest.MonkeyPatch, disabled: str, active: int, stays: bool
 ) -> None:
-    """S3, seeds 3006 and 8915: of a closed segment only while copying is off."""
+    """S3, seeds 3006 and 8915: for a closed segment only while copying is off."""
     watched = Watched(0)
     watched.replicas[0].log.segments = SimpleNamespace(active=SimpleNamespace(base_offset=active))
     promises: Any = watched.judge._promises

@@ -39,7 +39,7 @@ STORMY = Weather(
 
 
 class TieredTopic:
-    """The topic, what was acknowledged of it, and the laws that hold all the time."""
+    """The topic, its acknowledged records, and the laws that hold at all times."""
 
     def __init__(self, world: TierCluster, remote: RemotePartition) -> None:
         self.world = world
@@ -54,7 +54,7 @@ class TieredTopic:
         return cls(world, await world.create({**SMALL, **(configs or {})}))
 
     async def send(self, batches: int) -> None:
-        """Acknowledged batches; one whose answer was lost is sent again."""
+        """Send batches until acknowledged; a batch with a lost answer is sent again."""
         for _ in range(batches):
             self._sent += 1
             value = f"{self._sent:06d}".encode() * 20
@@ -76,7 +76,7 @@ class TieredTopic:
         return self.world.tier(machine).journal.leaders_cache(self.remote)
 
     def leader(self) -> Machine | None:
-        """Who leads in the newest epoch of those that know of one."""
+        """Return the machine that leads in the newest epoch of all known ones."""
         leading = {
             held.leader_epoch: one
             for one in self.world.machines
@@ -85,7 +85,7 @@ class TieredTopic:
         return leading[max(leading)] if leading else None
 
     def check(self) -> None:
-        """What holds at any moment, on every machine that runs."""
+        """Check the laws that hold at any moment, on every machine that runs."""
         for log in self.logs().values():
             assert log.log_start_offset <= log.local_log_start_offset <= log.high_watermark, "S1"
             assert log.last_stable_offset <= log.high_watermark, "T5"
@@ -102,7 +102,8 @@ class TieredTopic:
         assert max(copied, default=-1) < committed, "S2"
 
     async def settled(self) -> None:
-        """Until all that is closed is copied, and nothing is half done; the laws hold meanwhile."""
+        """Wait until all closed segments are copied and no copy is unfinished; the laws hold all
+        the time."""
 
         def done() -> bool:
             self.check()
@@ -120,7 +121,8 @@ class TieredTopic:
         await self.world.until(done)
 
     async def read_back(self) -> None:
-        """S1: every acknowledged record from the log start on is in the tier or on the disk."""
+        """S1: assert that every acknowledged record from the log start on is in the tier or on the
+        disk."""
         leader = self.leader()
         assert leader is not None
         cache, log = self.cache(leader), self.logs()[leader]

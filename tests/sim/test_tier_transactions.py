@@ -1,5 +1,8 @@
-"""Transactions over the seam of a tiered log (S7, KAFKA-17801): no handler takes them yet, so they
-are written to the leader's log itself, while leaders die and the store is wrong."""
+"""Transactions over the seam of a tiered log (S7, KAFKA-17801).
+
+No handler accepts them yet, so they are appended to the leader's log itself, while leaders fail and
+the store misbehaves.
+"""
 
 from __future__ import annotations
 
@@ -30,12 +33,12 @@ SETTINGS = {
 SMALL = {"internal.segment.bytes": "700", "local.retention.bytes": "1"}
 STEPS = 45
 DISTURBED = (15, 30)
-"""Steps at which the leader dies."""
+"""Steps at which the leader fails."""
 OPEN_MAX = 3
 
 
 class Transaction(NamedTuple):
-    """One that was aborted, with its first record and its marker."""
+    """An aborted transaction, with its first record and its marker."""
 
     producer_id: int
     first: int
@@ -43,14 +46,14 @@ class Transaction(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """What a fetch brought: batches, and the transactions that a reader is to skip."""
+    """The result of a fetch: batches, and the transactions that a reader must skip."""
 
     data: bytes
     aborted: Sequence[tuple[int, int]]
 
 
 class Transactor:
-    """Begins, goes on with and ends transactions, some at a time."""
+    """A producer that begins, continues and ends several transactions at a time."""
 
     def __init__(self, world: TierCluster) -> None:
         self._world = world
@@ -71,7 +74,7 @@ class Transactor:
             await self._write(chance.choice(list(self._open)))
 
     async def end(self, producer_id: int) -> None:
-        """With a marker, which two of three times aborts it."""
+        """Append a marker, which aborts the transaction in two of three cases."""
         abort = self._world.chance.random() < 0.67
         key, value = struct.pack(">hh", 0, 0 if abort else 1), struct.pack(">hi", 0, 0)
         del self._open[producer_id]
@@ -94,7 +97,8 @@ class Transactor:
         return Record(0, self._world.machines[0].clock.now_ms(), key, value)
 
     async def _append(self, batch: bytes) -> None:
-        """Until some leader has it replicated; it may be there twice, or in a log that lost."""
+        """Append until a leader has the batch replicated; it may be there twice, or in a log that
+        lost."""
 
         async def once() -> None:
             machine = await self._world.leader()
@@ -115,7 +119,7 @@ class Transactor:
 
 
 async def fetch(world: TierCluster, offset: int, *, committed: bool, most: int = 900) -> Answer:
-    """One fetch from whoever leads, until it brings something."""
+    """Fetch from the current leader until there is a result."""
 
     async def once() -> Answer:
         leader = await world.leader()
@@ -144,12 +148,12 @@ async def fetch(world: TierCluster, offset: int, *, committed: bool, most: int =
 
 
 class Truth:
-    """All batches from 0 on as a reader without isolation sees them."""
+    """All batches from 0 on as a reader without isolation gets them."""
 
     def __init__(self, data: Sequence[bytes]) -> None:
         self.aborted: list[Transaction] = []
         self.records: dict[int, bytes] = {}
-        """Those that count, but for what is open still."""
+        """The committed ones, without those of open transactions."""
         began: dict[int, dict[int, bytes]] = {}
         for part in data:
             for header, at in iter_batches(part):
@@ -171,8 +175,12 @@ class Truth:
         self.stable = min((min(own) for own in began.values()), default=self.end)
 
     def judge(self, offset: int, answer: Answer) -> int:
-        """S7: all aborted transactions of what came are named, and who skips them has just what
-        counts. Returns where to go on. Raises Violation."""
+        """S7: check that the fetch names all aborted transactions, and that the rest is what
+        counts.
+
+        Returns: the next offset.
+        Raises: Violation.
+        """
         named = set(answer.aborted)
         end = [header.next_offset for header, _ in iter_batches(answer.data)][-1]
         where = f"S7: [{offset}, {end})"
@@ -192,7 +200,7 @@ class Truth:
 
 
 def counting(answer: Answer) -> dict[int, bytes]:
-    """The records that a reader of committed transactions takes."""
+    """Return the records that a reader of committed transactions gets."""
     waiting, skipped = sorted(answer.aborted, key=lambda one: one[1]), set()
     found: dict[int, bytes] = {}
     for header, at in iter_batches(answer.data):
@@ -217,14 +225,14 @@ async def everything(world: TierCluster) -> Truth:
 
 
 async def read_all(world: TierCluster, begin: int) -> None:
-    """From here to the last stable offset, part by part."""
+    """Read from this offset to the last stable offset, part by part."""
     truth, at = await everything(world), begin
     while at < truth.stable:
         at = truth.judge(at, await fetch(world, at, committed=True))
 
 
 def look(world: TierCluster) -> None:
-    """S1, S2 of a log with open transactions: nothing of them is copied."""
+    """S1, S2: check a log with open transactions: none of them is copied."""
     for machine in world.machines:
         replica = world.replica(machine)
         if replica is None or not replica.is_leader:
@@ -239,7 +247,10 @@ def look(world: TierCluster) -> None:
 
 
 def played(seed: int) -> int:
-    """Returns how many aborted transactions only the tier had. Raises Violation."""
+    """Run a seed. Returns: the number of aborted transactions that were only in the tier.
+
+    Raises: Violation.
+    """
     counts: list[int] = []
 
     async def story(world: TierCluster) -> None:

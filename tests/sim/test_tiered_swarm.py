@@ -1,4 +1,4 @@
-"""Tiered storage in the swarm: seeds hold, and each of its faults and operators takes effect."""
+"""Tiered storage in the swarm: seeds, faults and operators."""
 
 from __future__ import annotations
 
@@ -25,7 +25,8 @@ SEEDS_IN_CI = range(1, 24)
 
 
 def held(schedule: Schedule, copies: int = 0) -> Outcome:
-    """Where nearly all is down for long, nothing may be copied."""
+    """Run a schedule in which promises hold. If most nodes are down for long, there may be no
+    copies."""
     outcome = run(schedule)
     assert outcome.broken is None, "\n".join(
         command.broken_lines(outcome, f"--seed {schedule.seed} --tiered", outcome.lines)
@@ -35,14 +36,14 @@ def held(schedule: Schedule, copies: int = 0) -> Outcome:
 
 
 def played(*events: Event, quiet_ms: int) -> Outcome:
-    """In a small cluster."""
+    """Run events in a small cluster."""
     return held(Schedule(1, TIER.shape(), events, quiet_ms), copies=4)
 
 
 @pytest.mark.rest
 @pytest.mark.parametrize("seed", SEEDS_IN_CI)
 def test_promises_of_the_tier_are_kept(seed: int) -> None:
-    """S1-S6, S9, S10."""
+    """S1-S6, S9, S10: a drawn schedule with tiered topics breaks no promise."""
     held(draw_schedule(seed, tiered=True))
 
 
@@ -92,7 +93,7 @@ def test_every_store_fault_takes_effect() -> None:
 
 @pytest.mark.rest
 def test_a_call_that_hangs_when_the_store_is_well_again_breaks_nothing() -> None:
-    """F33, P26: readers are told of it as late as it ends, and it is trouble until then."""
+    """F33, P26: readers get the late result, and until then the call counts as a fault."""
     args = {"weather": {"hang": 0.9, "hang_ms": 5_000.0}, "for_ms": 1_500}
     hangs = Event("hangs", 1_000, "store hangs", EVERYBODY, args)
     played(hangs, quiet_ms=2_600)
@@ -125,7 +126,8 @@ def test_every_operator_takes_effect() -> None:
 
 
 def test_what_only_the_tier_has_is_read_from_it() -> None:
-    """S1: readers go to the beginning, which no disk has, and a broker begins behind the tier."""
+    """S1: readers start at the beginning, which no disk has, and a broker begins behind the
+    tier."""
     wiped = Event("wiped", 1_500, "wiped disk", "broker 2", {"for_ms": 300})
     outcome = played(wiped, quiet_ms=3_000)
     assert outcome.took_effect == {"wiped disk": 1}

@@ -28,7 +28,7 @@ pytestmark = pytest.mark.sim
 
 @cache
 def here() -> str:
-    """The hash in this process."""
+    """Return the hash in this process."""
     return run(draw_schedule(SEED)).trace
 
 
@@ -39,7 +39,7 @@ def there(
     program: Path = ROOT,
     before: Sequence[str] = (),
 ) -> str:
-    """The hash in a process of its own; `before` are words in front of its command."""
+    """Return the hash in a process of its own; `before` are words in front of its command."""
     done = subprocess.run(
         [*before, sys.executable, "-m", "kraftbox", "sim", "--seed", str(SEED)],
         cwd=folder,
@@ -53,14 +53,14 @@ def there(
 
 
 def elsewhere(tmp_path: Path) -> Path:
-    """The program under another path."""
+    """Return the program under another path."""
     link = tmp_path / "elsewhere"
     link.symlink_to(ROOT)
     return link
 
 
 def another_host() -> list[str]:
-    """Words that give what follows another host name; none where that is not allowed."""
+    """Return words that run a command under another host name; none where that is not allowed."""
     words = ["unshare", "--uts", "sh", "-c", 'hostname elsewhere && exec "$@"', "sh"]
     try:
         allowed = subprocess.run([*words, "true"], capture_output=True, check=False)
@@ -70,7 +70,7 @@ def another_host() -> list[str]:
 
 
 def another_year() -> dict[str, str]:
-    """An environment in which the clock shows 2031; empty without libfaketime."""
+    """Return an environment in which the clock shows 2031; empty without libfaketime."""
     if not FAKETIME:
         return {}
     return {"LD_PRELOAD": str(FAKETIME[0]), "FAKETIME": "@2031-03-01 12:00:00"}

@@ -209,7 +209,7 @@ def _state(task: asyncio.Task[None]) -> str:
 
 
 def test_what_begins_at_the_end_is_closed() -> None:
-    """A task that another one's clean-up begins never runs, and is not said to be forgotten."""
+    """A task that another one's clean-up starts never runs, and is not reported as forgotten."""
     loop = _world(1)
     begun: list[asyncio.Task[None]] = []
 

@@ -45,7 +45,7 @@ Story = Callable[["TierCluster"], Awaitable[None]]
 
 
 class TierCluster:
-    """The run of one seed. `objects` is the bucket behind its weather, `bucket` what it holds."""
+    """The run of one seed. `objects` is the bucket behind its weather, `bucket` its content."""
 
     def __init__(self, seed: int, settings: Mapping[str, str] | None = None) -> None:
         self.loop = VirtualLoop(Network(random.Random(f"{seed}/network")))
@@ -64,7 +64,7 @@ class TierCluster:
         return self.cluster.machines
 
     def run(self, story: Story) -> None:
-        """Boot, and tell the story on a client's host."""
+        """Boot all nodes, and run the story on a client's host."""
         try:
             with traps.locked(), logging.captured():
                 self.loop.run_world(self._main(story))
@@ -80,18 +80,18 @@ class TierCluster:
         await self.client.close()
 
     async def boot(self, *machines: Machine) -> None:
-        """Until they are ready."""
+        """Boot machines and wait until they are ready."""
         lives = [machine.boot() for machine in machines]
         await asyncio.wait_for(asyncio.gather(*(life.ready for life in lives)), PATIENCE_S)
 
     async def until(self, holds: Callable[[], bool]) -> None:
-        """Virtual time passes until it holds."""
+        """Let virtual time pass until the condition holds."""
         async with asyncio.timeout(PATIENCE_S):
             while not holds():  # noqa: ASYNC110 - looking costs no virtual time
                 await asyncio.sleep(0.05)
 
     async def asked(self, ask: Callable[[], Awaitable[T]]) -> T:
-        """A client's request, again until it is answered well."""
+        """Repeat a client's request until it succeeds."""
         async with asyncio.timeout(PATIENCE_S):
             while True:
                 try:
@@ -101,7 +101,7 @@ class TierCluster:
                     await asyncio.sleep(0.2)
 
     async def create(self, configs: Mapping[str, str] | None = None) -> RemotePartition:
-        """The tiered topic, one partition on all nodes; returns it as the tier calls it."""
+        """Create the tiered topic, one partition on all nodes. Returns: its name in the tier."""
         given = {"remote.storage.enable": "true", "min.insync.replicas": "2", **(configs or {})}
         await self.asked(lambda: self.client.create_topic(TOPIC, 1, given, NODES))
         partition = self.replica(await self.leader())
@@ -109,14 +109,14 @@ class TierCluster:
         return RemotePartition(TopicId(partition.topic_id), 0, TOPIC)
 
     def tier(self, machine: Machine) -> Tier:
-        """That of a machine that runs."""
+        """Return the tier of a running machine."""
         node = machine.life.node if machine.life is not None else None
         assert node is not None and node.broker is not None and node.broker.context is not None
         assert node.broker.context.tier is not None
         return node.broker.context.tier
 
     async def leader(self) -> Machine:
-        """The machine that leads the partition and knows it."""
+        """Return the machine that leads the partition and knows it."""
         found: list[Machine] = []
 
         def there() -> bool:
@@ -134,7 +134,7 @@ class TierCluster:
         return life.node.broker.replicas.get(TOPIC, 0)
 
     def log(self, machine: Machine) -> Log | None:
-        """That of the machine's replica."""
+        """Return the log of the machine's replica."""
         partition = self.replica(machine)
         return None if partition is None else partition.log
 
@@ -143,8 +143,10 @@ class TierCluster:
         return partition is not None and partition.is_leader
 
     async def produce(self, count: int) -> dict[int, bytes]:
-        """So many records, each acknowledged by all; returns them by offset. Others may be there,
-        too: who is not answered sends another one."""
+        """Produce `count` records acknowledged by all replicas. Returns: the records by offset.
+
+        Others may be in the log, too: after a lost answer the record is sent again.
+        """
         sent: dict[int, bytes] = {}
         while len(sent) < count:
             value = b"%d" % len(sent) * 50
@@ -157,7 +159,8 @@ class TierCluster:
         return await self.client.produce(TOPIC, 0, [value], now_ms=now_ms)
 
     async def read(self, count: int) -> dict[int, bytes]:
-        """The first `count` records from the log start on, by offset; whoever leads is asked."""
+        """Read the first `count` records from the log start on, from the current leader, by
+        offset."""
         found: dict[int, bytes] = {}
         async with asyncio.timeout(PATIENCE_S):
             while len(found) < count:
@@ -169,7 +172,7 @@ class TierCluster:
         return found
 
     async def fetched(self, machine: Machine, offset: int) -> dict[int, bytes]:
-        """What one fetch from this broker brings. Raises Unknown, ApiError."""
+        """Return the records of one fetch from this broker. Raises: Unknown, ApiError."""
         replica = self.replica(machine)
         assert replica is not None
         wanted = FetchRequest.FetchPartition(
