@@ -1,8 +1,8 @@
-"""The nodes that get the bad input: ours, and Apache Kafka as the judge of what is expected.
+"""The nodes that get the bad input: ours, and Apache Kafka as the reference.
 
-Every test of the catalogue that needs a broker runs against both, so an expectation that Kafka
-does not meet fails as loudly as one that we do not. Ours runs whole inside this process, on a loop
-of its own thread; Kafka's tests carry the mark `interop`.
+Every test of the catalogue that needs a broker runs against both, so a wrong expectation fails on
+Kafka as a wrong answer fails on ours. Our node runs inside this process, on a loop of its own
+thread; Kafka's tests carry the mark `interop`.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ OURS = {"kraftbox.produce.validate.records": "true"}
 def target(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Target]:
-    """A node with SETTINGS, on a plain listener."""
+    """Return a node with SETTINGS, on a plain listener."""
     if request.param == "kraftbox":
         yield from kraftbox_target()
     else:

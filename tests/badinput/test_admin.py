@@ -1,6 +1,6 @@
-"""What administrators may ask for and cannot have: configurations, log levels, features, groups.
+"""Refused requests of administrators: configurations, log levels, features, groups.
 
-Beside the catalogue: each was a difference between our answer and Apache Kafka's.
+In addition to the catalogue: each was a difference between our answer and Apache Kafka's.
 """
 
 from __future__ import annotations

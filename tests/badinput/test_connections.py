@@ -1,6 +1,6 @@
 """Connections: B4 and B43 to B46 of the catalogue, and F36 of the fault matrix.
 
-First the listeners of a trivial server, whose inside can be looked at; then whole nodes.
+First the listeners of a trivial server, whose internals can be inspected; then whole nodes.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ async def test_b04_a_hundred_megabytes_announced_and_ten_bytes_sent() -> None:
 
 @on_both_loops
 async def test_b43_a_thousand_slow_clients() -> None:
-    """Each byte of theirs is served when it comes, and nobody else waits for them."""
+    """Each of their bytes is processed on arrival, and no other client waits for them."""
     memory = RequestMemory()
     count = 400
     async with (
@@ -195,8 +195,10 @@ async def test_b44_brokers_are_read_when_clients_use_up_the_memory() -> None:
 
 
 def test_f36_out_of_descriptors(tmp_path: Path) -> None:
-    """With 256 descriptors: connections beyond their share are closed, those that exist and the
-    log's files go on, and room that comes back is used again."""
+    """With 256 descriptors, connections beyond their share are closed.
+
+    Existing connections and the log's files keep working, and freed descriptors are used again.
+    """
     settings = {"socket.listen.backlog.size": "400"}
     node = KraftboxNode(tmp_path / "node", settings=settings, descriptors_max=256).start()
     host, _, port = node.bootstrap.rpartition(":")
@@ -210,7 +212,8 @@ def test_f36_out_of_descriptors(tmp_path: Path) -> None:
         refused = 0
         while refused <= 200:
             assert time.monotonic() < deadline, f"only {refused} were closed"
-            # Whoever has nothing to read is open, and nobody was sent anything.
+            # A connection with nothing to read is open, and the node has sent nothing on any of
+            # them.
             refused = len(select.select(crowd, [], [], 0.05)[0])
         first.works()
         assert len(select.select(crowd, [], [], 0)[0]) < 300
@@ -223,7 +226,7 @@ def test_f36_out_of_descriptors(tmp_path: Path) -> None:
         assert node.stop() == 0
 
 
-# --- B45, B46: clients that ask and do not listen -------------------------------------------------
+# --- B45, B46: clients that send and do not read --------------------------------------------------
 
 
 def test_b45_a_reader_that_never_reads(target: Target) -> None:
@@ -271,7 +274,7 @@ def test_b46_a_hundred_thousand_requests_at_once(target: Target) -> None:
 
 @pytest.mark.parametrize("requests", [1, 2, 1000])
 def test_b46_requests_behind_one_that_waits(target: Target, requests: int) -> None:
-    """The answers keep their order, whatever waits in front of them."""
+    """The answers keep their order, whatever request waits in front of them."""
     topic = target.topic()
     wait = FetchRequest(
         session_epoch=-1,

@@ -1,4 +1,4 @@
-"""B43 in full size: ten thousand hostile connections, and what another client feels of them."""
+"""B43 in full size: ten thousand hostile connections, and their effect on another client."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ CONNECTIONS = 10_000
 REQUESTS = 4_000
 CONNECTION_BYTES_MAX = 8 * 1024
 NOISE_MS = 3.0
-"""Differences below this are the machine's."""
+"""Differences below this are caused by the machine."""
 
 HOSTILE = """
 import socket, sys, time

@@ -24,7 +24,7 @@ NAMES, IDS = 12, 17
 
 @pytest.fixture(scope="module")
 def topic(target: Target) -> Topic:
-    """Offsets 0 to 4 in five batches of a kilobyte."""
+    """Return a topic with offsets 0 to 4 in five batches of a kilobyte."""
     made = target.topic(partitions=2)
     for _ in range(5):
         assert target.produce(made, batch(record(bytes(1000)))).error_code == 0
@@ -142,7 +142,7 @@ def test_b30_partition_that_does_not_exist(target: Target, topic: Topic, partiti
 
 def test_b31_unknown_session(target: Target, topic: Topic) -> None:
     with target.connect() as peer:
-        # Kafka fails inside over ids that it never gives out.
+        # Kafka has an internal error for ids that it never assigns.
         for session_id in (1, 77) if target.is_kafka else (1, -1, 2**31 - 1):
             answer = peer.ask(fetch_request(topic, session_id=session_id, session_epoch=1), NAMES)
             assert E(answer.error_code) is E.FETCH_SESSION_ID_NOT_FOUND
@@ -183,7 +183,7 @@ def test_b31_ten_thousand_sessions(target: Target, topic: Topic) -> None:
 
 
 def test_b32_a_client_that_calls_itself_a_replica(target: Target, topic: Topic) -> None:
-    """Nothing of what it says about itself may be believed."""
+    """Its claims about itself must have no effect."""
     with target.connect() as peer:
         for replica_id in (1, 2, 99):
             request = fetch_request(topic, offset=1000, replica_id=replica_id)

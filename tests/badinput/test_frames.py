@@ -1,4 +1,4 @@
-"""Frames and headers: B1 to B16 and B47 of the catalogue, against a whole node."""
+"""Frames and headers: B1 to B16 and B47 of the catalogue, sent to a whole node."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ UNSUPPORTED_VERSION = 35
 
 
 def header(api_key: int, version: int, correlation_id: int = 1) -> bytes:
-    """A header of version 1 without client id."""
+    """Return a header of version 1 without client id."""
     return struct.pack(">hhih", api_key, version, correlation_id, -1)
 
 
 def assert_closed(target: Target, frame: bytes) -> None:
-    """The node closes without an answer, and goes on serving others."""
+    """Assert that the node closes without an answer, and continues to serve others."""
     with target.connect() as peer:
         peer.send_frame(frame)
         assert peer.is_closed()
@@ -209,7 +209,7 @@ def test_b13_tags_out_of_order_or_twice(target: Target, tags: bytes) -> None:
     with target.connect() as peer:
         peer.send_frame(header(METADATA, 12, 3) + tags + b"\x01\x00\x00\x00")
         if target.is_kafka:
-            # Kafka keeps whatever comes; nobody sends it, and we hold to KIP-482.
+            # Kafka accepts any tags; no client sends them, and we follow KIP-482.
             assert peer.answer(ApiKey.METADATA, 12)[0] == 3
         else:
             assert peer.is_closed()

@@ -27,7 +27,7 @@ NO_PROTOCOLS: list[Protocol] = []
 
 @pytest.fixture(scope="module")
 def groups(target: Target) -> Target:
-    """The target, whose coordinator is up."""
+    """Return the target once its coordinator is available."""
     deadline = time.monotonic() + 20.0
     with target.connect() as peer:
         while True:
@@ -70,7 +70,7 @@ def join(peer: Peer, group_id: str, *, version: int = 5, **how: Any) -> JoinGrou
 
 
 def member(peer: Peer, group_id: str, **how: Any) -> JoinGroupResponse:
-    """A member: asks for an id, then joins with it."""
+    """Join as a member: the first request returns an id, the second joins with it."""
     first = join(peer, group_id, **how)
     assert E(first.error_code) is E.MEMBER_ID_REQUIRED, first
     return join(peer, group_id, member_id=first.member_id, **how)

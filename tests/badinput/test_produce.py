@@ -1,6 +1,6 @@
-"""Batches: B17 to B29 of the catalogue, with every record looked at.
+"""Batches: B17 to B29 of the catalogue, with every record validated.
 
-What the default does instead (records are not walked) is the subject of the fast path's own tests.
+The fast path, which by default does not walk records, has its own tests.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ def refused(
     kafka: ErrorCode | None = None,
     version: int = 12,
 ) -> None:
-    """The batch is refused with this code, and the partition takes a good one after.
+    """Assert that the batch is refused with this code, and that a good one is accepted after it.
 
-    `kafka` is what Apache Kafka answers where that is not the same; TAKES_IT when it appends.
+    `kafka` is Apache Kafka's answer where it differs; TAKES_IT when it appends.
     """
     expected = kafka if target.is_kafka and kafka is not None else code
     result = target.produce(topic, data, version=version)
@@ -93,7 +93,7 @@ def test_b18_truncated_batch(target: Target, topic: Topic, cut: int) -> None:
 
 
 def test_b18_truncated_last_batch(target: Target, topic: Topic) -> None:
-    # Kafka does not see the second one.
+    # Kafka does not read the second one.
     refused(target, topic, batch() + batch()[:-1], E.INVALID_RECORD, kafka=TAKES_IT)
 
 
@@ -295,8 +295,11 @@ def test_b24_zstd_before_it_was_there(target: Target, topic: Topic) -> None:
 
 @pytest.mark.parametrize("codec", [GZIP, ZSTD, LZ4])
 def test_b25_bomb_in_one_record(target: Target, topic: Topic, codec: int) -> None:
-    """300 MB of zeros in one record. Kafka skips them while it validates and takes the batch; we
-    give up at kraftbox.produce.decompressed.max.bytes."""
+    """300 MB of zeros in one record.
+
+    Kafka skips them during validation and accepts the batch; our node stops at
+    kraftbox.produce.decompressed.max.bytes.
+    """
     data = batch(bomb(codec), attributes=codec)
     assert len(data) < 2_000_000
     refused(

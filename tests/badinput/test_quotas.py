@@ -1,8 +1,8 @@
-"""Clients that are faster than they may be, on both nodes: how long they have to wait.
+"""Clients above their quota, on both nodes: throttle times.
 
-Expected times come from the rate over ten seconds that a burst at the beginning is held to; both
-nodes must be near them, and so near each other. What passes between two requests of a test counts
-as waited already, so it is measured: a busy machine must not decide.
+Expected times follow from the rate over ten seconds, including a burst at the beginning. Both nodes
+must be near them, and so near each other. The time between two requests of a test counts as waited,
+so it is measured: a busy machine must not decide.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ Parts = list[tuple[str, str | None]]
 
 
 def alter(target: Target, parts: Parts, key: str, value: float | None) -> None:
-    """Set a quota and wait until the broker goes by it.
+    """Set a quota and wait until the broker applies it.
 
-    Kafka shows a change before it takes it to its quotas, one change after the other: when it shows
-    the second one, the first is in force.
+    Kafka shows a change before it applies it to its quotas, one change after the other: when it
+    shows the second one, the first is in force.
     """
     if value is not None:
         _alter(target, parts, key, value + 1.0)
@@ -79,13 +79,14 @@ def produce(peer: Peer, topic: Topic, size: int, client_id: str, acks: int = 1) 
 
 
 class Waited:
-    """Compares a time that a client is told to wait with one that was due when the test began."""
+    """A comparison of throttle times with the time that was due when the test began."""
 
     def __init__(self) -> None:
         self._began = time.monotonic()
 
     def near(self, told_ms: int, due_ms: int) -> bool:
-        """The sample that is being filled counts up to its length, which is a second."""
+        """Return whether a time is near; the sample being filled counts up to its length, a
+        second."""
         passed_ms = min((time.monotonic() - self._began) * 1000.0, 1_000.0)
         return due_ms - passed_ms - SLACK_MS <= told_ms <= due_ms + SLACK_MS
 
@@ -157,7 +158,7 @@ def test_a_consumer_over_its_quota_gets_nothing_and_a_time(target: Target) -> No
     first = once(0)
     assert 80_000 < size_of(first) < 90_000 and first.throttle_time_ms == 0
     second = once(-1)
-    # Ten seconds' worth are free; the answer that was not given counts with those that were.
+    # Ten seconds' worth are free; the refused request counts with the accepted ones.
     assert waited.near(second.throttle_time_ms, 7_000), second.throttle_time_ms
     assert second.responses == []
     again = once(1, first.session_id)
@@ -174,7 +175,7 @@ def test_a_client_over_its_share_of_the_processor(target: Target) -> None:
         request = MetadataRequest(topics=None)
         told = [peer.ask(request, 12, client_id=client).throttle_time_ms for _ in range(2)]
         assert told == [1_000, 1_000]
-        # A response that is made elsewhere and passed on tells the time too.
+        # A response that another node makes and this one forwards contains the time, too.
         peer.ask_later(AlterClientQuotasRequest(), 1, client_id=client)
         _, answer = peer.answer(ApiKey.ALTER_CLIENT_QUOTAS, 1)
         assert answer.throttle_time_ms == 1_000

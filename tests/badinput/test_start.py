@@ -1,4 +1,4 @@
-"""B51: what lies in the directory when a node starts."""
+"""B51: damaged or foreign files in the directory of a starting node."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ METADATA_LOG = "/data/__cluster_metadata-0/"
 LOG = "/data/t-0/00000000000000000000.log"
 TOPIC_ID = "/data/t-0/partition.metadata"
 INDEXED = {"log.index.interval.bytes": "50"}
-"""Each batch has entries in the indexes, which then can lie about it."""
+"""Each batch has entries in the indexes, so that damaged entries matter."""
 
 
 def config(**settings: str) -> NodeConfig:
@@ -51,7 +51,7 @@ def walk(files: MemoryFiles, folder: str = "/data") -> Iterator[str]:
 
 
 def copy(files: MemoryFiles) -> MemoryFiles:
-    """The same tree in files of its own."""
+    """Return a copy of the tree in files of its own."""
     other = MemoryFiles()
     for path in walk(files):
         other.mkdirs(posixpath.dirname(path))
@@ -67,8 +67,8 @@ def write(files: MemoryFiles, path: str, data: bytes) -> None:
 
 
 class Read(NamedTuple):
-    """What a consumer finds in t-0: where the log begins and ends, the values by offset, and how
-    many batches had a wrong CRC."""
+    """A consumer's view of t-0: log start and end, values by offset, and the count of wrong
+    CRCs."""
 
     start: int
     end: int
@@ -80,8 +80,10 @@ WHOLE = Read(0, 10, {at: b"value %d" % at for at in range(10)}, 0)
 
 
 async def read_back(node: Node) -> Read | None:
-    """As a consumer reads; None if there is no such topic. Raises AssertionError where the node
-    refuses or leaves out something between the offsets that it names."""
+    """Read as a consumer does; None if there is no such topic.
+
+    Raises: AssertionError if the node refuses, or omits offsets between its log start and end.
+    """
     port = node.bound_port("PLAINTEXT")
     connection = await Connection.connect("127.0.0.1", port, "test", 5000)
     try:
@@ -111,7 +113,7 @@ async def read_back(node: Node) -> Read | None:
 
 
 async def bound(connection: Connection, timestamp: int) -> int | None:
-    """An end of the log by its ListOffsets time, once the partition has a leader."""
+    """Return an end of the log by its ListOffsets time, once the partition has a leader."""
     topic = ListOffsetsRequest.ListOffsetsTopic(
         name="t",
         partitions=[
@@ -150,7 +152,7 @@ async def fetched(connection: Connection, offset: int) -> bytes:
 
 
 async def start(files: MemoryFiles | RealFiles, **settings: str) -> Read | None:
-    """Start a node, read what it has, and stop it; raises what its start raised."""
+    """Start a node, read its records, and stop it. Raises: the error of its start."""
     node = build_node(config(**settings), clock=SystemClock(), rng=random.Random(1), files=files)
     try:
         async with asyncio.timeout(START_S):
@@ -165,7 +167,7 @@ async def start(files: MemoryFiles | RealFiles, **settings: str) -> Read | None:
 
 @pytest.fixture(scope="module")
 def used() -> MemoryFiles:
-    """The directory of a node that has served and was stopped."""
+    """Return the directory of a node that has served and was stopped."""
     files = MemoryFiles()
 
     async def serve() -> None:
@@ -272,7 +274,7 @@ async def test_b51_two_nodes_on_one_directory(tmp_path_factory: pytest.TempPathF
     "name", ["..-0", "a b-0", "-0", "t-", "t-00", "t-99999999999", "t", "%2e%2e-0"]
 )
 async def test_b51_folders_that_are_no_partition(used: MemoryFiles, name: str) -> None:
-    """Whatever they are, they are not touched; a node may refuse to start over them."""
+    """They are left unchanged, whatever they are; a node may refuse to start with them."""
     files = copy(used)
     files.mkdirs(f"/data/{name}")
     write(files, f"/data/{name}/00000000000000000000.log", b"precious")
@@ -296,7 +298,7 @@ def flip(data: bytes, rng: random.Random) -> bytes:
 
 
 def last_byte(data: bytes, rng: random.Random) -> bytes:
-    """Where no length and no offset stands: only a CRC knows."""
+    """Change the last byte, which belongs to no length or offset: only a CRC detects it."""
     return data[:-1] + bytes([data[-1] ^ 1]) if data else b"\x00"
 
 
@@ -318,8 +320,10 @@ Damage = Callable[[bytes, random.Random], bytes]
 @pytest.mark.parametrize("damage", [cut, flip, last_byte, garbage, empty, hostile_text])
 @pytest.mark.parametrize("clean", [True, False])
 async def test_b51_any_file_may_be_broken(used: MemoryFiles, damage: Damage, clean: bool) -> None:
-    """Each file in turn: the node starts, or says in one line which file keeps it from it. A node
-    that has started has every record that the broken file did not hold."""
+    """Each file in turn: the node starts, or its error names the damaged file in one line.
+
+    A node that has started has every record that was not in the damaged file.
+    """
     rng = random.Random(f"{damage.__name__} {clean}")
     for path in walk(used):
         if path.endswith("/.lock"):
@@ -342,14 +346,15 @@ async def test_b51_any_file_may_be_broken(used: MemoryFiles, damage: Damage, cle
 def judge(
     path: str, files: MemoryFiles, records: bytes, found: Read | None, *, clean: bool
 ) -> None:
-    """`path` was broken before the start, and is the only file that may have cost records."""
+    """Check the result; `path` was damaged before the start, and no other file may have cost
+    records."""
     if found is None or (path == TOPIC_ID and found != WHOLE):
-        # Whoever lost the topic's metadata, or takes the log for another topic's, may not take the
-        # records with it.
+        # A node that lost the topic's metadata, or assigns the log to another topic, may not delete
+        # the records.
         assert path == TOPIC_ID or path.startswith(METADATA_LOG), path
         assert records in [files.read(one) for one in walk(files)]
     elif path == LOG:
-        # What is left begins at the start, and after a crash every batch of it was read.
+        # The remaining records begin at the start, and after a crash every batch of them was read.
         assert found.start == 0
         assert found.values.items() <= WHOLE.values.items()
         assert found.damaged == 0 or clean

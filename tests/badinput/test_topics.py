@@ -136,7 +136,7 @@ def test_b34_names_that_collide(target: Target) -> None:
             timeout_ms=10_000,
         )
         codes = [E(one.error_code) for one in peer.ask(request, 7).topics]
-        # Kafka looks only at the topics that there were before.
+        # Kafka checks only topics that existed before the request.
         assert sorted(codes) == [E.NONE, E.NONE if target.is_kafka else E.INVALID_TOPIC_EXCEPTION]
 
 

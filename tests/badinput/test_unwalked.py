@@ -1,8 +1,8 @@
-"""Batches whose inside lies, on a node that does not walk records (the default).
+"""Batches with invalid records, on a node that does not walk records (the default).
 
-They are stored, since header and CRC are right; that is what decision 13 gives up. Here is what
-must hold nevertheless: the node reads over them, finds offsets by time, comes back after a crash,
-and serves everybody else.
+They are stored, since header and CRC are right, as decision 13 accepts. These tests check what must
+hold nevertheless: the node reads over them, finds offsets by time, recovers after a crash, and
+serves all other clients.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ async def offset_at(connection: Connection, timestamp: int) -> tuple[int, int]:
 
 
 async def read_over(connection: Connection, end: int) -> list[int]:
-    """Base offsets of all batches, as a consumer finds them."""
+    """Return the base offsets of all batches, as a consumer finds them."""
     bases: list[int] = []
     offset = 0
     while offset < end:

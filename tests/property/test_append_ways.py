@@ -1,4 +1,4 @@
-"""The short way of an append, for a batch whose header is known, against the general one."""
+"""The short way of an append, for a batch with a known header, compared with the general one."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ appends = st.tuples(
 
 
 def follow(log: Log, producer: tuple[int, int, int] | None) -> Producer:
-    """A producer whose sequence is so far from the next one."""
+    """Return a producer whose sequence has this distance from the next one."""
     if producer is None:
         return NO_PRODUCER
     producer_id, epoch, skipped = producer

@@ -29,7 +29,7 @@ few = settings(
 
 
 def outcome(decode: Any, cls: type[Message], data: bytes, version: int) -> Any:
-    """What a decoder makes of bytes: the message and its end, or that it refuses them."""
+    """Return the decoded message and its end, or ProtocolError if the decoder refuses the bytes."""
     try:
         return decode(cls, data, version)
     except ProtocolError as error:

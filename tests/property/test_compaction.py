@@ -32,7 +32,7 @@ histories = st.lists(st.one_of(appends, appends, appends, pauses, others), max_s
 
 @dataclass
 class Model:
-    """What was written, and when a round could first have seen each tombstone."""
+    """Written records, and the time at which a round could first have seen each tombstone."""
 
     written: list[tuple[int, str, str | None]] = field(default_factory=list)
     kept_since_ms: dict[int, int] = field(default_factory=dict)
@@ -82,11 +82,11 @@ def note(model: Model, first_offset: int, batch: list[KeyValue]) -> None:
 
 
 async def clean_all(log: Cleaning, model: Model) -> None:
-    """Rounds until nothing is due: a small map takes several."""
+    """Run rounds until nothing is due: a small map takes several."""
     for _ in range(100):
         if not await log.clean():
             break
-        # A round that kept a tombstone is where its time begins.
+        # The delete retention of a tombstone begins with the round that kept it.
         for offset, _, value in log.records():
             if value is None:
                 model.kept_since_ms.setdefault(offset, log.clock.now_ms())
@@ -117,7 +117,7 @@ def check(log: Cleaning, model: Model) -> None:
 
 
 def check_reading(log: Cleaning, found: list[tuple[int, str, str | None]]) -> None:
-    """From any offset a reader gets the records from there on."""
+    """Assert that a reader gets all records from any offset on."""
     for start in range(log.log.log_start_offset, log.log.log_end_offset, 3):
         offsets = [
             record.offset

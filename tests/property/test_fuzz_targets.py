@@ -1,4 +1,4 @@
-"""The fuzz targets under Hypothesis, which shrinks what it finds; and, in a soak, `fuzz.run`."""
+"""The fuzz targets under Hypothesis, which shrinks failures; and, in a soak, `fuzz.run`."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
 """Random histories of a group coordinator, judged after every step (G8-G10).
 
-The world itself checks that memory is the replay of the log and that each group is consistent.
-Here is added what only a history can show. Generations never go back, and each has one assignment
-in the log. An acknowledged offset is the one that is fetched, also by the next coordinator, and
-none outlives its topic. A coordinator can begin with any prefix of the log. Once all clients fall
-silent, every group comes to rest.
+The world itself checks that memory is the replay of the log and that each group is consistent. This
+module adds checks of the history. Generations never go back, and each has one assignment in the
+log. A fetch returns the acknowledged offset, also from the next coordinator, and no offset outlives
+its topic. A coordinator can begin with any prefix of the log. Once all clients fall silent, every
+group comes to rest.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ AT = st.sampled_from([("a", 0), ("a", 1), ("b", 0)])
 
 
 class Client:
-    """What one consumer remembers; it follows no protocol, it tries things."""
+    """The state of one consumer, which follows no protocol but tries random operations."""
 
     def __init__(self, instance: str | None) -> None:
         self.instance = instance
@@ -133,7 +133,7 @@ class Coordinator(RuleBasedStateMachine):
 
     @rule(group=GROUPS, who=WHO, tries_again=st.booleans(), another=st.booleans())
     def a_member_gives_up(self, group: str, who: int, tries_again: bool, another: bool) -> None:
-        """It leaves while its JoinGroup waits, and may join again with its old id."""
+        """The member leaves while its JoinGroup waits, and may join again with its old id."""
         protocols = (("range", subscription("a")),)
         for fresh in (True, False):
             self.join(group, who, fresh, protocols, 9)
@@ -160,7 +160,7 @@ class Coordinator(RuleBasedStateMachine):
 
     @rule(group=GROUPS, some=st.sets(WHO, min_size=2), times=st.integers(1, 3))
     def the_leader_repeats_itself(self, group: str, some: set[int], times: int) -> None:
-        """SyncGroup while an earlier one of the generation is not committed."""
+        """Send SyncGroup while an earlier one of the generation is not committed."""
         self.replication_lags_or_not(False)
         self.world.refuse_appends = None
         for who in sorted(some) * 2:
@@ -212,7 +212,7 @@ class Coordinator(RuleBasedStateMachine):
 
     @rule(group=GROUPS)
     def everybody_behaves(self, group: str) -> None:
-        """Members join and sync as they are told, as far as appends are committed."""
+        """Let members join and sync by their answers, as far as appends are committed."""
         for _ in range(4):
             live = self.world.shard.core.groups.get(group)
             if live is None or live.state in (GroupState.EMPTY, GroupState.STABLE):
@@ -272,21 +272,21 @@ class Coordinator(RuleBasedStateMachine):
 
     @rule(lost=st.integers(0, 3))
     def the_coordinator_moves(self, lost: int) -> None:
-        """Appends that are not committed may be lost, the last ones first."""
+        """Uncommitted appends may be lost, the last ones first."""
         lost = min(lost, len(self.world.in_flight))
         self.world.run(self.world.shard.abandon(ErrorCode.NOT_COORDINATOR))
         self.read_answers()
         answers, ticket = self.world.answers, self.world.last_ticket
         now_ms = self.world.now_ms
         for _, _, open_ticket in list(self.world.in_flight)[: len(self.world.in_flight) - lost]:
-            # Not acknowledged, and yet it will be seen.
+            # Not acknowledged, and yet it will be visible.
             self.acknowledge(open_ticket)
         self.world = self.world.restarted(lost)
         self.world.answers, self.world.last_ticket, self.world.now_ms = answers, ticket, now_ms
         for group, record in self.world.shard.appended.groups.items():
             assert self.world.group(group).generation == record.generation
 
-    # -- what clients learn
+    # -- clients' answers
 
     def read_answers(self) -> None:
         for ticket in sorted(self.world.answers.keys() - self.seen):
@@ -324,7 +324,7 @@ class Coordinator(RuleBasedStateMachine):
     @invariant()
     def generations_never_go_back(self) -> None:
         for group_id, group in self.world.shard.core.groups.items():
-            # A group that was removed, or lost before it was ever stored, begins anew.
+            # A group that was removed, or lost before it was first stored, starts from scratch.
             same, before = self.generations.get(group_id, (group, 0))
             assert same is not group or group.generation >= before
             self.generations[group_id] = group, group.generation
@@ -346,7 +346,7 @@ class Coordinator(RuleBasedStateMachine):
                     assert offset == -1 or self.world.topics.topic_id(topic) is not None
 
     def each_generation_has_one_assignment(self) -> None:
-        """A static member that came back has another id and the same assignment."""
+        """A returning static member has another id and the same assignment."""
         found: dict[tuple[str, int], list[bytes]] = {}
         for key, value in self.world.log:
             record = parse_record(key, value)
@@ -370,7 +370,7 @@ class Coordinator(RuleBasedStateMachine):
         self.world.refuse_appends = None
         self.replication_lags_or_not(False)
         self.acknowledged_offsets_are_fetched()
-        # Everybody is silent from now on: groups must not stand still in a rebalance.
+        # All clients are silent from now on: groups must not stay in a rebalance.
         self.world.advance(600_000)
         self.read_answers()
         for group in self.world.shard.core.groups.values():

@@ -1,7 +1,7 @@
 """Random steps of a whole coordinator: requests, timers, lost appends, changes of roles and topics.
 
-No step may raise, neither to its caller nor in a task: each of these tasks ends the node. After
-each step memory is the replay of the log (G10), and no offset is shown that is older than its
+No step may raise, neither to its caller nor in a task: a failure of any of these tasks ends the
+node. After each step memory is the replay of the log (G10), and no visible offset is older than its
 topic (G9).
 """
 
@@ -48,7 +48,7 @@ PAUSES_MS = (0, 1, 500, 3_000, 3_000, 10_000, 30_000, 60_000)
 
 
 class Steps:
-    """One coordinator and what its clients remember."""
+    """One coordinator and the state of its clients."""
 
     def __init__(self, driver: Driver) -> None:
         self.driver = driver
@@ -89,7 +89,7 @@ class Steps:
         await settle()
 
     def give_up(self, *, tries_again: bool, another_comes: bool) -> None:
-        """A member leaves while its JoinGroup waits, and may join again with its old id."""
+        """The member leaves while its JoinGroup waits, and may join again with its old id."""
         self.take(self.driver.join())
         self.take(self.driver.join(self.ids[-1]))
         self.take(self.leave(self.ids[-1]))

@@ -1,4 +1,4 @@
-"""The three laws of the metadata image, and that a delta finds every difference."""
+"""The three laws of the metadata image, and deltas that contain every difference."""
 
 from __future__ import annotations
 
@@ -49,7 +49,8 @@ def test_any_split_into_batches_gives_the_same_image(drawn: list[Op], sizes: lis
 
 
 class Leading:
-    """A node that appends to a log, sees it committed late, and loses it to others now and then."""
+    """A node that appends to a log, reads it as committed later, and at times loses it to other
+    leaders."""
 
     def __init__(self, records: list[Any]) -> None:
         self.image = LogImage()
@@ -59,7 +60,7 @@ class Leading:
         self._epoch = 1
 
     def put(self, size: int) -> list[Any]:
-        """The next records of the log, in one batch; 0: a control batch."""
+        """Append the next records of the log in one batch; 0 is a control batch."""
         written = sum(len(batch.records) for batch in self.log)
         records = self._records[written : written + size]
         end = self.log[-1].last_offset + 1 if self.log else 0
@@ -85,7 +86,7 @@ class Leading:
         assert touched.any_topic or named <= touched.partitions.keys()
 
     def lose(self) -> None:
-        """The next leader keeps half of what was not committed."""
+        """Let the next leader keep half of the uncommitted records."""
         self.image.drop_appended()
         self._epoch += 1
         del self.log[self.committed + (len(self.log) - self.committed) // 2 :]
@@ -155,7 +156,7 @@ def test_a_delta_says_everything_that_differs(drawn: list[Op], at: int) -> None:
 
 
 def patched(before: Mapping[Any, Any], changes: Mapping[Any, Change[Any]]) -> dict[Any, Any]:
-    """`before` with the changes applied; each must start from what is there."""
+    """Return `before` with the changes applied; each must start from the current value."""
     result = dict(before)
     for key, change in changes.items():
         assert result.pop(key, None) == change.before

@@ -1,4 +1,4 @@
-"""JSON and back gives the same message."""
+"""Messages as JSON, with an exact round trip."""
 
 from __future__ import annotations
 

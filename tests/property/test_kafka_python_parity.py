@@ -1,4 +1,4 @@
-"""kafka-python reads our bytes, finds our values in them, and writes the same bytes again."""
+"""kafka-python as an oracle: it decodes our bytes to our values, and encodes the same bytes."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ OURS = {cls.__name__: cls for cls in message_classes()}
 
 
 def theirs() -> dict[str, Any]:
-    """kafka-python's message classes by name; its two packages of old ones are left out."""
+    """Return kafka-python's message classes by name, without its two packages of old ones."""
     found: dict[str, Any] = {}
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)  # of how it reads its schemas
+        warnings.simplefilter("ignore", DeprecationWarning)  # attributes of its schema reader
         for name in MODULES:
             for key, value in vars(import_module(f"kafka.protocol.{name}")).items():
                 if isinstance(value, type) and key in OURS and hasattr(value, "valid_versions"):

@@ -1,4 +1,4 @@
-"""kio, an independent implementation, writes and reads the same bytes, for every message it has.
+"""kio as an oracle: an independent implementation with the same bytes for every message it has.
 
 docs/codec-oracles.md lists what kio lacks.
 """
@@ -32,7 +32,7 @@ from testkit.records.kio_messages import (
 )
 from testkit.records.messages import EXAMPLES, message_classes, messages_of
 
-# Where kio's type holds less than the wire does.
+# Types of kio with a smaller range than the wire format.
 NARROW: dict[str, st.SearchStrategy[Any]] = {
     "error_code": st.sampled_from([code.value for code in KioErrorCode]),
     "timedelta_i64": st.integers(-(2**50), 2**50),
@@ -51,7 +51,7 @@ CASES = [
 
 
 def narrowed(cls: type[Struct], kio_class: Any, version: int) -> dict[str, Any]:
-    """Strategies for our fields whose kio type holds less."""
+    """Return strategies for our fields whose kio type has a smaller range."""
     found: dict[str, Any] = {}
     for f, g, hint in kio_fields(cls, kio_class, version):
         kind = g.metadata.get("kafka_type")
@@ -90,7 +90,8 @@ def test_same_bytes(cls: type[Message], version: int, path: str) -> None:
 
 
 def test_kio_lacks_only_what_never_crosses_a_client_connection() -> None:
-    """docs/codec-oracles.md says so; Kafka's own classes judge these (tests/interop)."""
+    """docs/codec-oracles.md lists these messages; Kafka's own classes check them
+    (tests/interop)."""
     known = {(name, version) for name, version, _ in kio_classes()}
     lacking = {
         name

@@ -1,4 +1,4 @@
-"""The short way of a produce request against the general one, on two brokers alike."""
+"""The short way of a produce request compared with the general one, on two equal brokers."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ BATCHES = (
 
 
 def general_only(h: Harness) -> None:
-    """Take the short way out of a broker."""
+    """Remove the short way from a broker."""
     api = h.table.entries[0].handler.__self__  # type: ignore[attr-defined]
     api._one_batch = lambda *_: None
 
@@ -52,7 +52,7 @@ def broker() -> Harness:
 
 
 def ask(h: Harness, version: int, topic: int, index: int, acks: int, records: Any) -> Any:
-    """The answer's bytes, or what happened instead of one."""
+    """Return the answer's bytes, or the outcome in place of one."""
     data = ProduceRequest.TopicProduceData(
         name=TOPICS[topic] if version < 13 else "",
         topic_id=bytes(16) if version < 13 else topic_id(topic + 1),

@@ -1,9 +1,9 @@
 """Laws of the tier's decisions, for any history of leaders, copies, expiry and records (S1-S4, S6).
 
-A world has one leader's log at a time, whose records are known by (offset, epoch), the metadata as
-a list of records, and the objects. Leaders are elected cleanly and uncleanly, cut their logs into
-segments at other places, begin copies and are replaced before they end; what an old leader still
-writes is written. After each step the laws hold.
+A world has one leader's log at a time, whose records are identified by (offset, epoch), the
+metadata as a list of records, and the objects. Leaders are elected cleanly and uncleanly, roll
+segments at different offsets, begin copies and are replaced before they end; late writes of an old
+leader are written. After each step the laws hold.
 """
 
 from __future__ import annotations
@@ -78,8 +78,10 @@ class World:
         self._lead(self.rng.randint(lowest, self.end))
 
     def _lead(self, end: int) -> None:
-        """A replica whose log ends there leads. It has segments of its own, and may have heard of
-        a lower high watermark."""
+        """Elect a replica with this log end.
+
+        It has segments of its own, and may know a lower high watermark.
+        """
         self.end = end
         self.committed = min(self.committed, end)
         lowest = max(self.local_start, self.log_start)
@@ -122,7 +124,7 @@ class World:
         self.under_way.append((1, begun))
 
     def end_copy(self) -> None:
-        """Of this leader, or of one that does not know yet that it was replaced."""
+        """End a copy of this leader, or of one that does not know yet that it was replaced."""
         if self.under_way:
             _, one = self.under_way.pop(self.rng.randrange(len(self.under_way)))
             self.write(update(self.number(one), SegmentState.COPY_FINISHED))
@@ -182,7 +184,7 @@ class World:
         self.epochs.truncate_from_start(self.log_start, self.end)
 
     def delete_local(self) -> None:
-        """Of the segments that may go, any number does: retention wants no more than these."""
+        """Remove any number of the segments that may go: retention removes no others."""
         first = max(self.local_start, self.log_start)
         copied_to = self.cache.covered_to(self.lineage, first, self.end - 1)
         may_go = [
@@ -236,7 +238,7 @@ STEPS: list[Callable[[World], None]] = [
 
 
 def story(seed: int, steps: int) -> World:
-    """A world after so many steps, each followed by the laws."""
+    """Return a world after `steps` steps, each followed by the laws."""
     world = World(seed)
     for _ in range(steps):
         world.rng.choice(STEPS)(world)
@@ -254,7 +256,7 @@ def test_the_laws_hold_after_every_step(seed: int) -> None:
 @settings(max_examples=40, deadline=None)
 @given(st.integers(0, 2**32), st.data())
 def test_a_replay_from_any_point_changes_nothing(seed: int, data: st.DataObject) -> None:
-    """S6: what was read before is passed over, wherever the reader goes back to."""
+    """S6: records read before are skipped, however far back the reader starts again."""
     world = story(seed, steps=40)
     cache = SegmentCache(PARTITION)
     read = 0
@@ -277,7 +279,7 @@ states = st.sampled_from(list(SegmentState))
 def test_refused_records_change_nothing_and_the_index_is_of_finished_copies(
     written: list[tuple[int, SegmentState, int]],
 ) -> None:
-    """S3: any record may come, of any writer; offsets are found in finished copies alone."""
+    """S3: any record of any writer may come; only finished copies are found by offset."""
     cache = SegmentCache(PARTITION)
     for offset, (number, state, whole) in enumerate(written):
         before = contents(cache)

@@ -1,7 +1,7 @@
 """Laws of the server's connection over arbitrary chunks, without sockets.
 
-Whatever way the network cuts a stream of requests, the replies are the same bytes; and no stream
-of bytes does more than close the connection.
+However the network splits a stream of requests, the replies are the same bytes; and no stream of
+bytes does more than close the connection.
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ from testkit.memory.turns import until
 
 
 class Wire(asyncio.Transport):
-    """Keeps what is written; holds back what arrives while reading is paused."""
+    """A transport that keeps written bytes, and holds back received ones while reading is
+    paused."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -62,7 +63,7 @@ class Wire(asyncio.Transport):
 
 
 class Waiting(Echo):
-    """Heartbeats wait; the turn of the loop after it asked answers the newest first."""
+    """A handler whose Heartbeats wait; the next event-loop iteration answers the newest first."""
 
     def heartbeat(
         self, context: RequestContext, request: HeartbeatRequest

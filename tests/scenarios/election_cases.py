@@ -1,8 +1,8 @@
-"""Partitions and what happens to their brokers, through the controller's public decisions.
+"""Partitions and events of their brokers, run through the controller's public decisions.
 
-A `Case` is a partition of three replicas, who of their brokers is fenced, and one `Event`. `play`
-brings the event about as brokers do (registrations, heartbeats, silence) and returns every record
-that changed the partition, with the partition after it.
+A `Case` is a partition of three replicas, their fenced brokers, and one `Event`. `play` brings the
+event about as brokers do (registrations, heartbeats, silence) and returns every record that changed
+the partition, with the partition after it.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ EVENTS = ("fenced", "shutdown", "directory", "heard", *BACK)
 
 
 class Rules(NamedTuple):
-    """What the cluster is configured to do."""
+    """The cluster's configuration."""
 
     feature: int = 1
     min_isr: int = 1
@@ -53,7 +53,7 @@ class Rules(NamedTuple):
 
 
 class Before(NamedTuple):
-    """A partition of the replicas 1, 2 and 3, and what is known of its brokers."""
+    """A partition of the replicas 1, 2 and 3, and the state of its brokers."""
 
     isr: tuple[int, ...]
     elr: tuple[int, ...] = ()
@@ -65,14 +65,14 @@ class Before(NamedTuple):
 
 
 class Event(NamedTuple):
-    """One of `EVENTS`, and the broker it happens to."""
+    """One of `EVENTS`, and its broker."""
 
     what: str
     broker: int
 
 
 class Step(NamedTuple):
-    """A record that changed the partition, and what it made of it."""
+    """A record that changed the partition, and the partition after it."""
 
     record: PartitionChangeRecord
     before: PartitionImage
@@ -81,7 +81,7 @@ class Step(NamedTuple):
 
 
 class Played(NamedTuple):
-    """What came of a case."""
+    """The result of a case."""
 
     start: PartitionImage
     steps: tuple[Step, ...]
@@ -92,8 +92,10 @@ class Played(NamedTuple):
         return self.image.topics.by_name[TOPIC].partitions[0]
 
     def reasons(self) -> dict[int, str]:
-        """Why each replica does not lead in the end: a word of the table, `outside` for who could
-        but is not known to hold everything."""
+        """Return why each replica does not lead in the end, as a word of the table.
+
+        `outside` is an eligible replica that is not known to have all records.
+        """
         words = {Reason.SHUTTING_DOWN: "shutting-down", Reason.DIRECTORY_OFFLINE: "directory"}
         return {
             broker: words.get(told.reason, told.reason.name.lower())
@@ -104,7 +106,7 @@ class Played(NamedTuple):
 
 
 def fitness(image: MetadataImage) -> dict[int, Eligibility]:
-    """Who is fit to lead the partition, whatever the logs hold."""
+    """Return the eligibility of each broker to lead the partition, whatever the logs hold."""
     nobody: frozenset[int] = frozenset()
     of = broker_eligibility(
         image.cluster.brokers, leaving=nobody, joining=nobody, expired=nobody, unclean=nobody
@@ -115,7 +117,7 @@ def fitness(image: MetadataImage) -> dict[int, Eligibility]:
 
 
 def play(rules: Rules, before: Before, event: Event) -> Played:
-    """Bring the event about."""
+    """Bring the event about and return the resulting steps."""
     cluster = _cluster(rules, before)
     start = cluster.partition(TOPIC)
     steps: list[Step] = []
@@ -159,7 +161,7 @@ def _happens(cluster: Cluster, event: Event) -> None:
 
 
 def _silent(cluster: Cluster, broker_id: int) -> None:
-    """One broker's session ends; it is not fenced by that alone."""
+    """Let one broker's session end; it is not fenced by that alone."""
     cluster.advance(SESSION_TIMEOUT_MS)
     for other in cluster.image.cluster.brokers.values():
         if other.id != broker_id and not other.fenced:
@@ -167,12 +169,12 @@ def _silent(cluster: Cluster, broker_id: int) -> None:
 
 
 def second(broker_id: int) -> bytes:
-    """The broker's other log directory, in which the partition is not."""
+    """Return the broker's other log directory, which does not have the partition."""
     return b"2nd-dir.." + directory(broker_id)[9:]
 
 
 def other_disk(broker_id: int) -> bytes:
-    """What stands in the place of its first one when the disk was replaced."""
+    """Return the directory id in place of the first one after the disk was replaced."""
     return b"new-disk." + directory(broker_id)[9:]
 
 
@@ -188,7 +190,7 @@ def _registration(broker_id: int, **fields: object) -> BrokerRegistrationRequest
 
 @cache
 def _started(fenced: tuple[int, ...], gone: tuple[int, ...]) -> tuple[MetadataImage, int]:
-    """Three brokers with two directories each, and the offset that follows."""
+    """Return three brokers with two directories each, and the next offset."""
     cluster = Cluster()
     for broker_id in BROKERS:
         first = () if broker_id in gone else (directory(broker_id),)
@@ -230,7 +232,7 @@ def _cluster(rules: Rules, before: Before) -> Cluster:
 
 def _configs(rules: Rules) -> list[tuple[int, str, str, str]]:
     found = [(ConfigResourceType.TOPIC, TOPIC, "min.insync.replicas", str(rules.min_isr))]
-    # Either key says it; None is in the new one only.
+    # Either key sets it; only the new one has the value None.
     if rules.strategy == "Aggressive":
         found.append((ConfigResourceType.TOPIC, TOPIC, "unclean.leader.election.enable", "true"))
     elif rules.strategy == "None":

@@ -1,4 +1,4 @@
-"""Elections as transcripts (`elections.txt`), and what holds for every case there is."""
+"""Elections as transcripts (`elections.txt`), and laws for every possible case."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def event_of(text: str) -> Event:
 
 
 def told(step: Step) -> str:
-    """A record as the table writes it."""
+    """Return a record in the format of the table."""
     record, after = step.record, step.after
     parts = [
         f"{short}={','.join(map(str, sorted(getattr(after, name))))}"
@@ -94,7 +94,7 @@ def told(step: Step) -> str:
 
 
 def outcome(played: Played) -> tuple[str, str]:
-    """Records and reasons, as the table writes them."""
+    """Return records and reasons in the format of the table."""
     records = " ; ".join(map(told, played.steps)) or "nothing"
     if played.end.leader != NO_LEADER:
         return records, ""
@@ -133,7 +133,7 @@ def effective(rules: Rules) -> int:
 
 
 def check(rules: Rules, start: Before, event: Event, played: Played) -> None:
-    """The promises, for each record and for what the event leaves."""
+    """Check the promises for each record and for the state after the event."""
     for step in played.steps:
         check_sets(rules, step.before, step.after)
         check_epochs(step)
@@ -146,7 +146,7 @@ def check(rules: Rules, start: Before, event: Event, played: Played) -> None:
 
 
 def check_recovery(rules: Rules, played: Played) -> None:
-    """P21 for a partition that waits."""
+    """Check P21 for a partition that waits."""
     end = played.end
     alive = tuple(b for b, told in fitness(played.image).items() if is_eligible(told))
     elr = end.elr if rules.feature else ()
@@ -156,8 +156,10 @@ def check_recovery(rules: Rules, played: Played) -> None:
 
 @cache
 def check_comparisons(strategy: RecoveryStrategy, standing: Standing) -> None:
-    """P21: whoever of the living answers, and whether in time or not, what the recovery makes of
-    it. The logs grow with the brokers' ids."""
+    """P21: check the recovery's verdict for any set of answers, in time and overdue.
+
+    The logs grow with the brokers' ids.
+    """
     alive, clean = standing.alive, {*standing.isr, *standing.elr}
     known = clean | set(standing.last_known)
     required = set(standing.last_known if len(known) >= standing.min_isr else standing.replicas)
@@ -172,7 +174,7 @@ def check_comparisons(strategy: RecoveryStrategy, standing: Standing) -> None:
 
 
 def check_whole(rules: Rules, played: Played) -> None:
-    """P8: as many as min ISR stay known of, whatever happens to them."""
+    """P8: check that at least min ISR replicas stay known, whatever happens to them."""
 
     def is_whole(partition: PartitionImage) -> bool:
         known = {*partition.isr, *partition.elr, *partition.last_known_elr}
@@ -186,7 +188,7 @@ def check_whole(rules: Rules, played: Played) -> None:
 
 
 def check_sets(rules: Rules, before: PartitionImage, after: PartitionImage) -> None:
-    """P9, and without the feature no sets at all."""
+    """Check P9, and that there are no sets without the feature."""
     isr, elr = set(after.isr), set(after.elr)
     everyone = isr | elr | set(after.last_known_elr)
     assert everyone <= set(after.replicas)
@@ -199,7 +201,7 @@ def check_sets(rules: Rules, before: PartitionImage, after: PartitionImage) -> N
 
 
 def check_epochs(step: Step) -> None:
-    """P15."""
+    """P15: check that leader and partition epochs advance with each change."""
     before, after = step.before, step.after
     assert after.partition_epoch == before.partition_epoch + 1
     changed = after.leader != before.leader
@@ -207,7 +209,7 @@ def check_epochs(step: Step) -> None:
 
 
 def check_election(rules: Rules, start: Before, event: Event, step: Step) -> None:
-    """P21, P22, P11: who was elected, as what, and who was not."""
+    """P21, P22, P11: check the elected replica, the kind of election, and those not elected."""
     record, before, after = step.record, step.before, step.after
     if record.leader in (NO_CHANGE, NO_LEADER):
         if record.leader == NO_LEADER:
@@ -234,7 +236,7 @@ def check_election(rules: Rules, start: Before, event: Event, step: Step) -> Non
         assert before.last_known_elr == (leader,)
         assert after.isr == (leader,) and after.elr == ()
         assert after.recovery_state == 1
-        # Nobody was left in either set, but for who has just come back from a crash.
+        # Both sets were empty, except for a broker that has just come back from a crash.
         assert set(before.isr) | set(before.elr) <= {crashed}
     else:
         assert kind is ElectedAs.UNCLEAN
@@ -248,7 +250,8 @@ def check_election(rules: Rules, start: Before, event: Event, step: Step) -> Non
 
 
 def check_end(rules: Rules, event: Event, played: Played) -> None:
-    """What the event leaves: nobody unfit is waited for in vain, nobody fit passed over."""
+    """Check that the partition neither waits for an ineligible replica nor passes over a
+    candidate."""
     end, start = played.end, played.start
     fit = {b for b, eligibility in fitness(played.image).items() if is_eligible(eligibility)}
     brokers = played.image.cluster.brokers
@@ -269,7 +272,8 @@ def check_end(rules: Rules, event: Event, played: Played) -> None:
 
 
 def check_nobody_forgotten(rules: Rules, start: PartitionImage, end: PartitionImage) -> None:
-    """Below min ISR, who was in ISR or ELR stays in one of them, or an unclean election was."""
+    """Check that below min ISR members of ISR or ELR stay in one of them, or an election was
+    unclean."""
     lossy = end.recovery_state and not start.recovery_state
     if len(end.isr) < effective(rules) and not lossy and start.recovery_state == 0:
         assert {*start.isr, *start.elr} <= {*end.isr, *end.elr}
@@ -282,7 +286,7 @@ MANAGED_PLACES = (*PLACES, "known")
 
 
 STRATEGIES = ("Balanced", "Aggressive", "None")
-# min ISR says nothing without the feature.
+# min ISR has no effect without the feature.
 ALL_RULES = [
     Rules(feature, min_isr, strategy, manager)
     for feature, min_isr in ((0, 1), (1, 1), (1, 2), (1, 3))
@@ -302,7 +306,7 @@ def subsets(brokers: tuple[int, ...]) -> list[tuple[int, ...]]:
 
 
 def partitions(rules: Rules) -> Iterator[Before]:
-    """Every partition that a controller could have left, with every set of fenced brokers."""
+    """Yield every partition that a controller could have left, with every set of fenced brokers."""
     places_of = MANAGED_PLACES if rules.manager and rules.feature else PLACES
     for places in itertools.product(places_of, repeat=len(BROKERS)):
         isr, elr, known = (
@@ -357,7 +361,7 @@ def every_case(which: list[Rules]) -> Iterator[tuple[Rules, Before, Event]]:
 
 
 def check_all(cases: Iterable[tuple[Rules, Before, Event]]) -> tuple[int, set[ElectedAs]]:
-    """How many cases, and the kinds of elections that were seen."""
+    """Check all cases. Returns: their number, and the kinds of elections."""
     count, kinds = 0, set()
     for rules, before, event in cases:
         played = play(rules, before, event)
@@ -386,7 +390,7 @@ def test_the_promises_hold_in_every_case() -> None:
 
 @pytest.mark.rest
 def test_the_promises_hold_by_every_other_rule() -> None:
-    """The same for what is configured less often: strategy None, and the manager with anything."""
+    """The same for rarer configurations: strategy None, and any strategy with the manager."""
     count, kinds = check_all(every_case([r for r in ALL_RULES if r not in USUAL_RULES]))
     assert count > 3_000
     assert kinds == {ElectedAs.ISR, ElectedAs.ELR, ElectedAs.NONE}
@@ -395,7 +399,7 @@ def test_the_promises_hold_by_every_other_rule() -> None:
 @pytest.mark.rest
 @pytest.mark.parametrize("manager", [False, True])
 def test_the_promises_hold_where_disks_are_gone(manager: bool) -> None:
-    """Of one broker or two the directory with the replica is gone, of none that is in the ISR."""
+    """The directory with the replica is lost on one or two brokers, none of them in the ISR."""
     rules = Rules(1, 2, manager=manager)
     count, kinds = check_all(
         (rules, before._replace(gone=gone), event)
@@ -409,5 +413,6 @@ def test_the_promises_hold_where_disks_are_gone(manager: bool) -> None:
 
 
 def stands_open(before: Before, gone: tuple[int, ...]) -> bool:
-    """Whether somebody could lead that does not: no controller leaves that."""
+    """Return whether an eligible replica is not elected, a state that no controller leaves
+    behind."""
     return before.leader == NO_LEADER and bool({*before.elr} - {*before.fenced, *gone})

@@ -1,4 +1,4 @@
-"""Who leads where replicas have unequal parts of the log locally (KIP-1303): `local_logs.txt`."""
+"""Elections among replicas with unequal local logs (KIP-1303): `local_logs.txt`."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ BROKERS = (1, 2, 3)
 
 
 class Row(NamedTuple):
-    """`line` is where it stands; the rest are its columns."""
+    """A row of the file: `line` is its line number, the rest are its columns."""
 
     line: int
     thresholds: dict[str, str]
@@ -102,7 +102,7 @@ class World(Cluster):
     def _place(self, row: Row) -> None:
         replicas = [int(part.partition("=")[0]) for part in row.logs.split()]
         topic = TopicRecord(name=TOPIC, topic_id=TOPIC_ID)
-        # Nobody leads while brokers are fenced: what that does is no part of the row.
+        # No broker leads while brokers are fenced: the effect of fencing is no part of the row.
         partition = PartitionRecord(
             partition_id=0,
             topic_id=TOPIC_ID,
@@ -200,7 +200,7 @@ def test_who_leads(row: Row) -> None:
 
 @pytest.mark.parametrize("row", list(rows()), ids=lambda row: f"line{row.line}")
 def test_the_audit_sees_whom_an_election_passed_over(row: Row, tmp_path: Path) -> None:
-    """From the log alone, and by another way than the controller counts it."""
+    """The audit derives it from the log alone, by another method than the controller's counter."""
     world = World(row)
     world.passed_over, begin = 0, world.log.offset
     for event in row.events:

@@ -1,4 +1,4 @@
-"""Mistakes that metadata quorums have made before, each as a short transcript of the core.
+"""Known bugs of metadata quorums, each as a short transcript of the core.
 
 Numbers are Kafka's tickets: 13-15 of the list of known bugs in the reliability notes.
 """
@@ -26,7 +26,7 @@ KEYS = [ReplicaKey(i, bytes([i]) * 16) for i in range(5)]
 def core_of(
     node: int, *voter_ids: int, epochs: tuple[int, ...] = (), state: QuorumState | None = None
 ) -> QuorumCore:
-    """A started core whose log has one record of each of `epochs`."""
+    """Return a started core whose log has one record of each of `epochs`."""
     log = ModelLog()
     log.entries = [Entry(epoch, i) for i, epoch in enumerate(epochs)]
     core = QuorumCore(
@@ -60,7 +60,7 @@ def follow(core: QuorumCore, leader_id: int, epoch: int) -> None:
 
 
 def win(core: QuorumCore) -> int:
-    """Elected at 1000 ms with the vote of node 2; the epoch."""
+    """Win an election at 1000 ms with the vote of node 2, and return the epoch."""
     core.step(m.Tick(), 1000)
     core.step(m.VoteAnswered(2, core.epoch, None, True, pre_vote=True), 1001)
     core.step(m.VoteAnswered(2, core.epoch, None, True), 1002)
@@ -121,7 +121,8 @@ def test_12619_no_high_watermark_before_the_leaders_own_record_is_committed() ->
 
 
 def test_12619_a_new_leader_does_not_tell_what_it_knew_as_a_follower() -> None:
-    """Others may know a later one; Kafka's followers end when they are told of an earlier."""
+    """Others may know a later high watermark; Kafka's followers end if they receive an earlier
+    one."""
     core = core_of(1, 1, 2, 3, epochs=(1, 1, 1))
     follow(core, 3, 1)
     answer(core, 3, 1, 3, high_watermark=2)
@@ -174,10 +175,11 @@ def test_14618_a_snapshot_is_named_after_the_first_offset_that_is_not_in_it() ->
 
 
 def test_a_leader_that_sends_a_snapshot_in_pieces_is_not_missed() -> None:
-    """A snapshot may take longer than the fetch timeout: as Kafka's, each piece is a sign of life.
+    """A snapshot may take longer than the fetch timeout: as in Kafka, each piece restarts it.
 
-    Who stood for election in between gave up what was on its way; with a piece that took longer
-    than what was left of the timeout it never got one."""
+    A voter that stood for election in between lost the pieces under way. If a piece took longer
+    than the rest of the timeout, it never got a snapshot.
+    """
     core = core_of(1, 1, 2, 3)
     follow(core, 2, 4)
     fetch_id = awaited(core)
@@ -194,8 +196,11 @@ def test_a_leader_that_sends_a_snapshot_in_pieces_is_not_missed() -> None:
 
 
 def test_a_leader_that_resigned_is_nobodys_leader_when_it_stands_again() -> None:
-    """It keeps its own id on disk, but whoever asks must not be sent to it: it went on to say that
-    it led the epoch it had resigned from, as soon as it stood for election."""
+    """The node keeps its own id on disk, but clients must not be sent to it.
+
+    Regression: once it stood for election, it reported itself as leader of the epoch from which it
+    had resigned.
+    """
     core = core_of(1, 1, 2, 3)
     epoch = win(core)
     assert core.active_leader_id == 1
@@ -224,7 +229,7 @@ def pre_vote(core: QuorumCore, epoch: int) -> bool:
 
 
 def test_a_leader_whose_port_is_closed_is_not_waited_for() -> None:
-    """Kafka's followers wait for the fetch timeout. A pre-vote is all that comes sooner here."""
+    """Kafka's followers wait for the fetch timeout. Only a pre-vote is sent earlier here."""
     core = core_of(1, 1, 2, 3)
     follow(core, 2, 4)
     answer(core, 2, 4, 2)
@@ -241,7 +246,7 @@ def test_a_leader_whose_port_is_closed_is_not_waited_for() -> None:
 
 
 def test_a_port_that_stays_closed_to_one_follower_makes_it_wait_longer_each_time() -> None:
-    """M17: the others fetch, so they refuse, and no epoch begins."""
+    """M17: the other voters fetch from the leader, so they refuse, and no epoch begins."""
     core = core_of(1, 1, 2, 3)
     follow(core, 2, 4)
     waited = []
@@ -276,7 +281,7 @@ def test_an_observer_whose_leader_is_gone_asks_the_others() -> None:
 
 
 def test_a_log_of_an_epoch_before_the_leaders_snapshot_is_replaced() -> None:
-    """Where its epoch ends is not known any more; an answer by offset would come again for ever."""
+    """The end of its epoch is not known any more; an answer by offset would be repeated forever."""
     core = core_of(1, 1, 2, 3, epochs=(1, 1, 3, 3))
     log = core._replica.log
     assert isinstance(log, ModelLog)
@@ -332,7 +337,7 @@ def test_two_candidates_beside_a_dead_voter_do_not_wait_for_it() -> None:
 
 
 def test_a_non_voter_does_not_believe_for_long_in_a_leader_it_has_lost() -> None:
-    """Others may not know yet that it is gone; asked again they name the next."""
+    """Other nodes may not know yet that it is gone; a repeated request returns the next leader."""
     core = core_of(4, 1, 2, 3)
     answer(core, NOBODY, 3, 2, ErrorCode.NOT_LEADER_OR_FOLLOWER)
     assert core.role is Role.OBSERVER
@@ -356,7 +361,7 @@ def test_a_resigned_leader_that_reaches_nobody_does_not_follow_itself() -> None:
     assert core.role is Role.RESIGNED
     core.step(m.Tick(), 6000)
     assert core.role is Role.PROSPECTIVE
-    assert core.active_leader_id is None  # it would send whoever asks to itself
+    assert core.active_leader_id is None  # it would direct clients to itself
     for voter_id in (2, 3):
         core.step(m.RequestFailed(voter_id, m.RequestKind.VOTE), 6001)
     assert core.role is Role.PROSPECTIVE

@@ -1,6 +1,6 @@
-"""Mistakes with snapshots of the metadata that others have made: 15 of the list of known bugs.
+"""Known bugs with snapshots of the metadata: 15 of the list of known bugs.
 
-14618 and 15078 are decisions of the core and stand in `test_quorum_bugs`.
+14618 and 15078 are decisions of the core: see `test_quorum_bugs`.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def topic(number: int) -> TopicRecord:
 
 
 async def with_snapshot(files: MemoryFiles) -> OffsetAndEpoch:
-    """A log that begins with a snapshot, made by a node that has stopped."""
+    """Return a log that begins with a snapshot, made by a node that has stopped."""
     async with RunningQuorum(files) as q:
         for number in range(20):
             await q.commit(topic(number))
@@ -38,7 +38,7 @@ async def with_snapshot(files: MemoryFiles) -> OffsetAndEpoch:
 
 
 async def test_14240_a_log_that_begins_later_needs_a_snapshot_for_what_was_before() -> None:
-    """At the start, before anybody acts on half of the metadata."""
+    """The start fails before any part of the node acts on half of the metadata."""
     files = MemoryFiles()
     snapshot = await with_snapshot(files)
     async with RunningQuorum(files) as q:
@@ -56,7 +56,7 @@ async def test_14240_a_log_that_begins_later_needs_a_snapshot_for_what_was_befor
 
 
 class DiskThatGoes:
-    """Counts operations once it is told to, and fails at the `last`."""
+    """A disk that counts operations while `counting`, and fails at the `last`."""
 
     def __init__(self, last: int) -> None:
         self.left = last
@@ -69,7 +69,8 @@ class DiskThatGoes:
 
 
 async def test_13078_a_snapshot_has_its_name_only_when_it_is_whole_and_durable() -> None:
-    """Whatever operation of its writing is the last: what bears the name can be read to its end."""
+    """Whichever operation of its writing is the last: a file with the final name can be read to its
+    end."""
     seen, survived = 0, False
     for last in range(1, 200):
         disk, fate = MemoryFiles(), DiskThatGoes(last)
@@ -98,7 +99,7 @@ async def test_13078_a_snapshot_has_its_name_only_when_it_is_whole_and_durable()
 
 
 async def test_14203_after_an_error_in_the_metadata_no_snapshot_is_written() -> None:
-    """A snapshot would make for ever true what a broken replay left."""
+    """A snapshot would make the result of a broken replay permanent."""
     files = MemoryFiles()
     config: QuorumConfig = make_config("/data", log=OFTEN)
     async with RunningQuorum(files, config=config) as q:
