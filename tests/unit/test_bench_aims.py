@@ -50,7 +50,7 @@ def test_nodes_of_a_cluster_are_added_up() -> None:
 
 
 def test_every_row_beside_kafka_is_one_that_its_benchmark_has() -> None:
-    """A row that is called otherwise would never be measured."""
+    """A row with another name than its benchmark's would never be measured."""
     text = DOCS.read_text(encoding="utf-8")
     named = [one.name for one in AIMS if one.benchmark in ("single_node", "replicated")]
     assert len(named) == 12 + 5 + 2 + 2 + 8

@@ -1,4 +1,4 @@
-"""Where the lines of the two engines cross."""
+"""The intersection of the two audit engines' time curves."""
 
 from bench.audit_engines import Row, as_table, crossing
 

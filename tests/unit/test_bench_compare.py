@@ -1,4 +1,5 @@
-"""The comparison of a commit with the working tree: what it reads, and what it calls slower."""
+"""The comparison of a commit with the working tree: parsed results, and rows that count as
+slower."""
 
 from __future__ import annotations
 
@@ -32,7 +33,7 @@ def test_the_commit_on_both_sides_takes_the_drift_out() -> None:
         ([Round(10, 11, 10), Round(10, 10.5, 10), Round(10, 12, 10)], "slower"),
         ([Round(10, 9, 10), Round(10, 9.5, 10)], "faster"),
         ([Round(10, 10.1, 10), Round(10, 10.15, 10)], ""),  # within 2 %
-        ([Round(10, 11, 10), Round(10, 10, 10)], ""),  # one round does not say so
+        ([Round(10, 11, 10), Round(10, 10, 10)], ""),  # not in all rounds
         ([Round(9, 11, 11), Round(10, 10.6, 10)], ""),  # the same code differs as much
     ],
 )

@@ -1,4 +1,4 @@
-"""The pure parts of `bench.leader_moves` and its picture: what the tool said, counts, the table."""
+"""The pure parts of `bench.leader_moves` and its picture: parsed tool output, counts, the table."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ kafka_network_requestmetrics_requests_total{request="Metadata",version="12"} 1.0
 def row(
     name: str, number: int, slow_ms: float, metadata: float | None = 6.0, case: str = MOVES
 ) -> Row:
-    """999 sends of a millisecond, and a slow one."""
+    """Return a row of 999 sends of a millisecond, and a slow one."""
     sends = Times({"10": 999, str(int(slow_ms * 10)): 1}, slow_ms)
     reads = Times({"400": 10}, 40.0) if case == CONSUMER else NOTHING
     return Row(case, name, number, 500, 0, 7.0, metadata, sends, reads, slow_ms, slow_ms)

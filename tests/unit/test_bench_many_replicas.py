@@ -1,4 +1,4 @@
-"""What `bench.many_replicas` concludes from answers, without a cluster."""
+"""Conclusions of `bench.many_replicas` from given answers, without a cluster."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from protocol.messages.metadata import MetadataRequest, MetadataResponse
 
 
 class Told:
-    """Stands for a connection to a broker that tells these partitions."""
+    """A stand-in for a connection to a broker that returns these partitions."""
 
     def __init__(self, partitions: Sequence[tuple[int, list[int], list[int]]]) -> None:
         self._partitions = [

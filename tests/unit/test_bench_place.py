@@ -1,4 +1,4 @@
-"""Benchmarks leave nothing behind, however they end."""
+"""Working directories of benchmarks, removed however the benchmark ends."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What samplers write becomes shares that can be read."""
+"""Readable shares, computed from the output of samplers."""
 
 from __future__ import annotations
 

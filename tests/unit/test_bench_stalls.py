@@ -1,4 +1,4 @@
-"""The longest stay of a function that the loop called, out of a sampler's trace."""
+"""The longest call from the event loop, found in a sampler's trace."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from bench.stalls import Stall, longest_stall
 
 
 def trace(*calls: str, tid: int = 1) -> list[dict[str, Any]]:
-    """Events of `TIME FUNCTION` (it begins) and `TIME` (the innermost ends), in ms."""
+    """Parse events of `TIME FUNCTION` (it begins) and `TIME` (the innermost ends), in ms."""
     events = []
     for call in calls:
         ms, _, name = call.partition(" ")

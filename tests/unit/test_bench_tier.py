@@ -1,4 +1,4 @@
-"""What the benchmark of tiered storage says of its figures."""
+"""The report of the benchmark of tiered storage."""
 
 from __future__ import annotations
 

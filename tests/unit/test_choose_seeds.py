@@ -1,4 +1,4 @@
-"""The seeds that CI plays: cheap ones of every shape."""
+"""The choice of CI's seeds: cheap ones of every shape."""
 
 from __future__ import annotations
 

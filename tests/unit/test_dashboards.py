@@ -1,4 +1,4 @@
-"""The dashboards of `deploy/grafana` import into any Grafana; recorded names have their series."""
+"""The dashboards of `deploy/grafana`: importable anywhere, with series behind recorded names."""
 
 import json
 import re
@@ -13,7 +13,7 @@ FILES = sorted(FOLDER.glob("*.json"))
 
 
 def datasources(value):
-    """Every data source that a part of a dashboard names."""
+    """Yield every data source that a part of a dashboard names."""
     if isinstance(value, dict):
         if "datasource" in value:
             yield value["datasource"]
@@ -35,7 +35,7 @@ def test_a_dashboard_imports_into_any_grafana(path):
         "prometheus",
     )
     assert first["current"]["value"] == f"${{{asked['name']}}}"
-    # What Grafana replaces at an import is what it asks for, and nothing else.
+    # The placeholders that Grafana replaces are exactly those that the import requests.
     assert set(re.findall(r"\$\{(DS_\w+)\}", path.read_text())) == {asked["name"]}
     named = list(datasources([others, board["panels"]]))
     assert len(named) > len(board["panels"])

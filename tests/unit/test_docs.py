@@ -1,4 +1,4 @@
-"""The documents speak of what is there: every link and every path of the repository."""
+"""The documents' references: every link and every path of the repository exists."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ NAMED_FOR_EXAMPLE = {"broker/apis/x.py", "controller/apis/x.py", "kraftbox/_root
 
 
 def paths_in(text: str) -> list[str]:
-    """What is quoted and begins with a folder of this repository."""
+    """Return quoted paths that begin with a folder of this repository."""
     return [one for one in QUOTED.findall(text) if "/" in one and one.split("/")[0] in FOLDERS]
 
 
@@ -51,7 +51,7 @@ CITED = re.compile(r"\b[MPTGSLHFB][1-9]\d?\b")
 
 
 def test_every_promise_that_is_cited_is_written_down() -> None:
-    """Codes in comments, tests and documents are rows of docs/promises.md, each once."""
+    """Each code in comments, tests and documents has one row in docs/promises.md."""
     text = (ROOT / "docs/promises.md").read_text(encoding="utf-8")
     rows = re.findall(r"^\| ([MPTGSLHFB]\d+) \|", text, re.MULTILINE)
     assert len(rows) == len(set(rows))

@@ -1,4 +1,4 @@
-"""The end of programs that start others: SIGTERM leaves nothing behind."""
+"""The end of programs that start others: after SIGTERM no process is left."""
 
 from __future__ import annotations
 
@@ -52,7 +52,8 @@ def test_program_ended_by_sigterm_runs_its_clean_up(tmp_path: Path) -> None:
 
 
 def test_program_inside_a_program_ends_with_sigterm_too(tmp_path: Path) -> None:
-    """`subprocess.run` would kill it, and what it has started would go on."""
+    """`subprocess.run` would kill the inner program, and processes that it has started would go
+    on."""
     fifo = tmp_path / "begun"
     os.mkfifo(fifo)
     child = CHILD.replace('print("ready", flush=True)', f"open({str(fifo)!r}, 'w').close()")
@@ -67,7 +68,7 @@ def test_program_inside_a_program_ends_with_sigterm_too(tmp_path: Path) -> None:
 
 
 def test_benchmark_cluster_ends_with_its_process(tmp_path: Path) -> None:
-    """Also after SIGKILL, when no clean-up runs."""
+    """This also holds after SIGKILL, which runs no clean-up."""
     assert "--lifeline" in Kraftbox(tmp_path, 1, 1)._command
 
 

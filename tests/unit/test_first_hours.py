@@ -1,5 +1,4 @@
-"""docs/first-hours: nothing ends with a traceback, and mistakes that need no cluster are answered
-today as the transcript has it."""
+"""docs/first-hours: no traceback, and unchanged answers to mistakes that need no cluster."""
 
 from __future__ import annotations
 

@@ -1,5 +1,7 @@
-"""docs/howto.md and docs/configuration.md: commands and options exist, anchors lead somewhere, and
-every key of ours is described as the node describes it."""
+"""docs/howto.md and docs/configuration.md: existing commands, options and anchors.
+
+Every key of ours is described as the node describes it.
+"""
 
 import re
 from pathlib import Path
@@ -15,7 +17,7 @@ COMMANDS = sorted(set(re.findall(r"`kraftbox ([^`]+)`", HOWTO)))
 
 
 def command_of(words):
-    """The words that name a command: groups have a second one."""
+    """Return the words that name a command: groups have a second one."""
     groups = ("topics", "groups", "configs", "storage")
     return words[:2] if words[0] in groups else words[:1]
 

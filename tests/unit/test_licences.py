@@ -1,7 +1,7 @@
-"""The licence of every package that `pip install kraftbox` brings, by its installed metadata.
+"""The licence of every package that `pip install kraftbox` installs, by its metadata.
 
-Only the classifiers, the SPDX expression and the licence field are read: a package that says
-nothing fails, and is looked at by a person before it gets a line here.
+Only the classifiers, the SPDX expression and the licence field are read: a package without any of
+them fails, and a person checks it before it gets a line here.
 """
 
 import re
@@ -19,13 +19,13 @@ ASK_FOR_MORE = re.compile(
     r"GPL|Affero|MPL|Mozilla|EUPL|CC-BY|Commercial|Proprietary", re.IGNORECASE
 )
 KNOWN = {
-    # LGPL 2.1 or later, with Google's part under BSD: why it stays is in docs/releases.md.
+    # LGPL 2.1 or later, with Google's part under BSD: docs/releases.md has the reason to keep it.
     "crc32c": "LGPL-2.1-or-later",
 }
 
 
 def brought(name, extras=("",), seen=None):
-    """What a package needs on this machine, and what that needs."""
+    """Return the packages that a package requires on this machine, directly or indirectly."""
     seen = {} if seen is None else seen
     for text in metadata.requires(name) or ():
         one = Requirement(text)
@@ -38,7 +38,7 @@ def brought(name, extras=("",), seen=None):
 
 
 def said(package):
-    """Everything that the metadata says of the licence; of a whole text only its first line."""
+    """Return all licence names in the metadata; of a full licence text only its first line."""
     classifiers = package.get_all("Classifier") or []
     named = [line.rpartition(":: ")[2] for line in classifiers if line.startswith("License ::")]
     field = (package["License"] or "").strip().partition("\n")[0]

@@ -1,4 +1,4 @@
-"""The proxies of tests leave nothing open behind: what they left would fail a later test."""
+"""The tests' proxies, which leave no open socket behind: it would fail a later test."""
 
 from __future__ import annotations
 

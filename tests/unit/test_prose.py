@@ -1,4 +1,4 @@
-"""How this project writes: the counts of habits that make prose hard to read may only shrink."""
+"""The prose of this project: the counts of habits that make it hard to read may only shrink."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def counted() -> dict[str, Counts]:
 
 @pytest.mark.slow
 def test_no_file_has_more_habits_than_are_listed() -> None:
-    """A file that is not listed has none, so a new file begins well."""
+    """An unlisted file must have none, so a new file begins without them."""
     known = listed()
     none = (0,) * len(Counts().habits)
     worse = [
@@ -39,7 +39,7 @@ def test_no_file_has_more_habits_than_are_listed() -> None:
 
 @pytest.mark.slow
 def test_counts_file_lists_no_more_than_there_is() -> None:
-    """After a file got better, `python scripts/prose_counts.py --write` lists what is left."""
+    """After a file has improved, `python scripts/prose_counts.py --write` updates its counts."""
     assert listed() == prose_counts.read_counts(prose_counts.write_counts(counted()))
 
 

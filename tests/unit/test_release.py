@@ -1,4 +1,4 @@
-"""What `make release` checks, and what a package index will show of the README."""
+"""The checks of `make release`, and the README as a package index shows it."""
 
 from pathlib import Path
 

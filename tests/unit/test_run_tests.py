@@ -1,4 +1,4 @@
-"""The runner of the test groups: nothing is left out, and nothing passes that did not run."""
+"""The runner of the test groups: no test is left out, and none passes without having run."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from scripts import run_tests
 from scripts.run_tests import Job, Result
 
 MARK = "pytest.mark"
-"""Apart from what follows it: the runner reads in the files which marks a group has."""
+"""Separated from the next text: the runner reads a group's marks from the files."""
 MARKS = ("core", "rest", "slow", "soak")
 
 
 def selects(expression: str | None, marks: tuple[str, ...]) -> bool:
-    """Whether a test with these marks is selected."""
+    """Return whether the expression selects a test with these marks."""
     if expression is None:
         return False
     return Expression.compile(expression).evaluate(lambda name, **_: name in marks)
@@ -102,7 +102,7 @@ def test_a_group_that_selects_nothing_in_any_part_is_a_failure() -> None:
 
 @pytest.fixture
 def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A project with tests of its own."""
+    """Return a project with tests of its own."""
     monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
     monkeypatch.setattr(run_tests, "IN_ORDER", ())
     monkeypatch.setattr(run_tests, "PLUGINS", False)

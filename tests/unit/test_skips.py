@@ -1,4 +1,4 @@
-"""Who may be skipped: what docs/gaps.md lists, and on CI only what it allows there."""
+"""Permitted skips: those that docs/gaps.md lists, and on CI only those it allows there."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ WHOLE_MODULE = "import pytest\npytest.skip({reason!r}, allow_module_level=True)\
     ],
 )
 def test_a_run(tmp_path: Path, ci: str, reason: str, counted: str) -> None:
-    """Calls, marks, missing modules and whole modules; what is expected to fail is not skipped."""
+    """Calls, marks, missing modules and whole modules count; an expected failure is not a skip."""
     (tmp_path / "test_tests.py").write_text(SKIPS.format(reason=reason))
     if "error" in counted:
         (tmp_path / "test_whole.py").write_text(WHOLE_MODULE.format(reason=reason))

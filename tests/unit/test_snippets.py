@@ -1,6 +1,6 @@
-"""deploy/snippets: each is read, and the commands, options and keys that it names exist.
+"""deploy/snippets: readable files whose commands, options and keys exist.
 
-Those that are for others' programs are held to their schemas, too (extra `dev`).
+Snippets for other programs are checked against their schemas, too (extra `dev`).
 """
 
 import configparser
@@ -28,7 +28,7 @@ def text(name):
 
 
 def node_config(environ):
-    """What the image makes of an environment; nothing of it may be unknown."""
+    """Return a node's configuration from the image's environment. Every key must be known."""
     check_environment(environ)
     config = NodeConfig.parse(properties_for(environ, {}, BUNDLED))
     assert config.warnings == []
@@ -151,7 +151,7 @@ def test_a_schema_of_others_holds(schema, path):
 
 @pytest.mark.parametrize("path", ["deploy/snippets/kubernetes.yml"])
 def test_kubernetes_takes_each_object(path):
-    """Strictly: a field that it does not know is an error."""
+    """The check is strict: an unknown field is an error."""
     validate = pytest.importorskip("kubernetes_validate", reason=NO_SCHEMAS)
     objects = list(yaml.safe_load_all((ROOT / path).read_text(encoding="utf-8")))
     assert {"Service", "StatefulSet"} <= {one["kind"] for one in objects}
@@ -160,7 +160,7 @@ def test_kubernetes_takes_each_object(path):
 
 
 def published(value):
-    """Every port of `ports` below services, wherever in the document."""
+    """Yield every port of `ports` below services, wherever in the document."""
     if isinstance(value, dict):
         for key, one in value.items():
             if key == "services" and isinstance(one, dict):

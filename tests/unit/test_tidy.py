@@ -1,4 +1,4 @@
-"""Rules about the source that no linter has: sizes, where `async` may be, what pure code imports.
+"""Rules about the source that no linter has: sizes, places of `async`, imports of pure code.
 
 Each rule keeps a habit of docs/architecture.md; the exceptions live in tidy_exceptions.txt, whose
 numbers may only shrink.
@@ -33,13 +33,14 @@ PACKAGES = (
     "runtime",
     "simulation",
 )
-# Beside the packages: not in the wheel.
+# Next to the packages: not in the wheel.
 KITS = ("testkit",)
 FUNCTION_LINES_MAX = 70
 PURE_MODULE_LINES_MAX = 600
 SHELL_MODULE_LINES_MAX = 800
 
-# Rooms of code that does I/O. Elsewhere a module is pure, unless its first line begins so.
+# Rooms of code that does I/O. Elsewhere a module is pure, unless its first line begins with the
+# mark.
 SHELL_ROOMS = (
     "kraftbox/cli/*",
     "kraftbox/kafka_tools/*",
@@ -57,7 +58,7 @@ SHELL_ROOMS = (
     "controller/apis/*",
 )
 SHELL_MARK = "Shell: "
-# Never imported (outside TYPE_CHECKING) by code that must replay from a seed: time, chance,
+# Never imported (outside TYPE_CHECKING) by code that must replay from a seed: time, randomness,
 # network, disk, processes.
 BANNED_IN_PURE = {
     *("asyncio", "random", "secrets", "select", "selectors", "socket", "threading", "time", "uuid"),
@@ -82,7 +83,7 @@ def tree(path: str) -> ast.Module:
 
 @cache
 def nodes(path: str) -> tuple[ast.AST, ...]:
-    """All nodes of a module's tree."""
+    """Return all nodes of a module's tree."""
     return tuple(ast.walk(tree(path)))
 
 
@@ -99,7 +100,7 @@ def says_shell(path: str) -> bool:
 
 
 def code_lines(path: str) -> set[int]:
-    """Numbers of the lines that hold code: no comments, blank lines or docstrings."""
+    """Return the numbers of lines with code: no comments, blank lines or docstrings."""
     skip = {
         tokenize.COMMENT,
         tokenize.NL,
@@ -132,7 +133,7 @@ def oversized() -> Iterator[tuple[str, int]]:
             and (node.end_lineno or 0) - node.lineno >= FUNCTION_LINES_MAX
         }
         if not long and text.count("\n") <= limit:
-            continue  # Too short, with comments and all. To look at tokens takes long.
+            continue  # Too short even with comments; tokenizing the file would take long.
         lines = code_lines(path)
         if len(lines) > limit:
             yield f"module {path}", len(lines)
@@ -157,7 +158,8 @@ def test_modules_and_functions_are_small():
 
 
 def fatal_places() -> Iterator[str]:
-    """Where a task is started, or a failure reported, that stops the node: `path: its name`."""
+    """Yield `path: name` of each call that starts a task or reports a failure that stops the
+    node."""
     for path in sources():
         for node in nodes(path):
             if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
@@ -167,7 +169,7 @@ def fatal_places() -> Iterator[str]:
                 quiet = any(
                     isinstance(word, ast.Constant) and word.value is False for word in fatal
                 )
-                # Passed on: the caller is looked at instead.
+                # The argument is passed on: the caller is checked instead.
                 if not quiet and not any(isinstance(word, ast.Name) for word in fatal):
                     yield f"{path}: {task_name(path, node)}"
             elif node.func.attr == "report" and "upervisor" in ast.unparse(node.func.value):
@@ -175,10 +177,10 @@ def fatal_places() -> Iterator[str]:
 
 
 def task_name(path: str, call: ast.Call) -> str:
-    """The name of the task in a `spawn` as it stands in the source, without quotes."""
+    """Return the name of the task in a `spawn` as written in the source, without quotes."""
     given = call.args[0]
     if isinstance(given, ast.Name):
-        # name = f"..." stands just above
+        # name = f"..." is the line above
         found = [
             node
             for node in nodes(path)
@@ -191,7 +193,8 @@ def task_name(path: str, call: ast.Call) -> str:
 
 
 def test_every_task_that_stops_the_node_is_accounted_for():
-    """Bytes from outside must not end a fatal task: why they cannot is said for each of them."""
+    """Bytes from outside must not end a fatal task: docs/fatal-tasks.md explains for each why they
+    cannot."""
     text = (ROOT / "docs/fatal-tasks.md").read_text()
     listed = set(re.findall(r"^\| `([^`]+)` \|", text, re.M))
     found = set(fatal_places())
@@ -200,7 +203,7 @@ def test_every_task_that_stops_the_node_is_accounted_for():
 
 
 def last_name(node: ast.AST) -> str:
-    """`c` of `c` or `a.b.c`; empty for what is no name."""
+    """Return `c` of `c` or `a.b.c`; empty for anything else."""
     return getattr(node, "id", getattr(node, "attr", ""))
 
 
@@ -211,7 +214,7 @@ def awaits(path: str) -> Iterator[int]:
 
 
 def impurities(path: str) -> Iterator[str]:
-    """What keeps a module from being replayed from a seed."""
+    """Yield all reasons why a module cannot be replayed from a seed."""
     for line in awaits(path):
         yield f"{path}:{line} is async"
     for node in nodes(path):
@@ -227,7 +230,7 @@ def impurities(path: str) -> Iterator[str]:
 
 
 def runtime_imports(path: str) -> Iterator[tuple[str, int]]:
-    """Top-level names that a module imports when it runs, with line numbers."""
+    """Yield top-level names that a module imports at runtime, with line numbers."""
     hidden: set[ast.AST] = set()
     for node in nodes(path):
         if isinstance(node, ast.If) and "TYPE_CHECKING" in map(last_name, ast.walk(node.test)):
@@ -244,7 +247,7 @@ def runtime_imports(path: str) -> Iterator[tuple[str, int]]:
 
 
 def only_names_random_generators(path: str) -> bool:
-    """Whether `random` serves only for the type `random.Random` of an argument."""
+    """Return whether `random` is used only for the type `random.Random` of an argument."""
     called = {id(node.func) for node in nodes(path) if isinstance(node, ast.Call)}
     return all(
         node.attr == "Random" and id(node) not in called
@@ -259,7 +262,7 @@ def test_a_module_is_pure_unless_it_says_that_it_is_a_shell():
 
 
 def test_a_module_that_says_it_is_a_shell_is_one():
-    """And does not say so where its room says it already."""
+    """A mark is also wrong where the room already implies it."""
     found = [
         path
         for path in sources()
@@ -269,7 +272,7 @@ def test_a_module_that_says_it_is_a_shell_is_one():
 
 
 def test_a_module_begins_with_a_noun_phrase():
-    """The field's term first: a reader of the file list finds the module by it."""
+    """The field's term comes first: a reader of the file list finds the module by it."""
     questions = ("What ", "Who ", "Whose ", "Whether ", "How ", "Where ", "Which ", "When ", "Why ")
     found = [
         path
@@ -292,11 +295,11 @@ def test_one_module_makes_partition_changes():
 
 PARTITION = "broker/replication/partition.py"
 PARTITIONS_USERS = ("broker", "simulation", *KITS, "bench", "tests/unit/broker", "tests/sim")
-"""Where partitions are asked to decide something."""
+"""The packages that call decision methods of partitions."""
 
 
 def deciders() -> set[str]:
-    """Methods of a partition that return what it wants done."""
+    """Return the methods of a partition that return effects."""
     return {
         node.name
         for node in nodes(PARTITION)
@@ -305,8 +308,11 @@ def deciders() -> set[str]:
 
 
 def dropped_effects(module: ast.Module, names: set[str]) -> Iterator[int]:
-    """Lines where nobody looks at what a partition wants done: its method stands alone, or goes to
-    `_`. (A local variable that is not used ruff finds.)"""
+    """Yield lines that drop the effects of a partition.
+
+    There the method stands alone, or its result is assigned to `_`. (Ruff finds unused local
+    variables.)
+    """
     for node in ast.walk(module):
         value = node.value if isinstance(node, ast.Expr | ast.Assign) else None
         if isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute):
@@ -316,8 +322,7 @@ def dropped_effects(module: ast.Module, names: set[str]) -> Iterator[int]:
 
 
 def test_what_a_partition_wants_done_is_not_dropped() -> None:
-    """`broker.replication.effects`: a forgotten effect is a flush, a proposal or an election that
-    nobody hears of."""
+    """`broker.replication.effects`: a forgotten effect is a lost flush, proposal or election."""
     names = deciders()
     assert {"maybe_advance_high_watermark", "become_leader", "_propose"} <= names
     asked = re.compile(rf"\.(?:{'|'.join(sorted(names))})\(")
@@ -346,7 +351,7 @@ def test_nothing_is_left_for_later():
 
 
 def test_each_folder_of_modules_is_a_package():
-    """Without an `__init__.py` lint-imports does not see a folder, and holds it to no contract."""
+    """lint-imports ignores a folder without an `__init__.py`, and applies no contract to it."""
     folders = {path.rpartition("/")[0] for path in sources()}
     assert [folder for folder in folders if f"{folder}/__init__.py" not in sources()] == []
 
@@ -360,7 +365,7 @@ def test_packages_resolve_inside_the_repository(package):
 
 
 def imports_of_tests(path: Path) -> Iterator[str]:
-    """Full names of all that a file imports from tests, in whatever way."""
+    """Yield full names of all imports of a file from tests, in whatever form."""
     text = path.read_text()
     if not re.search(r"^\s*(?:from\s+\.|(?:from|import)\s+tests\b)", text, re.M):
         return
@@ -374,8 +379,10 @@ def imports_of_tests(path: Path) -> Iterator[str]:
 
 
 def test_what_others_need_of_the_tests_is_in_the_kit() -> None:
-    """Nothing outside `tests` imports from it; a test imports from its own group alone, and there
-    from what is no test."""
+    """Code outside `tests` imports nothing from it.
+
+    A test imports from its own group alone, and there only from modules without tests.
+    """
     outside = [
         f"{path.relative_to(ROOT)}: {imported}"
         for folder in (*PACKAGES, *KITS, "bench", "fuzz", "scripts", "tools")
@@ -396,7 +403,7 @@ def test_what_others_need_of_the_tests_is_in_the_kit() -> None:
 
 
 def test_folders_of_unit_tests_are_those_of_the_packages() -> None:
-    """Where a module's tests are is known from where it is."""
+    """The path of a module gives the path of its tests."""
     found = [
         str(path.relative_to(ROOT))
         for path in sorted((ROOT / "tests/unit").rglob("test_*.py"))

@@ -86,7 +86,7 @@ def test_a_killed_process_ends_the_audit(log: Path, monkeypatch: pytest.MonkeyPa
 
 
 def killed(*_: object) -> Iterator[None]:
-    """Kill the worker process."""
+    """Kill the worker process in which this function runs."""
     os.kill(os.getpid(), signal.SIGKILL)
     raise AssertionError
 

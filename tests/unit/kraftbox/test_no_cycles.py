@@ -85,7 +85,7 @@ def data(waiting: asyncio.Future[FetchResponse]) -> FetchResponse.PartitionData:
 
 
 def expire(h: Harness) -> None:
-    """Expire all waits."""
+    """Let all waits reach their deadline."""
     h.clock.advance(60_000)
     h.waits.purgatory.expire(h.clock.monotonic_ms())
 

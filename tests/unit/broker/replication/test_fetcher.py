@@ -53,7 +53,7 @@ async def test_an_idle_partition_is_named_once_and_then_rests() -> None:
 
 
 async def test_an_answer_for_a_partition_that_is_fetched_no_longer_touches_nothing() -> None:
-    """Bug 6: KAFKA-13207."""
+    """Bug 6 (KAFKA-13207): a late response of the leader before is dropped."""
     c = Cluster()
     c.create(1, 2, 3)
     c[1].append(b"a")

@@ -155,7 +155,7 @@ async def test_a_follower_that_moves_to_another_session_has_the_times_of_both() 
 
 
 async def test_a_member_that_is_no_replica_is_left_out() -> None:
-    """Bug 3: KAFKA-9672."""
+    """Bug 3 (KAFKA-9672): an ISR member that is no longer a replica is removed."""
     c = Cluster()
     c.create(1, 2, isr=[1, 2, 3])
     c.fetch(2)

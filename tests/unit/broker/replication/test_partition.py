@@ -98,7 +98,7 @@ async def test_min_isr_states() -> None:
 
 
 async def test_the_high_watermark_stands_still_under_min_isr() -> None:
-    """Bug 11: KAFKA-15583; P12, P20."""
+    """Bug 11 (KAFKA-15583; P12, P20): below min ISR no record becomes visible or acknowledged."""
     c = Cluster(3, min_insync_replicas="2")
     c.create(1, 2, 3)
     waiting = c[1].append(b"a", acks=-1)

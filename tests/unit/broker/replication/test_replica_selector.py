@@ -44,7 +44,7 @@ async def test_others_read_from_the_leader(rack: str) -> None:
 
 
 async def test_only_members_of_the_isr_that_are_alive_are_named() -> None:
-    """Bug list 24: KAFKA-14372, 15390."""
+    """Bug list 24 (KAFKA-14372, 15390): a replica out of the ISR or fenced is not preferred."""
     c = RackAware()
     c.change(isr=[1, 3])
     assert c.ask("rack2").preferred_read_replica == -1

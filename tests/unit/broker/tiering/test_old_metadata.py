@@ -91,7 +91,7 @@ EVENTS: tuple[Callable[[Room], Awaitable[None]], ...] = (
 async def test_leader_acts_by_all_that_was_written_before_whatever_happens_at_a_call(
     event: Callable[[Room], Awaitable[None]],
 ) -> None:
-    """S6, KAFKA-16105."""
+    """S6, KAFKA-16105: a leader acts on all records written before its election."""
     for number in range(CALLS):
         room = Room()
         room.stops.at(number, lambda room=room: event(room))  # type: ignore[misc]

@@ -268,7 +268,7 @@ async def play(world: TierWorld, operation: Operation, event: Event, number: int
 async def test_driver_holds_its_promises_whatever_happens_at_one_of_its_calls(
     operation: Operation, event: Event, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """S1-S6, KAFKA-15241, 15352, 17062."""
+    """S1-S6, KAFKA-15241, 15352, 17062: no event at any call of the driver breaks a promise."""
     monkeypatch.setattr("broker.tiering.copying.FINISH_PAUSE_MS", 0.0)
     for number in count():
         world = TierWorld()

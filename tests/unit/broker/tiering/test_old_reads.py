@@ -180,7 +180,7 @@ OPERATIONS: tuple[Operation, ...] = (reading, reading_committed, finding_time, f
 async def test_read_is_right_or_refused_whatever_happens_at_one_of_its_calls(
     operation: Operation, event: Callable[[Room], Awaitable[None]]
 ) -> None:
-    """S1, S7, S8."""
+    """S1, S7, S8: a read returns what the log has, or a retriable error."""
     for number in count():
         room = Room()
         await room.fill()

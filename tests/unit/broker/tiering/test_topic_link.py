@@ -33,7 +33,7 @@ def test_read_contains_the_leader_epochs_of_its_batches() -> None:
 
 
 def test_read_of_a_leader_without_what_was_read_before_diverges() -> None:
-    """S6, KIP-595."""
+    """S6, KIP-595: the leader's diverging epoch makes the read diverge, without records."""
     diverging = FetchResponse.EpochEndOffset(epoch=0, end_offset=3)
     found = read_of(diverging_epoch=diverging, records=records(6, 1))
     assert found == MetadataRead(0, 6, [], 6, diverges=True)

@@ -18,7 +18,7 @@ def transact(log: Log, producer_id: int) -> None:
 
 
 def end(log: Log, producer_id: int, *, abort: bool) -> None:
-    """Append the transaction's marker."""
+    """Append the marker that ends the transaction."""
     key, value = struct.pack(">hh", 0, 0 if abort else 1), struct.pack(">hi", 0, 0)
     marker = build_batch(
         [Record(0, 1_700_000_000_000, key, value)],

@@ -94,7 +94,7 @@ def in_steps(left: int) -> Callable[[ControllerView], Decision[str] | Step[str]]
 
 
 async def turns(count: int) -> None:
-    """Run `count` event-loop iterations."""
+    """Let the event loop run `count` iterations."""
     for _ in range(count):
         await asyncio.sleep(0)
 

@@ -21,7 +21,7 @@ from storage.files.open_paths import OpenPaths
 
 @pytest.fixture(params=["real", "memory", "lossy over memory", "lossy over real"])
 def disk(request, tmp_path):
-    """Yield (files, a directory)."""
+    """Yield a file system, and a directory on it."""
     real = RealFiles()
     kinds = {
         "real": lambda: real,

@@ -84,7 +84,7 @@ def test_records_without_a_time_have_none() -> None:
 
 
 def test_it_is_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every fetch reads it."""
+    """The start is cached, because every fetch reads it."""
     log = filled(T0, T0 + 1)
     looked = []
     first_header = Segment.first_header

@@ -242,7 +242,7 @@ def test_epoch_before_an_offset_is_known_where_it_was_read() -> None:
 def test_epochs_that_contradict_what_was_read_show_a_lost_end(
     asked: int, found: list[EpochEntry], follows: bool
 ) -> None:
-    """S6."""
+    """S6: the topic has lost its end if epochs at the same offsets differ from those read."""
     metadata = read_four()
     assert metadata.note_epochs(0, asked, found, metadata.life(0)) is follows
     assert metadata.epoch_before(0, 4) == 3
