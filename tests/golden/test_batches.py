@@ -1,7 +1,7 @@
-"""Batches of foreign encoders read equal, and foreign decoders read ours.
+"""Batches of foreign encoders, decoded to equal records, and ours decoded by foreign decoders.
 
-`batches/kafka_4_3_1.json` holds what Apache Kafka's own `MemoryRecords` wrote for the records
-below, one batch for each codec and kind.
+`batches/kafka_4_3_1.json` holds the batches that Apache Kafka's own `MemoryRecords` wrote for the
+records below, one batch for each codec and kind.
 """
 
 from __future__ import annotations

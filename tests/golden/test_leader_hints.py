@@ -1,8 +1,8 @@
-"""KIP-951 as bytes: a refused produce and fetch in every version, against what kio writes.
+"""KIP-951 as bytes: a refused produce and fetch in every version, compared with kio's encoding.
 
-The expected response is put together by hand and encoded by kio, which knows the schema from
-Kafka's definitions and shares no code with ours. Where nothing is due the tagged fields are absent:
-the tag sections are single zero bytes.
+The expected response is built by hand and encoded by kio, which knows the schema from Kafka's
+definitions and shares no code with ours. Without a hint the tagged fields are absent: the tag
+sections are single zero bytes.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ ENDPOINTS = ENDPOINT + b"\x06rack2\x00"
 
 
 def refusing_broker(*, knows: bool) -> Harness:
-    """`t-0` has moved to another broker in epoch 1, which is told to clients if `knows`."""
+    """Return a broker whose `t-0` has moved in epoch 1; clients get the new leader if `knows`."""
     h = Harness()
     h.set_config(
         "", "kraftbox.leader.discovery.enable", str(knows).lower(), ConfigResourceType.BROKER

@@ -1,6 +1,6 @@
-"""A log of Apache Kafka 4.3.1 with offsets of transactions says here what it says there (T9).
+"""Offsets of transactions in a log of Apache Kafka 4.3.1, with the same answers here as there (T9).
 
-How it was recorded: `groups/transactions.py`.
+`groups/transactions.py` recorded it.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from testkit.memory.group_shard import SomeTopics
 from tests.golden.groups.transactions import ANSWERS, LOG, TOPIC, line
 
 TOPIC_ID = bytes.fromhex("1b27b75321cd45e59891815739835def")
-"""What Kafka recorded with the commits that are in no transaction."""
+"""The topic id that Kafka recorded with commits outside of transactions."""
 
 
 async def loaded() -> GroupShard:
-    """This broker followed the leader that wrote the log, and leads now."""
+    """Return a broker that followed the leader that wrote the log, and leads now."""
     h = Harness()
     h.create_topic(replicas=[NODE, OTHER])
     h.change(leader=OTHER)

@@ -1,5 +1,6 @@
-"""What `test_answers_compared.py` asks: per API a list of requests, as `testkit.kafka.compared`
-writes them. Where both nodes stand when these are asked is in `prepare` there.
+"""Requests for `test_answers_compared.py`: a list per API, in the form of `testkit.kafka.compared`.
+
+`prepare` in that test defines the state of both nodes at the time of the requests.
 """
 
 from __future__ import annotations
@@ -425,7 +426,7 @@ def _topics() -> dict[ApiKey, Cases]:
 
 
 def all_cases() -> dict[ApiKey, Cases]:
-    """Every request by its API."""
+    """Return every request by its API."""
     return {
         ApiKey.PRODUCE: _produce(),
         ApiKey.FETCH: _fetch(),

@@ -1,4 +1,4 @@
-"""What `test_answers_compared.py` asks about the cluster, quotas and users."""
+"""Requests about the cluster, quotas and users for `test_answers_compared.py`."""
 
 from __future__ import annotations
 

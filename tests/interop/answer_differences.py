@@ -1,4 +1,5 @@
-"""In what our answers differ from Kafka's, and the words of docs/gaps.md that say so."""
+"""Allowed differences between our answers and Kafka's, with the words of docs/gaps.md about
+them."""
 
 from __future__ import annotations
 
@@ -24,7 +25,7 @@ class Allowed(NamedTuple):
     gap: str
 
     def covers(self, label: str, path: str) -> bool:
-        """Whether this difference is meant. An empty path covers all of the answer."""
+        """Return whether this difference is allowed. An empty path covers all of the answer."""
         return label in self.requests and any(
             not below or path == below or path.startswith(f"{below}.") for below in self.paths
         )

@@ -1,4 +1,4 @@
-"""What `test_answers_compared.py` asks about groups and offsets."""
+"""Requests about groups and offsets for `test_answers_compared.py`."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ def _offset_fetch() -> Cases:
 def _join_group() -> Cases:
     def asked(**given: Any) -> Mapping[str, Any]:
         return {
-            # Of an unknown group Kafka would keep an empty one, and we none.
+            # Kafka would create an empty group for an unknown id, and we none.
             "group_id": "kept",
             "session_timeout_ms": 10_000,
             "rebalance_timeout_ms": 10_000,

@@ -1,4 +1,4 @@
-"""Names, numbers and partitions that the requests of `answer_cases.py` are made of."""
+"""Names, numbers and partitions used in the requests of `answer_cases.py`."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ NOT_THERE: Final = frozenset(
         *("no partitions", "no topics"),
     }
 )
-"""Of the topics and partitions asked for, those without any committed offset."""
+"""Cases whose topics and partitions have no committed offset."""
 EXTREMES: Final = (-1, -2, MAX32, MIN32)
 
 
 def of_topics(per_partition: Mapping[str, Any], index: str, *, name: str = "name") -> Cases:
-    """The topics and partitions that any API about partitions is asked for."""
+    """Return requests about the topics and partitions that every API about partitions gets."""
 
     def asked(topic: str, *numbers: int) -> Mapping[str, Any]:
         partitions = [{index: number, **per_partition} for number in numbers]

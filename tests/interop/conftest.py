@@ -1,4 +1,4 @@
-"""One node for all interop tests, and one that sits behind a proxy that cuts connections."""
+"""One node for all interop tests, and one behind a proxy that cuts connections."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from tests.interop.foreign_programs import build_franz_go, build_java_client, bu
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Foreign clients leave sockets of their own unclosed; that is not ours to fail on."""
+    """Ignore warnings about sockets that foreign clients leave open."""
     for ignored in ("ResourceWarning", "pytest.PytestUnraisableExceptionWarning"):
         config.addinivalue_line("filterwarnings", f"ignore::{ignored}")
 
 
 @pytest.fixture(scope="session")
 def bootstrap(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """HOST:PORT of a running node."""
+    """Return HOST:PORT of a running node."""
     given = os.environ.get("KRAFTBOX_INTEROP_BOOTSTRAP")
     if given:
         yield given
@@ -37,7 +37,7 @@ def bootstrap(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 @pytest.fixture(scope="session")
 def flaky(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FlakyProxy]:
-    """A proxy, not armed yet, in front of a node that advertises the proxy's address."""
+    """Yield a proxy, not armed yet, in front of a node that advertises the proxy's address."""
     directory: Path = tmp_path_factory.mktemp("flaky") / "node"
     with FlakyProxy(seed=20_260) as proxy:
         advertised = f"PLAINTEXT://127.0.0.1:{proxy.port}"
@@ -51,7 +51,7 @@ def flaky(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FlakyProxy]:
 
 @pytest.fixture(scope="session")
 def tools(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaTools]:
-    """One JVM for Kafka's tools: the first run of each class costs more than all others."""
+    """Yield one JVM for Kafka's tools: the first run of each class costs more than all others."""
     if kafka_libs() is None:
         pytest.skip("no Java or Maven to get Kafka's jars with (docs/gaps.md)")
     with KafkaTools(tmp_path_factory.mktemp("tools")) as running:
@@ -75,5 +75,5 @@ def java_client(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
 
 @pytest.fixture
 def prefix() -> str:
-    """A name no other test uses."""
+    """Return a name that no other test uses."""
     return f"t{uuid.uuid4().hex[:10]}"

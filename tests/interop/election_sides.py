@@ -1,8 +1,7 @@
-"""A cluster that stories are played on: Apache Kafka's processes, or ours.
+"""A cluster on which stories are played: Apache Kafka's processes, or ours.
 
-One controller, and brokers from 2 on. What a side says of its partitions is read in its
-controller's metadata log, which tells of each change, and asked of a broker, which must say the
-same.
+One controller, and brokers from 2 on. A side's partition states come from its controller's metadata
+log, which contains each change, and from a broker, whose answer must agree.
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ NO_CHANGE = -2
 FEATURE = "eligible.leader.replicas.version"
 UPGRADE, SAFE_DOWNGRADE = 1, 2
 QUIET_S = 0.4
-"""So long nothing is written before a step counts as over."""
+"""A step counts as over after this time without a new record."""
 SETTINGS = {
     "broker.session.timeout.ms": "2000",
     "auto.leader.rebalance.enable": "false",
@@ -59,9 +58,9 @@ class Topic(NamedTuple):
 
 
 class State(NamedTuple):
-    """A partition as both sides are compared; sets are sorted.
+    """A partition's state for the comparison of both sides; sets are sorted.
 
-    `changes` is the partition epoch without what only says that the leader has recovered.
+    `changes` is the partition epoch without changes that only report the end of recovery.
     """
 
     leader: int
@@ -166,7 +165,7 @@ class Side:
         self.ask(lambda c: Admin(c).reassign((topic, 0), replicas))
 
     def cancel(self, topic: str) -> None:
-        """Take a reassignment back; a refusal, too, shows in the states."""
+        """Cancel a reassignment; a refusal, too, shows in the states."""
         try:
             self.ask(lambda c: Admin(c).reassign((topic, 0), None))
         except ApiError as error:
@@ -178,11 +177,14 @@ class Side:
         (outcome,) = found.values()
         assert outcome.number in (ErrorCode.NONE, ErrorCode.ELECTION_NOT_NEEDED), outcome
 
-    # --- what it says --------------------------------------------------------------------------
+    # --- its state --------------------------------------------------------------------------------
 
     def read(self) -> tuple[MetadataImage, Counter[bytes]]:
-        """The metadata log of the controller, replayed, and for each topic id how many records
-        only said that its leader has recovered."""
+        """Replay the controller's metadata log.
+
+        Returns: the image, and for each topic id the number of records that only end a leader's
+        recovery.
+        """
         replayer, recovered = Replayer(), Counter[bytes]()
         place = self.cluster.nodes[CONTROLLER].metadata_dir
         data = b"".join(path.read_bytes() for path in sorted(place.glob("*.log")))
@@ -200,7 +202,7 @@ class Side:
         return replayer.image, recovered
 
     def states(self) -> dict[str, State]:
-        """Each topic's only partition."""
+        """Return the state of each topic's only partition."""
         image, recovered = self.read()
         return {
             name: State(
@@ -216,7 +218,8 @@ class Side:
         }
 
     def all_as_expected(self) -> bool:
-        """Whether the controller knows who lives, and each leader has all who live in sync."""
+        """Return whether the controller knows the live brokers, and each ISR has all live
+        replicas."""
         image, _ = self.read()
         brokers = image.cluster.brokers
         if any(b not in brokers or brokers[b].fenced is (b in self.live) for b in self.brokers):
@@ -230,7 +233,7 @@ class Side:
         return True
 
     def settle(self) -> dict[str, State]:
-        """The states once nothing changes any more."""
+        """Wait until nothing changes any more, and return the states."""
         until(f"{self.name} settles: {self.live}", self._is_quiet, 60, every_s=0.1)
         return self.states()
 
@@ -242,7 +245,8 @@ class Side:
         return self.all_as_expected() and self.states() == before
 
     def told(self) -> dict[str, tuple[int, ...]]:
-        """What a live broker answers to DescribeTopicPartitions: leader, -1, and the sets."""
+        """Return a live broker's answer to DescribeTopicPartitions: leader, and the sets after a -1
+        each."""
         answer = self.ask(
             lambda c: c.request_any(DescribeTopicPartitionsRequest(response_partition_limit=2000))
         )
@@ -275,12 +279,12 @@ def _creatable(topic: Topic) -> CreateTopicsRequest.CreatableTopic:
 
 
 def as_told(state: State) -> tuple[int, ...]:
-    """A state as `Side.told` has it."""
+    """Return a state in the form of `Side.told`."""
     return (state.leader, -1, *state.isr, -1, *state.elr, -1, *state.last_known)
 
 
 def _only_recovered(image: MetadataImage, record: Any) -> bool:
-    """Whether a record says that a leader has recovered, and nothing else."""
+    """Return whether a record only ends a leader's recovery."""
     if not isinstance(record, PartitionChangeRecord) or record.leader_recovery_state != 0:
         return False
     before = image.topics.by_id[record.topic_id].partitions[record.partition_id]
@@ -289,11 +293,11 @@ def _only_recovered(image: MetadataImage, record: Any) -> bool:
 
 
 def _whole_batches(data: bytes) -> Iterator[Any]:
-    """Batches up to one that is being written."""
+    """Yield batches up to one that is being written."""
     try:
         yield from read_batches(data)
     except ProtocolError:
-        # A torn tail: the next look sees it whole.
+        # A torn tail: the next read finds it complete.
         return
 
 
@@ -307,8 +311,8 @@ def running(
     settings: Mapping[str, str] = MappingProxyType({}),
     of_kafka: Mapping[str, str] = MappingProxyType({}),
 ) -> Iterator[Side]:
-    """A cluster that is up, formatted by us for both; `of_kafka` are settings that ours does not
-    know."""
+    """Start a cluster in directories formatted by us; `of_kafka` are settings that our nodes
+    lack."""
     given = {**SETTINGS, **settings}
     with ProcessCluster(directory, controllers=1, brokers=brokers, settings=given) as cluster:
         cluster.format()

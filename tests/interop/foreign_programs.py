@@ -13,18 +13,18 @@ HERE = Path(__file__).parent
 BUILD_TIMEOUT_S = 300
 RUN_TIMEOUT_S = 150
 QUICK_START = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
-"""Of a JVM that lives for seconds."""
+"""Options of a JVM that lives for seconds."""
 
 
 def need(*programs: str) -> None:
-    """Skip the group where a program is missing."""
+    """Skip the group if a program is missing."""
     missing = [program for program in programs if shutil.which(program) is None]
     if missing:
         pytest.skip(f"needs {', '.join(missing)} (docs/gaps.md)")
 
 
 def run(*command: str | Path, cwd: Path = HERE, timeout_s: float = RUN_TIMEOUT_S) -> str:
-    """What it prints; fails if it ends with another code than 0."""
+    """Return a command's output. Fails if its exit code is not 0."""
     done = subprocess.run(
         [str(part) for part in command],
         cwd=cwd,
@@ -38,7 +38,7 @@ def run(*command: str | Path, cwd: Path = HERE, timeout_s: float = RUN_TIMEOUT_S
 
 
 def build_franz_go(place: Path) -> list[str]:
-    """The command; arguments are HOST:PORT, a prefix of names and what to do."""
+    """Return the command; its arguments are HOST:PORT, a prefix of names, and the operation."""
     need("go")
     program = place / "scenario"
     run("go", "build", "-o", program, ".", cwd=HERE / "go", timeout_s=BUILD_TIMEOUT_S)
@@ -46,7 +46,7 @@ def build_franz_go(place: Path) -> list[str]:
 
 
 def build_kafkajs(place: Path) -> list[str]:
-    """See `build_franz_go`."""
+    """Build the kafkajs program and return its command, as `build_franz_go` does."""
     need("node", "npm")
     for name in ("package.json", "package-lock.json", "scenario.js"):
         shutil.copy(HERE / "node" / name, place)
@@ -55,7 +55,7 @@ def build_kafkajs(place: Path) -> list[str]:
 
 
 def build_java_client(place: Path) -> list[str]:
-    """See `build_franz_go`."""
+    """Build the Java program and return its command, as `build_franz_go` does."""
     need("java", "mvn")
     copy = ["dependency:copy-dependencies", f"-DoutputDirectory={place}"]
     pom = HERE / "java" / "pom.xml"

@@ -1,4 +1,4 @@
-"""Clusters of Kafka's brokers and ours, and a producer that goes on whatever happens to them."""
+"""Clusters of Kafka's brokers and ours, and a producer that continues through all faults."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ WAIT_S = 60.0
 
 
 class Writer:
-    """Produces to all partitions from a thread; knows what was acknowledged."""
+    """A producer to all partitions in a thread, with a record of acknowledgements."""
 
     def __init__(self, bootstrap: str) -> None:
         self.acknowledged: list[list[bytes]] = [[] for _ in range(PARTITIONS)]
@@ -59,7 +59,7 @@ class Writer:
         self._thread.join()
 
     def wait_for_more(self, count: int = 20) -> None:
-        """Every partition must take so many more."""
+        """Wait until every partition has acknowledged `count` more records."""
         goals = [len(done) + count for done in self.acknowledged]
 
         def reached() -> bool:
@@ -96,7 +96,8 @@ class Mixed:
         self.theirs = theirs
         self.replicas = replicas
         self.bootstrap = cluster.bootstrap
-        # A broker that stands still holds up nobody who may ask another one.
+        # A short socket timeout: a paused broker must not delay requests that another one can
+        # answer.
         given = {"bootstrap.servers": self.bootstrap, "log_level": 0, "socket.timeout.ms": 3000}
         self.admin = AdminClient(given)
 
@@ -113,8 +114,10 @@ class Mixed:
         self.admin.create_topics([topic])[TOPIC].result(WAIT_S)
 
     def place_offsets(self, broker_id: int) -> None:
-        """Create `__consumer_offsets` on that broker, before a client's first question places its
-        only replica anywhere: on a broker whose disks are replaced it would be without a leader.
+        """Create `__consumer_offsets` on that broker before a client's first request.
+
+        The request would place its only replica anywhere: on a broker whose disks are replaced it
+        would be without a leader.
         """
         offsets = NewTopic(
             OFFSETS, 1, replica_assignment=[[broker_id]], config={"cleanup.policy": "compact"}
@@ -125,7 +128,7 @@ class Mixed:
         return [leader for leader, _ in self.described()]
 
     def described(self) -> list[tuple[int, list[int]]]:
-        """Leader and sorted ISR of each partition."""
+        """Return leader and sorted ISR of each partition."""
         found = listed(self.admin, TOPIC).topics[TOPIC].partitions
         return [(found[i].leader, sorted(found[i].isrs)) for i in sorted(found)]
 
@@ -136,7 +139,7 @@ class Mixed:
         until("whole ISRs", lambda: all(len(isr) == size for _, isr in self.described()), WAIT_S)
 
     def order(self, *replicas: list[int]) -> None:
-        """The same replicas in another order: the first is to lead."""
+        """Reorder the replicas: the first becomes the preferred leader."""
         asyncio.run(_reassign(self.bootstrap, replicas))
         wanted = [TopicPartition(TOPIC, index) for index in range(len(replicas))]
 
@@ -148,7 +151,7 @@ class Mixed:
         until("the preferred leaders", elected, WAIT_S)
 
     def marks(self) -> list[int]:
-        """The high watermark of each partition."""
+        """Return the high watermark of each partition."""
         consumer = Consumer({"bootstrap.servers": self.bootstrap, "group.id": "nobody"})
         try:
             places = [TopicPartition(TOPIC, index) for index in range(PARTITIONS)]
@@ -157,7 +160,7 @@ class Mixed:
             consumer.close()
 
     def read(self) -> list[list[bytes]]:
-        """Every record of each partition below its high watermark."""
+        """Read every record of each partition below its high watermark."""
         marks = self.marks()
         found: list[list[bytes]] = [[] for _ in marks]
         consumer = Consumer(
@@ -202,7 +205,7 @@ async def _reassign(bootstrap: str, orders: tuple[list[int], ...]) -> None:
 
 
 def place_of(node: NodeProcess, partition: int) -> Path:
-    """Where the node has a replica: in one of its log directories."""
+    """Return the replica's folder in one of the node's log directories."""
     (found,) = node.directory.glob(f"data*/{TOPIC}-{partition}")
     return found
 
@@ -214,7 +217,7 @@ def batches(directory: Path) -> dict[int, bytes]:
 
 
 def check_logs(mixed: Mixed, marks: list[int]) -> None:
-    """What is below the high watermark is the same everywhere, to the byte."""
+    """Assert that all logs are equal byte for byte below the high watermark."""
     for partition, mark in enumerate(marks):
         nodes = [mixed.cluster.nodes[node_id] for node_id in mixed.replicas]
         logs = [batches(place_of(node, partition)) for node in nodes]
@@ -225,7 +228,8 @@ def check_logs(mixed: Mixed, marks: list[int]) -> None:
 
 
 def first_difference(there: list[bytes], sent: list[bytes]) -> str:
-    """Where two lists of values part, what is there around it, and what is missing or too much."""
+    """Describe the first difference of two lists of values, and all missing and additional
+    values."""
     at = next(
         (i for i, (one, other) in enumerate(zip(there, sent, strict=False)) if one != other),
         min(len(there), len(sent)),
@@ -240,8 +244,11 @@ def first_difference(there: list[bytes], sent: list[bytes]) -> str:
 
 
 def check_records(writer: Writer, found: list[list[bytes]]) -> None:
-    """What was acknowledged is there once, in the order it was sent. Acknowledgements may be told
-    in another one where a leader moves: each broker has a thread of its own in the client."""
+    """Assert that each acknowledged record is there once, in the order of sending.
+
+    Acknowledgements may come in another order after a leader change: the client has a thread for
+    each broker.
+    """
     assert writer.failed == []
     for partition, (there, told) in enumerate(zip(found, writer.acknowledged, strict=True)):
         sent = sorted(told, key=lambda value: int(value.partition(b"-")[2]))
@@ -249,7 +256,8 @@ def check_records(writer: Writer, found: list[list[bytes]]) -> None:
 
 
 def audited(mixed: Mixed) -> list[Elected]:
-    """The topic's elections, by the logs of the controllers: no promise is broken."""
+    """Return the topic's elections by an audit of the controllers' logs, which breaks no
+    promise."""
     places = [node.metadata_dir for node in mixed.cluster.controllers]
     return [e for e in elections_of(*places) if e.topic == TOPIC]
 
@@ -258,7 +266,7 @@ def audited(mixed: Mixed) -> list[Elected]:
 def running(
     cluster: ProcessCluster, theirs: dict[int, KafkaInPlace], replicas: tuple[int, ...]
 ) -> Iterator[Mixed]:
-    """Everything formatted by us and started, each JVM while the others come up."""
+    """Format and start all nodes, each JVM while the others come up."""
     ours = [node for node in cluster.nodes.values() if node.id not in theirs]
     try:
         cluster.format()

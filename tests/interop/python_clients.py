@@ -1,7 +1,7 @@
-"""One face for three Python clients, so that one scenario tests them all.
+"""A common interface for three Python clients, for one shared scenario.
 
-A client gives `produce`, `read_all`, `member`, `offset_at`, and the admin calls; what differs
-between the libraries stays in here.
+A client provides `produce`, `read_all`, `member`, `offset_at`, and the admin calls; differences
+between the libraries stay in this module.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-# A lost join is found out by a session or rebalance timeout first, and the machine may be busy.
+# Only a session or rebalance timeout detects a lost join, and the machine may be busy.
 TIMEOUT_S = 60
 
 
 @dataclass
 class Message:
-    """One record, as a client sees it."""
+    """One record, as a client returns it."""
 
     value: bytes
     key: bytes | None = None
@@ -31,19 +31,19 @@ class Message:
 
 
 class Member(Protocol):
-    """A running group member; `values` counts what it read."""
+    """A running group member; `values` counts the values that it read."""
 
     values: Counter[bytes]
 
     def assigned(self) -> int:
-        """Number of partitions it owns now; raises what the member's loop raised."""
+        """Return the number of partitions it owns now. Raises: the error of the member's loop."""
 
     def stop(self) -> None:
-        """Commit, leave the group and end; raises what the member's loop raised."""
+        """Commit, leave the group and end. Raises: the error of the member's loop."""
 
 
 class Client(Protocol):
-    """What a client library must do for the scenario."""
+    """The operations of a client library that the scenario needs."""
 
     def produce(
         self, topic: str, messages: Sequence[Message], codec: str, idempotent: bool = False
@@ -70,7 +70,7 @@ class ThreadedMember:
         self._owned = 0
         self._stop = threading.Event()
         self._failure: BaseException | None = None
-        # A test that failed leaves members behind, which must not keep the process.
+        # A failed test leaves members behind, which must not keep the process alive.
         self._thread = threading.Thread(target=self._run, daemon=True)
 
     def begin(self) -> ThreadedMember:
@@ -292,7 +292,7 @@ class KafkaPythonMember(ThreadedMember):
             session_timeout_ms=10_000,
             heartbeat_interval_ms=200,
         )
-        # One that leads and assigns before its first metadata have come assigns nothing, for good.
+        # A leader that assigns before its first metadata has arrived never assigns anything.
         self._consumer.partitions_for_topic(topic)
 
     def poll(self) -> None:
@@ -436,7 +436,7 @@ class KafkaPython:
 
 
 def _config_value(described: Any, key: str) -> str | None:
-    """Find a key in whatever shape the library describes configs."""
+    """Find a key in any form in which the library describes configs."""
     if isinstance(described, dict):
         if key in described:
             found = described[key]

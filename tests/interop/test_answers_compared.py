@@ -1,9 +1,9 @@
-"""Every API and version that both serve, put to a node of ours and to Apache Kafka's.
+"""Every API and version of both nodes: answers of ours and of Apache Kafka's compared.
 
-The two stand alike (`prepare`), are asked the same (`answer_cases.py`), and what they answer is
-compared field by field; ids, addresses and times apart. What differs is allowed by name
-(`answer_differences.py`) with the sentence of docs/gaps.md that says so, or it is a fault. An
-allowed difference that is not there any more is one, too.
+Both are in the same state (`prepare`) and get the same requests (`answer_cases.py`). Answers are
+compared field by field, except for ids, addresses and times. A difference is allowed by name
+(`answer_differences.py`) with the sentence of docs/gaps.md about it, or it is a fault. So is an
+allowed difference that does not occur any more.
 """
 
 from __future__ import annotations
@@ -47,9 +47,9 @@ BY_BROKERS_ONLY = frozenset({ApiKey.FETCH})
 """A controller's Fetch is the quorum's."""
 NOT_ASKED_HERE: frozenset[int] = frozenset()
 UNSHARED_OF: Mapping[ApiKey, frozenset[str]] = {
-    # How far each quorum is.
+    # The position of each quorum.
     ApiKey.DESCRIBE_QUORUM: frozenset({"leader_epoch", "high_watermark", "log_end_offset"}),
-    # What each has built (`test_versions` compares the versions of what both have).
+    # The APIs of each node (`test_versions` compares the versions of the common ones).
     ApiKey.API_VERSIONS: frozenset({"api_keys", "supported_features"}),
 }
 
@@ -65,7 +65,7 @@ class Node:
     def ask(
         self, api: ApiKey, version: int, body: Mapping[str, Any], *, by_controller: bool = False
     ) -> Any:
-        """The answer as plain values; "closed" where there was none. Raises EncodeError."""
+        """Return the answer as plain values; "closed" if there was none. Raises: EncodeError."""
         request = self.request(api, version, body)
         address = self.controller if by_controller else self.target.address
         with Peer(address, PATIENCE_S) as peer:
@@ -81,7 +81,7 @@ class Node:
         return request
 
     def served(self, *, by_controller: bool = False) -> dict[int, VersionRange]:
-        """What ApiVersions says."""
+        """Return the API versions in the node's ApiVersions."""
         body = {"client_software_name": "a", "client_software_version": "1"}
         with Peer(self.controller if by_controller else self.target.address) as peer:
             answer = peer.ask(self.request(ApiKey.API_VERSIONS, 4, body), 4)
@@ -91,7 +91,7 @@ class Node:
         }
 
     def until_right(self, api: ApiKey, version: int, body: Mapping[str, Any]) -> Any:
-        """The first answer without an error code."""
+        """Return the first answer without an error code."""
         deadline = time.monotonic() + PATIENCE_S
         while True:
             answer = self.ask(api, version, body)
@@ -111,7 +111,7 @@ def _has_error(answer: Any) -> bool:
 
 
 def prepare(node: Node) -> Node:
-    """Topics with records, groups with offsets, quotas and credentials."""
+    """Create topics with records, groups with offsets, quotas and credentials."""
     for name, partitions, configs in (
         ("plain", 3, {"retention.ms": "-1"}),  # its records are from 1970
         ("compact", 1, {"cleanup.policy": "compact"}),
@@ -148,7 +148,7 @@ def prepare(node: Node) -> Node:
 
 
 def _described_quorum(node: Node) -> Sequence[Any]:
-    """The listeners of the controllers."""
+    """Return the listeners of the controllers."""
     partition = {"partition_index": 0}
     body = {"topics": [{"topic_name": "__cluster_metadata", "partitions": [partition]}]}
     with Peer(node.target.address) as peer:
@@ -157,7 +157,7 @@ def _described_quorum(node: Node) -> Sequence[Any]:
 
 
 def versions_of(api: ApiKey, ours: Node, theirs: Node, *, by_controller: bool = False) -> range:
-    """The versions of an API that both serve."""
+    """Return the versions of an API that both serve."""
     one, other = (node.served(by_controller=by_controller).get(api) for node in (ours, theirs))
     if one is None or other is None:
         return range(0)
@@ -172,21 +172,23 @@ def compare(
     *,
     by_controller: bool = False,
 ) -> list[Difference]:
-    """Where our answer and Kafka's differ. Raises EncodeError where this version of the API cannot
-    say the request."""
+    """Return the differences between our answer and Kafka's.
+
+    Raises: EncodeError if this version of the API cannot encode the request.
+    """
     ours, theirs = (node.ask(api, version, body, by_controller=by_controller) for node in nodes)
     return [found for found in differences(ours, theirs) if not _says_more(found)]
 
 
 def _says_more(found: Difference) -> bool:
-    """Our answer gives a reason where Kafka's has none."""
+    """Return whether our answer has an error message where Kafka's has none."""
     name = found.path.rpartition(".")[2]
     return name in TEXTS and found.ours == "text" and not found.theirs
 
 
 @pytest.fixture(scope="module")
 def nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Node, Node]]:
-    """Ours and Apache Kafka's, prepared alike."""
+    """Start ours and Apache Kafka's, prepared in the same way."""
     if kafka_libs() is None:
         pytest.skip("no Java or Maven to get Kafka's jars with (docs/gaps.md)")
     directory = tmp_path_factory.mktemp("compared")
@@ -222,7 +224,7 @@ def nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Node, Node
 
 
 def test_versions(nodes: tuple[Node, Node]) -> None:
-    """What we serve is served in Kafka's versions, by broker and controller."""
+    """Broker and controller serve each of our APIs in Kafka's versions."""
     for by_controller in (False, True):
         ours, theirs = (node.served(by_controller=by_controller) for node in nodes)
         assert ours == {key: theirs.get(key) for key in ours}
@@ -256,7 +258,7 @@ def test_answers(nodes: tuple[Node, Node], api: ApiKey) -> None:
 
 
 def _places(api: ApiKey, nodes: tuple[Node, Node]) -> Iterator[tuple[bool, int]]:
-    """By the controller or not, and the version."""
+    """Yield whether the controller is meant, and the version."""
     for by_controller in (False,) if api in BY_BROKERS_ONLY else (False, True):
         for version in versions_of(api, *nodes, by_controller=by_controller):
             yield by_controller, version
@@ -264,7 +266,8 @@ def _places(api: ApiKey, nodes: tuple[Node, Node]) -> Iterator[tuple[bool, int]]
 
 @pytest.mark.parametrize("version", range(request_class(ApiKey.JOIN_GROUP).VERSIONS.last + 1))
 def test_a_members_life(nodes: tuple[Node, Node], version: int) -> None:
-    """Joins, gets its assignment, speaks out of turn, commits, leaves."""
+    """A member joins, gets its assignment, sends requests of wrong generations, commits and
+    leaves."""
     group = f"life-{version}"
     members = ["", ""]
     joining = {
@@ -274,7 +277,7 @@ def test_a_members_life(nodes: tuple[Node, Node], version: int) -> None:
         "protocol_type": "consumer",
         "protocols": [{"name": "range", "metadata": b"m"}],
     }
-    # A member that has no id is sent away with one since version 4.
+    # Since version 4 a member without an id gets one with the refusal.
     for _ in range(2 if version >= 4 else 1):
         answers: list[Any] = []
         for index, node in enumerate(nodes):
@@ -295,7 +298,7 @@ def test_a_members_life(nodes: tuple[Node, Node], version: int) -> None:
 
 
 def member_steps(group: str) -> list[tuple[ApiKey, Mapping[str, Any]]]:
-    """What a member of generation 1 asks, right and wrong."""
+    """Return valid and invalid requests of a member of generation 1."""
     ours = {"group_id": group, "generation_id": 1}
     another = {"group_id": group, "generation_id": 7}
     protocol = {"protocol_type": "consumer", "protocol_name": "range"}
@@ -326,7 +329,7 @@ def member_steps(group: str) -> list[tuple[ApiKey, Mapping[str, Any]]]:
 
 
 def as_member(api: ApiKey, version: int, member: str) -> Mapping[str, Any]:
-    """The fields that say who asks."""
+    """Return the fields that identify the sender."""
     if api is ApiKey.LEAVE_GROUP and version >= 3:
         return {"members": [{"member_id": member}]}
     if api in (ApiKey.HEARTBEAT, ApiKey.SYNC_GROUP, ApiKey.LEAVE_GROUP):

@@ -1,6 +1,6 @@
-"""Kafka's own classes read our bytes, write the same again, and give the same JSON.
+"""Kafka's own classes as an oracle: they decode our bytes, encode the same, and give the same JSON.
 
-This covers every message in every version, those included that no Python library has: metadata
+This covers every message in every version, including those that no Python library has: metadata
 records, records of the internal topics, KRaft's control records and its state file.
 """
 
@@ -50,7 +50,8 @@ def values(cls: type[Message], version: int) -> list[Message]:
 
 
 def without_private_fields(msg: Message, version: int) -> dict[str, Any]:
-    """Kafka carries tags that it does not know in the bytes, and leaves them out of its JSON."""
+    """Remove tags that Kafka does not know: it keeps them in the bytes, and omits them in its
+    JSON."""
     private = {camel(f.name) for f in msg.FIELDS if f.tag is not None and f.tag >= PRIVATE_TAG_MIN}
     return {name: value for name, value in to_json(msg, version).items() if name not in private}
 

@@ -1,4 +1,4 @@
-"""Apache Kafka's cleaner and ours clean the same logs; Kafka's tools read what ours left."""
+"""Apache Kafka's cleaner and ours on the same logs; Kafka's tools read ours afterwards."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def _need_kafka() -> None:
 
 
 class KafkasCleaner:
-    """Apache Kafka's cleaner in a JVM that stays."""
+    """Apache Kafka's cleaner in a persistent JVM."""
 
     def __init__(self, command: list[str]) -> None:
         self._process = subprocess.Popen(
@@ -75,8 +75,11 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkasCleaner]:
 
 
 class Author:
-    """Writes the same random history into several logs: keys, tombstones, producers that retry in
-    epochs, transactions that commit, abort, or stay open."""
+    """An author of the same random history in several logs.
+
+    It has keys, tombstones, producers that retry in epochs, and transactions that commit, abort, or
+    stay open.
+    """
 
     def __init__(self, seed: int, clock: ManualClock) -> None:
         self.rng = random.Random(seed)
@@ -135,7 +138,7 @@ class Author:
 
 
 def begins_of_epochs(log: Log) -> set[int]:
-    """Base offsets of the empty batches that stand where a leader epoch begins."""
+    """Return base offsets of the empty batches that mark the start of a leader epoch."""
     found, epoch = set(), 0
     for header, records in batches_of(log):
         if header.leader_epoch > epoch and not records:
@@ -145,8 +148,11 @@ def begins_of_epochs(log: Log) -> set[int]:
 
 
 def shape(log: Log, but: Container[int] = ()) -> list[object]:
-    """All that two cleaned logs must have in common: segments, batches, records, aborted; but for
-    the batches with these base offsets."""
+    """Return all that two cleaned logs must have in common, without the batches at these base
+    offsets.
+
+    It consists of segments, batches, records and aborted transactions.
+    """
     found: list[object] = []
     for segment in log.segments:
         found.append((segment.base_offset, "aborted", segment.txn_index.entries()))
@@ -236,7 +242,7 @@ async def test_kafkas_tool_reads_a_cleaned_log_and_its_indexes(tmp_path: Path) -
 
 
 def dump(directory: Path, suffix: str) -> str:
-    """What Kafka's tool says of the files with this suffix."""
+    """Return the output of Kafka's tool for the files with this suffix."""
     paths = sorted(str(path) for path in directory.iterdir() if path.suffix == suffix)
     done = run_kafka_tool(DUMP, "--print-data-log", "--files", ",".join(paths))
     assert done.returncode == 0, done.stderr

@@ -1,4 +1,4 @@
-"""Our configuration tables and rules against those of Kafka's own classes."""
+"""Our configuration tables and rules compared with those of Kafka's own classes."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ COMBINED = (
     "node.id=1|process.roles=broker,controller|controller.listener.names=CONTROLLER"
     "|controller.quorum.voters=1@localhost:9093|"
 )
-# What Kafka accepts and we refuse, or the other way round, stands in docs/gaps.md, not here.
+# docs/gaps.md lists settings that only one of both accepts; they are not here.
 CASES = [
     "node.id=1",
     "node.id=1|process.roles=broker,controller",
@@ -148,8 +148,10 @@ CASES = [
 ]
 
 BEYOND_KAFKA = ("kraftbox.", "unclean.recovery.", "leader.election.eligible.")
-"""Beginnings of keys that no release of Kafka has; the second are proposed in KIP-966, the third in
-KIP-1303."""
+"""Prefixes of keys that no release of Kafka has.
+
+The second are proposed in KIP-966, the third in KIP-1303.
+"""
 
 
 @pytest.fixture(scope="module")
@@ -170,7 +172,7 @@ def of_kind(facts: list[list[str]], kind: str) -> Iterator[list[str]]:
 
 
 def range_phrase(text: str, kind: Type) -> str:
-    """Our phrase for `[1,...]` and `[0,...,1]`."""
+    """Return our phrase for `[1,...]` and `[0,...,1]`."""
     match = re.fullmatch(r"\[(-?[\d.]+),\.\.\.(?:,(-?[\d.]+))?\]", text)
     assert match is not None, text
     number = float if kind is Type.DOUBLE else int

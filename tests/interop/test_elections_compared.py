@@ -1,4 +1,4 @@
-"""Stories of elections on Apache Kafka 4.3 and on us: after each step both say the same.
+"""Stories of elections on Apache Kafka 4.3 and on us, with equal states after each step.
 
 `election_stories.txt` has the stories. Both clusters take each step at the same time.
 """
@@ -36,7 +36,7 @@ PROCESSES = ("kill", "stop", "start", "pause", "resume")
 
 
 class Step(NamedTuple):
-    """What is done, and the topics that may and must differ after it, with the reason."""
+    """A command, and the topics that may and must differ after it, with the reason."""
 
     words: tuple[str, ...]
     beyond: dict[str, str]
@@ -67,7 +67,7 @@ def stories() -> tuple[list[Topic], list[Step]]:
 
 
 class Growth(NamedTuple):
-    """What one step made of a partition."""
+    """The effect of one step on a partition."""
 
     leader: int
     isr: tuple[int, ...]
@@ -89,8 +89,10 @@ def grown(before: dict[str, State], after: dict[str, State]) -> dict[str, Growth
 
 
 def same(theirs: Growth, ours: Growth, words: tuple[str, ...]) -> bool:
-    """Whether a step made the same of a partition. Those whom a move adds join in one change of the
-    ISR or one after the other, as they happen to catch up."""
+    """Return whether a step had the same effect on a partition.
+
+    Replicas that a move adds join in one ISR change or one after the other, depending on timing.
+    """
     if words[0] == "move":
         usual = range(2, 2 + len(ids(words[2])))
         if theirs.changes in usual and ours.changes in usual:
@@ -99,7 +101,7 @@ def same(theirs: Growth, ours: Growth, words: tuple[str, ...]) -> bool:
 
 
 def take(side: Side, words: tuple[str, ...]) -> dict[str, State]:
-    """Take a step and wait until it is over; a live broker must say what the log says."""
+    """Take a step and wait until it is over; a live broker must report the state in the log."""
     verb, *given = words
     if verb in PROCESSES:
         for broker in ids(given[0]):
@@ -124,7 +126,7 @@ def take(side: Side, words: tuple[str, ...]) -> dict[str, State]:
 
 
 def described(side: Side, tools: KafkaTools) -> dict[str, tuple[int, ...]]:
-    """What Kafka's own tool shows of the topics."""
+    """Return the topics as Kafka's own tool shows them."""
     done = tools.run(DESCRIBE, "--bootstrap-server", side.bootstrap, "--describe")
     assert done.code == 0, done.text
     found = {}
@@ -140,17 +142,18 @@ def described(side: Side, tools: KafkaTools) -> dict[str, tuple[int, ...]]:
 
 
 def elections(side: Side, *broken: str) -> dict[tuple[str, int], tuple[str, int | None, int]]:
-    """Kind, old and new leader by topic and leader epoch, by an audit that finds nothing else."""
+    """Return kind, old and new leader by topic and leader epoch, from an audit without other
+    findings."""
     told = elections_of(side.cluster.nodes[CONTROLLER].metadata_dir, broken=broken)
     return {(e.topic, e.leader_epoch): (e.kind, e.from_leader, e.to_leader) for e in told}
 
 
 def check_audits(theirs: Side, ours: Side, apart: set[str]) -> None:
-    """The audit of both logs tells the same elections. Kafka's records do not say the kind: where
-    one empties the ELR and elects the last leader, it is taken for an unclean one.
+    """Assert that audits of both logs report the same elections.
 
-    A partition whose only replica is dead has no leader in the end. Kafka's reassignment that went
-    back left a broker in the ELR that is no replica any more.
+    Kafka's records do not contain the kind: if one empties the ELR and elects the last leader, the
+    audit reports an unclean election. A partition whose only replica is dead has no leader in the
+    end. Kafka's cancelled reassignment left a broker in the ELR that is no longer a replica.
     """
     kafkas, own = elections(theirs, "leaderless", "isr-elr-members"), elections(ours, "leaderless")
     same = {key for key in kafkas.keys() | own.keys() if key[0] not in apart}

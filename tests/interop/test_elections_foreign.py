@@ -1,4 +1,4 @@
-"""What others see of our elections: Kafka's tools and clients, and none of what is ours alone."""
+"""Our elections seen by Kafka's tools and clients, without our own extensions."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ProcessCluster
 
 
 def offered(port: int, name: str) -> dict[int, int]:
-    """The highest version of each API that a client of this software is offered."""
+    """Return the highest version of each API that is offered to a client of this software."""
 
     async def ask() -> Any:
         connection = await Connection.connect(HOST, port, "a client", 5000, negotiate=False)
@@ -55,7 +55,7 @@ def offered(port: int, name: str) -> dict[int, int]:
 
 @pytest.mark.parametrize("name", FOREIGN)
 def test_foreign_clients_are_offered_what_kafka_has(cluster: ProcessCluster, name: str) -> None:
-    """By the name that each gives of itself, on brokers and controllers."""
+    """The offer depends on the name that each client sends, on brokers and controllers."""
     for node in cluster.nodes.values():
         found = offered(node.port, name)
         assert GET_REPLICA_LOG_INFO not in found
@@ -63,14 +63,14 @@ def test_foreign_clients_are_offered_what_kafka_has(cluster: ProcessCluster, nam
 
 
 def test_our_own_nodes_are_offered_more(cluster: ProcessCluster) -> None:
-    """Otherwise the test above would say nothing."""
+    """Without this check the test above could pass without any extension."""
     (broker, *_) = cluster.brokers
     assert GET_REPLICA_LOG_INFO in offered(broker.port, CONTROLLER_SOFTWARE_NAME)
     assert GET_REPLICA_LOG_INFO not in offered(broker.port, BROKER_SOFTWARE_NAME)
 
 
 def test_kafkas_tool_finds_nothing_of_ours(cluster: ProcessCluster, tools: KafkaTools) -> None:
-    """The Java client's own list of what brokers speak."""
+    """The Java client has its own list of APIs that brokers serve."""
     done = tools.run(API_VERSIONS, "--bootstrap-server", cluster.bootstrap)
     assert done.code == 0, done.text
     assert f"ElectLeaders({ELECT_LEADERS}): 0 to {LAST_OF_KAFKA}" in done.out
@@ -93,8 +93,11 @@ def leaders(cluster: ProcessCluster) -> list[int]:
 def test_kafkas_tool_elects_in_3000_partitions_at_once(
     cluster: ProcessCluster, tools: KafkaTools
 ) -> None:
-    """More than a request of ours may name: Kafka's versions have no such limit, and no code. The
-    audit tells of each election, and of nothing that may have been lost."""
+    """Our requests may name fewer partitions; Kafka's versions have neither that limit nor its
+    error code.
+
+    The audit reports each election, and no possible loss.
+    """
     servers = ("--bootstrap-server", cluster.bootstrap)
     first, second, _ = cluster.brokers
     assignment = ",".join([f"{first.id}:{second.id}"] * PARTITIONS)

@@ -1,9 +1,9 @@
-"""What is ours alone never crosses the wire to foreign clients and nodes (KIP-966, KIP-1303).
+"""Our own extensions on the wire, never offered or sent to foreign clients and nodes.
 
-Everything that is said to our nodes goes through proxies that write it down, on the listener for
-clients, on that between brokers, and on the controller's. The Java client, librdkafka, kafka-python
-and a broker of Kafka's live through elections that go well and that fail, with an unclean recovery
-between them; our own nodes and tools use what is ours at the same time, local logs included.
+Covers KIP-966 and KIP-1303. Proxies record all traffic to our nodes, on the listener for clients,
+on that between brokers, and on the controller's. The Java client, librdkafka, kafka-python and a
+broker of Kafka's take part in elections that succeed and that fail, with an unclean recovery
+between them. Our own nodes and tools use the extensions at the same time, local logs included.
 """
 
 from __future__ import annotations
@@ -65,10 +65,10 @@ SETTINGS = {
     "unclean.recovery.manager.enabled": "true",
     "kraftbox.broker.connection.loss.fence.ms": "300",
     "offsets.topic.num.partitions": "1",
-    # Else a consumer that closes waits 90 s for a coordinator that was killed.
+    # Otherwise a closing consumer waits 90 s for a killed coordinator.
     "offsets.topic.replication.factor": "3",
     "auto.leader.rebalance.enable": "false",
-    # The controller, too, must know where brokers answer each other.
+    # The controller, too, must know the listener between brokers.
     "inter.broker.listener.name": BETWEEN,
     "listener.security.protocol.map": ",".join(
         f"{name}:PLAINTEXT" for name in (CLIENTS, BETWEEN, CONTROLLER)
@@ -77,13 +77,13 @@ SETTINGS = {
 
 
 class Place(NamedTuple):
-    """A running cluster, and what was said to it."""
+    """A running cluster, and its recorded traffic."""
 
     cluster: ProcessCluster
     record: WireRecord
 
     def bootstrap(self, listener: str) -> str:
-        """Addresses of the brokers on a listener, behind their proxies."""
+        """Return addresses of the brokers on a listener, behind their proxies."""
         marked = f"{listener}://"
         advertised = [one.settings["advertised.listeners"] for one in self.cluster.brokers]
         return ",".join(
@@ -99,7 +99,7 @@ class Place(NamedTuple):
 
 
 def listen_behind_proxies(cluster: ProcessCluster, record: WireRecord) -> None:
-    """Two listeners for each broker, and only proxies' addresses are told."""
+    """Give each broker two listeners, and advertise only their proxies' addresses."""
     for broker in cluster.brokers:
         ports = {CLIENTS: broker.port, BETWEEN: free_port()}
         proxies = {
@@ -118,7 +118,7 @@ def listen_behind_proxies(cluster: ProcessCluster, record: WireRecord) -> None:
 
 @pytest.fixture
 def place(tmp_path: Path) -> Iterator[Place]:
-    """Controller 1 and brokers 2 and 3 are ours, broker 4 is Kafka's."""
+    """Start controller 1 and brokers 2 and 3 of ours, and broker 4 of Kafka's."""
     record = WireRecord()
     with ProcessCluster(
         tmp_path,
@@ -150,7 +150,7 @@ class Librdkafka:
         self._admin = AdminClient(self._servers)
 
     def use(self) -> None:
-        """Produce, consume and describe."""
+        """Produce, consume and describe with librdkafka."""
         producer = Producer(self._servers)
         producer.produce(SHARED, b"librdkafka", partition=0)
         assert producer.flush(WAIT_S) == 0
@@ -164,7 +164,7 @@ class Librdkafka:
         listed(self._admin)
 
     def elect(self, *, unclean: bool, partitions: list[tuple[str, int]]) -> set[int]:
-        """The codes of the answers."""
+        """Return the error codes of the elections."""
         kind = ElectionType.UNCLEAN if unclean else ElectionType.PREFERRED
         wanted = [TopicPartition(*one) for one in partitions]
         told = self._admin.elect_leaders(kind, wanted).result(WAIT_S)
@@ -179,7 +179,7 @@ class KafkaPython:
         self._kafka = kafka
 
     def use(self) -> None:
-        """Produce, consume and describe."""
+        """Produce, consume and describe with kafka-python."""
         producer = self._kafka.KafkaProducer(bootstrap_servers=self._servers)
         try:
             producer.send(SHARED, b"kafka-python", partition=0).get(WAIT_S)
@@ -197,7 +197,7 @@ class KafkaPython:
             consumer.close()
 
     def elect(self, *, unclean: bool, partitions: list[tuple[str, int]]) -> set[int]:
-        """The codes of the answers."""
+        """Return the error codes of the elections."""
         wanted: dict[str, list[int]] = {}
         for topic, partition in partitions:
             wanted.setdefault(topic, []).append(partition)
@@ -211,7 +211,7 @@ class KafkaPython:
 
 
 def _codes_of(told: Any) -> set[int]:
-    """Error codes in an answer of kafka-python's."""
+    """Return the error codes in an answer of kafka-python's."""
     fields = told if isinstance(told, dict) else told.to_dict()
     return {
         partition["error_code"]
@@ -226,13 +226,13 @@ class JavaTools:
         self._servers = ("--bootstrap-server", bootstrap)
 
     def use(self) -> None:
-        """Describe topics and what brokers speak."""
+        """Describe topics and the brokers' API versions."""
         for name, *more in ((f"{T}TopicCommand", "--describe"), (f"{T}BrokerApiVersionsCommand",)):
             done = self._tools.run(name, *self._servers, *more)
             assert done.code == 0, done.text
 
     def elect(self, *, unclean: bool, partitions: list[tuple[str, int]]) -> str:
-        """What the tool says."""
+        """Return the output of the election tool."""
         kind = ("--election-type", "unclean" if unclean else "preferred")
         ((topic, partition),) = partitions
         which = ("--topic", topic, "--partition", str(partition))
@@ -240,7 +240,7 @@ class JavaTools:
 
 
 def speak_to_the_controller(tools: KafkaTools, place: Place) -> None:
-    """The Java client knows how; the others learn from ApiVersions that nothing is for them."""
+    """Connect to the controller: the Java client can use it, the others find no API for them."""
     import kafka
 
     way = ("--bootstrap-controller", place.controller)
@@ -261,7 +261,7 @@ def speak_to_the_controller(tools: KafkaTools, place: Place) -> None:
 
 
 async def too_many(address: str) -> set[int]:
-    """ElectLeaders v3 of our tools, with more partitions than it may name: the codes."""
+    """Send ElectLeaders v3 of our tools with too many partitions, and return the codes."""
     host, port = address.split(":")
     connection = await Connection.connect(host, int(port), "a tool of ours")
     try:
@@ -289,7 +289,7 @@ def create(place: Place) -> AdminClient:
 
 
 def leader(admin: AdminClient, topic: str) -> int:
-    """-1 where nobody leads, or who is asked does not know the topic yet."""
+    """Return the leader; -1 without one, or if the broker does not know the topic yet."""
     partitions = listed(admin, topic).topics[topic].partitions
     return partitions[0].leader if partitions else -1
 
@@ -311,7 +311,7 @@ def live_through_elections(place: Place, tools: KafkaTools) -> None:
     codes = asyncio.run(too_many(place.bootstrap(CLIENTS).split(",")[0]))
     assert ErrorCode.REQUEST_LIMIT_REACHED in codes
 
-    # Only Kafka's broker is left to be asked, which passes elections on to our controller.
+    # Only Kafka's broker is left, which forwards elections to our controller.
     place.cluster.nodes[3].kill()
     until("another leader", lambda: leader(admin, CROWD) == 2, WAIT_S)
     place.cluster.nodes[2].kill()
@@ -336,7 +336,7 @@ def live_through_elections(place: Place, tools: KafkaTools) -> None:
             client.use()
 
 
-# --- what was said --------------------------------------------------------------------------------
+# --- recorded traffic -----------------------------------------------------------------------------
 
 
 class Said(NamedTuple):
@@ -359,7 +359,7 @@ def _is_ours_alone(one: Exchange | Asked) -> bool:
 
 
 def check_versions_of_our_own(record: WireRecord) -> None:
-    """Who asked for what above Kafka's versions, of whom, whether it was answered or not."""
+    """Check all requests above Kafka's versions: their senders and receivers, answered or not."""
     asked = [
         (spoken, NAMES.get(spoken.software(), spoken.software()), one)
         for spoken in record.conversations
@@ -385,9 +385,9 @@ def check_versions_of_our_own(record: WireRecord) -> None:
         for spoken, software, one in asked
         if spoken.listener == CONTROLLER and one.api_key == ApiKey.FETCH
     }
-    # Our raft fetches come as those of any client: under our tools' name.
+    # Our raft fetches are sent like those of any client: under our tools' name.
     assert {software for software, _ in raft} == {TOOL_SOFTWARE_NAME, JAVA}
-    # Of the fetches between brokers those of our fetchers alone, on connections of their own.
+    # Of the fetches between brokers only those of our fetchers, on connections of their own.
     fetchers = {
         one.client_id for _, _, one in asked if one.api_key == ApiKey.FETCH and one.version == 19
     }
@@ -395,8 +395,11 @@ def check_versions_of_our_own(record: WireRecord) -> None:
 
 
 def check_offers_to_our_own(own: list[Said]) -> None:
-    """Our tools, controllers and raft clients are not offered what is between brokers, either: one
-    that took the highest version of all would ask for it."""
+    """Check that our tools, controllers and raft clients are not offered inter-broker versions
+    either.
+
+    A client that uses the highest version of all would request it.
+    """
     offered = {
         (api, one.software, one.listener)
         for one in own
@@ -429,7 +432,7 @@ def test_what_is_ours_is_said_to_nobody_else(place: Place, tools: KafkaTools) ->
     for one in foreign:
         check_foreign(one)
 
-    # All of them spoke, on every listener, and elections failed before their eyes.
+    # All of them sent requests on every listener, and observed failing elections.
     asked = {(one.software, one.listener) for one in foreign}
     clients = (JAVA, LIBRDKAFKA, KAFKA_PYTHON)
     assert asked >= {(name, on) for name in clients for on in (*LISTENERS, CONTROLLER)}
@@ -439,7 +442,7 @@ def test_what_is_ours_is_said_to_nobody_else(place: Place, tools: KafkaTools) ->
         if one.exchange.api_key == ApiKey.ELECT_LEADERS and one.exchange.error_codes()
     }
     assert failed >= {(name, on) for name in clients for on in LISTENERS}
-    # Kafka's broker has passed on such an election, and followed our leaders.
+    # Kafka's broker has forwarded such an election, and followed our leaders.
     assert (JAVA, CONTROLLER) in failed
     fetched = [one for one in foreign if one.exchange.api_key == ApiKey.FETCH]
     follower = f"broker-{KAFKAS_BROKER}-fetcher"
@@ -449,7 +452,8 @@ def test_what_is_ours_is_said_to_nobody_else(place: Place, tools: KafkaTools) ->
 
     check_versions_of_our_own(place.record)
 
-    # Our own have used it all, beside them: otherwise this would say nothing.
+    # Our own nodes and tools have used all of it at the same time: otherwise the test proves
+    # nothing.
     own = [one for one in said if one.software in OWN_BY_NAME]
     check_offers_to_our_own(own)
     questions = [one for one in own if one.exchange.api_key == ApiKey.GET_REPLICA_LOG_INFO]

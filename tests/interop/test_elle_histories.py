@@ -1,6 +1,6 @@
-"""A history's EDN as Clojure reads it, by the rules of jepsen.history and Elle's list-append.
+"""A history's EDN as read by Clojure, with the rules of jepsen.history and Elle's list-append.
 
-Elle itself is published on Clojars alone; Clojure, which it is written in, is on Maven Central.
+Elle itself is published on Clojars only; Clojure, in which it is written, is on Maven Central.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ TYPES = {Outcome.OK: "ok", Outcome.FAILED: "fail", Outcome.UNKNOWN: "info"}
 
 @pytest.fixture(scope="module")
 def clojure(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
-    """The command that reads files."""
+    """Return the command that reads files."""
     need("java", "mvn")
     place, program = tmp_path_factory.mktemp("clojure"), HERE / "clojure"
     copy = ["dependency:copy-dependencies", f"-DoutputDirectory={place}"]
@@ -40,7 +40,7 @@ def written(path: Path, lines: Sequence[str]) -> Path:
 
 
 def troubled() -> History:
-    """Sends of every outcome, some under way together, and a read that lacks one of them."""
+    """Return sends of every outcome, some of them concurrent, and a read that lacks one of them."""
     outcomes = [Outcome.OK, Outcome.UNKNOWN, Outcome.FAILED, Outcome.OK, Outcome.OK]
     sends = [
         Send(1, 0, number % 2, 1 << 32 | number, 10 * number, 10 * number + 25, outcome, -1, number)
@@ -93,11 +93,11 @@ REFUSED = [
     (":type :ok", ":type :info", "a process that is busy or gone begins"),
     ("[[:append", '[[:append "x" 1] [:append', "an end of another operation"),
 ]
-"""What is put in the place of what, where it stands first, and what is said of that."""
+"""Replacements in the first place where the text occurs, and the expected error."""
 
 
 def test_what_elle_would_refuse_is_refused(clojure: list[str], tmp_path: Path) -> None:
-    """Each rule of the program that reads is one that it can find broken."""
+    """The reading program finds a breach of each of its rules."""
     lines = "\n".join(edn_lines(troubled()))
     assert all(old in lines for old, *_ in REFUSED)
     files = [

@@ -40,7 +40,7 @@ def test_idempotent_producer_with_retries(
 @pytest.mark.parametrize(
     ("name", "told"),
     [
-        # Which of them show the broker's sentence; the others show a name or text of their own.
+        # Some show the broker's message; the others show a name or text of their own.
         ("java_client", NO_TRANSACTIONS),
         ("franz_go", "CLUSTER_AUTHORIZATION_FAILED"),
         ("kafkajs", "Failed to find group coordinator"),

@@ -1,10 +1,10 @@
-"""KIP-951 with clients of others: librdkafka and Java 4.3.1 go where a refusal sends them.
+"""KIP-951 with librdkafka and Java 4.3.1: clients go to the leader that a refusal names.
 
 The brokers' request logs show the refusal, then the first request that the new leader served, and
-no Metadata request of that client in between: then only the refusal can have told it. A client may
-ask for metadata beside that (librdkafka always does), and now and then its question arrives first;
-so leadership moves until a move without one was seen. Java's clients wait ten seconds before they
-ask again, so that one move is enough.
+no Metadata request of that client in between: so only the refusal can have named the leader. A
+client may request metadata anyway (librdkafka always does), and sometimes that request arrives
+first; so leadership moves until a move without one was seen. Java's clients wait ten seconds before
+a new request for metadata, so that one move is enough.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Answered(NamedTuple):
 
 
 class Logged:
-    """Three brokers that write down every request."""
+    """Three brokers that log every request."""
 
     def __init__(self, cluster: KraftboxCluster) -> None:
         self.cluster = cluster
@@ -72,7 +72,7 @@ class Logged:
         return partitions[0].leader if partitions else -1
 
     def move(self, topic: str) -> int:
-        """Give the partition to another broker of its ISR; returns which."""
+        """Move the partition to another broker of its ISR, and return that broker."""
         before = self.leader(topic)
         to = before % 3 + 1
         asyncio.run(give_leadership(self.cluster.bootstrap, topic, to))
@@ -80,7 +80,7 @@ class Logged:
         return to
 
     def answered(self, client_id: str) -> list[Answered]:
-        """What the brokers answered to one client, in the order in which it came."""
+        """Return the brokers' answers to one client, in order of arrival."""
         found = []
         for node in (1, 2, 3):
             log = self.cluster.directory / f"node-{node}" / "node.log"
@@ -99,7 +99,7 @@ class Logged:
         return sorted(found)
 
     def went_by_itself(self, client_id: str, api: str, to: int, version_min: int) -> bool:
-        """Whether the client's last move, to broker `to`, took no Metadata request."""
+        """Return whether the client's last move, to broker `to`, took no Metadata request."""
         answered = self.answered(client_id)
         refused = [
             position
@@ -259,7 +259,7 @@ def test_java_produces_to_and_fetches_from_the_new_leader(logged: Logged, tmp_pa
         )
 
     before = logged.leader("java")
-    # The producer is the one that ends by itself: it begins when the consumer reads.
+    # The producer ends by itself, so it starts once the consumer reads.
     consumer.start()
     until("the consumer reads", lambda: served(JAVAS_CONSUMER, "FETCH", before), WAIT_S)
     producer.start()

@@ -1,8 +1,8 @@
-"""KIP-1303 comes and goes node by node, with Kafka 4.3.1 as the version that has never heard of it.
+"""Upgrades and downgrades of KIP-1303 node by node, with Kafka 4.3.1 as the version without it.
 
-Every node begins as Kafka's and becomes ours in its directory, the controller first; then the
-controller alone is Kafka's again, and at last everything. A producer with acks=all goes on all the
-time, leaders move after each step, and what was acknowledged is there once at the end.
+Every node begins as Kafka's and becomes ours in its directory, the controller first. Then the
+controller alone is Kafka's again, and finally every node. A producer with acks=all runs all the
+time, leaders move after each step, and each acknowledged record is there once at the end.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ SETTINGS = {
     "kraftbox.broker.connection.loss.fence.ms": "200",
 }
 LAST_OF_KAFKA = 3
-"""Of AlterPartition."""
+"""Versions of AlterPartition."""
 
 
 class Rolling:
@@ -98,7 +98,8 @@ class Rolling:
         self.mixed.admin.incremental_alter_configs([topic])[topic].result(WAIT_S)
 
     def live_on(self) -> None:
-        """Every replica comes back, and both leaders move and move back, under the writer."""
+        """Wait until every replica is back, and move both leaders there and back, under the
+        writer."""
         self.mixed.wait_until_whole()
         self.mixed.order([3, 2, 4], [3, 4, 2])
         self.writer.wait_for_more()
@@ -107,7 +108,7 @@ class Rolling:
         self.mixed.wait_until_whole()
 
     def image(self) -> MetadataImage | None:
-        """As the controller's log tells it, of whichever kind it is; None while it is written."""
+        """Return the image by the controller's log, of whichever kind; None during a write."""
         try:
             return image_at(
                 read_listing(self.mixed.cluster.nodes[CONTROLLER].metadata_dir), None, None
@@ -116,7 +117,7 @@ class Rolling:
             return None
 
     def known(self) -> list[set[int]] | None:
-        """Of each partition: of whose local log anything is known, in the life that they have."""
+        """Return for each partition the replicas with known stats of their current incarnation."""
         image = self.image()
         if image is None:
             return None
@@ -131,7 +132,7 @@ class Rolling:
         until(f"{wanted} to be known", lambda: self.known() == list(wanted), WAIT_S)
 
     def proposals(self) -> set[int]:
-        """Versions of AlterPartition that the controller was sent since this was asked last."""
+        """Return versions of AlterPartition sent to the controller since the last call."""
         found: set[int] = set()
         for number, conversation in enumerate(self._record.conversations):
             heard = [
@@ -200,7 +201,7 @@ def test_up_and_down_with_kafka_as_the_old_version(rolling: Rolling) -> None:
     rolling.live_on()
     assert max(rolling.proposals()) <= LAST_OF_KAFKA
 
-    # A new one again: what it wrote itself is still there, and goes on.
+    # A new one again: the stats that it wrote itself are still there, and stay in use.
     rolling.to_ours(CONTROLLER)
     rolling.live_on()
     rolling.wait_until_known({2, 3, 4}, {2, 3, 4})
@@ -214,7 +215,7 @@ def test_up_and_down_with_kafka_as_the_old_version(rolling: Rolling) -> None:
     for node_id in (4, 3, 2, CONTROLLER):
         rolling.to_kafkas(node_id)
         rolling.live_on()
-    # The topic still has keys that Kafka does not know: it alters others, and takes these away.
+    # The topic still has keys that Kafka does not know: it alters others, and removes these.
     rolling.set_another_key()
     rolling.unset_keys()
 

@@ -1,4 +1,4 @@
-"""Apache Kafka reads our log directories, and we read, continue and hand back its own."""
+"""Log directories: Apache Kafka reads ours, and we read, continue and hand back its own."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def _need_kafka() -> None:
 
 
 def dump(directory: Path, *suffixes: str) -> str:
-    """What Kafka's tool says of the files with these suffixes."""
+    """Return the output of Kafka's tool for the files with these suffixes."""
     paths = sorted(str(path) for path in directory.iterdir() if path.suffix in suffixes)
     done = run_kafka_tool(DUMP, "--print-data-log", "--files", ",".join(paths))
     assert done.returncode == 0, done.stderr
@@ -52,7 +52,7 @@ def dump(directory: Path, *suffixes: str) -> str:
 
 
 def assert_consistent(directory: Path) -> None:
-    """Kafka's tool checks every index entry against the segment it belongs to."""
+    """Let Kafka's tool check every index entry against its segment."""
     for suffix in (".index", ".timeindex"):
         output = dump(directory, suffix)
         assert not re.search("[Mm]ismatch|not found|out of order", output), output
@@ -117,7 +117,7 @@ def test_kafkas_tool_finds_nothing_wrong_after_a_recovery(tmp_path: Path) -> Non
 
 
 class Kafka:
-    """One Kafka node and what was produced to it."""
+    """One Kafka node and the records produced to it."""
 
     def __init__(self, directory: Path) -> None:
         self.port, controller_port = free_ports(2)
@@ -151,8 +151,10 @@ class Kafka:
         admin.create_topics([topic])["topic"].result(30)
 
     def produce(self) -> list[bytes]:
-        """Every codec, several segments, one committed and one aborted transaction; returns the
-        values that read_committed sees."""
+        """Produce every codec, several segments, one committed and one aborted transaction.
+
+        Returns: the values that read_committed returns.
+        """
         values = []
         for at, codec in enumerate(("none", "gzip", "snappy", "lz4", "zstd")):
             producer = Producer(
@@ -213,7 +215,7 @@ def load(directory: Path) -> LogManager:
 
 
 def committed_values(log: Log) -> list[bytes]:
-    """What read_committed sees: our own records without control batches and aborted data."""
+    """Return the values for read_committed: records without control batches and aborted data."""
     offset, found = log.log_start_offset, []
     aborted = log.aborted_transactions(offset, log.log_end_offset)
     while offset < log.log_end_offset:

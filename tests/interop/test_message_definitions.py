@@ -1,4 +1,4 @@
-"""Our message classes agree, field by field, with the definitions inside Kafka's jars."""
+"""Our message classes compared, field by field, with the definitions inside Kafka's jars."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ ZEROS: dict[str, Any] = {"bool": False, "string": "", "bytes": b"", "records": b
 
 @pytest.fixture(scope="module")
 def kafka() -> dict[str, dict[str, Any]]:
-    """Kafka's definitions by message name, without those of removed APIs."""
+    """Return Kafka's definitions by message name, without those of removed APIs."""
     libs = kafka_libs()
     if libs is None:
         pytest.skip("no Java or Maven to get Kafka's jars with (docs/gaps.md)")
@@ -88,7 +88,7 @@ def check_kind_of_message(cls: type[Message], definition: dict[str, Any]) -> Non
         assert list(cls.LISTENERS) == definition.get("listeners", [])
         last = kafka_versions(cls).last
         unstable = [last] if definition.get("latestVersionUnstable") else []
-        # What Kafka has not released is offered to others only with unstable versions.
+        # Versions that Kafka has not released are offered to others only as unstable.
         unstable += range(last + 1, cls.VERSIONS.last + 1)
         assert list(cls.UNSTABLE.each()) == unstable
         assert cls.response_class().API_KEY == cls.API_KEY

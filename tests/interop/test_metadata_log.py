@@ -1,4 +1,4 @@
-"""Apache Kafka reads our metadata directories, and we read, continue and hand back its own."""
+"""Metadata directories: Apache Kafka reads ours, and we read, continue and hand back its own."""
 
 from __future__ import annotations
 
@@ -67,13 +67,13 @@ def dump(path: Path) -> str:
 
 
 def payloads(path: Path) -> list[dict[str, Any]]:
-    """The metadata records that Kafka's tool sees in a file."""
+    """Return the metadata records that Kafka's tool prints for a file."""
     found = re.findall(r"payload: (.*)$", dump(path), re.MULTILINE)
     return [json.loads(text) for text in found]
 
 
 PRIVATE_TAGS = ("electionKind", "electionCause", "localLogs")
-"""Kafka reads past them."""
+"""Tags that Kafka skips."""
 
 
 def as_kafka_shows(record: Any, version: int) -> dict[str, Any]:
@@ -85,7 +85,7 @@ def as_kafka_shows(record: Any, version: int) -> dict[str, Any]:
 
 
 def rich_records() -> list[Any]:
-    """Every kind of record, in an order that replays."""
+    """Return every kind of record, in an order that replays."""
     rng = random.Random(11)
     drawn = [(rng.randrange(64), *(rng.randrange(4) for _ in range(3))) for _ in range(400)]
     return valid_records(drawn)
@@ -110,7 +110,7 @@ async def test_kafkas_tool_shows_what_our_log_and_snapshots_hold(tmp_path: Path)
 
 
 async def test_kafkas_tool_reads_past_our_private_tags(tmp_path: Path) -> None:
-    """How and why a leader was elected stands in tags 10000 and 10001 of the record."""
+    """Tags 10000 and 10001 of the record contain how and why a leader was elected."""
     topic_id = bytes(15) + b"\x01"
     topic = TopicRecord(name="t", topic_id=topic_id)
     created = PartitionRecord(
@@ -147,7 +147,7 @@ async def test_kafkas_tool_reads_past_our_private_tags(tmp_path: Path) -> None:
 
 
 def combined(directory: Path, **more: str) -> ApacheKafkaNode:
-    """A Kafka node of both roles that writes snapshots often."""
+    """Start a Kafka node of both roles that writes snapshots often."""
     client, controller = free_ports(2)
     settings = {
         "node.id": "1",
@@ -159,7 +159,7 @@ def combined(directory: Path, **more: str) -> ApacheKafkaNode:
         "log.dirs": str(directory / "data"),
         "offsets.topic.replication.factor": "1",
         "group.initial.rebalance.delay.ms": "0",
-        # A virtual machine that stands still for seconds must not be fenced by itself.
+        # A virtual machine that pauses for seconds must not be fenced by itself.
         "broker.session.timeout.ms": "60000",
         "metadata.log.max.record.bytes.between.snapshots": "2000",
         **more,
@@ -173,7 +173,7 @@ def admin(node: ApacheKafkaNode) -> AdminClient:
 
 
 def use_cluster(node: ApacheKafkaNode) -> None:
-    """Topics, partitions, configs and deletions in Kafka's own log."""
+    """Create and delete topics, partitions and configs in Kafka's own log."""
     client = admin(node)
     for future in client.create_topics(
         [NewTopic(f"topic-{n}", num_partitions=n + 1, replication_factor=1) for n in range(8)],
@@ -190,7 +190,7 @@ def use_cluster(node: ApacheKafkaNode) -> None:
 
 @pytest.fixture(scope="module")
 def kafkas_directory(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApacheKafkaNode]:
-    """A stopped Kafka node whose directory holds some life."""
+    """Return a stopped Kafka node whose directory has some content."""
     if kafka_libs() is None:
         pytest.skip("no Java or Maven to get Kafka's jars with (docs/gaps.md)")
     node = combined(tmp_path_factory.mktemp("kafka"))
@@ -204,7 +204,7 @@ def kafkas_directory(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Apach
 
 
 def replayed(log: MetadataLog, end_offset: int) -> MetadataImage:
-    """The image of the log from offset 0 up to `end_offset`."""
+    """Return the image of the log from offset 0 up to `end_offset`."""
     replayer = Replayer()
     offset = 0
     while offset < end_offset:
@@ -319,7 +319,7 @@ def format_with_ours(node: ApacheKafkaNode, **changes: Any) -> None:
 
 
 def without_chance(text: str, node: ApacheKafkaNode) -> str:
-    """A dump without what differs from run to run."""
+    """Return a dump without the parts that differ from run to run."""
     text = text.replace(str(node.directory), "")
     text = re.sub(r"crc: \d+|CreateTime: \d+|lastContainedLogTimestamp\":\d+", "", text)
     return re.sub(rf"voterDirectoryId\":\"[^\"]+\"|{re.escape(HOST)}|port\":\d+", "", text)
@@ -360,7 +360,7 @@ def test_kafka_starts_on_a_directory_that_we_formatted(tmp_path: Path) -> None:
 
 
 def test_replay_of_rich_records_is_not_empty() -> None:
-    """The judge above must see something of every part of the image."""
+    """The comparison above needs something in every part of the image."""
     image = replay_all(EMPTY_IMAGE, rich_records())
     assert all(
         (

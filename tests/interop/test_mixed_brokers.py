@@ -1,6 +1,6 @@
-"""Apache Kafka's brokers and ours hold the replicas of one topic, under our controllers or Kafka's.
+"""Replicas of one topic on Apache Kafka's brokers and ours, under our controllers or Kafka's.
 
-An idempotent producer with acks=all goes on all the time; at the end every acknowledged record is
+An idempotent producer with acks=all runs all the time; at the end every acknowledged record is
 there once and in order, and the replicas' logs are byte for byte the same up to the high watermark.
 """
 
@@ -42,7 +42,7 @@ pytestmark = [
 
 
 def story(mixed: Mixed, ours: int, theirs: int, third: int) -> None:
-    """Leaders on either side, moved both ways, killed on either side."""
+    """Move leaders both ways between the sides, and kill leaders of either side."""
     mixed.create([ours, theirs, third], [theirs, ours, third])
     with Writer(mixed.bootstrap) as writer:
         mixed.wait_for_leaders(ours, theirs)
@@ -65,13 +65,14 @@ def story(mixed: Mixed, ours: int, theirs: int, third: int) -> None:
 
 
 def shut_down_in_good_order(mixed: Mixed, broker_id: int, successor: int) -> None:
-    """Its leaderships are gone before it is, though no heartbeat was missed."""
+    """Shut a broker down: its leaderships move before it ends, without a missed heartbeat."""
     mixed.node(broker_id).stop()
     mixed.wait_for_leaders(*[successor] * PARTITIONS)
 
 
 def lose_a_directory(mixed: Mixed, broker_id: int, successor: int) -> None:
-    """A broker of Kafka's that leads both partitions, each in a directory of its own."""
+    """Fail a log directory of a Kafka broker that leads both partitions, each in a directory of its
+    own."""
     mixed.order([broker_id, successor, 5], [broker_id, successor, 5])
     node = mixed.cluster.nodes[broker_id]
     places = [place_of(node, index).parent for index in range(PARTITIONS)]
@@ -84,7 +85,7 @@ def lose_a_directory(mixed: Mixed, broker_id: int, successor: int) -> None:
 
 
 def eligible(mixed: Mixed) -> list[tuple[list[int], list[int]]]:
-    """Sorted ELR and LastKnownELR of each partition; every live broker must say the same."""
+    """Return sorted ELR and LastKnownELR of each partition; all live brokers must agree."""
     told = [asyncio.run(_describe(address)) for address in mixed.bootstrap.split(",")]
     found = [one for one in told if one is not None]
     assert found and all(one == found[0] for one in found), found
@@ -109,7 +110,8 @@ async def _describe(address: str) -> list[tuple[list[int], list[int]]] | None:
 
 
 def eligible_replicas(mixed: Mixed, ours: int, theirs: int, third: int) -> None:
-    """Cleanly stopped brokers of either kind are in the ELR and lead again; a killed one does not.
+    """Check that cleanly stopped brokers of either kind are in the ELR and lead again, a killed one
+    not.
 
     The last one in sync is killed and comes back first.
     """
@@ -140,8 +142,10 @@ def eligible_replicas(mixed: Mixed, ours: int, theirs: int, third: int) -> None:
 
 
 def eligible_after_a_standstill(mixed: Mixed, ours: int, theirs: int, third: int) -> None:
-    """Our broker is in the ELR because it stood still, not because it stopped: it registers no
-    more, and leads as soon as it is heard of again. Kafka's leader was killed meanwhile."""
+    """Check that our broker is in the ELR after a pause, and leads once it sends heartbeats again.
+
+    It did not stop, so it does not register again. Kafka's leader is killed during the pause.
+    """
     mixed.wait_until_whole()
     before = mixed.read()
     mixed.order(*[[theirs, ours, third]] * PARTITIONS)
@@ -161,11 +165,13 @@ def eligible_after_a_standstill(mixed: Mixed, ours: int, theirs: int, third: int
 
 
 def come_back_empty(mixed: Mixed, broker_id: int, others: tuple[int, int]) -> int:
-    """F22: all disks of a broker of Kafka's are replaced; one partition, which is returned, has
-    nobody else in sync. The others were killed, too: in the other partition the last leader leads.
+    """F22: replace all disks of a Kafka broker that alone is in sync in one partition.
 
-    Kafka's broker says where its new replicas are, and is not believed where that would make an
-    empty one the complete one.
+    The others were killed, too: in the other partition the last leader leads. Kafka's broker
+    reports the directories of its new replicas; the report is refused if an empty one would become
+    the complete one.
+
+    Returns: the partition with no other replica in sync.
     """
     (alone,) = (i for i, (leader, _) in enumerate(mixed.described()) if leader == broker_id)
     before = mixed.read()
@@ -178,7 +184,7 @@ def come_back_empty(mixed: Mixed, broker_id: int, others: tuple[int, int]) -> in
     for node in map(mixed.node, (*others, broker_id)):
         node.start()
     until("its other replica in the ISR", lambda: _is_whole(mixed, 1 - alone), WAIT_S)
-    # On another disk it is not eligible any more; who was not in sync never was.
+    # On another disk it is not eligible any more; a replica out of sync never was.
     assert mixed.described()[alone] == (-1, [])
     wanted = [TopicPartition(TOPIC, alone)]
     mixed.admin.elect_leaders(ElectionType.UNCLEAN, wanted).result(WAIT_S)
@@ -199,8 +205,8 @@ SETTINGS = {"offsets.topic.num.partitions": "1"}
 def test_kafkas_broker_under_our_controllers(tmp_path: Path) -> None:
     """Controllers 1-3 and brokers 4 and 5 are ours, broker 6 is Kafka's and has two directories.
 
-    It tells with AssignReplicasToDirs which replica is in which, and when one fails. At last both
-    are replaced.
+    It reports with AssignReplicasToDirs which replica is in which, and when one fails. In the end
+    both are replaced.
     """
     settings = {**SETTINGS, "kraftbox.broker.connection.loss.fence.ms": "200"}
     with ProcessCluster(tmp_path, brokers=3, settings=settings) as cluster:
@@ -227,8 +233,8 @@ def test_kafkas_broker_under_our_controllers(tmp_path: Path) -> None:
 def test_our_brokers_under_kafkas_controller(tmp_path: Path) -> None:
     """The controller and broker 2 are Kafka's, 3 and 4 are ours.
 
-    Kafka's controller elects ours from the ELR, and takes it out of it after a crash: what ours
-    says of its last shutdown is true.
+    Kafka's controller elects ours from the ELR, and removes it after a crash: our broker correctly
+    reports its last shutdown.
     """
     with ProcessCluster(tmp_path, controllers=1, brokers=3, settings=SETTINGS) as cluster:
         theirs = {n: KafkaInPlace(cluster.nodes[n]) for n in (1, 2)}

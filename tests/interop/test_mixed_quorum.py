@@ -1,4 +1,5 @@
-"""Apache Kafka's controllers and ours in one quorum: elections and replication work both ways."""
+"""Apache Kafka's controllers and ours in one quorum: elections and replication in both
+directions."""
 
 from __future__ import annotations
 
@@ -32,7 +33,7 @@ pytestmark = [
 def mixed(
     directory: Path, kafka_ids: tuple[int, ...], *, dynamic: bool
 ) -> Iterator[tuple[ProcessCluster, dict[int, KafkaInPlace]]]:
-    """Controllers 1-3, those in `kafka_ids` Kafka's, and one broker of ours."""
+    """Start controllers 1-3, those in `kafka_ids` Kafka's, and one broker of ours."""
     with ProcessCluster(directory, brokers=1, dynamic=dynamic) as cluster:
         theirs = {i: KafkaInPlace(cluster.nodes[i]) for i in kafka_ids}
         try:
@@ -54,7 +55,7 @@ def mixed(
 
 
 def features() -> list[str]:
-    """What our brokers support and Kafka's formatting would set higher."""
+    """Return format options: our brokers' features at their highest level, Kafka's others at 0."""
     arguments = []
     for name, levels in sorted(SUPPORTED_FEATURES.items()):
         if name not in ("metadata.version", "kraft.version"):
@@ -77,10 +78,10 @@ def leader_id(cluster: ProcessCluster) -> int:
 
 
 def create(cluster: ProcessCluster, name: str) -> None:
-    """Create a topic of a name nobody used before.
+    """Create a topic with a new name.
 
-    A broker asks the next controller when the answer of a dying one was lost. If the first had
-    committed the topic, the second says so: for a fresh name that is a success.
+    A broker repeats the request at the next controller if the answer of a failing one was lost. If
+    the first had committed the topic, the second refuses it: for a new name that is a success.
     """
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap, "log_level": 0})
     try:

@@ -1,7 +1,7 @@
-"""KIP-1023 on Apache Kafka 4.3 and on us: where an empty replica of a tiered topic begins.
+"""KIP-1023 on Apache Kafka 4.3 and on us: the beginning of an empty replica of a tiered topic.
 
-Each topic is a case. Broker 2 has it alone; then broker 3 is given a replica, and leads it. Both
-sides say the same: the first offset that the new replica copied, its log start, and its epochs.
+Each topic is a case. Broker 2 has it alone; then broker 3 gets a replica, and leads it. Both sides
+agree on the first offset that the new replica copied, its log start, and its epochs.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ TIERED = {
     "internal.segment.bytes": str(SEGMENT_BYTES),
 }
 GIVEN_UP_S = 8.0
-"""A follower that pauses a second at most has tried so often by then."""
+"""By then a follower with a backoff of at most a second has tried several times."""
 
 
 class Case(NamedTuple):
-    """What becomes of a leader's log of 170 records, and where the new replica begins."""
+    """The state of a leader's log of 170 records, and the beginning of the new replica."""
 
     name: str
     configs: dict[str, str]
@@ -57,10 +57,10 @@ class Case(NamedTuple):
 CASES = (
     # The leader has offset 0 on its disk (case 1).
     Case("at-hand", {}, 0, 0, 0),
-    # It is in the tier alone (case 2.2), or gone (case 2.1); 150 is the first that no tier has.
+    # It is in the tier alone (case 2.2), or gone (case 2.1); 150 is the first untiered offset.
     Case("moved", {"local.retention.bytes": str(2 * SEGMENT_BYTES)}, 0, 0, 150),
     Case("pruned", {}, 70, 70, 150),
-    # Nothing was ever copied below where it is to begin.
+    # Nothing was ever copied below its beginning.
     Case(
         "not-copied",
         {"remote.log.copy.disable": "true"},
@@ -84,7 +84,7 @@ class Player:
         self._now_ms = now_ms
 
     def fill(self) -> None:
-        """In three leader epochs."""
+        """Fill the topics in three leader epochs."""
         self.side.create([topic(case) for case in CASES])
         until(f"{self.side.name} has made them", self.side.all_as_expected, every_s=0.1)
         for first, batches in ((0, 6), (60, 8), (140, 3)):
@@ -116,7 +116,7 @@ class Player:
         return [tuple(one) for one in decode_epochs(path.read_bytes())]
 
     def give(self) -> dict[str, tuple[int, int]]:
-        """Log start and first copied offset of the new replicas that are in sync."""
+        """Return log start and first copied offset of the new replicas that are in sync."""
         before = {case.name: self.epochs(LEADER, case) for case in CASES}
         for case in CASES:
             self.side.move(case.name, (LEADER, NEW))
@@ -158,7 +158,7 @@ class Player:
 
 @pytest.fixture
 def sides(tmp_path: Path) -> Iterator[tuple[Side, Side]]:
-    """Kafka's and ours."""
+    """Start Kafka's side and ours."""
     jar = tiered_store_jar()
     assert jar is not None
     kafka, own = tmp_path / "kafka", tmp_path / "ours"

@@ -61,7 +61,7 @@ def test_every_codec(client: Client, prefix: str, codec: str) -> None:
 
 def test_group_of_three_with_a_rebalance(client: Client, prefix: str) -> None:
     client.create_topic(prefix, 6, {})
-    # kafka-python's leader of a group assigns nothing for a topic that it was told is unknown.
+    # kafka-python's group leader assigns nothing for a topic that its metadata lacks.
     until("six partitions", lambda: client.partitions(prefix) == 6)
     members = [client.member(prefix, prefix) for _ in range(3)]
     got: Counter[bytes] = Counter()

@@ -1,7 +1,7 @@
-"""Kafka's tools for a quorum against three controllers of ours, asked by brokers and by them.
+"""Kafka's tools for a quorum on three controllers of ours, through brokers and directly.
 
-What each tool does with one node is in `kafka_tools/`; here is what only a quorum shows:
-voters and observers, their directories and their lag, before and after the active one has changed.
+`kafka_tools/` tests each tool with one node; this module tests the effects of a quorum: voters and
+observers, their directories and their lag, before and after the active controller has changed.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def cluster(
 
 
 def ways(cluster: ProcessCluster) -> list[tuple[str, str]]:
-    """By a broker, and by each controller that runs."""
+    """Return the ways: by a broker, and by each running controller."""
     controllers = [f"{HOST}:{one.proxy}" for one in cluster.controllers if one.process is not None]
     asked = [("--bootstrap-controller", one) for one in [*controllers, ",".join(controllers)]]
     return [("--bootstrap-server", cluster.bootstrap), *asked]

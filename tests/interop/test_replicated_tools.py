@@ -1,7 +1,7 @@
-"""Kafka's own tools on a cluster of three brokers of ours: moved, elected, described, verified.
+"""Kafka's own tools on a cluster of three brokers of ours: move, elect, describe, verify.
 
-What the tools say of one node is in kafka_tools/; here is what takes replicas. One cluster
-for all tests: each has topics of its own, and leaves all brokers running.
+kafka_tools/ tests the tools with one node; this module tests uses that need replicas. All tests
+share one cluster: each has topics of its own, and leaves all brokers running.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ RECORDS = 500
 
 
 class Replicated:
-    """The cluster, and the tools pointed at it."""
+    """The cluster, and the tools connected to it."""
 
     def __init__(self, cluster: KraftboxCluster, tools: KafkaTools, folder: Path) -> None:
         self.cluster = cluster
@@ -42,7 +42,7 @@ class Replicated:
         self._folder = folder
 
     def tool(self, name: str, *arguments: str, patience_ms: int = 60_000) -> str:
-        """What the tool printed; it must not have complained."""
+        """Run a tool and return its output, which must contain no error."""
         at = ("--bootstrap-server", self.cluster.bootstrap)
         done = self.tools.run(TOOLS + name, *at, *arguments, patience_ms=patience_ms)
         assert done.code == 0, done.text
@@ -81,26 +81,28 @@ class Replicated:
         return found
 
     def plan(self, *moves: tuple[str, int, list[int]]) -> tuple[str, str]:
-        """The option with a file that says where partitions are to go."""
+        """Return the option with a reassignment file for these moves."""
         path = self._folder / f"moves-{moves[0][0]}.json"
         entries = [{"topic": t, "partition": p, "replicas": r} for t, p, r in moves]
         path.write_text(json.dumps({"version": 1, "partitions": entries}))
         return "--reassignment-json-file", str(path)
 
     def partition(self, topic: str, index: int = 0) -> tuple[int, list[int], list[int]]:
-        """Leader, replicas, ISR (in order of ids) as clients are told."""
+        """Return leader, replicas and ISR (in order of ids) as clients get them."""
         found = listed(self.admin, topic).topics[topic].partitions[index]
         return found.leader, list(found.replicas), sorted(found.isrs)
 
     def described(self, topic: str, *which: str) -> list[dict[str, str]]:
-        """The partitions that kafka-topics --describe shows, by its own headings."""
+        """Return the partitions that kafka-topics --describe shows, by its own headings."""
         text = self.tool("TopicCommand", "--describe", "--topic", topic, *which)
         rows = [line for line in text.splitlines() if "Partition: " in line]
         return [dict(re.findall(r"(\w[\w ]*): ([^\t]*)", row)) for row in rows]
 
     def shows(self, topic: str, *rows: dict[str, str]) -> None:
-        """Waits until kafka-topics --describe has these cells: each run may ask another broker, and
-        one hears of a change a moment after another."""
+        """Wait until kafka-topics --describe shows these cells.
+
+        Each run may reach another broker, and brokers learn of a change at different times.
+        """
 
         def seen() -> bool:
             found = self.described(topic)
@@ -112,7 +114,7 @@ class Replicated:
 
 
 async def begin_reassignment(bootstrap: str, topic: str, replicas: list[int]) -> None:
-    """Of partition 0, as `--execute` does."""
+    """Begin a reassignment of partition 0, as `--execute` does."""
     addresses = [(host, int(port)) for host, port in (b.split(":") for b in bootstrap.split(","))]
     client = await ClusterClient.connect(addresses)
     wanted = AlterPartitionReassignmentsRequest(
@@ -156,7 +158,7 @@ def cluster_and_tools(
 
 @pytest.fixture
 def replicated(cluster_and_tools: Replicated) -> Iterator[Replicated]:
-    """All brokers run at the start of each test, whatever became of the one before."""
+    """Return the cluster with all brokers running, whatever the test before did."""
     yield cluster_and_tools
     cluster = cluster_and_tools.cluster
     down = [node["id"] for node in cluster.status()["nodes"] if node["state"] != "running"]
@@ -221,9 +223,9 @@ def test_a_reassignment_to_a_dead_broker_is_listed_and_cancelled(replicated: Rep
     assert "Reassignment of partition stuck-0 is still in progress." in verified
     on_its_way = {"Replicas": "3,2,1", "Isr": "1,2", "Adding Replicas": "3"}
     r.shows("stuck", {**on_its_way, "Removing Replicas": "1"})
-    # a replica that is still on its way is not missed
+    # a replica that is still being added is not missing
     assert r.described("stuck", "--under-replicated-partitions") == []
-    # else it would take throttles off the dead broker, too, and wait for it
+    # otherwise it would also remove throttles from the dead broker, and wait for it
     cancel = ("--cancel", *plan, "--preserve-throttles")
     cancelled = r.tool("reassign.ReassignPartitionsCommand", *cancel)
     assert "Successfully cancelled partition reassignment for: stuck-0" in cancelled
@@ -255,7 +257,7 @@ def test_preferred_leaders_are_elected(replicated: Replicated) -> None:
 
 
 def test_an_unclean_election_on_request(replicated: Replicated) -> None:
-    """Everything that kafka-topics --describe can be asked about, on the way."""
+    """The test also uses every filter of kafka-topics --describe on the way."""
     r = replicated
     r.create("unclean", "1:2", min_insync_replicas="2")
     assert r.described("unclean", "--under-min-isr-partitions") == []
@@ -284,7 +286,7 @@ def test_replicas_are_verified(replicated: Replicated) -> None:
     asked = ("--broker-list", r.cluster.bootstrap, "--topics-include", "verified")
     every = ("--report-interval-ms", "200")
     said = f"max lag is 0 for partition verified-0 at offset {RECORDS} among 1 partitions"
-    # It goes on until it is ended; on a busy machine it says the first word later.
+    # It runs until it is stopped; on a busy machine its first output is later.
     for patience_ms in (2_500, 10_000, 40_000):
         done = r.tools.run(
             TOOLS + "ReplicaVerificationTool", *asked, *every, patience_ms=patience_ms

@@ -1,6 +1,6 @@
-"""Whole directories change hands: data, metadata and groups, from Kraftbox to Kafka and back.
+"""Whole directories handed over with data, metadata and groups, from Kraftbox to Kafka and back.
 
-The same server.properties starts both, one after the other, on what the other left.
+Both start with the same server.properties, one after the other, in the same directory.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ def running(node: KraftboxServer | ApacheKafkaNode) -> Iterator[None]:
 
 
 class World:
-    """What a client has done at a place, and whether a node there still says so."""
+    """A client's work at a place, and checks that a node there still has it."""
 
     def __init__(self, place: Place) -> None:
         self.client: dict[str, Any] = {"bootstrap.servers": place.bootstrap, "log_level": 2}
@@ -92,7 +92,7 @@ class World:
     # --- doing --------------------------------------------------------------------------------
 
     def begin(self) -> None:
-        """Topics with configurations, one of them with more partitions than it began with."""
+        """Create topics with configurations, one of them with partitions added later."""
         admin = AdminClient(self.client)
         topics = [
             NewTopic("plain", 3, 1, config={"retention.ms": "86400000"}),
@@ -109,7 +109,7 @@ class World:
             future.result(TIMEOUT_S)
 
     def produce(self, who: str) -> None:
-        """Every codec, idempotent, to every partition."""
+        """Produce with every codec, idempotently, to every partition."""
         for codec in CODECS:
             producer = Producer(
                 {**self.client, "enable.idempotence": True, "compression.type": codec}
@@ -143,7 +143,7 @@ class World:
         consumer.close()
 
     def delete_records(self, count: int) -> None:
-        """Cut the beginning of one partition."""
+        """Delete the first records of one partition."""
         key = ("plain", 0)
         admin = AdminClient(self.client)
         for future in admin.delete_records([TopicPartition(*key, count)]).values():
@@ -157,7 +157,7 @@ class World:
     # --- checking -----------------------------------------------------------------------------
 
     def check(self) -> None:
-        """All of it: topics, configurations, records, offsets; and groups go on where they were."""
+        """Check topics, configurations, records and offsets; groups continue from their offsets."""
         admin = AdminClient(self.client)
         topics = admin.list_topics(timeout=TIMEOUT_S).topics
         assert len(topics["plain"].partitions) == 3
@@ -174,7 +174,7 @@ class World:
         assert {each.group_id for each in groups.valid} >= set(self.committed)
 
     def go_on(self, group: str) -> None:
-        """A member of the group gets exactly what was not committed yet."""
+        """Check that a member of the group gets exactly the records that were not committed yet."""
         left = self.left[group]
         consumer = self._consumer(group)
         consumer.subscribe(["plain", "compacted"])
@@ -189,7 +189,8 @@ class World:
         return {key: entry.value for key, entry in future.result(TIMEOUT_S).items()}
 
     def _committed(self, admin: AdminClient, group: str) -> Offsets:
-        """Once the coordinator has loaded them: the admin client does not ask again."""
+        """Return the committed offsets once the coordinator has loaded them: the client does not
+        retry."""
 
         def ask() -> Offsets | None:
             wanted = [ConsumerGroupTopicPartitions(group)]
@@ -264,7 +265,7 @@ def test_kafka_starts_on_what_we_wrote_and_we_go_on_after_it(place: Place, end: 
 
 
 def elected_as(place: Place) -> set[str]:
-    """The kinds of elections that the directory's metadata log tells of."""
+    """Return the kinds of elections in the directory's metadata log."""
     return set(kinds_of(elections_of(place.data / "__cluster_metadata-0")))
 
 
@@ -288,13 +289,13 @@ def test_we_start_on_what_kafka_wrote_and_it_goes_on_after_us(
     with running(kafka):
         world.check()
         world.go_on("ours")
-    # Each took the other's word that it had shut down cleanly.
+    # Each found the other's marker of a clean shutdown.
     assert elected_as(place) >= {"elr"}
     assert not elected_as(place) & LOSSY
 
 
 def transactions(world: World) -> None:
-    """One that commits and one that does not; readers see the first alone."""
+    """Run a transaction that commits and one that does not; readers get the first alone."""
     for commit in (False, True):
         producer = Producer({**world.client, "transactional.id": "t"})
         producer.init_transactions(TIMEOUT_S)
@@ -337,6 +338,6 @@ def test_a_directory_with_features_we_lack_is_refused_until_kafkas_tool_lowers_t
 
 
 def listing(directory: Path) -> dict[str, bytes]:
-    """Every file of the metadata log with its content: a refusal leaves it as it was."""
+    """Return every file of the metadata log with its content, which a refusal must not change."""
     folder = directory / "__cluster_metadata-0"
     return {path.name: path.read_bytes() for path in sorted(folder.iterdir()) if path.is_file()}

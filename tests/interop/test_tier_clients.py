@@ -1,6 +1,8 @@
-"""Foreign clients read back a topic of which nine tenths are in the tier alone: from its leader,
-from a follower in their rack, from the next leader, and from a broker that lost its disk (KIP-405,
-KIP-392)."""
+"""Foreign clients on a topic of which nine tenths are in the tier alone (KIP-405, KIP-392).
+
+They read it from its leader, from a follower in their rack, from the next leader, and from a broker
+that lost its disk.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,7 @@ pytestmark = [pytest.mark.interop, pytest.mark.filterwarnings("default")]
 TOPIC = "tiered"
 PARTITIONS = 2
 SEGMENTS = 30
-"""Of each partition, about."""
+"""Approximate bytes of each partition."""
 REPLICAS = (1, 2, 3)
 RACKS = ("a", "b", "c")
 SIZES = (pytest.param(32 << 20), pytest.param(2 << 30, marks=pytest.mark.soak))
@@ -34,7 +36,7 @@ FETCHED = SERIES.format("remotefetchbytes")
 
 
 class Room:
-    """A cluster with the topic, what was sent to it, and the clients that read it."""
+    """A cluster with the topic, the records sent to it, and the clients that read it."""
 
     def __init__(self, cluster: KafkaCluster, clients: dict[str, list[str]], size: int) -> None:
         self.cluster = cluster
@@ -47,7 +49,7 @@ class Room:
         self.sender.send(size)
 
     def wait_for_tier(self, *nodes: int) -> None:
-        """Until these brokers have a tenth of it at most."""
+        """Wait until these brokers have a tenth of it at most."""
         for number in nodes:
             until(
                 f"nine tenths left the disk of broker {number}",
@@ -63,7 +65,7 @@ class Room:
         return self.cluster.directory / f"node-{number}" / "data"
 
     def check(self, what: str, served_by: int, rack: str = "") -> None:
-        """Each client reads everything through one broker alone, and that from the tier."""
+        """Check that each client reads everything through one broker alone, from the tier."""
         fetched = self._by_broker(FETCHED)[served_by]
         for name, command in self.clients.items():
             before = self._by_broker(SENT)
@@ -83,7 +85,7 @@ class Room:
         return (rack,) if name in READERS else ("hashes", rack)
 
     def _by_broker(self, series: str) -> dict[int, float]:
-        """The topic's series, of each broker that runs."""
+        """Return the topic's series of each running broker."""
         line = re.compile(rf'^{series}{{topic="{TOPIC}"}} (\S+)$', re.MULTILINE)
         return {
             node.id: float((line.findall(_scrape(node)) or [0])[0])

@@ -1,4 +1,4 @@
-"""`__remote_log_metadata` against Kafka's own serde, partitioner and tools (S6)."""
+"""`__remote_log_metadata` compared with Kafka's own serde, partitioner and tools (S6)."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def partition_of(record: TierRecord) -> RemotePartition:
 
 
 def question(record: TierRecord, partitions: int) -> str:
-    """The record in the words of TierOracle.java."""
+    """Return the record in the form of TierOracle.java."""
     partition = partition_of(record)
     topic = [partition.topic, uuid_to_text(partition.topic_id), partition.partition, partitions]
     words: list[object]
@@ -94,7 +94,7 @@ def test_kafka_writes_the_same_bytes_to_the_same_partitions(tmp_path: Path) -> N
 
 
 def test_kafkas_dump_tool_reads_our_log(tmp_path: Path, tools: KafkaTools) -> None:
-    """A partition of the topic as ours writes it, with every kind of record that belongs there."""
+    """The topic's partition is written by our broker, with every kind of record."""
     rng = random.Random(1)
     found = [random_record(rng) for _ in range(200)]
     written = [

@@ -1,7 +1,8 @@
-"""Stories of tiered storage on Apache Kafka 4.3 and on us: after each step both say the same.
+"""Stories of tiered storage on Apache Kafka 4.3 and on us, with equal offsets after each step.
 
-`tier_stories.txt` has the stories. Both clusters take each step at the same time. And transactions,
-which our brokers do not take: a log that Kafka wrote says the same in our tier as in Kafka's.
+`tier_stories.txt` has the stories. Both clusters take each step at the same time. Transactions,
+which our brokers do not accept, are tested with a log that Kafka wrote: our tier returns the same
+as Kafka's.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ STEP_S = 30.0
 
 
 class Step:
-    """What is done, and what each side says of the topics then."""
+    """Commands, and the expected offsets of the topics on each side afterwards."""
 
     def __init__(self, name: str, before: Step | None) -> None:
         self.name = name
@@ -124,7 +125,7 @@ class Player:
         self.ends.update(dict.fromkeys(names, 0))
 
     def play(self, step: Step) -> dict[str, Offsets]:
-        """What it says in the end: what it should, or what it came to in all that time."""
+        """Take a step and return the offsets once they are as expected, or after the time limit."""
         for verb, *given in step.commands:
             getattr(self, f"do_{verb}")(*given)
         expected = step.ours if not self.side.theirs else step.kafkas
@@ -169,11 +170,11 @@ class Player:
         self.create(topic)
 
     def do_formats(self) -> None:
-        """Done for both at once, see `check_formats`."""
+        """Do nothing: `check_formats` handles both sides at once."""
 
 
 def as_kafka(found: Mapping[str, Offsets]) -> dict[str, Offsets]:
-    """The one difference that is everywhere: see tier_stories.txt."""
+    """Return our offsets with the one general difference removed: see tier_stories.txt."""
     return {
         name: one._replace(pending=-1) if one.pending == one.latest else one
         for name, one in found.items()
@@ -181,7 +182,7 @@ def as_kafka(found: Mapping[str, Offsets]) -> dict[str, Offsets]:
 
 
 def check_formats(side: Side, tools: KafkaTools) -> None:
-    """Kafka's tools and our code read the same in the metadata topic of this side."""
+    """Check that Kafka's tools and our code read the same records in this side's metadata topic."""
     written = side.ask(tier_formats.records)
     assert written
     assert tier_formats.same(tier_formats.consumed(tools, side.bootstrap, len(written)), written)
@@ -200,7 +201,7 @@ def check_formats(side: Side, tools: KafkaTools) -> None:
 
 
 def held(side: Side, topics: Mapping[str, Topic]) -> list[tuple[object, ...]]:
-    """The topics' remote segments without what differs by chance."""
+    """Return the topics' remote segments without random parts."""
     return sorted(
         (
             *(one.partition.topic, one.start_offset, one.end_offset, one.state.name),
@@ -213,7 +214,7 @@ def held(side: Side, topics: Mapping[str, Topic]) -> list[tuple[object, ...]]:
 
 
 def same_segments(sides: Sequence[Side], story: Story) -> None:
-    """Offsets tell of what expires before it is deleted."""
+    """Wait for equal remote segments: offsets change before an expired segment is deleted."""
     until(
         "both have the same remote segments",
         lambda: held(sides[0], story.topics) == held(sides[1], story.topics),
@@ -224,7 +225,7 @@ def same_segments(sides: Sequence[Side], story: Story) -> None:
 
 @pytest.fixture(scope="module")
 def sides(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Side, Side]]:
-    """Kafka's and ours."""
+    """Start Kafka's side and ours."""
     jar = tiered_store_jar()
     assert jar is not None
     kafka, own = (tmp_path_factory.mktemp(name) for name in ("kafka", "ours"))
@@ -245,7 +246,7 @@ def sides(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Side, Side
 
 
 def apart(step: Step, found: Sequence[Mapping[str, Offsets]]) -> str:
-    """Where the sides are not what they should be."""
+    """Return a description of the offsets that differ from the expected ones."""
     lines = [
         f"{name}: {what} has {' '.join(map(str, said[name]))}, not {' '.join(map(str, one))}"
         for what, said, expected in zip(

@@ -1,4 +1,4 @@
-"""`__remote_log_metadata` as Kafka's tools print it, and as our code reads it."""
+"""`__remote_log_metadata` as printed by Kafka's tools and as read by our code."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ FORMATTER: Final = (
 
 
 def printed(record: TierRecord) -> str:
-    """What Kafka's tools make of a record of the topic."""
+    """Return the output of Kafka's tools for a record of the topic."""
     if isinstance(record, PartitionDeletion):
         said = [
             f"topicPartition={_partition(record.partition)}",
@@ -84,7 +84,7 @@ def _custom(custom: bytes | None) -> str:
 
 
 def dumped(tools: KafkaTools, files: Iterable[Path]) -> list[str]:
-    """Records of log files, as kafka-dump-log prints them."""
+    """Return the records of log files as printed by kafka-dump-log."""
     names = ",".join(map(str, files))
     done = tools.run(DUMP, "--remote-log-metadata-decoder", "--files", names)
     assert done.code == 0, done.text
@@ -93,7 +93,7 @@ def dumped(tools: KafkaTools, files: Iterable[Path]) -> list[str]:
 
 
 def consumed(tools: KafkaTools, bootstrap: str, count: int) -> list[str]:
-    """The first records of the topic, by the formatter of kafka-console-consumer."""
+    """Return the first records of the topic, by the formatter of kafka-console-consumer."""
     given = ["--bootstrap-server", bootstrap, "--topic", METADATA_TOPIC, "--from-beginning"]
     given += ["--formatter", FORMATTER, "--max-messages", str(count)]
     done = tools.run(CONSOLE_CONSUMER, *given)
@@ -102,7 +102,7 @@ def consumed(tools: KafkaTools, bootstrap: str, count: int) -> list[str]:
 
 
 async def records(client: ClusterClient) -> list[TierRecord]:
-    """All records of a running cluster's topic."""
+    """Return all records of a running cluster's topic."""
     partitions = await partitions_of(client, [METADATA_TOPIC])
     ends = await offsets_at(client, partitions, -1)
     consumer = Consumer(client)
@@ -117,11 +117,14 @@ async def records(client: ClusterClient) -> list[TierRecord]:
 
 
 async def segments(client: ClusterClient) -> list[RemoteSegment]:
-    """What `kraftbox tier list` lists. Records that may not follow what was said before are passed
-    over, as brokers do: Kafka was seen to write one."""
+    """Return the segments that `kraftbox tier list` lists.
+
+    Records that may not follow earlier ones are skipped, as in brokers: Kafka once wrote one.
+    """
     return list((await read_catalogue(client)).segments())
 
 
 def same(found: Iterable[str], expected: Iterable[TierRecord]) -> bool:
-    """Whether these lines are those of the records, in whatever order partitions were read."""
+    """Return whether these lines are those of the records, in whatever order partitions were
+    read."""
     return Counter(found) == Counter(map(printed, expected))

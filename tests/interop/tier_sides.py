@@ -1,4 +1,4 @@
-"""What a story of tiered storage does on a side, and what it sees there.
+"""Steps of a story of tiered storage on a side, and the resulting offsets.
 
 Records are the same bytes on both sides, one batch in a request, so that segments begin at the same
 offsets.
@@ -22,13 +22,13 @@ GET_OFFSETS: Final = "org.apache.kafka.tools.GetOffsetShell"
 ASKED: Final = (LATEST, EARLIEST, MAX_TIMESTAMP, LOCAL, TIERED, PENDING)
 PRODUCER_ID: Final = 1 << 40
 RECORDS: Final = 10
-"""In a batch."""
+"""Records in a batch."""
 BATCHES: Final = 5
-"""In a segment."""
+"""Batches in a segment."""
 
 
 class Offsets(NamedTuple):
-    """What ListOffsets answers to -1 to -6 for a topic's only partition."""
+    """The answers of ListOffsets to -1 to -6 for a topic's only partition."""
 
     latest: int
     earliest: int
@@ -39,8 +39,10 @@ class Offsets(NamedTuple):
 
 
 def batch(number: int, timestamp_ms: int) -> bytes:
-    """The records from offset `number` on. An idempotent producer's: it may be sent again, as when
-    its leader steps down before it answers."""
+    """Return the records from offset `number` on, as an idempotent producer's batch.
+
+    It may be sent again, for example if its leader steps down before it answers.
+    """
     records = [
         Record(timestamp=timestamp_ms + n, key=None, value=b"%0100d" % (number + n))
         for n in range(RECORDS)
@@ -52,7 +54,7 @@ SEGMENT_BYTES: Final = BATCHES * len(batch(0, 0))
 
 
 def settings(directory: Path) -> dict[str, str]:
-    """Of both sides."""
+    """Return the settings of both sides."""
     return {
         "remote.log.storage.system.enable": "true",
         "rsm.config.url": f"file://{directory}/bucket",
@@ -82,7 +84,7 @@ def offsets(side: Side, topics: Sequence[str]) -> dict[str, Offsets]:
 
 
 def told(side: Side, tools: KafkaTools, topics: Sequence[str]) -> dict[str, Offsets]:
-    """The same by kafka-get-offsets, which leaves out what there is not."""
+    """Return the same by kafka-get-offsets, which omits missing offsets."""
     found: dict[str, list[int]] = {name: [] for name in topics}
     for one in ASKED:
         given = ("--topic-partitions", ",".join(topics), "--time", str(one))
@@ -97,7 +99,7 @@ def told(side: Side, tools: KafkaTools, topics: Sequence[str]) -> dict[str, Offs
 
 
 def fill(side: Side, topic: str, first: int, batches: int, timestamp_ms: int) -> None:
-    """Batches from offset `first` on."""
+    """Produce batches from offset `first` on."""
 
     async def send(client: ClusterClient) -> None:
         for number in range(first, first + batches * RECORDS, RECORDS):

@@ -23,11 +23,11 @@ from testkit.memory.tier_brokers import TierWorld
 SOURCE: Final = Path(__file__).parent / "java/kafka-tools/Transactions.java"
 RUN_TIMEOUT_S: Final = 60
 LIMIT: Final = 1 << 20
-"""More than a segment has."""
+"""More bytes than a segment has."""
 
 
 class Read(NamedTuple):
-    """What a read_committed consumer is answered from one offset on."""
+    """A read_committed consumer's answer from one offset on."""
 
     records: bytes
     aborted: tuple[tuple[int, int], ...]
@@ -35,13 +35,15 @@ class Read(NamedTuple):
 
     @property
     def in_order(self) -> Read:
-        """Kafka gives what it finds in its tier in no order."""
+        """Sort Kafka's aborted transactions, which it returns from its tier in no order."""
         return Read(self.records, tuple(sorted(self.aborted)))
 
 
 def interleaved(rng: random.Random, transactions: int, producers: int) -> list[str]:
-    """Steps of Transactions.java: up to `producers` transactions at once, two thirds aborted, many
-    of them long after their records."""
+    """Yield steps of Transactions.java: up to `producers` transactions at once.
+
+    Two thirds are aborted, many of them long after their records.
+    """
     open_now: set[str] = set()
     steps: list[str] = []
     while transactions or open_now:
@@ -61,7 +63,7 @@ def interleaved(rng: random.Random, transactions: int, producers: int) -> list[s
 
 
 def write(bootstrap: str, topic: str, steps: Sequence[str], folder: Path) -> None:
-    """By Kafka's producers; the program is compiled into `folder`."""
+    """Write the log with Kafka's producers; the program is compiled into `folder`."""
     command = [*java_program(SOURCE, folder), bootstrap, topic]
     given = "".join(f"{step}\n" for step in steps)
     done = subprocess.run(
@@ -71,7 +73,7 @@ def write(bootstrap: str, topic: str, steps: Sequence[str], folder: Path) -> Non
 
 
 async def kafkas(client: ClusterClient, topic: str, offsets: Sequence[int]) -> dict[int, Read]:
-    """What Kafka answers."""
+    """Return Kafka's answers at these offsets."""
     found = {}
     for offset in offsets:
         one = await client.fetch(topic, 0, offset, max_bytes=LIMIT, read_committed=True)
@@ -80,8 +82,10 @@ async def kafkas(client: ClusterClient, topic: str, offsets: Sequence[int]) -> d
 
 
 async def ours(folder: Path, offsets: Sequence[int]) -> dict[int, Read]:
-    """What our tier answers for the log in that folder, whose closed segments it copies and takes
-    from the disk: for those of the offsets that they have."""
+    """Return our tier's answers for the log in that folder, at the offsets that they have.
+
+    Its closed segments are copied and removed from the disk first.
+    """
     world = TierWorld()
     config = LogConfig(remote_storage_enable=True, retention_ms=-1, local_retention_bytes=0)
     log = Log.open(RealFiles(), str(folder), config, world.clock)
@@ -130,12 +134,13 @@ async def ours(folder: Path, offsets: Sequence[int]) -> dict[int, Read]:
 
 
 def lifespan(reads: Mapping[int, Read], bases: Sequence[int]) -> int:
-    """How many segments the longest aborted transaction is in, of those that begin at `bases`."""
+    """Return the number of segments, with these `bases`, that the longest aborted transaction
+    spans."""
     listed = [(txn[1], offset) for offset, read in reads.items() for txn in read.aborted]
     return max(1 + sum(first < base <= offset for base in bases) for first, offset in listed)
 
 
 def batch_offsets(reads: Mapping[int, Read]) -> list[int]:
-    """First offsets of all batches that were read."""
+    """Return the first offsets of all batches that were read."""
     found = (header for one in reads.values() for header, _ in iter_batches(one.records))
     return sorted({header.base_offset for header in found})

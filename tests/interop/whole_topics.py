@@ -1,8 +1,8 @@
-"""Topics that are written and read whole: of each partition how many records, and their hash.
+"""Whole topics written and read: the record count and hash of each partition.
 
 The hash goes over offset (8 bytes, big endian), length (4) and value of each record, in order. The
 foreign programs compute it, too. `python -m tests.interop.whole_topics CLIENT BOOTSTRAP TOPIC RACK`
-prints it as they do, as read by a Python client.
+prints it in their format, as read by a Python client.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ VALUE_BYTES = (100, 4000)
 BATCH_BYTES = 200_000
 
 Read: TypeAlias = dict[int, tuple[int, str]]
-"""By partition: count and hash."""
+"""Count and hash by partition."""
 
 
 @dataclass(slots=True)
 class Digest:
-    """Of one partition."""
+    """The digest of one partition."""
 
     count: int = 0
     _hash: Any = field(default_factory=hashlib.sha256)
@@ -41,7 +41,7 @@ class Digest:
 
 
 class Sender:
-    """An idempotent producer that goes on from one call to the next; librdkafka's."""
+    """librdkafka's idempotent producer, which continues from one call to the next."""
 
     def __init__(self, bootstrap: str, topic: str, partitions: int, seed: int = 15) -> None:
         from confluent_kafka import Producer
@@ -65,7 +65,7 @@ class Sender:
         return {number: digest.read for number, digest in enumerate(self._digests)}
 
     def send(self, size_bytes: int) -> None:
-        """Random values, in turn to all partitions; returns when they are acknowledged."""
+        """Send random values in turn to all partitions, and return once they are acknowledged."""
         while size_bytes > 0:
             for number, digest in enumerate(self._digests):
                 length = self._rng.randint(*VALUE_BYTES)
@@ -98,7 +98,7 @@ Record: TypeAlias = tuple[int, int, bytes]
 
 
 def _librdkafka(bootstrap: str, topic: str, rack: str) -> tuple[dict[int, int], Iterator[Record]]:
-    """The ends of the partitions, and records without end."""
+    """Return the ends of the partitions, and an endless iterator of records."""
     from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
 
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "unused", "client.rack": rack})
@@ -123,7 +123,7 @@ def _librdkafka(bootstrap: str, topic: str, rack: str) -> tuple[dict[int, int], 
 
 
 def _kafka_python(bootstrap: str, topic: str, rack: str) -> tuple[dict[int, int], Iterator[Record]]:
-    """See `_librdkafka`."""
+    """Return the same as `_librdkafka`, by kafka-python."""
     from kafka import KafkaConsumer, TopicPartition
     from kafka.errors import KafkaConnectionError
 
@@ -135,7 +135,7 @@ def _kafka_python(bootstrap: str, topic: str, rack: str) -> tuple[dict[int, int]
         max_poll_records=10_000,
     )
     while True:
-        # It asks a broker of its list once, and raises where that is one that has just died.
+        # It tries one broker of its list, and raises if that broker has just died.
         with suppress(KafkaConnectionError):
             numbers = consumer.partitions_for_topic(topic)
             break
@@ -163,7 +163,7 @@ READERS: dict[str, Callable[[str, str, str], tuple[dict[int, int], Iterator[Reco
 
 
 def read_whole(client: str, bootstrap: str, topic: str, rack: str) -> Read:
-    """As one of `READERS` reads it, to the ends of the partitions at its begin."""
+    """Read with one of `READERS`, to the ends that the partitions have at its start."""
     ends, records = READERS[client](bootstrap, topic, rack)
     digests = {number: Digest() for number in ends}
     left = {number for number, end in ends.items() if end > 0}
@@ -176,7 +176,7 @@ def read_whole(client: str, bootstrap: str, topic: str, rack: str) -> Read:
 
 
 def parsed(lines: Iterable[str]) -> Read:
-    """What a program printed."""
+    """Parse a program's lines of partition, count and hash."""
     rows = [line.split() for line in lines]
     return {int(number): (int(count), digest) for number, count, digest in rows}
 

@@ -1,9 +1,9 @@
-"""What clients of a group are told, step by step, as lines of text.
+"""The answers to clients of a group, step by step, as lines of text.
 
-The scenario runs against any broker that has topics `a` (4 partitions) and `b` (2) and waits 0 ms
-before the first rebalance of a group. Member ids are random, so that lines name them in the order
-of their appearance. No step depends on how fast anything is, except that a request which is posted
-is given time to arrive before the next one of another connection.
+The scenario runs on any broker that has topics `a` (4 partitions) and `b` (2) and waits 0 ms before
+the first rebalance of a group. Member ids are random, so that lines number them in the order of
+their appearance. No step depends on speed, except that a posted request gets time to arrive before
+the next one of another connection.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ MEMBER_ID = re.compile(r"(.+)-[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0
 
 
 class Scenario:
-    """`prefix` keeps runs against one broker apart; it does not appear in the lines."""
+    """A run; `prefix` separates runs on one broker and does not appear in the lines."""
 
     def __init__(self, first: Connection, second: Connection, prefix: str) -> None:
         self.first = first
@@ -60,7 +60,7 @@ class Scenario:
         return await (on or self.first).request(request, TIMEOUT_MS, version)
 
     async def post(self, awaitable: Awaitable[Any]) -> asyncio.Future[Any]:
-        """Sends a request whose answer waits for others."""
+        """Send a request whose answer waits for others."""
         task = asyncio.ensure_future(awaitable)
         await asyncio.sleep(ARRIVAL_S)
         return task
@@ -320,7 +320,7 @@ class Scenario:
         return self.lines
 
     async def first_contact(self) -> None:
-        # Kafka keeps an empty group after a refused first join, we do not: nobody asks for it.
+        # Kafka keeps an empty group after a refused first join, we do not: no client needs it.
         for version in range(10):
             self.say(f"first join v{version}", await self.joins(f"v{version}", version=version))
         self.say("no group id", await self.joins(""), await self.joins("", version=5))

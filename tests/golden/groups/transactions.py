@@ -1,8 +1,9 @@
-"""Records what Apache Kafka writes and says of offsets that transactions send.
+"""A recorder of Apache Kafka's records and answers about offsets in transactions.
 
 `python -m tests.golden.groups.transactions DIRECTORY` starts one Kafka node there, commits offsets
-of many groups in and outside of transactions, keeps the log of the one partition of
-`__consumer_offsets`, starts the node again and asks for the offsets. Needs Java and Kafka's jars.
+of many groups in and outside of transactions, and keeps the log of the one partition of
+`__consumer_offsets`. Then it starts the node again and fetches the offsets. It needs Java and
+Kafka's jars.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ class Recorder:
         return Consumer({"bootstrap.servers": self.place.bootstrap, "group.id": group})
 
     def commit(self, group: str, offset: int) -> None:
-        """Outside of any transaction."""
+        """Commit an offset outside of any transaction."""
         if group not in self.groups:
             self.groups.append(group)
         consumer = self.consumer(group)
@@ -89,7 +90,7 @@ class Recorder:
         return await Connection.connect(host, int(port), "recorder")
 
     def run(self) -> None:
-        """Every case is a group of its own."""
+        """Run every case in a group of its own."""
         self.commit("aborted", 3)
         self.send(self.begin(), "aborted", 9).abort_transaction(TIMEOUT_S)
         self.send(self.begin(), "aborted-only", 9).abort_transaction(TIMEOUT_S)
@@ -161,7 +162,7 @@ def _asked() -> list[Any]:
 
 
 def line(group: str, *, stable: bool, everything: bool, facts: Sequence[Fact]) -> str:
-    """What was said to one question, as a line of the file."""
+    """Return the answer to one request as a line of the file."""
     return json.dumps([group, stable, everything, sorted(facts)])
 
 

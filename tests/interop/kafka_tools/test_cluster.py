@@ -1,4 +1,4 @@
-"""Kafka's tools for the cluster: its nodes, features, quorum, replicas, who may do what."""
+"""Kafka's tools for the cluster: its nodes, features, quorum, replicas, and permissions."""
 
 from __future__ import annotations
 

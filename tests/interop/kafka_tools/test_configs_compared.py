@@ -1,8 +1,8 @@
-"""`kafka-configs --describe --all` against Apache Kafka and against a node of ours, key by key.
+"""`kafka-configs --describe --all` on Apache Kafka and on a node of ours, compared key by key.
 
 Both have the same server.properties and get the same changes. Every key's value, source, synonyms,
-type, read-only and sensitive flags are compared, as is what kafka-configs makes of them; what is
-different stands in docs/tools.md with its reason, and nothing else does.
+type, read-only and sensitive flags are compared, as is the output of kafka-configs. docs/tools.md
+lists each difference with its reason, and no others.
 """
 
 from __future__ import annotations
@@ -51,8 +51,10 @@ CHANGES = (
     ("client-metrics", "cm", "interval.ms=70000,metrics=[org.apache.kafka.]"),
     ("groups", "g", "consumer.session.timeout.ms=50000"),
 )
-"""Thread counts may at most double, and a node hears of the change before a little later: each is
-allowed whether it came yet or not."""
+"""Thread counts may at most double, and a node learns of the change before a little later.
+
+Each of these is allowed whether it has arrived or not.
+"""
 ADDED = re.compile(r"([\w.-]+)=(\[.*?\]|[^,]*)")
 TOOL = "kafka.admin.ConfigCommand"
 
@@ -70,11 +72,11 @@ REASONS = {
     "log.retention.hours": "a dynamic `log.retention.ms` makes Kafka forget the static values of "
     "its synonyms, and show a default that its own list of synonyms puts last",
 }
-"""Of every difference. Keys that begin with `kraftbox.` need none."""
+"""The reason of every difference. Keys that begin with `kraftbox.` need none."""
 
 
 class Shown(NamedTuple):
-    """All that a node says of one key, without what names the node."""
+    """A node's whole description of one key, without the node's name."""
 
     value: str | None
     source: int
@@ -94,7 +96,7 @@ class Twins(NamedTuple):
 
 @pytest.fixture(scope="module")
 def twins(tools: KafkaTools, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Twins]:
-    """Apache Kafka and ours, running, with a topic and the same changes made to both."""
+    """Start Apache Kafka and ours, with a topic and the same changes on both."""
     folder = tmp_path_factory.mktemp("twins")
     places = Twins(Place(folder / "kafka", SETTINGS), Place(folder / "ours", SETTINGS))
     for place in places:
@@ -124,7 +126,7 @@ def _change(tools: KafkaTools, place: Place) -> None:
 
 
 def _values(place: Place) -> set[tuple[str, str, str | None]]:
-    """Resource, key and value of everything described."""
+    """Yield resource, key and value of everything described."""
     described, _ = describe(place, place.bootstrap)
     return {(label, name, shown.value) for (label, name), shown in described.items()}
 
@@ -144,7 +146,7 @@ def entity(name: str | None) -> tuple[str, ...]:
 
 
 def describe(place: Place, address: str) -> tuple[Described, list[str]]:
-    """Every key of every resource, and the keys without documentation."""
+    """Describe every key of every resource. Returns: the keys, and those without documentation."""
     response = asyncio.run(_ask(address))
     described: Described = {}
     undocumented = []
@@ -191,7 +193,7 @@ def _shown(place: Place, entry: DescribeConfigsResponse.DescribeConfigsResourceR
 
 
 def differences(kafka: Described, ours: Described, by: str = "") -> list[Row]:
-    """A row for every key that is shown otherwise, or by one of the two only."""
+    """Return a row for every key with different descriptions, or with one of the two only."""
     found: list[Row] = []
     for label, name in sorted({*kafka, *ours}):
         theirs, mine = kafka.get((label, name)), ours.get((label, name))
@@ -249,7 +251,7 @@ def test_kafka_configs_prints_the_same(twins: Twins, tools: KafkaTools) -> None:
 
 
 def _printed(tools: KafkaTools, place: Place, whom: tuple[str, ...]) -> dict[str, str]:
-    """What stands behind each key, and under no key what else is said."""
+    """Return the text behind each key, and all other text under the empty key."""
     done = tools.run(TOOL, "--bootstrap-server", place.bootstrap, "--describe", *whom)
     assert done.code == 0, done.text
     text = place.anonymous(done.out) or ""

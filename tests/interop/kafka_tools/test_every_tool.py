@@ -1,6 +1,6 @@
-"""Every tool of Kafka 4.3.1 against a node of ours: it works, or says clearly what is not built.
+"""Every tool of Kafka 4.3.1 on a node of ours: it works, or its error names the missing part.
 
-What each test of this folder finds is a row of docs/tools.md (`testkit/kafka/tool_table.py`). The
+Each test's result in this folder is a row of docs/tools.md (`testkit/kafka/tool_table.py`). The
 classes come from the jar, so that none can be forgotten.
 """
 

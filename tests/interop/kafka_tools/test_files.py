@@ -81,7 +81,7 @@ def test_metadata_shell(trial: Trial, node: Node, admin: Admin, tmp_path: Path) 
         ("2:", "tree", where),
         ("leader", "cat", f"{where}/0"),
     ):
-        # The shell may look before its own reader is through with the file.
+        # The shell may list the file before its own reader has read all of it.
         for _ in range(10):
             printed = trial.works(command[0], *log, *command)
             if wanted in printed:

@@ -53,7 +53,7 @@ def test_consumer_groups(trial: Trial, node: Node, admin: Admin, tmp_path: Path)
 
 @contextlib.contextmanager
 def member(node: Node, group: str, topic: str) -> Iterator[None]:
-    """Somebody consumes in the group, and has partitions."""
+    """Run a consumer of the group that has partitions."""
     settings = {"bootstrap.servers": node.place.bootstrap, "group.id": group, "client.id": "live"}
     consumer = Consumer({**settings, "auto.offset.reset": "earliest", "log_level": 2})
     try:

@@ -33,7 +33,7 @@ def test_oauth_compatibility(trial: Trial) -> None:
 
 @tool(f"{T}ConnectPluginPath", "connect-plugin-path")
 def test_connect_plugin_path(trial: Trial, tmp_path: Path) -> None:
-    """It looks through its whole class path, so it gets a short one."""
+    """The tool searches its whole class path, so it gets a short one."""
     libs = kafka_libs()
     assert libs is not None
     wanted = (

@@ -1,4 +1,4 @@
-"""Kafka's tools for topics and the records in them."""
+"""Kafka's tools for topics and their records."""
 
 from __future__ import annotations
 

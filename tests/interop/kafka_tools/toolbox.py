@@ -1,4 +1,4 @@
-"""What the tests of Kafka's tools share: which tool each is about, the node, what it needs done."""
+"""Shared parts of the tests of Kafka's tools: each test's tool, the node, and its preparation."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ MORE_CLASSES = {
     "kafka.tools.StorageTool",
     "org.apache.kafka.shell.MetadataShell",
 }
-"""Tools that are in other jars, beside things that are no tools."""
+"""Tools that are in other jars, among classes that are not tools."""
 
 NO_SHARE_GROUPS = "The node does not support SHARE_GROUP_DESCRIBE"
 NO_STREAMS_GROUPS = "The node does not support STREAMS_GROUP_DESCRIBE"
@@ -34,11 +34,12 @@ class ToolName(NamedTuple):
 
 
 TOOLS: dict[str, ToolName] = {}
-"""By the name of the test."""
+"""Tools by the name of their test."""
 
 
 def tool(name: str, script: str | None) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """The class that a test is about, and the script in Kafka's bin folder that starts it."""
+    """Return the class that a test is about, and the script in Kafka's bin folder that starts
+    it."""
 
     def register(test: Callable[..., None]) -> Callable[..., None]:
         assert test.__name__ not in TOOLS, f"{test.__name__} is the name of two tests"
@@ -55,7 +56,7 @@ def tool(name: str, script: str | None) -> Callable[[Callable[..., None]], Calla
 
 
 class Node(NamedTuple):
-    """A running node, with the runs that take long because they wait."""
+    """A running node, with the tool runs that take long because they wait."""
 
     place: Place
     slow: dict[str, SlowRun]
@@ -70,7 +71,7 @@ class Node(NamedTuple):
 
 
 def slow_runs(place: Place) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """What waits for seconds without doing much: started first, looked at last."""
+    """Yield runs that wait for seconds without much work: started first, checked last."""
     compaction = (f"{T}LogCompactionTester", "--bootstrap-server", place.bootstrap)
     yield "compaction", (*compaction, "--messages", "1000", "--duplicates", "10", "--sleep", "1")
     url = f"service:jmx:rmi:///jndi/rmi://127.0.0.1:{place.port}/jmxrmi"
@@ -78,7 +79,7 @@ def slow_runs(place: Place) -> Iterator[tuple[str, tuple[str, ...]]]:
 
 
 class SlowRun:
-    """A tool in a JVM of its own, beside everything else."""
+    """A tool in a JVM of its own, concurrent with all other tests."""
 
     def __init__(self, folder: Path, *command: str) -> None:
         folder.mkdir()
@@ -99,7 +100,7 @@ class SlowRun:
 
 
 class Admin:
-    """What a test needs done that is not what it is about."""
+    """Preparation of a test, apart from the tool under test."""
 
     def __init__(self, tools: KafkaTools, node: Node) -> None:
         self._tools = tools
@@ -113,7 +114,7 @@ class Admin:
     def topic(
         self, name: str, partitions: int = 1, records: int = 0, config: str | None = None
     ) -> str:
-        """A topic with records `v0`, `v1`, ...; the keys are the values."""
+        """Create a topic with records `v0`, `v1`, ...; the keys are the values."""
         given = ("--config", config) if config else ()
         asked = ("--create", "--topic", name, "--partitions", str(partitions))
         self._run("TopicCommand", *asked, *given)
@@ -127,17 +128,17 @@ class Admin:
         self._run("ConsoleProducer", "--topic", topic, *keys, stdin=lines)
 
     def load(self, topic: str, *, records: int, size: int) -> None:
-        """Many records in batches of 16 KB."""
+        """Produce many records in batches of 16 KB."""
         load = ("--num-records", str(records), "--record-size", str(size), "--throughput", "-1")
         self._run("ProducerPerformance", "--topic", topic, *load)
 
     def consume(self, topic: str, group: str, count: int) -> list[str]:
-        """The values, in order of arrival; the group's offsets are committed."""
+        """Return the values in order of arrival; the group's offsets are committed."""
         asked = ("--topic", topic, "--group", group, "--from-beginning")
         return self._run("consumer.ConsoleConsumer", *asked, "--max-messages", str(count)).split()
 
     def ends(self, topic: str) -> dict[int, int]:
-        """Log end offsets by partition."""
+        """Return log end offsets by partition."""
         return offsets(self._run("GetOffsetShell", "--topic", topic))
 
     def starts(self, topic: str) -> dict[int, int]:
@@ -145,13 +146,13 @@ class Admin:
 
 
 def offsets(printed: str) -> dict[int, int]:
-    """`topic:partition:offset` lines."""
+    """Parse `topic:partition:offset` lines to offsets by partition."""
     lines = (line.rsplit(":", 2) for line in printed.split())
     return {int(partition): int(offset) for _, partition, offset in lines}
 
 
 def table(printed: str) -> list[dict[str, str]]:
-    """Rows of a table whose columns have one-word headings."""
+    """Return the rows of a table whose columns have one-word headings."""
     lines = [line.split() for line in printed.splitlines() if line.strip()]
     heading = lines[0]
     return [dict(zip(heading, line, strict=False)) for line in lines[1:] if len(line) > 2]
