@@ -1,4 +1,4 @@
-"""Commands of an environment that is not the tests' own."""
+"""Commands of an environment other than the tests' own."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ signal.signal(signal.SIGINT, signal.default_int_handler)  # a job of a script ig
 from kraftbox.__main__ import main
 sys.exit(main())
 """
-"""Our command as a program that Ctrl-C reaches, wherever the tests are run."""
+"""Our command as a program that Ctrl-C reaches, wherever the tests run."""
 
 
 def ended(*command: str | Path, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
-    """What came of a command that knows nothing of the tests' environment."""
+    """Run a command without the tests' environment variables and return its result."""
     environment = {key: value for key, value in os.environ.items() if key not in OURS}
     return subprocess.run(
         [str(part) for part in command],
@@ -34,7 +34,7 @@ def ended(*command: str | Path, cwd: Path | None = None) -> subprocess.Completed
 
 
 def run(*command: str | Path, cwd: Path | None = None) -> str:
-    """Standard output of one that succeeds."""
+    """Return the standard output of a command that succeeds."""
     done = ended(*command, cwd=cwd)
     assert done.returncode == 0, f"{command}: {done.stdout}\n{done.stderr}"
     return done.stdout

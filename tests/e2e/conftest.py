@@ -1,4 +1,4 @@
-"""What several files of these tests use."""
+"""Shared fixtures of these tests."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ THEIR_PACKAGES = ("storage", "protocol")
 
 
 class Installed(NamedTuple):
-    """An environment with our wheel: its interpreter, and what the wheel alone added to it."""
+    """An environment with our wheel: its interpreter, and the packages that the wheel alone
+    added."""
 
     python: Path
     added: frozenset[str]
@@ -23,7 +24,7 @@ class Installed(NamedTuple):
 
 @pytest.fixture(scope="session")
 def installed(tmp_path_factory: pytest.TempPathFactory) -> Installed:
-    """Built and installed once, where packages with names of ours are installed already."""
+    """Build and install the wheel once, next to packages with names of ours."""
     place = tmp_path_factory.mktemp("wheel")
     run(sys.executable, "-m", "build", "--wheel", "--outdir", place, REPOSITORY)
     venv.create(place / "venv", with_pip=True)

@@ -18,7 +18,7 @@ def create_topic(bootstrap: str, topic: str, **config: str) -> None:
 
 
 def read_numbers(bootstrap: str, topic: str) -> list[int]:
-    """The values of partition 0 from its start to its end, as integers."""
+    """Return the values of partition 0 from its start to its end, as integers."""
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "unused"})
     partition = TopicPartition(topic, 0, 0)
     _, end = until("the log end is known", lambda: _watermarks(consumer, partition))
@@ -34,8 +34,10 @@ def read_numbers(bootstrap: str, topic: str) -> list[int]:
 
 
 def _watermarks(consumer: Consumer, partition: TopicPartition) -> tuple[int, int] | None:
-    """None while the leader has to flush first (`flush.messages`): a client asks again, and
-    librdkafka leaves that to its caller."""
+    """Return the watermarks, or None while the leader has to flush first (`flush.messages`).
+
+    A client retries that error, and librdkafka leaves the retry to its caller.
+    """
     try:
         low, high = consumer.get_watermark_offsets(partition, TIMEOUT_S)
     except KafkaException as error:

@@ -1,4 +1,4 @@
-"""`kraftbox chaos` that is ended early: what is judged, and what is left behind."""
+"""`kraftbox chaos` that is ended early: its verdict, and the state that it leaves."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ ENDING_S = 120
 
 @pytest.fixture
 def place(tmp_path: Path) -> ClusterPlace:
-    """A node that is down: a run starts it."""
+    """Return a node that is down: a run starts it."""
     cluster = KraftboxCluster(tmp_path / "node", "--port", "0").start()
     assert cluster.end() == (0, "")
     return ClusterPlace(tmp_path / "node")
@@ -31,7 +31,7 @@ def place(tmp_path: Path) -> ClusterPlace:
 
 @contextmanager
 def chaos(place: ClusterPlace) -> Iterator[subprocess.Popen[str]]:
-    """A run of ten minutes whose clients write."""
+    """Start a run of ten minutes whose clients write."""
     options = ("--dir", str(place.root), "--minutes", "10", "--faults", "pause-leader")
     process = subprocess.Popen(
         [sys.executable, "-c", INTERRUPTIBLE, "chaos", *options]

@@ -1,4 +1,4 @@
-"""Local clusters as people start them, and what is done to their nodes."""
+"""Local clusters as started by people, and operations on their nodes."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ FENCED = "Fencing a broker that was not heard of"
 
 
 def is_alive(pid: int) -> bool:
-    """Whether it is a process, and not one that has ended and that nobody has waited for."""
+    """Return whether the process exists and is not a zombie."""
     shown = subprocess.run(
         ["ps", "-o", "stat=", "-p", str(pid)], capture_output=True, text=True, check=False
     ).stdout.strip()
@@ -77,7 +77,7 @@ def test_three_controllers_and_three_brokers(clusters: Callable[..., KraftboxClu
         "waiting": [],
     }
 
-    # The leader of the quorum dies; another takes over, and it comes back to the same address.
+    # The leader of the quorum fails; another takes over, and it comes back to the same address.
     before = cluster.node(leader)
     assert cluster.command("node", "kill", str(leader)) == f"node {leader} is killed\n"
     assert cluster.node(leader)["state"] == "killed"
@@ -90,8 +90,8 @@ def test_three_controllers_and_three_brokers(clusters: Callable[..., KraftboxClu
     assert (after["state"], after["starts"]) == ("running", 2)
     assert after["listeners"] == before["listeners"] and after["pid"] != before["pid"]
 
-    # A broker that was killed need not wait for the session of its dead process to be back: that
-    # its connection broke was reason enough to fence it.
+    # A killed broker need not wait for the session of its dead process: the controller has fenced
+    # it because its connection broke.
     cluster.command("node", "kill", "3")
     cluster.command("node", "start", "3")
     assert cluster.node(3)["state"] == "running"
@@ -100,7 +100,7 @@ def test_three_controllers_and_three_brokers(clusters: Callable[..., KraftboxClu
     fenced = [line for log in logs for line in log.splitlines() if FENCED in line]
     assert fenced and all("broker=3 cause=connection-lost" in line for line in fenced), fenced
 
-    # A broker that is stopped cleanly has no leaders left, and has them again afterwards.
+    # A cleanly stopped broker has no leaders left, and has them again afterwards.
     cluster.command("node", "stop", "2")
     assert cluster.node(2)["exitCode"] == 0
     assert cluster.node(2)["leaders"] == 0
@@ -152,7 +152,7 @@ def test_a_dead_supervisor_takes_its_nodes_along_and_leaves_the_directory_usable
     pids = [node["pid"] for node in cluster.status()["nodes"]]
     cluster.command("node", "pause", "2")
     assert cluster.end(signal.SIGKILL)[0] == -signal.SIGKILL
-    # The next start waits for what the last one left behind.
+    # The next start waits for processes of the last one to end.
     cluster.start()
     assert not any(is_alive(pid) for pid in pids)
     assert cluster.bootstrap == address
@@ -191,7 +191,7 @@ def test_a_cluster_that_cannot_start_says_why(clusters: Callable[..., KraftboxCl
 def test_a_plain_up_is_looked_after_like_any_cluster(
     clusters: Callable[..., KraftboxCluster],
 ) -> None:
-    """A cluster of one: seen by status and logs, killed and started again, and taken down."""
+    """A cluster of one: visible in status and logs, killed and started again, and taken down."""
     cluster = clusters().start()
     (node,) = cluster.status()["nodes"]
     assert (node["id"], node["roles"], node["state"]) == (1, "broker,controller", "running")
@@ -244,7 +244,7 @@ def test_a_plain_up_grows_into_a_cluster_of_the_same_data(
 
 
 def test_detached(tmp_path: Path) -> None:
-    """Begun by a file, whose settings and topics are there when it counts as ready."""
+    """A file starts it; its settings and topics are there when it counts as ready."""
     cluster = KraftboxCluster(tmp_path / "single")
     place = ("--dir", str(cluster.directory))
     testbed = tmp_path / "testbed.yaml"
@@ -279,7 +279,7 @@ def test_a_plain_up_that_is_detached_is_looked_after_and_grows(tmp_path: Path) -
     lines = "".join(f"line {number}\n" for number in range(100))
 
     def up(*options: str) -> list[str]:
-        """Its addresses."""
+        """Start the cluster and return its addresses."""
         told = cluster.command("up", "--detach", "--port", "0", *options)
         return told.splitlines()[0].removeprefix("bootstrap.servers=").split(",")
 
@@ -320,7 +320,7 @@ def test_a_plain_up_that_is_detached_is_looked_after_and_grows(tmp_path: Path) -
 def test_nodes_start_again_and_again_from_a_process_with_threads(
     tmp_path: Path, spawn: bool, times: int
 ) -> None:
-    """The process that asks for nodes never forks itself, so its threads do no harm."""
+    """The process that requests nodes never forks itself, so its threads do no harm."""
     place = ClusterPlace(tmp_path)
     known, plans = plan_cluster(place, AskedShape(1, 1, combined=True), 0, {}, "thread-test")
     place.prepare_nodes(plans)

@@ -1,4 +1,4 @@
-"""`up`, `server` and the other commands as processes, the way people and scripts use them."""
+"""`up`, `server` and the other commands as processes, as people and scripts use them."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KraftboxNode]:
 
 
 def run(node: KraftboxNode, *arguments: str, stdin: str | None = None) -> str:
-    """Standard output of a command that succeeds."""
+    """Return the standard output of a command that succeeds."""
     done = kraftbox(*arguments, stdin=stdin, env={"KRAFTBOX_BOOTSTRAP": node.bootstrap})
     assert done.returncode == 0, done.stderr
     return done.stdout
@@ -166,7 +166,7 @@ def test_groups(node: KraftboxNode) -> None:
 
 
 def test_records_go_round(node: KraftboxNode) -> None:
-    """Headers, a tombstone, times, partitions: what `consume --json` prints is produced again."""
+    """Headers, a tombstone, times, partitions: the output of `consume --json` is produced again."""
     run(node, "topics", "create", "whole", "copy", "--partitions", "2")
     written = ("produce", "whole", "-K", ":", "--tombstones", "-H", "a=1")
     run(node, *written, "-p", "1", "--timestamp", "2026-05-01T12:00:00", stdin="k:v\ngone:\n")

@@ -1,5 +1,7 @@
-"""Lost connections of real processes: what the controller makes of them with
-kraftbox.broker.connection.loss.fence.ms (dead at once, hung not), and clients without it."""
+"""Lost connections of real processes: fencing by the controller, and clients without it.
+
+With kraftbox.broker.connection.loss.fence.ms a dead broker is fenced at once, a hung one is not.
+"""
 
 from __future__ import annotations
 
@@ -43,13 +45,13 @@ def cluster(tmp_path: Path, settings: dict[str, str]) -> Iterator[KraftboxCluste
 
 
 def led(admin: AdminClient) -> list[int]:
-    """The leaders of topic t's partitions, -1 where a client is told of none."""
+    """Return the leaders of topic t's partitions, -1 where the metadata has none."""
     topic = listed(admin, "t").topics["t"]
     return [partition.leader for partition in topic.partitions.values()]
 
 
 def created(cluster: KraftboxCluster) -> AdminClient:
-    """A client that sees topic t led by every broker."""
+    """Return a client for which every broker leads a partition of topic t."""
     wanted = ("--partitions", "3", "--replication-factor", "3")
     done = cluster.run("topics", "create", "t", *wanted, "-b", cluster.bootstrap)
     assert done.returncode == 0, done.stderr
@@ -70,7 +72,7 @@ def test_a_killed_broker_is_fenced_at_once_and_one_that_hangs_is_not(
         log = (cluster.directory / "node-101" / "node.log").read_text()
         return [line for line in log.splitlines() if "not heard of" in line]
 
-    # no client asks meanwhile: it might ask the broker that hangs
+    # no client sends requests in the meantime: one might reach the broker that hangs
     until("somebody is fenced", lambda: bool(fenced()))
     cluster.command("node", "resume", "2")
     until("the dead one's leadership has moved", lambda: set(led(admin)) == {1, 2})
@@ -91,7 +93,7 @@ def test_a_killed_broker_is_fenced_at_once_and_one_that_hangs_is_not(
 def test_librdkafka_is_not_sent_to_a_leader_that_its_followers_found_dead(
     cluster: KraftboxCluster,
 ) -> None:
-    """The controller takes a session to decide: the metadata has the leader alive until then."""
+    """The controller decides after a session: until then the leader is alive in the metadata."""
     cluster.start()
     admin = created(cluster)
     orphan = led(admin).index(3)

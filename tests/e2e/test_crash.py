@@ -1,4 +1,4 @@
-"""Real processes, killed with SIGKILL and started again on what they left on the disk."""
+"""Real processes, killed with SIGKILL and started again on the data left on the disk."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ def node(tmp_path: Path) -> Iterator[KraftboxNode]:
 
 @pytest.fixture
 def lossy_node(tmp_path: Path) -> Iterator[KraftboxNode]:
-    """Everything that was not flushed is gone when this node is killed."""
+    """Return a node that loses all unflushed data when it is killed."""
     made = KraftboxNode(tmp_path / "node", settings={"kraftbox.fault.files": "lossy"})
     yield made
     made.kill()
 
 
 class Load:
-    """Sends 0, 1, 2 ... with acks=all from a thread; knows what was acknowledged."""
+    """A thread that sends 0, 1, 2 ... with acks=all and records acknowledgements."""
 
     def __init__(self, bootstrap: str, topic: str, records: int, *, idempotent: bool) -> None:
         self.acknowledged = 0
@@ -82,7 +82,7 @@ class Load:
         self._producer.flush(120)
 
     def wait_for(self, acknowledged: int) -> None:
-        """Until that many records are acknowledged."""
+        """Wait until `count` records are acknowledged."""
         deadline = time.monotonic() + TIMEOUT_S
         while self.acknowledged < acknowledged:
             assert time.monotonic() < deadline, f"only {self.acknowledged} were acknowledged"
@@ -99,7 +99,8 @@ class Load:
 
 
 def test_kill_9_in_the_middle_of_a_million_records(node: KraftboxNode) -> None:
-    """F1 for one node: the producer goes on after the restart, and nothing is lost or doubled."""
+    """F1 for one node: the producer continues after the restart, and no record is lost or
+    doubled."""
     node.start()
     create_topic(node.bootstrap, "numbers")
     load = Load(node.bootstrap, "numbers", RECORDS, idempotent=True)
@@ -116,7 +117,8 @@ def test_kill_9_in_the_middle_of_a_million_records(node: KraftboxNode) -> None:
 
 
 def test_lossy_files_lose_only_what_was_not_flushed(lossy_node: KraftboxNode) -> None:
-    """What Kafka would lose in a power cut: the unflushed tail of the data, and nothing else."""
+    """The loss is that of Kafka in a power cut: the unflushed tail of the data, and nothing
+    else."""
     lossy_node.start()
     create_topic(lossy_node.bootstrap, "flushed", **{"flush.messages": "1"})
     create_topic(lossy_node.bootstrap, "cached")
@@ -138,7 +140,7 @@ def test_lossy_files_lose_only_what_was_not_flushed(lossy_node: KraftboxNode) ->
 
 @pytest.mark.parametrize("seed", range(4))
 def test_metadata_survives_a_power_cut_at_any_moment(lossy_node: KraftboxNode, seed: int) -> None:
-    """A topic whose creation was acknowledged is there after the kill, whenever it comes."""
+    """A topic whose creation was acknowledged exists after the kill, whenever it comes."""
     rng = random.Random(seed)
     created: list[str] = []
     for life in range(3):
@@ -156,7 +158,7 @@ def test_metadata_survives_a_power_cut_at_any_moment(lossy_node: KraftboxNode, s
                 break
             created.append(name)
             if not number:
-                # However slow the machine is, there is something that must not be lost.
+                # However slow the machine is, some topics have been acknowledged.
                 killer.start()
         killer.join()
     lossy_node.start()

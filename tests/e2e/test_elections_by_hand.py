@@ -1,4 +1,4 @@
-"""Elections by hand on a cluster of processes, with an unmodified client beside (KIP-966)."""
+"""Elections by hand on a cluster of processes, with an unmodified client (KIP-966)."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ SETTINGS = {"broker.session.timeout.ms": "2000", "broker.heartbeat.interval.ms":
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KraftboxCluster]:
-    """Topic t on brokers 1 and 2; broker 3 is there to be asked."""
+    """Start a cluster with topic t on brokers 1 and 2; broker 3 only answers requests."""
     settings = [part for key, value in SETTINGS.items() for part in ("--set", f"{key}={value}")]
     options = ("--port", "0", "--controllers", "1", "--brokers", "3", *settings)
     made = KraftboxCluster(tmp_path_factory.mktemp("elections") / "cluster", *options).start()
@@ -44,7 +44,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KraftboxCluste
 
 
 def explained(cluster: KraftboxCluster) -> dict[str, Any]:
-    """What `kraftbox elect --explain t-0 --json` prints, without a process for it."""
+    """Return the output of `kraftbox elect --explain t-0 --json`, without a process for it."""
 
     async def ask() -> dict[str, Any]:
         async with await ClusterClient.connect(cluster.bootstrap) as client:
@@ -75,7 +75,7 @@ def produce(cluster: KraftboxCluster, count: int) -> None:
 
 
 def consume(cluster: KraftboxCluster, count: int) -> tuple[list[bytes | None], int]:
-    """Values from the start, and where the log ends."""
+    """Return the values from the start, and the log end."""
     consumer = Consumer({"bootstrap.servers": cluster.bootstrap, "group.id": "g", "log_level": 0})
     try:
         consumer.assign([TopicPartition("t", 0, 0)])
@@ -88,7 +88,7 @@ def consume(cluster: KraftboxCluster, count: int) -> tuple[list[bytes | None], i
 
 
 def only_one_is_alive(cluster: KraftboxCluster, broker_id: int) -> None:
-    """The leader dies, and the other replica comes back, which may not lead by itself."""
+    """Kill the leader and restart the other replica, which may not lead by itself."""
     cluster.command("node", "kill", str(3 - broker_id))
     until("nobody leads", lambda: explained(cluster)["leader"] == -1, WAIT_S)
     cluster.command("node", "start", str(broker_id))
@@ -110,7 +110,7 @@ def test_an_operator_finds_out_why_nobody_leads_and_elects(cluster: KraftboxClus
     (waiting,) = cluster.status()["partitions"]["waiting"]
     assert (waiting["topic"], waiting["partition"], waiting["waitsFor"]) == ("t", 0, [1])
 
-    # 2 comes back without what it missed. It does not lead by itself, and cannot cleanly.
+    # 2 comes back without the records it missed. It does not lead by itself, and cannot cleanly.
     cluster.command("node", "start", "2")
     until("2 is back", lambda: reasons(explained(cluster))[2] != "is fenced", WAIT_S)
     assert "it is in neither ISR nor ELR" in str(reasons(explained(cluster))[2])
@@ -120,7 +120,7 @@ def test_an_operator_finds_out_why_nobody_leads_and_elects(cluster: KraftboxClus
 
     elected = cluster.run("elect", "t-0", "--type", "unclean", "-b", cluster.bootstrap)
     assert (elected.returncode, elected.stdout) == (0, "t-0: elected\n"), elected.stderr
-    # What only 1 has is lost.
+    # The records that only 1 has are lost.
     assert consume(cluster, 100) == ([str(number).encode() for number in range(100)], 100)
     told = explained(cluster)
     assert (told["leader"], told["isr"], told["waits"]) == (2, [2], None)
@@ -147,7 +147,7 @@ def test_an_operator_finds_out_why_nobody_leads_and_elects(cluster: KraftboxClus
 
 
 def test_balanced_and_by_kafkas_tool(cluster: KraftboxCluster, tmp_path: Path) -> None:
-    """With strategy None nobody leads by itself, whoever is back."""
+    """With strategy None no broker leads by itself, whichever is back."""
     told = explained(cluster)
     leader = told["leader"]
     cluster.command("node", "start", str(3 - leader))
@@ -157,7 +157,7 @@ def test_balanced_and_by_kafkas_tool(cluster: KraftboxCluster, tmp_path: Path) -
     done = cluster.run("kafka-configs", "--bootstrap-server", cluster.bootstrap, *topic)
     assert done.returncode == 0, done.stderr
 
-    # The leader has the last records alone, and dies last: the other one has less.
+    # The leader has the last records alone, and fails last: the other one has fewer.
     cluster.command("node", "kill", str(3 - leader))
     until("one is in sync", lambda: explained(cluster)["isr"] == [leader], WAIT_S)
     produce(cluster, 10)

@@ -1,9 +1,8 @@
-"""The fault matrix on real processes: our own clients and librdkafka write and read under a ledger
-while one fault comes, stays and goes; then nothing acknowledged is lost, doubled or out of order,
-and the replicas hold the same bytes (reliability F1-F16, F22, F24, F28, F35, F36; P1, P4, P6, T1,
-H).
+"""The fault matrix on real processes: no acknowledged record is lost, doubled or out of order.
 
-Four of them always run; the others, and longer ones, with the marker `soak`.
+Our own clients and librdkafka write and read under a ledger while one fault comes, stays and goes.
+At the end the replicas hold the same bytes (reliability F1-F16, F22, F24, F28, F35, F36; P1, P4,
+P6, T1, H). Four faults always run; the others, and longer ones, with the marker `soak`.
 """
 
 from __future__ import annotations
@@ -46,11 +45,13 @@ NEEDS_ROOT = "links between nodes need Linux, root and iproute2"
 
 
 class Case(NamedTuple):
-    """One fault of the matrix: how long it lasts, and how long a partition may go without an
-    acknowledgement: many times what it takes on a machine with nothing else to do, which is for
-    docs/chaos.md and the benchmarks to say. `may_fence`: the
-    fault is one for which a broker has to be fenced. `outlasts_sends`:
-    nobody can be reached for longer than a client tries. `variant` tells cases of a kind apart."""
+    """One fault of the matrix, its length, and the longest gap without acknowledgements of a
+    partition.
+
+    The gap is many times that of an idle machine, for which see docs/chaos.md and the benchmarks.
+    `may_fence`: the fault is one for which a broker has to be fenced. `outlasts_sends`: no broker
+    can be reached for longer than a client retries. `variant` distinguishes cases of a kind.
+    """
 
     kind: str
     length_s: float
@@ -101,7 +102,8 @@ SOMETIMES = [
     Case("replace-broker", 8.0, FAILOVER_S),
     Case("power-cut", 6.0, FAILOVER_S, settings=LOSSY_FILES),
 ]
-# What the matrix asks of the long ones, and what nobody can reach for a minute.
+# Requirements of the matrix for long faults, and faults that make all brokers unreachable for a
+# minute.
 LONGER: Mapping[str, Mapping[str, Any]] = {
     "kill-all": {"gap_s_max": LONG_S + 2 * SLACK_S, "outlasts_sends": True},
     "cut-clients": {"gap_s_max": LONG_S + 2 * SLACK_S, "outlasts_sends": True},
@@ -191,15 +193,21 @@ def test_another_fault_breaks_no_promise(place: ClusterPlace, case: Case) -> Non
 @pytest.mark.soak
 @pytest.mark.parametrize("case", [*ALWAYS, *SOMETIMES], ids=case_id)
 def test_faults_of_a_minute_break_no_promise(place: ClusterPlace, case: Case) -> None:
-    """Warm-up, a fault of a minute, a minute of recovery, final read. Whoever can reach nobody for
-    longer than its sends may take hears that some failed, and of others nothing."""
+    """Warm-up, a fault of a minute, a minute of recovery, final read.
+
+    A client without a broker for longer than its sends may take gets errors for some, and no result
+    for others.
+    """
     longer = case._replace(length_s=LONG_S, **LONGER.get(case.kind, {}))
     check(place, undergo(start(place, longer), longer, LONG_PACE), longer)
 
 
 def test_a_planted_bug_is_found(tmp_path: Path) -> None:
-    """A leader that acknowledges before its followers have the records: exit code 1, and a history
-    that says which (issue of every judge: it must be able to find something)."""
+    """A leader acknowledges before its followers have the records: exit code 1, and a history of
+    them.
+
+    Every judge must be able to find something.
+    """
     history = tmp_path / "bug.kbxh"
     done = subprocess.run(
         own_command(

@@ -1,5 +1,7 @@
-"""A cluster with a network of its own: it is reached, its links are cut and healed, it leaves
-nothing behind."""
+"""A cluster with a network of its own: reachable, with links that are cut and healed.
+
+It leaves nothing behind.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +38,7 @@ def place(tmp_path: Path) -> Iterator[ClusterPlace]:
 
 
 def answers(target: LocalTarget, wait_s: float) -> bool:
-    """Whether the first broker accepts a connection."""
+    """Return whether the first broker accepts a connection."""
     try:
         socket.create_connection(target.bootstrap[0], wait_s).close()
     except OSError:

@@ -1,5 +1,6 @@
-"""Last replica standing (F24): the ISR shrinks to its leader, and that one loses what it had not
-flushed. With eligible leader replicas nothing acknowledged is lost; without them it is.
+"""Last replica standing (F24): the ISR shrinks to its leader, which loses its unflushed records.
+
+With eligible leader replicas no acknowledged record is lost; without them some are.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ class Story:
 
     def __init__(self, cluster: ProcessCluster) -> None:
         self.cluster = cluster
-        # The others stand still in between: who asks them waits.
+        # The others are paused in between: a client that connects to them waits.
         self.bootstrap = f"{HOST}:{cluster.brokers[0].port}"
         self.ledger = Ledger(lambda: time.monotonic_ns() // 1000)
         self.ledger.topic(Topic(TOPIC, bytes(16), 1, 3, 2))
@@ -53,7 +54,7 @@ class Story:
         return AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 0})
 
     def state(self) -> tuple[int, list[int]]:
-        """Leader and ISR; nobody to ask counts as no leader."""
+        """Return leader and ISR; without a reachable broker there is no leader."""
         try:
             found = self.admin().list_topics(TOPIC, timeout=5).topics[TOPIC].partitions
         except KafkaException:
@@ -65,7 +66,7 @@ class Story:
         until(f"leader and ISR {wanted}", lambda: self.state() == wanted, WAIT_S, every_s=0.1)
 
     def write(self, count: int) -> None:
-        """So many records with acks=all; each outcome is in the ledger."""
+        """Send `count` records with acks=all; each outcome is in the ledger."""
         producer = Producer({"bootstrap.servers": self.bootstrap, "acks": "all", "log_level": 0})
         for _ in range(count):
             value, order = value_id(self.writer, self._sent), self._sent
@@ -85,7 +86,7 @@ class Story:
         assert producer.flush(WAIT_S) == 0
 
     def read(self) -> int:
-        """Everything that is there, into the ledger as what is read in the end; how much it is."""
+        """Read all records into the ledger as the final read, and return their number."""
         reader = self.ledger.process("reader", "librdkafka")
         consumer = Consumer(
             {
@@ -112,8 +113,10 @@ class Story:
         return len(found)
 
     def lose_the_last(self) -> tuple[NodeProcess, NodeProcess, NodeProcess]:
-        """Leader, first and second follower: both stand still, then the leader dies of a power cut
-        and is the first one back."""
+        """Pause both followers, then cut the leader's power, and start it first.
+
+        Returns: leader, first and second follower.
+        """
         leader, first, second = self.cluster.brokers
         self.wait_for(leader.id, leader.id, first.id, second.id)
         self.write(RECORDS // 2)
@@ -127,9 +130,9 @@ class Story:
         return leader, first, second
 
     def elections(self, *broken: str) -> list[str]:
-        """How leaders came to lead, by the audit, which compares the logs with the ledger.
+        """Return the kinds of elections by the audit, which compares the logs with the ledger.
 
-        The brokers stop, the leader last: these files hold what was flushed.
+        The brokers stop, the leader last: these files hold the flushed data.
         """
         leader, _ = self.state()
         for broker in sorted(self.cluster.brokers, key=lambda b: b.id == leader):
@@ -145,7 +148,8 @@ def unfenced(cluster: ProcessCluster, node: NodeProcess) -> bool:
 
 
 def test_an_eligible_replica_leads_and_nothing_is_lost(tmp_path: Path) -> None:
-    """P7, P11, P22: who crashed does not lead, though it was the last in sync and is back first."""
+    """P7, P11, P22: a crashed broker does not lead, though it was the last in sync and is back
+    first."""
     with ProcessCluster(tmp_path, controllers=1, brokers=3, settings=SETTINGS) as cluster:
         cluster.start()
         story = Story(cluster)
@@ -166,7 +170,7 @@ def test_an_eligible_replica_leads_and_nothing_is_lost(tmp_path: Path) -> None:
 
 
 def test_without_the_feature_the_ledger_counts_the_loss(tmp_path: Path) -> None:
-    """The same, and the empty log leads: what everybody else has is cut away."""
+    """The same faults: the empty log leads, and the other replicas are truncated."""
     with ProcessCluster(
         tmp_path, controllers=1, brokers=3, settings=SETTINGS, features=[f"{FEATURE}=0"]
     ) as cluster:
@@ -181,5 +185,5 @@ def test_without_the_feature_the_ledger_counts_the_loss(tmp_path: Path) -> None:
         assert left < RECORDS
         lost = [f for f in judge(story.ledger.history) if f.severity == "broken"]
         assert sum(f.total for f in lost) == RECORDS - left
-        # Kafka's word for this election, too, is a clean one: only the logs tell of the loss.
+        # Kafka, too, records this election as a clean one: only the logs reveal the loss.
         assert story.elections("acknowledged-lost") == ["isr"]

@@ -1,7 +1,7 @@
-"""A thousand partitions on one node: what they may cost, in bounds far above what they do.
+"""A thousand partitions on one node: the cost, with bounds far above the measured values.
 
-Time is CPU time of the node, which other work on the machine changes by little; the figures
-themselves are those of `bench.partitions`.
+Time is CPU time of the node, which other work on the machine changes little; `bench.partitions`
+measures the figures themselves.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ async def fill(node: KraftboxNode) -> None:
 
 
 async def ends(node: KraftboxNode) -> list[int]:
-    """The end offset of each partition."""
+    """Return the end offset of each partition."""
     connection = await connect(node)
     request = ListOffsetsRequest(
         topics=[
@@ -94,7 +94,7 @@ def test_a_thousand_partitions_are_cheap_while_nothing_happens_and_start_soon(
 
 
 def scraped(node: KraftboxNode) -> str:
-    """The text of one scrape."""
+    """Return the text of one scrape."""
     address = node.settings["kraftbox.http.listener"]
     with urlopen(f"http://{address}/metrics", timeout=60) as reply:
         return str(reply.read(), "utf-8")

@@ -1,4 +1,4 @@
-"""A cluster begins again from a copy of a controller's metadata log, as docs/operations.md says."""
+"""A cluster restored from a copy of a controller's metadata log, as in docs/operations.md."""
 
 from __future__ import annotations
 

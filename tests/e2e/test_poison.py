@@ -1,5 +1,7 @@
-"""Hostile requests to a cluster of processes: no node stops and nothing unforeseen is counted (bad
-input B1-B51 over all APIs; `fuzz.poison` says what is sent and watched)."""
+"""Hostile requests to a cluster of processes: no node stops, and no unforeseen error is counted.
+
+Covers bad input B1-B51 over all APIs; `fuzz.poison` defines the requests and checks.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,7 @@ def run_poison(directory: Path, *arguments: str) -> dict[str, Any]:
 
 
 def test_some_poison_stops_no_node(tmp_path: Path) -> None:
-    """Twenty seconds: what once hurt is in the target `poison`, which runs on virtual time."""
+    """Twenty seconds: past failures are in the target `poison`, which runs on virtual time."""
     seen = run_poison(
         tmp_path, "--minutes", "0.35", "--controllers", "1", "--calm-seconds", "1", "--seed", "5"
     )

@@ -1,7 +1,7 @@
-"""Prometheus scrapes a running cluster with the files that `deploy/` brings.
+"""Prometheus with the files of `deploy/`, scraping a running cluster.
 
-They are used as they are but for addresses and for time: a templated copy scrapes twice a second
-and lets alerts fire after one.
+They are used unchanged except for addresses and times: a templated copy scrapes twice a second and
+lets alerts fire after one.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ TIERED = "tiered"
 TP = {"topic", "partition"}
 REQUEST = {"request", "quantile"}
 
-# Series that dashboards and alerts for Kafka use most, with the labels they select by. What is not
-# here is the JVM's, the kubelet's, a disk's or kafka_exporter's, and NOT_OURS says so.
+# Series that dashboards and alerts for Kafka use most, with the labels they select by. Others
+# belong to the JVM, the kubelet, a disk or kafka_exporter, and are in NOT_OURS.
 SERIES: dict[str, set[str]] = {
     "kafka_cluster_partition_underminisr": TP,
     "kafka_cluster_partition_atminisr": TP,
@@ -152,7 +152,7 @@ LABELS = {
 
 
 class Prometheus:
-    """A running Prometheus, asked over HTTP."""
+    """A running Prometheus, queried over HTTP."""
 
     def __init__(self, address: str) -> None:
         self._address = address
@@ -176,7 +176,7 @@ class Prometheus:
         return found
 
     def firing(self) -> set[str]:
-        """Names of the alerts that fire now."""
+        """Return the names of the alerts that fire now."""
         alerts = self.get("/api/v1/alerts")["alerts"]
         return {a["labels"]["alertname"] for a in alerts if a["state"] == "firing"}
 
@@ -190,17 +190,17 @@ class Prometheus:
 
 
 def hurried(text: str) -> str:
-    """The shipped text with seconds in place of minutes."""
+    """Return the shipped text with seconds in place of minutes."""
     text = re.sub(r"(scrape|evaluation)_interval: \S+", r"\1_interval: 500ms", text)
     text = re.sub(r"for: \d+[sm]", "for: 1s", text)
     text = re.sub(r"\[\d+m\]", "[5s]", text)
-    # A busy machine holds loops up as well, if not for so long.
+    # A busy machine blocks loops as well, if not for that time.
     text = text.replace("loop_lag_worst_seconds[5s]) > 0.1", "loop_lag_worst_seconds[5s]) > 0.7")
     return text.replace("_lag_ms > 10000", "_lag_ms > 4000")
 
 
 def copied(place: Path, cluster: KafkaCluster) -> Path:
-    """A templated copy of what is shipped; returns the path of the configuration."""
+    """Write a templated copy of the shipped files, and return the path of the configuration."""
     text = (SHIPPED / "prometheus.yml").read_text(encoding="utf-8")
     for kind, nodes in (("broker", cluster.brokers), ("controller", cluster.controllers)):
         targets = ", ".join(f'"{node.facts["http"]}"' for node in nodes)
@@ -215,7 +215,7 @@ def copied(place: Path, cluster: KafkaCluster) -> Path:
 
 
 class Traffic:
-    """A producer and a consumer that go on while the tests look."""
+    """A producer and a consumer that run during the tests."""
 
     def __init__(self, bootstrap: str) -> None:
         self._bootstrap = bootstrap
@@ -374,7 +374,7 @@ def test_alerts_of_lost_brokers_and_of_leaders_on_one_side(
     cluster.node(3).start()
     cluster.wait_until_in_sync()
     prometheus.wait_clear(*lost)
-    # Broker 1 leads everything now, until leaders are elected anew.
+    # Broker 1 leads everything now, until preferred leaders are elected.
     prometheus.wait_firing("KraftboxLeaderSkew", "KafkaPreferredReplicaImbalance")
     _tool(
         cluster,
@@ -385,7 +385,7 @@ def test_alerts_of_lost_brokers_and_of_leaders_on_one_side(
 
 
 def test_alerts_of_a_quorum_without_majority(cluster: KafkaCluster, prometheus: Prometheus) -> None:
-    """F26: brokers serve on with what they know, which grows old."""
+    """F26: brokers continue with their last metadata, which grows old."""
     names = ("AbnormalControllerState", "ActiveControllerCount", "KafkaNoActiveController")
     until("six targets are up", lambda: len(prometheus.query("up == 1")) == 6, WAIT_S)
     prometheus.wait_clear(*names, "KraftboxMetadataLag")

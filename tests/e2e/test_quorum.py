@@ -1,7 +1,7 @@
 """Three controllers and two brokers as processes: the active controller killed, paused, cut off.
 
-A load creates topics all the time. Every creation answered with success must be there at the end,
-every one refused must not; one without an answer may be either.
+A load creates topics all the time. Every successful creation must be there at the end, every
+refused one must not; one without an answer may be either.
 """
 
 from __future__ import annotations
@@ -27,20 +27,23 @@ from testkit.processes.waiting import until
 pytestmark = [pytest.mark.e2e, pytest.mark.filterwarnings("default")]
 
 TIMEOUT_S = 60
-"""For what must come true. How soon it does is held in virtual time, where no machine is busy
-(tests/sim/test_quorum_cluster.py). The proxies between these nodes accept connections for a dead
-one, too, so it is missed only when its time is up."""
+"""Limit for conditions that must become true.
+
+tests/sim/test_quorum_cluster.py bounds the time itself, in virtual time, where no machine is busy.
+The proxies between these nodes accept connections for a dead one, too, so only a timeout detects
+it.
+"""
 
 
 class Creations:
-    """Creates topics from a thread, one after the other, now and then one that is refused."""
+    """A thread that creates topics one after the other, and now and then one that is refused."""
 
     def __init__(self, bootstrap: str) -> None:
         self.succeeded: list[str] = []
         self.refused: list[str] = []
         self.unknown: list[str] = []
         self._admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
-        # A creation that waits for a controller holds up what is behind it on its connection.
+        # A creation that waits for a controller blocks later requests on its connection.
         self._observer = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="creations")
@@ -82,7 +85,7 @@ class Creations:
         return self.succeeded
 
     def check(self) -> None:
-        """What is there is what was said; asked until the metadata has reached the brokers."""
+        """Check that the topics are those reported, once the metadata has reached the brokers."""
         wanted = set(self.succeeded)
         until("all topics", lambda: wanted <= self.topics())
         there = self.topics()
@@ -100,7 +103,7 @@ def cluster(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[ProcessC
 
 
 def settle(cluster: ProcessCluster) -> None:
-    """Every controller has everything; their logs are byte for byte the same."""
+    """Wait until every controller has everything; their logs are byte for byte the same."""
     leader = cluster.wait_for_leader()
     mark = cluster.describe(leader)
     assert mark is not None
@@ -141,7 +144,8 @@ def test_killed(cluster: ProcessCluster) -> None:
 def test_killed_controllers_are_not_waited_for(tmp_path: Path) -> None:
     """Their ports are closed: followers and brokers do not wait for ten minutes of silence.
 
-    Here nodes reach each other without the proxies of the other tests, whose ports stay open."""
+    Here nodes reach each other without the proxies of the other tests, whose ports stay open.
+    """
     configs = {"controller.quorum.fetch.timeout.ms": 10 * TIMEOUT_S * 1000}
     with (
         KafkaCluster.start(tmp_path, controllers=3, brokers=1, configs=configs) as cluster,
@@ -159,7 +163,7 @@ def test_killed_controllers_are_not_waited_for(tmp_path: Path) -> None:
 
 
 def test_paused_and_cut_off(cluster: ProcessCluster) -> None:
-    """F6, F8: the old one wakes as a leader that is none."""
+    """F6, F8: the old leader resumes with a leadership that is over."""
     with Creations(cluster.bootstrap) as creations:
         leader = cluster.wait_for_leader()
         leader.pause()
@@ -182,7 +186,8 @@ def test_paused_and_cut_off(cluster: ProcessCluster) -> None:
 
 
 def test_majority_lost_and_regained(cluster: ProcessCluster) -> None:
-    """F26: nothing is created without a majority, brokers go on, and all goes on with it."""
+    """F26: without a majority no topic is created and brokers continue; with it creations
+    resume."""
     with Creations(cluster.bootstrap) as creations:
         leader = cluster.wait_for_leader()
         lost = [node for node in cluster.controllers if node is not leader]
@@ -205,7 +210,7 @@ def test_majority_lost_and_regained(cluster: ProcessCluster) -> None:
 
 
 def test_wiped_voter(tmp_path: Path) -> None:
-    """F22: with a voter set in the log, a disk that was lost makes another replica."""
+    """F22: with a voter set in the log, a replaced disk makes it another replica."""
     with process_cluster(tmp_path, dynamic=True) as cluster, Creations(cluster.bootstrap) as load:
         leader = cluster.wait_for_leader()
         wiped = next(node for node in cluster.controllers if node is not leader)

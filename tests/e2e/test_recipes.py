@@ -1,7 +1,7 @@
-"""The commands of docs/howto.md, typed as they stand there, against real nodes.
+"""The commands of docs/howto.md, run unchanged on real nodes.
 
-What is added: `--port 0` where nodes start, so that the kernel chooses, and KRAFTBOX_BOOTSTRAP for
-commands that look for a client port. What would run for minutes is told to end earlier.
+Additions: `--port 0` where nodes start, so that the kernel chooses, and KRAFTBOX_BOOTSTRAP for
+commands that need a client port. Commands that would run for minutes get an earlier end.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ HOWTO = (REPOSITORY / "docs/howto.md").read_text(encoding="utf-8")
 CLUSTER = "kraftbox up --controllers 3 --brokers 3"
 LINES = [f"order {number}" for number in range(20)]
 TYPED_S = 120.0
-"""Nothing that ends takes that long; what hangs is killed and fails its test."""
+"""Limit of a command that ends; one that hangs is killed and fails its test."""
 RUNNING_S = 900.0
-"""Nor is anything that runs on needed for so long: the cluster, by all of the tests."""
+"""Limit of a command that runs on: all tests use the cluster."""
 
 
 def recipes_of(text: str) -> list[tuple[str, ...]]:
-    """The commands of each row of a table that has any."""
+    """Return the commands of each row of a table that has any."""
     rows = [line for line in text.splitlines() if line.startswith("| ")]
     return [found for row in rows if (found := tuple(re.findall(r"`(kraftbox [^`]+)`", row)))]
 
@@ -46,13 +46,13 @@ TESTED: list[tuple[str, ...]] = []
 
 
 def recipe(*commands: str) -> pytest.MarkDecorator:
-    """The test runs the commands of one row of the tables and judges what they do."""
+    """Mark a test that runs the commands of one row of the tables and checks their effects."""
     TESTED.append(commands)
     return pytest.mark.parametrize("typed", [commands], ids=[commands[0]])
 
 
 class Terminal:
-    """Where commands are typed, as lines of bash: a folder, and the brokers that they find."""
+    """A shell for lines of bash: a folder, and the brokers that commands find."""
 
     def __init__(self, folder: Path, bootstrap: str = "") -> None:
         self.folder = folder
@@ -72,7 +72,7 @@ class Terminal:
         )
 
     def run(self, line: str) -> str:
-        """Standard output of a command that succeeds."""
+        """Return the standard output of a command that succeeds."""
         with self._open(line, subprocess.PIPE) as process:
             try:
                 told, complaint = process.communicate(timeout=TYPED_S)
@@ -83,12 +83,12 @@ class Terminal:
         return told
 
     def asked(self, line: str) -> Any:
-        """What a command has for programs."""
+        """Return a command's output with `--json`."""
         return json.loads(self.run(f"{line} --json"))
 
     @contextmanager
     def running(self, line: str) -> Iterator[Running]:
-        """A command that does not end by itself. It must not have ended until it is left."""
+        """Run a command that does not end by itself. It must not have ended until it is left."""
         with self._open(line, subprocess.STDOUT) as process:
             watchdog = threading.Timer(RUNNING_S, process.kill)
             watchdog.start()
@@ -100,14 +100,14 @@ class Terminal:
 
 
 class Running:
-    """A command that runs on, and what it printed on both streams."""
+    """A running command, and its output on both streams."""
 
     def __init__(self, process: subprocess.Popen[str]) -> None:
         self._process = process
         self._told: list[str] = []
 
     def says(self, pattern: str) -> str:
-        """The next line that has the pattern."""
+        """Return the next line that matches the pattern."""
         assert self._process.stdout is not None
         for line in self._process.stdout:
             self._told.append(line)
@@ -116,7 +116,7 @@ class Running:
         raise AssertionError(f"{pattern!r} was not said: {''.join(self._told)}")
 
     def interrupted(self) -> tuple[int, str]:
-        """Its exit code after Ctrl-C, and what it still said."""
+        """Return the exit code after Ctrl-C, and the remaining output."""
         self._process.send_signal(signal.SIGINT)
         told, _ = self._process.communicate()
         return self._process.returncode, told
@@ -124,7 +124,7 @@ class Running:
 
 @contextmanager
 def up(folder: Path, line: str) -> Iterator[Terminal]:
-    """`kraftbox up` with its options, in the foreground; ends as by Ctrl-C, cleanly."""
+    """Run `kraftbox up` with its options in the foreground; it ends cleanly, as by Ctrl-C."""
     terminal = Terminal(folder)
     with terminal.running(f"{line} --port 0") as nodes:
         terminal.bootstrap = nodes.says("^bootstrap.servers=").partition("=")[2]
@@ -136,7 +136,7 @@ def up(folder: Path, line: str) -> Iterator[Terminal]:
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Terminal]:
-    """The cluster that most questions are about: a topic with some lines, and the file of them."""
+    """Start the cluster for most recipes: a topic with some lines, and the file of them."""
     folder = tmp_path_factory.mktemp("recipes")
     (folder / "lines.txt").write_text("".join(f"{line}\n" for line in LINES))
     with up(folder, CLUSTER) as terminal:
@@ -146,7 +146,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Terminal]:
 
 
 def orders(cluster: Terminal) -> dict[str, Any]:
-    """The partition of the topic as the cluster describes it."""
+    """Return the partition of the topic as the cluster describes it."""
     (topic,) = cluster.asked("kraftbox topics describe orders")
     (partition,) = topic["partitions"]
     return dict(partition)
@@ -271,7 +271,7 @@ def test_the_last_five(typed: tuple[str], cluster: Terminal) -> None:
 
 @recipe("kraftbox consume orders --group readers")
 def test_as_a_group(typed: tuple[str], cluster: Terminal) -> None:
-    """A group goes on where it was, and is told of what is written meanwhile."""
+    """A group continues from its offsets, and gets records that are written in the meantime."""
     cluster.run("kraftbox produce orders <<< 'one more'")
     cluster.run("kraftbox consume orders --group readers --from-beginning -n 1")
     position = f"--to-offset {last_offset(cluster) + 1}"
@@ -284,7 +284,7 @@ def test_as_a_group(typed: tuple[str], cluster: Terminal) -> None:
 
 @recipe("kraftbox groups describe readers")
 def test_where_a_group_is(typed: tuple[str], cluster: Terminal) -> None:
-    cluster.run("kraftbox produce orders <<< 'one more'")  # the group may have read all that was
+    cluster.run("kraftbox produce orders <<< 'one more'")  # the group may have read all records
     cluster.run("kraftbox consume orders --group readers --from-beginning -n 1")
     cluster.run("kraftbox groups reset-offsets readers --topic orders --to-offset 7")
     shown = cluster.run(typed[0])
@@ -310,7 +310,7 @@ def test_kill_pause_cut_off(typed: tuple[str, str, str], cluster: Terminal) -> N
 
 @recipe("kraftbox chaos --minutes 2")
 def test_faults_for_minutes(typed: tuple[str], tmp_path: Path) -> None:
-    """Ended by Ctrl-C once clients write: what there is is judged."""
+    """Ctrl-C ends it once clients write: the history up to then is judged."""
     with Terminal(tmp_path).running(typed[0]) as chaos:
         assert "2 minutes" in chaos.says("^seed ")
         chaos.says(r" [1-9]\d* acknowledged,")

@@ -1,11 +1,11 @@
-"""F25, P21: an unclean recovery that is interrupted at each point where it can be.
+"""F25, P21: an unclean recovery that is interrupted at each possible point.
 
-All brokers die of a power cut, with logs of three lengths, and come back together. Between
-controllers and brokers stands a proxy that holds questions and answers: so the active controller
-dies before it has asked, between the answers, with all answers and before the record, and after the
-record but before the others have it; a broker dies that has answered; one comes back in another
-life; one has no such API. Nobody else than the longest log leads where that is to be had, what was
-acknowledged is there, and the audit finds no fault.
+All brokers fail in a power cut, with logs of three lengths, and come back together. A proxy between
+controllers and brokers holds requests and answers. So the active controller fails before its
+requests, between the answers, with all answers and before the record, and after the record but
+before its commit. A broker fails that has answered; one comes back in another incarnation; one has
+no such API. Only the longest log leads where it is available, acknowledged records are there, and
+the audit finds no fault.
 """
 
 from __future__ import annotations
@@ -48,8 +48,11 @@ ELECTED = "Replicas with the longest logs lead"
 
 
 class Story:
-    """Topic t at three brokers: `short`, `middle` and `long`, whose logs end there in this order
-    after `power_cut`. `end` is where the longest does, `acknowledged` what acks=all has."""
+    """Topic t at three brokers: `short`, `middle` and `long`, named by their log ends after
+    `power_cut`.
+
+    `end` is the longest log's end, `acknowledged` the acks=all position.
+    """
 
     def __init__(self, cluster: ProcessCluster, questions: QuestionProxies) -> None:
         self.cluster = cluster
@@ -62,7 +65,7 @@ class Story:
     # --- what is seen ---------------------------------------------------------------------------
 
     def explained(self) -> ExplainedPartition | None:
-        """None while no broker has an answer."""
+        """Return the explanation; None while no broker has an answer."""
 
         async def ask() -> ExplainedPartition:
             async with await ClusterClient.connect(self.bootstrap) as client:
@@ -99,7 +102,7 @@ class Story:
         until(f"waiting: {what} {brokers}", there, WAIT_S, every_s=0.1)
 
     def fenced(self, broker: NodeProcess, wanted: bool = True) -> None:
-        """Until the controller knows that it is dead, or that it is not."""
+        """Wait until the controller has fenced or unfenced the broker."""
 
         def there() -> bool:
             found = self.explained()
@@ -111,7 +114,7 @@ class Story:
         until(f"broker {broker.id} is fenced: {wanted}", there, WAIT_S, every_s=0.1)
 
     def came(self, stage: Stage, *brokers: NodeProcess, by: NodeProcess | None = None) -> None:
-        """Until a question or answer of each of these brokers has come to the proxy."""
+        """Wait until a request or answer of each of these brokers has reached the proxy."""
         wanted = {broker.id for broker in brokers}
 
         def there() -> bool:
@@ -125,7 +128,7 @@ class Story:
         until(f"{stage} of {wanted}", there, WAIT_S)
 
     def passed(self, broker: NodeProcess, by: NodeProcess | None = None) -> None:
-        """Until an answer of this broker has gone on."""
+        """Wait until an answer of this broker has passed the proxy."""
 
         def there() -> bool:
             return any(
@@ -154,7 +157,7 @@ class Story:
             self.acknowledged = self.end
 
     def is_led(self) -> bool:
-        """Whether every partition of the cluster has a leader."""
+        """Return whether every partition of the cluster has a leader."""
 
         async def ask() -> bool:
             async with await ClusterClient.connect(self.bootstrap) as client:
@@ -167,7 +170,7 @@ class Story:
         reader = Consumer({"bootstrap.servers": self.bootstrap, "group.id": "r", "log_level": 0})
 
         def asked() -> tuple[int, int] | None:
-            # A leader that is new does not know at first how far its high watermark was.
+            # A new leader does not know its last high watermark at first.
             with contextlib.suppress(KafkaException):
                 return reader.get_watermark_offsets(TopicPartition(TOPIC, 0), WAIT_S)
             return None
@@ -178,8 +181,10 @@ class Story:
             reader.close()
 
     def power_cut(self) -> None:
-        """All brokers die one after another, so that no log is as long as another; then all come
-        back. Questions are held."""
+        """Kill all brokers one after another, so that their logs differ in length; then start all.
+
+        Requests are held.
+        """
         self.produce("all")
         self.short.kill()
         self.wait_for(isr=[self.middle.id, self.long.id])
@@ -196,15 +201,18 @@ class Story:
     def recovery(
         self, strategy: str = "Balanced", without: NodeProcess | None = None
     ) -> NodeProcess:
-        """After a power cut all brokers but `without`, which has no such API, are asked, which is
-        held. The active controller."""
+        """After a power cut hold the requests to all brokers but `without`, which lacks the API.
+
+        Returns: the active controller.
+        """
         self.configure(strategy)
         if without is not None:
             self.questions.hide(without.id)
         self.power_cut()
         self.came(Stage.QUESTION, *(b for b in self.cluster.brokers if b is not without))
         if without is not None:
-            # Nothing is seen of it; Aggressive would not wait for one that is not back yet.
+            # No request shows its return; Aggressive would not wait for a broker that is not back
+            # yet.
             self.fenced(without, False)
         return self.cluster.wait_for_leader()
 
@@ -220,7 +228,7 @@ class Story:
         asyncio.run(write())
 
     def elect(self) -> int:
-        """An operator asks for the longest log of all that may have everything."""
+        """Elect the longest log of all replicas that may have everything, as an operator."""
 
         async def ask() -> int:
             async with await ClusterClient.connect(self.bootstrap) as client:
@@ -232,13 +240,15 @@ class Story:
         return asyncio.run(ask())
 
     def ask(self) -> None:
-        """Questions go on, but the answer of `middle` is held, and all have answered."""
+        """Let requests and answers pass, except for the answer of `middle`; wait for all
+        answers."""
         self.questions.hold(Stage.ANSWER, [self.middle.id])
         self.questions.release(Stage.QUESTION, self.ids)
         self.came(Stage.ANSWER, *self.cluster.brokers)
 
     def end_well(self, leader: NodeProcess) -> None:
-        """That one leads, everybody follows, and its records are what there is."""
+        """Assert that this broker leads, all others follow, and its records are the topic's
+        records."""
         for stage in Stage:
             self.questions.release(stage, self.ids)
         self.recoveries += 1
@@ -273,7 +283,8 @@ def story(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Story]:
 
 
 def test_the_controller_dies_before_the_record(story: Story) -> None:
-    """Three times in one recovery. A new one starts over: what the old one was told is gone."""
+    """This happens three times in one recovery. A new controller starts without the earlier
+    answers."""
     first = story.recovery()
     brokers = story.cluster.brokers
     first.kill()
@@ -301,7 +312,7 @@ def test_the_controller_dies_before_the_record(story: Story) -> None:
 
 
 def test_the_controller_falls_between_the_record_and_its_commit(story: Story) -> None:
-    """M18: an operator is not told of an election that no other controller has."""
+    """M18: an election that no other controller has is not reported to an operator."""
     story.configure("None")
     story.power_cut()
     story.waits("operator")
@@ -324,7 +335,7 @@ def test_the_controller_falls_between_the_record_and_its_commit(story: Story) ->
 
 
 def test_who_has_answered_dies_and_returns_in_another_life(story: Story) -> None:
-    """What it said in the life before counts for nothing: it is asked again."""
+    """Its answer of the incarnation before does not count: the controller sends another request."""
     story.recovery()
     story.ask()
     story.long.kill()
@@ -369,7 +380,7 @@ def test_aggressive_does_without_a_broker_that_has_no_such_api(story: Story) -> 
 
 
 def test_the_audit_finds_each_recovery_and_no_fault(story: Story) -> None:
-    """Of all that went before, by the logs of all controllers."""
+    """It covers all tests before, by the logs of all controllers."""
     until("everything is led", story.is_led, WAIT_S)
     found = elections_of(*(node.metadata_dir for node in story.cluster.controllers))
     kinds = kinds_of(found, TOPIC)

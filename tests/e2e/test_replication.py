@@ -1,4 +1,4 @@
-"""Three brokers in processes of their own: a leader is killed, and nothing acknowledged is lost."""
+"""Three brokers as processes: after the kill of a leader no acknowledged record is lost."""
 
 from __future__ import annotations
 
@@ -28,8 +28,10 @@ WAIT_S = 30
 PARTITIONS = 3
 RECORDS, LAST_RECORDS = 3000, 300
 VALUE_BYTES = 600
-"""So that each log rolls with the second lot of records, and not with the last: what is written
-down when it rolls is behind then."""
+"""A size at which each log rolls with the second part of the records, and not with the last.
+
+Checkpoints that are written at a roll are then behind.
+"""
 SEGMENT_BYTES = 1 << 20
 
 Acked = list[tuple[int, int, bytes]]
@@ -80,7 +82,7 @@ def consumed(bootstrap: str, count: int) -> Acked:
 
 
 def segments(directory: Path, node_id: int) -> dict[str, str]:
-    """Digest of each partition's segments on one broker."""
+    """Return a digest of each partition's segments on one broker."""
     return {
         f"{path.parent.name}/{path.name}": hashlib.md5(path.read_bytes()).hexdigest()
         for path in sorted((directory / f"node-{node_id}" / "data").glob("t-*/*.log"))
@@ -88,8 +90,7 @@ def segments(directory: Path, node_id: int) -> dict[str, str]:
 
 
 def copied(directory: Path, to: Path) -> Path:
-    """The nodes' data as it is found while they write, file after file; what goes away meanwhile is
-    not copied."""
+    """Copy the nodes' data while they write, file after file, without files that disappear."""
 
     def copy(source: str, target: str) -> None:
         with contextlib.suppress(FileNotFoundError):
@@ -109,8 +110,10 @@ def broken_promises(directory: Path) -> list[str]:
 def test_a_killed_leader_costs_no_acknowledged_record(
     cluster: KraftboxCluster, tmp_path: Path
 ) -> None:
-    """F1 in short: P1, P6; the killed broker comes back into every ISR with equal logs. The audit
-    of what the nodes have on disk while they write finds no broken promise."""
+    """F1 in short (P1, P6): the killed broker returns to every ISR with equal logs.
+
+    The audit of the nodes' files during writes finds no broken promise.
+    """
     cluster.start()
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
     topic = NewTopic("t", PARTITIONS, 3, config={"segment.bytes": str(SEGMENT_BYTES)})
@@ -133,7 +136,7 @@ def test_a_killed_leader_costs_no_acknowledged_record(
     assert all(leader in left and isr == left for leader, isr in partitions().values())
     cluster.command("node", "start", str(victim))
     until("all ISRs whole", lambda: all(isr == [1, 2, 3] for _, isr in partitions().values()))
-    # A new epoch, of which the checkpoints on disk do not know yet.
+    # A new epoch, which the checkpoints on disk do not contain yet.
     admin.elect_leaders(ElectionType.PREFERRED, [TopicPartition("t", 0)]).result(WAIT_S)
     until("the first leader leads again", lambda: partitions()[0][0] == victim)
     with ThreadPoolExecutor() as pool:
@@ -162,10 +165,10 @@ def test_a_killed_leader_costs_no_acknowledged_record(
 
 
 def test_an_empty_disk_is_not_taken_for_the_one_before(tmp_path: Path) -> None:
-    """F22, P11: the last in-sync replica comes back on a new disk, the other one with everything.
+    """F22, P11: the last in-sync replica returns on a new disk, the other one with all records.
 
-    Nobody is elected until an operator says so; then the copy that has everything leads. A
-    partition with one replica begins anew. What is in sync on the new disk may lead from there.
+    No replica is elected until an operator requests it; then the complete copy leads. A partition
+    with one replica starts from scratch. A replica in sync on the new disk may lead from then on.
     """
     settings = {"kraftbox.broker.connection.loss.fence.ms": "200"}
     with ProcessCluster(tmp_path, controllers=1, brokers=2, settings=settings) as cluster:

@@ -19,8 +19,8 @@ pytestmark = [pytest.mark.e2e, pytest.mark.filterwarnings("default")]
 
 FLUSH_S = 1.0
 LAG_S_MAX = 0.9 * FLUSH_S
-"""A loop that waits for a flush stands still for all of it. What it lags behind otherwise comes
-from other work on the machine."""
+"""A loop that waits for a flush is blocked for all of it; other lags come from the machine's
+work."""
 
 
 @pytest.fixture
@@ -40,7 +40,7 @@ def node(tmp_path: Path) -> Iterator[KraftboxNode]:
 
 
 def scrape(node: KraftboxNode) -> dict[str, float]:
-    """The series of the node that is running now."""
+    """Return the series of the node that is running now."""
     addresses = re.findall(
         r"Serving health and metrics.*?address=(\S+)", (node.directory / "node.log").read_text()
     )
@@ -51,7 +51,8 @@ def scrape(node: KraftboxNode) -> dict[str, float]:
 
 
 def healthy(node: KraftboxNode) -> dict[str, float]:
-    """A scrape that shows nobody fenced and a loop that did not stand still since the last one."""
+    """Scrape, and assert that no broker is fenced and the loop was not blocked since the last
+    scrape."""
     seen = scrape(node)
     assert seen["kraftbox_loop_lag_worst_seconds"] < LAG_S_MAX
     assert seen["kafka_controller_kafkacontroller_fencedbrokercount"] == 0
@@ -61,7 +62,7 @@ def healthy(node: KraftboxNode) -> dict[str, float]:
 
 
 class Sender:
-    """Sends numbers one by one and keeps how long each acknowledgement took, in seconds."""
+    """A sender of numbers one by one that keeps the time of each acknowledgement in seconds."""
 
     def __init__(self, node: KraftboxNode, topic: str) -> None:
         self._producer = Producer(
@@ -88,7 +89,7 @@ class Sender:
 
 def test_latency_rises_and_nothing_is_fenced_or_lost(node: KraftboxNode) -> None:
     node.start()
-    scrape(node)  # what the start blocked is not what this is about
+    scrape(node)  # blocking during the start is not tested here
     create_topic(node.bootstrap, "flushed", **{"flush.messages": "1"})
     create_topic(node.bootstrap, "cached")
     flushed, cached = Sender(node, "flushed"), Sender(node, "cached")

@@ -1,4 +1,4 @@
-"""What a test does with a cluster of `kraftbox.testing`, beside its faults: on a single node."""
+"""A cluster of `kraftbox.testing` in a test, apart from faults: on a single node."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from kraftbox.testing import AsyncKafkaCluster, ClusterError, KafkaCluster, Reco
 pytestmark = pytest.mark.e2e
 
 RESET_S_MAX = 0.05
-"""The best of some tries; a busy machine may take longer in most."""
+"""The best of several attempts; on a busy machine most may take longer."""
 
 
 def test_it_is_one_node(kafka_cluster: KafkaCluster) -> None:
@@ -66,7 +66,7 @@ def test_what_is_not_there_is_said(kafka_cluster: KafkaCluster, kafka_topic: str
 def test_a_reset_leaves_no_topic_and_no_group_and_the_names_are_free(
     kafka_cluster: KafkaCluster,
 ) -> None:
-    """A consumer that a failed test did not close is put out of its group."""
+    """The reset removes a consumer that a failed test left open from its group."""
     kafka_cluster.create_topic("orders", partitions=3)
     kafka_cluster.produce("orders", *["old"] * 10)
     left = Consumer(

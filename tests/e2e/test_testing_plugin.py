@@ -21,7 +21,7 @@ REPOSITORY = Path(__file__).parents[2]
 NEEDED = ("pytest", "pytest-xdist", "confluent-kafka", "mypy")
 ONE_OF_EACH = ("kafka_brokers = 1", "kafka_controllers = 1")
 
-# What else is to be true of the process that runs their tests.
+# Further assertions about the process that runs their tests.
 _THEIRS = """
 import sys
 
@@ -52,7 +52,8 @@ def example() -> str:
 
 @pytest.fixture(scope="module")
 def project(installed: Installed, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
-    """The interpreter of an environment with our wheel, and the folder of a project of theirs."""
+    """Return the interpreter of an environment with our wheel, and the folder of a user's
+    project."""
     run(installed.python, "-m", "pip", "install", "-q", *NEEDED)
     theirs = tmp_path_factory.mktemp("theirs")
     for name in THEIR_PACKAGES:
@@ -62,9 +63,9 @@ def project(installed: Installed, tmp_path_factory: pytest.TempPathFactory) -> t
 
 
 def write(folder: Path, name: str, text: str, *settings: str) -> None:
-    """Make `text` the project's only tests, and `settings` all that its pytest.ini says.
+    """Make `text` the project's only tests, and `settings` the whole pytest.ini.
 
-    The project is shared, and whichever test comes first must not decide what the next one runs.
+    The project is shared, and an earlier test must not determine what a later one runs.
     """
     for old in folder.glob("test_*.py"):
         old.unlink()
@@ -100,14 +101,14 @@ def test_logs_of_the_nodes_are_in_the_report_of_a_test_that_fails(
     done = ended(python, "-m", "pytest", "-q", "-p", "no:cacheprovider", cwd=folder)
     assert done.returncode == 1 and "1 failed, 1 passed" in done.stdout
     assert "log of Kafka node 1 (" in done.stdout
-    # What it logged in this test, not in those before.
+    # The node's log of this test, not of those before.
     logged = done.stdout.partition("log of Kafka node 1 (")[2].partition("- log of ")[0]
     assert "Stopped node_id=1" in logged and "Transitioning from RECOVERY to RUNNING" in logged
     assert logged.count("Transitioning") == 1
 
 
 def test_mypy_knows_the_types(project: tuple[Path, Path]) -> None:
-    """In a project that is checked strictly, and whose packages have the names of ours."""
+    """The project is checked strictly, and its packages have the names of ours."""
     python, folder = project
     text = """
         import pytest
@@ -132,7 +133,7 @@ def test_mypy_knows_the_types(project: tuple[Path, Path]) -> None:
 
 @pytest.mark.parametrize("shared", [False, True], ids=["each", "shared"])
 def test_workers_of_xdist(project: tuple[Path, Path], shared: bool) -> None:
-    """Each worker has a cluster, or all have the same one; all are gone in the end."""
+    """Each worker has a cluster, or all share one; all clusters are gone in the end."""
     python, folder = project
     text = """
         import pathlib

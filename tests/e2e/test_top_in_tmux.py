@@ -1,7 +1,7 @@
-"""`kraftbox top` on a terminal of 60 columns, in tmux, while two of three controllers stand still.
+"""`kraftbox top` on a terminal of 60 columns, in tmux, while two of three controllers are paused.
 
-What a person sees is captured ten times a second: its clock, how old it says that it is, who says
-something. Only for a machine with a processor to spare: `make soak`.
+The screen is captured ten times a second: its clock, the shown age, and the answering nodes. Only
+for a machine with a processor to spare: `make soak`.
 """
 
 from __future__ import annotations
@@ -39,8 +39,10 @@ EVERY_S = 0.1
 
 
 class Look(NamedTuple):
-    """A screen, and the seconds by which its clock is behind: up to one more than it says, since it
-    shows whole seconds."""
+    """A screen, and the seconds by which its clock is behind.
+
+    The true lag may be up to a second more, since the clock shows whole seconds.
+    """
 
     text: str
     behind_s: float
@@ -69,7 +71,7 @@ class Terminal:
         return done.stdout
 
     def look(self) -> Look | None:
-        """None until something is drawn."""
+        """Return the screen; None until something is drawn."""
         text = self.screen()
         now = datetime.now().astimezone()
         clock, age = CLOCK.search(text), AGE.search(text)
@@ -80,7 +82,7 @@ class Terminal:
         return Look(text, behind.total_seconds() % DAY_S, float(age[1]))
 
     def watch(self, seconds: float) -> list[Look]:
-        """All that is seen in that time."""
+        """Return all screens in that time."""
         found, end = [], time.monotonic() + seconds
         while time.monotonic() < end:
             look = self.look()
@@ -133,7 +135,7 @@ def test_nothing_is_older_than_a_second_with_two_of_three_controllers_paused(
         assert all(len(line) <= WIDTH for line in one.text.splitlines())
     for one in during:
         assert "4 running, 2 paused (101,102)" in one.text
-        # Nothing is said of who says nothing, and the others go on.
+        # Silent nodes have no values, and the others are updated.
         assert SILENT.findall(one.text) == list(paused)
         assert len(HEARD.findall(one.text)) == 4
     terminal.press("q")

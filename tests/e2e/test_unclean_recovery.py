@@ -1,8 +1,8 @@
 """F25, P21: every broker of a cluster is killed, and the one with the short log is back first.
 
-Three topics in one run: with Aggressive it leads, and what only the others had is lost; with
-Balanced all that may have everything are waited for, the longest log leads and nothing is lost;
-with None an operator decides.
+Three topics in one run. With Aggressive it leads, and records that only the others had are lost.
+With Balanced the controller waits for all replicas that may have everything, the longest log leads
+and nothing is lost. With None an operator decides.
 """
 
 from __future__ import annotations
@@ -99,8 +99,9 @@ def test_all_brokers_are_killed_and_the_shortest_log_is_back_first(tmp_path: Pat
         for broker in others:
             broker.kill()
 
-        # The one that lacks the second half is back alone. librdkafka may sleep through its whole
-        # time-out when it is asked while no broker listens, and wakes for none that begins to.
+        # The broker without the second half is back alone. If librdkafka sends a request while no
+        # broker listens, it may sleep through its whole timeout, even when a broker starts to
+        # listen.
         short.start()
         until("a broker that is ready", lambda: short.log_text.count("to RUNNING") == 2)
         admin = AdminClient({"bootstrap.servers": cluster.bootstrap, "log_level": 0})
@@ -117,7 +118,7 @@ def test_all_brokers_are_killed_and_the_shortest_log_is_back_first(tmp_path: Pat
         for topic, count in (("balanced", 2 * RECORDS), ("aggressive", RECORDS)):
             until("the whole ISR", lambda t=topic: state(t)[1] == ids)  # type: ignore[misc]
             assert end_of(cluster.bootstrap, topic) == count
-        # Whoever is alive, nobody leads before an operator says so.
+        # Whichever brokers live, none leads before an operator's request.
         assert state("none")[0] == -1
         assert elect(cluster.bootstrap, ElectionType.LONGEST_LOG_BALANCED, "none", 20_000) == (
             ErrorCode.NONE
@@ -132,7 +133,8 @@ def test_all_brokers_are_killed_and_the_shortest_log_is_back_first(tmp_path: Pat
 
 
 def waits(broker: NodeProcess) -> tuple[str | None, list[int]]:
-    """What topic t waits for, and for whom; nothing where a broker is asked that stands still."""
+    """Return what topic t waits for, and the brokers; nothing if the broker that is queried is
+    paused."""
 
     async def ask() -> dict[str, Any]:
         bootstrap = f"127.0.0.1:{broker.port}"
@@ -148,8 +150,11 @@ def waits(broker: NodeProcess) -> tuple[str | None, list[int]]:
 
 
 def test_controllers_end_and_a_broker_that_has_answered_dies(tmp_path: Path) -> None:
-    """One active controller ends before the question, one between answers. Who has answered and
-    dies is waited for again, and asked in its new life."""
+    """One active controller ends before the requests, one between answers.
+
+    A broker that has answered and fails is awaited again, and gets a request in its new
+    incarnation.
+    """
     settings = {
         **SETTINGS,
         "unclean.recovery.timeout.ms": "600000",
@@ -196,7 +201,8 @@ def test_controllers_end_and_a_broker_that_has_answered_dies(tmp_path: Path) -> 
         first.start()
 
         def leader_of_all() -> int | None:
-            """While not all are in sync, or whoever is asked does not know the topic yet: None."""
+            """Return the leader; None while not all are in sync, or the broker does not know the
+            topic yet."""
             told = AdminClient({"bootstrap.servers": servers, "log_level": 0})
             partitions = listed(told, "t").topics["t"].partitions
             full = bool(partitions) and sorted(partitions[0].isrs) == ids

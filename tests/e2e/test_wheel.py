@@ -1,4 +1,4 @@
-"""The built wheel in an environment that owns packages with the names of ours (decision 10)."""
+"""The built wheel in an environment that has packages with the names of ours (decision 10)."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_it_says_which_version_it_is(python: Path, tmp_path: Path) -> None:
 
 
 def test_the_installed_command_serves_a_client(python: Path, tmp_path: Path) -> None:
-    """Started in a folder that has a `storage` of its own, too."""
+    """The command starts in a folder that also has a `storage` of its own."""
     (tmp_path / "storage").mkdir()
     (tmp_path / "storage" / "__init__.py").write_text("raise RuntimeError('not ours')\n")
     command = python.with_name("kraftbox")
@@ -67,7 +67,7 @@ def test_the_installed_command_serves_a_client(python: Path, tmp_path: Path) -> 
 
 
 def test_the_installed_command_forks_a_cluster(python: Path, tmp_path: Path) -> None:
-    """The fork server finds our packages from the wheel, whatever lies in the current folder."""
+    """The fork server finds our packages from the wheel, whatever is in the current folder."""
     (tmp_path / "storage").mkdir()
     (tmp_path / "storage" / "__init__.py").write_text("raise RuntimeError('not ours')\n")
     command = python.with_name("kraftbox")

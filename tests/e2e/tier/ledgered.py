@@ -1,4 +1,4 @@
-"""A tiered topic of one partition that is written and read all the time, under a ledger."""
+"""A tiered topic of one partition, written and read all the time under a ledger."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ RECORDS_PER_S = 100
 
 
 class LedgeredTopic:
-    """The topic, its clients, and what they saw."""
+    """The topic, its clients, and their history."""
 
     def __init__(self, bootstrap: str, topic: str, replicas: int = 1) -> None:
         self.bootstrap = bootstrap
@@ -64,7 +64,7 @@ class LedgeredTopic:
             self.log_start = future.result(WAIT_S).low_watermark
 
     async def read_back(self) -> None:
-        """S1: all that the log has, from tier and disk, byte for byte."""
+        """S1: check all records of the log, from tier and disk, byte for byte."""
         place = (self.ledger.process("reader", CLIENT), 0, 0)
         partition = (self.topic, 0)
         async with await ClusterClient.connect(self.bootstrap) as client:
@@ -87,7 +87,7 @@ class LedgeredTopic:
         self.ledger.ended(place, begin_us, end, final=True)
 
     def judged(self) -> None:
-        """H1-H12 of what was not deleted by order."""
+        """Check H1-H12 for records that were not deleted by request."""
         history = self.ledger.history
         history.sends = [one for one in history.sends if not 0 <= one.offset < self.log_start]
         for number, poll in enumerate(history.polls):
@@ -102,7 +102,7 @@ class LedgeredTopic:
 
 
 async def until(what: Callable[[], str], look: Callable[[], object]) -> None:
-    """As `waiting.until`, in a loop with clients; `what` tells what there is."""
+    """Wait as `waiting.until` does, in a loop with clients; `what` describes the current state."""
     deadline = time.monotonic() + WAIT_S
     while not look():
         assert time.monotonic() < deadline, f"did not come true: {what()}"

@@ -1,5 +1,5 @@
-"""A partition on two brokers whose beginning the tier alone has, and a third broker that is given a
-replica of it (KIP-1023)."""
+"""A partition on two brokers with a tier-only beginning, and a new replica on a third
+(KIP-1023)."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from tests.e2e.numbers import TIMEOUT_S
 TOPIC = "fresh"
 SEGMENT_BYTES = 8 << 10
 RECORDS = 300
-"""Some segments."""
+"""Bytes of some segments."""
 EARLIEST, EARLIEST_PENDING_UPLOAD = -2, -6
 CONFIG = {
     "remote.storage.enable": "true",
@@ -51,20 +51,20 @@ SLOW_DISK = {
     "kraftbox.fault.files.read.ms": "0",
     "kraftbox.fault.files.on.signal": "true",
 }
-"""Of the new replica's broker: what is seen of a step lasts as long as its flush."""
+"""Flush time of the new replica's broker: a step stays visible as long as its flush."""
 
 T = TypeVar("T")
 
 
 class NewReplica:
-    """The brokers, the partition, and a producer of it that lives through everything."""
+    """The brokers, the partition, and a producer of it that runs through all faults."""
 
     def __init__(self, cluster: ProcessCluster, proxy: StoreProxy) -> None:
         self.cluster = cluster
         self.proxy = proxy
         *self.old, self.new = cluster.brokers
         self.sent: dict[int, int] = {}
-        """By offset, what was acknowledged there."""
+        """Acknowledged values by offset."""
         self.produced = 0
         self.topic_id = ""
         self._is_slow = False
@@ -86,7 +86,7 @@ class NewReplica:
         self.topic_id = self._asked(create)
 
     def begin_anew(self) -> None:
-        """Everybody lives, no request fails, and the new replica is none."""
+        """Reset: all brokers live, no request fails, and the third broker has no replica."""
         self.proxy.heal()
         self.revive()
         self.slow_down(False)
@@ -102,7 +102,7 @@ class NewReplica:
                 self._is_slow &= broker is not self.new
 
     def slow_down(self, slow: bool = True) -> None:
-        """The disk of the new replica's broker."""
+        """Slow down the disk of the new replica's broker."""
         if slow is not self._is_slow:
             assert self.new.process is not None
             os.kill(self.new.process.pid, signal.SIGUSR2)
@@ -124,7 +124,7 @@ class NewReplica:
         return self._asked(ask)
 
     def begin_to_send(self, count: int) -> None:
-        """Numbers, one after the other through all of the test."""
+        """Send numbers one after the other through all of the test."""
         for number in range(self.produced, self.produced + count):
             self._producer.produce(TOPIC, b"%0100d" % number, callback=self._delivered)
             self._producer.poll(0)
@@ -141,12 +141,13 @@ class NewReplica:
         assert self._producer.flush(TIMEOUT_S) == 0
 
     def acknowledged(self) -> int:
-        """Records so far."""
+        """Return the number of acknowledged records so far."""
         self._producer.poll(0)
         return len(self.sent)
 
     def fill(self) -> None:
-        """Closed segments more, which are soon in the tier; the first offset is on no disk."""
+        """Fill `count` more closed segments, which are soon in the tier; the first offset is on no
+        disk."""
         self.send(RECORDS)
         leader = self.leader()
         until(
@@ -165,7 +166,7 @@ class NewReplica:
         self._asked(ask)
 
     def elect(self, leader: NodeProcess, *others: NodeProcess) -> None:
-        """All of them have a replica."""
+        """Elect one of the replicas; all of the brokers have one."""
         self.move(leader, *others)
 
         async def ask(client: ClusterClient) -> None:
@@ -180,7 +181,7 @@ class NewReplica:
             future.result(TIMEOUT_S)
 
     def read(self) -> dict[int, int]:
-        """All that the partition has, by offset, as a consumer gets it."""
+        """Read all records of the partition, by offset, as a consumer gets them."""
         consumer = Consumer({"bootstrap.servers": self.cluster.bootstrap, "group.id": "unused"})
         start, end = self.offset(EARLIEST), max(self.sent) + 1
         consumer.assign([TopicPartition(TOPIC, 0, start)])
@@ -199,8 +200,10 @@ class NewReplica:
         return found
 
     def serves_all(self) -> None:
-        """Each offset from the log start on has what was acknowledged there, and nothing is there
-        twice or missing: not in between, and not of what the producer sent."""
+        """Assert that each offset from the log start on has its acknowledged record.
+
+        No record is there twice or missing: neither in between nor of those that the producer sent.
+        """
         start = self.offset(EARLIEST)
         assert self.read() == {at: one for at, one in self.sent.items() if at >= start}
         assert sorted(self.sent.values()) == list(range(self.produced))
@@ -210,7 +213,7 @@ class NewReplica:
     # --- what the controller has decided --------------------------------------------------------
 
     def decided(self) -> tuple[int, list[int]]:
-        """Leader and ISR by the controller's log."""
+        """Return leader and ISR by the controller's log."""
         (controller,) = self.cluster.controllers
         leader, isr = -1, list[int]()
         for path in sorted(controller.metadata_dir.glob("*.log")):
@@ -235,7 +238,7 @@ class NewReplica:
         until(f"{leader.id} leads", lambda: self.decided()[0] == leader.id)
 
     def until_in_sync(self, *wanted: NodeProcess) -> None:
-        """The new replica is in no ISR before it has begun."""
+        """Wait until the new replica is in sync; before it has begun, it must be in no ISR."""
         ids = sorted(one.id for one in wanted)
 
         def there() -> bool:
@@ -255,7 +258,7 @@ class NewReplica:
     # --- what is on the disks -------------------------------------------------------------------
 
     def bases(self, broker: NodeProcess) -> list[int]:
-        """Base offsets of its segments; [0] where it has none."""
+        """Return base offsets of its segments; [0] if it has none."""
         return sorted(int(path.stem) for path in self._paths(broker, f"{TOPIC}-0/*.log")) or [0]
 
     @property
@@ -263,11 +266,11 @@ class NewReplica:
         return (self.new.data / f"{TOPIC}-0" / MARKER).exists()
 
     def has_begun(self) -> bool:
-        """The first offset is on no disk: a log that has it is as it was made."""
+        """Return whether the log has begun: no disk has the first offset, so a log with it is new."""
         return not self.has_marker and self.bases(self.new)[0] > 0
 
     def log_start(self, broker: NodeProcess) -> int:
-        """As it would come back after a crash."""
+        """Return the log start as it would be after a crash."""
         path = broker.data / LOG_START_CHECKPOINT
         told = decode_offsets(path.read_bytes()) if path.exists() else {}
         return told.get((TOPIC, 0), self.bases(broker)[0])
@@ -277,7 +280,7 @@ class NewReplica:
         return decode_epochs(path.read_bytes()) if path.exists() else []
 
     def _paths(self, broker: NodeProcess, pattern: str) -> list[Path]:
-        """What the broker's folder has. One that goes meanwhile is looked for again."""
+        """Return the paths in the broker's folder. The listing is repeated if one disappears."""
         while True:
             with suppress(FileNotFoundError):
                 return list(broker.data.glob(pattern))
@@ -289,7 +292,7 @@ class NewReplica:
         return found
 
     def _files(self, broker: NodeProcess, pattern: str) -> dict[str, bytes]:
-        """Contents by name. Local retention goes on beside: what it takes is left out."""
+        """Return contents by name, without files that local retention removes at the same time."""
         found: dict[str, bytes] = {}
         for path in self._paths(broker, pattern):
             with suppress(FileNotFoundError):
@@ -297,8 +300,11 @@ class NewReplica:
         return found
 
     def same_history(self) -> None:
-        """P17: what both have is equal, byte for byte: batches, epochs from the log start on, and
-        producers where the new log begins; also what they say of what no disk has."""
+        """P17: assert that common data is equal byte for byte.
+
+        That is batches, epochs from the log start on, producers at the start of the new log, and
+        the answers about data that is on no disk.
+        """
         leader, new = self.leader(), self.new
         assert leader is not new
         start = self.offset(EARLIEST)

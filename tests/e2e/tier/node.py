@@ -1,4 +1,4 @@
-"""A node with a tier: its settings, what is on its disk, and what `kraftbox tier` says of it."""
+"""A node with a tier: its settings, the files on its disk, and the output of `kraftbox tier`."""
 
 from __future__ import annotations
 
@@ -24,12 +24,13 @@ from testkit.processes.waiting import until
 from tests.e2e.numbers import TIMEOUT_S
 
 TASK_MS = 200
-"""Between two passes of a task over a partition."""
+"""Milliseconds between two passes of a task over a partition."""
 TOPIC = "tiered"
 
 
 def store_of(servers: Servers, name: str) -> dict[str, str]:
-    """`rsm.config.*` of a server's part of its own; the test is skipped where there is none."""
+    """Return `rsm.config.*` of a separate part of a server; without a server the test is
+    skipped."""
     pytest.importorskip("obstore", reason="obstore is not here (docs/gaps.md)")
     try:
         return servers.options(name)
@@ -38,8 +39,10 @@ def store_of(servers: Servers, name: str) -> dict[str, str]:
 
 
 def tier_settings(store: Mapping[str, str], **metadata: int) -> dict[str, str]:
-    """Of a node that keeps segments in a store (its `rsm.config.*`). `metadata`: replicas and
-    min_isr of `__remote_log_metadata`, where there is more than one broker."""
+    """Return settings of a node that keeps segments in a store (its `rsm.config.*`).
+
+    `metadata`: replicas and min_isr of `__remote_log_metadata`, if there is more than one broker.
+    """
     topic = "rlmm.config.remote.log.metadata.topic"
     return {
         "remote.log.storage.system.enable": "true",
@@ -56,18 +59,18 @@ def tier_settings(store: Mapping[str, str], **metadata: int) -> dict[str, str]:
 
 
 def segments(node: KraftboxNode, topic: str = TOPIC) -> list[int]:
-    """Base offsets of the segments on the disk."""
+    """Return base offsets of the segments on the disk."""
     folder = node.directory / "data" / f"{topic}-0"
     return sorted(int(path.stem) for path in folder.glob("*.log"))
 
 
 def files_in(bucket: Path) -> list[str]:
-    """Names of what is in a store of files."""
+    """Return names of the files in a store of files."""
     return [path.name for path in bucket.rglob("*") if path.is_file()]
 
 
 def objects_in(store: Mapping[str, str]) -> list[ObjectInfo]:
-    """What the server of these `rsm.config.*` has, asked past the broker."""
+    """List the objects on the server of these `rsm.config.*`, without the broker."""
 
     async def ask() -> list[ObjectInfo]:
         opened = open_objects(StoreSettings.of(store))
@@ -80,7 +83,7 @@ def objects_in(store: Mapping[str, str]) -> list[ObjectInfo]:
 
 
 def topic_id(node: KraftboxNode, topic: str = TOPIC) -> str:
-    """As text."""
+    """Return the topic's id as text."""
 
     async def ask() -> str:
         async with await ClusterClient.connect(node.bootstrap) as client:
@@ -90,7 +93,7 @@ def topic_id(node: KraftboxNode, topic: str = TOPIC) -> str:
 
 
 def send(node: KraftboxNode, first: int, count: int, form: bytes = b"%d") -> None:
-    """Records whose values are numbers, by a producer of their own."""
+    """Send records whose values are numbers, by a producer of their own."""
     producer = Producer(
         {
             "bootstrap.servers": node.bootstrap,
@@ -110,12 +113,12 @@ def delete_topic(node: KraftboxNode, topic: str = TOPIC) -> None:
 
 
 def tier(node: KraftboxNode, *arguments: str) -> tuple[int, Any]:
-    """Exit code and answer of `kraftbox tier` about a local cluster."""
+    """Return exit code and output of `kraftbox tier` about a local cluster."""
     return tier_of(("--dir", str(node.directory)), *arguments)
 
 
 def tier_of(place: Sequence[str], *arguments: str) -> tuple[int, Any]:
-    """Exit code and answer of `kraftbox tier` about the cluster that these options name."""
+    """Return exit code and output of `kraftbox tier` about the cluster that these options name."""
     command = [sys.executable, "-m", "kraftbox", "tier", *arguments, "--json", *place]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert done.stdout, done.stderr
@@ -123,14 +126,16 @@ def tier_of(place: Sequence[str], *arguments: str) -> tuple[int, Any]:
 
 
 def is_clean(verified: tuple[int, Any]) -> bool:
-    """Whether the store has what finished segments name, and nothing else. That records were
-    refused is no fault: two leaders may say that the same segment is gone."""
+    """Return whether the store has exactly the objects of finished segments.
+
+    Refused records are no fault: two leaders may both write that a segment is deleted.
+    """
     code, told = verified
     return (code, told["findings"]) == (0, [])
 
 
 def until_clean(place: Sequence[str]) -> None:
-    """Waits for `is_clean`."""
+    """Wait for a store that `is_clean`, or fail with the last findings."""
     last: list[Any] = []
 
     def look() -> bool:

@@ -1,16 +1,16 @@
-"""F33 on a real node, as a table: each fault of a store against each thing a broker does there.
+"""F33 on a real node, as a table: each fault of a store with each operation of a broker there.
 
-Five topics for the five things: a segment is copied, read, looked into, deleted, and its manifest
+Five topics for the five operations: a segment is copied, read, searched, deleted, and its manifest
 is written and read. All are written and read all the time, under a ledger; a second client reads
-from the tier's start while the fault is on. It stays until it has hit each of them several times,
-and for several intervals of the tasks, with their retries. Then nothing acknowledged is lost,
-doubled or out of order (H1-H12), what is between log start and high watermark has the bytes that
-were sent, producing was not held up (S9), and the store has what finished segments name, no more
-and no less (S3).
+from the tier's start while the fault is on. It stays until it has hit each operation several times,
+and for several intervals of the tasks, with their retries. Then no acknowledged record is lost,
+doubled or out of order (H1-H12), the log between log start and high watermark has the bytes that
+were sent, producing was not delayed (S9), and the store has exactly the objects of finished
+segments (S3).
 
-A fault of a minute differs from one of seconds only in how long the pauses between retries grow.
-These are a few tenths of a second here, so that the short one has seen the longest of them, too;
-`soak` plays the minute all the same.
+A fault of a minute differs from one of seconds only in the growth of the retry backoff. The backoff
+is a few tenths of a second here, so that the short fault reaches its maximum, too; `soak` runs the
+minute all the same.
 """
 
 from __future__ import annotations
@@ -37,20 +37,24 @@ pytestmark = [pytest.mark.e2e, pytest.mark.filterwarnings("default")]
 
 OPERATIONS = [one for one in Operation if one is not Operation.OTHER]
 HITS = 3
-"""So often a fault hits each operation, at least."""
+"""A fault hits each operation at least this often."""
 FAULT_S = 10 * TASK_MS / 1000
 LONG_S = 60.0
 WARM_RECORDS = (HITS + 1) * SEGMENT_BYTES // VALUE_BYTES
-"""So many are only in the tier when the fault begins: more than `HITS` segments hold, since each
-that is deleted is one request."""
+"""Records that are only in the tier when the fault begins.
+
+These are more than `HITS` segments hold, since each deleted segment is one request.
+"""
 CLEAN_S = WAIT_S
-"""By then the store is clean, on a busy machine too; what it took is printed."""
+"""Limit for a clean store, on a busy machine too; the time it took is printed."""
 GAP_S_MAX = 10.0
-"""Without an acknowledgement."""
+"""Limit without an acknowledgement."""
 SLOW_S = 1.0
 BELIEVES = "moto"
-"""It does not compare what comes with its checksum, which versitygw does as S3: what is cut on the
-way there is kept, and the broker has to find out by itself."""
+"""A server that does not compare received data with its checksum; versitygw does, like S3.
+
+It keeps data that was truncated on the way, and the broker has to find out by itself.
+"""
 
 
 class LateReader(ConfluentClients):
@@ -61,7 +65,7 @@ class LateReader(ConfluentClients):
 
 
 class Cell(LedgeredTopic):
-    """One topic: what the broker does with it while the fault is on."""
+    """One topic, with the broker's operation on it while the fault is on."""
 
     def __init__(self, node: KraftboxNode, operation: Operation) -> None:
         super().__init__(node.bootstrap, f"to-{operation.value}")
@@ -71,7 +75,7 @@ class Cell(LedgeredTopic):
 
     @property
     def is_warm(self) -> bool:
-        """Whether enough is only in the tier."""
+        """Return whether enough records are only in the tier."""
         local = segments(self.node, self.topic)
         return len(local) > 0 and local[0] >= WARM_RECORDS
 
@@ -81,12 +85,12 @@ class Cell(LedgeredTopic):
             self.late.__enter__()
 
     def begin_deleting(self) -> None:
-        """What is cold, but for the last of it."""
+        """Begin to delete the cold records except for the last ones."""
         if self.operation is Operation.DELETE:
             self.delete_records(segments(self.node, self.topic)[0] - 20)
 
     def late_at(self) -> int:
-        """What the one that began at the start has read."""
+        """Return the last offset that the consumer from the start has read."""
         reader = max(p.process for p in self.ledger.history.processes if p.role == "consumer")
         polls = [poll for poll in self.ledger.history.polls if poll.process == reader]
         return polls[-1].offsets[-1] if polls else -1
@@ -104,7 +108,7 @@ class Cell(LedgeredTopic):
             assert self.late.fatal == []
 
     def latencies_ms(self, begin_us: int, end_us: int) -> list[float]:
-        """Of sends that began in between."""
+        """Return latencies of sends that began in between, in ms."""
         return [
             (one.end_us - one.begin_us) / 1000
             for one in self.ledger.history.sends
@@ -113,7 +117,7 @@ class Cell(LedgeredTopic):
 
 
 class Latency(NamedTuple):
-    """Of acknowledgements."""
+    """Latencies of acknowledgements."""
 
     median_ms: float
     p99_ms: float
@@ -129,7 +133,7 @@ class Latency(NamedTuple):
 
 
 class Row:
-    """One fault: a node, its five topics, and the proxy before its store."""
+    """One fault: a node, its five topics, and the proxy in front of its store."""
 
     def __init__(self, node: KraftboxNode, proxy: StoreProxy, fault: StoreFault) -> None:
         self.node = node
@@ -188,7 +192,7 @@ class Row:
         return {c.operation: self.proxy.hits(c.operation, c.topic_id) for c in self.cells}
 
     async def recover(self, failing: list[int]) -> float:
-        """Until everything is as it should be; how many seconds that took."""
+        """Wait until the state is correct, and return the seconds that took."""
         healed_s = time.monotonic()
         for cell, begin_us in zip(self.cells, failing, strict=True):
             cell.ledger.fault(self.fault.value, [1], begin_us, cell.operation.value)
@@ -226,7 +230,7 @@ def play(node: KraftboxNode, servers: Servers, fault: StoreFault, fault_s: float
         given = {**store, "endpoint": proxy.endpoint, "retries": "1", "timeout.ms": "5000"}
         node.settings = {
             **tier_settings(given),
-            # One segment's indexes are kept, so that each read has to fetch them.
+            # One segment's indexes are cached, so that each read has to fetch them.
             "remote.log.index.file.cache.total.size.bytes": "1",
         }
         node.start()
@@ -242,7 +246,7 @@ def play(node: KraftboxNode, servers: Servers, fault: StoreFault, fault_s: float
 
 
 ALIKE = (StoreFault.ERROR, StoreFault.SLOW)
-"""A 5xx is to a broker what no answer is, and a late answer an answer, which `soak` has to show."""
+"""To a broker a 5xx is like no answer, and a late answer is an answer, which `soak` has to show."""
 
 
 @pytest.mark.parametrize(

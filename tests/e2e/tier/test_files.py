@@ -1,7 +1,7 @@
-"""F21 on a tiered log: files beside the segments that are missing or broken when a node starts.
+"""F21 on a tiered log: missing or damaged files next to the segments when a node starts.
 
-What they held comes from the segments on the disk, and from the tier of what the disk has no more:
-offsets, leader epochs and the producers' state are those from before (T2).
+Their content is restored from the segments on the disk, and from the tier for data that the disk
+lacks: offsets, leader epochs and the producers' state are those from before (T2).
 """
 
 from __future__ import annotations
@@ -46,15 +46,15 @@ DAMAGED = {
     "log starts": LOG_START_CHECKPOINT,
     "recovery points": RECOVERY_POINT_CHECKPOINT,
 }
-"""What a case is called, and the files."""
+"""Cases by name, with their files."""
 
 
 class Facts(NamedTuple):
-    """What a leader says of the log."""
+    """A leader's answers about the log."""
 
     offsets: list[int]
     epochs: list[tuple[int, int]]
-    """Of each leader epoch but the newest, where it ends."""
+    """End offset of each leader epoch but the newest."""
     producers: set[tuple[int, int, int]]
     """Producer id, epoch, last sequence."""
 
@@ -117,7 +117,7 @@ def node(tmp_path: Path) -> Iterator[KraftboxNode]:
 
 
 def damage(node: KraftboxNode, name: str, *, broken: bool) -> None:
-    """The node dies, and the files are gone, or have other bytes."""
+    """Kill the node, and remove the files or change their bytes."""
     folder = node.directory / "data"
     until(f"files of {name}", lambda: list(folder.glob(DAMAGED[name])))
     node.kill()

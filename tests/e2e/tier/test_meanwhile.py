@@ -1,6 +1,6 @@
-"""What happens to a topic while a request of it is under way to the store, on a real node (F33).
+"""Changes of a topic while one of its requests to the store is under way, on a real node (F33).
 
-A proxy holds the request until it has happened.
+A proxy holds the request until the change is done.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ CONFIG = {
 
 
 class Scene:
-    """A node, its store, and what stands between."""
+    """A node, its store, and the proxy between them."""
 
     def __init__(self, node: KraftboxNode, proxy: StoreProxy, store: dict[str, str]) -> None:
         self.node = node
@@ -59,7 +59,7 @@ class Scene:
         send(self.node, first, RECORDS)
 
     def folders(self) -> set[str]:
-        """Ids of the topics that the store has anything of."""
+        """Return ids of the topics that have objects in the store."""
         return {one.key.partition("/")[0] for one in objects_in(self.store)}
 
     def clean(self) -> None:
@@ -79,7 +79,7 @@ def scene(tmp_path: Path, servers: Servers) -> Iterator[Scene]:
 
 
 def test_s10_a_topic_is_deleted_and_made_again_in_mid_copy(scene: Scene) -> None:
-    """The first one's objects go, also those that are put when it is gone; its namesake keeps its
+    """The first topic's objects go, also those stored after its deletion; the new one keeps its
     own."""
     node, proxy = scene.node, scene.proxy
     create_topic(node.bootstrap, TOPIC, **CONFIG)
@@ -108,7 +108,7 @@ def delete_records(node: KraftboxNode) -> None:
 def expire(node: KraftboxNode) -> None:
     async def alter() -> None:
         async with await ClusterClient.connect(node.bootstrap) as client:
-            # What the last segment's namesake in the tier would still fit into.
+            # A limit that the last segment's copy in the tier would still satisfy.
             change = ConfigChange("retention.bytes", ConfigOperation.SET, str(SEGMENT_BYTES))
             await Admin(client).alter_configs(ResourceType.TOPIC, TOPIC, [change])
 
@@ -121,7 +121,7 @@ Read = list[tuple[int, bytes | None]]
 async def read_all(
     node: KraftboxNode,
 ) -> tuple[Read, list[PositionReset]]:
-    """Offsets and values from 0 to the end, and where the reader had to begin elsewhere."""
+    """Read offsets and values from 0 to the end, with the offsets at which the reader was reset."""
     found: Read = []
     resets: list[PositionReset] = []
     partition = (TOPIC, 0)
@@ -148,8 +148,7 @@ WAYS = {"ordered": delete_records, "expired": expire}
 @pytest.mark.parametrize("way", ["ordered", pytest.param("expired", marks=pytest.mark.soak)])
 @pytest.mark.parametrize("answered", [True, pytest.param(False, marks=pytest.mark.soak)])
 def test_s4_what_is_being_read_goes(scene: Scene, way: str, answered: bool) -> None:
-    """Whoever reads it is told that the log begins later, and shown nothing from before; all that
-    the log has still comes."""
+    """A reader learns of the later log start and gets no earlier records; all others follow."""
     node, proxy = scene.node, scene.proxy
     scene.fill()
     until("it is in the tier only", lambda: len(segments(node)) == 1 and segments(node)[0])

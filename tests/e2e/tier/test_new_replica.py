@@ -1,11 +1,10 @@
-"""A replica that begins behind the tier, and what dies meanwhile, on real processes (KIP-1023).
+"""A replica that begins behind the tier, with failures at each step, on real processes (KIP-1023).
 
-One cluster for all of it. A row says at which moment of the new replica's beginning something
-happens, and what: the moment is a request that stands still between its broker and the store, or
-what is seen of a step on its disk, which is slow then. However it goes, the replica is in sync in
-the end with what the leader has (P17), and in no ISR before its log has begun (S5): the
-controller's log tells. The steps between those that can be seen are in
-tests/sim/test_last_tiered.py.
+One cluster runs all rows. A row names a moment of the new replica's beginning, and an event. The
+moment is a held request between its broker and the store, or a visible effect of a step on its
+disk, which is slow then. In every case the replica is in sync in the end with the leader's data
+(P17), and in no ISR before its log has begun (S5), by the controller's log.
+tests/sim/test_last_tiered.py covers the steps that are not visible from outside.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ Happening: TypeAlias = Callable[[NewReplica], None]
 
 
 class Seen(NamedTuple):
-    """A step as its disk shows it."""
+    """A step visible on the disk."""
 
     name: str
     is_so: Callable[[NewReplica], bool]
@@ -70,7 +69,7 @@ def leader_is_replaced(scene: NewReplica) -> None:
 
 
 def chosen_segment_expires(scene: NewReplica) -> None:
-    """It and all before it; what is then produced is in the tier as well."""
+    """Expire the segment and all before it; records produced later are in the tier as well."""
     gone = len(deleted_logs(scene))
     scene.delete_records(scene.offset(EARLIEST_PENDING_UPLOAD))
     until("segments are deleted", lambda: len(deleted_logs(scene)) > gone)
@@ -92,7 +91,7 @@ def leader_and_other(scene: NewReplica) -> tuple[NodeProcess, NodeProcess]:
 
 
 class Row(NamedTuple):
-    """What happens at which moment."""
+    """An event at a moment."""
 
     moment: Point | Seen
     then: Happening
@@ -171,7 +170,7 @@ def brokers(tmp_path_factory: pytest.TempPathFactory, servers: Servers) -> Itera
 
 @pytest.fixture
 def scene(brokers: NewReplica) -> NewReplica:
-    """Whatever was before, the third broker has no replica."""
+    """Reset the scene: the third broker has no replica."""
     brokers.begin_anew()
     return brokers
 
@@ -200,7 +199,7 @@ def test_a_store_that_is_down_holds_it_up_and_no_more(scene: NewReplica) -> None
 
 
 def test_elected_it_serves_all_and_the_producer_goes_on(scene: NewReplica) -> None:
-    """An idempotent producer of librdkafka: nothing is missing and nothing there twice."""
+    """It uses an idempotent producer of librdkafka: no record is missing or there twice."""
     leader, other = leader_and_other(scene)
     scene.fill()
     scene.move(leader, scene.new, other)

@@ -1,11 +1,10 @@
-"""Leaders that die or are replaced at each step of a copy and a removal, on real processes (F33).
+"""Leaders that fail or are replaced at each step of a copy and a removal, on real processes (F33).
 
-Between the brokers and their store stands a proxy that holds one request: before it reaches the
-store, or before its answer is told. Then the leader is killed, or another one is elected, and the
-request goes on. Through all of it clients write and read under a ledger. In the end nothing that
-was acknowledged is lost (H1-H12, S1), and the store has what finished segments name (S3, S6).
-Between the requests, at the records of the metadata topic, tests/sim/test_tier_tasks.py does the
-same.
+A proxy between the brokers and their store holds one request before it reaches the store, or its
+answer. Then the leader is killed, or another one is elected, and the request continues. Clients
+write and read under a ledger all the time. In the end no acknowledged record is lost (H1-H12, S1),
+and the store has exactly the objects of finished segments (S3, S6). tests/sim/test_tier_tasks.py
+does the same between the requests, at the records of the metadata topic.
 """
 
 from __future__ import annotations
@@ -37,14 +36,14 @@ TOPIC = "steps"
 
 
 class Loss(Enum):
-    """How a leader comes to lead no more."""
+    """A way to end a leadership."""
 
     KILLED = "killed"
     REPLACED = "replaced"
 
 
 class Step(NamedTuple):
-    """Where it happens, and what."""
+    """A request, and the event at it."""
 
     point: Point
     loss: Loss
@@ -56,7 +55,7 @@ class Step(NamedTuple):
 PUT, DELETE = "PUT", "POST"
 COPIED = [kind.value for kind in Kind if kind is not Kind.TXN_INDEX]
 REMOVED = [Kind.MANIFEST.value, Kind.LOG.value]
-"""Of the two requests by which a segment goes, what they name first."""
+"""The first object named by the two requests that remove a segment."""
 ALL_POINTS = [
     Point(method, kind, answered)
     for method, kinds in ((PUT, COPIED), (DELETE, REMOVED))
@@ -81,7 +80,7 @@ class Story:
         self.admin = AdminClient({"bootstrap.servers": cluster.bootstrap, "log_level": 0})
 
     def state(self) -> tuple[int, int]:
-        """Leader, and how many are in sync; nobody to ask counts as no leader."""
+        """Return leader and size of the ISR; without a reachable broker there is no leader."""
         try:
             found = self.admin.list_topics(TOPIC, timeout=5).topics[TOPIC].partitions
         except KafkaException:
@@ -89,7 +88,7 @@ class Story:
         return (found[0].leader, len(found[0].isrs)) if found else (-1, 0)
 
     async def reaches(self, what: str, look: Callable[[tuple[int, int]], bool]) -> int:
-        """Until leader and ISR are like that, meanwhile the clients go on; who leads then."""
+        """Wait until leader and ISR match, while the clients run. Returns: the leader."""
 
         def seen() -> tuple[int, int] | None:
             state = self.state()

@@ -1,8 +1,7 @@
-"""A real node over each kind of store: a topic goes there and comes back, and leaves nothing.
+"""A real node over each kind of store: a topic is copied and read back, and leaves no object.
 
-What stands behind the port has a suite of its own (tests/unit/storage/objects); here a broker uses
-it, with segments that go up in parts. Where the server looks at keys the node has a wrong one at
-first (S9).
+tests/unit/storage/objects tests the stores behind the port; here a broker uses them, with segments
+uploaded in parts. If the server checks keys, the node has a wrong one at first (S9).
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ NUMBER = b"%04000d"
 """4000 bytes a record."""
 SEGMENT_BYTES = PART_BYTES + (1 << 20)
 SECRETS = {"versitygw": "secret.access.key", "azurite": "account.key"}
-"""What the servers look at; moto takes any key."""
+"""Settings that the servers check; moto accepts any key."""
 
 
 @pytest.fixture(params=["moto", "versitygw", "azurite"])
@@ -58,7 +57,7 @@ def node(tmp_path: Path) -> Iterator[KraftboxNode]:
 
 
 def series(node: KraftboxNode, name: str) -> float:
-    """The sum over all topics of one of the node's series."""
+    """Return the sum over all topics of one of the node's series."""
     at = read_properties(node.directory / "server.properties")["kraftbox.http.listener"]
     with urllib.request.urlopen(f"http://{at}/metrics", timeout=10) as answer:
         found = re.search(rf"^{name} (\S+)$", answer.read().decode(), re.MULTILINE)
@@ -67,7 +66,7 @@ def series(node: KraftboxNode, name: str) -> float:
 
 
 def lives_with_a_wrong_key(node: KraftboxNode, secret: str) -> None:
-    """Nothing is copied and nothing leaves the disk; produce goes on, and an operator is told."""
+    """Check that copies fail with a warning, nothing leaves the disk, and produce continues."""
     name = f"rsm.config.{secret}"
     right, node.settings[name] = node.settings[name], node.settings[name].replace("t", "u")
     node.start()

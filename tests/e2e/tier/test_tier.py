@@ -1,4 +1,4 @@
-"""A tiered topic on a real node: clients write it, and read what no disk has any more."""
+"""A tiered topic on a real node: clients write it, and read data that is on no disk any more."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def node(tmp_path: Path, bucket: Path) -> Iterator[KraftboxNode]:
 
 
 def verify_what_there_is(node: KraftboxNode, bucket: Path) -> None:
-    """All that finished segments name is there; what lacks, is cut or is of nobody is named."""
+    """Check that `tier verify` finds no fault, then each missing, truncated or foreign object."""
     _, listed = tier(node, "list", "--topic", TOPIC)
     finished = [one for one in listed["segments"] if one["state"] == "COPY_FINISHED"]
     assert [one["startOffset"] for one in finished][0] == 0
