@@ -1,4 +1,4 @@
-"""What holds for every test."""
+"""Hooks and settings for all tests."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from hypothesis import settings
 
 from testkit.skips import GAPS, Allowed, allowed_skips, complaint
 
-# How long one example takes says how busy the machine is, and nothing about the code.
+# The time of one example depends on the load of the machine, not on the code.
 settings.register_profile("kraftbox", deadline=None)
 settings.load_profile("kraftbox")
 
@@ -26,7 +26,7 @@ def allowed() -> list[Allowed]:
 
 
 def pytest_configure() -> None:
-    """SIGTERM ends the run as Ctrl-C does: fixtures stop the nodes that they have started."""
+    """Let SIGTERM end the run as Ctrl-C does: fixtures stop the nodes that they have started."""
     if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
         signal.signal(signal.SIGTERM, signal.default_int_handler)
 
@@ -37,7 +37,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Every N-th test, whatever order they are run in."""
+    """Select every N-th test, in whatever order they run."""
     shard = config.getoption("--shard")
     if shard is None:
         return
@@ -58,8 +58,11 @@ def pytest_make_collect_report() -> Generator[None, pytest.CollectReport, pytest
 
 
 def judged(report: Report) -> Report:
-    """The report. A test that was skipped for a reason that docs/gaps.md does not list fails; on
-    CI, where every tool must be there, so does one that was skipped for want of a tool."""
+    """Return the report, failed if the test was skipped for a reason that docs/gaps.md does not
+    list.
+
+    On CI, where every tool must be there, a test skipped for want of a tool fails, too.
+    """
     if report.outcome == "skipped" and not hasattr(report, "wasxfail"):
         place = report.longrepr
         reason = str(place[-1] if isinstance(place, tuple) else place)

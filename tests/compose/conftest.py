@@ -15,9 +15,9 @@ IMAGE = "kraftbox:test"
 
 @pytest.fixture(scope="session")
 def image() -> str:
-    """The name of the image under test. KRAFTBOX_IMAGE names one that is built already.
+    """Return the name of the image under test. KRAFTBOX_IMAGE names one that is built already.
 
-    KRAFTBOX_WITHOUT_DOCKER is set by CI where the kernel lets no daemon start.
+    CI sets KRAFTBOX_WITHOUT_DOCKER where the kernel lets no daemon start.
     """
     if os.environ.get("KRAFTBOX_WITHOUT_DOCKER"):
         pytest.skip("a Docker daemon was tried and does not start on this machine")

@@ -19,12 +19,12 @@ REPOSITORY = Path(__file__).parents[2]
 WAIT_S = 120.0
 COMMAND_S = 300.0
 STOP_S = 60
-"""For a node that is asked to stop. Docker's own ten end in a kill on a busy machine."""
+"""Seconds for a node to stop. Docker's own ten end in a kill on a busy machine."""
 BIN = "/opt/kafka/bin"
 
 
 def run(*command: str, check: bool = True, **options: Any) -> subprocess.CompletedProcess[str]:
-    """A command with its output; an AssertionError with all of it when it fails."""
+    """Run a command and return its output. Raises: AssertionError with all output if it fails."""
     options.setdefault("timeout", COMMAND_S)
     done = subprocess.run(list(command), capture_output=True, text=True, check=False, **options)
     assert not check or done.returncode == 0, (
@@ -42,7 +42,7 @@ def daemon_answers() -> bool:
 
 
 def wait_for(holds: Callable[[], T | None], what: str, timeout_s: float = WAIT_S) -> T:
-    """Until `holds()` returns something true, which is returned; there is nothing to wait on."""
+    """Poll until `holds()` returns a true value, and return that: there is no event to wait for."""
     return until(what, holds, timeout_s, every_s=0.1)
 
 
@@ -52,7 +52,7 @@ def inspect(container: str) -> dict[str, Any]:
 
 
 def health(container: str) -> str:
-    """starting, healthy, unhealthy, or the state of one that does not run."""
+    """Return starting, healthy, unhealthy, or the state of a container that does not run."""
     state = inspect(container)["State"]
     return str(state["Health"]["Status"] if state["Running"] else state["Status"])
 
@@ -63,7 +63,7 @@ def logs(container: str) -> str:
 
 
 def tool(container: str, name: str, *arguments: str, check: bool = True, **options: Any) -> str:
-    """Kafka's tool of that name inside a container."""
+    """Run Kafka's tool of that name inside a container."""
     interactive = ("-i",) if "input" in options else ()
     command = ("docker", "exec", *interactive, container, f"{BIN}/{name}.sh", *arguments)
     return run(*command, check=check, **options).stdout
@@ -71,7 +71,7 @@ def tool(container: str, name: str, *arguments: str, check: bool = True, **optio
 
 @contextmanager
 def container(image: str, *options: str, command: Sequence[str] = ()) -> Iterator[str]:
-    """A container in the background, removed with its volumes at the end."""
+    """Run a container in the background, removed with its volumes at the end."""
     name = docker("run", "-d", *options, image, *command)
     try:
         yield name
@@ -80,12 +80,12 @@ def container(image: str, *options: str, command: Sequence[str] = ()) -> Iterato
 
 
 class Project:
-    """A docker-compose project; use as a context manager, which takes it down with its volumes."""
+    """A docker-compose project, as a context manager that takes it down with its volumes."""
 
     def __init__(self, name: str, file: Path, environ: Mapping[str, str]) -> None:
         self.name = name
         self._command = (*_compose(), "-p", name, "-f", str(file))
-        # docker-compose 1.29 is a Python program of the system's, which has packages of its own.
+        # docker-compose 1.29 is a Python program of the system, which has packages of its own.
         ours = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
         self._environ = {**ours, **environ}
 
@@ -102,11 +102,11 @@ class Project:
         self.compose("up", "-d")
 
     def services(self) -> list[str]:
-        """Those that have a container."""
+        """Return the services that have a container."""
         return sorted(self._containers())
 
     def container(self, service: str) -> str:
-        """The id of a service's container."""
+        """Return the id of a service's container."""
         return self._containers()[service]
 
     def _containers(self) -> dict[str, str]:

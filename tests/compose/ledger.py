@@ -1,4 +1,4 @@
-"""What a producer was promised, held against what a topic holds in the end."""
+"""A producer's acknowledged records, compared with a topic's final content."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Ledger:
         return len(self._acked)
 
     def progress(self) -> Callable[[], bool]:
-        """Whether something that was sent after this call has been acknowledged."""
+        """Return a check for an acknowledgement of any record that was sent after this call."""
         first = self._sent
         return lambda: max(self._acked, default=-1) > first
 
@@ -75,7 +75,7 @@ class Ledger:
         assert producer.flush(DELIVERY_MS / 1000) == 0, "records without an answer"
 
     def check(self) -> None:
-        """After the block: everything acknowledged is there, once, where it was said to be."""
+        """Check after the block that each acknowledged record is there once, at its offset."""
         found = self._read_all()
         values = Counter(found.values())
         lost = sorted(n for n, where in self._acked.items() if found.get(where) != n)

@@ -1,4 +1,4 @@
-"""The compose project of the repository, and what an operator's accidents do to it."""
+"""The compose project of the repository, and its behaviour after an operator's accidents."""
 
 from __future__ import annotations
 
@@ -32,7 +32,8 @@ SERVICES = [f"{role}-{number}" for role in ("broker", "controller") for number i
 
 @pytest.fixture(scope="module")
 def cluster(image: str) -> Iterator[tuple[Project, str]]:
-    """The project, healthy, and its bootstrap servers from here."""
+    """Start the project. Yields: the healthy project, and its bootstrap servers for this
+    machine."""
     ports = free_ports(3)
     environ = {
         "IMAGE": image,
@@ -44,7 +45,7 @@ def cluster(image: str) -> Iterator[tuple[Project, str]]:
         project.up()
         project.wait_until_healthy()
         yield project, ",".join(f"localhost:{port}" for port in ports)
-        # All of them stop cleanly when asked to.
+        # All of them stop cleanly on request.
         project.compose("stop", "--timeout", str(STOP_S))
         ends = {s: inspect(project.container(s))["State"]["ExitCode"] for s in SERVICES}
         assert ends == dict.fromkeys(SERVICES, 0)
@@ -59,11 +60,11 @@ class View:
         )
 
     def leader(self) -> int:
-        """Of the first partition; -1 for none."""
+        """Return the leader of the first partition; -1 for none."""
         return self._partitions()[0].leader if self._partitions() else -1
 
     def is_whole(self) -> bool:
-        """Whether every partition has a leader and all replicas in sync."""
+        """Return whether every partition has a leader and all replicas in sync."""
         found = self._partitions().values()
         return bool(found) and all(
             p.leader > 0 and sorted(p.isrs) == sorted(p.replicas) for p in found
@@ -78,7 +79,7 @@ class View:
 
 
 def active_controller(project: Project, asked: str) -> str | None:
-    """The service that leads the quorum; None while nobody says so."""
+    """Return the service that leads the quorum; None if the tool does not name it."""
     arguments = (*INSIDE, "describe", "--status")
     shown = tool(project.container(asked), "kafka-metadata-quorum", *arguments, check=False)
     found = re.search(r"LeaderId:\s+(\d+)", shown)
@@ -86,7 +87,7 @@ def active_controller(project: Project, asked: str) -> str | None:
 
 
 def test_a_cluster_survives_its_accidents(cluster: tuple[Project, str]) -> None:
-    """F1, F5, F6, F8 with containers: the ledger stays clean."""
+    """F1, F5, F6, F8 with containers: the ledger finds no fault."""
     project, bootstrap = cluster
     make = ("--create", "--topic", "ledger", "--partitions", "3", "--replication-factor", "3")
     tool(project.container("broker-1"), "kafka-topics", *INSIDE, *make)
@@ -113,7 +114,7 @@ def test_a_cluster_survives_its_accidents(cluster: tuple[Project, str]) -> None:
         docker("start", project.container(first))
         project.wait_until_healthy(first)
 
-        # A leader is paused for longer than its session; it may not go on as one.
+        # A leader is paused for longer than its session; it may not continue as one.
         led = view.leader()
         docker("pause", project.container(f"broker-{led}"))
         wait_for(lambda: view.leader() not in (-1, led), "another leader than the paused one")
@@ -136,7 +137,7 @@ def test_a_cluster_survives_its_accidents(cluster: tuple[Project, str]) -> None:
 
 def test_records_travel_between_host_and_container(cluster: tuple[Project, str]) -> None:
     project, bootstrap = cluster
-    # A plain producer may write twice what a leader that moves away had not answered yet.
+    # A plain producer may write a record twice if its leader moved before it answered.
     config = {"bootstrap.servers": bootstrap, "log_level": 0, "enable.idempotence": True}
     producer = Producer(config)
     producer.produce("greetings", "from the host", key="k1")

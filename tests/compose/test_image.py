@@ -1,4 +1,4 @@
-"""The image in the place of apache/kafka: environment, files, commands, and what they refuse."""
+"""The image in the place of apache/kafka: environment, files, commands, and refusals."""
 
 from __future__ import annotations
 
@@ -56,8 +56,10 @@ TOOLS = (
 
 
 def flow(project: Project, service: str, bootstrap: str) -> None:
-    """What Kafka's own test of its image does in plaintext: create, list, produce with a key,
-    consume, stop and start the broker, consume again."""
+    """Run the plaintext flow of Kafka's own test of its image.
+
+    Create, list, produce with a key, consume, stop and start the broker, consume again.
+    """
     name = project.container(service)
     where = ("--bootstrap-server", bootstrap)
     tool(name, "kafka-topics", *where, "--create", "--topic", "flow")
@@ -115,7 +117,7 @@ def test_without_any_environment_it_is_one_node_with_defaults(image: str) -> Non
 
 
 def _tools(name: str) -> None:
-    """Every tool does something with Kafka's options."""
+    """Check that every tool works with Kafka's options."""
     assert set(docker("exec", name, "ls", BIN).split()) == {f"kafka-{t}.sh" for t in TOOLS}
     topic = ("--entity-type", "topics", "--entity-name", "t")
     tool(name, "kafka-configs", *LOCAL, "--alter", *topic, "--add-config", "retention.ms=60000")
@@ -144,8 +146,10 @@ def _tools(name: str) -> None:
 
 
 def test_a_mounted_file_and_arguments(image: str, tmp_path: Path) -> None:
-    """The environment wins over the file; VAR=value arguments win over the environment. The store
-    of tiered storage is given by variables, too, and the image has what it takes (KIP-405)."""
+    """The environment overrides the file; VAR=value arguments override the environment.
+
+    Variables set the store of tiered storage, too, and the image has its packages (KIP-405).
+    """
     tmp_path.chmod(0o755)
     properties = tmp_path / "server.properties"
     properties.write_text(

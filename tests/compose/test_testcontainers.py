@@ -1,7 +1,7 @@
-"""Testcontainers starts the image, by the very programs of docs/testcontainers.md.
+"""Testcontainers with our image, started by the very programs of docs/testcontainers.md.
 
-Its helper container, which removes what a crashed test leaves, is switched off: it is an image of
-its own, and these tests pull none.
+Its helper container, which cleans up after a crashed test, is switched off: it is an image of its
+own, and these tests pull none.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ DOCUMENT = REPOSITORY / "docs/testcontainers.md"
 RUNNING = "Transitioning from RECOVERY to RUNNING"
 WITHOUT_HELPER = {
     "TESTCONTAINERS_RYUK_DISABLED": "true",
-    # Else it runs a container to find out where the daemon is, if this is a container itself.
+    # Otherwise it runs a container to locate the daemon, if this is a container itself.
     "TESTCONTAINERS_HOST_OVERRIDE": "localhost",
 }
 
 
 def program(language: str) -> str:
-    """The one block of a language in docs/testcontainers.md."""
+    """Return the one block of a language in docs/testcontainers.md."""
     text = DOCUMENT.read_text(encoding="utf-8")
     (found,) = re.findall(rf"^```{language}\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
     return str(found)

@@ -115,7 +115,7 @@ def test_no_broker_loses_anything_while_a_controller_is_cut_off() -> None:
 
 
 def test_no_controller_is_cut_off_while_a_broker_has_lost_something() -> None:
-    """P10: the cut is refused until the broker has its records again."""
+    """P10: a cut of a controller is refused while a broker lacks records."""
     world = Replicated(1)
     controller, broker = world.controllers[0], world.brokers[0]
 

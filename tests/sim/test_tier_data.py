@@ -120,7 +120,7 @@ def test_a_store_that_hangs_holds_no_producer_up_and_takes_nothing() -> None:
 def test_a_topic_deleted_in_mid_copy_leaves_nothing_and_its_namesake_keeps_its_own(
     seed: int,
 ) -> None:
-    """S10: removal goes by topic id, so the re-created topic keeps its own objects."""
+    """S10: objects are removed by topic id, so the re-created topic keeps its own objects."""
 
     async def story(world: TierCluster) -> None:
         world.objects.weather = Weather(latency_ms=(5.0, 300.0), error=0.1)

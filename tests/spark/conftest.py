@@ -18,7 +18,7 @@ from tests.spark.story import RECORDED
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """PySpark leaves sockets open and uses what Python will drop; that is not ours to fail on."""
+    """Ignore sockets that PySpark leaves open, and deprecated Python features that it uses."""
     for ignored in (
         "ResourceWarning",
         "DeprecationWarning",
@@ -30,7 +30,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[Any]:
-    """Two local cores."""
+    """Start Spark with two local cores, or skip the test."""
     if not spark_available():
         pytest.skip("pyspark is not installed (docs/gaps.md)")
     try:
@@ -42,7 +42,7 @@ def spark() -> Iterator[Any]:
 
 @pytest.fixture(scope="session")
 def story(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The metadata directories of three Kafka controllers, and truth.json."""
+    """Return the metadata directories of three Kafka controllers, and truth.json."""
     folder = tmp_path_factory.mktemp("story")
     with tarfile.open(RECORDED) as archive:
         archive.extractall(folder, filter="data")
@@ -58,6 +58,6 @@ def truth(story: Path) -> dict[str, Any]:
 def audited_story(
     spark: Any, story: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> tuple[job.Result, Path]:
-    """The audit of the story, and the folder of its tables."""
+    """Return the audit of the story, and the folder of its tables."""
     tables = tmp_path_factory.mktemp("tables")
     return job.run(read_inputs([story]), spark, tables=tables), tables

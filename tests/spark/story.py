@@ -1,4 +1,4 @@
-"""Comparing an audit with what is known of a story, without our decoder."""
+"""Comparisons of an audit with the known events of a story, without our decoder."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ RECORDED = Path(__file__).parents[1] / "golden/audit/kafka-4.3.1-story.tar.xz"
 """Made by `python -m testkit.kafka.story`."""
 LOSSY = {"unclean", "last-known-leader"}
 EXPECTED_CHECKS = {"lossy-election", "leaderless", "isr-churn", "under-min-isr"}
-"""What the story's script caused; anything else would be a false finding."""
+"""The findings that the story's script causes; any other one would be false."""
 
 
 def by_partition(entries: Sequence[Mapping[str, Any]]) -> dict[str, list[tuple[int, str]]]:
-    """Partition to its elections in order: new leader and kind."""
+    """Return each partition's elections in order: new leader and kind."""
     found: dict[str, list[tuple[int, str]]] = {}
     for one in entries:
         if one["partition"] is not None and one["kind"] != "quorum":
@@ -24,7 +24,8 @@ def by_partition(entries: Sequence[Mapping[str, Any]]) -> dict[str, list[tuple[i
 
 
 def check_elections(result: Mapping[str, Any], truth: Mapping[str, Any]) -> None:
-    """Every election of the script and of the controllers' logs, no other, each of its kind."""
+    """Check that the audit has each election of the script and the controllers' logs, and its
+    kind."""
     elections = result["elections"]
     seen = [
         {"partition": f"{e['topic']}-{e['partition']}", "to": e["to_leader"], "kind": e["kind"]}
@@ -49,7 +50,7 @@ def check_elections(result: Mapping[str, Any], truth: Mapping[str, Any]) -> None
 
 
 def check_findings(result: Mapping[str, Any], truth: Mapping[str, Any]) -> None:
-    """What was caused is found, and nothing is found that was not caused."""
+    """Check that the findings are exactly those that the script caused."""
     assert result["summary"]["promises_hold"]
     assert {f["check"] for f in result["findings"]} == EXPECTED_CHECKS
     lossy = [f for f in result["findings"] if f["check"] == "lossy-election"]
@@ -57,12 +58,13 @@ def check_findings(result: Mapping[str, Any], truth: Mapping[str, Any]) -> None:
 
 
 def kafka_type_name(name: str) -> str:
-    """PartitionChangeRecord as Kafka's tools name it: PARTITION_CHANGE_RECORD."""
+    """Return PartitionChangeRecord as Kafka's tools name it: PARTITION_CHANGE_RECORD."""
     return "".join("_" + c if c.isupper() else c for c in name).lstrip("_").upper()
 
 
 def check_rows(rows: Sequence[Any], truth: Mapping[str, Any]) -> int:
-    """Each metadata record as kafka-dump-log prints it; returns how many were compared."""
+    """Compare each metadata record with the output of kafka-dump-log. Returns: the number
+    compared."""
     seen: dict[str, list[dict[str, Any]]] = {}
     for row in rows:
         assert row["error"] is None and row["crc_ok"]

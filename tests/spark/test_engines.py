@@ -1,4 +1,4 @@
-"""An audit in one process and the same by Spark: one document, to the byte, and one page."""
+"""An audit in one process and by Spark: the same document, to the byte, and the same page."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ WIDTH = 2
 
 
 def lives(builder: LogBuilder, turns: int = 3) -> LogBuilder:
-    """Brokers go and come back; what they led moves."""
+    """Let brokers leave and return, so that their leaderships move."""
     change = builder.change
     for _ in range(turns):
         builder.fence(1, change(isr=[2, 3], leader=2))
@@ -40,7 +40,7 @@ def begun() -> LogBuilder:
 
 
 def kafka(folder: Path, story: Path) -> list[Path]:
-    """Three controllers of Apache Kafka 4.3.1."""
+    """Return the logs of three controllers of Apache Kafka 4.3.1."""
     return [story]
 
 
@@ -53,7 +53,7 @@ def with_snapshots(folder: Path, story: Path) -> list[Path]:
 
 
 def broken_promises(folder: Path, story: Path) -> list[Path]:
-    """More of one kind than a task lists."""
+    """Write more broken promises of one kind than a task lists."""
     builder = begun()
     for _ in range(1_050):
         builder.fence(3)
@@ -71,7 +71,7 @@ def torn_and_flipped(folder: Path, story: Path) -> list[Path]:
 
 
 def copies_that_differ(folder: Path, story: Path) -> list[Path]:
-    """Two nodes agree up to where one has another batch."""
+    """Write two nodes' logs that are equal up to a batch that differs."""
     other = begun()
     first = begun()
     first.add(first.change(isr=[1, 2]))
@@ -81,7 +81,7 @@ def copies_that_differ(folder: Path, story: Path) -> list[Path]:
 
 
 def clients_and_replicas(folder: Path, story: Path) -> list[Path]:
-    """Broken promises to clients, who lived through two faults."""
+    """Write broken promises to clients that lived through two faults."""
     begun().write(folder)
     brokers = Brokers(folder, TOPIC_ID)
     brokers.logs[3][4] = batch(4, 0, value(77))
@@ -95,18 +95,18 @@ def clients_and_replicas(folder: Path, story: Path) -> list[Path]:
 
 
 def a_bad_day(folder: Path, story: Path) -> list[Path]:
-    """Unclean elections, ELR, a new quorum leader, partitions left without a leader."""
+    """Write unclean elections, ELR, a new quorum leader, and partitions without a leader."""
     write_incident(folder, 30)
     return [folder]
 
 
 def nothing_yet(folder: Path, story: Path) -> list[Path]:
-    """A cluster without a topic."""
+    """Write a cluster without a topic."""
     return [LogBuilder().begin().write(folder)]
 
 
 def cut_at_a_snapshot(folder: Path, story: Path) -> list[Path]:
-    """What was before the snapshot is deleted, as after a week."""
+    """Write a log whose beginning before a snapshot is deleted, as after a week."""
     builder = begun()
     builder.snapshot()
     before, offset = len(builder.batches), builder.offset
@@ -139,7 +139,7 @@ def test_one_document(
     written: Callable[[Path, Path], list[Path]],
     tables: bool,
 ) -> None:
-    monkeypatch.setattr(intervals, "SHARD_BYTES_MIN", 64)  # as long logs are cut
+    monkeypatch.setattr(intervals, "SHARD_BYTES_MIN", 64)  # as long logs are split
     paths = written(tmp_path, story)
     inputs = read_inputs(paths, history=tmp_path.glob("*.kbxh"))
     by_spark = job.run(inputs, spark, tables=tmp_path / "tables" if tables else None)

@@ -1,4 +1,4 @@
-"""The story of `testkit.kafka.story`, lived anew by a Kafka cluster (`make soak`)."""
+"""The story of `testkit.kafka.story`, run again by a live Kafka cluster (`make soak`)."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_a_kafka_cluster_is_audited_right(spark: Any, tmp_path: Path) -> None:
         ordered = rows.orderBy("file", "offset").collect()
         files = {path.name: dumped(path) for path in sorted(log.iterdir())}
         assert check_rows(ordered, {"dumped": files}) > 100
-    # The brokers' own logs, after all those kills: what is below the high watermark is equal.
+    # The brokers' own logs, after all those kills: they are equal below the high watermark.
     whole = job.run(read_inputs([tmp_path / "cluster"]), spark).data
     assert [f for f in whole["findings"] if f["severity"] == "error"] == []
     assert whole["data"]

