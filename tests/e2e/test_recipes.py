@@ -340,7 +340,7 @@ AUDIT = "kraftbox audit kraftbox-data --out report"
 def test_know_what_happened(
     typed: tuple[str], tables: bool, cluster: Terminal, tmp_path: Path
 ) -> None:
-    """In this process without the tables, which need Spark's seconds."""
+    """Without tables the audit needs no Spark, whose start takes seconds."""
     if tables and find_spec("pyspark") is None:
         pytest.skip("pyspark is not installed (docs/gaps.md)")
     here = Terminal(tmp_path)

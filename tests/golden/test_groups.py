@@ -1,6 +1,6 @@
 """The group coordinator's answers compared with those of Apache Kafka 4.3.1, line by line.
 
-`groups/kafka-4.3.1.txt` was recorded from one Kafka node; to record it again, start one with
+`groups/kafka-4.3.1.txt` was recorded from one Kafka node. To record it again, start a node with
 `group.initial.rebalance.delay.ms=0` and topics `a` (4 partitions) and `b` (2), and run `python -m
 tests.golden.test_groups HOST:PORT > tests/golden/groups/kafka-4.3.1.txt`.
 """

@@ -375,7 +375,7 @@ def check_versions_of_our_own(record: WireRecord) -> None:
         (ApiKey.ALTER_PARTITION, 4, BROKER_SOFTWARE_NAME, CONTROLLER),
     }
     assert beyond == {*local_logs, (ApiKey.ELECT_LEADERS, 3, TOOL_SOFTWARE_NAME, CLIENTS)}
-    # Kafka's broker is followed by ours, and read by all, without it; so is the quorum's log.
+    # Our brokers follow Kafka's broker without our own versions, as all clients and the quorum do.
     to_kafka = [one for spoken, _, one in asked if spoken.node == KAFKAS_BROKER]
     follower = re.compile(r"broker-[23]-fetcher")
     assert any(follower.match(one.client_id or "") for one in to_kafka)

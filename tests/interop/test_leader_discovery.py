@@ -1,9 +1,9 @@
 """KIP-951 with librdkafka and Java 4.3.1: clients go to the leader that a refusal names.
 
-The brokers' request logs show the refusal, then the first request that the new leader served, and
-no Metadata request of that client in between: so only the refusal can have named the leader. A
+The brokers' request logs show the refusal, and then the first request that the new leader served.
+Without a Metadata request of that client in between, only the refusal can have named the leader. A
 client may request metadata anyway (librdkafka always does), and sometimes that request arrives
-first; so leadership moves until a move without one was seen. Java's clients wait ten seconds before
+first. So leadership moves until a move without one was seen. Java's clients wait ten seconds before
 a new request for metadata, so that one move is enough.
 """
 

@@ -55,7 +55,7 @@ SETTINGS = {
     "kraftbox.broker.connection.loss.fence.ms": "200",
 }
 LAST_OF_KAFKA = 3
-"""Versions of AlterPartition."""
+"""The last version of AlterPartition in Kafka 4.3.1."""
 
 
 class Rolling:

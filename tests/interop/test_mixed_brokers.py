@@ -1,7 +1,7 @@
 """Replicas of one topic on Apache Kafka's brokers and ours, under our controllers or Kafka's.
 
-An idempotent producer with acks=all runs all the time; at the end every acknowledged record is
-there once and in order, and the replicas' logs are byte for byte the same up to the high watermark.
+An idempotent producer with acks=all runs all the time. At the end every acknowledged record is
+there once and in order, and the replicas' logs are equal byte for byte up to the high watermark.
 """
 
 from __future__ import annotations

@@ -376,7 +376,7 @@ def check_all(cases: Iterable[tuple[Rules, Before, Event]]) -> tuple[int, set[El
 
 @pytest.mark.slow
 def test_the_promises_hold_in_every_case() -> None:
-    """P8, P9, P10, P11, P15, P21, P22, and no clean candidate passed over."""
+    """Check P8, P9, P10, P11, P15, P21, P22, and that no clean candidate is passed over."""
     count, kinds = check_all(every_case(USUAL_RULES))
     assert count > 3_000
     assert kinds >= {

@@ -1,7 +1,7 @@
 """Imports of all of a node's modules before its world begins.
 
-pytest reads the modules of a distribution that has a plugin, as ours does, in a way of its own,
-through `open`, which is trapped inside a world.
+Our distribution has a pytest plugin. pytest reads the modules of such a distribution in a way of
+its own, through `open`, which is trapped inside a world.
 """
 
 from __future__ import annotations

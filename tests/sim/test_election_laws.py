@@ -32,8 +32,10 @@ def elected(
 ) -> ElectionLaws:
     """Elect the only replica of a partition, whose broker has registered with a new disk.
 
-    Variants: it `joins` the ISR at the end of a move from replica 4; or a move `begins` while 4 is
-    dead, and 5 is added or removed by it; or it is in the ELR, with the feature at `elr_level`.
+    Variants:
+    - It `joins` the ISR at the end of a move from replica 4.
+    - A move `begins` while 4 is dead, and 5 is added or removed by it.
+    - It is in the ELR, with the feature at `elr_level`.
     """
     broker = SimpleNamespace(directories=(NEW_DISK,), fenced=False)
     image: Any = SimpleNamespace(

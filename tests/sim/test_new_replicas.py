@@ -116,5 +116,5 @@ def seeds() -> list[int]:
 @pytest.mark.soak
 @pytest.mark.parametrize("number", range(LONG))
 def test_promises_of_new_replicas_are_kept_for_long(number: int) -> None:
-    """S5, P13, P17, L1-L4."""
+    """S5, P13, P17, L1-L4: the seeds of the soak break no promise."""
     held(draw_schedule(seeds()[number], tiered=True))

@@ -266,7 +266,7 @@ class NewReplica:
         return (self.new.data / f"{TOPIC}-0" / MARKER).exists()
 
     def has_begun(self) -> bool:
-        """Return whether the log has begun: no disk has the first offset, so a log with it is new."""
+        """Return whether the log has begun; a new log contains offset 0, which is on no disk."""
         return not self.has_marker and self.bases(self.new)[0] > 0
 
     def log_start(self, broker: NodeProcess) -> int:

@@ -3,10 +3,12 @@
 Five topics for the five operations: a segment is copied, read, searched, deleted, and its manifest
 is written and read. All are written and read all the time, under a ledger; a second client reads
 from the tier's start while the fault is on. It stays until it has hit each operation several times,
-and for several intervals of the tasks, with their retries. Then no acknowledged record is lost,
-doubled or out of order (H1-H12), the log between log start and high watermark has the bytes that
-were sent, producing was not delayed (S9), and the store has exactly the objects of finished
-segments (S3).
+and for several intervals of the tasks, with their retries. Then:
+
+- No acknowledged record is lost, doubled or out of order (H1-H12).
+- The log between log start and high watermark has the bytes that were sent.
+- Producing was not delayed (S9).
+- The store has exactly the objects of finished segments (S3).
 
 A fault of a minute differs from one of seconds only in the growth of the retry backoff. The backoff
 is a few tenths of a second here, so that the short fault reaches its maximum, too; `soak` runs the

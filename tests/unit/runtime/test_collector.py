@@ -25,7 +25,7 @@ class Knot:
 
 @contextmanager
 def _full_collections() -> Iterator[list[int]]:
-    """Return the number of objects that each full collection scans."""
+    """Yield a list of the numbers of objects that full collections scan."""
     looked_at: list[int] = []
 
     def count(phase: str, info: dict[str, int]) -> None:

@@ -392,7 +392,8 @@ async def test_a_shrink_that_waits_keeps_those_out_whom_it_leaves_out() -> None:
 
 
 async def test_fenced_leaving_and_reborn_brokers_do_not_join() -> None:
-    """Bug 10: KAFKA-13916 (KIP-841), KAFKA-14617 (KIP-903)."""
+    """Bug 10: KAFKA-13916 (KIP-841), KAFKA-14617 (KIP-903): not even by a fetch of an old
+    incarnation."""
     c = Cluster(2)
     c.create(1, 2, isr=[1])
     c.records.append(FenceBrokerRecord(id=2, epoch=102))

@@ -225,7 +225,7 @@ async def test_f21_epochs_whose_file_was_lost_come_from_the_tier(world: TierWorl
 
 
 async def test_f21_of_two_lineages_none_is_taken_for_its_own(world: TierWorld) -> None:
-    """F21: two leaders copied the offset before the disk's first; the log of one of them lost."""
+    """F21: two leaders copied the offset before the disk's first, so neither copy is certain."""
     log = make_log(MemoryFiles(), remote_storage_enable=True)
     log.append_as_follower(batch(base_offset=10, epoch=5))
     log.local_log_start_offset = 10

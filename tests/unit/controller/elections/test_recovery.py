@@ -1273,8 +1273,10 @@ def test_a_partition_that_waits_is_looked_at_and_asks_whatever_happens(
 ) -> None:
     """P21: while a partition waits, every missing answer and timeout is scheduled.
 
-    Each missing answer is under way or due, each timeout in force has a timer, no broker is queried
-    without a backoff, and a partition that can be decided is decided.
+    - Each missing answer is under way or due.
+    - Each timeout in force has a timer.
+    - No broker is queried without a backoff.
+    - A partition that can be decided is decided.
     """
     w = Laws()
     w.settle()

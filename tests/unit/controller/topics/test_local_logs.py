@@ -200,8 +200,7 @@ def test_a_controller_that_knows_of_no_report_refuses_what_came_before_it(world:
 
 
 def test_a_report_and_changes_in_one_request_are_each_compared(world: World) -> None:
-    """Our brokers name a partition once per request; for others, each entry meets the state before
-    it."""
+    """Our brokers name a partition once; for others, entries are decided one after the other."""
     partition, brokers = world.partition("t"), world.image.cluster.brokers
 
     def wants(*isr: int) -> AlterPartitionRequest.PartitionData:
