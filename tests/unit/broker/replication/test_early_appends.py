@@ -257,12 +257,11 @@ async def test_a_leader_that_is_deposed_while_a_batch_waits_refuses_it() -> None
 
 
 async def test_h3_who_leads_no_more_when_the_append_is_heard_of_does_not_acknowledge_it() -> None:
-    """H3: a leader that has lost its leadership does not acknowledge a batch that it later
-    committed.
+    """H3: a leader that is deposed before it learns of an append's outcome does not acknowledge it.
 
-    The broker read in one event-loop iteration that it leads and does not lead any more. The batch
-    was truncated, and the broker led again. When others had the next batch at that offset, the
-    first one was acknowledged, and was in no log (seed 5131).
+    The images in which this broker leads, and then does not, came in one event-loop iteration. The
+    batch was truncated, and the broker led again. When others had the next batch at that offset,
+    the first one was acknowledged, and was in no log (seed 5131).
     """
     h = follower()
     waiting = h.produce(batch(b"lost"), acks=-1)
