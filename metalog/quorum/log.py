@@ -111,7 +111,8 @@ class MetadataLog:
         self._snapshot_times: dict[OffsetAndEpoch, int] = {}
         self.problems: list[str] = []
         """Problems found when the log was opened."""
-        self._hole: tuple[int, int] | None = None
+        self._holes: dict[int, int] = {}
+        """Offsets without a batch: the first one, and the offset of the next batch."""
         self._static_voters = voters
         self._voters: list[tuple[int, VoterSet]] = [(-1, voters)]
         self._kraft_versions: list[tuple[int, int]] = [(-1, 0)]
@@ -263,19 +264,16 @@ class MetadataLog:
             if snapshot.kraft_version:
                 self._kraft_versions.append((at, snapshot.kraft_version))
             offset = latest.offset
-        self._hole = None
+        self._holes = {}
         for data in self._scan(offset):
-            for header, _ in iter_batches(data):
-                if header.base_offset > offset and self._hole is None:
-                    self._hole = (offset, header.base_offset)
-                offset = header.next_offset
+            offset = self._note_holes(data, offset)
             self._note_control(data)
 
     def _judge_hole(self, *, votes: bool) -> None:
         """Handle the first hole in the offsets, see the module docstring. Raises StartupRefused."""
-        if self._hole is None:
+        if not self._holes:
             return
-        first, end = self._hole
+        first, end = next(iter(self._holes.items()))
         path = self._log.segments.holding(end)[0].log.path
         why = f"{path} has no batch for offsets {first} to {end - 1}: the next one begins at {end}"
         if not votes:
@@ -286,6 +284,20 @@ class MetadataLog:
             raise StartupRefused(f"{why}. {REMEDY}")
         else:
             self.problems.append(f"{why}; records that were there are lost, the rest is served")
+
+    def has_hole(self, first: int, end: int) -> bool:
+        """Return whether the offsets from `first` to below `end` were known to have no batch when
+        the log was opened, or when a leader sent the batch at `end`."""
+        return self._holes.get(first) == end
+
+    def _note_holes(self, data: Buffer, offset: int) -> int:
+        """Note the holes in front of and between batches that follow `offset`; returns their
+        end."""
+        for header, _ in iter_batches(data):
+            if header.base_offset > offset:
+                self._holes[offset] = header.base_offset
+            offset = max(offset, header.next_offset)
+        return offset
 
     def _scan(self, offset: int) -> Iterator[bytes]:
         while offset < self.end_offset:
@@ -386,8 +398,11 @@ class MetadataLog:
         Raises:
             CorruptLog, LogFailed: the batches are broken, or the disk failed.
         """
-        appended = self._log.append_as_follower(data)
-        return appended is not None and self._note_control(data)
+        end_offset = self.end_offset
+        if self._log.append_as_follower(data) is None:
+            return False
+        self._note_holes(data, end_offset)
+        return self._note_control(data)
 
     def truncate_to(self, end_offset: int) -> bool:
         """Truncate the log. Returns: True if that reverted a change of the voter set.
@@ -403,6 +418,7 @@ class MetadataLog:
         before = len(self._voters)
         self._voters = [entry for entry in self._voters if entry[0] < end_offset]
         self._kraft_versions = [e for e in self._kraft_versions if e[0] < end_offset]
+        self._holes = {first: end for first, end in self._holes.items() if end < end_offset}
         return len(self._voters) != before
 
     def read(self, offset: int, max_bytes: int) -> bytes:

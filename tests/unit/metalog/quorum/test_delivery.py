@@ -24,6 +24,10 @@ class Log:
     def __init__(self) -> None:
         self.decoded: list[int] = []
         self.reads: list[int] = []
+        self.holes: set[tuple[int, int]] = set()
+
+    def has_hole(self, first: int, end: int) -> bool:
+        return (first, end) in self.holes
 
     def read_committed(self, offset: int, max_bytes: int) -> Iterator[Batch]:
         self.reads.append(offset)
@@ -106,10 +110,21 @@ def test_delivery_of_a_log_with_holes_goes_on_at_the_next_batch(
 
     log, listener = Log(), Listener()
     monkeypatch.setattr(log, "read_committed", read_committed)
+    log.holes = {(0, 10), (30, 40), (0, 20), (60, 70)}
     delivery = started(log, listener)
     while delivery.step():
         pass
     assert listener.heard == [batch.base_offset for batch in kept]
+
+
+def test_delivery_stops_the_node_at_a_batch_that_was_lost_since_the_log_was_opened(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """M14: an image without a committed batch differs from those of all other nodes."""
+    log = Log()
+    monkeypatch.setattr(log, "read_committed", lambda *_: iter(BATCHES[1:]))
+    with pytest.raises(InvariantViolated, match="the batch at offset 0 begins at 10"):
+        started(log, Listener()).step()
 
 
 def test_an_offset_within_a_batch_is_no_place_to_begin() -> None:

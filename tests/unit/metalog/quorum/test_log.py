@@ -418,6 +418,20 @@ def test_only_voter_serves_a_log_with_a_hole_and_names_it(
     assert found == [at for at in range(5) if at not in gone]
 
 
+def test_log_knows_the_holes_that_it_was_opened_or_fetched_with() -> None:
+    """Delivery stops at any other (M14); a hole goes with the batch behind it."""
+    log = open_log(with_a_hole(0, 2, 3), MetadataLogConfig())
+    assert log.has_hole(0, 1) and log.has_hole(2, 4)
+    assert not log.has_hole(1, 2) and not log.has_hole(2, 3)
+    data = with_a_hole(0, 2, 3).read(f"{FOLDER}/{0:020}.log")
+    follower = open_log(MemoryFiles(), MetadataLogConfig())
+    assert not follower.has_hole(0, 1)
+    follower.append_fetched(data)
+    assert follower.has_hole(0, 1) and follower.has_hole(2, 4)
+    follower.truncate_to(4)
+    assert follower.has_hole(0, 1) and not follower.has_hole(2, 4)
+
+
 def test_one_of_several_voters_with_a_hole_is_refused() -> None:
     """M6: the other voters may have the records that this one acknowledged and has lost."""
     voters = VoterSet([Voter(ReplicaKey(1)), Voter(ReplicaKey(2))])
