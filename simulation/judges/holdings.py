@@ -33,11 +33,29 @@ def unexplained(
     connections = sum(1 for one in server.servers for _ in one.connections)
     if waits > connections:
         yield f"remembers {waits} requests that wait, over {connections} connections"
+    yield from _groups(server, shape)
+
+
+def _groups(server: BrokerServer, shape: Shape) -> Iterator[str]:
     known = {one.args["group"] for one in shape.clients if "group" in one.args}
+    quitters = {one.name for one in shape.clients if one.kind == "quitter"}
     for slot in () if server.coordinator is None else server.coordinator._slots.values():
-        groups = set() if slot.shard is None else set(slot.shard.core.groups)
-        if groups - known:
-            yield f"remembers the groups {sorted(groups - known)}, clients are of {sorted(known)}"
+        core = None if slot.shard is None else slot.shard.core
+        left = {
+            name
+            for name, group in ({} if core is None else core.groups).items()
+            # A quitter whose LeaveGroup was lost had joined: its group is stored, and stays as long
+            # as offsets are retained, without members.
+            if not (
+                name.rpartition(" ")[0] in quitters
+                and not group.members
+                and not group.pending
+                and core is not None
+                and name in core.appended.groups
+            )
+        }
+        if left - known:
+            yield f"remembers the groups {sorted(left - known)}, clients are of {sorted(known)}"
 
 
 def _replicas(server: BrokerServer, node_id: int, promises: Promises) -> Iterator[str]:

@@ -13,7 +13,6 @@ from unittest import mock
 
 import pytest
 
-from broker.replication.partition import Partition
 from broker.replication.remote_replica import RemoteReplica
 from broker.tiering.roles import Roles
 from simulation import find
@@ -22,7 +21,6 @@ from simulation.swarm import run
 from storage.log import log, manager
 from storage.log.cleaning import rewrite
 from storage.log.log import Log
-from storage.log.segment import Segment
 from storage.log.topic_id_file import take_topic_id
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -41,11 +39,9 @@ def _never_flushed(*given: Any, clean: bool) -> Any:
 
 
 PLANTED: dict[str, tuple[tuple[Any, str, Any], ...]] = {
-    "acked-in-a-later-epoch": ((Partition, "leads_in", lambda *_arguments: True),),
     "joins-unread": ((RemoteReplica, "may_join", lambda *_arguments: True),),
     "epoch-begin-cleaned": ((rewrite, "_anonymous_frame", lambda _header: None),),
     "removal-undone": ((Log, "_delete_oldest", _owes_no_removal),),
-    "rotten-last-offset": ((Segment, "reach", lambda *_arguments: 0),),
     "topic-id-lost": (
         (manager, "is_unidentified", lambda _log: False),
         (log, "take_topic_id", _never_flushed),
