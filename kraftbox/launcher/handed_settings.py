@@ -9,8 +9,6 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, MutableMapping, Sequence
 
-from runtime.errors import StartupRefused
-
 VARIABLE = "KRAFTBOX_UP_SETTINGS"
 OPTION = "--set"
 
@@ -33,6 +31,10 @@ def taken(environ: MutableMapping[str, str]) -> dict[str, str]:
     except ValueError:
         found = None
     if not isinstance(found, dict) or not all(isinstance(one, str) for one in found.values()):
+        # Not at the top: kraftbox.testing imports this module into processes of users, which have
+        # no package `runtime` (decision 10).
+        from runtime.errors import StartupRefused
+
         raise StartupRefused(f"{VARIABLE}: expected a JSON object of texts")
     return found
 

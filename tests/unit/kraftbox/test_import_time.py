@@ -65,6 +65,22 @@ def test_a_fork_server_has_imported_every_role_and_has_no_thread_and_no_terminal
     assert not heavy & packages
 
 
+OWN = frozenset({"controller", "broker", "audit", "serving", "metalog", "storage", "client"}) | {
+    *("protocol", "runtime", "simulation"),
+}
+
+
+def test_the_pytest_plugin_imports_no_package_of_ours_but_kraftbox():
+    """Decision 10: an installed wheel has the other packages below `kraftbox/_root`, which is not
+    on the path of a user's process."""
+    code = (
+        "import json, sys\n"
+        "import kraftbox.testing, kraftbox.testing.plugin\n"
+        "print(json.dumps(sorted(sys.modules)))"
+    )
+    assert not OWN & {name.partition(".")[0] for name in modules_of(code)}
+
+
 def test_a_node_without_tiered_storage_has_nothing_of_it():
     tiered = ("obstore", "storage.objects", "storage.tiered", "broker.tiering")
     assert [name for name in modules_of(FORK_SERVER) if name.startswith(tiered)] == []
