@@ -7,7 +7,6 @@ test compares the table with the messages. See `protocol/transport/long_requests
 from __future__ import annotations
 
 from collections.abc import Hashable
-from itertools import islice
 from typing import Any, Final
 
 from protocol.api_keys import ApiKey
@@ -50,14 +49,13 @@ def _more_partitions(topic: CreatePartitionsRequest.CreatePartitionsTopic) -> in
     return max(len(topic.assignments or ()), 1)
 
 
-def _waits_or_is_limited(request: ElectLeadersRequest) -> bool:
-    """Return whether the request must not be split: KIP-966 elections wait for all partitions
-    together and serve a limited number of them."""
-    return request.election_type not in (0, 1) or any(
-        topic.desired_leaders for topic in islice(request.topic_partitions or (), 10_000)
-    )
+def _is_limited(_: ElectLeadersRequest, version: int) -> bool:
+    """Return whether the handler limits the request itself and must see it whole: elections of
+    KIP-966 wait for all partitions together, and serve 1,000 of them."""
+    return version >= LIMITED_ELECTIONS_SINCE
 
 
+LIMITED_ELECTIONS_SINCE: Final = 3
 RULES: Final[dict[ApiKey, Rule]] = {
     # metadata
     ApiKey.METADATA: AtOnce(weight_max=WEIGHT_MAX, by_count=True),
@@ -115,9 +113,7 @@ RULES: Final[dict[ApiKey, Rule]] = {
         load_max=RECORDS_PER_OPERATION_MAX,
         refuse=error_response,
     ),
-    ApiKey.ELECT_LEADERS: InParts(
-        paths=(("topic_partitions", "partitions"),), whole=_waits_or_is_limited
-    ),
+    ApiKey.ELECT_LEADERS: InParts(paths=(("topic_partitions", "partitions"),), whole=_is_limited),
     ApiKey.EXPLAIN_ELECTION: AtOnce(weight_max=2_000),
     ApiKey.ALTER_PARTITION_REASSIGNMENTS: _PARTITIONS,
     ApiKey.LIST_PARTITION_REASSIGNMENTS: InParts(

@@ -75,10 +75,14 @@ def decide_elect_leaders(
     records: list[MetadataRecord] = []
     outcomes: list[ElectionOutcome] = []
     for name, index in dict.fromkeys(_named(view, request)):
+        is_over = limit is not None and len(outcomes) >= limit
+        if is_over and not everything:
+            outcomes.append(ElectionOutcome(name, index, ErrorCode.REQUEST_LIMIT_REACHED))
+            continue
         outcome, record = _elect(elections, name, index, election)
         if everything and outcome.error is ErrorCode.ELECTION_NOT_NEEDED:
             continue
-        if limit is not None and len(outcomes) >= limit:
+        if is_over:
             outcomes.append(ElectionOutcome(name, index, ErrorCode.REQUEST_LIMIT_REACHED))
             continue
         outcomes.append(outcome)

@@ -83,9 +83,10 @@ class InParts:
     not empty is taken. key: of an outermost element; elements with equal keys stay in one part,
     because the handler judges them together, and no more than two of them are served. part_max: the
     weight of a part. extra_depth: lists of the response around those of the request. whole: tells
-    the requests that mean something else in parts. load_of: of an outermost element, where its
-    handler makes more of it than its weight. load_max: more than this is answered by `refuse`, part
-    by part, with POLICY_VIOLATION. long_reply: a reply that the handler only promises may be long.
+    the requests, by content and version, that mean something else in parts. load_of: of an
+    outermost element, where its handler makes more of it than its weight. load_max: more than this
+    is answered by `refuse`, part by part, with POLICY_VIOLATION. long_reply: a reply that the
+    handler only promises may be long.
     """
 
     paths: tuple[Path, ...]
@@ -93,7 +94,7 @@ class InParts:
     part_max: int = PART_WEIGHT
     weight_max: int = WEIGHT_MAX
     extra_depth: int = 0
-    whole: Callable[[Any], bool] | None = None
+    whole: Callable[[Any, int], bool] | None = None
     load_of: Callable[[Any], int] | None = None
     load_max: int | None = None
     refuse: Refuse | None = None
@@ -137,7 +138,9 @@ class LongRequests:
     def _long(
         self, entry: Entry, handler: Handler, rule: Rule, context: RequestContext, request: Any
     ) -> Reply:
-        if isinstance(rule, AtOnce) or (rule.whole is not None and rule.whole(request)):
+        if isinstance(rule, AtOnce) or (
+            rule.whole is not None and rule.whole(request, context.api_version)
+        ):
             weight_max = rule.weight_max if isinstance(rule, AtOnce) else ITEM_WEIGHT_MAX
             by_count = isinstance(rule, AtOnce) and rule.by_count
             weight = length(request) if by_count else weigh(request, weight_max)

@@ -13,7 +13,7 @@ from protocol.api_keys import ApiKey
 from protocol.messages import request_class
 from protocol.schema import Struct
 from protocol.transport.dispatch import Features
-from protocol.transport.long_requests import AtOnce
+from protocol.transport.long_requests import AtOnce, InParts
 from runtime.clock import ManualClock
 from serving.long_lists import BY_ITSELF, RULES
 
@@ -52,3 +52,11 @@ def test_the_paths_of_a_rule_are_lists_of_the_request(api: ApiKey) -> None:
             if element.struct_name:
                 cls = request.struct_class(element)
     assert {path[0] for path in rule.paths} == lists_of(request).keys()
+
+
+@pytest.mark.parametrize("version", range(4))
+def test_elections_are_served_whole_from_the_version_that_limits_them(version: int) -> None:
+    """KIP-966: version 3 serves 1,000 partitions and answers the rest with an error."""
+    rule = RULES[ApiKey.ELECT_LEADERS]
+    assert isinstance(rule, InParts) and rule.whole is not None
+    assert rule.whole(request_class(ApiKey.ELECT_LEADERS)(), version) == (version >= 3)
