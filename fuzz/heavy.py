@@ -30,11 +30,11 @@ TAGS: Final = 200_000
 LONE: Final[Mapping[str, Any]] = {"replication_factor": 99, "timeout_ms": 1000, "max_wait_ms": 0}
 """Values with which nothing is created, and nothing waits."""
 LEFT_OUT: Final = frozenset({ApiKey.ALTER_CLIENT_QUOTAS, ApiKey.PRODUCE})
-"""What would be kept of them, or what they hold is no list."""
+"""APIs left out: brokers would keep the quotas for good, and a record set is not a list."""
 
 
 class HeavyFrame(NamedTuple):
-    """A frame with its length, in parts; `kind` says what is heavy about it."""
+    """A frame with its length, in parts; `kind` names its long list or its damage."""
 
     api: ApiKey
     version: int
@@ -47,7 +47,7 @@ class HeavyFrame(NamedTuple):
 
     @property
     def is_refused(self) -> bool:
-        """Whether no handler sees it: it cannot be decoded."""
+        """True if the frame cannot be decoded, so that no handler gets it."""
         return self.kind == TAGGED or self.kind.endswith(WRONG_END)
 
 
