@@ -15,10 +15,10 @@ import time
 from pathlib import Path
 from typing import Any
 
-from broker.replication.effects import Effects
-from broker.replication.isr import ROLLED_BACK, IsrProposal, PartitionStateNow
-from broker.replication.local_log_reports import LocalLogReports
-from broker.replication.partition import Partition
+from broker.replication.partition.effects import Effects
+from broker.replication.partition.isr import ROLLED_BACK, IsrProposal, PartitionStateNow
+from broker.replication.partition.partition import Partition
+from broker.replication.requests.local_log_reports import LocalLogReports
 from kraftbox.process.lifetime import run_file
 from protocol.errors import ErrorCode
 

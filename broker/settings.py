@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from broker.replication.replica_selector import RACK_AWARE
+from broker.replication.reading.replica_selector import RACK_AWARE
 from runtime.config import (
     NodeConfig,
     keys_kraftbox,

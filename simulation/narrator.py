@@ -16,7 +16,7 @@ from simulation.messages import Messages
 from simulation.story import Entry, Story, grouped
 
 if TYPE_CHECKING:
-    from broker.replication.partition import Partition
+    from broker.replication.partition.partition import Partition
     from metalog.image.values import MetadataImage
     from simulation.swarm import Broken, SwarmWorld
     from simulation.world.cluster import Machine, NodeLife

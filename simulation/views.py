@@ -18,7 +18,7 @@ from simulation.shape import demand
 from simulation.swarm import Stopped
 
 if TYPE_CHECKING:
-    from broker.replication.partition import Partition
+    from broker.replication.partition.partition import Partition
     from simulation.swarm import Broken, SwarmWorld
     from simulation.world.cluster import Machine, NodeLife
     from simulation.world.invariants import Key

@@ -16,8 +16,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from broker.context import BrokerContext
-from broker.replication.partition import Partition
-from broker.replication.waits import DeleteRecordsWait, ProduceWait
+from broker.replication.partition.partition import Partition
+from broker.replication.waiting.waits import DeleteRecordsWait, ProduceWait
 from protocol.api_keys import ApiKey
 from protocol.errors import ApiError, ErrorCode
 from protocol.messages.delete_records import DeleteRecordsRequest, DeleteRecordsResponse

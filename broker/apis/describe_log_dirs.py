@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import Final
 
 from broker.context import BrokerContext
-from broker.replication.partition import Partition
+from broker.replication.partition.partition import Partition
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
 from protocol.messages.describe_log_dirs import DescribeLogDirsRequest, DescribeLogDirsResponse

@@ -33,8 +33,8 @@ from broker.apis.follower_fetch import FollowerFetch
 from broker.apis.leader_hints import LeaderHints
 from broker.apis.running_fetch import FetchShared, PartitionData, RunningFetch, Wanted, failure
 from broker.context import BrokerContext
-from broker.replication.fetch_session import NO_REPLICA, PartitionKey
-from broker.replication.replica_manager import ReplicaManager
+from broker.replication.replicas.replica_manager import ReplicaManager
+from broker.replication.sessions.fetch_session import NO_REPLICA, PartitionKey
 from protocol.api_keys import ApiKey
 from protocol.errors import ApiError, ErrorCode
 from protocol.messages.fetch import FetchRequest, FetchResponse

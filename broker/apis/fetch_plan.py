@@ -13,8 +13,8 @@ from collections.abc import Iterable
 from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
-from broker.replication.fetch_session import PartitionKey
-from broker.replication.partition import Partition
+from broker.replication.partition.partition import Partition
+from broker.replication.sessions.fetch_session import PartitionKey
 from protocol.batch.header import HEADER_BYTES, LENGTH_OVERHEAD_BYTES
 from protocol.errors import ApiError, ErrorCode
 from protocol.schema import Buffer

@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, TypeAlias
 
 from broker.apis.fetch_plan import ColdData, ColdSlice, Elsewhere, Refused, RemoteRange
-from broker.replication.fetch_session import PartitionKey
-from broker.replication.purgatory import Wait
+from broker.replication.sessions.fetch_session import PartitionKey
+from broker.replication.waiting.purgatory import Wait
 from protocol.errors import ApiError
 from runtime.tasks import Supervisor
 

@@ -15,10 +15,10 @@ from broker.apis.running_fetch import (
     Wanted,
     failure,
 )
-from broker.replication.fetch_session import FetchPlan, FetchSession, PartitionKey
-from broker.replication.follower_watch import FollowerWatch
-from broker.replication.partition import Partition
-from broker.replication.waits import FetchWait
+from broker.replication.partition.partition import Partition
+from broker.replication.sessions.fetch_session import FetchPlan, FetchSession, PartitionKey
+from broker.replication.sessions.follower_watch import FollowerWatch
+from broker.replication.waiting.waits import FetchWait
 from metalog.image.values import BrokerImage
 from protocol.errors import ApiError, ErrorCode
 from protocol.messages.fetch import FetchRequest, FetchResponse

@@ -24,7 +24,7 @@ from collections.abc import Callable
 from typing import Final
 
 from broker.context import BrokerContext
-from broker.replication.replica_role import ReplicaRole
+from broker.replication.partition.role import ReplicaRole
 from protocol.api_keys import ApiKey
 from protocol.errors import ApiError, ErrorCode
 from protocol.messages.get_replica_log_info import (

@@ -26,8 +26,8 @@ from enum import IntEnum
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 from broker.context import BrokerContext
-from broker.replication.partition import Partition
-from broker.replication.time_lookups import LATER, TimeLookups
+from broker.replication.partition.partition import Partition
+from broker.replication.reading.time_lookups import LATER, TimeLookups
 from protocol.api_keys import ApiKey
 from protocol.errors import ApiError, ErrorCode
 from protocol.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse

@@ -24,9 +24,9 @@ from typing import TYPE_CHECKING, Final, NamedTuple, cast
 from broker.apis.leader_hints import LeaderHints
 from broker.apis.produce_reply import Acknowledgements
 from broker.context import BrokerContext
-from broker.replication.partition import Partition
-from broker.replication.replica_manager import ALL_REPLICAS
-from broker.replication.waits import ProduceWait
+from broker.replication.partition.partition import Partition
+from broker.replication.replicas.replica_manager import ALL_REPLICAS
+from broker.replication.waiting.waits import ProduceWait
 from protocol.api_keys import ApiKey
 from protocol.batch.validate import RecordsRefused
 from protocol.errors import ApiError, ErrorCode
@@ -44,7 +44,7 @@ from protocol.transport.long_requests import WEIGHT_MAX, encoded_in_slices
 from runtime.slices import SharedSlices
 
 if TYPE_CHECKING:
-    from broker.replication.late_appends import LateAppend
+    from broker.replication.appends.late import LateAppend
     from storage.log.append import AppendInfo
 
 MIN_VERSION: Final = 3

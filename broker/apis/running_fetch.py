@@ -28,11 +28,11 @@ from broker.apis.recent_read import RecentRead
 from broker.context import BrokerContext
 from broker.quota.enforcer import quota_user
 from broker.quota.quotas import QuotaKind
-from broker.replication.fetch_session import FetchPlan, FetchSession, PartitionKey
-from broker.replication.partition import Partition
-from broker.replication.replica_selector import nearest_replica
-from broker.replication.session_watch import LoneWatch
-from broker.replication.waits import FetchWait
+from broker.replication.partition.partition import Partition
+from broker.replication.reading.replica_selector import nearest_replica
+from broker.replication.sessions.fetch_session import FetchPlan, FetchSession, PartitionKey
+from broker.replication.sessions.session_watch import LoneWatch
+from broker.replication.waiting.waits import FetchWait
 from protocol.errors import ApiError, ErrorCode
 from protocol.messages.fetch import FetchRequest, FetchResponse
 from protocol.schema import Buffer

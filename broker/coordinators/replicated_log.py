@@ -14,8 +14,8 @@ from broker.coordinators.coordinator_log import (
     TopicCreation,
 )
 from broker.metadata.cache import MetadataCache
-from broker.replication.partition import Partition
-from broker.replication.replica_manager import ReplicaManager
+from broker.replication.partition.partition import Partition
+from broker.replication.replicas.replica_manager import ReplicaManager
 from protocol.batch.control import ControlType, read_control_type, read_end_txn_marker
 from protocol.batch.header import CODEC_MASK, NO_PRODUCER_ID, BatchHeader, iter_checked
 from protocol.batch.records import (

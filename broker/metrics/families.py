@@ -16,11 +16,11 @@ from typing import Final
 from broker.context import BrokerContext
 from broker.controller_link.lifecycle import BrokerLifecycle
 from broker.metrics.partition_series import PartitionSeries
-from broker.replication.counters import PartitionCounters
-from broker.replication.partition import Partition
-from broker.replication.replica_role import ReplicaRole
+from broker.replication.partition.counters import PartitionCounters
+from broker.replication.partition.partition import Partition
+from broker.replication.partition.role import ReplicaRole
 from broker.replication.service import Replication
-from broker.replication.waits import DeleteRecordsWait, FetchWait, ProduceWait
+from broker.replication.waiting.waits import DeleteRecordsWait, FetchWait, ProduceWait
 from runtime.metrics import Family, Sample, rendered, single
 
 _TOPIC_COUNTERS: Final = (

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from operator import attrgetter
 from typing import Any, Final, NamedTuple, TypeAlias
 
-from broker.replication.partition import Partition
+from broker.replication.partition.partition import Partition
 from runtime.metrics import Family, Labels, rendered, series_lines
 
 GROUP: Final = 250

@@ -8,13 +8,13 @@ from collections.abc import Callable
 from broker.controller_link.channel import ControllerChannel
 from broker.metadata.cache import MetadataCache
 from broker.metadata.lost_brokers import LostBrokers
-from broker.replication.alter_partition_sender import IsrChanges
-from broker.replication.directory_reports import DirectoryReports
-from broker.replication.fetcher_connections import FetcherContext, Fetchers
-from broker.replication.flusher import Flusher
-from broker.replication.offset_resets import ListOffsetsReset, TierStart, may_skip_tiered
-from broker.replication.partition import Partition
-from broker.replication.replica_manager import ReplicaManager
+from broker.replication.durability.flusher import Flusher
+from broker.replication.fetching.connections import FetcherContext, Fetchers
+from broker.replication.fetching.offset_resets import ListOffsetsReset, TierStart, may_skip_tiered
+from broker.replication.partition.partition import Partition
+from broker.replication.replicas.replica_manager import ReplicaManager
+from broker.replication.requests.alter_partition_sender import IsrChanges
+from broker.replication.requests.directory_reports import DirectoryReports
 from broker.replication.settings import ReplicationSettings
 from broker.replication.throttle import ReplicationThrottles
 from metalog.image.delta import MetadataDelta

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from broker.replication.fetcher import FetcherSettings
+from broker.replication.fetching.fetcher import FetcherSettings
 from runtime.config import NodeConfig, keys_kraftbox, keys_remote, keys_replication
 
 

@@ -16,11 +16,11 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Final
 
-from broker.replication.effects import Effects
-from broker.replication.fetcher import Reset
-from broker.replication.offset_resets import LeaderLog
-from broker.replication.partition import Partition
-from broker.replication.replica_role import ReplicaRole
+from broker.replication.fetching.fetcher import Reset
+from broker.replication.fetching.offset_resets import LeaderLog
+from broker.replication.partition.effects import Effects
+from broker.replication.partition.partition import Partition
+from broker.replication.partition.role import ReplicaRole
 from broker.tiering.counters import BuildCounters
 from broker.tiering.journal import TierUnavailable
 from broker.tiering.roles import remote_of

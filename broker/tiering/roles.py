@@ -23,8 +23,8 @@ from typing import Protocol
 
 from broker.metadata.cache import MetadataCache
 from broker.metadata.topic_settings import TopicSettings
-from broker.replication.partition import Partition
-from broker.replication.replica_role import ReplicaRole
+from broker.replication.partition.partition import Partition
+from broker.replication.partition.role import ReplicaRole
 from broker.tiering.journal import Journal, TierUnavailable
 from broker.tiering.pauses import Pauses
 from broker.tiering.removal import Remover

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Protocol, TypeAlias
 
 from broker.metadata.topic_settings import TopicSettingsTable
-from broker.replication.replica_manager import ReplicaManager
+from broker.replication.replicas.replica_manager import ReplicaManager
 from broker.tiering.following import TierBeginnings
 from broker.tiering.index_cache import IndexCache
 from broker.tiering.journal import Journal

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple, Protocol
 
 from broker.metadata.cache import MetadataCache
-from broker.replication.peer import Peer
+from broker.replication.fetching.peer import Peer
 from protocol.batch.header import iter_checked
 from protocol.batch.records import Record, build_batch, read_batch
 from protocol.errors import ApiError, ErrorCode, ProtocolError

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 from unittest import mock
 
-from broker.replication.partition import Partition
+from broker.replication.partition.partition import Partition
 from kraftbox.node import Node
 from metalog.quorum.core.replica import Replica
 from storage.log.log import Log

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 
-from broker.replication.partition import Partition
+from broker.replication.partition.partition import Partition
 from simulation.judges.committed import PartitionTruth
 from simulation.judges.metadata import MetadataTruth
 from simulation.world.invariants import Key

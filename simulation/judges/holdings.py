@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from broker.replication.follower_watch import FollowerWatch
-from broker.replication.session_watch import LoneWatch
+from broker.replication.sessions.follower_watch import FollowerWatch
+from broker.replication.sessions.session_watch import LoneWatch
 
 if TYPE_CHECKING:
     from broker.assembly import BrokerServer
     from broker.context import BrokerContext
-    from broker.replication.partition import Partition
+    from broker.replication.partition.partition import Partition
     from simulation.judges.partitions import Promises
     from simulation.shape import Shape
 

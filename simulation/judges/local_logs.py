@@ -23,8 +23,8 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 from unittest import mock
 
-from broker.replication.effects import Effects
-from broker.replication.partition import Partition
+from broker.replication.partition.effects import Effects
+from broker.replication.partition.partition import Partition
 from metalog.image.values import ConfigResourceType, ElectedAs
 from protocol.messages.alter_partition import AlterPartitionRequest
 from protocol.messages.fetch import FetchRequest
@@ -36,7 +36,7 @@ from simulation.world.invariants import Key, Violation, require
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from broker.replication.isr import IsrProposal
+    from broker.replication.partition.isr import IsrProposal
     from metalog.image.values import MetadataImage, PartitionImage
     from simulation.judges.election_laws import Election
     from simulation.judges.world import JudgedWorld

@@ -21,7 +21,7 @@ from collections.abc import Awaitable, Iterator
 from typing import TYPE_CHECKING, NamedTuple
 from unittest import mock
 
-from broker.replication.replica_role import ReplicaRole
+from broker.replication.partition.role import ReplicaRole
 from broker.tiering.following import TierBeginnings
 from simulation.judges.judge import Judge
 from simulation.world.invariants import Key, Violation, require
@@ -29,9 +29,9 @@ from storage.log.bootstrap import MARKER
 from storage.log.checkpoints import LEADER_EPOCH_CHECKPOINT, decode_epochs
 
 if TYPE_CHECKING:
-    from broker.replication.fetcher import Reset
-    from broker.replication.offset_resets import LeaderLog
-    from broker.replication.partition import Partition
+    from broker.replication.fetching.fetcher import Reset
+    from broker.replication.fetching.offset_resets import LeaderLog
+    from broker.replication.partition.partition import Partition
     from simulation.judges.world import JudgedWorld
     from simulation.world.cluster import Machine, NodeLife
     from storage.log.log import Log

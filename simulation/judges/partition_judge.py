@@ -8,12 +8,12 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 from unittest import mock
 
-from broker.replication.fetcher import Fetcher, Followed
+from broker.replication.fetching.fetcher import Fetcher, Followed
 from simulation.judges.judge import Judge
 from simulation.world.invariants import require
 
 if TYPE_CHECKING:
-    from broker.replication.partition import Partition
+    from broker.replication.partition.partition import Partition
     from simulation.judges.world import JudgedWorld
     from simulation.world.cluster import NodeLife
 

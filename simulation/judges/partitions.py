@@ -28,8 +28,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from broker.replication.partition import Partition
-from broker.replication.replica_role import ReplicaRole
+from broker.replication.partition.partition import Partition
+from broker.replication.partition.role import ReplicaRole
 from metalog.image.values import (
     ConfigResourceType,
     PartitionImage,

@@ -54,7 +54,7 @@ from storage.log.checkpoints import decode_offsets
 from storage.tiered.values import RemotePartition
 
 if TYPE_CHECKING:
-    from broker.replication.partition import Partition
+    from broker.replication.partition.partition import Partition
     from broker.tiering.tier import Tier
     from simulation.judges.committed import PartitionTruth
     from simulation.judges.world import JudgedWorld

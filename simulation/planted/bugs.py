@@ -14,7 +14,7 @@ from simulation.planted.quorum import QUORUM
 from simulation.planted.replicas import REPLICAS
 from simulation.planted.tiers import TIERS
 
-PARTITION = "broker.replication.partition:Partition"
+PARTITION = "broker.replication.partition.partition:Partition"
 LOG = "storage.log.log:Log"
 ISR = "controller.topics.isr"
 REGISTRATION = "controller.brokers.registration"
@@ -68,7 +68,7 @@ _REPLICATION = [
         "P13",
         "a follower joins the ISR before it has reached the leader epoch's start",
         (
-            "broker.replication.remote_replica:RemoteReplica.may_join",
+            "broker.replication.partition.remote_replica:RemoteReplica.may_join",
             " and self.log_end >= leader_epoch_start",
             "",
         ),
@@ -79,7 +79,7 @@ _REPLICATION = [
         "P13",
         "a follower joins the ISR with whatever it has",
         (
-            "broker.replication.remote_replica:RemoteReplica.may_join",
+            "broker.replication.partition.remote_replica:RemoteReplica.may_join",
             "return self.log_end >= high_watermark and self.log_end >= leader_epoch_start",
             "return True",
         ),
@@ -105,7 +105,7 @@ _REPLICATION = [
             "if False:",
         ),
         (
-            "broker.replication.replica_manager:ReplicaManager.may_join_isr",
+            "broker.replication.replicas.replica_manager:ReplicaManager.may_join_isr",
             "and broker.epoch == broker_epoch",
             "",
         ),
@@ -132,7 +132,7 @@ _REPLICATION = [
         "P17|P4|P26|P18|P12|F",
         "the truncation goes to the leader's end, though the own one is earlier",
         (
-            "broker.replication.follower:truncate_to_common",
+            "broker.replication.fetching.follower:truncate_to_common",
             "min(own_end, end_offset)",
             "end_offset",
         ),
@@ -143,7 +143,7 @@ _REPLICATION = [
         "P17|P26|P4|P18",
         "a diverging log is not cut",
         (
-            "broker.replication.follower:truncate_to_common",
+            "broker.replication.fetching.follower:truncate_to_common",
             "return truncate(partition, target)",
             "return False",
         ),
@@ -165,7 +165,7 @@ _REPLICATION = [
         "P|F",
         "an answer from before a truncation, or a new leader, is applied",
         (
-            "broker.replication.fetcher:Fetcher.answered",
+            "broker.replication.fetching.fetcher:Fetcher.answered",
             "if serial < followed.serial:",
             "if False:",
         ),
@@ -386,7 +386,7 @@ _CONTROLLER = [
         "a fenced broker may join an ISR",
         (f"{ISR}:isr_eligibility", "if broker.fenced:", "if False:"),
         (
-            "broker.replication.replica_manager:ReplicaManager.may_join_isr",
+            "broker.replication.replicas.replica_manager:ReplicaManager.may_join_isr",
             "and not broker.fenced",
             "",
         ),
@@ -488,12 +488,12 @@ _TRANSPORT = [
         "P26|P",
         "a fetch session does not look at what has changed",
         (
-            "broker.replication.fetch_session:FetchSession.to_look_at",
+            "broker.replication.sessions.fetch_session:FetchSession.to_look_at",
             "turn = self.watch.turn()",
             "turn = ()",
         ),
         (
-            "broker.replication.follower_watch:FollowerWatch.more",
+            "broker.replication.sessions.follower_watch:FollowerWatch.more",
             "return len(self.due) > looked_at or self._left > 0",
             "return False",
         ),
@@ -503,7 +503,7 @@ _TRANSPORT = [
         "transport",
         "P26",
         "nobody answers a produce request whose time is over",
-        ("broker.replication.waits:ProduceWait.expired", "self._answer(self)", "pass"),
+        ("broker.replication.waiting.waits:ProduceWait.expired", "self._answer(self)", "pass"),
     ),
     _bug(
         "waiting fetch sleeps on",
@@ -511,7 +511,7 @@ _TRANSPORT = [
         "P26|H|P",
         "an append does not wake the fetches that wait for it",
         (
-            "broker.replication.audience:Audience.tell_appended",
+            "broker.replication.partition.audience:Audience.tell_appended",
             "watch.touched(key, size_bytes)",
             "pass",
         ),

@@ -7,7 +7,7 @@ from simulation.planted.planting import Bug, bug
 ELR = "controller.elections.elr"
 RULES = "controller.elections.recovery_rules"
 RECOVERY = "controller.elections.recovery:UncleanRecovery"
-PARTITION = "broker.replication.partition:Partition"
+PARTITION = "broker.replication.partition.partition:Partition"
 FAMILY = "elections"
 
 ELECTIONS: tuple[Bug, ...] = (
@@ -60,7 +60,7 @@ ELECTIONS: tuple[Bug, ...] = (
         "P26",
         "brokers do not register again when the level of metadata begins to have log directories",
         (
-            "broker.replication.directory_reports:DirectoryReports.lacks_directories",
+            "broker.replication.requests.directory_reports:DirectoryReports.lacks_directories",
             "registered is not None",
             "False",
         ),
@@ -71,7 +71,7 @@ ELECTIONS: tuple[Bug, ...] = (
         "P26",
         "a broker does not report the replicas that it had before it registered its directory",
         (
-            "broker.replication.directory_reports:DirectoryReports.published",
+            "broker.replication.requests.directory_reports:DirectoryReports.published",
             "self.replicas.look_at_all((one.topic_id, one.index) for one in replicas)",
             "pass",
         ),

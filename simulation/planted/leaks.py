@@ -12,7 +12,7 @@ LEAKS: tuple[Bug, ...] = (
         "P26",
         "who waited for a connection is kept when the connection is gone",
         (
-            "broker.replication.purgatory:Purgatory.drop_owner",
+            "broker.replication.waiting.purgatory:Purgatory.drop_owner",
             "self._owners.pop(owner, None)",
             "self._owners.get(owner)",
         ),
@@ -41,7 +41,7 @@ LEAKS: tuple[Bug, ...] = (
         "P26",
         "a partition tells sessions that are over of its news",
         (
-            "broker.replication.session_watch:SessionWatch.close",
+            "broker.replication.sessions.session_watch:SessionWatch.close",
             "partition.unwatch(self)",
             "pass",
         ),

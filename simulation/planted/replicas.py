@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from simulation.planted.planting import Bug, bug
 
-PARTITION = "broker.replication.partition:Partition"
-RESETS = "broker.replication.offset_resets:ListOffsetsReset"
+PARTITION = "broker.replication.partition.partition:Partition"
+RESETS = "broker.replication.fetching.offset_resets:ListOffsetsReset"
 LOG = "storage.log.log:Log"
 FAMILY = "replicas"
 
@@ -72,7 +72,7 @@ REPLICAS: tuple[Bug, ...] = (
         "L1",
         "what a broker said in an earlier life is kept for the one that it has now",
         (
-            "broker.replication.remote_replica:RemoteReplica.fetched",
+            "broker.replication.partition.remote_replica:RemoteReplica.fetched",
             "self.local_start_ms = self.local_bytes = UNKNOWN",
             "pass",
         ),

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from broker.replication.fetcher import Decided, Effect, Fetcher, FetcherSettings
-from broker.replication.isr import IsrProposal, PartitionStateNow, asks_again
-from broker.replication.local_log_reports import LocalLogReports
-from broker.replication.partition import Partition
+from broker.replication.fetching.fetcher import Decided, Effect, Fetcher, FetcherSettings
+from broker.replication.partition.isr import IsrProposal, PartitionStateNow, asks_again
+from broker.replication.partition.partition import Partition
+from broker.replication.requests.local_log_reports import LocalLogReports
 from protocol.errors import ErrorCode
 from protocol.messages.fetch import FetchRequest, FetchResponse
 from protocol.metadata.partition_change_record import PartitionChangeRecord

@@ -13,7 +13,7 @@ from unittest import mock
 
 import pytest
 
-from broker.replication.remote_replica import RemoteReplica
+from broker.replication.partition.remote_replica import RemoteReplica
 from broker.tiering.roles import Roles
 from simulation import find
 from simulation.command import Options, main

@@ -12,10 +12,10 @@ import pytest
 
 from broker.assembly import BrokerServer
 from broker.coordinators.group.shard import GroupShard
-from broker.replication.fetch_session import FetchSession
-from broker.replication.follower_watch import FollowerWatch
-from broker.replication.purgatory import Wait
-from broker.replication.remote_replica import RemoteReplica
+from broker.replication.partition.remote_replica import RemoteReplica
+from broker.replication.sessions.fetch_session import FetchSession
+from broker.replication.sessions.follower_watch import FollowerWatch
+from broker.replication.waiting.purgatory import Wait
 from simulation.judges import leftovers
 from simulation.judges.leftovers import LeftoverJudge
 from simulation.swarm import run

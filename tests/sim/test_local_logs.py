@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from broker.replication.effects import Effects
-from broker.replication.partition import Partition
+from broker.replication.partition.effects import Effects
+from broker.replication.partition.partition import Partition
 from protocol.api_keys import ApiKey
 from protocol.transport.client import Connection
 from simulation.world.cluster import End, Machine

@@ -10,8 +10,8 @@ from unittest import mock
 
 import pytest
 
-from broker.replication.offset_resets import LeaderLog
-from broker.replication.replica_role import ReplicaRole
+from broker.replication.fetching.offset_resets import LeaderLog
+from broker.replication.partition.role import ReplicaRole
 from simulation.judges.changes import Changes
 from simulation.judges.new_replicas import NewReplicaJudge
 from simulation.world.invariants import Violation

@@ -11,8 +11,8 @@ from unittest import mock
 
 import pytest
 
-from broker.replication.fetch_session import FetchSession, FetchSessionCache
-from broker.replication.replica_manager import ReplicaManager
+from broker.replication.replicas.replica_manager import ReplicaManager
+from broker.replication.sessions.fetch_session import FetchSession, FetchSessionCache
 from protocol.batch.header import BatchHeader
 from protocol.batch.records import Producer
 from protocol.errors import ApiError, ErrorCode

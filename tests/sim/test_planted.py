@@ -54,7 +54,7 @@ def test_a_bug_is_in_the_product_for_the_run_alone(name: str) -> None:
 
 @pytest.mark.parametrize("old", ["there is no such text", "self"])
 def test_a_piece_that_is_not_there_once_is_refused(old: str) -> None:
-    place = "broker.replication.partition:Partition.wait_for_commit"
+    place = "broker.replication.partition.partition:Partition.wait_for_commit"
     bug = Bug("b", "log", "", "P1", (Patch(place, old, "pass"),))
     with pytest.raises(BadPatch, match="times"), bug.planted():
         pass

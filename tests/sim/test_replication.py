@@ -20,12 +20,12 @@ import pytest
 
 from broker.apis import running_fetch
 from broker.metadata.cache import LeaderHint, MetadataCache
-from broker.replication import fetcher
-from broker.replication.effects import NOTHING, Effects
-from broker.replication.partition import Partition
-from broker.replication.remote_replica import RemoteReplica
-from broker.replication.replica_directories import ReplicaDirectories
-from broker.replication.replica_manager import ReplicaManager
+from broker.replication.fetching import fetcher
+from broker.replication.partition.effects import NOTHING, Effects
+from broker.replication.partition.partition import Partition
+from broker.replication.partition.remote_replica import RemoteReplica
+from broker.replication.replicas.replica_manager import ReplicaManager
+from broker.replication.requests.replica_directories import ReplicaDirectories
 from controller.brokers import directories
 from controller.elections import election, eligibility
 from controller.elections.election import Candidates, Elected

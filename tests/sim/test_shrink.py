@@ -14,8 +14,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from broker.replication.effects import NOTHING, Effects
-from broker.replication.partition import Partition
+from broker.replication.partition.effects import NOTHING, Effects
+from broker.replication.partition.partition import Partition
 from simulation import find
 from simulation.command import Options, main
 from simulation.schedule import TROUBLE_MS_MAX, Schedule, draw_schedule

@@ -13,8 +13,8 @@ from unittest import mock
 import pytest
 
 from audit.report.svg import Lane, TimeAxis
-from broker.replication.effects import NOTHING, Effects
-from broker.replication.partition import Partition
+from broker.replication.partition.effects import NOTHING, Effects
+from broker.replication.partition.partition import Partition
 from protocol.api_keys import ApiKey
 from simulation import command
 from simulation.command import Options

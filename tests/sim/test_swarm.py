@@ -13,8 +13,8 @@ from unittest import mock
 
 import pytest
 
-from broker.replication.effects import NOTHING, Effects
-from broker.replication.partition import Partition
+from broker.replication.partition.effects import NOTHING, Effects
+from broker.replication.partition.partition import Partition
 from simulation import command, swarm
 from simulation.command import Options
 from simulation.event import Event

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from functools import partial
 from typing import Any, TypeVar
 
-from broker.replication.partition import Partition
+from broker.replication.partition.partition import Partition
 from broker.tiering.tier import Tier
 from protocol.errors import ApiError
 from protocol.ids import TopicId

@@ -293,7 +293,7 @@ def test_one_module_makes_partition_changes():
     assert found == []
 
 
-PARTITION = "broker/replication/partition.py"
+PARTITION = "broker/replication/partition/partition.py"
 PARTITIONS_USERS = ("broker", "simulation", *KITS, "bench", "tests/unit/broker", "tests/sim")
 """The packages that call decision methods of partitions."""
 
@@ -322,7 +322,7 @@ def dropped_effects(module: ast.Module, names: set[str]) -> Iterator[int]:
 
 
 def test_what_a_partition_wants_done_is_not_dropped() -> None:
-    """`broker.replication.effects`: a forgotten effect is a lost flush, proposal or election."""
+    """`replication.partition.effects`: a forgotten effect is a lost flush, proposal or election."""
     names = deciders()
     assert {"maybe_advance_high_watermark", "become_leader", "_propose"} <= names
     asked = re.compile(rf"\.(?:{'|'.join(sorted(names))})\(")

@@ -16,7 +16,7 @@ from dataclasses import replace
 
 import pytest
 
-from broker.replication.partition import Partition
+from broker.replication.partition.partition import Partition
 from metalog.image.values import PartitionImage
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode

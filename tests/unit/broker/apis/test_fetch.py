@@ -9,7 +9,7 @@ from unittest import mock
 import pytest
 
 from broker.apis.running_fetch import MOVED_HERE_MS, MOVED_WAIT_MS, RunningFetch
-from broker.replication.purgatory import TICK_MS
+from broker.replication.waiting.purgatory import TICK_MS
 from protocol.batch.header import iter_batches
 from protocol.codec import decode
 from protocol.compression import Codec

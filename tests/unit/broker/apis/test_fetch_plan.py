@@ -17,7 +17,7 @@ from broker.apis.fetch_plan import (
     plan_reads,
     still_holds,
 )
-from broker.replication.fetch_session import PartitionKey
+from broker.replication.sessions.fetch_session import PartitionKey
 from protocol.batch.header import HEADER_BYTES
 from storage.log.log import Log
 from testkit.memory.broker import Harness, batch

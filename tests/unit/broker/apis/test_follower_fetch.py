@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from broker.replication import follower_watch
-from broker.replication.fetcher import Reset
+from broker.replication.fetching.fetcher import Reset
+from broker.replication.sessions import follower_watch
 from protocol.errors import ErrorCode
 from testkit.memory.broker import fetch_request, registration, settle
 from testkit.memory.replicas import Cluster, answer

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from broker.replication.replica_selector import RACK_AWARE
+from broker.replication.reading.replica_selector import RACK_AWARE
 from broker.tiering import reader
 from broker.tiering.reader import KEPT_MS
 from broker.tiering.settings import QuotaSettings

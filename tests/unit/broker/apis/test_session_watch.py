@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from broker.apis.running_fetch import RunningFetch
-from broker.replication.session_watch import SessionWatch
+from broker.replication.sessions.session_watch import SessionWatch
 from protocol.messages.fetch import FetchRequest, FetchResponse
 from testkit.memory.broker import Harness, batch, settle
 from testkit.memory.replicas import Cluster

@@ -6,8 +6,8 @@ import pytest
 
 from broker.metrics import partition_series
 from broker.metrics.partition_series import PartitionSeries
-from broker.replication.partition import Partition
-from broker.replication.replica_role import ReplicaRole
+from broker.replication.partition.partition import Partition
+from broker.replication.partition.role import ReplicaRole
 from runtime.metrics import Metrics
 from testkit.memory.broker import Harness
 

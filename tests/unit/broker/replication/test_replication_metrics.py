@@ -8,7 +8,7 @@ from typing import Any, cast
 import pytest
 
 from broker.metrics.families import BrokerMetrics
-from broker.replication.fetcher import Fetcher
+from broker.replication.fetching.fetcher import Fetcher
 from protocol.batch.records import Producer
 from protocol.errors import ErrorCode
 from protocol.metadata import ConfigRecord, PartitionRecord

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from broker.replication.fetcher import Fetcher
+from broker.replication.fetching.fetcher import Fetcher
 from broker.replication.throttle import ReplicationThrottle, ReplicationThrottles, throttles
 from protocol.metadata.config_record import ConfigRecord
 from testkit.memory.replicas import SETTINGS, Cluster

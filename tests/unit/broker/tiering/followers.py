@@ -6,8 +6,8 @@ import asyncio
 import random
 from typing import Any
 
-from broker.replication.fetcher import Reset
-from broker.replication.offset_resets import ListOffsetsReset
+from broker.replication.fetching.fetcher import Reset
+from broker.replication.fetching.offset_resets import ListOffsetsReset
 from broker.tiering.following import TierBeginnings
 from broker.tiering.journal import TierUnavailable
 from protocol.batch.records import Producer

@@ -7,8 +7,8 @@ import asyncio
 
 import pytest
 
-from broker.replication.fetcher import Reset
-from broker.replication.offset_resets import EARLIEST, LATEST, LeaderLog, ListOffsetsReset
+from broker.replication.fetching.fetcher import Reset
+from broker.replication.fetching.offset_resets import EARLIEST, LATEST, LeaderLog, ListOffsetsReset
 from broker.tiering import following
 from broker.tiering.counters import BuildCounters
 from protocol.errors import ApiError, ErrorCode

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from broker.replication.fetcher import Reset
-from broker.replication.offset_resets import (
+from broker.replication.fetching.fetcher import Reset
+from broker.replication.fetching.offset_resets import (
     EARLIEST,
     EARLIEST_LOCAL,
     EARLIEST_PENDING_UPLOAD,
@@ -18,7 +18,7 @@ from broker.replication.offset_resets import (
     ListOffsetsReset,
     may_skip_tiered,
 )
-from broker.replication.replica_role import ReplicaRole
+from broker.replication.partition.role import ReplicaRole
 from metalog.image.features import METADATA_VERSIONS
 from protocol.batch.records import Producer
 from protocol.errors import ApiError, ErrorCode

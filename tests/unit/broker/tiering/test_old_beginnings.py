@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from broker.replication.fetcher import Reset
-from broker.replication.offset_resets import ListOffsetsReset
+from broker.replication.fetching.fetcher import Reset
+from broker.replication.fetching.offset_resets import ListOffsetsReset
 from protocol.errors import ApiError, ErrorCode
 from storage.log.log import Log
 from storage.tiered.cache import SegmentCache

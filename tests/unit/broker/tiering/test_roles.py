@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from broker.replication.partition import Partition
+from broker.replication.partition.partition import Partition
 from broker.tiering.journal import Journal
 from broker.tiering.removal import Remover
 from broker.tiering.roles import Roles

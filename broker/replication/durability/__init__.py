@@ -1,0 +1,1 @@
+"""Workers' writes of a log: flushes, and leader-epoch-checkpoint files."""

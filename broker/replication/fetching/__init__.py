@@ -1,0 +1,1 @@
+"""Fetches of a follower from its leaders."""

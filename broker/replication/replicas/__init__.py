@@ -1,0 +1,1 @@
+"""All partitions of a broker, and the table that carries out their effects."""

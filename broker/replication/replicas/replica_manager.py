@@ -1,0 +1,679 @@
+"""All partitions on this broker: lookup by name or id, and changes from the metadata log.
+
+`apply` receives each new image. One role change is cheap and done at once. Thousands of them are
+not, nor is creating logs: those go into a backlog that `advance` works off in slices. It always
+uses the newest image, not the one that queued the change. Until then a partition is not led here
+yet, and clients retry. A former leader commits nothing in that time, because its followers have
+left.
+
+A broker that has lost its registration no longer leads or follows (`lead_nothing`): later images
+describe another process with its id.
+
+A disk error takes the partition offline and is reported once to `on_storage_failure`, which stops
+the node: there is one log directory, so nothing is left to serve from.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
+
+from broker.metadata.cache import MetadataCache
+from broker.metadata.topic_settings import TopicSettings, TopicSettingsTable
+from broker.replication.partition.counters import PartitionCounters
+from broker.replication.partition.isr import IsrProposal
+from broker.replication.partition.local_logs import LocalLogs
+from broker.replication.partition.partition import Partition
+from broker.replication.partition.remote_replica import NEVER_MS
+from broker.replication.partition.role import ReplicaRole
+from broker.replication.partition.state import NO_EPOCH
+from broker.replication.replicas.backlog import Backlog
+from broker.replication.replicas.effect_table import EffectTable, FetcherPort, LeadershipListener
+from broker.replication.replicas.tier_listener import TierListener
+from broker.replication.throttle import throttles
+from metalog.image.delta import Change, MetadataDelta
+from metalog.image.local_log import NO_LOCAL_LOGS, LocalLogThresholds
+from metalog.image.values import (
+    LeaderRecoveryState,
+    MetadataImage,
+    PartitionImage,
+    TopicImage,
+)
+from protocol.batch.header import NO_TIMESTAMP, BatchHeader, Buffer
+from protocol.batch.validate import ValidBatch, check_batch, finish, keeps_bytes
+from protocol.errors import ApiError, ErrorCode
+from protocol.topic_name import topic_name_problem
+from runtime.clock import Clock
+from runtime.config import keys_kraftbox
+from runtime.errors import InvariantViolated
+from runtime.log import get_logger
+from storage.log.errors import LogFailed
+from storage.log.producers import Origin
+
+if TYPE_CHECKING:
+    from storage.log.append import AppendInfo
+    from storage.log.log import Log
+    from storage.log.manager import LogManager
+
+ALL_REPLICAS: Final = -1
+"""The value of acks that waits for the whole ISR."""
+
+_log = get_logger("broker.replicas")
+
+AT_ONCE_MAX: Final = 200
+"""Maximum number of role changes while an image is published: a few milliseconds. The others go
+into the backlog."""
+
+
+class Survive(Protocol):
+    """Type of `Supervisor.survive`."""
+
+    def __call__(
+        self, work: str, error: BaseException, data: Buffer = b"", /, **about: Any
+    ) -> None: ...
+
+
+class ReplicaManager:
+    """The partitions of one broker."""
+
+    def __init__(
+        self,
+        *,
+        node_id: int,
+        logs: LogManager,
+        settings: TopicSettingsTable,
+        metadata: MetadataCache,
+        clock: Clock,
+        on_storage_failure: Callable[[str, BaseException], None],
+        on_unforeseen: Survive,
+    ) -> None:
+        self.node_id = node_id
+        self.logs = logs
+        self.metadata = metadata
+        self._settings = settings
+        self._clock = clock
+        self._on_storage_failure = on_storage_failure
+        self._on_unforeseen = on_unforeseen
+        self._by_name: dict[str, dict[int, Partition]] = {}
+        self._by_id: dict[bytes, dict[int, Partition]] = {}
+        self.deleted_counters = PartitionCounters()
+        """Counts of replicas that were removed."""
+        self._backlog = Backlog()
+        self._strays: dict[tuple[str, int], None] = {}
+        self._leads_nothing = False
+        self._at_once = AT_ONCE_MAX
+        self._schedule: Callable[[], None] = lambda: None
+        self._report: Callable[[Partition], None] | None = None
+        self._reports_begin: Callable[[], None] = lambda: None
+        self._role_given: Callable[[Partition, PartitionImage], None] = lambda partition, now: None
+        self._effects = EffectTable(self._local_logs_moved)
+        self.carry_out = self._effects.carry_out
+        logs.trimmed = self.local_log_trimmed
+        logs.log_start_moved = self.log_start_moved
+
+    # --- lookup -------------------------------------------------------------------------------
+
+    def __iter__(self) -> Iterator[Partition]:
+        for partitions in self._by_id.values():
+            yield from partitions.values()
+
+    def get(self, topic: str, index: int) -> Partition | None:
+        """Return the replica on this broker, or None."""
+        partitions = self._by_name.get(topic)
+        return None if partitions is None else partitions.get(index)
+
+    def known(self, topic: str | bytes, index: int) -> Partition | None:
+        """Return the replica on this broker by the topic's name or id, or None."""
+        if isinstance(topic, bytes):
+            partitions = self._by_id.get(topic)
+        else:
+            partitions = self._by_name.get(topic)
+        return None if partitions is None else partitions.get(index)
+
+    def find(self, topic: str, index: int) -> Partition:
+        """Return the replica on this broker.
+
+        Raises:
+            ApiError: NOT_LEADER_OR_FOLLOWER for a partition that exists elsewhere (or here soon),
+                UNKNOWN_TOPIC_OR_PARTITION for one that does not exist.
+        """
+        partitions = self._by_name.get(topic)
+        if partitions is not None:
+            partition = partitions.get(index)
+            if partition is not None:
+                return partition
+        if self.metadata.partition(topic, index) is not None:
+            raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER, None)
+        raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, None)
+
+    def find_by_id(self, topic_id: bytes, index: int) -> Partition:
+        """Return the replica on this broker; as `find`, with UNKNOWN_TOPIC_ID for an unknown id."""
+        partitions = self._by_id.get(topic_id)
+        if partitions is not None:
+            partition = partitions.get(index)
+            if partition is not None:
+                return partition
+        topic = self.metadata.topic_by_id(topic_id)
+        if topic is None:
+            raise ApiError(ErrorCode.UNKNOWN_TOPIC_ID, None)
+        if index in topic.partitions:
+            raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER, None)
+        raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, None)
+
+    # --- appending ----------------------------------------------------------------------------
+
+    def check(
+        self,
+        partition: Partition,
+        records: Buffer | None,
+        *,
+        api_version: int,
+        required_acks: int,
+        transactional: bool,
+    ) -> BatchHeader:
+        """Validate one client batch by its header; `append` or a late append follows.
+
+        Raises:
+            ApiError: of `check_batch`; NOT_LEADER_OR_FOLLOWER, NOT_ENOUGH_REPLICAS,
+                KAFKA_STORAGE_ERROR.
+        """
+        self._require_writable(partition, required_acks)
+        return check_batch(records, api_version, partition.rules, transactional=transactional)
+
+    def append(
+        self,
+        partition: Partition,
+        records: Buffer,
+        header: BatchHeader,
+        now_ms: int,
+    ) -> AppendInfo:
+        """Append a batch that `check` has passed in the same event-loop iteration; `records` is not
+        used after the return.
+
+        Raises:
+            ApiError: of `finish`; otherwise as `append_valid`.
+        """
+        rules = partition.rules
+        if keeps_bytes(header, rules, now_ms):
+            return self._append(partition, records, header, now_ms, NO_TIMESTAMP)
+        try:
+            valid = finish(records, header, rules, now_ms)
+        except ApiError:
+            raise
+        except Exception as error:
+            raise self.batch_failed(partition, records, error) from error
+        return self._append(partition, valid.data, valid.header, now_ms, valid.log_append_time_ms)
+
+    def append_valid(
+        self, partition: Partition, valid: ValidBatch, required_acks: int, now_ms: int
+    ) -> AppendInfo:
+        """Append the result of `finish`, perhaps some time after `check`.
+
+        Raises:
+            ApiError: NOT_LEADER_OR_FOLLOWER, NOT_ENOUGH_REPLICAS, KAFKA_STORAGE_ERROR; of the
+                producer's sequence (OUT_OF_ORDER_SEQUENCE_NUMBER, DUPLICATE_SEQUENCE_NUMBER,
+                INVALID_PRODUCER_EPOCH ...).
+        """
+        self._require_writable(partition, required_acks)
+        return self._append(partition, valid.data, valid.header, now_ms, valid.log_append_time_ms)
+
+    def _append(
+        self,
+        partition: Partition,
+        data: Buffer,
+        header: BatchHeader,
+        now_ms: int,
+        log_append_time_ms: int,
+    ) -> AppendInfo:
+        try:
+            info = partition.log.append_as_leader(
+                data,
+                partition.leader_epoch,
+                now_ms,
+                header=header,
+                log_append_time_ms=log_append_time_ms,
+            )
+        except LogFailed as error:
+            self.storage_failed(partition, error.cause)
+            raise
+        if not info.duplicate:
+            size = len(data)
+            counters = partition.counters
+            counters.bytes_in += size
+            counters.messages_in += header.record_count
+            effects = partition.appended(info, size)
+            if effects:
+                self.carry_out(partition, effects)
+        return info
+
+    def batch_failed(self, partition: Partition, records: Buffer, error: Exception) -> ApiError:
+        """Report an unexpected exception while a batch was validated or appended; return the error
+        for its producer."""
+        self._on_unforeseen(
+            "produced batch", error, records, topic=partition.topic, partition=partition.index
+        )
+        return ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, None)
+
+    def _require_writable(self, partition: Partition, required_acks: int) -> Log:
+        log = partition.require_leader()
+        if required_acks == ALL_REPLICAS and partition.under_min_isr:
+            raise ApiError(ErrorCode.NOT_ENOUGH_REPLICAS, None)
+        return log
+
+    def append_own(self, partition: Partition, batch: bytes, *, now_ms: int) -> AppendInfo:
+        """Append a batch that this broker wrote itself, as with acks=all.
+
+        Raises:
+            ApiError: NOT_LEADER_OR_FOLLOWER, NOT_ENOUGH_REPLICAS, MESSAGE_TOO_LARGE,
+                RECORD_LIST_TOO_LARGE, KAFKA_STORAGE_ERROR.
+        """
+        log = self._require_writable(partition, ALL_REPLICAS)
+        if len(batch) > partition.rules.max_message_bytes:
+            raise ApiError(ErrorCode.MESSAGE_TOO_LARGE, None)
+        try:
+            info = log.append_as_leader(batch, partition.leader_epoch, now_ms, Origin.COORDINATOR)
+        except LogFailed as error:
+            self.storage_failed(partition, error.cause)
+            raise
+        self.carry_out(partition, partition.appended(info, len(batch)))
+        return info
+
+    def storage_failed(self, partition: Partition, error: BaseException) -> None:
+        """Take the partition offline after a disk operation on its log failed, and report the
+        failure."""
+        _log.error(
+            "disk error, partition goes offline",
+            topic=partition.topic,
+            partition=partition.index,
+            error=str(error),
+        )
+        if partition.role is not ReplicaRole.DELETED:
+            self.carry_out(partition, partition.become_offline())
+        self._on_storage_failure(f"log of {partition.topic}-{partition.index}", error)
+
+    # --- effects ------------------------------------------------------------------------------
+
+    def may_join_isr(self, replica_id: int, broker_epoch: int) -> bool:
+        """Return whether that broker, with that epoch, is unfenced and not shutting down (KIP-841,
+        KIP-903)."""
+        broker = self.metadata.image.cluster.brokers.get(replica_id)
+        return (
+            broker is not None
+            and not broker.fenced
+            and not broker.in_controlled_shutdown
+            and broker.epoch == broker_epoch
+        )
+
+    def broker_epoch(self) -> int:
+        """Return this broker's present epoch, or -1 if it is not in the metadata yet."""
+        broker = self.metadata.image.cluster.brokers.get(self.node_id)
+        return NO_EPOCH if broker is None else broker.epoch
+
+    def _local_logs_moved(self, partition: Partition) -> None:
+        if self._report is not None and self._is_report_due(partition):
+            self._report(partition)
+
+    def _is_report_due(self, partition: Partition, *, sweep: bool = False) -> bool:
+        now_ms, wall_ms = self._clock.monotonic_ms(), self._clock.now_ms()
+        return partition.report_due(now_ms, wall_ms, self.broker_epoch(), sweep=sweep)
+
+    def report_steps(self) -> Iterator[int]:
+        """Trigger the local-log reports that are due. Yields the number so far every 256
+        partitions, so that the caller can run other work."""
+        reported = 0
+        for at, partition in enumerate(list(self)):
+            if (
+                self._report is not None
+                and partition.local_logs is not None
+                and self._is_report_due(partition, sweep=True)
+            ):
+                self._report(partition)
+                reported += 1
+            if at % 256 == 255:
+                yield reported
+        yield reported
+
+    def expire_isr_steps(self, lag_max_ms: float) -> Iterator[int]:
+        """Propose ISRs without laggards. Yields the number so far every 256 partitions, so that the
+        caller can run other work."""
+        proposed = 0
+        for at, partition in enumerate(list(self)):
+            if partition.is_leader:
+                before = partition.proposal
+                effects = partition.expire_isr(self._clock.monotonic_ms(), lag_max_ms)
+                self.carry_out(partition, effects)
+                proposed += partition.proposal is not before
+            if at % 256 == 255:
+                yield proposed
+        yield proposed
+
+    # --- metadata -----------------------------------------------------------------------------
+
+    def on_backlog(self, schedule: Callable[[], None]) -> None:
+        """Set the callback for new work in the backlog: it must arrange calls of `advance`."""
+        self._schedule = schedule
+
+    def on_flush_due(self, flush: Callable[[Partition], None]) -> None:
+        """Set the callback for a leader that cannot commit more before a flush."""
+        self._effects.flush = flush
+
+    def on_epochs_unsaved(self, save: Callable[[Partition], None]) -> None:
+        """Set the callback for a partition whose high watermark waits for its epochs' file."""
+        self._effects.save_epochs = save
+
+    def on_isr_proposed(self, propose: Callable[[Partition, IsrProposal], None]) -> None:
+        """Set the callback that proposes an ISR to the controller."""
+        self._effects.propose = propose
+
+    def on_local_logs(self, report: Callable[[Partition], None], begin: Callable[[], None]) -> None:
+        """Set the callbacks for local logs: `report` for a partition that has to report; before
+        that, `begin` for each partition that may have to."""
+        self._report, self._reports_begin = report, begin
+
+    def local_log_trimmed(self, log: Log) -> None:
+        """Report the change of a log that has lost segments, if its topic compares replicas by
+        their local logs."""
+        partition = self.get(log.topic, log.partition)
+        if partition is None or partition.local_logs is None or partition.log is not log:
+            return
+        if partition.is_leader:
+            self._local_logs_moved(partition)
+        else:
+            self._effects.fetchers.restate(partition)
+
+    def log_start_moved(self, log: Log) -> None:
+        """Notify the readers of a partition after its log start has moved."""
+        partition = self.get(log.topic, log.partition)
+        if partition is not None and partition.log is log:
+            partition.log_start_moved()
+
+    def on_role_given(self, look: Callable[[Partition, PartitionImage], None]) -> None:
+        """Set the callback for each replica that has received a role from its image."""
+        self._role_given = look
+
+    def on_follow(self, fetchers: FetcherPort) -> None:
+        """Set the component that fetches from leaders."""
+        self._effects.fetchers = fetchers
+
+    def on_tier(self, listener: TierListener) -> None:
+        """Set the receiver of all events that concern tiered storage."""
+        self._effects.tier = listener
+
+    def add_leadership_listener(self, topic: str, listener: LeadershipListener) -> None:
+        """Register a listener for roles in `topic`; the partitions led already are reported at
+        once."""
+        self._effects.listeners.setdefault(topic, []).append(listener)
+        for partition in self._by_name.get(topic, {}).values():
+            if partition.is_leader:
+                listener.elected(partition.index, partition.leader_epoch)
+
+    def reconfigure(self, topics: Iterable[str]) -> None:
+        """Apply changed settings of these topics.
+
+        Replicas of a deleted topic keep their settings until they are removed: a lower min ISR
+        would make their waiting batches visible and acknowledged.
+        """
+        for topic in topics:
+            found = self.metadata.image.topics.by_name.get(topic)
+            for partition in self._by_name.get(topic, {}).values():
+                if found is not None and found.id == partition.topic_id:
+                    self._configure(partition, self._settings.of(topic))
+                    self._effects.tier.configured(partition)
+
+    def apply(self, delta: MetadataDelta) -> None:
+        """Apply the newest image, which `metadata` and the settings contain already.
+
+        Must not be called for an image older than this broker's logs. A topic that was created
+        again would be mistaken for the deleted one, and its log for a leftover.
+        """
+        if self._leads_nothing:
+            return
+        self._at_once = AT_ONCE_MAX
+        for topic_id, change in delta.topics.items():
+            self._apply_topic(topic_id, change, delta)
+        if self._backlog or self._strays:
+            self._schedule()
+
+    def lead_nothing(self) -> None:
+        """Stop every replica at once and for good; the logs stay as they are."""
+        self._leads_nothing = True
+        self._backlog = Backlog()
+        self._strays = {}
+        for partition in self:
+            self._stop_replica(partition)
+
+    def set_strays_aside(self, image: MetadataImage) -> list[str]:
+        """Queue logs for renaming to `-stray` that `image` does not assign to this broker; return
+        their names. `advance` renames each before a log with its name is created.
+
+        For the start, once the image has caught up: these partitions were deleted or moved away
+        while this broker was down.
+        """
+
+        def belongs(topic: str, index: int, topic_id: bytes | None) -> bool:
+            found = image.topics.by_name.get(topic)
+            wanted = None if found is None else found.partitions.get(index)
+            if found is None or wanted is None or self.node_id not in wanted.replicas:
+                return False
+            return topic_id is None or topic_id == found.id
+
+        self._strays = dict.fromkeys(
+            (log.topic, log.partition) for log in self.logs.find_strays(belongs)
+        )
+        names = [f"{topic}-{index}" for topic, index in self._strays]
+        if names:
+            self._schedule()
+        return names
+
+    def _set_aside(self, topic: str, index: int) -> None:
+        del self._strays[topic, index]
+        self._keep_folder(topic, index)
+
+    def _keep_folder(self, topic: str, index: int) -> None:
+        log = self.logs.get(topic, index)
+        try:
+            path = self.logs.set_aside(topic, index)
+        except OSError as error:
+            self._on_storage_failure(f"log of {topic}-{index}", error)
+            return
+        if log is not None and path is not None:
+            self._effects.tier.folder_kept(topic, index, log.topic_id, path)
+
+    def _apply_topic(
+        self, topic_id: bytes, change: Change[TopicImage], delta: MetadataDelta
+    ) -> None:
+        topic = change.after
+        hosted = self._by_id.get(topic_id, {})
+        if topic is None:
+            for index in list(hosted):
+                self._backlog.add((topic_id, index), urgent=False)
+                self._stop_replica(hosted[index])
+            if change.before is not None:
+                for index in change.before.partitions:
+                    self._leave(change.before, index)
+            return
+        for index in delta.changed_in(topic, change.before):
+            wanted, partition = topic.partitions[index], hosted.get(index)
+            if partition is not None and self.node_id in wanted.replicas:
+                self._at_once -= 1
+                if self._at_once >= 0:
+                    self._assign_role(partition, wanted)
+                else:
+                    self._backlog.add((topic_id, index), urgent=wanted.leader == self.node_id)
+            elif partition is not None or self.node_id in wanted.replicas:
+                self._backlog.add((topic_id, index), urgent=wanted.leader == self.node_id)
+                if partition is not None:
+                    self._stop_replica(partition)
+            else:
+                self._leave(topic, index)
+
+    def _leave(self, topic: TopicImage, index: int) -> None:
+        """Handle a partition without a replica here. If its log of an earlier process was not yet
+        opened for a replica, it is renamed to `-stray`, as are those of partitions removed while
+        this broker was down."""
+        log = self.logs.get(topic.name, index)
+        if log is None or log.topic_id not in (None, topic.id):
+            return
+        if index not in self._by_id.get(topic.id, {}):
+            self._strays[topic.name, index] = None
+
+    def advance(self, budget_ms: float) -> bool:
+        """Work off the backlog for about `budget_ms`; return True if some of it is left."""
+        deadline_ms = self._clock.monotonic_ms() + budget_ms
+        while self._strays or self._backlog:
+            if self._strays:
+                self._set_aside(*next(iter(self._strays)))
+            else:
+                self._settle(*self._backlog.take())
+            if self._clock.monotonic_ms() >= deadline_ms:
+                break
+        return bool(self._strays or self._backlog)
+
+    def _settle(self, topic_id: bytes, index: int) -> None:
+        """Create or delete the replica, according to the newest image."""
+        image = self.metadata.image
+        topic = image.topics.by_id.get(topic_id)
+        wanted = None if topic is None else topic.partitions.get(index)
+        partition = self._by_id.get(topic_id, {}).get(index)
+        if topic is None or wanted is None or self.node_id not in wanted.replicas:
+            if partition is not None:
+                self._delete_replica(partition)
+            return
+        if partition is not None and partition.role is ReplicaRole.DELETED:
+            # Moved away and back again before its old log was deleted.
+            self._delete_replica(partition)
+            partition = None
+        if partition is None:
+            partition = self._create(topic, index)
+        if partition is not None:
+            self._assign_role(partition, wanted)
+
+    def _create(self, topic: TopicImage, index: int) -> Partition | None:
+        problem = topic_name_problem(topic.name)
+        if problem is not None:
+            raise InvariantViolated(f"topic {topic.name!r} in the metadata log: {problem}")
+        namesake = self.get(topic.name, index)
+        if namesake is not None:
+            # The topic was deleted and created again: the old log must leave the folder first.
+            self._delete_replica(namesake)
+        settings = self._settings.of(topic.name)
+        try:
+            log = self.logs.get_or_create(topic.name, index, topic.id, settings.log)
+        except OSError as error:
+            self._on_storage_failure(f"log of {topic.name}-{index}", error)
+            return None
+        partition = Partition(
+            topic.name,
+            topic.id,
+            index,
+            node_id=self.node_id,
+            log=log,
+        )
+        self._configure(partition, settings)
+        self._by_id.setdefault(topic.id, {})[index] = partition
+        self._by_name.setdefault(topic.name, {})[index] = partition
+        return partition
+
+    def _configure(self, partition: Partition, settings: TopicSettings) -> None:
+        partition.rules = settings.rules
+        partition.min_isr = settings.min_isr
+        partition.log.configure(settings.log)
+        partition.leader_throttled = bool(settings.leader_throttled) and throttles(
+            settings.leader_throttled, partition.index, self.node_id
+        )
+        partition.follower_throttled = bool(settings.follower_throttled) and throttles(
+            settings.follower_throttled, partition.index, self.node_id
+        )
+        self._ask_for_local_logs(partition, settings.local_log)
+        if partition.is_leader:
+            # A lower minimum may allow the high watermark to advance.
+            self.carry_out(partition, partition.maybe_advance_high_watermark())
+
+    def _ask_for_local_logs(self, partition: Partition, wanted: LocalLogThresholds) -> None:
+        """Begin or end to compare the partition's replicas by their local logs."""
+        if partition.local_logs is None and wanted.on:
+            interval_ms = self._settings.effective_node[
+                keys_kraftbox.KRAFTBOX_LOCAL_LOG_REPORT_INTERVAL_MS
+            ]
+            topics = self.metadata.image.topics
+            image = topics.partition(partition.topic_id, partition.index)
+            known = NO_LOCAL_LOGS if image is None else image.local_logs
+            partition.local_logs = LocalLogs(wanted, interval_ms, known)
+            self._effects.fetchers.restate(partition)
+            self._reports_begin()
+        elif partition.local_logs is not None and not wanted.on:
+            partition.local_logs = None
+        elif partition.local_logs is not None:
+            partition.local_logs.thresholds = wanted
+
+    def _assign_role(self, partition: Partition, wanted: PartitionImage) -> None:
+        if partition.role in (ReplicaRole.OFFLINE, ReplicaRole.DELETED):
+            if partition.role is ReplicaRole.DELETED:
+                self._backlog.add((partition.topic_id, partition.index), urgent=True)
+            return
+        if wanted.partition_epoch < partition.partition_epoch:
+            return  # the controller's answer to a proposal arrived before this image
+        partition.adding, partition.removing = wanted.adding, wanted.removing
+        partition.elr = wanted.elr
+        if partition.local_logs is not None:
+            partition.local_logs.known = wanted.local_logs
+        if wanted.leader == self.node_id:
+            self._lead(partition, wanted)
+        else:
+            self._follow(partition, wanted)
+        self._role_given(partition, wanted)
+
+    def _lead(self, partition: Partition, wanted: PartitionImage) -> None:
+        partition.recovering = wanted.recovery_state == LeaderRecoveryState.RECOVERING
+        effects = partition.become_leader(
+            leader_epoch=wanted.leader_epoch,
+            partition_epoch=wanted.partition_epoch,
+            replicas=wanted.replicas,
+            isr=wanted.isr,
+            now_ms=self._clock.monotonic_ms(),
+        )
+        self.carry_out(partition, effects)
+
+    def _follow(self, partition: Partition, wanted: PartitionImage) -> None:
+        if partition.is_leader:
+            partition.led_until_ms = self._clock.monotonic_ms()
+        elif wanted.leader_epoch != partition.leader_epoch:
+            partition.led_until_ms = NEVER_MS  # another broker has led since
+        effects = partition.become_follower(
+            leader_id=wanted.leader,
+            leader_epoch=wanted.leader_epoch,
+            partition_epoch=wanted.partition_epoch,
+            replicas=wanted.replicas,
+            isr=wanted.isr,
+        )
+        self.carry_out(partition, effects)
+
+    def _stop_replica(self, partition: Partition) -> None:
+        """Stop serving the replica; its files are removed when the backlog reaches it."""
+        if partition.role is not ReplicaRole.DELETED:
+            self.carry_out(partition, partition.become_deleted())
+
+    def _delete_replica(self, partition: Partition) -> None:
+        """Remove the replica from all tables, and delete or rename its files."""
+        self._stop_replica(partition)
+        self.deleted_counters.add(partition.counters)
+        _drop(self._by_id, partition.topic_id, partition)
+        _drop(self._by_name, partition.topic, partition)
+        if self._effects.tier.keeps_folder(partition):
+            self._keep_folder(partition.topic, partition.index)
+            return
+        try:
+            self.logs.delete(partition.topic, partition.index)
+        except OSError as error:
+            self._on_storage_failure(f"log of {partition.topic}-{partition.index}", error)
+
+
+K = TypeVar("K", str, bytes)
+
+
+def _drop(table: dict[K, dict[int, Partition]], key: K, partition: Partition) -> None:
+    held = table.get(key)
+    if held is not None and held.get(partition.index) is partition:
+        del held[partition.index]
+        if not held:
+            del table[key]

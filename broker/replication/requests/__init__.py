@@ -1,0 +1,1 @@
+"""Requests of a broker to the controller about its partitions."""

@@ -1,0 +1,1 @@
+"""Requests that wait: the purgatory, its waits and its timer."""

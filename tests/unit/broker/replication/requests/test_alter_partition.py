@@ -1,0 +1,98 @@
+"""AlterPartition: one request in flight, for all partitions that propose an ISR."""
+
+from __future__ import annotations
+
+from broker.replication.partition.effects import NOTHING, Effects, Propose
+from broker.replication.partition.isr import IsrMember, IsrProposal, PartitionStateNow
+from broker.replication.partition.local_logs import MemberLocalLog
+from broker.replication.requests.alter_partition import AlterPartitionManager
+from protocol.errors import ErrorCode
+from protocol.messages.alter_partition import AlterPartitionResponse
+from testkit.memory.replicas import TOPIC
+
+
+class Waiting:
+    """A partition with a proposal for the controller."""
+
+    def __init__(self, index: int = 0) -> None:
+        self.topic_id = TOPIC
+        self.index = index
+        self.proposal: IsrProposal | None = None
+        self.told: list[tuple[ErrorCode, PartitionStateNow]] = []
+        self.next: IsrProposal | None = None
+        """Its next proposal, after the answer."""
+        self.has: list[MemberLocalLog] = []
+
+    def want(self, *members: int, epoch: int = 0) -> IsrProposal:
+        self.proposal = IsrProposal(0, epoch, tuple(IsrMember(m, 100 + m) for m in members))
+        return self.proposal
+
+    def to_tell(
+        self, proposal: IsrProposal, now_ms: float, own_epoch: int, /
+    ) -> list[MemberLocalLog]:
+        return self.has
+
+    def sends(self, proposal: IsrProposal, /) -> bool:
+        return self.proposal is proposal
+
+    def isr_answered(
+        self, proposal: IsrProposal, error: ErrorCode, state: PartitionStateNow, /
+    ) -> Effects:
+        self.told.append((error, state))
+        return (Propose(self.next),) if self.next is not None else NOTHING
+
+
+def accepted(*indexes: int, error: ErrorCode = ErrorCode.NONE) -> AlterPartitionResponse:
+    return AlterPartitionResponse(
+        topics=[
+            AlterPartitionResponse.TopicData(
+                topic_id=TOPIC,
+                partitions=[
+                    AlterPartitionResponse.PartitionData(
+                        partition_index=index, error_code=error, isr=[1, 2], partition_epoch=1
+                    )
+                    for index in indexes
+                ],
+            )
+        ]
+    )
+
+
+def test_one_request_is_in_flight_and_the_next_takes_all_that_came() -> None:
+    done: list[tuple[Waiting, Effects]] = []
+    manager = AlterPartitionManager[Waiting](lambda *wanted: done.append(wanted))
+    first, second, third = (Waiting(index) for index in range(3))
+    manager.propose(first, first.want(1, 2))
+    request = manager.next_request(1, 999, 0.0)
+    assert request is not None
+    sent = request.topics[0].partitions[0].new_isr_with_epochs
+    assert [(m.broker_id, m.broker_epoch) for m in sent] == [(1, 999), (2, 102)]
+    manager.propose(second, second.want(1))
+    manager.propose(third, third.want(1))
+    assert manager.due_ms() is None
+    assert manager.next_request(1, 999, 0.0) is None
+    manager.answered(accepted(0), 0.0)
+    assert [error for error, _ in first.told] == [ErrorCode.NONE]
+    following = manager.next_request(1, 999, 0.0)
+    assert following is not None
+    assert [p.partition_index for p in following.topics[0].partitions] == [1, 2]
+
+
+def test_what_failed_is_sent_again_unless_it_is_wanted_no_more() -> None:
+    done: list[tuple[Waiting, Effects]] = []
+    manager = AlterPartitionManager[Waiting](lambda *wanted: done.append(wanted))
+    kept, moved = Waiting(0), Waiting(1)
+    manager.propose(kept, kept.want(1, 2))
+    manager.propose(moved, moved.want(1, 2))
+    assert manager.next_request(1, 9, 0.0) is not None
+    moved.proposal = None
+    manager.failed(1000.0)
+    assert manager.due_ms() == 1010.0
+    again = manager.next_request(1, 9, 1010.0)
+    assert again is not None
+    assert [p.partition_index for p in again.topics[0].partitions] == [0]
+    manager.answered(AlterPartitionResponse(error_code=ErrorCode.STALE_BROKER_EPOCH), 1010.0)
+    assert kept.told == []
+    assert manager.next_request(1, 10, 1030.0) is not None
+    manager.answered(accepted(0, error=ErrorCode.NOT_CONTROLLER), 1030.0)
+    assert manager.next_request(1, 10, 1040.0) is not None
