@@ -79,8 +79,17 @@ def codec_of(codec_id: int) -> Codec:
     return Codec(codec_id)
 
 
-def decompress(codec: Codec, data: Buffer, budget_bytes: int = DEFAULT_BUDGET_BYTES) -> bytes:
+def decompress(
+    codec: Codec,
+    data: Buffer,
+    budget_bytes: int = DEFAULT_BUDGET_BYTES,
+    look: Callable[[Buffer], None] | None = None,
+) -> bytes:
     """Decompress `data`.
+
+    `look` is called with the first part of the result whenever a larger buffer is needed. It may
+    raise an error, so that a batch is refused before memory for the rest is taken. (Snappy
+    announces its sizes, and is decompressed at once.)
 
     Raises ApiError: MESSAGE_TOO_LARGE if the result would exceed `budget_bytes`, CORRUPT_MESSAGE if
     `data` is not a whole stream of this codec.
@@ -102,6 +111,8 @@ def decompress(codec: Codec, data: Buffer, budget_bytes: int = DEFAULT_BUDGET_BY
                 raise _corrupt(codec, error) from None
         else:
             return bytes(memoryview(out)[:written])
+        if look is not None:
+            look(out)
         if size >= budget_bytes:
             raise _over_budget(codec, budget_bytes)
         size = min(size * _GROWTH, budget_bytes)

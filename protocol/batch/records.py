@@ -13,7 +13,7 @@ raises an ApiError from `protocol.compression`.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import NamedTuple, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 from protocol.batch.header import (
     CODEC_MASK,
@@ -121,17 +121,56 @@ class Scanned(NamedTuple):
 # --- reading ---------------------------------------------------------------------------------
 
 
+RECORD_BYTES_MAX: Final = 2_147_483_639
+"""Default of `max.decompressed.message.bytes`: no record of a batch can be larger."""
+
+
 def records_payload(
-    buf: Buffer, pos: int, header: BatchHeader, budget_bytes: int = DEFAULT_BUDGET_BYTES
+    buf: Buffer,
+    pos: int,
+    header: BatchHeader,
+    budget_bytes: int = DEFAULT_BUDGET_BYTES,
+    record_bytes_max: int = RECORD_BYTES_MAX,
 ) -> bytes:
     """Return the uncompressed records of the batch at `pos`.
 
+    `record_bytes_max` limits each record of a compressed batch, as in Kafka 4.4.
+
     Raises ApiError for an unassigned codec, broken compression, or more than `budget_bytes`.
+    Raises InvalidRecord for a record above its limit; the rest is not decompressed then.
     """
     body = memoryview(buf)[pos + HEADER_BYTES : pos + header.size_bytes]
     if not header.attributes & CODEC_MASK:
         return bytes(body)
-    return decompress(header.compression, body, budget_bytes)
+    if record_bytes_max >= RECORD_BYTES_MAX:
+        return decompress(header.compression, body, budget_bytes)
+
+    def look(data: Buffer) -> None:
+        check_record_sizes(data, header.record_count, record_bytes_max)
+
+    payload = decompress(header.compression, body, budget_bytes, look)
+    look(payload)
+    return payload
+
+
+def check_record_sizes(data: Buffer, count: int, record_bytes_max: int) -> None:
+    """Raise InvalidRecord for the first of `count` records that is above `record_bytes_max`.
+
+    `data` may be the first part of the records; the reader of the records finds other damage.
+    """
+    at = 0
+    for index in range(count):
+        try:
+            size, at = read_varint(data, at)
+        except (ValueError, IndexError):
+            return
+        if size > record_bytes_max:
+            raise InvalidRecord(
+                index, f"{size} bytes, max.decompressed.message.bytes is {record_bytes_max}"
+            )
+        if size < 0:
+            return
+        at += size
 
 
 def scan(data: bytes, count: int) -> Iterator[Scanned]:
@@ -326,7 +365,7 @@ def _reason(error: ValueError | IndexError) -> str:
 # --- varints (zigzag, as protocol buffers write them) ----------------------------------------
 
 
-def read_varint(data: bytes, pos: int) -> tuple[int, int]:
+def read_varint(data: Buffer, pos: int) -> tuple[int, int]:
     """Read a signed 32-bit value. Returns it and the next position. Raises ValueError,
     IndexError."""
     byte = data[pos]

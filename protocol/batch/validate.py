@@ -3,7 +3,8 @@
 There are two paths. The fast one reads only the header and the CRC, which suffices for most
 batches. The full one walks the records, and runs only if the result depends on them (`needs_walk`):
 a compacted topic (every record needs a key), timestamp limits that the header cannot decide, a
-topic codec other than the batch's, or a configuration that requires it. The price of the fast path:
+topic codec other than the batch's, a limit of decompressed records below the default, or a
+configuration that requires it. The price of the fast path:
 a misbehaving producer may store records that do not match their header. So each reader checks what
 it reads.
 
@@ -40,7 +41,7 @@ from protocol.batch.header import (
     set_log_append_time,
     set_max_timestamp,
 )
-from protocol.batch.records import InvalidRecord, assemble, records_payload, scan
+from protocol.batch.records import RECORD_BYTES_MAX, InvalidRecord, assemble, records_payload, scan
 from protocol.compression import DEFAULT_BUDGET_BYTES, Codec, codec_of, lz4_is_linked
 from protocol.errors import ApiError, ErrorCode
 
@@ -82,6 +83,7 @@ class AppendRules:
     compacted: bool = False
     always_walk: bool = False
     budget_bytes: int = DEFAULT_BUDGET_BYTES
+    record_bytes_max: int = RECORD_BYTES_MAX
 
 
 class ValidBatch(NamedTuple):
@@ -186,6 +188,8 @@ def needs_walk(header: BatchHeader, rules: AppendRules, now_ms: int) -> bool:
     """Return whether `finish` must walk the records of this checked batch."""
     if rules.compacted or rules.always_walk:
         return True
+    if rules.record_bytes_max < RECORD_BYTES_MAX and header.attributes & CODEC_MASK:
+        return True
     if rules.compression is not None and _recompresses(header, rules):
         return True
     if rules.timestamp_type is not TimestampType.CREATE_TIME:
@@ -214,7 +218,7 @@ def finish(records: Buffer, header: BatchHeader, rules: AppendRules, now_ms: int
     codec made larger than `max.message.bytes`.
     """
     if needs_walk(header, rules, now_ms):
-        payload = records_payload(records, 0, header, rules.budget_bytes)
+        payload = _payload(records, header, rules)
         max_timestamp = validate_records(payload, header, rules, now_ms)
         if _recompresses(header, rules):
             header, records = _recompress(header, payload, rules)
@@ -227,6 +231,19 @@ def finish(records: Buffer, header: BatchHeader, rules: AppendRules, now_ms: int
     records = bytearray(records)
     set_log_append_time(records, 0, len(records), now_ms)
     return ValidBatch(parse_header(records), records, now_ms)
+
+
+def _payload(records: Buffer, header: BatchHeader, rules: AppendRules) -> bytes:
+    try:
+        return records_payload(records, 0, header, rules.budget_bytes, rules.record_bytes_max)
+    except InvalidRecord as error:
+        raise _refused(error) from None
+
+
+def _refused(error: InvalidRecord) -> RecordsRefused:
+    return RecordsRefused(
+        ErrorCode.INVALID_RECORD, str(error), [RecordError(error.index, error.message)]
+    )
 
 
 def validate_records(payload: bytes, header: BatchHeader, rules: AppendRules, now_ms: int) -> int:
@@ -257,9 +274,7 @@ def validate_records(payload: bytes, header: BatchHeader, rules: AppendRules, no
             if fault and len(errors) < RECORD_ERRORS_MAX:
                 errors.append(RecordError(index, fault))
     except InvalidRecord as error:
-        raise RecordsRefused(
-            ErrorCode.INVALID_RECORD, str(error), [RecordError(error.index, error.message)]
-        ) from None
+        raise _refused(error) from None
     if errors:
         code = ErrorCode.INVALID_TIMESTAMP if bad_time else ErrorCode.INVALID_RECORD
         raise RecordsRefused(code, f"Refused records, the first: {errors[0].message}", errors)

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import dataclasses
 import random
+import tracemalloc
 
 import cramjam
 import pytest
@@ -18,6 +19,7 @@ from protocol.batch import (
     parse_header,
     read_records,
 )
+from protocol.batch.header import HEADER_BYTES
 from protocol.batch.records import varint
 from protocol.batch.validate import (
     RECORD_ERRORS_MAX,
@@ -276,6 +278,35 @@ def test_bomb(codec: Codec) -> None:
     batch = build_batch([Record(value=bytes(5_000_000))], compression=codec)
     rules = AppendRules(always_walk=True, budget_bytes=1_000_000)
     assert refusal(batch, rules).code is ErrorCode.MESSAGE_TOO_LARGE
+
+
+@pytest.mark.parametrize("codec", [Codec.GZIP, Codec.SNAPPY, Codec.LZ4, Codec.ZSTD])
+def test_record_above_the_decompressed_limit_is_refused_by_its_index(codec: Codec) -> None:
+    """`max.decompressed.message.bytes` limits the size in front of each record, as in Kafka 4.4."""
+    small, large = Record(value=bytes(50)), Record(value=bytes(200))
+    batch = build_batch([small, large], compression=codec)
+    sizes = [len(build_batch([one])) - HEADER_BYTES for one in (small, large)]
+    limit = sizes[1] - 2  # two bytes are the size itself
+    fits = AppendRules(record_bytes_max=limit)
+    assert validate_produce(batch, VERSION, fits, NOW_MS).data is batch
+    refused = refusal(batch, AppendRules(record_bytes_max=limit - 1))
+    assert isinstance(refused, RecordsRefused)
+    assert refused.code is ErrorCode.INVALID_RECORD
+    assert [error.batch_index for error in refused.record_errors] == [1]
+    plain = build_batch([small, large])
+    assert validate_produce(plain, VERSION, AppendRules(record_bytes_max=1), NOW_MS).data is plain
+
+
+@pytest.mark.parametrize("codec", [Codec.GZIP, Codec.LZ4, Codec.ZSTD])
+def test_record_above_the_decompressed_limit_takes_no_memory(codec: Codec) -> None:
+    """A record of 64 MB is refused by its first bytes, although the budget would allow it."""
+    batch = build_batch([Record(value=bytes(64_000_000))], compression=codec)
+    rules = AppendRules(record_bytes_max=1_000_000)
+    tracemalloc.start()
+    assert refusal(batch, rules).code is ErrorCode.INVALID_RECORD
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 4_000_000
 
 
 def test_a_wrong_maximum_timestamp_is_corrected_by_a_walk() -> None:
