@@ -82,6 +82,7 @@ def topic_settings(config: TopicConfig, node: NodeConfig) -> TopicSettings:
         compression_level=_compression_level(config, codec),
         compacted=config.is_compacted,
         always_walk=node[keys_kraftbox.KRAFTBOX_PRODUCE_VALIDATE_RECORDS],
+        record_bytes_max=config[keys_topic.MAX_DECOMPRESSED_MESSAGE_BYTES],
         budget_bytes=node[keys_kraftbox.KRAFTBOX_PRODUCE_DECOMPRESSED_MAX_BYTES],
     )
     return TopicSettings(

@@ -19,11 +19,16 @@ from runtime.config import (
     keys_server,
 )
 from runtime.config.errors import ConfigError
-from runtime.config.group_bounds import PROTOCOLS, Bounds
+from runtime.config.group_bounds import OTHER_BOUNDS, PROTOCOLS, Bounds
 from runtime.config.listeners import parse_host_ports, unsupported_protocols
 from runtime.config.node_values import NodeValues
 from runtime.config.schema import NodeKey
-from runtime.config.tiering import RETENTION_PAIRS, local_retention_problem
+from runtime.config.tiering import (
+    LAG_PAIRS,
+    RETENTION_PAIRS,
+    copy_lag_problem,
+    local_retention_problem,
+)
 
 REPLICA_SELECTORS = (
     "org.apache.kafka.common.replica.LeaderSelector",
@@ -233,6 +238,8 @@ def _groups(node: NodeValues) -> Iterator[ConfigError]:
             yield _wrong(
                 heartbeat, node[heartbeat], f"must be below {session.name}={node[session]}"
             )
+    for bounds in OTHER_BOUNDS:
+        yield from _bounded(node, bounds)
     key = keys_group_coordinator.GROUP_COORDINATOR_REBALANCE_PROTOCOLS
     if "classic" not in node[key]:
         yield _wrong(key, node.text(key), "must contain classic")
@@ -240,15 +247,19 @@ def _groups(node: NodeValues) -> Iterator[ConfigError]:
 
 def _bounded(node: NodeValues, bounds: Bounds) -> Iterator[ConfigError]:
     key, least, most = bounds
-    assert least is not None, "only a single group's keys have no least"
-    if node[most] < node[least]:
-        yield _wrong(most, node[most], f"must not be below {least.name}={node[least]}")
-    elif not node[least] <= node[key] <= node[most]:
-        yield _wrong(
-            key,
-            node[key],
-            f"must be from {least.name} to {most.name} ({node[least]} to {node[most]})",
-        )
+    if least is not None and most is not None:
+        if node[most] < node[least]:
+            yield _wrong(most, node[most], f"must not be below {least.name}={node[least]}")
+        elif not node[least] <= node[key] <= node[most]:
+            yield _wrong(
+                key,
+                node[key],
+                f"must be from {least.name} to {most.name} ({node[least]} to {node[most]})",
+            )
+    elif least is not None and node[key] < node[least]:
+        yield _wrong(key, node[key], f"must not be below {least.name}={node[least]}")
+    elif most is not None and node[key] > node[most]:
+        yield _wrong(key, node[key], f"must not be above {most.name}={node[most]}")
 
 
 def _http(node: NodeValues) -> Iterator[ConfigError]:
@@ -304,6 +315,16 @@ def _tiering(node: NodeValues) -> Iterator[ConfigError]:
             local.synonyms[0][0].name,
             node.topic_default(local),
             total.synonyms[0][0].name,
+            node.topic_default(total),
+        )
+        if problem is not None:
+            yield problem
+    for lag, local, total in LAG_PAIRS:
+        problem = copy_lag_problem(
+            lag.synonyms[0][0].name,
+            node.topic_default(lag),
+            local.synonyms[0][0].name,
+            node.topic_default(local),
             node.topic_default(total),
         )
         if problem is not None:

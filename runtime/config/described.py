@@ -89,18 +89,23 @@ def describe_group(
     cluster: Mapping[str, str],
     broker: Mapping[str, str],
 ) -> list[DescribedKey]:
-    """Describe a group with `overrides`; other keys have the node's value for all groups."""
+    """Describe a group with `overrides`; other keys have the node's value for all groups.
+
+    An internal key is described only where the group itself has a value, as in Kafka 4.4.
+    """
     defaults = effective_node_config(node, cluster_dynamic=cluster, broker_dynamic=broker)
     return [
-        _of_group(key, overrides.get(name), defaults) for name, key in sorted(GROUP_KEYS.items())
+        _of_group(key, overrides.get(name), defaults)
+        for name, key in sorted(GROUP_KEYS.items())
+        if name in overrides or not key.internal
     ]
 
 
 def _of_group(
     key: GroupKey[Any], given: str | None, defaults: Mapping[str, ConfigValue]
 ) -> DescribedKey:
-    if key.synonyms:
-        default = defaults[key.synonyms[0][0].name]
+    default = defaults.get(key.synonyms[0][0].name) if key.synonyms else None
+    if default is not None:
         value, source, synonyms = default.value, default.source, default.synonyms
     else:
         value, source = key.format(key.default), Source.DEFAULT

@@ -7,7 +7,7 @@ from typing import Any, Final, TypeAlias
 from runtime.config import keys_group_coordinator as keys
 from runtime.config.schema import NodeKey
 
-Bounds: TypeAlias = tuple[NodeKey[int], NodeKey[int] | None, NodeKey[int]]
+Bounds: TypeAlias = tuple[NodeKey[int], NodeKey[int] | None, NodeKey[int] | None]
 """A node's key with its minimum and its maximum, which apply to all groups and to single groups."""
 
 PROTOCOLS: Final[tuple[tuple[Bounds, Bounds, Bounds], ...]] = (
@@ -65,7 +65,7 @@ PROTOCOLS: Final[tuple[tuple[Bounds, Bounds, Bounds], ...]] = (
 )
 """For each group protocol: its session timeout, heartbeat interval and assignment interval."""
 
-_OF_SINGLE_GROUPS: Final[tuple[Bounds, ...]] = (
+OTHER_BOUNDS: Final[tuple[Bounds, ...]] = (
     (
         keys.GROUP_SHARE_DELIVERY_COUNT_LIMIT,
         keys.GROUP_SHARE_MIN_DELIVERY_COUNT_LIMIT,
@@ -82,9 +82,16 @@ _OF_SINGLE_GROUPS: Final[tuple[Bounds, ...]] = (
         keys.GROUP_SHARE_MAX_RECORD_LOCK_DURATION_MS,
     ),
     (keys.GROUP_STREAMS_NUM_STANDBY_REPLICAS, None, keys.GROUP_STREAMS_MAX_STANDBY_REPLICAS),
+    (keys.GROUP_STREAMS_NUM_WARMUP_REPLICAS, None, keys.GROUP_STREAMS_MAX_WARMUP_REPLICAS),
+    (
+        keys.GROUP_STREAMS_TASK_OFFSET_INTERVAL_MS,
+        keys.GROUP_STREAMS_MIN_TASK_OFFSET_INTERVAL_MS,
+        None,
+    ),
 )
+"""Bounds that no session timeout or heartbeat interval has."""
 
 BOUNDS: Final[dict[NodeKey[Any], Bounds]] = {
     bounds[0]: bounds
-    for bounds in (*(each for protocol in PROTOCOLS for each in protocol), *_OF_SINGLE_GROUPS)
+    for bounds in (*(each for protocol in PROTOCOLS for each in protocol), *OTHER_BOUNDS)
 }

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 from runtime.config import keys_group
+from runtime.config import keys_group_coordinator as keys
 from runtime.config.errors import ConfigError, UnknownKey
 from runtime.config.group_bounds import BOUNDS, Bounds
 from runtime.config.node import NodeConfig
@@ -31,6 +33,7 @@ def validate_group_config(overrides: Mapping[str, str], node: NodeConfig) -> Non
         bounds = BOUNDS.get(key.synonyms[0][0]) if key.synonyms else None
         if bounds is not None:
             _check_bounds(name, text, values[name], bounds, node)
+    _check_assignor(values, node)
     for session, heartbeat in _SESSIONS_AND_HEARTBEATS:
         if values[session.name] <= values[heartbeat.name]:
             raise ConfigError(
@@ -40,9 +43,16 @@ def validate_group_config(overrides: Mapping[str, str], node: NodeConfig) -> Non
             )
 
 
+def _check_assignor(values: Mapping[str, Any], node: NodeConfig) -> None:
+    """Raise ConfigError if a streams group names an assignor that its coordinator lacks."""
+    name, known = keys_group.STREAMS_ASSIGNOR_NAME.name, keys.GROUP_STREAMS_ASSIGNORS
+    if values.get(name) and values[name] not in node[known]:
+        raise ConfigError(name, values[name], f"must be in {known.name}={','.join(node[known])}")
+
+
 def _check_bounds(name: str, text: str, value: int, bounds: Bounds, node: NodeConfig) -> None:
     _, least, most = bounds
     if least is not None and value < node[least]:
         raise ConfigError(name, text, f"must not be below {least.name}={node[least]}")
-    if value > node[most]:
+    if most is not None and value > node[most]:
         raise ConfigError(name, text, f"must not be above {most.name}={node[most]}")

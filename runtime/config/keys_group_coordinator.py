@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from runtime.config.schema import (
+    BOOLEAN,
+    CLASS,
     CLUSTER,
     HIGH,
     INT,
@@ -14,13 +16,22 @@ from runtime.config.schema import (
     STRING,
     NodeKey,
 )
-from runtime.config.validators import a_list, at_least, between, one_of_any_case
+from runtime.config.validators import DISTINCT, a_list, at_least, between, one_of_any_case
 
+ERRORS_DEADLETTERQUEUE_AUTO_CREATE_TOPICS_ENABLE = NodeKey(
+    "errors.deadletterqueue.auto.create.topics.enable", BOOLEAN, False, dynamic=CLUSTER
+)
+ERRORS_DEADLETTERQUEUE_TOPIC_NAME_PREFIX = NodeKey(
+    "errors.deadletterqueue.topic.name.prefix", STRING, "dlq.", dynamic=CLUSTER
+)
 GROUP_CONSUMER_ASSIGNMENT_INTERVAL_MS = NodeKey(
     "group.consumer.assignment.interval.ms", INT, 1000, at_least(0), dynamic=CLUSTER
 )
 GROUP_CONSUMER_ASSIGNORS = NodeKey(
     "group.consumer.assignors", LIST, ["uniform", "range"], a_list(empty=False)
+)
+GROUP_CONSUMER_ASSIGNOR_OFFLOAD_ENABLE = NodeKey(
+    "group.consumer.assignor.offload.enable", BOOLEAN, True, internal=True, dynamic=CLUSTER
 )
 GROUP_CONSUMER_HEARTBEAT_INTERVAL_MS = NodeKey(
     "group.consumer.heartbeat.interval.ms", INT, 5000, at_least(1)
@@ -80,8 +91,17 @@ GROUP_SHARE_ASSIGNMENT_INTERVAL_MS = NodeKey(
     "group.share.assignment.interval.ms", INT, 1000, at_least(0), dynamic=CLUSTER
 )
 GROUP_SHARE_ASSIGNORS = NodeKey("group.share.assignors", LIST, ["simple"], a_list(empty=False))
+GROUP_SHARE_ASSIGNOR_OFFLOAD_ENABLE = NodeKey(
+    "group.share.assignor.offload.enable", BOOLEAN, True, internal=True, dynamic=CLUSTER
+)
 GROUP_SHARE_DELIVERY_COUNT_LIMIT = NodeKey(
     "group.share.delivery.count.limit", INT, 5, between(2, 10)
+)
+GROUP_SHARE_DLQ_MANAGER_CLASS_NAME = NodeKey(
+    "group.share.dlq.manager.class.name",
+    STRING,
+    "org.apache.kafka.server.share.dlq.DefaultShareGroupDLQManager",
+    internal=True,
 )
 GROUP_SHARE_HEARTBEAT_INTERVAL_MS = NodeKey(
     "group.share.heartbeat.interval.ms", INT, 5000, at_least(1)
@@ -140,8 +160,15 @@ GROUP_SHARE_RECORD_LOCK_DURATION_MS = NodeKey(
     "group.share.record.lock.duration.ms", INT, 30_000, between(1000, 3_600_000)
 )
 GROUP_SHARE_SESSION_TIMEOUT_MS = NodeKey("group.share.session.timeout.ms", INT, 45_000, at_least(1))
+GROUP_STREAMS_ACCEPTABLE_RECOVERY_LAG = NodeKey(
+    "group.streams.acceptable.recovery.lag", LONG, 10_000, at_least(0), internal=True
+)
 GROUP_STREAMS_ASSIGNMENT_INTERVAL_MS = NodeKey(
     "group.streams.assignment.interval.ms", INT, 1000, at_least(0), dynamic=CLUSTER
+)
+GROUP_STREAMS_ASSIGNORS = NodeKey("group.streams.assignors", LIST, ["sticky"])
+GROUP_STREAMS_ASSIGNOR_OFFLOAD_ENABLE = NodeKey(
+    "group.streams.assignor.offload.enable", BOOLEAN, True, internal=True, dynamic=CLUSTER
 )
 GROUP_STREAMS_HEARTBEAT_INTERVAL_MS = NodeKey(
     "group.streams.heartbeat.interval.ms", INT, 5000, at_least(1)
@@ -162,6 +189,9 @@ GROUP_STREAMS_MAX_SIZE = NodeKey("group.streams.max.size", INT, INT_MAX, at_leas
 GROUP_STREAMS_MAX_STANDBY_REPLICAS = NodeKey(
     "group.streams.max.standby.replicas", INT, 2, at_least(0)
 )
+GROUP_STREAMS_MAX_WARMUP_REPLICAS = NodeKey(
+    "group.streams.max.warmup.replicas", INT, 20, at_least(0), internal=True
+)
 GROUP_STREAMS_MIN_ASSIGNMENT_INTERVAL_MS = NodeKey(
     "group.streams.min.assignment.interval.ms", INT, 0, at_least(0)
 )
@@ -171,11 +201,26 @@ GROUP_STREAMS_MIN_HEARTBEAT_INTERVAL_MS = NodeKey(
 GROUP_STREAMS_MIN_SESSION_TIMEOUT_MS = NodeKey(
     "group.streams.min.session.timeout.ms", INT, 45_000, at_least(1)
 )
+GROUP_STREAMS_MIN_TASK_OFFSET_INTERVAL_MS = NodeKey(
+    "group.streams.min.task.offset.interval.ms", INT, 15_000, at_least(1), internal=True
+)
 GROUP_STREAMS_NUM_STANDBY_REPLICAS = NodeKey(
     "group.streams.num.standby.replicas", INT, 0, at_least(0)
 )
+GROUP_STREAMS_NUM_WARMUP_REPLICAS = NodeKey(
+    "group.streams.num.warmup.replicas", INT, 2, at_least(0), internal=True
+)
+GROUP_STREAMS_RACK_AWARE_ASSIGNMENT_TAGS = NodeKey(
+    "group.streams.rack.aware.assignment.tags", LIST, [], DISTINCT, LOW
+)
 GROUP_STREAMS_SESSION_TIMEOUT_MS = NodeKey(
     "group.streams.session.timeout.ms", INT, 45_000, at_least(1)
+)
+GROUP_STREAMS_TASK_OFFSET_INTERVAL_MS = NodeKey(
+    "group.streams.task.offset.interval.ms", INT, 60_000, at_least(1), internal=True
+)
+GROUP_STREAMS_TOPOLOGY_DESCRIPTION_PLUGIN_CLASS = NodeKey(
+    "group.streams.topology.description.plugin.class", CLASS, None
 )
 OFFSET_METADATA_MAX_BYTES = NodeKey("offset.metadata.max.bytes", INT, 4096, None, HIGH)
 OFFSETS_COMMIT_TIMEOUT_MS = NodeKey("offsets.commit.timeout.ms", INT, 5000, at_least(1), HIGH)

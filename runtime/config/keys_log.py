@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from runtime.config.schema import (
     BOOLEAN,
     CLUSTER,
@@ -17,6 +19,9 @@ from runtime.config.schema import (
     NodeKey,
 )
 from runtime.config.validators import GZIP_LEVEL, a_list, at_least, between, one_of
+
+DECOMPRESSED_BYTES_MAX: Final = 2_147_483_639
+"""The largest array of a Java virtual machine: the largest value and default of Kafka."""
 
 BACKGROUND_THREADS = NodeKey("background.threads", INT, 10, at_least(1), HIGH, dynamic=CLUSTER)
 COMPRESSION_GZIP_LEVEL = NodeKey("compression.gzip.level", INT, -1, GZIP_LEVEL, dynamic=CLUSTER)
@@ -120,6 +125,13 @@ LOG_SEGMENT_BYTES = NodeKey(
 )
 LOG_SEGMENT_DELETE_DELAY_MS = NodeKey(
     "log.segment.delete.delay.ms", LONG, 60_000, at_least(0), HIGH, dynamic=CLUSTER
+)
+MAX_DECOMPRESSED_MESSAGE_BYTES = NodeKey(
+    "max.decompressed.message.bytes",
+    INT,
+    DECOMPRESSED_BYTES_MAX,
+    between(1, DECOMPRESSED_BYTES_MAX),
+    dynamic=CLUSTER,
 )
 MESSAGE_MAX_BYTES = NodeKey("message.max.bytes", INT, 1_048_588, at_least(0), HIGH, dynamic=CLUSTER)
 MIN_INSYNC_REPLICAS = NodeKey("min.insync.replicas", INT, 1, at_least(1), HIGH, dynamic=CLUSTER)

@@ -22,6 +22,10 @@ LOG_LOCAL_RETENTION_BYTES = NodeKey(
     "log.local.retention.bytes", LONG, -2, at_least(-2), dynamic=CLUSTER
 )
 LOG_LOCAL_RETENTION_MS = NodeKey("log.local.retention.ms", LONG, -2, at_least(-2), dynamic=CLUSTER)
+LOG_REMOTE_COPY_LAG_BYTES = NodeKey(
+    "log.remote.copy.lag.bytes", LONG, -1, at_least(-1), dynamic=CLUSTER
+)
+LOG_REMOTE_COPY_LAG_MS = NodeKey("log.remote.copy.lag.ms", LONG, 0, at_least(-1), dynamic=CLUSTER)
 REMOTE_FETCH_MAX_WAIT_MS = NodeKey(
     "remote.fetch.max.wait.ms", INT, 500, at_least(1), dynamic=CLUSTER
 )

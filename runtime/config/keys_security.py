@@ -91,6 +91,12 @@ SASL_MECHANISM_CONTROLLER_PROTOCOL = NodeKey(
 SASL_MECHANISM_INTER_BROKER_PROTOCOL = NodeKey(
     "sasl.mechanism.inter.broker.protocol", STRING, "GSSAPI", dynamic=PER_BROKER
 )
+SASL_OAUTHBEARER_ALLOW_UNVERIFIED_AUDIENCE = NodeKey(
+    "sasl.oauthbearer.allow.unverified.audience", BOOLEAN, False
+)
+SASL_OAUTHBEARER_ALLOW_UNVERIFIED_ISSUER = NodeKey(
+    "sasl.oauthbearer.allow.unverified.issuer", BOOLEAN, False
+)
 SASL_OAUTHBEARER_ASSERTION_ALGORITHM = NodeKey(
     "sasl.oauthbearer.assertion.algorithm", STRING, "RS256", one_of_any_case("ES256", "RS256")
 )

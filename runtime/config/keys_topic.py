@@ -47,6 +47,9 @@ DELETE_RETENTION_MS = TopicKey(
     at_least(0),
     synonyms=[(keys_log.LOG_CLEANER_DELETE_RETENTION_MS, 1)],
 )
+ERRORS_DEADLETTERQUEUE_GROUP_ENABLE = TopicKey(
+    "errors.deadletterqueue.group.enable", BOOLEAN, False
+)
 FILE_DELETE_DELAY_MS = TopicKey(
     "file.delete.delay.ms",
     LONG,
@@ -115,6 +118,13 @@ MAX_COMPACTION_LAG_MS = TopicKey(
     at_least(1),
     synonyms=[(keys_log.LOG_CLEANER_MAX_COMPACTION_LAG_MS, 1)],
 )
+MAX_DECOMPRESSED_MESSAGE_BYTES = TopicKey(
+    "max.decompressed.message.bytes",
+    INT,
+    keys_log.DECOMPRESSED_BYTES_MAX,
+    between(1, keys_log.DECOMPRESSED_BYTES_MAX),
+    synonyms=[(keys_log.MAX_DECOMPRESSED_MESSAGE_BYTES, 1)],
+)
 MAX_MESSAGE_BYTES = TopicKey(
     "max.message.bytes", INT, 1_048_588, at_least(0), synonyms=[(keys_log.MESSAGE_MAX_BYTES, 1)]
 )
@@ -157,6 +167,16 @@ MIN_INSYNC_REPLICAS = TopicKey(
     "min.insync.replicas", INT, 1, at_least(1), synonyms=[(keys_log.MIN_INSYNC_REPLICAS, 1)]
 )
 PREALLOCATE = TopicKey("preallocate", BOOLEAN, False, synonyms=[(keys_log.LOG_PREALLOCATE, 1)])
+REMOTE_COPY_LAG_BYTES = TopicKey(
+    "remote.copy.lag.bytes",
+    LONG,
+    -1,
+    at_least(-1),
+    synonyms=[(keys_remote.LOG_REMOTE_COPY_LAG_BYTES, 1)],
+)
+REMOTE_COPY_LAG_MS = TopicKey(
+    "remote.copy.lag.ms", LONG, 0, at_least(-1), synonyms=[(keys_remote.LOG_REMOTE_COPY_LAG_MS, 1)]
+)
 REMOTE_LOG_COPY_DISABLE = TopicKey("remote.log.copy.disable", BOOLEAN, False)
 REMOTE_LOG_DELETE_ON_DISABLE = TopicKey("remote.log.delete.on.disable", BOOLEAN, False)
 REMOTE_STORAGE_ENABLE = TopicKey("remote.storage.enable", BOOLEAN, False)

@@ -1,6 +1,6 @@
 """Rules of tiered storage (KIP-405, KIP-950) for the configuration of topics and nodes.
 
-The rules and their order are those of Kafka 4.3. They apply to the values in effect, whatever their
+The rules and their order are those of Kafka 4.4. They apply to the values in effect, whatever their
 source: a topic may break a rule because of a node's default.
 """
 
@@ -22,6 +22,13 @@ RETENTION_PAIRS: Final = (
     (keys_topic.LOCAL_RETENTION_BYTES, keys_topic.RETENTION_BYTES),
     (keys_topic.LOCAL_RETENTION_MS, keys_topic.RETENTION_MS),
 )
+
+
+LAG_PAIRS: Final = (
+    (keys_topic.REMOTE_COPY_LAG_BYTES, *RETENTION_PAIRS[0]),
+    (keys_topic.REMOTE_COPY_LAG_MS, *RETENTION_PAIRS[1]),
+)
+"""A copy lag, with the local and the total retention that limit it (KIP-1241)."""
 
 
 class TopicValues(Protocol):
@@ -53,7 +60,7 @@ def tiering_problem(config: TopicValues, *, system_enabled: bool) -> ConfigError
             ",".join(config[keys_topic.CLEANUP_POLICY]),
             f"must be delete or empty with {enable.name}=true: compacted topics are not tiered",
         )
-    return _above_total(config) or _differs_without_copies(config)
+    return _above_total(config) or _lags_too_far(config) or _differs_without_copies(config)
 
 
 def turning_off_problem(before: TopicValues, after: TopicValues) -> ConfigError | None:
@@ -81,6 +88,28 @@ def local_retention_problem(
     if total <= UNLIMITED or local == FOLLOW_TOTAL or 0 <= local <= total:
         return None
     return ConfigError(local_key, local, f"must not be above {total_key}={total}")
+
+
+def copy_lag_problem(
+    lag_key: str, lag: int, local_key: str, local: int, total: int
+) -> ConfigError | None:
+    """Return an error if a copy lag is above the local retention in effect.
+
+    Local retention deletes only what is copied: such a lag would keep the disk from ever reaching
+    its limit.
+    """
+    effective = total if local == FOLLOW_TOTAL else local
+    if lag <= 0 or effective < 0 or lag <= effective:
+        return None
+    return ConfigError(lag_key, lag, f"must not be above the {local_key} in effect, {effective}")
+
+
+def _lags_too_far(config: TopicValues) -> ConfigError | None:
+    for lag, local, total in LAG_PAIRS:
+        problem = copy_lag_problem(lag.name, config[lag], local.name, config[local], config[total])
+        if problem is not None:
+            return problem
+    return None
 
 
 def _above_total(config: TopicValues) -> ConfigError | None:

@@ -65,6 +65,13 @@ THROTTLED_REPLICAS = Validator(
     "* or a list of partition:broker pairs",
     lambda value: value == ["*"] or all(re.fullmatch("[0-9]+:[0-9]+", entry) for entry in value),
 )
+DEAD_LETTER_TOPIC = Validator(
+    "a name that does not begin with __", lambda value: not value.startswith("__")
+)
+DISTINCT = Validator(
+    "a list without empty or equal entries",
+    lambda value: all(value) and len(set(value)) == len(value),
+)
 # A pattern as text: compiling it would cost every start a millisecond.
 _DURATION = r"(?i)by_duration:P(?=.)(\d+D)?(T(?=.)(\d+H)?(\d+M)?(\d+(\.\d{1,9})?S)?)?"
 SHARE_RESET = Validator(

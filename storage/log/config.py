@@ -35,6 +35,8 @@ class LogConfig:
     local_retention_ms: int = FOLLOW_TOTAL_RETENTION
     remote_storage_enable: bool = False
     remote_log_copy_disable: bool = False
+    remote_copy_lag_ms: int = 0
+    remote_copy_lag_bytes: int = UNLIMITED
     max_message_bytes: int = 1_048_588
     file_delete_delay_ms: int = 60_000
     delete_retention_ms: int = 24 * 3_600_000
@@ -72,6 +74,8 @@ class LogConfig:
             local_retention_ms=topic[keys_topic.LOCAL_RETENTION_MS],
             remote_storage_enable=topic[keys_topic.REMOTE_STORAGE_ENABLE],
             remote_log_copy_disable=topic[keys_topic.REMOTE_LOG_COPY_DISABLE],
+            remote_copy_lag_ms=topic[keys_topic.REMOTE_COPY_LAG_MS],
+            remote_copy_lag_bytes=topic[keys_topic.REMOTE_COPY_LAG_BYTES],
             max_message_bytes=topic[keys_topic.MAX_MESSAGE_BYTES],
             file_delete_delay_ms=topic[keys_topic.FILE_DELETE_DELAY_MS],
             delete_retention_ms=topic[keys_topic.DELETE_RETENTION_MS],
@@ -110,3 +114,17 @@ class LogConfig:
         if self.local_retention_bytes == FOLLOW_TOTAL_RETENTION:
             return self.retention_bytes
         return self.local_retention_bytes
+
+    @property
+    def effective_copy_lag_ms(self) -> int:
+        """Age in ms from which a closed segment is copied; -1 without such a limit (KIP-1241)."""
+        if self.remote_copy_lag_ms == UNLIMITED:
+            return self.effective_local_retention_ms
+        return self.remote_copy_lag_ms
+
+    @property
+    def effective_copy_lag_bytes(self) -> int:
+        """Bytes behind a closed segment from which it is copied; -1 without such a limit."""
+        if self.remote_copy_lag_bytes == UNLIMITED:
+            return self.effective_local_retention_bytes
+        return self.remote_copy_lag_bytes

@@ -227,9 +227,9 @@ def test_dynamic_changes_are_checked_like_static_ones():
 
 
 def test_tables_hold_every_key_once_with_a_valid_default():
-    # Kafka has 360 and 34; those of unclean recovery and of local logs are in no release of it.
-    assert len([key for key in NODE_KEYS if not key.startswith("kraftbox.")]) == 360 + 3 + 2
-    assert len(TOPIC_KEYS) == 34 + 1 + 2
+    # Kafka has 379 and 38; those of unclean recovery and of local logs are in no release of it.
+    assert len([key for key in NODE_KEYS if not key.startswith("kraftbox.")]) == 379 + 3 + 2
+    assert len(TOPIC_KEYS) == 38 + 1 + 2
     for key in [*NODE_KEYS.values(), *TOPIC_KEYS.values()]:
         if not key.required and key.default is not None:
             key.check(key.default)

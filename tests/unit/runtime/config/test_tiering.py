@@ -43,6 +43,15 @@ def test_only_where_the_system_is_on():
         ({"local_retention_bytes": "-1", "retention_bytes": "1"}, "local.retention.bytes"),
         ({"local_retention_bytes": "-1"}, None),
         ({"local_retention_bytes": "0", "retention_bytes": "0"}, None),
+        ({"remote_copy_lag_ms": "6", "local_retention_ms": "5"}, "remote.copy.lag.ms"),
+        ({"remote_copy_lag_ms": "5", "local_retention_ms": "5"}, None),
+        ({"remote_copy_lag_ms": "6", "retention_ms": "5"}, "remote.copy.lag.ms"),
+        ({"remote_copy_lag_ms": "6", "retention_ms": "-1"}, None),
+        ({"remote_copy_lag_ms": "-1", "local_retention_ms": "5"}, None),
+        ({"remote_copy_lag_ms": "1", "local_retention_ms": "0"}, "remote.copy.lag.ms"),
+        ({"remote_copy_lag_bytes": "6", "local_retention_bytes": "5"}, "remote.copy.lag.bytes"),
+        ({"remote_copy_lag_bytes": "6", "retention_bytes": "5"}, "remote.copy.lag.bytes"),
+        ({"remote_copy_lag_bytes": "6"}, None),
         # The node's retention.ms counts where the topic has none: seven days.
         ({"local_retention_ms": "604800001"}, "local.retention.ms"),
     ],
@@ -86,6 +95,14 @@ def test_a_tier_is_left_only_by_deleting_what_it_has():
     [
         ({"log_local_retention_ms": "2", "log_retention_ms": "1"}, "log.retention.ms=1"),
         ({"log_local_retention_bytes": "-1", "log_retention_bytes": "9"}, "log.retention.bytes=9"),
+        (
+            {"log_remote_copy_lag_ms": "3", "log_local_retention_ms": "2"},
+            "log.local.retention.ms in effect, 2",
+        ),
+        (
+            {"log_remote_copy_lag_bytes": "3", "log_retention_bytes": "2"},
+            "log.local.retention.bytes in effect, 2",
+        ),
     ],
 )
 def test_limits_of_a_node_that_tiers(properties, said):
