@@ -22,11 +22,12 @@ from broker.tiering.sources import SegmentGone, find_segment, opened, producer_s
 from protocol.ids import random_uuid
 from runtime.clock import Clock
 from runtime.log import get_logger
+from storage.log.log import Log
 from storage.log.segment import Segment
 from storage.objects import ObjectError
 from storage.tiered.batches import WrongTimes
 from storage.tiered.cache import SegmentCache
-from storage.tiered.copying import Copyable, CopyPlan, plan_copy
+from storage.tiered.copying import Copyable, CopyLag, CopyPlan, Delay, plan_copy
 from storage.tiered.segment_store import SegmentSources, SegmentStore
 from storage.tiered.states import SegmentState
 from storage.tiered.values import RemoteSegment, SegmentUpdate
@@ -99,15 +100,25 @@ class Copier:
             local_segments(log)[:-1],
             log_start_offset=log.log_start_offset,
             last_stable_offset=log.last_stable_offset,
+            delay=self._delay(log),
         )
-        if not plan.segments:
+        if not plan.segments and not plan.delayed:
             led.idle[COPY] = seen
         backlog = led.backlog
-        backlog.copy_bytes, backlog.copy_segments = plan.lag_bytes, len(plan.segments)
+        backlog.copy_bytes, backlog.copy_segments = plan.lag_bytes, plan.lag_segments
         if plan.blocked and plan.blocked != backlog.blocked:
             _log.warning("a segment cannot be copied", partition=str(led), why=plan.blocked)
         backlog.blocked = plan.blocked
         return plan
+
+    def _delay(self, log: Log) -> Delay:
+        segments = log.segments
+        return Delay(
+            CopyLag(log.config.effective_copy_lag_ms, log.config.effective_copy_lag_bytes),
+            self._clock.now_ms(),
+            segments.active.size_bytes,
+            lambda place: segments[place].largest_timestamp_ms(),
+        )
 
     async def _copy(self, led: Led, copyable: Copyable) -> None:
         log = led.replica.log

@@ -2,13 +2,16 @@
 
 Closed segments are copied in order, each entirely below the last stable offset. A segment is
 skipped if copies of this log's lineage cover all its offsets: an earlier leader may have rolled the
-same records into other segments. The list ends at the first segment that may not be copied yet.
+same records into other segments. The list ends at the first segment that may not be copied yet: its
+records are not stable, its leader epochs are unknown, or the copy lag of its topic is not reached
+(KIP-1241).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Final, NamedTuple
 
 from storage.log.epochs import EpochEntry
 from storage.tiered.cache import SegmentCache
@@ -34,16 +37,66 @@ class Copyable(NamedTuple):
     epochs: tuple[EpochEntry, ...]
 
 
+class CopyLag(NamedTuple):
+    """The effective copy lag of a topic (KIP-1241); -1 means that a limit is never reached."""
+
+    ms: int = 0
+    size_bytes: int = -1
+
+    def is_reached(
+        self, timestamp_ms: Callable[[], int], *, now_ms: int, following_bytes: int
+    ) -> bool:
+        """Return whether a closed segment may be copied, by the rule of Kafka 4.4.
+
+        One limit is enough. A limit of 0 is always reached. A timestamp ahead of the clock, and one
+        that the disk does not yield, count as old enough.
+
+        Args:
+            timestamp_ms: returns the largest timestamp of the segment; it is called only where the
+            limit in time decides.
+            following_bytes: size of the segments behind this one, the active one included.
+        """
+        if self.ms == 0 or self.size_bytes == 0:
+            return True
+        if self.ms > 0:
+            try:
+                age_ms = now_ms - timestamp_ms()
+            except OSError:
+                return True
+            if age_ms < 0 or age_ms >= self.ms:
+                return True
+        return 0 < self.size_bytes <= following_bytes
+
+
+class Delay(NamedTuple):
+    """Facts that the copy lag is compared with.
+
+    `active_bytes` is the size of the active segment; `timestamp_ms` returns the largest timestamp
+    of a segment, given its place among the closed ones.
+    """
+
+    lag: CopyLag
+    now_ms: int
+    active_bytes: int
+    timestamp_ms: Callable[[int], int]
+
+
+NO_DELAY: Final = Delay(CopyLag(), 0, 0, lambda _: 0)
+
+
 class CopyPlan(NamedTuple):
-    """Segments to copy, oldest first. `blocked` is the reason why the next one cannot be copied, if
-    waiting does not help."""
+    """Segments to copy, oldest first.
+
+    `blocked` is the reason why the next one cannot be copied, if waiting does not help. `delayed`:
+    the next one waits for the copy lag, which time alone may reach. `lag_bytes` and `lag_segments`
+    count all closed segments without a copy, those that must wait included, as Kafka does.
+    """
 
     segments: tuple[Copyable, ...]
     blocked: str = ""
-
-    @property
-    def lag_bytes(self) -> int:
-        return sum(one.segment.size_bytes for one in self.segments)
+    delayed: bool = False
+    lag_bytes: int = 0
+    lag_segments: int = 0
 
 
 def plan_copy(
@@ -53,24 +106,41 @@ def plan_copy(
     *,
     log_start_offset: int,
     last_stable_offset: int,
+    delay: Delay = NO_DELAY,
 ) -> CopyPlan:
     """Plan the leader's copies. `closed` are its segments without the last, by offset."""
     found: list[Copyable] = []
-    for segment in closed:
-        if segment.next_offset > last_stable_offset:
-            break
+    blocked, delayed, goes_on = "", False, True
+    lag_bytes = lag_segments = 0
+    following_bytes = delay.active_bytes + sum(segment.size_bytes for segment in closed)
+    for place, segment in enumerate(closed):
+        following_bytes -= segment.size_bytes
         last = segment.next_offset - 1
         if segment.next_offset <= log_start_offset or not segment.size_bytes:
             continue
         first = max(segment.base_offset, log_start_offset)
         if cache.covers(lineage, first, last):
             continue
+        lag_bytes += segment.size_bytes
+        lag_segments += 1
+        if segment.next_offset > last_stable_offset:
+            goes_on = False
+        if not goes_on:
+            continue
         epochs = lineage.epochs_of(first, last)
         if not epochs:
-            why = f"the leader epochs of {first}..{last} are not known"
-            return CopyPlan(tuple(found), why)
-        found.append(Copyable(segment, epochs))
-    return CopyPlan(tuple(found))
+            blocked = f"the leader epochs of {first}..{last} are not known"
+        elif delay.lag.is_reached(
+            partial(delay.timestamp_ms, place),
+            now_ms=delay.now_ms,
+            following_bytes=following_bytes,
+        ):
+            found.append(Copyable(segment, epochs))
+            continue
+        else:
+            delayed = True
+        goes_on = False
+    return CopyPlan(tuple(found), blocked, delayed, lag_bytes, lag_segments)
 
 
 def local_only_bytes(

@@ -4,6 +4,7 @@ S5)."""
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -74,6 +75,33 @@ async def test_what_was_looked_at_is_not_looked_at_again(
     leader.log.note_leader_epoch(2)
     await leader.copy_all()
     assert len(planned) == seen + 2, "another lineage"
+
+
+async def test_copier_with_a_lag_in_time_copies_once_the_clock_has_reached_it(
+    world: TierWorld,
+) -> None:
+    """KIP-1241: nothing but the time changes between the two passes; the metrics count at once."""
+    leader = await world.leader_with(remote_copy_lag_ms=60_000, remote_copy_lag_bytes=-1)
+    await leader.copy_all()
+    assert leader.finished() == []
+    closed = leader.log.segments[:-1]
+    assert leader.led.backlog.copy_segments == len(closed)
+    assert leader.led.backlog.copy_bytes == sum(one.size_bytes for one in closed)
+    newest_ms = max(one.largest_timestamp_ms() for one in closed)
+    world.clock.advance(60_000 + max(0, newest_ms - world.clock.now_ms()))
+    await leader.copy_all()
+    assert len(leader.finished()) == len(closed)
+    assert leader.led.backlog.copy_segments == 0
+
+
+async def test_copier_with_a_lag_in_bytes_keeps_so_many_behind(world: TierWorld) -> None:
+    leader = await world.leader_with(
+        remote_copy_lag_ms=-1, retention_ms=-1, remote_copy_lag_bytes=1
+    )
+    sizes = [one.size_bytes for one in leader.log.segments]
+    leader.log.configure(replace(leader.log.config, remote_copy_lag_bytes=sum(sizes[2:])))
+    await leader.copy_all()
+    assert len(leader.finished()) == 2, "the third has fewer bytes behind it than the lag"
 
 
 async def test_what_is_done_for_one_segment(world: TierWorld) -> None:

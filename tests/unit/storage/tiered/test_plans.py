@@ -8,7 +8,14 @@ import pytest
 
 from storage.log.epochs import EpochEntry
 from storage.tiered.cache import SegmentCache
-from storage.tiered.copying import LocalSegment, local_only_bytes, plan_copy
+from storage.tiered.copying import (
+    NO_DELAY,
+    CopyLag,
+    Delay,
+    LocalSegment,
+    local_only_bytes,
+    plan_copy,
+)
 from storage.tiered.expiry import (
     ExpiryPlan,
     Reason,
@@ -60,8 +67,78 @@ def test_what_is_copied_next(
 ) -> None:
     plan = plan_copy(cache, MINE, CLOSED, log_start_offset=log_start, last_stable_offset=stable)
     assert [one.segment.base_offset for one in plan.segments] == expected
-    assert plan.lag_bytes == 100 * len(expected)
     assert plan.blocked == ""
+
+
+@pytest.mark.parametrize(
+    ("cache", "stable", "lag_segments"),
+    [
+        (cache_of(), 50, 4),
+        (cache_of(), 29, 4),
+        (cache_of((0, 9)), 29, 3),
+        (cache_of((0, 39)), 50, 0),
+    ],
+)
+def test_copy_lag_counts_all_closed_segments_without_a_copy(
+    cache: SegmentCache, stable: int, lag_segments: int
+) -> None:
+    """As in Kafka: segments that are not stable yet, or wait for the copy lag, count, too."""
+    late = Delay(CopyLag(ms=10**6, size_bytes=10**6), 50, 0, lambda place: 10 * place)
+    for delay in (NO_DELAY, late):
+        plan = plan_copy(
+            cache, MINE, CLOSED, log_start_offset=0, last_stable_offset=stable, delay=delay
+        )
+        assert (plan.lag_segments, plan.lag_bytes) == (lag_segments, 100 * lag_segments)
+
+
+@pytest.mark.parametrize(
+    ("lag", "expected", "delayed"),
+    [
+        (CopyLag(), [0, 10, 20, 30], False),
+        (CopyLag(ms=0, size_bytes=10**6), [0, 10, 20, 30], False),
+        (CopyLag(ms=10**6, size_bytes=0), [0, 10, 20, 30], False),
+        (CopyLag(ms=-1, size_bytes=-1), [], True),
+        (CopyLag(ms=31, size_bytes=-1), [0, 10], True),
+        (CopyLag(ms=30, size_bytes=-1), [0, 10, 20], True),
+        (CopyLag(ms=-1, size_bytes=250), [0, 10], True),
+        (CopyLag(ms=-1, size_bytes=251), [0], True),
+        (CopyLag(ms=31, size_bytes=350), [0, 10], True),
+        (CopyLag(ms=51, size_bytes=150), [0, 10, 20], True),
+    ],
+)
+def test_plan_copy_with_a_lag_ends_at_the_first_segment_before_it(
+    lag: CopyLag, expected: list[int], delayed: bool
+) -> None:
+    """KIP-1241: at 50 ms the segments of 0, 10, 20 and 30 ms have ages of 50, 40, 30 and 20 ms,
+    and 350, 250, 150 and 50 bytes behind them."""
+    delay = Delay(lag, 50, 50, lambda place: 10 * place)
+    plan = plan_copy(
+        cache_of(), MINE, CLOSED, log_start_offset=0, last_stable_offset=50, delay=delay
+    )
+    assert [one.segment.base_offset for one in plan.segments] == expected
+    assert plan.delayed is delayed
+    assert plan.lag_segments == 4
+
+
+def test_plan_copy_with_old_segments_behind_a_young_one_ends_at_the_young_one() -> None:
+    """Segments are copied in order, although a later one has an older timestamp."""
+    times = [0, 45, 0, 0]
+    delay = Delay(CopyLag(ms=10), 50, 0, times.__getitem__)
+    plan = plan_copy(
+        cache_of(), MINE, CLOSED, log_start_offset=0, last_stable_offset=50, delay=delay
+    )
+    assert [one.segment.base_offset for one in plan.segments] == [0]
+
+
+def test_is_reached_with_a_timestamp_ahead_of_the_clock_or_unreadable_is_true() -> None:
+    lag = CopyLag(ms=10, size_bytes=-1)
+
+    def unreadable() -> int:
+        raise OSError("the disk does not answer")
+
+    assert lag.is_reached(lambda: 51, now_ms=50, following_bytes=0)
+    assert not lag.is_reached(lambda: 50, now_ms=50, following_bytes=0)
+    assert lag.is_reached(unreadable, now_ms=50, following_bytes=0)
 
 
 def test_a_segment_whose_epochs_are_not_known_is_not_copied() -> None:
