@@ -96,7 +96,7 @@ def _of_partition(one: Partition, broker: BrokerContext, promises: Promises) -> 
     if strangers:
         yield f"remembers of {where} the followers {sorted(strangers)}, which are none"
     sessions = {id(session.watch) for session in broker.sessions}
-    for watch in one.watches():
+    for watch in one.subscriptions.watches():
         if id(watch) not in sessions and not (
             isinstance(watch, LoneWatch) and watch.wait is not None
         ):

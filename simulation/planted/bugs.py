@@ -511,7 +511,7 @@ _TRANSPORT = [
         "P26|H|P",
         "an append does not wake the fetches that wait for it",
         (
-            "broker.replication.partition.audience:Audience.tell_appended",
+            "broker.replication.subscriptions.subscriptions:Subscriptions.readable",
             "watch.touched(key, size_bytes)",
             "pass",
         ),

@@ -2,56 +2,22 @@
 
 Methods of `Partition` that decide return effects in the order in which they are to be carried out,
 or `()` for nothing to do. They call no other component, so the partition's state is consistent
-before anything follows from it. `EffectTable` has a row for each kind. The caller of such a method
-carries its effects out or returns them: `tests/unit/test_tidy.py` fails where they are dropped.
+before anything follows from it. The partition's subscriptions carry out its notifications;
+`EffectTable` has a row for each other kind. The caller of such a method carries its effects out or
+returns them: `tests/unit/test_tidy.py` fails where they are dropped.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import Final
 
 from broker.replication.partition.isr import IsrProposal
-from protocol.errors import ErrorCode
-
-
-# Named tuples, for speed: these two are created for each batch that a reader or request waits for.
-class Readable(NamedTuple):
-    """Followers can read `size_bytes` more bytes."""
-
-    size_bytes: int
-
-
-class Committed(NamedTuple):
-    """The high watermark has moved to this offset: waiting requests and readers are notified."""
-
-    high_watermark: int
-    size_bytes: int
-    """Additional bytes that consumers can read."""
-
-
-@dataclass(frozen=True, slots=True)
-class IsrChanged:
-    """The ISR or the proposed ISR has changed: followers learn it with their next fetch."""
-
-
-@dataclass(frozen=True, slots=True)
-class LowWatermarkMoved:
-    """The smallest log start among the ISR may have moved."""
-
-    low_watermark: int
-
-
-@dataclass(frozen=True, slots=True)
-class Interrupted:
-    """The leader epoch has changed: waiting fetches are answered at once."""
-
-
-@dataclass(frozen=True, slots=True)
-class Released:
-    """Offsets that requests wait for will not be reached here: they fail with `error`."""
-
-    error: ErrorCode
+from broker.replication.subscriptions.notifications import (
+    Interrupted,
+    IsrChanged,
+    Notification,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,12 +68,7 @@ class Stopped:
 
 
 Effect = (
-    Readable
-    | Committed
-    | IsrChanged
-    | LowWatermarkMoved
-    | Interrupted
-    | Released
+    Notification
     | FlushWanted
     | EpochsUnsaved
     | Propose

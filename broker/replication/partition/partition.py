@@ -28,7 +28,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from broker.replication.partition.audience import Watch
 from broker.replication.partition.effects import (
     EPOCHS_UNSAVED,
     FLUSH_WANTED,
@@ -36,14 +35,10 @@ from broker.replication.partition.effects import (
     ISR_CHANGED,
     LOCAL_LOGS_MOVED,
     NOTHING,
-    Committed,
     Effects,
     Elected,
     Followed,
-    LowWatermarkMoved,
     Propose,
-    Readable,
-    Released,
     Resigned,
     Stopped,
 )
@@ -68,6 +63,13 @@ from broker.replication.partition.remote_replica import (
 )
 from broker.replication.partition.role import TRANSITIONS, ReplicaRole
 from broker.replication.partition.state import NO_EPOCH, ReplicaState
+from broker.replication.subscriptions.notifications import (
+    Committed,
+    LowWatermarkMoved,
+    Readable,
+    Released,
+)
+from broker.replication.subscriptions.subscriptions import Watch, WatchKey
 from broker.replication.waiting.waits import CommitWaiter
 from metalog.image.local_log import LocalLogStats
 from protocol.errors import ErrorCode
@@ -134,7 +136,7 @@ class Partition(ReplicaState):
         if new_epoch:
             # As in Kafka, coordinators keep their loaded state: the log is still this broker's own.
             effects += (*INTERRUPTED, Elected())
-        elif self._followers:
+        elif self.subscriptions.followers:
             effects += ISR_CHANGED
         if wanted is not None:
             effects += self._goes_on(wanted)
@@ -192,7 +194,7 @@ class Partition(ReplicaState):
         """Note a batch that the leader's log has accepted; advance the high watermark and wake
         fetches."""
         self._uncommitted.append((info.last_offset + 1, size_bytes))
-        if not self._followers:
+        if not self.subscriptions.followers:
             return self.maybe_advance_high_watermark()
         for remote in self.remote.values():
             if remote.resting is not None:
@@ -204,7 +206,7 @@ class Partition(ReplicaState):
         has."""
         if self.log.high_watermark >= end_offset:
             return False
-        self._commit_waits.add(end_offset, waiter, slot)
+        self.subscriptions.commit_waits.add(end_offset, waiter, slot)
         return True
 
     def maybe_advance_high_watermark(self) -> Effects:
@@ -241,7 +243,8 @@ class Partition(ReplicaState):
         size_bytes = 0
         while uncommitted and uncommitted[0][0] <= high_watermark:
             size_bytes += uncommitted.popleft()[1]
-        if self._consumers or self._followers or self._commit_waits:
+        to = self.subscriptions
+        if to.consumers or to.followers or to.commit_waits:
             return (Committed(high_watermark, size_bytes),)
         return NOTHING
 
@@ -510,11 +513,15 @@ class Partition(ReplicaState):
 
     # --- followers' fetches -------------------------------------------------------------------
 
+    def watch(self, watch: Watch, key: WatchKey) -> None:
+        """Subscribe a reader, which refers to this partition as `key`."""
+        self.subscriptions.add(watch, key)
+
     def unwatch(self, watch: Watch) -> None:
         """Remove a subscription when its session ends or no longer covers this partition. A
         follower at rest had read to the log end at the session's last fetch: note that time now,
         because it cannot be determined after the next append."""
-        super().unwatch(watch)
+        self.subscriptions.remove(watch)
         if watch.replica:
             for remote in self.remote.values():
                 if remote.rests_by(watch):
@@ -557,11 +564,15 @@ class Partition(ReplicaState):
         they do."""
         if self.low_watermark >= offset:
             return False
-        self._low_watermark_waits.add(offset, waiter, slot)
+        self.subscriptions.low_watermark_waits.add(offset, waiter, slot)
         return True
 
     def _low_watermark_moved(self) -> Effects:
-        return (LowWatermarkMoved(self.low_watermark),) if self._low_watermark_waits else NOTHING
+        return (
+            (LowWatermarkMoved(self.low_watermark),)
+            if self.subscriptions.low_watermark_waits
+            else NOTHING
+        )
 
     # --- internals ----------------------------------------------------------------------------
 
@@ -591,7 +602,7 @@ class Partition(ReplicaState):
             "ISR within the maximal ISR": self.isr <= self.maximal_isr,
             "a leader is a replica": not self.is_leader or self.node_id in self.replicas,
             "no commit wait below the high watermark": all(
-                end > log.high_watermark for end, _, _ in self._commit_waits
+                end > log.high_watermark for end, _, _ in self.subscriptions.commit_waits
             ),
         }
         for promise, kept in holds.items():

@@ -8,12 +8,12 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, Final
 
-from broker.replication.partition.audience import Audience
 from broker.replication.partition.counters import PartitionCounters
 from broker.replication.partition.isr import IsrProposal
 from broker.replication.partition.local_logs import LocalLogs
 from broker.replication.partition.remote_replica import NEVER_MS, RemoteReplica
 from broker.replication.partition.role import ReplicaRole
+from broker.replication.subscriptions.subscriptions import Subscriptions
 from protocol.batch.validate import AppendRules
 from protocol.errors import ApiError, ErrorCode
 from runtime.marks import mark
@@ -25,7 +25,7 @@ NO_LEADER: Final = -1
 NO_EPOCH: Final = -1
 
 
-class ReplicaState(Audience):
+class ReplicaState:
     """The fields of a `Partition`. On a follower, the leader's fields (ISR, remote replicas) are
     those of the metadata, or empty."""
 
@@ -61,6 +61,7 @@ class ReplicaState(Audience):
         "replicas",
         "role",
         "rules",
+        "subscriptions",
         "topic",
         "topic_id",
     )
@@ -74,7 +75,6 @@ class ReplicaState(Audience):
         node_id: int,
         log: Log,
     ) -> None:
-        super().__init__()
         self.topic = topic
         self.topic_id = topic_id
         self.index = index
@@ -105,6 +105,7 @@ class ReplicaState(Audience):
         self.rules = AppendRules()
         self.remote: dict[int, RemoteReplica] = {}
         self.counters = PartitionCounters()
+        self.subscriptions = Subscriptions()
         self.led_until_ms = NEVER_MS
         """Last time this replica led, if it led immediately before the leader that it follows now;
         monotonic milliseconds."""

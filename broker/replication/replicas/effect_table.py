@@ -1,8 +1,9 @@
 """Table that carries out the effects of a broker's partitions: one row for each kind of effect.
 
-A row calls the component in charge: the partition's subscriptions, fetchers, coordinators, the
-tier, the flusher, or the AlterPartition queue. Their synchronous work may produce further effects
-of the same partition, whose state is consistent by then.
+A row calls the component in charge: fetchers, coordinators, the tier, the flusher, or the
+AlterPartition queue. The rows of notifications are those of the partition's subscriptions. All this
+synchronous work may produce further effects of the same partition, whose state is consistent by
+then.
 """
 
 from __future__ import annotations
@@ -11,26 +12,21 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from broker.replication.partition.effects import (
-    Committed,
     Effect,
     Effects,
     Elected,
     EpochsUnsaved,
     FlushWanted,
     Followed,
-    Interrupted,
-    IsrChanged,
     LocalLogsMoved,
-    LowWatermarkMoved,
     Propose,
-    Readable,
-    Released,
     Resigned,
     Stopped,
 )
 from broker.replication.partition.isr import IsrProposal
 from broker.replication.partition.partition import Partition
 from broker.replication.replicas.tier_listener import NoTier, TierListener
+from broker.replication.subscriptions.subscriptions import NOTIFY
 
 
 class LeadershipListener(Protocol):
@@ -86,16 +82,6 @@ class EffectTable:
         self.listeners: dict[str, list[LeadershipListener]] = {}
         """Listeners by topic."""
         self._rows: dict[type[Effect], Callable[[Partition, Any], None]] = {
-            # These two call the partition directly: they run for each batch, and a lambda is an
-            # extra call.
-            Readable: Partition.tell_appended,
-            Committed: Partition.tell_committed,
-            IsrChanged: lambda partition, _: partition.tell_isr_changed(),
-            LowWatermarkMoved: lambda partition, effect: partition.tell_low_watermark(
-                effect.low_watermark
-            ),
-            Interrupted: lambda partition, _: partition.interrupt(),
-            Released: lambda partition, effect: partition.release(effect.error),
             FlushWanted: lambda partition, _: self.flush(partition),
             EpochsUnsaved: lambda partition, _: self.save_epochs(partition),
             Propose: lambda partition, effect: self.propose(partition, effect.proposal),
@@ -109,7 +95,12 @@ class EffectTable:
     def carry_out(self, partition: Partition, effects: Effects) -> None:
         """Carry out the effects in their order: listeners of role changes rely on it."""
         for effect in effects:
-            self._rows[type(effect)](partition, effect)
+            kind = type(effect)
+            notify = NOTIFY.get(kind)
+            if notify is not None:
+                notify(partition.subscriptions, effect)
+            else:
+                self._rows[kind](partition, effect)
 
     def _resigned(self, partition: Partition, effect: Resigned) -> None:
         for listener in self.listeners.get(partition.topic, ()):

@@ -385,7 +385,7 @@ class ReplicaManager:
         """Notify the readers of a partition after its log start has moved."""
         partition = self.get(log.topic, log.partition)
         if partition is not None and partition.log is log:
-            partition.log_start_moved()
+            partition.subscriptions.log_start_moved()
 
     def on_role_given(self, look: Callable[[Partition, PartitionImage], None]) -> None:
         """Set the callback for each replica that has received a role from its image."""

@@ -24,7 +24,7 @@ from broker.replication.sessions.session_watch import SessionWatch
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
 
-    from broker.replication.partition.audience import WatchKey
+    from broker.replication.subscriptions.subscriptions import WatchKey
 
 
 LOOKED_AT_MAX: Final = 500

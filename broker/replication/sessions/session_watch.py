@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
 
-    from broker.replication.partition.audience import WatchKey
     from broker.replication.partition.partition import Partition
+    from broker.replication.subscriptions.subscriptions import WatchKey
     from broker.replication.waiting.waits import FetchWait
 
 

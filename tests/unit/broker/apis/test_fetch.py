@@ -378,7 +378,7 @@ async def test_a_cold_fetch_whose_connection_goes_meanwhile_leaves_nothing(
     assert waiting.cancelled()
     assert (len(h.waits.purgatory), h.waits.purgatory.next_deadline_ms()) == (0, None)
     assert len(h.supervisor) == 0
-    assert not any(h.partition().watches())
+    assert not any(h.partition().subscriptions.watches())
 
 
 async def test_any_error_answers_at_once() -> None:

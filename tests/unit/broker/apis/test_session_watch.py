@@ -85,10 +85,10 @@ async def test_partitions_without_news_are_counted_as_fetched() -> None:
 async def test_a_client_that_has_gone_is_told_once() -> None:
     """The session may stay for long after its client is gone, and must not cost each append."""
     c = Consumer()
-    assert c.h.partition("t", 1).watches() == [c.watch]
+    assert c.h.partition("t", 1).subscriptions.watches() == [c.watch]
     c.fill(1, b"a")
-    assert c.h.partition("t", 1).watches() == []
-    assert c.h.partition("t", 2).watches() == [c.watch]
+    assert c.h.partition("t", 1).subscriptions.watches() == []
+    assert c.h.partition("t", 2).subscriptions.watches() == [c.watch]
 
 
 async def test_a_fetch_that_waits_for_more_bytes_hears_of_each_batch() -> None:
@@ -121,7 +121,7 @@ async def test_a_session_that_is_over_is_told_nothing() -> None:
     waiting = c.fetch(max_wait_ms=500)
     c.h.context.sessions.forget(c.session_id)
     assert told(await waiting) == []
-    assert [one.watches() for one in c.h.replicas] == [[], [], []]
+    assert [one.subscriptions.watches() for one in c.h.replicas] == [[], [], []]
 
 
 async def test_a_full_fetch_whose_session_is_evicted_tells_of_all_partitions() -> None:
@@ -132,7 +132,7 @@ async def test_a_full_fetch_whose_session_is_evicted_tells_of_all_partitions() -
     for session in list(c.h.context.sessions):
         c.h.context.sessions.forget(session.session_id)
     assert told(await waiting) == [0, 1]
-    assert [one.watches() for one in c.h.replicas] == [[], [], []]
+    assert [one.subscriptions.watches() for one in c.h.replicas] == [[], [], []]
 
 
 async def test_a_session_may_end_while_its_fetch_reads_off_the_loop(
@@ -149,17 +149,17 @@ async def test_a_session_may_end_while_its_fetch_reads_off_the_loop(
     c.fill(0, b"b")
     (data,) = (await waiting).responses[0].partitions
     assert values(data) == [b"a", b"b"]
-    assert c.h.partition().watches() == []
+    assert c.h.partition().subscriptions.watches() == []
 
 
 async def test_a_fetch_without_a_session_is_told_only_while_it_waits() -> None:
     h = Harness()
     h.create_topic()
     waiting = h.fetch(0, max_wait_ms=500)
-    assert len(h.partition().watches()) == 1
+    assert len(h.partition().subscriptions.watches()) == 1
     h.produce(batch(b"a"))
     await waiting
-    assert h.partition().watches() == []
+    assert h.partition().subscriptions.watches() == []
 
 
 async def test_followers_hear_at_once_what_retention_took() -> None:
@@ -184,4 +184,4 @@ async def test_a_partition_that_was_made_again_is_heard_in_place_of_the_old_one(
     old, new = c.h.partition(), other.partition()
     ((key, _),) = c.watch._covered.items()
     c.watch.cover(key, new)
-    assert (old.watches(), new.watches()) == ([], [c.watch])
+    assert (old.subscriptions.watches(), new.subscriptions.watches()) == ([], [c.watch])

@@ -8,28 +8,32 @@ from typing import Any, get_args
 import pytest
 
 from broker.replication.partition import effects as all_effects
-from broker.replication.partition.audience import WatchKey
 from broker.replication.partition.effects import (
     EPOCHS_UNSAVED,
     FLUSH_WANTED,
     NOTHING,
-    Committed,
     Effect,
     Effects,
     Elected,
     FlushWanted,
     Followed,
-    Interrupted,
-    LowWatermarkMoved,
     Propose,
-    Readable,
-    Released,
     Resigned,
     Stopped,
 )
 from broker.replication.partition.isr import IsrMember, IsrProposal
 from broker.replication.partition.partition import Partition
 from broker.replication.replicas.effect_table import EffectTable
+from broker.replication.subscriptions import notifications
+from broker.replication.subscriptions.notifications import (
+    Committed,
+    Interrupted,
+    LowWatermarkMoved,
+    Notification,
+    Readable,
+    Released,
+)
+from broker.replication.subscriptions.subscriptions import NOTIFY, WatchKey
 from protocol.errors import ErrorCode
 from storage.log.append import AppendInfo
 from testkit.memory.broker import NODE, OTHER, Harness, batch, topic_id
@@ -117,10 +121,13 @@ async def partition() -> Partition:
 async def test_each_kind_of_effect_has_its_row(partition: Partition) -> None:
     follow(partition, 1)
     kinds = get_args(Effect)
-    assert {one for one in vars(all_effects).values() if isinstance(one, type)} - {
-        IsrProposal,
-        ErrorCode,
-    } == set(kinds)
+    assert {
+        one
+        for module in (all_effects, notifications)
+        for one in vars(module).values()
+        if isinstance(one, type)
+    } - {IsrProposal, ErrorCode} == set(kinds)
+    assert set(NOTIFY) == set(get_args(Notification))
     given: dict[type, Any] = {
         Propose: Propose(PROPOSAL),
         Resigned: Resigned(7),
@@ -136,7 +143,7 @@ async def test_each_kind_of_effect_has_its_row(partition: Partition) -> None:
         ports.table.carry_out(partition, (given.get(kind) or kind(),))
         assert bool(ports.asked) is not bool(reader.told), kind
         partition.unwatch(reader)
-        partition.release(ErrorCode.NONE)
+        partition.subscriptions.released(Released(ErrorCode.NONE))
     asked = Ports()
     asked.table.carry_out(partition, (Propose(PROPOSAL), FlushWanted()))
     assert asked.asked == [f"propose {PROPOSAL}", "flush"]

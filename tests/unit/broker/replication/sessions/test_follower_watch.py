@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from broker.replication.partition.audience import WatchKey
 from broker.replication.sessions.follower_watch import AGAIN_MIN, LOOKED_AT_MAX, FollowerWatch
+from broker.replication.subscriptions.subscriptions import WatchKey
 
 TOPIC = b"a topic of many.."
 MANY = 2 * LOOKED_AT_MAX + 200

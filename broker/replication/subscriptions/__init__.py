@@ -1,0 +1,1 @@
+"""Subscriptions to one partition, and the notifications that they carry out."""
