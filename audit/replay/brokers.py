@@ -168,7 +168,7 @@ class Brokers:
             if doubtful:
                 return
         if self._scope.reports_cluster:
-            self._reports.ask("on_broker", change)
+            self._reports.check_broker(change)
 
 
 def _broker_row(

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
-from audit.checks.base import Check, Replacement
+from audit.checks.base import Check, CheckTable, Replacement
 from audit.decoding.records import (
     PartitionChange,
     PartitionChangeCache,
@@ -42,7 +41,7 @@ class Partitions:
         scope: Scope,
         statistics: Statistics,
         reports: Reports,
-        checks: Sequence[Check],
+        checks: CheckTable,
     ) -> None:
         self.grown: list[PartitionState] = []
         self.batch_events = BatchEvents()
@@ -50,7 +49,7 @@ class Partitions:
         self._scope = scope
         self._statistics = statistics
         self._reports = reports
-        self._transitions = Transitions(cluster, checks)
+        self._transitions = Transitions(cluster, checks.shapes)
         self._change_cache = PartitionChangeCache(cluster.shapes.forget_transitions)
 
     # --- changes of partitions whose state is certain -----------------------------------------
@@ -155,7 +154,7 @@ class Partitions:
             replacement = Replacement(
                 partition, before, shape.key, record.leader_epoch, record.partition_epoch
             )
-            self._reports.ask("on_replacement", replacement)
+            self._reports.check_replacement(replacement)
         statistics.series.add(before, -1)
         partition.shape = shape
         partition.leader_epoch = record.leader_epoch
@@ -273,7 +272,7 @@ class Partitions:
         )
         self._statistics.count_election(kind, cause)
         self._reports.sink.election(election)
-        self._reports.ask("on_election", election)
+        self._reports.check_election(election)
 
     def _complain(
         self,

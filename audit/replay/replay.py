@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from audit.checks.base import BatchEnd, Check
+from audit.checks.base import BatchEnd, CheckTable
 from audit.decoding.batches import Batch, Row
 from audit.decoding.records import CHANGE_TYPE, KEY_AT, KEY_END
 from audit.findings.sink import Sink
@@ -34,7 +34,7 @@ class Replay:
     """One replay of one interval, or of one shard of its partitions."""
 
     def __init__(
-        self, scope: Scope, checks: Sequence[Check], sink: Sink, *, min_isr: int, history: bool
+        self, scope: Scope, checks: CheckTable, sink: Sink, *, min_isr: int, history: bool
     ) -> None:
         self.scope = scope
         self.cluster = ClusterState(min_isr)
@@ -110,7 +110,7 @@ class Replay:
         if grown or fenced:
             if not self.scope.loading and not self.scope.in_doubt:
                 end = BatchEnd(self.cluster, grown, frozenset(fenced))
-                self.reports.ask("on_batch_end", end)
+                self.reports.check_batch_end(end)
             self._partitions.grown, self._brokers.fenced = [], set()
 
     def doubt(self) -> None:

@@ -2,26 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
-from audit.checks.base import Check
+from audit.checks.base import BatchEnd, BrokerChange, Check, CheckTable, Difference, Replacement
 from audit.findings.finding import Complaint
 from audit.findings.sink import Elected, Sink
 from audit.replay.scope import Scope
 from audit.state import local_logs
 from audit.state.cluster import ClusterState, PartitionState
+from audit.state.elections import Election
 from audit.state.shapes import ShapeKey
-
-HOOKS = (
-    "on_record_error",
-    "on_replacement",
-    "on_election",
-    "on_broker",
-    "on_batch_end",
-    "on_snapshot",
-)
-"""Hooks of checks that a replay calls by name; its transitions call those of shapes."""
 
 
 class Reports:
@@ -35,7 +26,7 @@ class Reports:
         scope: Scope,
         cluster: ClusterState,
         sink: Sink,
-        checks: Sequence[Check],
+        checks: CheckTable,
         *,
         history: bool = False,
     ) -> None:
@@ -43,19 +34,33 @@ class Reports:
         self.keeps_history = history
         self._scope = scope
         self._cluster = cluster
-        self._checks = {
-            hook: [c for c in checks if getattr(type(c), hook) is not getattr(Check, hook)]
-            for hook in HOOKS
-        }
+        self._checks = checks
 
     # --- checks --------------------------------------------------------------------------------
 
-    def ask(self, hook: str, *arguments: Any) -> None:
-        """Call the hook of all checks that override it."""
-        for check in self._checks[hook]:
-            answer: Callable[..., Iterable[Complaint]] = getattr(check, hook)
-            for complaint in answer(*arguments):
-                self.complain(check, complaint)
+    def check_replacement(self, replacement: Replacement) -> None:
+        for check in self._checks.replacements:
+            self._complain_all(check, check.on_replacement(replacement))
+
+    def check_election(self, election: Election) -> None:
+        for check in self._checks.elections:
+            self._complain_all(check, check.on_election(election))
+
+    def check_broker(self, change: BrokerChange) -> None:
+        for check in self._checks.brokers:
+            self._complain_all(check, check.on_broker(change))
+
+    def check_batch_end(self, end: BatchEnd) -> None:
+        for check in self._checks.batch_ends:
+            self._complain_all(check, check.on_batch_end(end))
+
+    def check_snapshot(self, differences: Sequence[Difference]) -> None:
+        for check in self._checks.snapshots:
+            self._complain_all(check, check.on_snapshot(differences))
+
+    def _complain_all(self, check: Check, complaints: Iterable[Complaint]) -> None:
+        for complaint in complaints:
+            self.complain(check, complaint)
 
     def complain(self, check: Check, complaint: Complaint) -> None:
         scope = self._scope
@@ -67,7 +72,8 @@ class Reports:
         """Report a record that cannot be decoded, or that refers to unknown objects (`orphan`)."""
         self._scope.offset = offset
         if self._scope.shard == 0 or orphan:
-            self.ask("on_record_error", reason, orphan)
+            for check in self._checks.record_errors:
+                self._complain_all(check, check.on_record_error(reason, orphan))
 
     # --- events and rows -----------------------------------------------------------------------
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TypeAlias
 
-from audit.checks.base import Check, Facts
+from audit.checks.base import Check, Facts, ShapeCheck
 from audit.decoding.records import LEADER_STAYS, PartitionChange
 from audit.state.cluster import ClusterState
 from audit.state.elections import ElectionKind, election_kind
@@ -49,11 +49,11 @@ class Transition:
 
 
 class Transitions:
-    """Creates transitions; `checks` are those with `on_shape`."""
+    """Creates transitions and checks the shapes after them."""
 
-    def __init__(self, cluster: ClusterState, checks: Sequence[Check]) -> None:
+    def __init__(self, cluster: ClusterState, checks: Sequence[ShapeCheck]) -> None:
         self._cluster = cluster
-        self._checks = [c for c in checks if type(c).on_shape is not Check.on_shape]
+        self._checks = checks
 
     def judge(self, before: ShapeKey | None, after: Shape) -> Broken:
         """Return the rules that the new shape breaks."""

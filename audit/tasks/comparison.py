@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from audit.checks import REPLAY_CHECKS
-from audit.checks.base import BatchContext, Check, DamageContext
+from audit.checks.base import BatchContext, Check, CheckTable, DamageContext
 from audit.decoding.batches import Batch, BatchIdentity
 from audit.findings.sink import Sink
 from audit.inputs.metadata_log import Segment
@@ -52,7 +52,7 @@ def _differences(
 
 def _identities(comparison: Comparison, copy: Copy, sink: Sink) -> dict[int, BatchIdentity]:
     """Return the copy's batches by base offset; also check copies other than the primary."""
-    checks: list[Check] = [] if copy.is_primary else [make() for make in REPLAY_CHECKS]
+    checks = CheckTable([] if copy.is_primary else [make() for make in REPLAY_CHECKS])
     identities: dict[int, BatchIdentity] = {}
     expected: int | None = None
     epoch: int | None = None
@@ -68,14 +68,15 @@ def _identities(comparison: Comparison, copy: Copy, sink: Sink) -> dict[int, Bat
                 at_end,
                 after - 1,
             )
-            for check in checks:
+            for check in checks.damage:
                 _report(sink, copy, check, check.on_damage(damage), -1)
             damaged = True
             continue
         header = found.header
         context = BatchContext(found, segment.path, None if damaged else expected, epoch)
-        for check in checks:
-            _report(sink, copy, check, check.on_batch(context), header.max_timestamp)
+        for batch_check in checks.batches:
+            complaints = batch_check.on_batch(context)
+            _report(sink, copy, batch_check, complaints, header.max_timestamp)
         damaged = not found.crc_ok
         if found.crc_ok:
             identities[header.base_offset] = found.identity

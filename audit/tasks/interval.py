@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from audit.checks import REPLAY_CHECKS
-from audit.checks.base import BatchContext, Check, DamageContext, Difference
+from audit.checks.base import BatchContext, Check, CheckTable, DamageContext, Difference
 from audit.decoding.batches import Batch, Damage, DamageKind, split
 from audit.findings.finding import Complaint
 from audit.findings.sink import Sink
@@ -43,10 +43,10 @@ class IntervalAudit:
     ) -> None:
         self.interval = interval
         self.sink = sink
-        self.checks: list[Check] = [make() for make in REPLAY_CHECKS]
-        self.replay = Replay(
-            self._scope(), self.checks, sink, min_isr=default_min_isr, history=history
-        )
+        checks = CheckTable([make() for make in REPLAY_CHECKS])
+        self.replay = Replay(self._scope(), checks, sink, min_isr=default_min_isr, history=history)
+        self._log_checks = checks if self._reports_cluster else CheckTable(())
+        """The checks of everything that is not about partitions, in the shard that reports it."""
         self._lists_partitions = partitions
         self._milestones = list(interval.milestones)
         self._expected: int | None = interval.start_offset
@@ -89,10 +89,12 @@ class IntervalAudit:
             replay.scope.timestamp_ms = -1
             problem = load_snapshot(replay, interval.base, walk(interval.base.path))
             if problem is not None:
-                self._ask("on_bad_snapshot", interval.start_offset, problem)
+                self._report_bad_snapshot(interval.start_offset, problem)
                 replay.doubt()
         if not interval.knows_start:
-            self._ask("on_unknown_start", interval.start_offset, interval.start_offset)
+            for check in self._log_checks.starts:
+                complaints = check.on_unknown_start(interval.start_offset)
+                self._complain_at(interval.start_offset, check, complaints)
             replay.doubt()
         if interval.is_first:
             replay.scope.offset = interval.start_offset - 1
@@ -133,10 +135,11 @@ class IntervalAudit:
         return True
 
     def _judge_batch(self, path: str, batch: Batch) -> None:
-        if self._reports_cluster:
+        checks = self._log_checks.batches
+        if checks:
             expected = None if self._after_damage else self._expected
             context = BatchContext(batch, path, expected, self._epoch)
-            for check in self.checks:
+            for check in checks:
                 for complaint in check.on_batch(context):
                     self._complain(check, complaint, batch.header.max_timestamp)
 
@@ -163,7 +166,7 @@ class IntervalAudit:
         try:
             rows = split(batch)
         except (ProtocolError, ApiError) as error:
-            self._ask("on_record_error", header.base_offset, f"batch: {error}", False)
+            self._report_record_error(header.base_offset, f"batch: {error}")
             self.replay.doubt()
             return
         if header.is_control:
@@ -180,7 +183,7 @@ class IntervalAudit:
             try:
                 control = decode_control_value(read_control_type(key), value or b"")
             except ProtocolError as error:
-                self._ask("on_record_error", offset, f"control record: {error}", False)
+                self._report_record_error(offset, f"control record: {error}")
                 continue
             if isinstance(control, LeaderChangeMessage):
                 change = LeaderChange(control.leader_id, header.leader_epoch, offset)
@@ -191,8 +194,6 @@ class IntervalAudit:
     def _damage(self, path: str, damage: Damage) -> None:
         self._after_damage = True
         self.replay.doubt()
-        if not self._reports_cluster:
-            return
         last = self.interval.segments[-1].path
         context = DamageContext(
             kind=damage.kind,
@@ -202,7 +203,7 @@ class IntervalAudit:
             at_end=self.interval.is_last and path == last and damage.kind == DamageKind.CUT,
             after_offset=(self._expected or 0) - 1,
         )
-        for check in self.checks:
+        for check in self._log_checks.damage:
             for complaint in check.on_damage(context):
                 self._complain(check, complaint, self.replay.scope.timestamp_ms)
 
@@ -217,23 +218,25 @@ class IntervalAudit:
 
     def _compare(self, snapshot: Snapshot) -> None:
         min_isr = self.replay.cluster.default_min_isr
-        other = Replay(self._scope(), (), Sink(), min_isr=min_isr, history=False)
+        other = Replay(self._scope(), CheckTable(()), Sink(), min_isr=min_isr, history=False)
         problem = load_snapshot(other, snapshot, walk(snapshot.path))
         if problem is not None:
-            self._ask("on_bad_snapshot", snapshot.end_offset, problem)
+            self._report_bad_snapshot(snapshot.end_offset, problem)
             return
         differences: list[Difference] = list(
             state_differences(self.replay.cluster, other.cluster, everything=self._reports_cluster)
         )
         if differences:
             self.replay.scope.offset = snapshot.end_offset
-            self.replay.reports.ask("on_snapshot", differences)
+            self.replay.reports.check_snapshot(differences)
 
     def _end(self) -> None:
         end = self.interval.end_offset
         if end is None or self._expected is None or self._expected >= end or self._after_damage:
             return
-        self._ask("on_missing", self._expected, self._expected, end - 1)
+        for check in self._log_checks.missing:
+            complaints = check.on_missing(self._expected, end - 1)
+            self._complain_at(self._expected, check, complaints)
 
     def _summarise(self) -> None:
         """Write one event with the numbers.
@@ -269,11 +272,17 @@ class IntervalAudit:
     def _complain(self, check: Check, complaint: Complaint, timestamp_ms: int) -> None:
         self.sink.finding(complaint.finding(check.name, check.severity, -1, timestamp_ms))
 
-    def _ask(self, hook: str, offset: int, *arguments: Any) -> None:
-        """Call the hook of every check, if this shard reports what is not about partitions."""
-        if self._reports_cluster:
-            for check in self.checks:
-                for complaint in getattr(check, hook)(*arguments):
-                    at = offset if complaint.offset is None else complaint.offset
-                    placed = complaint._replace(offset=at)
-                    self._complain(check, placed, self.replay.scope.timestamp_ms)
+    def _complain_at(self, offset: int, check: Check, complaints: Iterable[Complaint]) -> None:
+        """Report complaints; those without an offset of their own get this one."""
+        for complaint in complaints:
+            at = offset if complaint.offset is None else complaint.offset
+            placed = complaint._replace(offset=at)
+            self._complain(check, placed, self.replay.scope.timestamp_ms)
+
+    def _report_bad_snapshot(self, offset: int, problem: str) -> None:
+        for check in self._log_checks.unreadable_snapshots:
+            self._complain_at(offset, check, check.on_bad_snapshot(problem))
+
+    def _report_record_error(self, offset: int, reason: str) -> None:
+        for check in self._log_checks.record_errors:
+            self._complain_at(offset, check, check.on_record_error(reason, orphan=False))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple, Protocol
 
 from audit.decoding.batches import BatchIdentity
 from audit.findings.finding import Complaint, Severity
@@ -67,7 +67,7 @@ class PartitionView(NamedTuple):
     reference: Replica
 
 
-class DataCheck:
+class DataCheck(Protocol):
     """A check of one partition's replicas.
 
     The caller adds topic and partition to its complaints.
@@ -76,5 +76,4 @@ class DataCheck:
     name: ClassVar[str]
     severity: ClassVar[Severity] = Severity.ERROR
 
-    def on_partition(self, view: PartitionView) -> Iterable[Complaint]:
-        return ()
+    def on_partition(self, view: PartitionView) -> Iterable[Complaint]: ...

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from audit.checks.base import BatchContext, Check, DamageContext
+from audit.checks.base import BatchCheck, BatchContext, DamageCheck, DamageContext
 from audit.decoding.batches import DamageKind
 from audit.findings.finding import Complaint
 
 
-class BatchCrc(Check):
+class BatchCrc(BatchCheck, DamageCheck):
     name = "batch-crc"
 
     def on_batch(self, context: BatchContext) -> Iterable[Complaint]:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from audit.checks.base import BatchContext, Check, Replacement
+from audit.checks.base import BatchCheck, BatchContext, Replacement, ReplacementCheck
 from audit.findings.finding import Complaint
 from audit.state.shapes import describe
 
 
-class Epochs(Check):
+class Epochs(BatchCheck, ReplacementCheck):
     name = "epochs-monotone"
 
     def on_batch(self, context: BatchContext) -> Iterable[Complaint]:

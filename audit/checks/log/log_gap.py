@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from audit.checks.base import BatchContext, Check
+from audit.checks.base import BatchCheck, BatchContext, MissingCheck
 from audit.findings.finding import Complaint
 
 
-class LogGap(Check):
+class LogGap(BatchCheck, MissingCheck):
     name = "log-gap"
 
     def on_missing(self, first: int, last: int) -> Iterable[Complaint]:

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from audit.checks.base import Check
+from audit.checks.base import StartCheck
 from audit.findings.finding import Complaint, Severity
 
 
-class LogStart(Check):
+class LogStart(StartCheck):
     name = "log-start"
     severity = Severity.WARNING
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from audit.checks.base import Check
+from audit.checks.base import BadSnapshotCheck
 from audit.findings.finding import Complaint
 
 
-class SnapshotWhole(Check):
+class SnapshotWhole(BadSnapshotCheck):
     name = "snapshot-whole"
 
     def on_bad_snapshot(self, problem: str) -> Iterable[Complaint]:

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from audit.checks.base import Check, DamageContext
+from audit.checks.base import DamageCheck, DamageContext
 from audit.decoding.batches import DamageKind
 from audit.findings.finding import Complaint, Severity
 
 
-class TruncatedTail(Check):
+class TruncatedTail(DamageCheck):
     name = "truncated-tail"
     severity = Severity.INFO
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from audit.checks.base import BrokerChange, Check
+from audit.checks.base import BrokerChange, BrokerCheck
 from audit.findings.finding import Complaint
 from audit.state.elections import BrokerEvent
 
 
-class BrokerEpochs(Check):
+class BrokerEpochs(BrokerCheck):
     name = "broker-epochs"
 
     def on_broker(self, change: BrokerChange) -> Iterable[Complaint]:

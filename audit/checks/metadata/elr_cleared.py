@@ -6,11 +6,11 @@ ClearElrRecord, so the rule is checked at records that change the partition.
 
 from __future__ import annotations
 
-from audit.checks.base import Check, Facts
+from audit.checks.base import Facts, ShapeCheck
 from audit.state.shapes import ShapeKey
 
 
-class ElrCleared(Check):
+class ElrCleared(ShapeCheck):
     name = "elr-cleared"
 
     def on_shape(self, before: ShapeKey | None, after: ShapeKey, facts: Facts) -> str | None:

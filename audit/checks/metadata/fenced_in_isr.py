@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from audit.checks.base import BatchEnd, Check
+from audit.checks.base import BatchEnd, BatchEndCheck
 from audit.findings.finding import Complaint
 from audit.state.cluster import ClusterState, PartitionState
 from audit.state.shapes import NO_LEADER, describe
 
 
-class FencedInIsr(Check):
+class FencedInIsr(BatchEndCheck):
     name = "fenced-in-isr"
 
     def on_batch_end(self, end: BatchEnd) -> Iterable[Complaint]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from audit.checks.base import Check
+from audit.checks.base import ElectionCheck
 from audit.findings.finding import Complaint, Severity
 from audit.state.elections import LOSSY, Election, ElectionKind
 
@@ -18,7 +18,7 @@ _LOST: Mapping[ElectionKind, str] = {
 }
 
 
-class LossyElections(Check):
+class LossyElections(ElectionCheck):
     name = "lossy-election"
     severity = Severity.WARNING
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from audit.checks.base import Check, Facts
+from audit.checks.base import Facts, ShapeCheck
 from audit.state.shapes import ShapeKey
 
 
-class Members(Check):
+class Members(ShapeCheck):
     name = "isr-elr-members"
 
     def on_shape(self, before: ShapeKey | None, after: ShapeKey, facts: Facts) -> str | None:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from audit.checks.base import Check
+from audit.checks.base import RecordErrorCheck
 from audit.findings.finding import Complaint
 
 
-class OrphanRecord(Check):
+class OrphanRecord(RecordErrorCheck):
     name = "record-orphan"
 
     def on_record_error(self, reason: str, orphan: bool) -> Iterable[Complaint]:

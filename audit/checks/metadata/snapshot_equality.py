@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from audit.checks.base import Check, Difference
+from audit.checks.base import Difference, SnapshotCheck
 from audit.findings.finding import Complaint
 
 
-class SnapshotEquality(Check):
+class SnapshotEquality(SnapshotCheck):
     name = "snapshot-equality"
 
     def on_snapshot(self, differences: Sequence[Difference]) -> Iterable[Complaint]:

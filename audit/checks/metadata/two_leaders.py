@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from audit.checks.base import Check, Replacement
+from audit.checks.base import Replacement, ReplacementCheck
 from audit.findings.finding import Complaint
 from audit.state.shapes import NO_LEADER, describe
 
 
-class TwoLeaders(Check):
+class TwoLeaders(ReplacementCheck):
     name = "one-leader-per-epoch"
 
     def on_replacement(self, replacement: Replacement) -> Iterable[Complaint]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple, Protocol
 
 from audit.findings.finding import Complaint, Severity
 from audit.state.elections import LeaderChange
@@ -45,14 +45,13 @@ class Totals(NamedTuple):
     quorum: Sequence[LeaderChange] = ()
 
 
-class TotalsCheck:
+class TotalsCheck(Protocol):
     """A check of the totals. Most are informational, so the default severity is INFO."""
 
     name: ClassVar[str]
     severity: ClassVar[Severity] = Severity.INFO
 
-    def on_totals(self, totals: Totals) -> Iterable[Complaint]:
-        return ()
+    def on_totals(self, totals: Totals) -> Iterable[Complaint]: ...
 
 
 def seconds(milliseconds: int) -> str:
