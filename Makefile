@@ -7,7 +7,7 @@ STAMP := $(VENV)/.installed
 EXTRAS ?= dev,audit
 CONSTRAINTS ?= --constraint constraints.txt
 
-.PHONY: release demo quick test test-rest test-all check lint bench bench-single bench-partitions bench-replicated bench-moves bench-start bench-elections bench-tier bench-new-replica bench-local-logs bench-aims bench-compare bench-audit soak soak-seeds chaos venv format clean test-pythons test-lowest tests-of constraints
+.PHONY: release demo docs quick test test-rest test-all check lint bench bench-single bench-partitions bench-replicated bench-moves bench-start bench-elections bench-tier bench-new-replica bench-local-logs bench-aims bench-compare bench-audit soak soak-seeds chaos venv format clean test-pythons test-lowest tests-of constraints
 
 venv: $(STAMP)
 
@@ -22,6 +22,10 @@ $(STAMP): pyproject.toml constraints.txt
 demo: $(STAMP)
 	$(BIN)/python -m compileall -q kraftbox controller broker audit serving metalog storage client protocol runtime simulation
 	$(BIN)/python scripts/demo.py $(FILES)
+
+# The site, in build/site; a dead link or anchor fails. KRAFTBOX_HOME: links to the repository's files.
+docs: $(STAMP)
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build
 
 # Under a minute: what is wrong most of the time.
 quick: $(STAMP)
