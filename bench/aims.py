@@ -1,6 +1,6 @@
 """One page with every aim, met or missed: the end of `make bench`.
 
-    python -m bench.aims FOLDER [--markdown docs/benchmarks.md]
+    python -m bench.aims FOLDER [--markdown FILE]
 
 FOLDER contains the `--json` files of the benchmarks, named after them: `single_node.json`,
 `tier.json`. A row has the median of the rounds, the smallest and the largest figure, and whether

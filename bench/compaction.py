@@ -12,7 +12,7 @@ The reader checks in every pass that offsets ascend, that the records of a key a
 which they were written, and that the last record of each key is the last one written. At the end
 there must be exactly one record per key.
 
-Prints a Markdown table (for docs/benchmarks.md). Exits with 1 if a check failed.
+Prints a Markdown table. Exits with 1 if a check failed.
 """
 
 from __future__ import annotations

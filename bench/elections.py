@@ -15,7 +15,7 @@ duration of a metrics scrape. With py-spy on the path the last round reports the
 longest stalls.
 
 `bench.at_scale` describes the observations. Prints a Markdown table; `--markdown
-docs/benchmarks.md` writes it between the marks there.
+FILE` writes it between its marks there.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Elections with a new replica, with and without KIP-1303: `python -m bench.fresh_leader`.
 
-    python -m bench.fresh_leader [--quick] [--rounds 3] [--markdown docs/benchmarks.md]
+    python -m bench.fresh_leader [--quick] [--rounds 3] [--markdown FILE]
                                  [--json FILE]
 
 There are one controller and three brokers over a bucket of versitygw. Broker 1 leads partitions

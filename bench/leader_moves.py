@@ -2,7 +2,7 @@
 
     python -m bench.leader_moves [--kafka] [--rounds 3] [--rate 300] [--times 3] [--quick]
                                  [--cases moves,consumer,librdkafka,killed,rolled]
-                                 [--json FILE] [--markdown docs/benchmarks.md]
+                                 [--json FILE] [--markdown FILE]
     python -m bench.pictures leader-moves FILE.json OUT.png
 
 A Java producer sends records of 1,000 bytes at a fixed rate to a topic of 100 partitions with three

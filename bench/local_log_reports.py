@@ -1,7 +1,7 @@
 """Reports of local logs under load (KIP-1303): `python -m bench.local_log_reports`.
 
     python -m bench.local_log_reports [--minutes 3] [--partitions 1000] [--phases without with]
-                                      [--markdown docs/benchmarks.md] [--json FILE]
+                                      [--markdown FILE] [--json FILE]
 
 There are one controller and three brokers. Every partition has three replicas and gets a record
 every few seconds, so that each always has something to report. The first phase has no thresholds,

@@ -8,7 +8,7 @@ memory, idle CPU and open files. With --kafka Apache Kafka 4.3.1 does the same a
 `bench.at_scale` describes the observations. The order of replicas determines the next leaders, so
 requests go to both survivors for their new partitions.
 
-Prints a Markdown table; `--markdown docs/benchmarks.md` writes it between the marks there.
+Prints a Markdown table; `--markdown FILE` writes it between the marks there.
 """
 
 from __future__ import annotations

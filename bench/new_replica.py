@@ -1,7 +1,7 @@
 """A new replica of a tiered topic, with and without KIP-1023: `python -m bench.new_replica`.
 
     python -m bench.new_replica [--kafka] [--quick] [--rounds 3]
-                                [--markdown docs/benchmarks.md] [--json FILE]
+                                [--markdown FILE] [--json FILE]
 
 There are one controller and two brokers. Broker 1 leads topics with ten closed segments on its
 disk; these and more are in the tier. Broker 2 gets a replica of each partition, with

@@ -6,7 +6,7 @@ and the start after a clean stop, after one with a cold page cache, and after ki
 measured in turns of some seconds, without and with a scrape every second, so that a shared
 machine's drift affects both.
 
-Prints a Markdown table; `--markdown docs/benchmarks.md` writes it between the marks there.
+Prints a Markdown table; `--markdown FILE` writes it between the marks there.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
     python -m bench.replicated [--cases one,ten] [--minutes N | --rounds N] [--warm-mb 2000]
                                [--controllers 1] [--quick] [--profile]
-                               [--markdown docs/benchmarks.md] [--json FILE]
+                               [--markdown FILE] [--json FILE]
 
 Both clusters run all the time and serve the same loads in turn, so that a shared machine's drift
 affects both. The result is the ratio, the median of several rounds. Before the measurement each

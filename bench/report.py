@@ -19,14 +19,15 @@ def shown(value: float) -> str:
 def put_between(path: Path, name: str, text: str) -> None:
     """Replace the text between the marks of this name in a Markdown file.
 
-    Raises ValueError without such marks.
+    A file without such marks gets them at its end; a missing file is created.
     """
     begin_mark, end_mark = f"<!-- {name}: begin -->", f"<!-- {name}: end -->"
-    before, begin, rest = path.read_text(encoding="utf-8").partition(begin_mark)
+    page = path.read_text(encoding="utf-8") if path.exists() else ""
+    before, begin, rest = page.partition(begin_mark)
     _, end, after = rest.partition(end_mark)
     if not begin or not end:
-        raise ValueError(f"{path} has no marks {begin_mark} and {end_mark}")
-    path.write_text(f"{before}{begin}\n{text}\n{end}{after}", encoding="utf-8")
+        before, after = page, "\n"
+    path.write_text(f"{before}{begin_mark}\n{text}\n{end_mark}{after}", encoding="utf-8")
 
 
 def names_among(known: Collection[str]) -> Callable[[str], list[str]]:

@@ -1,7 +1,7 @@
 """Comparison of one node with one Apache Kafka node: `make bench`.
 
     python -m bench.single_node [--cases CASES] [--minutes N | --rounds N] [--quick]
-                                [--markdown docs/benchmarks.md] [--json FILE] [--profile]
+                                [--markdown FILE] [--json FILE] [--profile]
 
 Both serve the same commands in turn, so that a shared machine's drift affects both. The result is
 the ratio, the median of several rounds. The JVM is warmed with 1 GB before anything is measured.

@@ -1,7 +1,7 @@
 """Tiered storage: `python -m bench.tier`.
 
     python -m bench.tier [--cases CASES] [--quick] [--before FOLDER]
-                         [--markdown docs/benchmarks.md] [--json FILE]
+                         [--markdown FILE] [--json FILE]
 
 There is one node with its segments in a bucket of versitygw on the same machine. Each row has its
 aim and whether it is met; nothing here passes or fails.

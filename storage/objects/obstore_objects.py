@@ -44,7 +44,7 @@ _WHY_CHARS: Final = 300
 _DELETED_TOGETHER: Final = 500
 _NICE: Final = 2
 """Added to the nice value of the library's threads, so that producers wait less for a CPU that
-copies use. With 5, copies take longer (docs/benchmarks.md)."""
+copies use. With 5, copies take longer."""
 
 
 class _Abandoned(Exception):

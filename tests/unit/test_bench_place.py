@@ -67,6 +67,8 @@ def test_tables_go_between_their_marks(tmp_path: Path) -> None:
     page.write_text("a\n<!-- x: begin -->\nold\n<!-- x: end -->\nb\n")
     put_between(page, "x", "new")
     assert page.read_text() == "a\n<!-- x: begin -->\nnew\n<!-- x: end -->\nb\n"
-    with pytest.raises(ValueError, match="no marks"):
-        put_between(page, "y", "new")
+    put_between(page, "y", "another")
+    assert page.read_text().endswith("\nb\n<!-- y: begin -->\nanother\n<!-- y: end -->\n")
+    put_between(tmp_path / "fresh.md", "x", "new")
+    assert (tmp_path / "fresh.md").read_text() == "<!-- x: begin -->\nnew\n<!-- x: end -->\n"
     assert [shown(value) for value in (1.234, 123.4, 12345.6)] == ["1.23", "123", "12,346"]

@@ -53,6 +53,18 @@ def test_short_names_in_the_file_map_stand_beside_a_path_of_their_row() -> None:
         assert not lost, row
 
 
+LINES_MAX = {"README.md": 150, "docs/benchmarks.md": 200}
+HISTORY = re.compile(r"\b(seeds? \d+|before the change|earlier version|previous version)\b")
+
+
+def test_pages_for_newcomers_are_short() -> None:
+    """A page of today: history is in commits and in CHANGELOG.md."""
+    for name, lines_max in LINES_MAX.items():
+        assert len((ROOT / name).read_text(encoding="utf-8").splitlines()) <= lines_max, name
+    for name in ("docs/benchmarks.md", "docs/gaps.md"):
+        assert HISTORY.findall((ROOT / name).read_text(encoding="utf-8")) == [], name
+
+
 CITED = re.compile(r"\b[MPTGSLHFB][1-9]\d?\b")
 
 
