@@ -1,8 +1,11 @@
-"""Counts of prose habits that make docstrings, comments and docs hard to read.
+"""Counts of prose habits that make docstrings, comments, messages and docs hard to read.
 
 CONTRIBUTING.md has the rules for prose. A program cannot judge prose, but it can count habits that
 made it hard to read: free relatives at the start of a sentence, indefinite persons, everyday verbs
-in place of the field's terms, and docstrings that only repeat a name.
+in place of the field's terms, docstrings that only repeat a name, and test names without a subject.
+
+A message is a string of two words or more that is an argument of a call, such as a help text, an
+error or a log event. Tests have none: their strings are inputs, or quote the messages of a package.
 
 `tests/unit/test_prose.py` compares the counts with `tests/unit/prose_counts.txt`: they may only
 shrink, and an unlisted file must have none.
@@ -40,6 +43,9 @@ _FIGURE = re.compile(
     )\b""",
     re.IGNORECASE | re.VERBOSE,
 )
+_NO_SUBJECT = re.compile(
+    r"test_(?:what|who|whoever|whom|whose|whether|where|which|it|its|they|their|them)_"
+)
 _COMMENT = re.compile(r"(?:^\s*|\s\s)#+ (.*)")
 _WORD = re.compile(r"[A-Za-z][A-Za-z'-]*")
 _CODE_BLOCK = re.compile(r"^```.*?^```", re.DOTALL | re.MULTILINE)
@@ -57,6 +63,8 @@ class Counts(NamedTuple):
     """Everyday words in place of the field's terms."""
     short: int = 0
     """Function docstrings of at most `SHORT_WORDS_MAX` words."""
+    names: int = 0
+    """Test names that begin with a relative or a pronoun, or have a person or figure."""
     words: int = 0
 
     def __add__(self, other: object) -> Counts:
@@ -64,8 +72,8 @@ class Counts(NamedTuple):
         return Counts(*(a + b for a, b in zip(self, other, strict=True)))
 
     @property
-    def habits(self) -> tuple[int, int, int, int]:
-        return self[:4]
+    def habits(self) -> tuple[int, int, int, int, int]:
+        return self[:5]
 
 
 NOTHING: Final = Counts()
@@ -87,13 +95,30 @@ def count_prose(text: str) -> Counts:
     )
 
 
+def count_message(text: str) -> Counts:
+    """Count the habits of a help text, error or log event, which may begin in lower case."""
+    return count_prose(text[:1].upper() + text[1:])
+
+
+def is_unclear_name(name: str) -> bool:
+    """Return whether a test's name hides its subject: `test_<unit>_<condition>_<expected>`."""
+    if not name.startswith("test_"):
+        return False
+    spoken = count_prose(name.replace("_", " "))
+    return bool(_NO_SUBJECT.match(name) or spoken.persons or spoken.figures)
+
+
 def count_markdown(text: str) -> Counts:
     """Count the habits of a Markdown page outside its code blocks."""
     return count_prose(_CODE_BLOCK.sub("", text))
 
 
-def count_python(source: str) -> Counts:
-    """Count the habits of all docstrings, field descriptions and comments of a module."""
+def count_python(source: str, *, is_test: bool = False) -> Counts:
+    """Count the habits of a module's docstrings, field descriptions, comments and messages.
+
+    Args:
+        is_test: count the names of test functions instead of messages.
+    """
     total = NOTHING
     module = ast.parse(source)
     for node, text in _descriptions(module):
@@ -104,7 +129,49 @@ def count_python(source: str) -> Counts:
         total += counts
     for comment in _comments(source, module):
         total += count_prose(comment)
+    if is_test:
+        return total._replace(names=sum(map(is_unclear_name, _functions(module))))
+    for message in _messages(module):
+        total += count_message(message)
     return total
+
+
+def _functions(module: ast.Module) -> Iterator[str]:
+    for node in ast.walk(module):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            yield node.name
+
+
+def _messages(module: ast.Module) -> Iterator[str]:
+    """Yield the strings of two words or more in the arguments of calls.
+
+    A value that is formatted into a string is a placeholder in it.
+    """
+    for node in ast.walk(module):
+        if not isinstance(node, ast.Call) or _is_pattern(node):
+            continue
+        for argument in (*node.args, *(keyword.value for keyword in node.keywords)):
+            for text in _texts(argument):
+                if " " in text.strip():
+                    yield text
+
+
+def _is_pattern(call: ast.Call) -> bool:
+    return isinstance(call.func, ast.Attribute) and call.func.attr == "compile"
+
+
+def _texts(node: ast.AST) -> Iterator[str]:
+    """Yield the strings in an expression, but for those of the calls inside it."""
+    if isinstance(node, ast.Constant):
+        if isinstance(node.value, str):
+            yield node.value
+    elif isinstance(node, ast.JoinedStr):
+        yield "".join(
+            str(part.value) if isinstance(part, ast.Constant) else "{}" for part in node.values
+        )
+    elif not isinstance(node, ast.Call):
+        for part in ast.iter_child_nodes(node):
+            yield from _texts(part)
 
 
 def _descriptions(module: ast.Module) -> Iterator[tuple[ast.AST, str]]:
@@ -150,7 +217,13 @@ def _comments(source: str, module: ast.Module) -> Iterator[str]:
 
 def count_file(path: Path) -> Counts:
     text = path.read_text()
-    return count_markdown(text) if path.suffix == ".md" else count_python(text)
+    if path.suffix == ".md":
+        return count_markdown(text)
+    return count_python(text, is_test=_is_test(path))
+
+
+def _is_test(path: Path) -> bool:
+    return path.is_relative_to(ROOT / "tests")
 
 
 def files_of_repository() -> list[str]:
@@ -172,7 +245,7 @@ def count_all(paths: Iterable[str]) -> dict[str, Counts]:
 def read_counts(text: str) -> dict[str, tuple[int, ...]]:
     """Return the listed counts by path.
 
-    Raises: ValueError for a line that is not `PATH RELATIVES PERSONS FIGURES SHORT`.
+    Raises: ValueError for a line that is not `PATH RELATIVES PERSONS FIGURES SHORT NAMES`.
     """
     listed = {}
     for line in text.splitlines():
@@ -188,7 +261,7 @@ def read_counts(text: str) -> dict[str, tuple[int, ...]]:
 def write_counts(counts: Mapping[str, Counts]) -> str:
     """Return the text of the counts file: one line for each file that still has habits."""
     head = (
-        "# Habits left in each file: relatives, persons, figures, short docstrings.\n"
+        "# Habits left in each file: relatives, persons, figures, short docstrings, test names.\n"
         "# Written by `python scripts/prose_counts.py --write`; numbers may only shrink.\n"
     )
     lines = [
@@ -211,24 +284,30 @@ def table(counts: Mapping[str, Counts]) -> str:
         by_package[package] = by_package.get(package, NOTHING) + found
     lines = [
         f"{'package':<12}{'words':>8}{'relatives':>11}{'persons':>9}{'figures':>9}{'short':>7}"
+        f"{'names':>7}"
     ]
     total = sum(by_package.values(), NOTHING)
     for name, found in [*sorted(by_package.items()), ("all", total)]:
         per = [1000 * habit / max(found.words, 1) for habit in found.habits[:3]]
         lines.append(
             f"{name:<12}{found.words:>8}{per[0]:>11.2f}{per[1]:>9.2f}{per[2]:>9.2f}{found.short:>7}"
+            f"{found.names:>7}"
         )
     return "\n".join(lines)
 
 
 def shown(path: str) -> Iterator[str]:
-    """Yield the sentences of a file that have a habit."""
+    """Yield the sentences and test names of a file that have a habit."""
     text = (ROOT / path).read_text()
     if path.endswith(".md"):
         texts = [_CODE_BLOCK.sub("", text)]
     else:
         module = ast.parse(text)
         texts = [*(one for _, one in _descriptions(module)), *_comments(text, module)]
+        if _is_test(ROOT / path):
+            yield from filter(is_unclear_name, _functions(module))
+        else:
+            texts += [one[:1].upper() + one[1:] for one in _messages(module)]
     for one in texts:
         for sentence in _SENTENCE_END.split(_CODE_SPAN.sub("x", one)):
             if any(count_prose(sentence or "").habits):

@@ -32,7 +32,7 @@ def test_no_file_has_more_habits_than_are_listed() -> None:
         )
     ]
     assert not worse, (
-        "relatives, persons, figures, short docstrings; "
+        "relatives, persons, figures, short docstrings, test names; "
         "`python scripts/prose_counts.py --show PATH` prints the sentences\n" + "\n".join(worse)
     )
 
@@ -46,15 +46,15 @@ def test_counts_file_lists_no_more_than_there_is() -> None:
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("Whether it ran.", (1, 0, 0, 0)),
-        ("It ends. What is left stays.", (1, 0, 0, 0)),
-        ("Rules:\n- Who leads decides.\n- The leader decides.", (1, 0, 0, 0)),
-        ("What does it cost? Nothing.", (0, 0, 0, 0)),
-        ("The replica, which is fenced, waits where it is.", (0, 0, 0, 0)),
-        ("The code is in `What`.", (0, 0, 0, 0)),
-        ("Nobody waits, and whoever asks is told.", (0, 2, 2, 0)),
-        ("The high watermark moves at last.", (0, 0, 1, 0)),
-        ("The task is closed. The tasks close.", (0, 0, 0, 0)),
+        ("Whether it ran.", (1, 0, 0, 0, 0)),
+        ("It ends. What is left stays.", (1, 0, 0, 0, 0)),
+        ("Rules:\n- Who leads decides.\n- The leader decides.", (1, 0, 0, 0, 0)),
+        ("What does it cost? Nothing.", (0, 0, 0, 0, 0)),
+        ("The replica, which is fenced, waits where it is.", (0, 0, 0, 0, 0)),
+        ("The code is in `What`.", (0, 0, 0, 0, 0)),
+        ("Nobody waits, and whoever asks is told.", (0, 2, 2, 0, 0)),
+        ("The high watermark moves at last.", (0, 0, 1, 0, 0)),
+        ("The task is closed. The tasks close.", (0, 0, 0, 0, 0)),
     ],
 )
 def test_count_of_habits_in_a_sentence(text: str, expected: tuple[int, ...]) -> None:
@@ -78,7 +78,34 @@ def first() -> None:
 def second() -> None:
     """Close the log and its segments."""
 '''
-    assert count_python(source).habits == (3, 2, 0, 1)
+    assert count_python(source).habits == (3, 2, 0, 1, 0)
+
+
+def test_count_of_a_module_has_help_texts_errors_and_log_events() -> None:
+    source = """
+parser.add_argument("--topic", help="which topic to read")
+raise ValueError(f"{name} is none of " + ", ".join(NAMES) if NAMES else "nobody knows it")
+log.info("leader asked", reason="whoever reads it")
+re.compile("tells (nobody)")
+"""
+    assert count_python(source).habits == (2, 2, 2, 0, 0)
+
+
+def test_count_of_a_test_module_has_names_and_no_messages() -> None:
+    source = """
+def test_it_ends() -> None:
+    raise ValueError("nobody knows it")
+
+
+def test_broker_is_told_the_epoch() -> None: ...
+
+
+def test_broker_with_an_old_epoch_is_refused() -> None: ...
+
+
+def what_it_is() -> None: ...
+"""
+    assert count_python(source, is_test=True).habits == (0, 0, 0, 0, 2)
 
 
 def test_count_of_a_page_leaves_its_code_out() -> None:
@@ -87,5 +114,5 @@ def test_count_of_a_page_leaves_its_code_out() -> None:
 
 
 def test_counts_file_with_a_wrong_line_is_refused() -> None:
-    with pytest.raises(ValueError, match="expected PATH and 4 numbers, got 'a.py 1'"):
+    with pytest.raises(ValueError, match="expected PATH and 5 numbers, got 'a.py 1'"):
         prose_counts.read_counts("a.py 1\n")
