@@ -9,8 +9,8 @@ from typing import Final
 class ApiKey(IntEnum):
     """Every API key of Kafka 4.3. Keys 4-7 were removed in 4.0 and have no messages.
 
-    GET_REPLICA_LOG_INFO is in no Kafka release (KIP-966): only Kraftbox nodes send it to each
-    other. Keys from 10000 on are Kraftbox's own.
+    Keys from 10000 on are Kraftbox's own (`private_numbers`). GET_REPLICA_LOG_INFO is one of them:
+    KIP-966 describes it, but no Kafka release has it.
     """
 
     PRODUCE = 0
@@ -106,8 +106,8 @@ class ApiKey(IntEnum):
     DESCRIBE_SHARE_GROUP_OFFSETS = 90
     ALTER_SHARE_GROUP_OFFSETS = 91
     DELETE_SHARE_GROUP_OFFSETS = 92
-    GET_REPLICA_LOG_INFO = 93
     EXPLAIN_ELECTION = 10000
+    GET_REPLICA_LOG_INFO = 10001
 
 
 FORWARDABLE: Final = frozenset(

@@ -12,6 +12,7 @@ from typing import Final
 
 from protocol.api_keys import FORWARDABLE, ApiKey
 from protocol.messages import request_class
+from protocol.private_numbers import PRIVATE_VERSIONS
 
 CONTROLLER_APIS: Final = frozenset(
     {
@@ -51,7 +52,9 @@ CONTROLLER_APIS: Final = frozenset(
     }
 )
 
-OWN_VERSIONS: Final[Mapping[ApiKey, int]] = {ApiKey.ELECT_LEADERS: 3}
+OWN_VERSIONS: Final[Mapping[ApiKey, int]] = {
+    ApiKey.ELECT_LEADERS: PRIVATE_VERSIONS[ApiKey.ELECT_LEADERS]
+}
 """Last versions that our own tools may use, where they go beyond those for other clients."""
 
 OWN_APIS: Final = frozenset({ApiKey.EXPLAIN_ELECTION})

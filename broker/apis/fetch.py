@@ -38,13 +38,14 @@ from broker.replication.sessions.fetch_session import NO_REPLICA, PartitionKey
 from protocol.api_keys import ApiKey
 from protocol.errors import ApiError, ErrorCode
 from protocol.messages.fetch import FetchRequest, FetchResponse
+from protocol.private_numbers import PRIVATE_VERSIONS
 from protocol.transport.dispatch import Body, HandlerTable, Reply, RequestContext, is_body
 from protocol.transport.long_requests import WEIGHT_MAX, encoded_in_slices
 from protocol.transport.own_names import Own
 
 MIN_VERSION: Final = 4
 MAX_VERSION: Final = 18
-OWN_MAX_VERSION: Final = 19
+OWN_MAX_VERSION: Final = PRIVATE_VERSIONS[ApiKey.FETCH]
 TOPIC_IDS_SINCE: Final = 13
 REPLICA_STATE_SINCE: Final = 15
 

@@ -1,4 +1,4 @@
-"""GetReplicaLogInfo (key 93), version 0: how far this broker's logs reach (KIP-966).
+"""GetReplicaLogInfo (key 10001), version 0: how far this broker's logs reach (KIP-966).
 
 Behaviour: for each replica the leader epoch of its last batch, the log end, and the partition's
 leader epoch as this broker knows it. An active controller compares the answers of all replicas if
@@ -10,7 +10,8 @@ nothing records its epoch there too, and would win over a replica that has more.
 retention has emptied answers with the epoch of its former last batch, -1 if that is not known. It
 has no record that could be lost, so any replica with a batch goes first.
 
-Served only to controllers of this implementation, at the brokers' listener: Kafka has no such API.
+Served only to nodes of this implementation, at the brokers' listener: Kafka has no such API. Only
+controllers send it. Brokers recognise each other by it (`protocol/private_numbers.py`).
 
 Errors per partition: UNKNOWN_TOPIC_ID, UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER (no
 replica here, or its log is not open yet), KAFKA_STORAGE_ERROR (its log has failed, or is about to
@@ -41,7 +42,7 @@ _Info = GetReplicaLogInfoResponse.PartitionLogInfo
 
 
 def register(table: HandlerTable, broker: BrokerContext, broker_epoch: Callable[[], int]) -> None:
-    """Serve the API from `table`, to controllers of this implementation."""
+    """Serve the API from `table`, to nodes of this implementation."""
 
     def handle(_context: RequestContext, request: GetReplicaLogInfoRequest) -> Reply:
         return log_infos(broker, request, broker_epoch())
@@ -51,7 +52,7 @@ def register(table: HandlerTable, broker: BrokerContext, broker_epoch: Callable[
         handle,
         min_version=VERSION,
         max_version=VERSION,
-        own=Own.CONTROLLER,
+        own=Own.CONTROLLER | Own.BROKER,
         own_only=True,
     )
 

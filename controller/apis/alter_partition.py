@@ -18,12 +18,13 @@ from controller.topics.isr import PartitionOutcome, TopicOutcome, decide_alter_p
 from controller.writer.writer import Controller
 from protocol.api_keys import ApiKey
 from protocol.messages.alter_partition import AlterPartitionRequest, AlterPartitionResponse
+from protocol.private_numbers import PRIVATE_VERSIONS
 from protocol.transport.dispatch import HandlerTable, Reply, RequestContext
 from protocol.transport.own_names import Own
 
 MIN_VERSION = 2
 MAX_VERSION = 3
-OWN_MAX_VERSION = 4
+OWN_MAX_VERSION = PRIVATE_VERSIONS[ApiKey.ALTER_PARTITION]
 
 
 def register(table: HandlerTable, controller: Controller) -> None:

@@ -45,13 +45,14 @@ from protocol.messages.elect_leaders import (
     ElectLeadersRequest,
     ElectLeadersResponse,
 )
+from protocol.private_numbers import PRIVATE_VERSIONS
 from protocol.transport.dispatch import Connection, HandlerTable, Reply, RequestContext
 from protocol.transport.own_names import Own
 from protocol.transport.presence import while_connected
 
 MIN_VERSION = 0
 MAX_VERSION = 2
-OWN_MAX_VERSION = 3
+OWN_MAX_VERSION = PRIVATE_VERSIONS[ApiKey.ELECT_LEADERS]
 
 
 def register(table: HandlerTable, controller: Controller) -> None:

@@ -5,7 +5,8 @@ key, and each candidate in election order. It also returns what the recovery wai
 when. It changes nothing. Only the active controller answers: it alone knows the last heartbeats and
 the brokers' answers about their logs.
 
-Served only to our own tools, and to our own brokers, which forward it: Kafka has no such API.
+Served only to our own tools and nodes: Kafka has no such API. Brokers forward it. Nodes recognise a
+controller of their kind by it (`protocol/private_numbers.py`).
 
 Errors per partition: UNKNOWN_TOPIC_OR_PARTITION, REQUEST_LIMIT_REACHED (beyond 100 partitions). For
 all: NOT_CONTROLLER.
@@ -29,7 +30,7 @@ from protocol.messages.explain_election import (
     ExplainElectionResponse,
 )
 from protocol.transport.dispatch import HandlerTable, Reply, RequestContext
-from protocol.transport.own_names import Own
+from protocol.transport.own_names import EVERY_KIND
 
 VERSION = 0
 
@@ -38,7 +39,7 @@ _Candidate = ExplainElectionResponse.Candidate
 
 
 def register(table: HandlerTable, controller: Controller) -> None:
-    """Register the API in `table`, for our own tools and brokers only."""
+    """Register the API in `table`, for our own tools and nodes only."""
 
     def handle(_context: RequestContext, request: ExplainElectionRequest) -> Reply:
         return controller.submit(
@@ -52,7 +53,7 @@ def register(table: HandlerTable, controller: Controller) -> None:
         handle,
         min_version=VERSION,
         max_version=VERSION,
-        own=Own.TOOL | Own.BROKER,
+        own=EVERY_KIND,
         own_only=True,
     )
 

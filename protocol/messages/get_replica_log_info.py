@@ -1,4 +1,4 @@
-"""GetReplicaLogInfo (API key 93), version 0; version 0 is unstable.
+"""GetReplicaLogInfo (API key 10001), version 0; version 0 is unstable.
 
 Returns the log ends of replicas (KIP-966). No Kafka release has this message: only Kraftbox
 controllers send it to Kraftbox brokers.
@@ -27,7 +27,7 @@ PARTITIONS_PER_REQUEST_MAX: Final = 1_000
 """Further partitions get REQUEST_LIMIT_REACHED."""
 
 
-class GetReplicaLogInfoResponse(Response, api_key=93, versions="0", flexible="0+"):
+class GetReplicaLogInfoResponse(Response, api_key=10001, versions="0", flexible="0+"):
     broker_epoch: int = field(int64, "0+", default=0)
     topic_partition_log_info_list: list[TopicPartitionLogInfo] = field(
         array("TopicPartitionLogInfo"), "0+", default=FRESH
@@ -50,7 +50,7 @@ class GetReplicaLogInfoResponse(Response, api_key=93, versions="0", flexible="0+
 
 class GetReplicaLogInfoRequest(
     Request[GetReplicaLogInfoResponse],
-    api_key=93,
+    api_key=10001,
     versions="0",
     flexible="0+",
     unstable="0",

@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 import struct
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, TypeVar, cast
 
 from protocol.api_keys import ApiKey
@@ -23,6 +23,7 @@ from protocol.decoding import EXCESS_BYTES_MAX, WHOLE_BYTES, Allowance, Decoding
 from protocol.errors import ApiError, ErrorCode, ProtocolError
 from protocol.headers import RequestHeader, decode_response_header, encode_request_header
 from protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from protocol.private_numbers import usable, without_private
 from protocol.schema import ApiMessage, Buffer, Request, Response, VersionRange
 from protocol.transport.decode_queue import decode_slice
 from protocol.transport.half_open import notice_when_gone
@@ -95,6 +96,8 @@ class Connection(asyncio.BufferedProtocol):
     def __init__(self, client_id: str | None) -> None:
         self.client_id = client_id
         self.versions: dict[int, VersionRange] = {}
+        """Versions by API key, as the node offers them."""
+        self._usable: Mapping[int, VersionRange] = {}
         self._ways: dict[tuple[type[Request[Any]], int | None], _Way] = {}
         self.features: ApiVersionsResponse | None = None
         self.peer: tuple[str, int] = ("", 0)
@@ -179,6 +182,7 @@ class Connection(asyncio.BufferedProtocol):
         self.versions = {
             key.api_key: VersionRange(key.min_version, key.max_version) for key in answer.api_keys
         }
+        self._usable = usable(self.versions)
         self._ways.clear()
 
     @property
@@ -210,7 +214,8 @@ class Connection(asyncio.BufferedProtocol):
 
     def version_for(self, request: type[Request[Any]], version: int | None = None) -> int:
         """The highest version both sides know, without those that are taken on request only;
-        `version` is only checked against the node's.
+        `version` is only checked against the node's. Private versions (`private_numbers`) are only
+        for nodes of ours.
 
         Raises ApiError(UNSUPPORTED_VERSION) when there is none.
         """
@@ -219,8 +224,8 @@ class Connection(asyncio.BufferedProtocol):
         if version is None and request.ON_REQUEST:
             known = VersionRange(known.first, request.ON_REQUEST.first - 1)
         if not self.versions:
-            return known.last if version is None else version
-        offered = self.versions.get(api)
+            return without_private(api, known).last if version is None else version
+        offered = self._usable.get(api)
         common = known.intersect(offered) if offered is not None else None
         if common and version is None:
             return common.last
@@ -232,8 +237,9 @@ class Connection(asyncio.BufferedProtocol):
         )
 
     def offers(self, request: type[Request[Any]], version: int) -> bool:
-        """Whether the node has said that it serves this version."""
-        offered = self.versions.get(request.API_KEY)
+        """Return whether this version may be used: the node offers it, and a private version only
+        counts if the node is one of ours (`private_numbers`)."""
+        offered = self._usable.get(request.API_KEY)
         return offered is not None and version in offered
 
     async def request(

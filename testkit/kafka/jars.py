@@ -9,26 +9,33 @@ import zlib
 from functools import cache
 from pathlib import Path
 
+ORACLE = "4.4.0"
+"""The Kafka release to be compatible with."""
 KAFKA_VERSION = "4.3.1"
+"""The release before, which most interop tests still run."""
 POM = Path(__file__).with_name("pom.xml")
+SHELL_VERSIONS = frozenset({KAFKA_VERSION})
+"""Releases whose metadata shell is on Maven Central; 4.4.0's is not."""
 DOWNLOAD_SECONDS = 600
 
 
 @cache
-def kafka_libs() -> Path | None:
-    """Return the folder with Kafka's jars; None without Java or a way to get the jars.
+def kafka_libs(version: str = KAFKA_VERSION) -> Path | None:
+    """Return the folder with a release's jars; None without Java or a way to get the jars.
 
-    `KRAFTBOX_KAFKA_LIBS` names a folder to use; otherwise Maven fills one in the user's cache.
+    `KRAFTBOX_KAFKA_LIBS` (for the oracle `KRAFTBOX_KAFKA_ORACLE_LIBS`) names a folder to use;
+    otherwise Maven fills one in the user's cache.
     """
     if shutil.which("java") is None:
         return None
-    given = os.environ.get("KRAFTBOX_KAFKA_LIBS")
+    oracle = version == ORACLE
+    given = os.environ.get("KRAFTBOX_KAFKA_ORACLE_LIBS" if oracle else "KRAFTBOX_KAFKA_LIBS")
     if given:
         return Path(given)
-    folder = cache_folder() / f"kafka-{KAFKA_VERSION}"
+    folder = cache_folder() / f"kafka-{version}"
     if _complete(folder).exists():
         return folder
-    return folder if _download(folder) else None
+    return folder if _download(folder, version) else None
 
 
 @cache
@@ -67,13 +74,13 @@ def cache_folder() -> Path:
     return cache_home / "kraftbox"
 
 
-def java_program(source: Path, out: Path) -> list[str]:
-    """Return the command that runs a program of one source file against Kafka's jars.
+def java_program(source: Path, out: Path, version: str = KAFKA_VERSION) -> list[str]:
+    """Return the command that runs a program of one source file against a release's jars.
 
     It is compiled into `out` with the compiler among the jars; in a folder without one, Java runs
     the source file, which needs a JDK.
     """
-    libs = kafka_libs()
+    libs = kafka_libs(version)
     assert libs is not None
     class_path = str(libs / "*")
     compiler = next(libs.glob("ecj-*.jar"), None)
@@ -90,9 +97,12 @@ def _complete(folder: Path) -> Path:
     return folder / f"complete-{zlib.crc32(POM.read_bytes()):08x}"
 
 
-def _download(folder: Path) -> bool:
+def _download(folder: Path, version: str) -> bool:
     folder.mkdir(parents=True, exist_ok=True)
-    done = _maven("-f", str(POM), "dependency:copy-dependencies", f"-DoutputDirectory={folder}")
+    options = [f"-Dkafka.version={version}", f"-DoutputDirectory={folder}"]
+    if version in SHELL_VERSIONS:
+        options.append("-Pshell")
+    done = _maven("-f", str(POM), "dependency:copy-dependencies", *options)
     if done:
         _complete(folder).touch()
     return done

@@ -11,7 +11,11 @@ import pytest
 from protocol.messages.api_versions import ApiVersionsRequest
 from protocol.messages.metadata import MetadataRequest
 from protocol.transport.client import Connection
-from protocol.transport.own_names import BROKER_SOFTWARE_NAME, CONTROLLER_SOFTWARE_NAME
+from protocol.transport.own_names import (
+    BROKER_SOFTWARE_NAME,
+    CONTROLLER_SOFTWARE_NAME,
+    TOOL_SOFTWARE_NAME,
+)
 from testkit.audits import elections_of, kinds_of
 from testkit.kafka.tools import KafkaTools
 from testkit.processes.quorum_cluster import HOST, ProcessCluster
@@ -19,7 +23,7 @@ from testkit.processes.waiting import until
 
 pytestmark = [pytest.mark.interop, pytest.mark.rest, pytest.mark.filterwarnings("default")]
 
-ELECT_LEADERS, GET_REPLICA_LOG_INFO = 43, 93
+ELECT_LEADERS, GET_REPLICA_LOG_INFO = 43, 10001
 LAST_OF_KAFKA = 2
 FOREIGN = ("apache-kafka-java", "librdkafka", "confluent-kafka-python", "kafka-python", "")
 ELECT = "org.apache.kafka.tools.LeaderElectionCommand"
@@ -66,7 +70,8 @@ def test_our_own_nodes_are_offered_more(cluster: ProcessCluster) -> None:
     """Without this check the test above could pass without any extension."""
     (broker, *_) = cluster.brokers
     assert GET_REPLICA_LOG_INFO in offered(broker.port, CONTROLLER_SOFTWARE_NAME)
-    assert GET_REPLICA_LOG_INFO not in offered(broker.port, BROKER_SOFTWARE_NAME)
+    assert GET_REPLICA_LOG_INFO in offered(broker.port, BROKER_SOFTWARE_NAME)
+    assert GET_REPLICA_LOG_INFO not in offered(broker.port, TOOL_SOFTWARE_NAME)
 
 
 def test_kafkas_tool_finds_nothing_of_ours(cluster: ProcessCluster, tools: KafkaTools) -> None:

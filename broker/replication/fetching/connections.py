@@ -29,8 +29,10 @@ from broker.replication.partition.partition import Partition
 from broker.replication.partition.role import ReplicaRole
 from broker.replication.throttle import ReplicationThrottle
 from broker.replication.waiting.waits import CommitWaiter
+from protocol.api_keys import ApiKey
 from protocol.errors import ApiError, ErrorCode, ProtocolError
 from protocol.messages.fetch import FetchRequest, FetchResponse
+from protocol.private_numbers import PRIVATE_VERSIONS
 from protocol.schema import Request, Response
 from protocol.transport.client import Connection, failed_at_once
 from protocol.transport.own_names import BROKER_SOFTWARE_NAME
@@ -40,7 +42,7 @@ from runtime.log import RateLimited, get_logger
 from runtime.tasks import Supervisor
 from storage.log.errors import LogFailed
 
-LOCAL_LOGS_SINCE: Final = 19
+LOCAL_LOGS_SINCE: Final = PRIVATE_VERSIONS[ApiKey.FETCH]
 """The version of Fetch that carries local logs."""
 
 _log = get_logger("broker.fetcher")

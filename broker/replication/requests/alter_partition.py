@@ -13,14 +13,16 @@ from typing import Final, Generic, NamedTuple, Protocol, TypeVar
 from broker.replication.partition.effects import Effects
 from broker.replication.partition.isr import IsrProposal, PartitionStateNow, asks_again
 from broker.replication.partition.local_logs import MemberLocalLog
+from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
 from protocol.messages.alter_partition import AlterPartitionRequest, AlterPartitionResponse
+from protocol.private_numbers import PRIVATE_VERSIONS
 
 PARTITIONS_MAX: Final = 250
 """Maximum number of partitions in one request. The controller writes the records of one request as
 one batch and does nothing else in that time. The same applies to the broker when it processes the
 response."""
-LOCAL_LOGS_SINCE: Final = 4
+LOCAL_LOGS_SINCE: Final = PRIVATE_VERSIONS[ApiKey.ALTER_PARTITION]
 BACK_OFF_FIRST_MS: Final = 10.0
 BACK_OFF_MAX_MS: Final = 1_000.0
 

@@ -131,14 +131,14 @@ async def test_requests_of_extreme_sizes() -> None:
 
 
 @pytest.mark.parametrize("unstable", [False, True])
-async def test_only_our_own_controllers_see_it(unstable: bool) -> None:
+async def test_get_replica_log_info_is_offered_to_our_own_nodes_only(unstable: bool) -> None:
     h = Harness()
     table = HandlerTable(unstable=unstable, own_kind=own_peers(LISTENER))
     get_replica_log_info.register(table, h.context, lambda: BROKER_EPOCH)
     table.serve_api_versions()
     key = ApiKey.GET_REPLICA_LOG_INFO
     peer = Peer()
-    for name in ("", "apache-kafka-java", BROKER_SOFTWARE_NAME, TOOL_SOFTWARE_NAME):
+    for name in ("", "apache-kafka-java", TOOL_SOFTWARE_NAME):
         peer.software_name = name
         own = table.own_kind(peer)
         assert key not in {
@@ -146,10 +146,11 @@ async def test_only_our_own_controllers_see_it(unstable: bool) -> None:
         }
         with pytest.raises(CloseConnection):
             table.find(key, 0, peer)
-    peer.software_name = CONTROLLER_SOFTWARE_NAME
-    assert table.find(key, 0, peer) is table.entries[key]
-    own = table.own_kind(peer)
-    assert key in {each.api_key for each in table.api_versions_response(4, own=own).api_keys}
+    for name in (BROKER_SOFTWARE_NAME, CONTROLLER_SOFTWARE_NAME):
+        peer.software_name = name
+        assert table.find(key, 0, peer) is table.entries[key]
+        own = table.own_kind(peer)
+        assert key in {each.api_key for each in table.api_versions_response(4, own=own).api_keys}
     peer.listener = "OTHER"
     with pytest.raises(CloseConnection):
         table.find(key, 0, peer)

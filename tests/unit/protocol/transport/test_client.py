@@ -119,6 +119,7 @@ async def test_some_versions_are_taken_by_number_only() -> None:
     table = HandlerTable()
     table.serve_api_versions()
     table.register(ApiKey.FETCH, Echo().metadata, max_version=18, own_max_version=19)
+    table.register(ApiKey.GET_REPLICA_LOG_INFO, Echo().metadata, own_only=True)
     table.own_kind = lambda connection: Own.BROKER
     async with serving(table) as server, connected(server) as client:
         assert client.versions[ApiKey.FETCH].last == 19
