@@ -36,6 +36,7 @@ from broker.coordinators.coordinator_log import CoordinatorLog
 from broker.coordinators.group_coordinator import GroupCoordinator
 from protocol.transport.dispatch import HandlerTable, own_peers
 from protocol.transport.long_requests import LongRequests
+from protocol.transport.node_identity import NodeIdentity
 from serving import no_authorizer
 from serving.features import features_of
 from serving.long_lists import RULES
@@ -89,5 +90,8 @@ def build_table(
     )
     forwarding.register(table, forwarder)
     LongRequests(broker.clock, broker.slices).guard(table, RULES)
-    table.serve_api_versions(lambda: features_of(broker.metadata.image, broker.kraft_version()))
+    table.serve_api_versions(
+        lambda: features_of(broker.metadata.image, broker.kraft_version()),
+        NodeIdentity(broker.cluster_id, broker.node_id),
+    )
     return table

@@ -29,6 +29,7 @@ from protocol.messages.metadata import MetadataRequest, MetadataResponse
 from protocol.messages.produce import ProduceRequest, ProduceResponse
 from protocol.schema import Buffer, Request, Response
 from protocol.transport.client import DEFAULT_TIMEOUT_MS, Connection, ConnectionLost
+from protocol.transport.node_identity import NO_NODE, NodeIdentity
 
 R = TypeVar("R", bound=Response)
 T = TypeVar("T")
@@ -47,6 +48,10 @@ _MOVING = frozenset(
         ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
     }
 )
+
+
+class Rebootstrapped(ConnectionLost):
+    """A node of another cluster answered; the client begins again with its bootstrap addresses."""
 
 
 class Fetched(NamedTuple):
@@ -91,10 +96,13 @@ class ClusterClient:
     every response with metadata updates it.
     """
 
-    def __init__(self, bootstrap: Sequence[Address], client_id: str | None) -> None:
+    def __init__(
+        self, bootstrap: Sequence[Address], client_id: str | None, *, check_cluster: bool = True
+    ) -> None:
         self.cache = LeaderCache()
         self._bootstrap = list(bootstrap)
         self._client_id = client_id
+        self._check_cluster = check_cluster
         self._connections: dict[Address, asyncio.Task[Connection]] = {}
         self._failures: dict[Address, float] = {}
         self._told: dict[Address, int] = {}
@@ -109,18 +117,24 @@ class ClusterClient:
         bootstrap: str | Sequence[Address],
         client_id: str | None = "kraftbox",
         timeout_ms: float = DEFAULT_TIMEOUT_MS,
+        *,
+        check_cluster: bool = True,
     ) -> ClusterClient:
         """Connect to the first node that answers and learn the brokers.
 
         Args:
             bootstrap: `host:port,...` or pairs of host and port.
             client_id: the name of this client in the cluster's logs, metrics and quotas.
+            check_cluster: as `metadata.cluster.check.enable` of Kafka's clients (KIP-1242): a
+                connection to a known broker names the cluster and the broker. If another cluster
+                has taken over the address, the client closes its connections, discards its cache
+                and begins again with `bootstrap`.
 
         Raises OSError if no node answers in time, BadAddress.
         """
         if isinstance(bootstrap, str):
             bootstrap = parse_addresses(bootstrap)
-        client = cls(bootstrap, client_id)
+        client = cls(bootstrap, client_id, check_cluster=check_cluster)
         try:
             await client.metadata([], timeout_ms)
         except BaseException:
@@ -205,6 +219,8 @@ class ClusterClient:
                     if isinstance(message, MetadataRequest):
                         self._told[address] = next(self._turns)
                     return answer
+                except Rebootstrapped:
+                    raise
                 except OSError as error:
                     self._failures[address] = self._loop.time()
                     failure = error
@@ -393,6 +409,7 @@ class ClusterClient:
 
         async def attempt(left_ms: float) -> Fetched:
             connection = await self.leader(topic, partition, left_ms)
+            leader = self.cache.leaders.get((topic, partition))
             version = connection.version_for(FetchRequest)
             if version >= 13 and topic not in self.cache.topic_ids:
                 version = 12
@@ -408,7 +425,7 @@ class ClusterClient:
                         partitions=[
                             FetchRequest.FetchPartition(
                                 partition=partition,
-                                current_leader_epoch=self.cache.leaders[topic, partition].epoch,
+                                current_leader_epoch=-1 if leader is None else leader.epoch,
                                 fetch_offset=offset,
                                 partition_max_bytes=max_bytes,
                             )
@@ -491,11 +508,48 @@ class ClusterClient:
                 task = None
         if task is None:
             task = self._loop.create_task(
-                Connection.connect(*address, self._client_id, min(timeout_ms, CONNECT_TIMEOUT_MS))
+                Connection.connect(
+                    *address,
+                    self._client_id,
+                    min(timeout_ms, CONNECT_TIMEOUT_MS),
+                    expected=self._expected(address),
+                )
             )
             self._connections[address] = task
         # A cancelled caller must not cancel the connection that others wait for.
-        return await asyncio.shield(task)
+        try:
+            return await asyncio.shield(task)
+        except ApiError as error:
+            if error.code is not ErrorCode.REBOOTSTRAP_REQUIRED:
+                raise
+            if self._connections.get(address) is task:
+                self._rebootstrap()
+            raise Rebootstrapped(
+                f"{address[0]}:{address[1]} belongs to another cluster or broker now"
+            ) from None
+
+    def _expected(self, address: Address) -> NodeIdentity | None:
+        """Return the broker that is known at an address; None if none is, or without the check."""
+        cluster_id = self.cache.cluster_id
+        if not self._check_cluster or cluster_id is None:
+            return None
+        at_address = (node_id for node_id, known in self.cache.brokers.items() if known == address)
+        node_id = next(at_address, NO_NODE)
+        return None if node_id < 0 else NodeIdentity(cluster_id, node_id)
+
+    def _rebootstrap(self) -> None:
+        """Discard all that is known of the cluster; the bootstrap addresses remain (KIP-899)."""
+        tasks = list(self._connections.values())
+        self._connections.clear()
+        for task in tasks:
+            if not task.done():
+                task.cancel()
+            elif not task.cancelled() and task.exception() is None:
+                task.result().abort()
+        self.cache = LeaderCache()
+        self._coordinators.clear()
+        self._failures.clear()
+        self._told.clear()
 
     async def _request(
         self,

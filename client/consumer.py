@@ -170,10 +170,12 @@ class Consumer:
         cache = self._client.cache
         topics: dict[str, list[FetchRequest.FetchPartition]] = defaultdict(list)
         for name, index in keys:
+            # A rebootstrap may have emptied the cache since the leaders were grouped.
+            leader = cache.leaders.get((name, index))
             topics[name].append(
                 FetchRequest.FetchPartition(
                     partition=index,
-                    current_leader_epoch=cache.leaders[name, index].epoch,
+                    current_leader_epoch=-1 if leader is None else leader.epoch,
                     fetch_offset=self.positions[name, index],
                     partition_max_bytes=PARTITION_BYTES,
                 )
@@ -200,8 +202,10 @@ class Consumer:
         topic_ids = self._client.cache.topic_ids
         names = {topic_ids[name]: name for name, _ in keys if name in topic_ids}
         for topic in reply.responses:
-            for data in topic.partitions:
-                yield (topic.topic or names[topic.topic_id], data.partition_index), data
+            name = topic.topic or names.get(topic.topic_id)
+            if name is not None:
+                for data in topic.partitions:
+                    yield (name, data.partition_index), data
 
     async def _take(
         self, key: TopicPartition, data: FetchResponse.PartitionData, reply: FetchResponse

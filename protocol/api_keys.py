@@ -7,7 +7,7 @@ from typing import Final
 
 
 class ApiKey(IntEnum):
-    """Every API key of Kafka 4.3. Keys 4-7 were removed in 4.0 and have no messages.
+    """Every API key of Kafka 4.4. Keys 4-7 were removed in 4.0 and have no messages.
 
     Keys from 10000 on are Kraftbox's own (`private_numbers`). GET_REPLICA_LOG_INFO is one of them:
     KIP-966 describes it, but no Kafka release has it.
@@ -106,6 +106,8 @@ class ApiKey(IntEnum):
     DESCRIBE_SHARE_GROUP_OFFSETS = 90
     ALTER_SHARE_GROUP_OFFSETS = 91
     DELETE_SHARE_GROUP_OFFSETS = 92
+    STREAMS_GROUP_TOPOLOGY_DESCRIPTION_UPDATE = 93
+    UNREGISTER_CONTROLLER = 94
     EXPLAIN_ELECTION = 10000
     GET_REPLICA_LOG_INFO = 10001
 

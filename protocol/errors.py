@@ -13,7 +13,7 @@ from enum import IntEnum
 
 
 class ErrorCode(IntEnum):
-    """Every error code of Kafka 4.3, and Kraftbox's own from 10000 on.
+    """Every error code of Kafka 4.4, and Kraftbox's own from 10000 on.
 
     Kafka assigned no number to REQUEST_LIMIT_REACHED (KIP-966). It is used only in versions that
     Kraftbox's own nodes and tools exchange.
@@ -154,6 +154,9 @@ class ErrorCode(IntEnum):
     STREAMS_INVALID_TOPOLOGY_EPOCH = 131
     STREAMS_TOPOLOGY_FENCED = 132
     SHARE_SESSION_LIMIT_REACHED = 133
+    GROUP_DELETION_FAILED = 134
+    STREAMS_TOPOLOGY_DESCRIPTION_UPDATE_FAILED = 135
+    CONTROLLER_ID_NOT_REGISTERED = 136
     REQUEST_LIMIT_REACHED = 10000
 
     @classmethod
@@ -347,6 +350,9 @@ _TEXTS: dict[int, str] = {
     131: "The streams topology epoch is not valid.",
     132: "A newer streams topology is known.",
     133: "The broker holds as many share sessions as it allows.",
+    134: "The group could not be deleted.",
+    135: "The description of the streams topology could not be stored.",
+    136: "No controller with this id is registered.",
     10000: "The request names more partitions than it may; ask again for the rest.",
 }
 

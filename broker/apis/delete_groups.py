@@ -1,10 +1,11 @@
-"""DeleteGroups (key 42), versions 0-2.
+"""DeleteGroups (key 42), versions 0-3.
 
 Behaviour: removes groups without members, with all their offsets. Each group is decided separately;
 the answer waits until the records of all are committed.
 
 Errors, per group: NON_EMPTY_GROUP, GROUP_ID_NOT_FOUND, NOT_COORDINATOR,
-COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE (not stored in time).
+COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE (not stored in time). Version 3 has a
+message for each refused group.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from protocol.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsRes
 from protocol.transport.dispatch import HandlerTable, RequestContext
 
 MIN_VERSION: Final = 0
-MAX_VERSION: Final = 2
+MAX_VERSION: Final = 3
 
 
 def register(table: HandlerTable, coordinator: GroupCoordinator) -> None:

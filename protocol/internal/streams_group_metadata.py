@@ -16,6 +16,8 @@ class StreamsGroupMetadataValue(CoordinatorRecord, record_type=17, versions="0",
     last_assignment_configs: list[LastAssignmentConfig] | None = field(
         array("LastAssignmentConfig"), "0+", nullable="0+", tag=1, default=FRESH
     )
+    stored_description_topology_epoch: int = field(int32, "0+", tag=2, default=-1)
+    failed_description_topology_epoch: int = field(int32, "0+", tag=3, default=-1)
 
     class LastAssignmentConfig(Struct):
         key: str = field(string, "0+", default="")

@@ -1,4 +1,4 @@
-"""ApiVersions (API key 18), versions 0-4.
+"""ApiVersions (API key 18), versions 0-5.
 
 Requests the APIs, versions and features of a node. It is the first request on every connection.
 
@@ -9,10 +9,14 @@ Behaviour
   (KAFKA-18659).
 - Supported features whose minimum is 0 are left out before version 4: older Java clients fail on
   them (KAFKA-17011).
+- From 5 on a client may name the cluster and the node that it expects (KIP-1242). Only one of both
+  gives INVALID_REQUEST. A broker that is another one answers with REBOOTSTRAP_REQUIRED; a
+  controller does not compare. Either answer has an empty list of APIs.
 - Authorisation: none.
 
 Versions
 - 3 flexible; name and version of the client software (KIP-511); features (KIP-584). 4 see above.
+  5 cluster and node.
 """
 
 from __future__ import annotations
@@ -32,8 +36,8 @@ from protocol.schema import (
 )
 
 
-class ApiVersionsResponse(Response, api_key=18, versions="0-4", flexible="3+"):
-    # UNSUPPORTED_VERSION, INVALID_REQUEST.
+class ApiVersionsResponse(Response, api_key=18, versions="0-5", flexible="3+"):
+    # UNSUPPORTED_VERSION, INVALID_REQUEST, REBOOTSTRAP_REQUIRED.
     error_code: int = field(int16, "0+", default=0)
     api_keys: list[ApiVersion] = field(array("ApiVersion"), "0+", default=FRESH)
     throttle_time_ms: int = field(int32, "1+", ignorable=True, default=0)
@@ -67,7 +71,7 @@ class ApiVersionsResponse(Response, api_key=18, versions="0-4", flexible="3+"):
 class ApiVersionsRequest(
     Request[ApiVersionsResponse],
     api_key=18,
-    versions="0-4",
+    versions="0-5",
     flexible="3+",
     listeners=("broker", "controller"),
 ):
@@ -75,3 +79,6 @@ class ApiVersionsRequest(
     # INVALID_REQUEST. Same for the version.
     client_software_name: str = field(string, "3+", ignorable=True, default="")
     client_software_version: str = field(string, "3+", ignorable=True, default="")
+    # Both or none: null and -1 stand for none.
+    cluster_id: str | None = field(string, "5+", nullable="5+", ignorable=True, default=None)
+    node_id: int = field(int32, "5+", ignorable=True, default=-1)

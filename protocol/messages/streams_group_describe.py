@@ -1,4 +1,4 @@
-"""StreamsGroupDescribe (API key 89), version 0."""
+"""StreamsGroupDescribe (API key 89), versions 0-1."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from protocol.schema import (
     array,
     boolean,
     field,
+    int8,
     int16,
     int32,
     int64,
@@ -19,7 +20,7 @@ from protocol.schema import (
 )
 
 
-class StreamsGroupDescribeResponse(Response, api_key=89, versions="0", flexible="0+"):
+class StreamsGroupDescribeResponse(Response, api_key=89, versions="0-1", flexible="0+"):
     throttle_time_ms: int = field(int32, "0+", default=0)
     groups: list[DescribedGroup] = field(array("DescribedGroup"), "0+", default=FRESH)
 
@@ -59,6 +60,36 @@ class StreamsGroupDescribeResponse(Response, api_key=89, versions="0", flexible=
             array("KeyValue"), "0+", default=FRESH
         )
 
+    class TopologyDescription(Struct):
+        subtopologies: list[StreamsGroupDescribeResponse.TopologyDescriptionSubtopology] = field(
+            array("TopologyDescriptionSubtopology"), "1+", default=FRESH
+        )
+        global_stores: list[StreamsGroupDescribeResponse.TopologyDescriptionGlobalStore] = field(
+            array("TopologyDescriptionGlobalStore"), "1+", default=FRESH
+        )
+
+    class TopologyDescriptionSubtopology(Struct):
+        subtopology_id: str = field(string, "1+", default="")
+        nodes: list[StreamsGroupDescribeResponse.TopologyDescriptionNode] = field(
+            array("TopologyDescriptionNode"), "1+", default=FRESH
+        )
+
+    class TopologyDescriptionNode(Struct):
+        name: str = field(string, "1+", default="")
+        node_type: int = field(int8, "1+", default=0)
+        source_topics: list[str] = field(array(string), "1+", default=FRESH)
+        sink_topic: str | None = field(string, "1+", nullable="1+", default=None)
+        stores: list[str] = field(array(string), "1+", default=FRESH)
+        successors: list[str] = field(array(string), "1+", default=FRESH)
+
+    class TopologyDescriptionGlobalStore(Struct):
+        source: StreamsGroupDescribeResponse.TopologyDescriptionNode = field(
+            struct("TopologyDescriptionNode"), "1+", default=FRESH
+        )
+        processor: StreamsGroupDescribeResponse.TopologyDescriptionNode = field(
+            struct("TopologyDescriptionNode"), "1+", default=FRESH
+        )
+
     class DescribedGroup(Struct):
         error_code: int = field(int16, "0+", default=0)
         error_message: str | None = field(string, "0+", nullable="0+", default=None)
@@ -73,6 +104,11 @@ class StreamsGroupDescribeResponse(Response, api_key=89, versions="0", flexible=
             array("Member"), "0+", default=FRESH
         )
         authorized_operations: int = field(int32, "0+", default=-2147483648)
+        topology_description: StreamsGroupDescribeResponse.TopologyDescription | None = field(
+            struct("TopologyDescription"), "1+", nullable="1+", default=None
+        )
+        topology_description_status: int = field(int8, "1+", default=0)
+        assignor_name: str | None = field(string, "1+", nullable="1+", ignorable=True, default=None)
 
     class Topology(Struct):
         epoch: int = field(int32, "0+", default=0)
@@ -124,9 +160,10 @@ class StreamsGroupDescribeResponse(Response, api_key=89, versions="0", flexible=
 class StreamsGroupDescribeRequest(
     Request[StreamsGroupDescribeResponse],
     api_key=89,
-    versions="0",
+    versions="0-1",
     flexible="0+",
     listeners=("broker",),
 ):
     group_ids: list[str] = field(array(string), "0+", default=FRESH)
     include_authorized_operations: bool = field(boolean, "0+", default=False)
+    include_topology_description: bool = field(boolean, "1+", default=False)

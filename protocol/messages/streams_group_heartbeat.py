@@ -1,4 +1,4 @@
-"""StreamsGroupHeartbeat (API key 88), version 0."""
+"""StreamsGroupHeartbeat (API key 88), versions 0-1."""
 
 from __future__ import annotations
 
@@ -20,19 +20,21 @@ from protocol.schema import (
 )
 
 
-class StreamsGroupHeartbeatResponse(Response, api_key=88, versions="0", flexible="0+"):
+class StreamsGroupHeartbeatResponse(Response, api_key=88, versions="0-1", flexible="0+"):
     throttle_time_ms: int = field(int32, "0+", default=0)
     error_code: int = field(int16, "0+", default=0)
     error_message: str | None = field(string, "0+", nullable="0+", default=None)
     member_id: str = field(string, "0+", default="")
     member_epoch: int = field(int32, "0+", default=0)
     heartbeat_interval_ms: int = field(int32, "0+", default=0)
-    acceptable_recovery_lag: int = field(int32, "0+", default=0)
+    acceptable_recovery_lag_legacy: int = field(int32, "0", default=0)
     task_offset_interval_ms: int = field(int32, "0+", default=0)
+    acceptable_recovery_lag: int = field(int64, "1+", ignorable=True, default=-1)
     status: list[Status] | None = field(array("Status"), "0+", nullable="0+", default=FRESH)
     active_tasks: list[TaskIds] | None = field(array("TaskIds"), "0+", nullable="0+", default=None)
     standby_tasks: list[TaskIds] | None = field(array("TaskIds"), "0+", nullable="0+", default=None)
     warmup_tasks: list[TaskIds] | None = field(array("TaskIds"), "0+", nullable="0+", default=None)
+    topology_description_required: bool = field(boolean, "1+", default=False)
     endpoint_information_epoch: int = field(int32, "0+", default=0)
     partitions_by_user_endpoint: list[EndpointToPartitions] | None = field(
         array("EndpointToPartitions"), "0+", nullable="0+", default=None
@@ -69,7 +71,7 @@ class StreamsGroupHeartbeatResponse(Response, api_key=88, versions="0", flexible
 class StreamsGroupHeartbeatRequest(
     Request[StreamsGroupHeartbeatResponse],
     api_key=88,
-    versions="0",
+    versions="0-1",
     flexible="0+",
     listeners=("broker",),
 ):

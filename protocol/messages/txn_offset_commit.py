@@ -1,7 +1,8 @@
-"""TxnOffsetCommit (API key 28), versions 0-5."""
+"""TxnOffsetCommit (API key 28), versions 0-6."""
 
 from __future__ import annotations
 
+from protocol.ids import ZERO_UUID
 from protocol.schema import (
     FRESH,
     Request,
@@ -13,17 +14,19 @@ from protocol.schema import (
     int32,
     int64,
     string,
+    uuid,
 )
 
 
-class TxnOffsetCommitResponse(Response, api_key=28, versions="0-5", flexible="3+"):
+class TxnOffsetCommitResponse(Response, api_key=28, versions="0-6", flexible="3+"):
     throttle_time_ms: int = field(int32, "0+", default=0)
     topics: list[TxnOffsetCommitResponseTopic] = field(
         array("TxnOffsetCommitResponseTopic"), "0+", default=FRESH
     )
 
     class TxnOffsetCommitResponseTopic(Struct):
-        name: str = field(string, "0+", default="")
+        name: str = field(string, "0-5", ignorable=True, default="")
+        topic_id: bytes = field(uuid, "6+", ignorable=True, default=ZERO_UUID)
         partitions: list[TxnOffsetCommitResponse.TxnOffsetCommitResponsePartition] = field(
             array("TxnOffsetCommitResponsePartition"), "0+", default=FRESH
         )
@@ -36,7 +39,7 @@ class TxnOffsetCommitResponse(Response, api_key=28, versions="0-5", flexible="3+
 class TxnOffsetCommitRequest(
     Request[TxnOffsetCommitResponse],
     api_key=28,
-    versions="0-5",
+    versions="0-6",
     flexible="3+",
     listeners=("broker",),
 ):
@@ -44,7 +47,7 @@ class TxnOffsetCommitRequest(
     group_id: str = field(string, "0+", default="")
     producer_id: int = field(int64, "0+", default=0)
     producer_epoch: int = field(int16, "0+", default=0)
-    generation_id: int = field(int32, "3+", default=-1)
+    generation_id_or_member_epoch: int = field(int32, "3+", default=-1)
     member_id: str = field(string, "3+", default="")
     group_instance_id: str | None = field(string, "3+", nullable="3+", default=None)
     topics: list[TxnOffsetCommitRequestTopic] = field(
@@ -52,7 +55,8 @@ class TxnOffsetCommitRequest(
     )
 
     class TxnOffsetCommitRequestTopic(Struct):
-        name: str = field(string, "0+", default="")
+        name: str = field(string, "0-5", ignorable=True, default="")
+        topic_id: bytes = field(uuid, "6+", ignorable=True, default=ZERO_UUID)
         partitions: list[TxnOffsetCommitRequest.TxnOffsetCommitRequestPartition] = field(
             array("TxnOffsetCommitRequestPartition"), "0+", default=FRESH
         )

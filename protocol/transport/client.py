@@ -27,6 +27,7 @@ from protocol.private_numbers import usable, without_private
 from protocol.schema import ApiMessage, Buffer, Request, Response, VersionRange
 from protocol.transport.decode_queue import decode_slice
 from protocol.transport.half_open import notice_when_gone
+from protocol.transport.node_identity import NodeIdentity
 from protocol.transport.own_names import TOOL_SOFTWARE_NAME
 
 R = TypeVar("R", bound=Response)
@@ -135,12 +136,17 @@ class Connection(asyncio.BufferedProtocol):
         negotiate: bool = True,
         software_name: str = TOOL_SOFTWARE_NAME,
         between_nodes: bool = False,
+        expected: NodeIdentity | None = None,
     ) -> Connection:
-        """Connect and ask, under this name, for the node's API versions. With `between_nodes` a
-        node whose machine is gone is noticed (`half_open`).
+        """Connect, and request the node's API versions under this name.
+
+        Args:
+            between_nodes: notice a node whose machine is gone (`half_open`).
+            expected: the node that the caller expects at this address (KIP-1242). A node that does
+            not know ApiVersions 5 is not compared.
 
         Raises OSError (ConnectionLost, a timeout and a refused connection are such), ApiError when
-        the node refuses ApiVersions.
+        the node refuses ApiVersions: REBOOTSTRAP_REQUIRED if it is not the expected one.
         """
         loop = asyncio.get_running_loop()
         started_s = loop.time()
@@ -159,16 +165,20 @@ class Connection(asyncio.BufferedProtocol):
         if negotiate:
             left_ms = timeout_ms - (loop.time() - started_s) * 1000.0
             try:
-                await connection._negotiate(max(left_ms, 1.0), software_name)
+                await connection._negotiate(max(left_ms, 1.0), software_name, expected)
             except BaseException:
                 connection.abort()
                 raise
         return connection
 
-    async def _negotiate(self, timeout_ms: float, software_name: str) -> None:
+    async def _negotiate(
+        self, timeout_ms: float, software_name: str, expected: NodeIdentity | None
+    ) -> None:
         request = ApiVersionsRequest(
             client_software_name=software_name, client_software_version=SOFTWARE_VERSION
         )
+        if expected is not None:
+            request.cluster_id, request.node_id = expected
         version = ApiVersionsRequest.VERSIONS.last
         answer = await self.request(request, timeout_ms, version)
         if answer.error_code == ErrorCode.UNSUPPORTED_VERSION:

@@ -44,6 +44,7 @@ from protocol.messages import request_class, response_class
 from protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from protocol.schema import ApiMessage, Buffer, Request, Response, VersionRange, parse_versions
 from protocol.transport.error_codes import CountErrors, count_errors
+from protocol.transport.node_identity import NO_NODE, NodeIdentity
 from protocol.transport.own_names import EVERY_KIND, OWN_BY_NAME, Own
 from protocol.transport.stats import ApiStats
 
@@ -349,14 +350,28 @@ class HandlerTable:
         """Requests pass `stage` no more; those that are in it still do."""
         self.stages = tuple(each for each in self.stages if each is not stage)
 
-    def serve_api_versions(self, features: Callable[[], Features] = Features) -> None:
-        """Answer ApiVersions from this table; `features` is asked for each answer."""
+    def serve_api_versions(
+        self,
+        features: Callable[[], Features] = Features,
+        identity: NodeIdentity | None = None,
+    ) -> None:
+        """Answer ApiVersions from this table.
+
+        `features` is called for each response. `identity` is compared with the cluster and the node
+        that a client expects (KIP-1242); controllers compare nothing, as in Kafka.
+        """
 
         def handle(context: RequestContext, request: ApiVersionsRequest) -> ApiVersionsResponse:
+            expected = NodeIdentity(request.cluster_id, request.node_id)
+            if (expected.cluster_id is None) is not (expected.node_id == NO_NODE):
+                return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
             if context.api_version >= 3:
                 name, version = request.client_software_name, request.client_software_version
                 if not (SOFTWARE_NAME.fullmatch(name) and SOFTWARE_NAME.fullmatch(version)):
                     return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
+            if expected.cluster_id is not None and identity not in (None, expected):
+                return ApiVersionsResponse(error_code=ErrorCode.REBOOTSTRAP_REQUIRED)
+            if context.api_version >= 3:
                 context.connection.software_name = name
                 context.connection.software_version = version
             own = self.own_kind(context.connection)

@@ -22,7 +22,7 @@ from protocol.schema import (
     parse_versions,
 )
 from testkit.kafka.beyond import BEYOND_KAFKA, Beyond, kafka_versions
-from testkit.kafka.jars import kafka_libs
+from testkit.kafka.jars import ORACLE, kafka_libs
 from testkit.records.messages import message_classes
 from tools.generate_messages import definitions
 
@@ -45,7 +45,7 @@ ZEROS: dict[str, Any] = {"bool": False, "string": "", "bytes": b"", "records": b
 @pytest.fixture(scope="module")
 def kafka() -> dict[str, dict[str, Any]]:
     """Return Kafka's definitions by message name, without those of removed APIs."""
-    libs = kafka_libs()
+    libs = kafka_libs(ORACLE)
     if libs is None:
         pytest.skip("no Java or Maven to get Kafka's jars with (docs/gaps.md)")
     return {d["name"]: d for d in definitions(libs) if d["validVersions"] != "none"}

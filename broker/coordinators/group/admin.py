@@ -144,8 +144,13 @@ def decide_delete_group(core: Core, group_id: str) -> Decision:
 
 
 def delete_result(group_id: str, code: ErrorCode) -> DeleteGroupsResponse:
-    """Return a response for this one group; the handler joins those of all requested groups."""
-    result = DeleteGroupsResponse.DeletableGroupResult(group_id=group_id, error_code=code)
+    """Return a response for this one group; the handler joins those of all requested groups.
+
+    A refused group has a message, which version 3 sends.
+    """
+    result = DeleteGroupsResponse.DeletableGroupResult(
+        group_id=group_id, error_code=code, error_message=code.text if code else None
+    )
     return DeleteGroupsResponse(results=[result])
 
 

@@ -204,7 +204,7 @@ def test_trailing_bytes_are_left_to_the_caller() -> None:
         (
             ApiVersionsRequest(),
             9,
-            "version of ApiVersionsRequest: 9 (allowed: 0-4)",
+            "version of ApiVersionsRequest: 9 (allowed: 0-5)",
         ),
         (
             PartitionChangeRecord(isr=[1], unknown_tags={0: b""}),

@@ -152,7 +152,7 @@ async def test_older_node() -> None:
 
     async with node(serve) as address:
         client = await Connection.connect(*address)
-        assert versions == [4, 2]
+        assert versions == [5, 2]
         assert client.version_for(ApiVersionsRequest) == 2
         await client.close()
 

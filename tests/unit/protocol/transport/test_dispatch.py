@@ -29,6 +29,7 @@ from protocol.transport.dispatch import (
     own_peers,
 )
 from protocol.transport.embedded import answer_embedded
+from protocol.transport.node_identity import NodeIdentity
 from protocol.transport.own_names import (
     BROKER_SOFTWARE_NAME,
     CONTROLLER_SOFTWARE_NAME,
@@ -251,6 +252,44 @@ async def test_bad_client_software(name: str, version: str) -> None:
         client.writer.write(request_bytes(request, 2, 10))
         _, answer = read_response(await client.response(), ApiKey.API_VERSIONS, 2)
         assert answer.error_code == 0
+
+
+@on_both_loops
+@pytest.mark.parametrize(
+    ("cluster_id", "node_id", "of_broker", "of_controller"),
+    [
+        (None, -1, ErrorCode.NONE, ErrorCode.NONE),
+        ("mine", 7, ErrorCode.NONE, ErrorCode.NONE),
+        ("mine", -1, ErrorCode.INVALID_REQUEST, ErrorCode.INVALID_REQUEST),
+        (None, 7, ErrorCode.INVALID_REQUEST, ErrorCode.INVALID_REQUEST),
+        (None, -2, ErrorCode.INVALID_REQUEST, ErrorCode.INVALID_REQUEST),
+        ("", -1, ErrorCode.INVALID_REQUEST, ErrorCode.INVALID_REQUEST),
+        ("", 7, ErrorCode.REBOOTSTRAP_REQUIRED, ErrorCode.NONE),
+        ("other", 7, ErrorCode.REBOOTSTRAP_REQUIRED, ErrorCode.NONE),
+        ("x" * 32_767, 7, ErrorCode.REBOOTSTRAP_REQUIRED, ErrorCode.NONE),
+        ("mine", 8, ErrorCode.REBOOTSTRAP_REQUIRED, ErrorCode.NONE),
+        ("mine", -2, ErrorCode.REBOOTSTRAP_REQUIRED, ErrorCode.NONE),
+        ("mine", 2_147_483_647, ErrorCode.REBOOTSTRAP_REQUIRED, ErrorCode.NONE),
+    ],
+)
+async def test_api_versions_5_for_another_node_requests_a_rebootstrap(
+    cluster_id: str | None, node_id: int, of_broker: ErrorCode, of_controller: ErrorCode
+) -> None:
+    """KIP-1242, with the codes of Kafka 4.4: a refusal lists no API; controllers do not compare."""
+    request = ApiVersionsRequest(
+        client_software_name="x",
+        client_software_version="1",
+        cluster_id=cluster_id,
+        node_id=node_id,
+    )
+    for identity, expected in ((NodeIdentity("mine", 7), of_broker), (None, of_controller)):
+        table = HandlerTable()
+        table.serve_api_versions(identity=identity)
+        async with serving(table) as server, raw_client(server) as client:
+            client.writer.write(request_bytes(request, 5))
+            _, answer = read_response(await client.response(), ApiKey.API_VERSIONS, 5)
+            assert answer.error_code == expected
+            assert [one.api_key for one in answer.api_keys] == ([] if expected else [18])
 
 
 # --- kinds of reply ----------------------------------------------------------------------------

@@ -432,7 +432,7 @@ async def test_trailing_bytes_are_ignored() -> None:
 
 
 @on_both_loops
-@pytest.mark.parametrize("version", [5, 99, 32767, -1])
+@pytest.mark.parametrize("version", [6, 99, 32767, -1])
 async def test_unknown_version_of_api_versions(version: int) -> None:
     async with serving(Echo().table()) as server, raw_client(server) as client:
         client.writer.write(framed(struct.pack(">hhih", 18, version, 77, -1) + b"\x00garbage"))
@@ -441,7 +441,7 @@ async def test_unknown_version_of_api_versions(version: int) -> None:
         assert correlation_id == 77
         assert answer.error_code == 35
         assert [(key.api_key, key.min_version, key.max_version) for key in answer.api_keys] == [
-            (18, 0, 4)
+            (18, 0, 5)
         ]
         await answers(client, 1)
 
@@ -461,7 +461,7 @@ async def test_unknown_version_of_api_versions_keeps_the_order() -> None:
 @on_both_loops
 async def test_api_versions_header_has_no_tags() -> None:
     async with serving(Echo().table()) as server, raw_client(server) as client:
-        for version in range(5):
+        for version in range(6):
             request = ApiVersionsRequest()
             if version >= 3:
                 request = ApiVersionsRequest(

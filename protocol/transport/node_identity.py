@@ -1,0 +1,15 @@
+"""The cluster and the node that a client expects at an address (ApiVersions 5, KIP-1242)."""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+NO_NODE: Final = -1
+"""The node ID of a request that expects no certain node."""
+
+
+class NodeIdentity(NamedTuple):
+    """A node of a cluster, as ApiVersions 5 names it; None and -1 together stand for any."""
+
+    cluster_id: str | None
+    node_id: int
