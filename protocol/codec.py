@@ -25,7 +25,14 @@ from protocol.compiler.encoder import compile_encoder
 from protocol.compiler.plan import plan_message
 from protocol.compiler.source import Malformed
 from protocol.compiler.steps import STEP_WORK
-from protocol.decoding import UNREADABLE, WHOLE_BYTES, Allowance, Decoding, why_unreadable
+from protocol.decoding import (
+    UNREADABLE,
+    WHOLE_BYTES,
+    Allowance,
+    Decoding,
+    decode_at_once,
+    why_unreadable,
+)
 from protocol.errors import EncodeError, ProtocolError
 from protocol.schema import Buffer, Message
 
@@ -86,6 +93,14 @@ def decode(cls: type[M], buf: Buffer, version: int, offset: int = 0) -> tuple[M,
     view = buf if type(buf) is memoryview else memoryview(buf)
     if len(view) - offset > WHOLE_BYTES:
         return _decode_large(cls, view, version, offset, -1)
+    return decode_small(cls, view, version, offset)
+
+
+def decode_small(cls: type[M], view: memoryview, version: int, offset: int) -> tuple[M, int]:
+    """Decode as `decode` does, without limits: the caller has compared `view` with `WHOLE_BYTES`.
+
+    Raises ProtocolError.
+    """
     decoder = cls._decoders.get(version) or _decoder(cls, version)
     try:
         msg, end = decoder(view, offset, len(view))
@@ -101,7 +116,7 @@ def decode_field(cls: type[M], buf: Buffer, version: int, offset: int = 0) -> tu
     """
     view = buf if type(buf) is memoryview else memoryview(buf)
     if len(view) - offset <= WHOLE_BYTES:
-        return decode(cls, view, version, offset)
+        return decode_small(cls, view, version, offset)
     return _decode_large(cls, view, version, offset, FIELD_WORK_MAX // STEP_WORK)
 
 
@@ -109,6 +124,9 @@ def _decode_large(
     cls: type[M], view: memoryview, version: int, offset: int, steps_max: int
 ) -> tuple[M, int]:
     """Decode in as many steps as there are, or as `steps_max` allows."""
+    decoded = decode_at_once(cls, view, version, offset)
+    if decoded is not None:
+        return decoded
     decoding = Decoding(cls, view, version, offset, Allowance(1 << 62), 1 << 62)
     while not decoding.step():
         steps_max -= 1

@@ -1,7 +1,8 @@
-"""Decoding a message of any size in steps, within limits of memory.
+"""Decoding of a message of any size: at once if it has few elements, else in steps.
 
-A frame above `WHOLE_BYTES` is not decoded in one go: `Decoding` reads it a step at a time, and who
-drives it leaves the loop to others in between. Such a message may take four times the memory of its
+A frame above `WHOLE_BYTES` goes to `decode_at_once`, which stops at a list that makes it too long.
+Such a message is read by `Decoding` a step at a time, and who drives it leaves the loop to others
+in between, within limits of memory. It a message may take four times the memory of its
 frame, and `FREE_BYTES`. What it needs beyond that comes from an `Allowance` that many decodings
 share: objects of a small frame are larger than that by nature (a name of three bytes is an object
 of sixty), and 100,000 elements of any request fit into `EXCESS_BYTES_MAX`.
@@ -15,8 +16,9 @@ from functools import cache
 from sys import getrefcount
 from typing import Any, Final, Generic, TypeVar
 
-from protocol.compiler.plan import plan_message
-from protocol.compiler.source import Beyond, Malformed
+from protocol.compiler.bounded import compile_bounded
+from protocol.compiler.plan import Plan, plan_message
+from protocol.compiler.source import Beyond, Malformed, TooLong
 from protocol.compiler.steps import compile_steps
 from protocol.errors import ProtocolError
 from protocol.schema import Message, Struct
@@ -158,29 +160,38 @@ class Decoding(Generic[M]):
 
 
 def _compile(cls: type[Message], version: int) -> Any:
-    if version not in cls.VERSIONS:
-        raise ProtocolError(f"version of {cls.__name__}", version, str(cls.VERSIONS))
-    decoder = compile_steps(plan_message(cls, version))
+    decoder = compile_steps(_plan(cls, version))
     cls._step_decoders[version] = decoder
     return decoder
 
 
-def decode_step(cls: type[M], view: memoryview, version: int, offset: int) -> tuple[M, int] | None:
-    """Decode a message of one step: a large frame that holds few elements, such as records.
+def _compile_bounded(cls: type[Message], version: int) -> Any:
+    decoder = compile_bounded(_plan(cls, version))
+    cls._bounded_decoders[version] = decoder
+    return decoder
 
-    Returns: the message and the offset behind it; None if it takes more. Raises ProtocolError.
+
+def _plan(cls: type[Message], version: int) -> Plan:
+    if version not in cls.VERSIONS:
+        raise ProtocolError(f"version of {cls.__name__}", version, str(cls.VERSIONS))
+    return plan_message(cls, version)
+
+
+def decode_at_once(
+    cls: type[M], view: memoryview, version: int, offset: int
+) -> tuple[M, int] | None:
+    """Decode a message of a millisecond, however large its frame is: records have few elements.
+
+    Returns: the message and the offset behind it; None if it takes longer. Raises ProtocolError.
     """
-    decoder = cls._step_decoders.get(version) or _compile(cls, version)
-    room = MEMORY_FACTOR * len(view)
-    steps: Generator[int, None, tuple[M, int]] = decoder(view, offset, len(view), room, [])
+    decoder = cls._bounded_decoders.get(version) or _compile_bounded(cls, version)
     try:
-        next(steps)
-    except StopIteration as stop:
-        decoded: tuple[M, int] = stop.value
-        return decoded
+        decoded: tuple[M, int] = decoder(view, offset, len(view))
+    except TooLong:
+        return None
     except UNREADABLE as error:
         raise why_unreadable(cls, view, version, offset, error) from None
-    return None
+    return decoded
 
 
 def free_in_steps(message: Message) -> Iterator[None]:

@@ -227,6 +227,7 @@ class SchemaMeta(type):
             namespace["_getter"] = None
             namespace["_encoders"] = {}
             namespace["_decoders"] = {}
+            namespace["_bounded_decoders"] = {}
             namespace["_step_decoders"] = {}
         cls = super().__new__(mcls, name, bases, namespace)
         for inner in nested:
@@ -269,6 +270,7 @@ class Struct(metaclass=SchemaMeta):
     _copier: ClassVar[Any] = None
     _encoders: ClassVar[dict[int, Any]] = {}
     _decoders: ClassVar[dict[int, Any]] = {}
+    _bounded_decoders: ClassVar[dict[int, Any]] = {}
     _step_decoders: ClassVar[dict[int, Any]] = {}
     _owner: ClassVar[Any] = None
 

@@ -9,6 +9,8 @@ every length is compared with the bytes left before anything is built from it.
 from __future__ import annotations
 
 import struct
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from protocol.compiler.plan import (
@@ -39,6 +41,22 @@ def uvarint_rest(buf: memoryview, pos: int, first: int) -> tuple[int, int]:
     raise Malformed
 
 
+def next_tag(buf: memoryview, pos: int, end: int, last: int) -> tuple[int, int, int]:
+    """Read what precedes a tagged field. Returns: (tag, start, stop); it rises beyond `last`."""
+    tag = buf[pos]
+    pos += 1
+    if tag > 0x7F:
+        tag, pos = uvarint_rest(buf, pos, tag)
+    size = buf[pos]
+    pos += 1
+    if size > 0x7F:
+        size, pos = uvarint_rest(buf, pos, size)
+    stop = pos + size
+    if tag <= last or stop > end:
+        raise Malformed
+    return tag, pos, stop
+
+
 def unknown_tags(
     buf: memoryview, pos: int, end: int, count: int
 ) -> tuple[dict[int, bytes] | None, int]:
@@ -49,22 +67,10 @@ def unknown_tags(
     if count > 0x7F:
         count, pos = uvarint_rest(buf, pos, count)
     tags: dict[int, bytes] = {}
-    last = -1
+    tag = -1
     for _ in range(count):
-        tag = buf[pos]
-        pos += 1
-        if tag > 0x7F:
-            tag, pos = uvarint_rest(buf, pos, tag)
-        size = buf[pos]
-        pos += 1
-        if size > 0x7F:
-            size, pos = uvarint_rest(buf, pos, size)
-        stop = pos + size
-        if tag <= last or stop > end:
-            raise Malformed
-        tags[tag] = bytes(buf[pos:stop])
-        last = tag
-        pos = stop
+        tag, start, pos = next_tag(buf, pos, end, tag)
+        tags[tag] = bytes(buf[start:pos])
     return tags or None, pos
 
 
@@ -74,7 +80,7 @@ def compile_decoder(plan: Plan) -> Any:
 
 
 class Decoder:
-    """Emits the decoder of one plan; `steps.py` overrides what may be large."""
+    """Emits the decoder of one plan; `bounded.py` and `steps.py` override what may be large."""
 
     SIGNATURE = "decode(buf, pos, end)"
 
@@ -116,8 +122,14 @@ class Decoder:
         """Keep a tagged field that is not known."""
         self.source.emit(f"{target} = bytes(buf[pos:{stop}])")
 
-    def element_read(self) -> None:
-        """Emit what follows an element of a list, or a tagged field."""
+    def tag_read(self) -> None:
+        """Emit what follows a tagged field of a struct that knows some."""
+
+    @contextmanager
+    def each_element(self, n: str) -> Iterator[None]:
+        """Emit a loop over the `n` elements of a list."""
+        with self.source.block(f"for _ in range({n}):"):
+            yield
 
     # --- fixed-size fields wait here until something of variable size follows
 
@@ -207,7 +219,7 @@ class Decoder:
                 source.emit(f"pos = {stop}")
             with source.block(f"if pos != {stop}:"):
                 source.emit("raise Malformed")
-            self.element_read()
+            self.tag_read()
         with source.block(f"if {extra}:"):
             source.emit(f"{name}.unknown_tags = {extra}")
 
@@ -311,14 +323,13 @@ class Decoder:
             return
         items, item = source.fresh("items"), source.fresh("m")
         source.emit(f"{target} = {items} = []")
-        with source.block(f"for _ in range({n}):"):
+        with self.each_element(n):
             if element.struct is not None:
                 self.read_struct(element.struct, item)
             else:
                 self.read_field(element, item)
                 self.flush()
             source.emit(f"{items}.append({item})")
-            self.element_read()
 
     def read_numbers(self, element: PlannedField, n: str, target: str) -> None:
         source, code = self.source, element.kind.code

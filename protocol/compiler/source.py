@@ -18,6 +18,10 @@ class Beyond(Malformed):
     """A limit is passed: (subject, value, what is allowed), as `ProtocolError` takes them."""
 
 
+class TooLong(Exception):
+    """Raised by a bounded decoder for a message that takes more work than it may do at once."""
+
+
 class Source:
     """Source under construction, with the objects it refers to by name."""
 

@@ -15,11 +15,19 @@ from __future__ import annotations
 
 import io
 from collections.abc import Generator, Iterator
+from contextlib import contextmanager
 from typing import Any, Final
 
-from protocol.compiler.decoder import Decoder, uvarint_rest
+from protocol.compiler.bounded import (
+    BYTES_SHIFT,
+    LONG_TEXT_BYTES,
+    NUMBERS_SHIFT,
+    TAGS_SHIFT,
+    TEXT_SHIFT,
+)
+from protocol.compiler.decoder import Decoder, next_tag
 from protocol.compiler.plan import SLOT_BYTES, TAG_BYTES, Plan, PlannedField
-from protocol.compiler.source import SMALL_ARRAY, Malformed
+from protocol.compiler.source import SMALL_ARRAY
 
 ELEMENTS_MAX: Final = 1_000_000
 TAGS_MAX: Final = 10_000
@@ -27,7 +35,6 @@ TAGS_MAX: Final = 10_000
 STEP_WORK: Final = 100
 NUMBERS_AT_ONCE: Final = 512
 BYTES_AT_ONCE: Final = 128 * 1024
-LONG_TEXT_BYTES: Final = 127
 
 
 def compile_steps(plan: Plan, step_work: int = STEP_WORK) -> Any:
@@ -63,25 +70,13 @@ def tag_steps(
 ) -> Generator[int, Any, tuple[dict[int, bytes] | None, int]]:
     """Keep `count` tagged fields of a struct that knows none, with pauses where there are many."""
     tags: dict[int, bytes] = {}
-    last = -1
+    tag = -1
     for left in range(count, 0, -1):
-        tag = buf[pos]
-        pos += 1
-        if tag > 0x7F:
-            tag, pos = uvarint_rest(buf, pos, tag)
-        size = buf[pos]
-        pos += 1
-        if size > 0x7F:
-            size, pos = uvarint_rest(buf, pos, size)
-        stop = pos + size
-        if tag <= last or stop > end:
-            raise Malformed
-        if size > BYTES_AT_ONCE:
-            tags[tag] = yield from long_bytes(buf, pos, stop)
+        tag, start, pos = next_tag(buf, pos, end, tag)
+        if pos - start > BYTES_AT_ONCE:
+            tags[tag] = yield from long_bytes(buf, start, pos)
         else:
-            tags[tag] = bytes(buf[pos:stop])
-        last = tag
-        pos = stop
+            tags[tag] = bytes(buf[start:pos])
         if left % STEP_WORK == 0:
             yield 0
     return tags or None, pos
@@ -110,7 +105,7 @@ class _StepDecoder(Decoder):
     def work(self, units: str) -> None:
         """Count work that was done, and pause after a step."""
         self.source.emit(f"left -= {units}")
-        with self.source.block("if left < 0:"):
+        with self.source.block("if left <= 0:"):
             self.source.emit("yield 0")
             self.source.emit(f"left = {self.step_work}")
 
@@ -133,7 +128,7 @@ class _StepDecoder(Decoder):
 
     def skip_tags(self, name: str) -> None:
         self.source.emit(f"{name}.unknown_tags, pos = yield from tag_steps(buf, pos, end, tags)")
-        self.work("tags >> 2")
+        self.work(f"tags >> {TAGS_SHIFT}")
 
     def keep_tag(self, target: str, stop: str) -> None:
         with self.source.block(f"if {stop} - pos > {BYTES_AT_ONCE}:"):
@@ -148,7 +143,7 @@ class _StepDecoder(Decoder):
             with self.source.block(f"if stop - pos > {LONG_TEXT_BYTES}:"):
                 # One character beyond the basic plane makes each take four bytes.
                 self.memory("4 * (stop - pos)")
-                self.work("(stop - pos) >> 8")
+                self.work(f"(stop - pos) >> {TEXT_SHIFT}")
             super().read_value(f, target, value)
         else:
             with self.source.block(f"if stop - pos > {BYTES_AT_ONCE}:"):
@@ -158,7 +153,7 @@ class _StepDecoder(Decoder):
             with self.source.block("else:"):
                 self.memory("stop - pos")
                 super().read_value(f, target, value)
-                self.work("(stop - pos) >> 11")
+                self.work(f"(stop - pos) >> {BYTES_SHIFT}")
 
     def read_elements(self, element: PlannedField, n: str, target: str) -> None:
         self.limit(f"elements of {element.name}", n, ELEMENTS_MAX)
@@ -182,7 +177,19 @@ class _StepDecoder(Decoder):
             with source.block(f"for {some} in portions({n}):"):
                 source.emit(f"{items} += unpack_from(f'>{{{some}}}{code}', buf, pos)")
                 source.emit(f"pos += {some} * {element.kind.size_bytes}")
-                self.work(f"{some} >> 3")
+                self.work(f"{some} >> {NUMBERS_SHIFT}")
 
-    def element_read(self) -> None:
+    def tag_read(self) -> None:
         self.work("1")
+
+    @contextmanager
+    def each_element(self, n: str) -> Iterator[None]:
+        # Work is counted once for up to a step of elements: for each it takes a tenth more time.
+        source, some = self.source, self.source.fresh("some")
+        most = max(self.step_work, 1)
+        with source.block(f"while {n}:"):
+            source.emit(f"{some} = {n} if {n} < {most} else {most}")
+            source.emit(f"{n} -= {some}")
+            with source.block(f"for _ in range({some}):"):
+                yield
+            self.work(some)

@@ -19,7 +19,13 @@ from typing import Any, TypeVar, cast
 
 from protocol.api_keys import ApiKey
 from protocol.codec import decode, encode_parts
-from protocol.decoding import EXCESS_BYTES_MAX, WHOLE_BYTES, Allowance, Decoding
+from protocol.decoding import (
+    EXCESS_BYTES_MAX,
+    WHOLE_BYTES,
+    Allowance,
+    Decoding,
+    decode_at_once,
+)
 from protocol.errors import ApiError, ErrorCode, ProtocolError
 from protocol.headers import RequestHeader, decode_response_header, encode_request_header
 from protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
@@ -460,11 +466,12 @@ class Connection(asyncio.BufferedProtocol):
         else:
             self._handed_out = True
         try:
-            if len(frame) > WHOLE_BYTES:
+            response = _read_response(kept, pending)
+            if response is None:
                 self._decoding = _begin_response(memoryview(kept), pending), pending
                 self._decode_slice()
             else:
-                pending.future.set_result(_read_response(kept, pending))
+                pending.future.set_result(response)
         except Exception as error:  # noqa: BLE001 - the caller must learn of it, whatever it was
             self._unreadable(pending, error)
 
@@ -508,10 +515,13 @@ class Connection(asyncio.BufferedProtocol):
         self._transport.abort()
 
 
-def _read_response(frame: Buffer, pending: _Pending) -> Response:
+def _read_response(frame: Buffer, pending: _Pending) -> Response | None:
+    """Return the response, None of one that takes longer."""
     version, offset = _version_and_offset(frame, pending)
-    message, _ = decode(pending.response, frame, version, offset)
-    return message
+    if len(frame) <= WHOLE_BYTES:
+        return decode(pending.response, frame, version, offset)[0]
+    decoded = decode_at_once(pending.response, memoryview(frame), version, offset)
+    return None if decoded is None else decoded[0]
 
 
 def _begin_response(frame: memoryview, pending: _Pending) -> Decoding[Response]:

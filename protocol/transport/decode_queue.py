@@ -19,9 +19,7 @@ from protocol.schema import Buffer, Message
 M = TypeVar("M", bound=Message)
 
 SLICE_MS: Final = 2.5
-"""Half of `runtime.slices.SLICE_MS`: frames that have just come begin with a slice, too."""
-FIRST_SLICE_MS: Final = 1.0
-"""The slice of a frame that has just come: as many may come at once as there are connections."""
+"""Half of `runtime.slices.SLICE_MS`: short frames are decoded in the same iteration."""
 FREE_MS: Final = 1.0
 DONE: Final = object()
 STEPS_TOGETHER: Final = 10

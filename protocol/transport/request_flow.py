@@ -17,13 +17,12 @@ from types import CoroutineType
 from typing import TYPE_CHECKING, Any, Protocol
 
 from protocol.api_keys import ApiKey
-from protocol.codec import decode
-from protocol.decoding import WHOLE_BYTES, Decoding, decode_step
+from protocol.codec import decode_small
+from protocol.decoding import WHOLE_BYTES, Decoding, decode_at_once
 from protocol.errors import ApiError, ErrorCode, ProtocolError
 from protocol.headers import decode_client_id
 from protocol.messages.produce import ProduceRequest
 from protocol.schema import ApiMessage, Buffer
-from protocol.transport.decode_queue import FIRST_SLICE_MS, decode_slice
 from protocol.transport.dispatch import (
     Body,
     CloseConnection,
@@ -89,53 +88,32 @@ class LaterReply(Place):
 
 
 class LargeRequest:
-    """A request above `WHOLE_BYTES` and what it holds until it is answered."""
+    """A request that is decoded in steps, and what it holds until it is answered."""
 
-    __slots__ = (
-        "_charged_bytes",
-        "correlation_id",
-        "decoding",
-        "entry",
-        "peer",
-        "received_ms",
-        "size",
-        "version",
-    )
+    __slots__ = ("_charged_bytes", "decoding", "entry", "frame", "peer", "received_ms")
 
     decoding: Decoding[Any]
+    frame: memoryview
 
-    def __init__(
-        self,
-        peer: Served,
-        entry: Entry,
-        version: int,
-        correlation_id: int,
-        received_ms: float,
-    ) -> None:
+    def __init__(self, peer: Served, entry: Entry, received_ms: float) -> None:
         self.peer = peer
         self.entry = entry
-        self.version = version
-        self.correlation_id = correlation_id
         self.received_ms = received_ms
-        self.size = 0
         self._charged_bytes = 0
 
-    def decode(self, frame: memoryview, offset: int) -> None:
-        """Begin to decode."""
-        self.size = len(frame)
-        allowance = self.peer.exchange.buffer.memory.allowance
-        self.decoding = Decoding(self.entry.request, frame, self.version, offset, allowance)
-
-    def keep(self, frame: memoryview) -> memoryview:
-        """Return the frame where it may stay: in the connection's own buffer, or copied out of the
-        one that all share. Its bytes count as request memory until `let_go`."""
+    def decode(self, frame: memoryview, version: int, offset: int) -> None:
+        """Begin to decode the frame that was cut last. It stays in the connection's own buffer, or
+        is copied out of the one that all share. Its bytes count as request memory until `let_go`.
+        """
         buffer = self.peer.exchange.buffer
         self._charged_bytes = buffer.detach()
-        if self._charged_bytes:
-            return frame
-        self._charged_bytes = len(frame)
-        buffer.memory.charge(self._charged_bytes)
-        return memoryview(bytes(frame))
+        if not self._charged_bytes:
+            self._charged_bytes = len(frame)
+            buffer.memory.charge(self._charged_bytes)
+            frame = memoryview(bytes(frame))
+        self.frame = frame
+        allowance = buffer.memory.allowance
+        self.decoding = Decoding(self.entry.request, frame, version, offset, allowance)
 
     def let_go(self) -> None:
         """The request is answered, or will not be."""
@@ -203,14 +181,23 @@ class RequestFlow:
 
     # --- requests ------------------------------------------------------------------------------
 
-    def serve(self, peer: Served, frame: memoryview, received_ms: float) -> None:
-        """Serve the next request of a connection; what it raises is answered, or closes."""
+    def serve(  # noqa: C901, PLR0912 - calls cost
+        self,
+        peer: Served,
+        frame: memoryview,
+        received_ms: float,
+        large: LargeRequest | None = None,
+    ) -> asyncio.Future[Body] | None:
+        """Serve the next request of a connection, or a `large` one that is decoded; its errors are
+        answered, or close the connection. Returns: the reply's future, if the reply waits."""
         started_ms = self.moment_ms
         table = self._handlers
         try:
             api_key, version, correlation_id = peek(frame)
             repeated = peer.repeated
-            if (
+            if large is not None:
+                entry, message = large.entry, large.decoding.message
+            elif (
                 repeated is not None
                 and api_key == PRODUCE
                 and version == repeated.version
@@ -221,76 +208,48 @@ class RequestFlow:
             else:
                 found = table.find(api_key, version, peer)
                 if found is None:
-                    self._answer_unknown(
-                        peer, correlation_id, (received_ms, started_ms, started_ms)
-                    )
-                    return
+                    times = received_ms, started_ms, started_ms
+                    self._answer_unknown(peer, correlation_id, times)
+                    return None
                 entry = found
                 message = self._decode(peer, entry, version, frame)
                 if message is None:
-                    self._serve_large(peer, entry, version, correlation_id, frame, received_ms)
-                    return
-        except (ProtocolError, CloseConnection) as error:
-            peer.close(str(error))
-            return
-        size = len(frame)
-        kept = size if entry.is_async else 0
-        self._handle(
-            peer, entry, version, correlation_id, message, size, received_ms, started_ms, kept
-        )
-
-    def _handle(
-        self,
-        peer: Served,
-        entry: Entry,
-        version: int,
-        correlation_id: int,
-        message: Any,
-        size: int,
-        received_ms: float,
-        started_ms: float,
-        kept_bytes: int,
-    ) -> asyncio.Future[Body] | None:
-        """Have a request handled and answered. Returns: what the answer waits for, if it does."""
-        kind_of = entry.kind_of
-        stats = entry.stats if kind_of is None else entry.kinds[kind_of(message)]
-        stages = self._handlers.stages
-        passages: Sequence[Passage] = ()
-        try:
-            size += 4
+                    self._decode_later(peer, entry, version, frame, received_ms)
+                    return None
+            kind_of = entry.kind_of
+            stats = entry.stats if kind_of is None else entry.kinds[kind_of(message)]
+            size = len(frame) + 4
             stats.requests[version] += 1
             stats.bytes_in += size
             context = RequestContext(
-                peer,
-                entry.api,
-                version,
-                correlation_id,
-                peer.client_id,
-                received_ms,
-                self._principal,
-                peer.peer_host,
-                self._listener,
-                size,
-            )
-            if stages:
-                reply, passages = pass_through(stages, entry, context, message)
+                peer, entry.api, version, correlation_id, peer.client_id, received_ms,
+                self._principal, peer.peer_host, self._listener, size,
+            )  # fmt: skip
+        except (ProtocolError, CloseConnection) as error:
+            peer.close(str(error))
+            return None
+        passages: Sequence[Passage] = ()
+        try:
+            if table.stages:
+                reply, passages = pass_through(table.stages, entry, context, message)
             else:
                 reply = entry.handler(context, message)
         except (ProtocolError, CloseConnection) as error:
             peer.close(str(error))
         except Exception as error:  # noqa: BLE001 - `_failure` logs it and answers
-            times = (received_ms, started_ms, self._clock.monotonic_ms())
+            times = received_ms, started_ms, self._clock.monotonic_ms()
             later = LaterReply(entry, stats, version, correlation_id, times)
             self._ready(peer, later, self._failure(peer, later, error))
         else:
             handled_ms = self.moment_ms = self._clock.monotonic_ms()
-            times = (received_ms, started_ms, handled_ms)
+            times = received_ms, started_ms, handled_ms
             if reply is None or isinstance(reply, (ApiMessage, EncodedReply)):
                 self._answer(peer, entry, stats, version, correlation_id, times, reply)
             else:
                 later = LaterReply(entry, stats, version, correlation_id, times)
                 later.passages = passages
-                return self._wait(peer, later, reply, kept_bytes)
+                kept = len(frame) if entry.is_async and large is None else 0
+                return self._wait(peer, later, reply, kept)
         return None
 
     def _decode(self, peer: Served, entry: Entry, version: int, frame: memoryview) -> Any:
@@ -302,12 +261,12 @@ class RequestFlow:
             frame = memoryview(bytes(frame))
         peer.client_id, offset = decode_client_id(frame, version >= entry.first_flexible)
         if len(frame) > WHOLE_BYTES:
-            decoded = decode_step(entry.request, frame, version, offset)
+            decoded = decode_at_once(entry.request, frame, version, offset)
             if decoded is None:
                 return None
             message, end = decoded
         else:
-            message, end = decode(entry.request, frame, version, offset)
+            message, end = decode_small(entry.request, frame, version, offset)
         if end != len(frame):
             self._log.trailing(peer, entry.api.name, len(frame) - end)
         elif isinstance(message, ProduceRequest) and not entry.is_async:
@@ -319,59 +278,21 @@ class RequestFlow:
 
     # --- large requests ------------------------------------------------------------------------
 
-    def _serve_large(
-        self,
-        peer: Served,
-        entry: Entry,
-        version: int,
-        correlation_id: int,
-        frame: memoryview,
-        received_ms: float,
+    def _decode_later(
+        self, peer: Served, entry: Entry, version: int, frame: memoryview, received_ms: float
     ) -> None:
-        """Decode for a slice, and handle the request if that was enough. Otherwise its frame stays
-        where it is, its connection is held, and the rest is decoded later. ProtocolError."""
+        """Keep the frame, hold the connection, and decode in iterations to come. ProtocolError."""
         peer.client_id, offset = decode_client_id(frame, version >= entry.first_flexible)
-        request = LargeRequest(peer, entry, version, correlation_id, received_ms)
-        if entry.is_async:
-            frame = request.keep(frame)
-        try:
-            request.decode(frame, offset)
-            if decode_slice(request.decoding, self._clock.monotonic_ms, FIRST_SLICE_MS):
-                self._handle_large(request)
-                return
-            if not entry.is_async:
-                kept = request.keep(frame)
-                if kept is not frame:
-                    # What was decoded may refer to the buffer that the connections share.
-                    peer.free(request.decoding)
-                    request.decode(kept, offset)
-        except ProtocolError:
-            request.let_go()
-            raise
+        request = LargeRequest(peer, entry, received_ms)
+        request.decode(frame, version, offset)
         peer.decode_later(request)
 
     def serve_decoded(self, request: LargeRequest, now_ms: float) -> None:
-        """Handle a request that was decoded later."""
+        """Handle a request that was decoded later; it holds memory until it is answered."""
         self.moment_ms = now_ms
-        self._handle_large(request)
-
-    def _handle_large(self, request: LargeRequest) -> None:
-        """Handle a request that is decoded; what it holds goes when it is answered."""
-        if left := request.size - request.decoding.end:
+        if left := len(request.frame) - request.decoding.end:
             self._log.trailing(request.peer, request.entry.api.name, left)
-        message = request.decoding.message
-        promise = self._handle(
-            request.peer,
-            request.entry,
-            request.version,
-            request.correlation_id,
-            message,
-            request.size,
-            request.received_ms,
-            self.moment_ms,
-            0,
-        )
-        del message
+        promise = self.serve(request.peer, request.frame, request.received_ms, request)
         if promise is None:
             request.let_go()
         else:

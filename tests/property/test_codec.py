@@ -1,4 +1,4 @@
-"""The compiled codec, its decoder in steps and its slow twin agree on every message and version."""
+"""The compiled decoders and the slow twin agree on every message and version."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from protocol import codec, twin
+from protocol.compiler.bounded import compile_bounded
 from protocol.compiler.plan import plan_message
 from protocol.compiler.steps import compile_steps
 from protocol.decoding import UNREADABLE, why_unreadable
@@ -44,6 +45,21 @@ def step_decoder(cls: type[Message], version: int) -> Any:
     return compile_steps(plan_message(cls, version), step_work=0)
 
 
+@cache
+def bounded_decoder(cls: type[Message], version: int) -> Any:
+    """A decoder that stops at a message of much work; none of these is."""
+    return compile_bounded(plan_message(cls, version), work=1 << 30)
+
+
+def decode_bounded(cls: type[Message], data: Any, version: int, offset: int = 0) -> Any:
+    """Decode as a frame above `WHOLE_BYTES` is decoded."""
+    view = memoryview(data)
+    try:
+        return bounded_decoder(cls, version)(view, offset, len(view))
+    except UNREADABLE as error:
+        raise why_unreadable(cls, view, version, offset, error) from None
+
+
 def decode_in_steps(cls: type[Message], data: Any, version: int, offset: int = 0) -> Any:
     """Decode without any memory but the one that was just asked for."""
     view = memoryview(data)
@@ -62,7 +78,9 @@ def assert_same_outcome(cls: type[Message], data: bytes, version: int) -> None:
     fast = outcome(codec.decode, cls, data, version)
     slow = outcome(twin.decode, cls, data, version)
     stepped = outcome(decode_in_steps, cls, data, version)
+    bounded = outcome(decode_bounded, cls, data, version)
     assert stepped == slow or repr(stepped) == repr(slow)
+    assert bounded == slow or repr(bounded) == repr(slow)
     assert fast == slow or repr(fast) == repr(slow)  # not-a-number differs from itself
 
 
@@ -73,6 +91,7 @@ def check(cls: type[Message], version: int, msg: Message, damage: tuple[int, int
     for whole in (data, bytearray(data), memoryview(data)):
         assert codec.decode(cls, whole, version) == (msg, len(data))
         assert decode_in_steps(cls, whole, version) == (msg, len(data))
+        assert decode_bounded(cls, whole, version) == (msg, len(data))
     assert twin.decode(cls, data, version) == (msg, len(data))
     assert codec.decode(cls, b"??" + data + b"tail", version, 2) == (msg, len(data) + 2)
     for cut in range(0, len(data), max(1, len(data) // CUTS)):
@@ -107,5 +126,6 @@ def test_arbitrary_bytes_are_judged_alike(cls: type[Message], version: int) -> N
         slow = outcome(twin.decode, cls, data, version)
         assert outcome(codec.decode, cls, data, version) == slow
         assert outcome(decode_in_steps, cls, data, version) == slow
+        assert outcome(decode_bounded, cls, data, version) == slow
 
     run()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 import tracemalloc
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -11,7 +12,8 @@ import pytest
 from protocol import twin
 from protocol.api_keys import ApiKey
 from protocol.codec import FIELD_WORK_MAX, decode, decode_field
-from protocol.compiler.plan import plan_message
+from protocol.compiler.bounded import WORK_AT_ONCE
+from protocol.compiler.plan import SLOT_BYTES, Plan, PlannedField, plan_message
 from protocol.compiler.steps import ELEMENTS_MAX, STEP_WORK, TAGS_MAX
 from protocol.decoding import (
     EXCESS_BYTES_MAX,
@@ -22,11 +24,11 @@ from protocol.decoding import (
     WHOLE_BYTES,
     Allowance,
     Decoding,
-    decode_step,
+    decode_at_once,
     free_in_steps,
 )
 from protocol.errors import ProtocolError
-from protocol.messages import request_class
+from protocol.messages import REMOVED_APIS, request_class
 from protocol.messages.api_versions import ApiVersionsRequest
 from protocol.messages.elect_leaders import ElectLeadersRequest
 from protocol.messages.envelope import EnvelopeRequest
@@ -228,16 +230,60 @@ def test_large_message_equals_the_twins() -> None:
     assert decode(MetadataRequest, data, 1) == twin.decode(MetadataRequest, data, 1)
 
 
-def test_decode_step_reads_large_frames_of_few_elements_only() -> None:
-    """A megabyte of records is one element; 1,000 names are more than a step."""
+def test_decode_at_once_reads_large_frames_of_few_elements_only() -> None:
+    """A megabyte of records is one element; `WORK_AT_ONCE` bounds the elements of all lists."""
     partition = ProduceRequest.PartitionProduceData(records=bytes(1 << 20))
     topic = ProduceRequest.TopicProduceData(name="t", partition_data=[partition])
     request = ProduceRequest(topic_data=[topic])
     view = memoryview(twin.encode(request, 9))
-    assert decode_step(ProduceRequest, view, 9, 0) == (request, len(view))
-    assert decode_step(MetadataRequest, memoryview(names(1_000)), 1, 0) is None
+    assert decode_at_once(ProduceRequest, view, 9, 0) == (request, len(view))
+    assert decode_at_once(MetadataRequest, memoryview(names(WORK_AT_ONCE)), 1, 0) is not None
+    assert decode_at_once(MetadataRequest, memoryview(names(WORK_AT_ONCE + 1)), 1, 0) is None
     with pytest.raises(ProtocolError):
-        decode_step(ProduceRequest, view[:-1], 9, 0)
+        decode_at_once(ProduceRequest, view[:-1], 9, 0)
+
+
+def test_decode_at_once_counts_all_kinds_of_work() -> None:
+    """Numbers, tagged fields, text and bytes take time, and so do elements of many short lists."""
+    too_long: list[tuple[type[Message], bytes, int]] = []
+    numbers = b"\0\1g" + struct.pack(">ihi", 1, 0, 8 * WORK_AT_ONCE) + bytes(32 * WORK_AT_ONCE)
+    too_long.append((OffsetFetchRequest, numbers, 5))
+    too_long.append((ApiVersionsRequest, tagged(4 * WORK_AT_ONCE + 4), 3))
+    long_names = struct.pack(">i", 20) + (struct.pack(">h", 30_000) + b"a" * 30_000) * 20
+    too_long.append((MetadataRequest, long_names, 1))
+    envelope = EnvelopeRequest(request_data=bytes((WORK_AT_ONCE + 1) << 11))
+    too_long.append((EnvelopeRequest, twin.encode(envelope, 0), 0))
+    field = b"\x02a\x02b\x01\x05" + encode_uvarint(4 << 20) + bytes(4 << 20)
+    too_long.append((ApiVersionsRequest, field, 3))
+    topic = ProduceRequest.TopicProduceData(
+        name="t", partition_data=[ProduceRequest.PartitionProduceData()]
+    )
+    produce = ProduceRequest(topic_data=[topic] * (WORK_AT_ONCE // 2 + 1))
+    too_long.append((ProduceRequest, twin.encode(produce, 9), 9))
+    produce = ProduceRequest(unknown_tags={1_000: bytes((WORK_AT_ONCE + 1) << 11)})
+    too_long.append((ProduceRequest, twin.encode(produce, 9), 9))
+    for cls, data, version in too_long:
+        assert decode_at_once(cls, memoryview(data), version, 0) is None, (cls, version)
+        assert decode(cls, data, version) == twin.decode(cls, data, version)
+
+
+def test_memory_of_work_at_once_is_what_every_message_may_take() -> None:
+    """`decode_at_once` counts no memory: no list of any request makes more than `FREE_BYTES`."""
+    for api in set(ApiKey) - REMOVED_APIS:
+        cls = request_class(api)
+        for version in range(cls.VERSIONS.first, cls.VERSIONS.last + 1):
+            for element in elements_of(plan_message(cls, version)):
+                size = SLOT_BYTES + element.object_bytes()
+                assert size * WORK_AT_ONCE <= FREE_BYTES, (cls, version, element.name)
+
+
+def elements_of(plan: Plan) -> Iterator[PlannedField]:
+    """The elements of all lists below a struct."""
+    for field in plan.plain + plan.tagged:
+        if field.kind.element is not None:
+            yield field.element()
+        if field.struct is not None:
+            yield from elements_of(field.struct)
 
 
 # --- messages in fields
