@@ -40,7 +40,7 @@ from protocol.transport.dispatch import (
     RequestContext,
     is_body,
 )
-from protocol.weights import length, weigh
+from protocol.weights import length, structs, weigh
 from runtime.clock import Clock
 from runtime.slices import SharedSlices
 
@@ -52,6 +52,8 @@ WEIGHT_MAX: Final = 200_000
 """What one request may weigh: twice the partitions of a large cluster."""
 ITEM_WEIGHT_MAX: Final = 10_000
 """What one element may weigh that cannot be cut: Kafka's limit of records in one operation."""
+SHORT_REPLY_STRUCTS: Final = 100
+"""A response with no more structs in its lists is not weighed."""
 LONG_REPLY_WEIGHT: Final = 1_000
 """A response that weighs more is encoded in steps."""
 PATIENCE_MS: Final = 60_000.0
@@ -128,7 +130,12 @@ class LongRequests:
                 return self._long(entry, handler, rule, context, request)
             reply = handler(context, request)
             if isinstance(reply, Response):
-                return self._short(entry, context, reply)
+                # A short request may list everything on a node.
+                if structs(reply, SHORT_REPLY_STRUCTS) <= SHORT_REPLY_STRUCTS or (
+                    weigh(reply, LONG_REPLY_WEIGHT) <= LONG_REPLY_WEIGHT
+                ):
+                    return reply
+                return self._finish(entry, context, reply)
             return self._encoded(entry, context, reply) if long_reply else reply
 
         return handle
@@ -259,12 +266,6 @@ class LongRequests:
             part.timeout_ms = max(1, int(timeout_ms - passed_ms))
 
     # --- long responses ------------------------------------------------------------------------
-
-    def _short(self, entry: Entry, context: RequestContext, reply: Response) -> Reply:
-        """The reply to a short request, which may be long."""
-        if weigh(reply, LONG_REPLY_WEIGHT) <= LONG_REPLY_WEIGHT:
-            return reply
-        return self._finish(entry, context, reply)
 
     def _encoded(self, entry: Entry, context: RequestContext, reply: Reply) -> Reply:
         if reply is None or isinstance(reply, EncodedReply):
