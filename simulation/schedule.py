@@ -14,7 +14,15 @@ from simulation.clients import KINDS as CLIENTS
 from simulation.election_shape import draw_elections
 from simulation.event import Event
 from simulation.expiry_shape import draw_expiry
-from simulation.faults import BESIDE_REPLICAS, BESIDE_TIER, ELECTIONS, LATER, REPLICAS, TIER
+from simulation.faults import (
+    BESIDE_REPLICAS,
+    BESIDE_TIER,
+    BY_NAME,
+    ELECTIONS,
+    LATER,
+    REPLICAS,
+    TIER,
+)
 from simulation.faults import KINDS as FAULTS
 from simulation.faults.kind import FaultKind, OperatorKind
 from simulation.hasty_shape import draw_hasty
@@ -129,7 +137,8 @@ def draw_schedule(
     about elections, and about tiers, are drawn from streams of their own, so that the rest is the
     same without them.
     """
-    kinds = {name: kind for name, kind in FAULTS.items() if faults is None or name in faults}
+    chosen = set(FAULTS) - BY_NAME if faults is None else set(faults)
+    kinds = {name: kind for name, kind in FAULTS.items() if name in chosen}
     late = frozenset().union(*LATER.values())
     apart_kinds = ELECTIONS | late | TIER | REPLICAS
     common = {name: kind for name, kind in kinds.items() if name not in apart_kinds}

@@ -15,15 +15,12 @@ from client.leaders import Leader
 from protocol.batch.header import Buffer, CorruptBatch, iter_checked
 from protocol.batch.records import Producer, Record, build_batch, read_batch
 from protocol.errors import ApiError, ErrorCode
-from protocol.messages.create_partitions import CreatePartitionsRequest
 from protocol.messages.create_topics import CreateTopicsRequest
 from protocol.messages.delete_records import DeleteRecordsRequest
 from protocol.messages.delete_topics import DeleteTopicsRequest
-from protocol.messages.describe_configs import DescribeConfigsRequest
 from protocol.messages.find_coordinator import FindCoordinatorRequest
 from protocol.messages.incremental_alter_configs import IncrementalAlterConfigsRequest
 from protocol.messages.init_producer_id import InitProducerIdRequest
-from protocol.messages.offset_commit import OffsetCommitRequest
 from protocol.messages.offset_fetch import OffsetFetchRequest
 from protocol.messages.produce import ProduceRequest
 from protocol.schema import Request, Response
@@ -171,14 +168,6 @@ class SimClient:
         answer = (await self._once(await self._some_broker(), request)).responses[0]
         fail_on(answer.error_code, answer.error_message)
 
-    async def create_partitions(self, name: str, count: int) -> None:
-        topic = CreatePartitionsRequest.CreatePartitionsTopic(
-            name=name, count=count, assignments=None
-        )
-        request = CreatePartitionsRequest(topics=[topic], timeout_ms=REQUEST_MS)
-        answer = (await self._once(await self._some_broker(), request)).results[0]
-        fail_on(answer.error_code, answer.error_message)
-
     async def set_config(self, topic: str, key: str, value: str) -> None:
         config = IncrementalAlterConfigsRequest.AlterableConfig(
             name=key, config_operation=SET, value=value
@@ -189,16 +178,6 @@ class SimClient:
         request = IncrementalAlterConfigsRequest(resources=[resource])
         answer = (await self._once(await self._some_broker(), request)).responses[0]
         fail_on(answer.error_code, answer.error_message)
-
-    async def config(self, topic: str, key: str) -> str | None:
-        resource = DescribeConfigsRequest.DescribeConfigsResource(
-            resource_type=TOPIC, resource_name=topic, configuration_keys=[key]
-        )
-        answer = (await self._any(DescribeConfigsRequest(resources=[resource]))).results[0]
-        fail_on(answer.error_code, answer.error_message)
-        return answer.configs[0].value
-
-    # --- records ------------------------------------------------------------------------------
 
     async def produce(
         self,
@@ -320,32 +299,6 @@ class SimClient:
     async def of_group(self, group: str, request: Request[R], timeout_ms: float = REQUEST_MS) -> R:
         """Send to the group's coordinator, once."""
         return await self._once(await self.coordinator(group), request, timeout_ms)
-
-    async def commit(
-        self,
-        group: str,
-        topic: str,
-        topic_id: bytes,
-        partition: int,
-        offset: int,
-        *,
-        generation: int = -1,
-        member_id: str = "",
-    ) -> None:
-        one = OffsetCommitRequest.OffsetCommitRequestPartition(
-            partition_index=partition, committed_offset=offset, committed_metadata=""
-        )
-        named = OffsetCommitRequest.OffsetCommitRequestTopic(
-            name=topic, topic_id=topic_id, partitions=[one]
-        )
-        request = OffsetCommitRequest(
-            group_id=group,
-            generation_id_or_member_epoch=generation,
-            member_id=member_id,
-            topics=[named],
-        )
-        answer = await self.of_group(group, request)
-        fail_on(answer.topics[0].partitions[0].error_code)
 
     async def committed(self, group: str, topic: str, topic_id: bytes, partition: int) -> int:
         """Return the group's committed offset, -1 if nothing is committed."""

@@ -176,7 +176,7 @@ class Load:
     def enter(self, topics: Mapping[str, int]) -> None:
         """Add a ledger for each partition; `topics` maps names to numbers of partitions."""
         for topic, count in topics.items():
-            self.partitions += [PartitionLedger(topic, index, True) for index in range(count)]
+            self.partitions += [PartitionLedger(topic, index) for index in range(count)]
 
     def found(self, topic: str, topic_id: bytes, count: int) -> None:
         """Record that the cluster has the topic with this number of partitions. A topic of the same
@@ -187,15 +187,13 @@ class Load:
             self.namesakes.add(topic)
         if topic in self.promises.compacted:
             at = len([one for one in self.keyed if one.topic_id == topic_id])
-            self.keyed += [CompactedLedger(topic, n, True, topic_id) for n in range(at, count)]
+            self.keyed += [CompactedLedger(topic, n, topic_id) for n in range(at, count)]
             return
         for gone in {p.topic_id for p in self.partitions if p.topic == topic} - {topic_id}:
             self.end(gone)
         known = {p.index for p in self.partitions if p.topic_id == topic_id}
         self.partitions += [
-            PartitionLedger(topic, index, True, topic_id)
-            for index in range(count)
-            if index not in known
+            PartitionLedger(topic, index, topic_id) for index in range(count) if index not in known
         ]
 
     def end(self, topic_id: bytes) -> None:
@@ -401,7 +399,7 @@ class Load:
             batch.uncertain = True  # the record may be lost with its leader
         else:
             self.acked += 1
-            one.acked(batch, got.base_offset, 0)
+            one.acked(batch, got.base_offset)
             # Once a topic is deleted, no judge sees how far it was committed: its leader may have
             # acknowledged the record and deleted the topic in one event-loop iteration (seed 1565).
             expected = one.topic not in self.promises.given_up
@@ -673,7 +671,7 @@ class Load:
                 continue
             topic_id = one.topic_id or self.client.cluster.cache.topic_ids[one.topic]
             truth = self.promises.partitions[topic_id, one.index]
-            one.check(0, truth.end, sorted(truth.values.items()), 0)
+            one.check(truth.end, sorted(truth.values.items()))
 
 
 def is_of_groups(error: BaseException) -> bool:

@@ -7,6 +7,7 @@ from simulation.faults import (
     disk,
     disk_errors,
     elections,
+    interrupted,
     network,
     operators,
     process,
@@ -19,6 +20,7 @@ from simulation.faults.kind import FaultKind, OperatorKind
 
 KINDS: dict[str, FaultKind | OperatorKind] = {
     **process.KINDS,
+    **interrupted.KINDS,
     **network.KINDS,
     **disk.KINDS,
     **disk_errors.KINDS,
@@ -31,6 +33,8 @@ KINDS: dict[str, FaultKind | OperatorKind] = {
     **tier_calls.KINDS,
 }
 """Fault kinds by the name that schedules, options and tables use."""
+BY_NAME = frozenset(interrupted.KINDS)
+"""Kinds that are drawn only by name, so that seeds keep their events."""
 ELECTIONS = frozenset(name for name, kind in KINDS.items() if kind.family == "elections")
 """Kinds only for clusters with eligible leader replicas; drawn apart from the others."""
 TIER = frozenset(name for name, kind in KINDS.items() if kind.family in ("store", "tiering"))

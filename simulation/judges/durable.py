@@ -3,8 +3,10 @@
 The code relies on a disk long before the power fails. A quorum commits (M8), or a node treats
 metadata as committed (M14). A log advances its recovery point (P18), or writes a high watermark to
 its checkpoint (P4). The judge checks the disk itself each time, so that a power cut need not come
-at the one instant that reveals the bug. It also checks that a failed start leaves the record of the
-last clean shutdown as it is (P11).
+at the one instant that reveals the bug.
+
+It also checks clean shutdowns (P11). A clean stop leaves a marker on the disk, and the next start
+recovers no log. A failed start leaves the marker of the last clean shutdown as it is.
 """
 
 from __future__ import annotations
@@ -21,6 +23,7 @@ from simulation.world.invariants import Violation, require
 from storage.log.log import Log
 
 if TYPE_CHECKING:
+    from broker.assembly import BrokerServer
     from metalog.quorum.node import QuorumNode
     from simulation.judges.world import JudgedWorld
     from simulation.world.cluster import NodeLife
@@ -47,6 +50,8 @@ class DurableJudge(Judge):
         self._seen: dict[Log, Bounds] = {}
         self._clean: dict[tuple[int, bytes | None], int | None] = {}
         """The broker epoch of the last clean shutdown on each disk, as of the end of a process."""
+        self._started: set[NodeLife] = set()
+        """Processes whose start was compared with the end of the one before."""
         self._settled: dict[Log, tuple[int, int]] = {}
         """The number of truncations of a log, and the base offset below which its segments are
         settled."""
@@ -61,6 +66,9 @@ class DurableJudge(Judge):
             self._look_at_quorum(life, files, quorum)
         if node.broker is None:
             return
+        if life not in self._started and life.ready.done():
+            self._started.add(life)
+            self._look_at_start(life, node.broker)
         changes = self._world.changes
         for one in changes.among(node.broker.replicas):
             log = one.log
@@ -76,6 +84,8 @@ class DurableJudge(Judge):
             return
         before, now = self._clean.get(place), _clean_shutdown(life, node.config.log_dir)
         self._clean[place] = now
+        if life.end is End.STOP and life in self._started and not _has_disk_trouble(life):
+            require(now is not None, f"P11: {life} stopped cleanly and left no marker on its disk")
         unregistered = node.broker.lifecycle.broker_epoch < 0
         if before is not None and unregistered and life.end is End.STOP:
             lost = node.broker.logs.report.recovered > 0
@@ -84,6 +94,15 @@ class DurableJudge(Judge):
                 f"P11: {life} never registered; the last clean shutdown was that of broker epoch "
                 f"{before}, its disk says {now}",
             )
+
+    def _look_at_start(self, life: NodeLife, broker: BrokerServer) -> None:
+        """Check that a process recovers no log after a clean shutdown (P11)."""
+        before = self._clean.get((life.machine.node_id, life.machine.directory_id))
+        require(
+            before is None or broker.logs.report.clean,
+            f"P11: {life} starts after the clean shutdown of broker epoch {before}, and recovers "
+            "its logs",
+        )
 
     # --- the metadata log -----------------------------------------------------------------------
 
@@ -181,6 +200,13 @@ class DurableJudge(Judge):
             below = segments.pop(0).base_offset + 1
         self._settled[log] = (log._truncations, below)
         return segments
+
+
+def _has_disk_trouble(life: NodeLife) -> bool:
+    """Return whether a fault acts on the disk, or a log has failed: then no stop is clean."""
+    node = life.node
+    logs = () if node is None or node.broker is None else node.broker.logs.logs.values()
+    return bool(life.machine.disk_troubles) or any(log.failure is not None for log in logs)
 
 
 def _clean_shutdown(life: NodeLife, directory: str) -> int | None:

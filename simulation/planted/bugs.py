@@ -5,6 +5,7 @@ in `planted.tiers`, those of new replicas and local logs in `planted.replicas`, 
 
 from __future__ import annotations
 
+from simulation.planted.disks import DISKS
 from simulation.planted.elections import ELECTIONS
 from simulation.planted.groups import GROUPS
 from simulation.planted.leaks import LEAKS
@@ -146,6 +147,39 @@ _REPLICATION = [
             "broker.replication.fetching.follower:truncate_to_common",
             "return truncate(partition, target)",
             "return False",
+        ),
+    ),
+    _bug(
+        "no divergence reported",
+        "replication",
+        "P1|P4|P17|P18|P26",
+        "a leader does not tell a follower where its log diverges (KIP-595)",
+        (
+            "broker.apis.running_fetch:_divergence",
+            "if epoch < wanted.last_fetched_epoch or end_offset < wanted.fetch_offset:",
+            "if False:",
+        ),
+    ),
+    _bug(
+        "cut below the common end",
+        "replication",
+        "P17",
+        "a follower truncates ten records that it shares with the leader",
+        (
+            "broker.replication.follower:truncate_to_common",
+            "return truncate(partition, target)",
+            "return truncate(partition, max(log.log_start_offset, target - 10))",
+        ),
+    ),
+    _bug(
+        "wrong leader named",
+        "replication",
+        "P24",
+        "an error response names the preferred replica as the leader, under the current epoch",
+        (
+            "broker.metadata.cache:MetadataCache.leader_hint",
+            "partition.leader,\n        partition.leader_epoch,",
+            "partition.replicas[0],\n        partition.leader_epoch,",
         ),
     ),
     _bug(
@@ -357,6 +391,17 @@ _CONTROLLER = [
         ),
     ),
     _bug(
+        "elected outside the ISR",
+        "controller",
+        "P2|P21|P1|P7",
+        "a clean election takes the first live replica, in the ISR or not",
+        (
+            "controller.elections.election:_elect_clean",
+            "in_isr = tuple(r for r in candidates.ordered if r in candidates.isr)",
+            "in_isr = candidates.ordered",
+        ),
+    ),
+    _bug(
         "stays in its ISRs",
         "controller",
         "P2|P13|P12|P16|P1",
@@ -521,6 +566,7 @@ _ALL = (
     *QUORUM,
     *_REPLICATION,
     *_LOG,
+    *DISKS,
     *_CONTROLLER,
     *_COORDINATORS,
     *GROUPS,

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from simulation.planted.disk_scenes import DISK_SCENES
 from simulation.planted.focus import FIVE_VOTERS, TAKEN_PORT, TOPICS, WIPED_VOTERS, Focus
 from simulation.planted.group_focus import BY_NAME, HASTY, HASTY_BUGS, MADE_AGAIN, PAIR
 from simulation.planted.registration_scenes import REGISTRATIONS
@@ -164,6 +165,7 @@ SCENES: dict[str, Scene] = {
             "fenced broker elected",
             "nobody in the ISR",
             "high watermark unsettled",
+            "elected outside the ISR",
         ),
     ),
     "no controller hears a follower": Scene(
@@ -194,13 +196,15 @@ SCENES: dict[str, Scene] = {
             "never cut",
             "epochs forgotten on election",
             "cut segment stays open",
+            "cut below the common end",
+            "wrong leader named",
         ),
     ),
     "a leader is cut off for long": Scene(
         Focus(plain=3),
         ((300, "cut", "leader of t0-0", {"for_ms": 4_500, "from": "all"}),),
         5_500,
-        ("mark above an unflushed cut",),
+        ("mark above an unflushed cut", "no divergence reported"),
         seed=2,
         places={"t0": ((4, 3, 2),), "t1": ((3, 2),)},
     ),
@@ -598,7 +602,7 @@ SCENES: dict[str, Scene] = {
         6_000,
         ("marker away early",),
     ),
-    **{name: Scene(**fields) for name, fields in REGISTRATIONS.items()},
+    **{name: Scene(**fields) for name, fields in {**REGISTRATIONS, **DISK_SCENES}.items()},
 }
 """By name."""
 SCENE_OF = {bug: scene for scene in SCENES.values() for bug in scene.bugs}

@@ -9,8 +9,8 @@ finds:
 * kill: the process is gone, but the operating system keeps its page cache; nothing written is lost;
 * stop: as a kill, after a controlled shutdown of the node.
 
-A `Fate` makes a life end at its n-th file operation or some time after it began. The caller waits
-for `NodeLife.ready` or `NodeLife.over`.
+The caller waits for `NodeLife.ready` or `NodeLife.over`. To end a life at its n-th file operation,
+put a `DiskTrouble` with `then` into `Machine.disk_troubles`.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from metalog.format import FormatRequest, format_directories
 from runtime.clock import LoopClock
 from runtime.config import NodeConfig
 from simulation.world.disks import DiskTrouble
-from simulation.world.invariants import Key, NodeState, Violation, note_logs, state_of
+from simulation.world.invariants import Violation
 from simulation.world.life import CURRENT_LIFE, Life, PowerCut
 from simulation.world.links import Trouble
 from simulation.world.loop import VirtualLoop
@@ -55,16 +55,6 @@ class End(Enum):
 
 
 @dataclass(frozen=True)
-class Fate:
-    """When and how a life ends unless the world ends it before. `at_op` counts from 1."""
-
-    end: End = End.POWER_CUT
-    at_op: int | None = None
-    after_ms: float | None = None
-    torn: bool = False
-
-
-@dataclass(frozen=True)
 class DiskPace:
     """The duration of awaited disk operations, in virtual milliseconds."""
 
@@ -85,25 +75,15 @@ class Disk:
 class NodeLife(Life):
     """One boot of a machine. `node` stays readable when it is over, for comparisons."""
 
-    def __init__(self, machine: Machine, number: int, fate: Fate) -> None:
+    def __init__(self, machine: Machine, number: int) -> None:
         super().__init__(machine.host, number)
         self.machine = machine
-        self.fate = fate
         self.operations = 0
         self.node: Node | None = None
-        self.began: dict[Key, int] = {}
-        """The end of each log when this life opened it; see `SimCluster.notes_logs`."""
         self.end: End | None = None
         loop = machine.cluster.loop
         self.ready: asyncio.Future[None] = loop.create_future()
         self.over: asyncio.Future[End] = loop.create_future()
-
-    def state(self) -> NodeState:
-        """Return the node's state, now or at the end of the life. The cluster must have
-        `notes_logs`."""
-        assert self.machine.cluster.notes_logs
-        note_logs(self.node, self.began)
-        return state_of(self.node, self.began)
 
 
 class MachineClock(LoopClock):
@@ -166,16 +146,16 @@ class Machine:
 
     # --- boot ---------------------------------------------------------------------------------
 
-    def boot(self, fate: Fate | None = None) -> NodeLife:
+    def boot(self) -> NodeLife:
         """Switch the machine on (or start the process again) and return at once."""
         assert self.life is None or not self.life.alive, f"{self.host} runs already"
         self.boots += 1
-        life = self.life = NodeLife(self, self.boots, fate or Fate())
+        life = self.life = NodeLife(self, self.boots)
         cluster = self.cluster
         if self._dark is not None:
             cluster.network.fill(self._dark)
             self._dark = None
-        cluster.trace.add(f"{life} boots, {life.fate}")
+        cluster.trace.add(f"{life} boots")
         if self.files is None:
             self.files = self._mount()
         self.files.on_op = lambda kind, path: self._operation(life, kind, path)
@@ -187,8 +167,6 @@ class Machine:
         context.run(CURRENT_LIFE.set, life)
         task = cluster.loop.create_task(self._start(life), name=f"boot {life}", context=context)
         task.add_done_callback(lambda done: self._started(life, done))
-        if life.fate.after_ms is not None:
-            cluster.loop.call_later(life.fate.after_ms / 1000, self._end_if_alive, life)
         return life
 
     def _mount(self) -> LossyFiles:
@@ -250,7 +228,7 @@ class Machine:
         if isinstance(error, PowerCut):
             return
         if error is not None:
-            life.ready.set_exception(Violation(f"{life} does not start: {error!r}"))
+            life.ready.set_exception(Violation(f"F: {life} does not start: {error!r}"))
             life.ready.exception()  # mark the exception as retrieved: there may be no waiter
             return
         self.cluster.trace.add(f"{life} is ready after {life.operations} operations")
@@ -291,12 +269,7 @@ class Machine:
         if not life.alive:
             raise PowerCut(f"{life} is over")
         life.operations += 1
-        if self.cluster.notes_logs:
-            note_logs(life.node, life.began)
         self.cluster.trace.add(f"{life} {kind} {path}")
-        if life.operations == life.fate.at_op:
-            self.end(life, life.fate.end, torn=life.fate.torn)
-            raise PowerCut(f"{life}: {life.fate.end.value} at operation {life.operations}")
         for trouble in self.disk_troubles:
             trouble.strike(kind, path)
 
@@ -311,10 +284,6 @@ class Machine:
             for trouble in self.disk_troubles:
                 data = trouble.read(path, position, data)
         return data
-
-    def _end_if_alive(self, life: NodeLife) -> None:
-        if life.alive:
-            self.end(life, life.fate.end, torn=life.fate.torn)
 
     def end(
         self, life: NodeLife, end: End, *, torn: bool = False, dark: Trouble | None = None
@@ -398,8 +367,6 @@ class SimCluster:
         self.machines: list[Machine] = []
         self.initial_controllers: str | None = None
         """The voters that the metadata log begins with, for nodes without static ones."""
-        self.notes_logs = False
-        """True if lives record the end of each log before each file operation."""
         self.network.on_send = trace.message
         self.network.on_deliver = trace.delivered
 

@@ -147,7 +147,7 @@ def newest_gone(ledger: CompactedLedger) -> None:
     ],
 )
 def test_each_rule_finds_its_own(code: str, do: Callable[[CompactedLedger], None]) -> None:
-    ledger = acked(CompactedLedger("k", 0, True), A, B, NEWER)
+    ledger = acked(CompactedLedger("k", 0), A, B, NEWER)
     ledger.was_read(0, A)
     ledger.read_whole({1: B, 2: NEWER})
     with pytest.raises(Violation, match=f"^{code}:"):
@@ -155,7 +155,7 @@ def test_each_rule_finds_its_own(code: str, do: Callable[[CompactedLedger], None
 
 
 def test_clients_find_a_deleted_key_again_only_where_it_may_be() -> None:
-    ledger = acked(CompactedLedger("k", 0, True), A, B, DELETED)
+    ledger = acked(CompactedLedger("k", 0), A, B, DELETED)
     ledger.read_whole({1: B})
     ledger.read_whole({0: A, 1: B}, {b"a"})
     with pytest.raises(Violation, match="^H3:"):
@@ -217,7 +217,7 @@ def test_seeds_draw_compacted_topics() -> None:
 
 
 def test_an_offset_of_a_topic_that_was_given_up_may_get_another_record() -> None:
-    ledger = acked(CompactedLedger("k", 0, True), A, B)
+    ledger = acked(CompactedLedger("k", 0), A, B)
     ledger.was_read(0, A)
     ledger.puts[1].offset = 0
     ledger.was_read(0, B, given_up=True)

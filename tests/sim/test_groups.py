@@ -301,7 +301,7 @@ async def test_a_member_whose_group_was_deleted_joins_anew() -> None:
     load: Any = SimpleNamespace(
         new_client=lambda: SimpleNamespace(of_group=of_group),
         group=lambda _name: truth,
-        partition=lambda topic, index: PartitionLedger(topic, index, True, b"topic"),
+        partition=lambda topic, index: PartitionLedger(topic, index, b"topic"),
         promises=SimpleNamespace(may_vanish=frozenset()),
         now_s=lambda: 12.0,
         number=lambda: 1,

@@ -6,7 +6,9 @@ from collections.abc import Callable
 
 import pytest
 
-from simulation.world.cluster import End, Fate, Machine
+from simulation.world.cluster import End, Machine
+from simulation.world.disks import CHANGES, DiskTrouble
+from simulation.world.life import PowerCut
 from storage.log.bootstrap import MARKER
 from storage.log.log import Log
 from storage.objects import Weather
@@ -155,8 +157,13 @@ def struck(number: int, strike: Callable[[TierCluster, Machine, Machine], None])
 )
 def test_s5_killed_at_any_step_it_begins_anew(number: int, end: End) -> None:
     def strike(world: TierCluster, leader: Machine, victim: Machine) -> None:
-        assert victim.life is not None
-        victim.life.fate = Fate(at_op=victim.life.operations + number, end=end)
+        def crash() -> None:
+            assert victim.life is not None
+            victim.end(victim.life, end)
+            raise PowerCut("a crash at a file call")
+
+        trouble = DiskTrouble(frozenset(CHANGES), after=number - 1, most=1, then=crash)
+        victim.disk_troubles.append(trouble)
 
     struck(number, strike)
 

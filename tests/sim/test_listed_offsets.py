@@ -157,7 +157,7 @@ async def test_the_latest_offset_of_a_namesake_is_not_held_against_it(
 
     A broker that does not know of the deletion returns offsets of the topic before (seed 1059).
     """
-    one = PartitionLedger("t", 0, True, b"t")
+    one = PartitionLedger("t", 0, b"t")
     offsets = iter((307, 0))
 
     async def asked(*_arguments: Any) -> Any:

@@ -45,7 +45,7 @@ class KnowsAnEarlierTopic:
 
 async def test_who_knows_an_earlier_topic_of_the_name_asks_before_it_says_so() -> None:
     client: Any = KnowsAnEarlierTopic(NEW)
-    access, one = Access(client), PartitionLedger("t", 0, True, NEW)
+    access, one = Access(client), PartitionLedger("t", 0, NEW)
     assert await access.leader(one) == LEADER
     assert await access.leader(one) == LEADER
     assert client.asked == 1
@@ -54,7 +54,7 @@ async def test_who_knows_an_earlier_topic_of_the_name_asks_before_it_says_so() -
 async def test_a_partition_of_another_topic_than_the_cluster_tells_of_has_no_leader() -> None:
     client: Any = KnowsAnEarlierTopic(OLD)
     with pytest.raises(ApiError, match="another topic now"):
-        await Access(client).leader(PartitionLedger("t", 0, True, NEW))
+        await Access(client).leader(PartitionLedger("t", 0, NEW))
 
 
 def refused_once(code: ErrorCode) -> Outcome:
@@ -104,7 +104,7 @@ async def test_what_is_acknowledged_is_committed_unless_its_topic_is_deleted(del
     async def ask(_request: object) -> ProduceResponse:
         return ProduceResponse(responses=[topic])
 
-    one, batch = PartitionLedger("t", 0, True, NEW), Batch("p", 0, (b"x",))
+    one, batch = PartitionLedger("t", 0, NEW), Batch("p", 0, (b"x",))
     with nullcontext() if deleted else pytest.raises(Violation, match="^H3: .* committed is 17"):
         await load.send(one, batch, -1, Producer(), 1, ask)
     assert batch.known is Known.ACKED

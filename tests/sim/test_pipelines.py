@@ -126,7 +126,7 @@ def test_a_first_batch_may_have_been_overtaken_by_one_that_nobody_answered(
     """
     told: list[Any] = []
     load: Any = SimpleNamespace(new_client=lambda: None, failed=lambda *about: told.append(about))
-    ledger = PartitionLedger("t", 0, True, b"t")
+    ledger = PartitionLedger("t", 0, b"t")
     train = [
         Wagon(ledger.sending("p", number, (b"%d" % number,)), Producer(1000, 0, number))
         for number in (0, 1)
@@ -147,7 +147,7 @@ def test_a_first_batch_may_have_been_overtaken_by_one_that_nobody_answered(
 async def test_what_may_be_there_is_not_sent_in_a_new_epoch(uncertain: bool) -> None:
     """It would be in the log twice (seed 636)."""
     load: Any = SimpleNamespace(new_client=lambda: None, calm=True)
-    ledger = PartitionLedger("t", 0, True, b"t")
+    ledger = PartitionLedger("t", 0, b"t")
     batches = [ledger.sending("p", number, (b"%d" % number,)) for number in (0, 1)]
     batches[1].uncertain = uncertain
     places = iter([(batch, Producer(1000, 0, batch.number)) for batch in batches])
