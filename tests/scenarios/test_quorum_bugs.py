@@ -18,7 +18,7 @@ from metalog.quorum.core.roles import Role
 from metalog.quorum.core.voters import NOBODY, ReplicaKey, Voter, VoterSet
 from protocol.errors import ErrorCode
 from runtime.errors import InvariantViolated
-from simulation.quorum_world import Entry, ModelLog, endpoints_of
+from testkit.memory.quorum_world import Entry, ModelLog, endpoints_of
 
 KEYS = [ReplicaKey(i, bytes([i]) * 16) for i in range(5)]
 

@@ -18,7 +18,7 @@ from metalog.quorum.core.quorum import QuorumCore
 from metalog.quorum.core.replica import Replica
 from metalog.quorum.core.roles import LeaderState
 from metalog.quorum.core.voters import ReplicaKey
-from simulation.quorum_world import Broken, QuorumWorld, with_part
+from testkit.memory.quorum_world import Broken, QuorumWorld, with_part
 
 pytestmark = pytest.mark.sim
 

@@ -1,8 +1,7 @@
 """Kafka's raft simulation properties, and planted bugs that they must find.
 
-Each property is a story for a seeded world; the world checks M1-M14 after every event (see
-`simulation.quorum_world`). `python -m tests.sim.test_quorum_properties FIRST LAST` runs all of them
-for more seeds.
+Each property is a story for a seeded world; `testkit.memory.quorum_world` checks M1-M14 after every
+event. `python -m tests.sim.test_quorum_properties FIRST LAST` runs all of them for more seeds.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from metalog.quorum.core.quorum import QuorumCore
 from metalog.quorum.core.replica import Timing
 from metalog.quorum.core.roles import LeaderState
 from metalog.quorum.core.voters import ReplicaKey
-from simulation.quorum_world import Broken, Node, QuorumWorld, with_part
+from testkit.memory.quorum_world import Broken, Node, QuorumWorld, with_part
 
 pytestmark = pytest.mark.sim
 

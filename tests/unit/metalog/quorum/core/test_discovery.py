@@ -13,7 +13,7 @@ from metalog.quorum.core.replica import Timing
 from metalog.quorum.core.roles import Role
 from metalog.quorum.core.voters import NOBODY, ReplicaKey, Voter, VoterEndpoint, VoterSet
 from protocol.errors import ErrorCode
-from simulation.quorum_world import ModelLog, endpoints_of
+from testkit.memory.quorum_world import ModelLog, endpoints_of
 
 TIMING = Timing(retry_backoff_ms=20, request_timeout_ms=1500)
 BROKER = ReplicaKey(9, b"b" * 16)

@@ -10,7 +10,7 @@ from metalog.quorum.core.roles import Role
 from metalog.quorum.core.voters import NOBODY, ReplicaKey, VoterEndpoint
 from protocol.errors import ErrorCode
 from runtime.errors import InvariantViolated
-from simulation.quorum_world import Entry, ModelLog
+from testkit.memory.quorum_world import Entry, ModelLog
 from tests.unit.metalog.quorum.core.cores import (
     KEYS,
     TIMING,

@@ -16,7 +16,7 @@ from metalog.quorum.core.quorum import QuorumCore
 from metalog.quorum.core.roles import Role
 from metalog.quorum.core.voters import ReplicaKey, Voter, VoterSet
 from protocol.errors import ErrorCode
-from simulation.quorum_world import Entry, ModelLog, endpoints_of
+from testkit.memory.quorum_world import Entry, ModelLog, endpoints_of
 from tests.unit.metalog.quorum.core.cores import (
     KEYS,
     TIMING,

@@ -13,7 +13,7 @@ from metalog.quorum.core.roles import Role
 from metalog.quorum.core.voters import ReplicaKey
 from protocol.errors import ErrorCode
 from runtime.errors import InvariantViolated
-from simulation.quorum_world import ModelLog
+from testkit.memory.quorum_world import ModelLog
 from tests.unit.metalog.quorum.core.cores import (
     KEYS,
     TIMING,

@@ -13,7 +13,7 @@ from metalog.quorum.core.quorum import QuorumCore
 from metalog.quorum.core.replica import Timing
 from metalog.quorum.core.voters import Endpoints, ReplicaKey, Voter, VoterEndpoint, VoterSet
 from protocol.errors import ErrorCode
-from simulation.quorum_world import Entry, ModelLog, endpoints_of
+from testkit.memory.quorum_world import Entry, ModelLog, endpoints_of
 
 TIMING = Timing(election_timeout_ms=1000, fetch_timeout_ms=2000)
 ELSEWHERE: Endpoints = (("CONTROLLER", VoterEndpoint("elsewhere", 9093)),)
