@@ -14,12 +14,12 @@ from simulation.clients.client import Unknown, checked
 from simulation.event import Event
 from simulation.faults import KINDS, disk_errors
 from simulation.faults.disk_errors import ANY, ROT
-from simulation.planted.focus import TOPICS, Focus
-from simulation.planted.scenes import SCENES
 from simulation.schedule import Schedule
 from simulation.shape import TopicShape
 from simulation.swarm import Outcome, run
 from simulation.world.disks import SYNCS, WRITES, DiskTrouble
+from tests.sim.planted.focus import TOPICS, Focus
+from tests.sim.planted.scenes import SCENES
 from tests.sim.small_cluster import schedule
 
 pytestmark = pytest.mark.sim

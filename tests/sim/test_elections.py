@@ -14,10 +14,10 @@ import pytest
 
 from simulation.event import Event
 from simulation.faults import ELECTIONS
-from simulation.planted.bugs import BUGS
 from simulation.schedule import draw_schedule
 from simulation.shape import MANAGER, STRATEGY, TIMEOUT, NodeShape
 from simulation.swarm import Outcome, run
+from tests.sim.planted.bugs import BUGS
 from tests.sim.small_cluster import schedule
 
 pytestmark = pytest.mark.sim

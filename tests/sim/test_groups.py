@@ -26,11 +26,11 @@ from simulation.judges.expiry import At, OffsetLives
 from simulation.judges.groups import GroupTruth, Holder, committed_offsets
 from simulation.judges.ledger import PartitionLedger
 from simulation.judges.partitions import OFFSETS_TOPIC
-from simulation.planted.planting import Bug, Patch
 from simulation.schedule import Schedule
 from simulation.shape import ClientShape, DiskShape, LinkShape, NodeShape, Shape, TopicShape
 from simulation.swarm import Outcome, run
 from simulation.world.invariants import Violation
+from tests.sim.planted.planting import Bug, Patch
 from tests.sim.small_cluster import schedule
 
 pytestmark = pytest.mark.sim

@@ -7,10 +7,10 @@ from collections import Counter
 import pytest
 
 from simulation.faults import BY_NAME
-from simulation.planted.focus import Focus
 from simulation.schedule import draw_schedule
 from simulation.shape import TopicShape
 from simulation.swarm import run
+from tests.sim.planted.focus import Focus
 
 pytestmark = pytest.mark.sim
 

@@ -16,10 +16,10 @@ from protocol.batch.header import iter_batches
 from protocol.batch.records import Producer, Record, build_batch, read_batch
 from protocol.messages.fetch import FetchRequest
 from simulation.clients.client import Unknown, fail_on
-from simulation.planted.planting import Bug, Patch
 from simulation.world.cluster import End
 from simulation.world.invariants import Violation, require
 from storage.objects import Weather
+from tests.sim.planted.planting import Bug, Patch
 from tests.sim.tier_cluster import TierCluster
 
 pytestmark = pytest.mark.sim

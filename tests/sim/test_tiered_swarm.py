@@ -12,11 +12,11 @@ from simulation.event import Event
 from simulation.faults.operators.tiering import KINDS as OPERATORS
 from simulation.faults.store import EVERYBODY
 from simulation.faults.store import KINDS as STORE
-from simulation.planted.tier_focus import TIER
 from simulation.schedule import Schedule, draw_schedule
 from simulation.swarm import Outcome, run
 from simulation.world.store import worst
 from storage.objects import Weather
+from tests.sim.planted.tier_focus import TIER
 
 pytestmark = pytest.mark.sim
 

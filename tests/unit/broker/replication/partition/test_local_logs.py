@@ -18,10 +18,10 @@ from protocol.errors import ErrorCode
 from protocol.messages.alter_partition import AlterPartitionRequest, AlterPartitionResponse
 from protocol.messages.fetch import FetchRequest
 from protocol.metadata.partition_change_record import PartitionChangeRecord
-from simulation.planted.planting import Bug, bug
 from storage.log.errors import LogFailed
 from storage.log.log import Log
 from testkit.memory.replicas import TOPIC, Broker, Cluster, expire
+from tests.sim.planted.planting import Bug, bug
 
 BYTES = "leader.election.eligible.local.log.bytes"
 MS = "leader.election.eligible.local.log.ms"

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from simulation.planted.planting import Bug, bug
+from tests.sim.planted.planting import Bug, bug
 
 PARTITION = "broker.replication.partition.partition:Partition"
 RESETS = "broker.replication.fetching.offset_resets:ListOffsetsReset"

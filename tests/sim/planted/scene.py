@@ -7,9 +7,9 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from simulation.event import Event
-from simulation.planted.focus import Focus
 from simulation.schedule import Schedule
 from simulation.shape import TopicShape
+from tests.sim.planted.focus import Focus
 
 When = tuple[int, str, str, dict[str, Any]]
 """At which millisecond, which kind of fault, on whom, with which arguments."""

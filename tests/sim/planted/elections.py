@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from simulation.planted.planting import Bug, bug
+from tests.sim.planted.planting import Bug, bug
 
 ELR = "controller.elections.elr"
 RULES = "controller.elections.recovery_rules"

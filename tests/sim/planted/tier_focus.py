@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
-from simulation.planted.focus import Focus
 from simulation.shape import Shape, TopicShape
 from simulation.tier_shape import FIXED, METADATA, rereaders
+from tests.sim.planted.focus import Focus
 
 SETTINGS = {
     **FIXED,

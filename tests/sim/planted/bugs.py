@@ -5,15 +5,15 @@ in `planted.tiers`, those of new replicas and local logs in `planted.replicas`, 
 
 from __future__ import annotations
 
-from simulation.planted.disks import DISKS
-from simulation.planted.elections import ELECTIONS
-from simulation.planted.groups import GROUPS
-from simulation.planted.leaks import LEAKS
-from simulation.planted.planting import Bug
-from simulation.planted.planting import bug as _bug
-from simulation.planted.quorum import QUORUM
-from simulation.planted.replicas import REPLICAS
-from simulation.planted.tiers import TIERS
+from tests.sim.planted.disks import DISKS
+from tests.sim.planted.elections import ELECTIONS
+from tests.sim.planted.groups import GROUPS
+from tests.sim.planted.leaks import LEAKS
+from tests.sim.planted.planting import Bug
+from tests.sim.planted.planting import bug as _bug
+from tests.sim.planted.quorum import QUORUM
+from tests.sim.planted.replicas import REPLICAS
+from tests.sim.planted.tiers import TIERS
 
 PARTITION = "broker.replication.partition.partition:Partition"
 LOG = "storage.log.log:Log"

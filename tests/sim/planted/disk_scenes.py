@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from simulation.planted.focus import TOPICS, Focus
+from tests.sim.planted.focus import TOPICS, Focus
 
 DISK_SCENES: Final[dict[str, dict[str, Any]]] = {
     "a broker restarts": {

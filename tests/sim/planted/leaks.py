@@ -3,7 +3,7 @@ sees them."""
 
 from __future__ import annotations
 
-from simulation.planted.planting import Bug, bug
+from tests.sim.planted.planting import Bug, bug
 
 LEAKS: tuple[Bug, ...] = (
     bug(

@@ -1,4 +1,4 @@
-"""The table of planted bugs: `python -m simulation.planted [NAME...]`.
+"""The table of planted bugs: `python -m tests.sim.planted [NAME...]`.
 
 For each bug its scene is played, then runs are drawn until one breaks a promise that it keeps
 without the bug. Prints a line for each; exit code 1 if a bug was not found within `--limit` runs.
@@ -14,16 +14,16 @@ from contextlib import contextmanager
 from multiprocessing import get_context
 
 from simulation.judges import ALL, KINDS
-from simulation.planted.bugs import BUGS
-from simulation.planted.finding import KINDS_OF_RUNS, Found, broken_by, find_named
-from simulation.planted.scenes import SCENE_OF
+from tests.sim.planted.bugs import BUGS
+from tests.sim.planted.finding import KINDS_OF_RUNS, Found, broken_by, find_named
+from tests.sim.planted.scenes import SCENE_OF
 
 LIMIT = 500
 Asked = tuple[str, int, int, Sequence[str]]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="python -m simulation.planted")
+    parser = argparse.ArgumentParser(prog="python -m tests.sim.planted")
     parser.add_argument("names", nargs="*", metavar="NAME", help="default: all")
     parser.add_argument("--first", type=int, default=1, metavar="SEED")
     parser.add_argument("--limit", type=int, default=LIMIT, metavar="RUNS")

@@ -9,11 +9,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from simulation.planted.disk_scenes import DISK_SCENES
-from simulation.planted.focus import FIVE_VOTERS, TAKEN_PORT, TOPICS, WIPED_VOTERS, Focus
-from simulation.planted.group_focus import BY_NAME, HASTY, HASTY_BUGS, MADE_AGAIN, PAIR
-from simulation.planted.registration_scenes import REGISTRATIONS
-from simulation.planted.replica_focus import (
+from simulation.shape import LINKS, MANAGER, TIMEOUT, DiskShape
+from simulation.tier_shape import METADATA
+from tests.sim.planted.disk_scenes import DISK_SCENES
+from tests.sim.planted.focus import FIVE_VOTERS, TAKEN_PORT, TOPICS, WIPED_VOTERS, Focus
+from tests.sim.planted.group_focus import BY_NAME, HASTY, HASTY_BUGS, MADE_AGAIN, PAIR
+from tests.sim.planted.registration_scenes import REGISTRATIONS
+from tests.sim.planted.replica_focus import (
     ALL_GOES,
     ALL_GOES_SLOWLY,
     ALL_OF_SIX_GOES,
@@ -23,8 +25,8 @@ from simulation.planted.replica_focus import (
     SHORT_SEGMENTS,
     UNCLEAN_PAIR,
 )
-from simulation.planted.scene import Scene
-from simulation.planted.tier_focus import (
+from tests.sim.planted.scene import Scene
+from tests.sim.planted.tier_focus import (
     KEEPS,
     LOST_END,
     METADATA_ALONE,
@@ -33,8 +35,6 @@ from simulation.planted.tier_focus import (
     TIER,
     TIERED,
 )
-from simulation.shape import LINKS, MANAGER, TIMEOUT, DiskShape
-from simulation.tier_shape import METADATA
 
 _ALONE = (replace(TOPICS[0], replication_factor=1, configs={}),)
 _THREE = Focus(controllers=3, brokers=1, topics=_ALONE, plain=0, idempotent=0)

@@ -5,10 +5,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from simulation.planted.focus import TOPICS, Focus
-from simulation.planted.tier_focus import KEEPS, SETTINGS, TIERED, TierFocus
 from simulation.replica_shape import INTERVAL, LAST_TIERED
 from simulation.shape import LOCAL_BYTES, UNCLEAN, ClientShape, Shape, TopicShape
+from tests.sim.planted.focus import TOPICS, Focus
+from tests.sim.planted.tier_focus import KEEPS, SETTINGS, TIERED, TierFocus
 
 
 @dataclass(frozen=True)

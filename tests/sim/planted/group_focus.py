@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from simulation.planted.focus import Focus
+from tests.sim.planted.focus import Focus
 
 HASTY = Focus(hasty=2, quitters=1, idempotent=0, plain=0)
 PAIR = Focus(members=2, idempotent=0, plain=0)

@@ -8,11 +8,11 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
 from simulation.judges import ALL
-from simulation.planted.bugs import BUGS
-from simulation.planted.planting import Bug
-from simulation.planted.scenes import SCENE_OF
 from simulation.schedule import Schedule, draw_schedule
 from simulation.swarm import Broken, run
+from tests.sim.planted.bugs import BUGS
+from tests.sim.planted.planting import Bug
+from tests.sim.planted.scenes import SCENE_OF
 
 FOCUSED = 100
 """So many runs of a small cluster before the general swarm is asked."""
