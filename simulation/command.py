@@ -22,7 +22,7 @@ from simulation.ledger import Ledger, code_id
 from simulation.narrator import Narrator
 from simulation.page import page
 from simulation.schedule import Schedule, draw_schedule
-from simulation.shape import BadShape, LinkShape, Shape
+from simulation.shapes.shape import BadShape, LinkShape, Shape
 from simulation.shrink import Verdict, shrink, words
 from simulation.story import Story
 from simulation.swarm import Broken, Outcome, Stopped, SwarmWorld, run

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from simulation.schedule import Schedule
-from simulation.shape import BadShape
+from simulation.shapes.shape import BadShape
 
 FOLDER = Path(__file__).with_name("finds")
 SUFFIX = ".json"

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from simulation.preload import PACKAGES
-from simulation.shape import BadShape
+from simulation.shapes.shape import BadShape
 
 PROGRAM = (*PACKAGES, "kraftbox", "simulation")
 """The packages that decide the result of a seed."""

@@ -11,9 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from simulation.chance import stream
 from simulation.clients import KINDS as CLIENTS
-from simulation.election_shape import draw_elections
 from simulation.event import Event
-from simulation.expiry_shape import draw_expiry
 from simulation.faults import (
     BESIDE_REPLICAS,
     BESIDE_TIER,
@@ -25,19 +23,19 @@ from simulation.faults import (
 )
 from simulation.faults import KINDS as FAULTS
 from simulation.faults.kind import FaultKind, OperatorKind
-from simulation.hasty_shape import draw_hasty
-from simulation.replica_shape import begins_late, draw_replicas
-from simulation.shape import (
-    WEIGHT_MAX,
-    Shape,
-    demand,
+from simulation.shapes.drawing import (
     draw_apart,
     draw_faults,
     draw_kraft_version,
     draw_level,
     draw_shape,
 )
-from simulation.tier_shape import draw_tier
+from simulation.shapes.elections import draw_elections
+from simulation.shapes.expiry import draw_expiry
+from simulation.shapes.hasty import draw_hasty
+from simulation.shapes.replicas import begins_late, draw_replicas
+from simulation.shapes.shape import WEIGHT_MAX, Shape, demand
+from simulation.shapes.tier import draw_tier
 
 if TYPE_CHECKING:
     from random import Random

@@ -19,7 +19,8 @@ from typing import Any, NamedTuple, TypeVar
 from simulation.event import Event
 from simulation.faults import KINDS as FAULTS
 from simulation.schedule import FOR_MS_MIN, Schedule
-from simulation.shape import SETTINGS, BadShape, DiskShape, LinkShape, NodeShape, Shape, TopicShape
+from simulation.shapes.drawing import SETTINGS
+from simulation.shapes.shape import BadShape, DiskShape, LinkShape, NodeShape, Shape, TopicShape
 
 T = TypeVar("T")
 

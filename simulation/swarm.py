@@ -40,7 +40,7 @@ from simulation.judges.partitions import Promises
 from simulation.operator import Operator
 from simulation.preload import import_nodes
 from simulation.schedule import Schedule
-from simulation.shape import BROKER, CONTROLLER, NodeShape, TopicShape
+from simulation.shapes.shape import BROKER, CONTROLLER, NodeShape, TopicShape
 from simulation.story import FaultSpan
 from simulation.targets import resolve
 from simulation.world import traps

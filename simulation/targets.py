@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from metalog.image.values import PartitionImage
     from simulation.run_world import RunWorld
-    from simulation.shape import Shape
+    from simulation.shapes.shape import Shape
     from simulation.world.cluster import Machine
 
 

@@ -14,7 +14,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from simulation.schedule import Schedule
-from simulation.shape import demand
+from simulation.shapes.shape import demand
 from simulation.swarm import Stopped
 
 if TYPE_CHECKING:

@@ -22,7 +22,7 @@ from simulation.clients.client import Unknown, fail_on
 from simulation.clients.kind import ClientKind
 from simulation.clients.load import REQUEST_MS, Access, Load
 from simulation.judges.ledger import PartitionLedger
-from simulation.shape import ClientShape, TopicShape
+from simulation.shapes.shape import ClientShape, TopicShape
 from simulation.world.invariants import Key, require
 
 Described = (

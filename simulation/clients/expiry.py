@@ -9,7 +9,7 @@ from protocol.messages.offset_commit import OffsetCommitRequest
 from simulation.clients.client import Unknown, fail_on
 from simulation.clients.kind import ClientKind
 from simulation.clients.load import REQUEST_MS, Load
-from simulation.shape import ClientShape, TopicShape
+from simulation.shapes.shape import ClientShape, TopicShape
 
 VERSION = 4
 """The last version with a retention time."""
@@ -87,7 +87,7 @@ class BriefCommitter:
 
 
 def _draw(_rng: random.Random, _topics: tuple[TopicShape, ...]) -> list[ClientShape]:
-    """Return no clients: `simulation.expiry_shape` draws them, with settings that expire
+    """Return no clients: `simulation.shapes.expiry` draws them, with settings that expire
     offsets."""
     return []
 

@@ -24,7 +24,7 @@ from simulation.clients.client import Unknown, fail_on
 from simulation.clients.kind import ClientKind
 from simulation.judges.groups import Share, share_of
 from simulation.judges.partitions import OFFSETS_TOPIC
-from simulation.shape import ClientShape, TopicShape
+from simulation.shapes.shape import ClientShape, TopicShape
 from simulation.world.invariants import require
 
 if TYPE_CHECKING:

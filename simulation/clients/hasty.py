@@ -18,7 +18,7 @@ from simulation.clients.groups import JOIN_MS, REBALANCE_MS, SESSION_MS, Member
 from simulation.clients.kind import ClientKind
 from simulation.clients.load import REQUEST_MS, Load
 from simulation.judges.groups import Share
-from simulation.shape import ClientShape, TopicShape
+from simulation.shapes.shape import ClientShape, TopicShape
 
 LEAVES_AFTER_S = 0.05
 """Within the initial rebalance delay of a group."""
@@ -100,7 +100,7 @@ def _join(group: str, member_id: str) -> JoinGroupRequest:
 
 
 def _draw(_rng: random.Random, _topics: tuple[TopicShape, ...]) -> list[ClientShape]:
-    """Return no clients: `simulation.hasty_shape` draws them."""
+    """Return no clients: `simulation.shapes.hasty` draws them."""
     return []
 
 

@@ -12,7 +12,7 @@ from simulation.clients.client import Unknown, fail_on
 from simulation.clients.kind import ClientKind
 from simulation.clients.load import REFUSED, REQUEST_MS, Access, Load
 from simulation.judges.compacted import CompactedLedger, Keyed
-from simulation.shape import ClientShape, TopicShape
+from simulation.shapes.shape import ClientShape, TopicShape
 from simulation.world.invariants import require
 
 KEYS = 12

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from random import Random
 
     from simulation.clients.load import Load, Step
-    from simulation.shape import ClientShape, TopicShape
+    from simulation.shapes.shape import ClientShape, TopicShape
 
 
 @dataclass(frozen=True)

@@ -29,7 +29,7 @@ from simulation.clients.kind import ClientKind
 from simulation.clients.load import MOVED, REFUSED, REQUEST_MS, Access, Load
 from simulation.clients.producers import Numbered, counts
 from simulation.judges.ledger import Batch, PartitionLedger
-from simulation.shape import ClientShape, TopicShape
+from simulation.shapes.shape import ClientShape, TopicShape
 from simulation.world.invariants import require
 
 IN_FLIGHT_MAX = 5

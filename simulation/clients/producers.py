@@ -11,7 +11,7 @@ from simulation.clients.client import Unknown
 from simulation.clients.kind import ClientKind
 from simulation.clients.load import Load
 from simulation.judges.ledger import Batch, PartitionLedger
-from simulation.shape import ClientShape, TopicShape
+from simulation.shapes.shape import ClientShape, TopicShape
 
 
 class Once:

@@ -12,7 +12,7 @@ from simulation.clients.client import fail_on
 from simulation.clients.kind import ClientKind
 from simulation.clients.load import REQUEST_MS, Load, Step
 from simulation.judges.ledger import PartitionLedger
-from simulation.shape import ClientShape, TopicShape
+from simulation.shapes.shape import ClientShape, TopicShape
 from simulation.world.invariants import require
 
 AGAIN = 0.02

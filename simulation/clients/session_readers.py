@@ -20,7 +20,7 @@ from simulation.clients.client import Unknown, fail_on
 from simulation.clients.kind import ClientKind
 from simulation.clients.load import FETCH_WAIT_MS, Access, Asked, Load
 from simulation.judges.ledger import PartitionLedger
-from simulation.shape import ClientShape, TopicShape
+from simulation.shapes.shape import ClientShape, TopicShape
 from simulation.world.invariants import Key, require
 
 LOST = frozenset({ErrorCode.FETCH_SESSION_ID_NOT_FOUND, ErrorCode.INVALID_FETCH_SESSION_EPOCH})

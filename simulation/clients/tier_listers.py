@@ -11,7 +11,7 @@ from simulation.clients.load import PATIENCE, REQUEST_MS, Load
 from simulation.clients.readers import ask_offset
 from simulation.judges.ledger import PartitionLedger
 from simulation.judges.tier_offsets import Listed, Told
-from simulation.shape import TIERED
+from simulation.shapes.shape import TIERED
 
 LATEST, EARLIEST, HIGHEST, LOCAL, TIERED_END, PENDING = -1, -2, -3, -4, -5, -6
 STORE = frozenset({ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.REQUEST_TIMED_OUT})

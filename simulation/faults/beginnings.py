@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from simulation.faults.elections import up_again
 from simulation.faults.kind import Args, OperatorKind
 from simulation.faults.process import may_be_hit, may_lose
-from simulation.replica_shape import begins_late
+from simulation.shapes.replicas import begins_late
 from simulation.world.cluster import End
 from simulation.world.disks import CHANGES, DiskTrouble
 from simulation.world.life import PowerCut
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from simulation.event import Event
     from simulation.run_world import RunWorld
-    from simulation.shape import Shape
+    from simulation.shapes.shape import Shape
     from simulation.world.cluster import Machine
 
 STEPS: dict[str, tuple[str, str]] = {

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from metalog.quorum.node import QuorumNode
     from simulation.event import Event
     from simulation.run_world import RunWorld
-    from simulation.shape import Shape
+    from simulation.shapes.shape import Shape
     from simulation.world.cluster import Machine
 
 

@@ -16,7 +16,7 @@ from protocol.batch.header import CRC_START, HEADER_BYTES, iter_batches
 from simulation.faults.kind import Args, FaultKind
 from simulation.faults.process import may_be_hit, may_go_silent, may_lose
 from simulation.judges.partitions import OFFSETS_TOPIC
-from simulation.shape import TIERED
+from simulation.shapes.shape import TIERED
 from simulation.targets import draw_broker, draw_node
 from simulation.world.cluster import End
 from simulation.world.disks import CHANGES, SYNCS, WRITES, DiskTrouble
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from simulation.event import Event
     from simulation.run_world import RunWorld
-    from simulation.shape import Shape
+    from simulation.shapes.shape import Shape
     from simulation.world.cluster import Machine, NodeLife
     from storage.log.segment import Segment
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from simulation.faults.kind import Args, OperatorKind
 from simulation.faults.process import may_be_hit, may_go_silent, may_lose, note_silence
-from simulation.shape import MANAGER
+from simulation.shapes.shape import MANAGER
 from simulation.targets import is_active
 from simulation.world.cluster import End
 from simulation.world.links import Trouble
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from metalog.image.values import PartitionImage
     from simulation.event import Event
     from simulation.run_world import RunWorld
-    from simulation.shape import Shape
+    from simulation.shapes.shape import Shape
     from simulation.world.cluster import Machine
     from simulation.world.links import Link
 

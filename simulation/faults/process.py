@@ -53,7 +53,7 @@ if TYPE_CHECKING:
 
     from simulation.event import Event
     from simulation.run_world import RunWorld
-    from simulation.shape import Shape
+    from simulation.shapes.shape import Shape
 
 
 def may_be_hit(world: RunWorld, machine: Machine) -> bool:

@@ -35,7 +35,7 @@ from simulation.faults.disk import holds_alone
 from simulation.faults.kind import Args, FaultKind
 from simulation.faults.process import may_be_hit, may_lose
 from simulation.judges.nodes import KEPT_NOT
-from simulation.shape import SEGMENT_BYTES_KEY, TIERED
+from simulation.shapes.shape import SEGMENT_BYTES_KEY, TIERED
 from simulation.targets import draw_broker, draw_controller
 from simulation.world.cluster import End
 from simulation.world.invariants import require
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
     from simulation.event import Event
     from simulation.run_world import RunWorld
-    from simulation.shape import Shape
+    from simulation.shapes.shape import Shape
     from simulation.world.cluster import Machine, NodeLife
 
 BATCH_ROT, METADATA_ROT = "batch rot", "metadata rot"

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from simulation.event import Event
     from simulation.run_world import RunWorld
-    from simulation.shape import Shape
+    from simulation.shapes.shape import Shape
 
 EVERYBODY = "all nodes"
 FRACTIONS = (0.1, 0.3, 0.7)

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from simulation.event import Event
     from simulation.judges.committed import PartitionTruth
     from simulation.run_world import RunWorld
-    from simulation.shape import Shape
+    from simulation.shapes.shape import Shape
     from simulation.world.cluster import Machine
     from simulation.world.invariants import Key
     from storage.files import Files

@@ -25,7 +25,7 @@ from metalog.image.values import (
 from protocol.ids import RESERVED_UUIDS
 from protocol.metadata import PartitionChangeRecord, PartitionRecord
 from simulation.judges.election_truth import ElectionTruth, least_isr
-from simulation.shape import AGGRESSIVE, NOBODY
+from simulation.shapes.shape import AGGRESSIVE, NOBODY
 from simulation.world.invariants import Key, require
 
 BY_OPERATOR = "operator-request"

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from metalog.image.values import ConfigResourceType, MetadataImage, PartitionImage
-from simulation.shape import AGGRESSIVE, BALANCED, MANAGER, STRATEGY, TIMEOUT, UNCLEAN
+from simulation.shapes.shape import AGGRESSIVE, BALANCED, MANAGER, STRATEGY, TIMEOUT, UNCLEAN
 from simulation.world.invariants import Key, require
 
 DEFAULT_TIMEOUT_MS = 300_000

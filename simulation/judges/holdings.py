@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from broker.context import BrokerContext
     from broker.replication.partition.partition import Partition
     from simulation.judges.partitions import Promises
-    from simulation.shape import Shape
+    from simulation.shapes.shape import Shape
 
 
 def unexplained(

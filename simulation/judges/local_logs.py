@@ -30,7 +30,7 @@ from protocol.messages.alter_partition import AlterPartitionRequest
 from protocol.messages.fetch import FetchRequest
 from protocol.transport.client import Connection
 from simulation.judges.judge import Judge
-from simulation.shape import LOCAL_BYTES, LOCAL_MS
+from simulation.shapes.shape import LOCAL_BYTES, LOCAL_MS
 from simulation.world.invariants import Key, Violation, require
 
 if TYPE_CHECKING:

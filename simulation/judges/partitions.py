@@ -45,7 +45,7 @@ from simulation.judges.election_truth import min_isr
 from simulation.judges.leader_hints import Views
 from simulation.judges.metadata import MetadataTruth
 from simulation.judges.producers import LastBatches
-from simulation.shape import AGGRESSIVE
+from simulation.shapes.shape import AGGRESSIVE
 from simulation.world.invariants import Key, Violation, require
 from storage.log.checkpoints import LEADER_EPOCH_CHECKPOINT, decode_epochs
 from storage.log.log import Log

@@ -47,7 +47,7 @@ from simulation.judges.tier_truth import (
     epoch_at,
     hole,
 )
-from simulation.shape import TIERED
+from simulation.shapes.shape import TIERED
 from simulation.world.invariants import Key, Violation, require
 from simulation.world.store import DELETE, PUT, Touch
 from storage.log.checkpoints import decode_offsets

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from simulation.judges.ledger import PartitionLedger
     from simulation.judges.partitions import Promises
     from simulation.judges.tier_offsets import Listed
-    from simulation.shape import Shape
+    from simulation.shapes.shape import Shape
     from simulation.world.cluster import SimCluster
     from simulation.world.loop import VirtualLoop
     from simulation.world.store import SimStore

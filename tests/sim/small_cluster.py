@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from simulation.event import Event
 from simulation.schedule import Schedule
-from simulation.shape import ClientShape, DiskShape, LinkShape, NodeShape, Shape, TopicShape
+from simulation.shapes.shape import ClientShape, DiskShape, LinkShape, NodeShape, Shape, TopicShape
 
 TOPICS = (
     TopicShape("t0", 1, 3, {"min.insync.replicas": "2"}, ((2, 4, 3),)),

@@ -11,7 +11,7 @@ import pytest
 
 from broker.apis import describe_topic_partitions
 from controller.brokers import producer_ids
-from simulation.shape import ClientShape
+from simulation.shapes.shape import ClientShape
 from simulation.swarm import Outcome, run
 from tests.sim.small_cluster import schedule
 

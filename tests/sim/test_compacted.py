@@ -13,7 +13,7 @@ import pytest
 from simulation.event import Event
 from simulation.judges.compacted import CompactedLedger, Keyed, KeyTable, problem_between
 from simulation.schedule import Schedule, draw_schedule
-from simulation.shape import ClientShape, TopicShape
+from simulation.shapes.shape import ClientShape, TopicShape
 from simulation.swarm import run
 from simulation.world.invariants import Violation
 from storage.log.cleaning.cleaner import LogCleaner

@@ -12,7 +12,7 @@ from simulation.command import Options
 from simulation.coverage import coverage_lines, unhit
 from simulation.event import Event
 from simulation.schedule import Schedule
-from simulation.shape import ClientShape, DiskShape, LinkShape, NodeShape, Shape, TopicShape
+from simulation.shapes.shape import ClientShape, DiskShape, LinkShape, NodeShape, Shape, TopicShape
 from simulation.swarm import run
 
 pytestmark = pytest.mark.sim

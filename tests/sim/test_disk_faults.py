@@ -15,7 +15,7 @@ from simulation.event import Event
 from simulation.faults import KINDS, disk_errors
 from simulation.faults.disk_errors import ANY, ROT
 from simulation.schedule import Schedule
-from simulation.shape import TopicShape
+from simulation.shapes.shape import TopicShape
 from simulation.swarm import Outcome, run
 from simulation.world.disks import SYNCS, WRITES, DiskTrouble
 from tests.sim.planted.focus import TOPICS, Focus

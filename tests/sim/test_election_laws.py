@@ -12,7 +12,7 @@ from metalog.image.values import ElectedAs, LeaderRecoveryState, PartitionImage
 from protocol.ids import DIRECTORY_UNASSIGNED
 from simulation.judges.election_laws import Election, ElectionLaws
 from simulation.judges.election_truth import PartitionElections
-from simulation.shape import NOBODY
+from simulation.shapes.shape import NOBODY
 from simulation.world.invariants import Violation
 
 pytestmark = pytest.mark.sim

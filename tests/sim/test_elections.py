@@ -15,7 +15,7 @@ import pytest
 from simulation.event import Event
 from simulation.faults import ELECTIONS
 from simulation.schedule import draw_schedule
-from simulation.shape import MANAGER, STRATEGY, TIMEOUT, NodeShape
+from simulation.shapes.shape import MANAGER, STRATEGY, TIMEOUT, NodeShape
 from simulation.swarm import Outcome, run
 from tests.sim.planted.bugs import BUGS
 from tests.sim.small_cluster import schedule

@@ -27,7 +27,7 @@ from simulation.judges.groups import GroupTruth, Holder, committed_offsets
 from simulation.judges.ledger import PartitionLedger
 from simulation.judges.partitions import OFFSETS_TOPIC
 from simulation.schedule import Schedule
-from simulation.shape import ClientShape, DiskShape, LinkShape, NodeShape, Shape, TopicShape
+from simulation.shapes.shape import ClientShape, DiskShape, LinkShape, NodeShape, Shape, TopicShape
 from simulation.swarm import Outcome, run
 from simulation.world.invariants import Violation
 from tests.sim.planted.planting import Bug, Patch

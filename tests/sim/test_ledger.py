@@ -14,7 +14,7 @@ import pytest
 from simulation import command, ledger
 from simulation.command import Options
 from simulation.ledger import Ledger, code_id
-from simulation.shape import BadShape
+from simulation.shapes.shape import BadShape
 
 pytestmark = pytest.mark.sim
 

@@ -17,7 +17,7 @@ from simulation.clients.tier_listers import TierLister
 from simulation.judges.committed import PartitionTruth
 from simulation.judges.ledger import PartitionLedger
 from simulation.judges.tier_offsets import Listed, Told, judge_listed
-from simulation.shape import TIERED
+from simulation.shapes.shape import TIERED
 from simulation.world.invariants import Violation
 
 TIMES = (10, 40, 20, 30, 40, 5, 50, 35)

@@ -12,9 +12,9 @@ from simulation import command
 from simulation.event import Event
 from simulation.faults import REPLICAS
 from simulation.faults.beginnings import STEPS
-from simulation.replica_shape import begins_late, looks_at_local_logs
 from simulation.schedule import Schedule, draw_schedule
-from simulation.shape import LOCAL_BYTES, LOCAL_MS
+from simulation.shapes.replicas import begins_late, looks_at_local_logs
+from simulation.shapes.shape import LOCAL_BYTES, LOCAL_MS
 from simulation.swarm import Outcome, run
 from tests.sim.planted.replica_focus import LOCAL_LOGS, NEW_REPLICAS
 

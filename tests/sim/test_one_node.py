@@ -8,7 +8,7 @@ import pytest
 
 from simulation.faults import BY_NAME
 from simulation.schedule import draw_schedule
-from simulation.shape import TopicShape
+from simulation.shapes.shape import TopicShape
 from simulation.swarm import run
 from tests.sim.planted.focus import Focus
 

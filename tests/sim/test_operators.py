@@ -21,7 +21,7 @@ from simulation.judges import KINDS as JUDGES
 from simulation.judges.judge import Judge, JudgeKind
 from simulation.judges.world import JudgedWorld
 from simulation.schedule import Schedule
-from simulation.shape import LEVELS
+from simulation.shapes.shape import LEVELS
 from simulation.swarm import Outcome, SwarmWorld, run
 from tests.sim.small_cluster import schedule
 

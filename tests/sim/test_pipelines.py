@@ -22,7 +22,7 @@ from simulation.clients.pipelines import OUT_OF_ORDER, Idempotent, Pipeline, Wag
 from simulation.event import Event
 from simulation.judges.ledger import PartitionLedger
 from simulation.schedule import Schedule
-from simulation.shape import ClientShape
+from simulation.shapes.shape import ClientShape
 from simulation.swarm import Outcome, run
 from simulation.world.invariants import Violation
 from storage.log.producers import ProducerState

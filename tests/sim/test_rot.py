@@ -13,7 +13,7 @@ from simulation.event import Event
 from simulation.faults import KINDS
 from simulation.faults.rot import BATCH_ROT, METADATA_ROT
 from simulation.schedule import Schedule, draw_schedule
-from simulation.shape import NodeShape
+from simulation.shapes.shape import NodeShape
 from simulation.swarm import Outcome, run
 from tests.sim.planted.focus import Focus
 from tests.sim.small_cluster import schedule

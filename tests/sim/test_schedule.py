@@ -13,7 +13,7 @@ from simulation.faults import BY_NAME
 from simulation.faults import KINDS as FAULTS
 from simulation.faults.process import LATE_MS_MAX
 from simulation.schedule import TROUBLE_MS_MAX, TROUBLE_MS_MIN, Schedule, draw_schedule
-from simulation.shape import KRAFT_LEVEL, NODES_MAX, WEIGHT_MAX, BadShape, LinkShape
+from simulation.shapes.shape import KRAFT_LEVEL, NODES_MAX, WEIGHT_MAX, BadShape, LinkShape
 
 pytestmark = pytest.mark.sim
 

@@ -19,7 +19,7 @@ from broker.replication.partition.partition import Partition
 from simulation import find
 from simulation.command import Options, main
 from simulation.schedule import TROUBLE_MS_MAX, Schedule, draw_schedule
-from simulation.shape import BadShape
+from simulation.shapes.shape import BadShape
 from simulation.shrink import (
     STEADY_DISK,
     STEADY_LINK,

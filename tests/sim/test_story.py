@@ -23,7 +23,7 @@ from simulation.judges.client_history import Saw
 from simulation.messages import Messages
 from simulation.page import ExactAxis, arrows, fault_lanes, page, rows_of
 from simulation.schedule import Schedule, draw_schedule
-from simulation.shape import (
+from simulation.shapes.shape import (
     BadShape,
     ClientShape,
     DiskShape,

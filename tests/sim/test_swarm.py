@@ -22,7 +22,7 @@ from simulation.faults import BY_NAME
 from simulation.faults import KINDS as FAULTS
 from simulation.faults.process import KINDS as PROCESS
 from simulation.schedule import Schedule, draw_schedule
-from simulation.shape import ClientShape, LinkShape
+from simulation.shapes.shape import ClientShape, LinkShape
 from simulation.swarm import run
 from simulation.world.trace import FullTrace
 from tests.sim.small_cluster import schedule

@@ -12,7 +12,7 @@ import pytest
 from simulation.judges import tiering
 from simulation.judges.tier_truth import COPY_FINISHED, Copy, boundary_after, epoch_at, hole
 from simulation.judges.tiering import TierJudge
-from simulation.shape import TIERED
+from simulation.shapes.shape import TIERED
 from simulation.world.invariants import Violation
 from storage.log.epochs import EpochEntry
 

@@ -14,23 +14,15 @@ from client.admin import ConfigChange, ConfigOperation, ResourceType
 from protocol.errors import ErrorCode
 from simulation.faults.kind import Args, OperatorKind
 from simulation.faults.process import lowering
-from simulation.shape import (
-    BALANCED,
-    FACTOR_MAX,
-    MANAGER,
-    RETENTION,
-    SEGMENT_BYTES,
-    STRATEGY,
-    UNCLEAN,
-    may_give_up,
-)
+from simulation.shapes.drawing import RETENTION, SEGMENT_BYTES, may_give_up
+from simulation.shapes.shape import BALANCED, FACTOR_MAX, MANAGER, STRATEGY, UNCLEAN
 
 if TYPE_CHECKING:
     from random import Random
 
     from simulation.event import Event
     from simulation.run_world import RunWorld
-    from simulation.shape import Shape
+    from simulation.shapes.shape import Shape
 
 Resource = tuple[ResourceType, str]
 CLUSTER: Resource = (ResourceType.BROKER, "")

@@ -30,7 +30,8 @@ from simulation.faults.operators.features import UPGRADE, set_level
 from simulation.faults.operators.replicas import elect
 from simulation.faults.process import lowering, note_silence
 from simulation.judges.election_truth import min_isr
-from simulation.shape import AGGRESSIVE, BALANCED, MANAGER, NOBODY, STRATEGY, TIMEOUT, may_give_up
+from simulation.shapes.drawing import may_give_up
+from simulation.shapes.shape import AGGRESSIVE, BALANCED, MANAGER, NOBODY, STRATEGY, TIMEOUT
 from simulation.world.links import Trouble
 
 if TYPE_CHECKING:
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
     from metalog.image.values import PartitionImage
     from simulation.event import Event
     from simulation.run_world import RunWorld
-    from simulation.shape import Shape
+    from simulation.shapes.shape import Shape
 
 LAG, LAG_MS = "replica.lag.time.max.ms", 30_000
 LATE_MS = (50.0, 200.0, 500.0)

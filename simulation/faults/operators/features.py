@@ -9,7 +9,7 @@ from client.errors import check
 from metalog.image.features import METADATA_VERSION
 from protocol.messages.update_features import UpdateFeaturesRequest
 from simulation.faults.kind import Args, OperatorKind
-from simulation.shape import LEVELS
+from simulation.shapes.shape import LEVELS
 
 if TYPE_CHECKING:
     from random import Random
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from protocol.errors import ErrorCode
     from simulation.event import Event
     from simulation.run_world import RunWorld
-    from simulation.shape import Shape
+    from simulation.shapes.shape import Shape
 
 UPGRADE = 1
 

@@ -13,8 +13,8 @@ from protocol.errors import ErrorCode
 from simulation.faults.kind import Args, OperatorKind
 from simulation.faults.operators.configs import CLUSTER, set_config, set_for_a_while
 from simulation.faults.process import lowering
-from simulation.replica_shape import LAST_TIERED, THRESHOLDS, begins_late, looks_at_local_logs
-from simulation.shape import TIERED
+from simulation.shapes.replicas import LAST_TIERED, THRESHOLDS, begins_late, looks_at_local_logs
+from simulation.shapes.shape import TIERED
 
 if TYPE_CHECKING:
     from random import Random
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from metalog.image.values import PartitionImage
     from simulation.event import Event
     from simulation.run_world import RunWorld
-    from simulation.shape import Shape
+    from simulation.shapes.shape import Shape
 
 AGAIN_S = 0.3
 GAPS_MS = (0, 100, 1_000)

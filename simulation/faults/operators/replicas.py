@@ -13,7 +13,8 @@ from protocol.errors import ErrorCode
 from simulation.faults.elections import up_again
 from simulation.faults.kind import Args, OperatorKind
 from simulation.faults.process import lowering, may_be_hit
-from simulation.shape import FACTOR_MAX, may_give_up
+from simulation.shapes.drawing import may_give_up
+from simulation.shapes.shape import FACTOR_MAX
 from simulation.targets import partition_image
 from simulation.world.cluster import End
 
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 
     from simulation.event import Event
     from simulation.run_world import RunWorld
-    from simulation.shape import Shape
+    from simulation.shapes.shape import Shape
     from simulation.world.cluster import Machine
 
 

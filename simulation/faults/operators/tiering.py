@@ -16,8 +16,8 @@ from protocol.messages.delete_records import DeleteRecordsRequest
 from simulation.faults.kind import Args, OperatorKind
 from simulation.faults.operators.topics import draw_which, made_again
 from simulation.operator import REQUEST_MS
-from simulation.shape import FACTOR_MAX, TIERED
-from simulation.tier_shape import LOCAL, tiered_configs
+from simulation.shapes.shape import FACTOR_MAX, TIERED
+from simulation.shapes.tier import LOCAL, tiered_configs
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from simulation.event import Event
     from simulation.operator import Operator
     from simulation.run_world import RunWorld
-    from simulation.shape import Shape
+    from simulation.shapes.shape import Shape
 
 COPY_DISABLE, DELETE_ON_DISABLE = "remote.log.copy.disable", "remote.log.delete.on.disable"
 FOLLOW_TOTAL = "-2"

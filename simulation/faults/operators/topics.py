@@ -11,14 +11,8 @@ from typing import TYPE_CHECKING
 from client.admin import NewTopic
 from protocol.errors import ErrorCode
 from simulation.faults.kind import Args, OperatorKind
-from simulation.shape import (
-    AGGRESSIVE,
-    BALANCED,
-    FACTOR_MAX,
-    PARTITIONS_MAX,
-    SEGMENT_BYTES,
-    STRATEGY,
-)
+from simulation.shapes.drawing import SEGMENT_BYTES
+from simulation.shapes.shape import AGGRESSIVE, BALANCED, FACTOR_MAX, PARTITIONS_MAX, STRATEGY
 
 if TYPE_CHECKING:
     from random import Random
@@ -27,7 +21,7 @@ if TYPE_CHECKING:
     from simulation.event import Event
     from simulation.operator import Operator
     from simulation.run_world import RunWorld
-    from simulation.shape import Shape
+    from simulation.shapes.shape import Shape
 
 MADE = (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS)
 GONE = (ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)

@@ -12,16 +12,8 @@ from simulation.chance import stream
 from simulation.event import Event
 from simulation.faults import KINDS as FAULTS
 from simulation.schedule import Schedule
-from simulation.shape import (
-    DISKS,
-    LINKS,
-    ClientShape,
-    DiskShape,
-    LinkShape,
-    NodeShape,
-    Shape,
-    TopicShape,
-)
+from simulation.shapes.drawing import DISKS, LINKS
+from simulation.shapes.shape import ClientShape, DiskShape, LinkShape, NodeShape, Shape, TopicShape
 
 QUIET_MS = 5_000
 PAUSE_MS = 700.0

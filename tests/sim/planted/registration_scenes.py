@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from metalog.image.features import DIRECTORY_ASSIGNMENT_LEVEL, METADATA_VERSION
-from simulation.shape import LEVELS
+from simulation.shapes.shape import LEVELS
 from tests.sim.planted.focus import TOPICS, Focus
 
 _T0 = TOPICS[:1]

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from simulation.replica_shape import INTERVAL, LAST_TIERED
-from simulation.shape import LOCAL_BYTES, UNCLEAN, ClientShape, Shape, TopicShape
+from simulation.shapes.replicas import INTERVAL, LAST_TIERED
+from simulation.shapes.shape import LOCAL_BYTES, UNCLEAN, ClientShape, Shape, TopicShape
 from tests.sim.planted.focus import TOPICS, Focus
 from tests.sim.planted.tier_focus import KEEPS, SETTINGS, TIERED, TierFocus
 

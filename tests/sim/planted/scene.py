@@ -8,7 +8,7 @@ from typing import Any
 
 from simulation.event import Event
 from simulation.schedule import Schedule
-from simulation.shape import TopicShape
+from simulation.shapes.shape import TopicShape
 from tests.sim.planted.focus import Focus
 
 When = tuple[int, str, str, dict[str, Any]]

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from simulation.shape import LINKS, MANAGER, TIMEOUT, DiskShape
-from simulation.tier_shape import METADATA
+from simulation.shapes.drawing import LINKS
+from simulation.shapes.shape import MANAGER, TIMEOUT, DiskShape
+from simulation.shapes.tier import METADATA
 from tests.sim.planted.disk_scenes import DISK_SCENES
 from tests.sim.planted.focus import FIVE_VOTERS, TAKEN_PORT, TOPICS, WIPED_VOTERS, Focus
 from tests.sim.planted.group_focus import BY_NAME, HASTY, HASTY_BUGS, MADE_AGAIN, PAIR

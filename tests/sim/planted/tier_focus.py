@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
-from simulation.shape import Shape, TopicShape
-from simulation.tier_shape import FIXED, METADATA, rereaders
+from simulation.shapes.shape import Shape, TopicShape
+from simulation.shapes.tier import FIXED, METADATA, rereaders
 from tests.sim.planted.focus import Focus
 
 SETTINGS = {

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from simulation.shape import ClientShape, Shape, TopicShape
+from simulation.shapes.shape import ClientShape, Shape, TopicShape
 
 if TYPE_CHECKING:
     from random import Random

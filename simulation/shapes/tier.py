@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from simulation.shape import (
+from simulation.shapes.shape import (
     AGGRESSIVE,
     BALANCED,
     FACTOR_MAX,

@@ -10,12 +10,12 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from simulation.shape import LOCAL_BYTES, LOCAL_MS
+from simulation.shapes.shape import LOCAL_BYTES, LOCAL_MS
 
 if TYPE_CHECKING:
     from random import Random
 
-    from simulation.shape import Shape, TopicShape
+    from simulation.shapes.shape import Shape, TopicShape
 
 LAST_TIERED = "follower.fetch.last.tiered.offset.enable"
 INTERVAL = "kraftbox.local.log.report.interval.ms"

@@ -11,12 +11,12 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from simulation.shape import AGGRESSIVE, BALANCED, MANAGER, NOBODY, STRATEGY, TIMEOUT, Shape
+from simulation.shapes.shape import AGGRESSIVE, BALANCED, MANAGER, NOBODY, STRATEGY, TIMEOUT, Shape
 
 if TYPE_CHECKING:
     from random import Random
 
-    from simulation.shape import TopicShape
+    from simulation.shapes.shape import TopicShape
 
 ELR_CHANCE = 0.75
 MANAGER_CHANCE = 0.65

@@ -1,0 +1,1 @@
+"""The shapes of simulated clusters: their values, and how each part is drawn."""
