@@ -20,8 +20,8 @@ from controller.elections.context import ElectionContext
 from controller.elections.eligibility import Ineligible
 from controller.elections.local_logs import LocalLogOrder
 from controller.elections.log_facts import LogFact, LogFacts, Replica
-from controller.elections.recovery import Waiting
 from controller.elections.recovery_rules import WaitsFor
+from controller.elections.recovery_waiting import Waiting
 from metalog.image.local_log import (
     OFF,
     UNKNOWN,

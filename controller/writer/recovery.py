@@ -18,9 +18,23 @@ from functools import partial
 from typing import Final
 
 from controller.elections.log_facts import LogFacts
-from controller.elections.recovery import Decided, RecoveryCounts, UncleanRecovery, Waiting
+from controller.elections.recovery import RecoveryCounts, UncleanRecovery
+from controller.elections.recovery_events import (
+    Activated,
+    Answered,
+    Appended,
+    Committed,
+    Deactivated,
+    Decided,
+    Due,
+    Event,
+    Requested,
+    Unanswered,
+    Withdrawn,
+)
 from controller.elections.recovery_questions import PartitionKey, Question
 from controller.elections.recovery_requests import Outcome, RecoveryRequest
+from controller.elections.recovery_waiting import Waiting
 from controller.settings import ControllerSettings
 from controller.writer.activities import MakeView
 from controller.writer.endpoints import endpoints_for_nodes
@@ -85,14 +99,12 @@ class Recovery:
 
     def begin(self, now_ms: float) -> None:
         self._active = True
-        self._core.begin()
-        self.due_ms = now_ms
+        self._step(Activated(), now_ms)
 
     def end(self) -> None:
         """Stop, and fail waiting requests with NOT_CONTROLLER."""
-        self.due_ms = None
         self._active = False
-        self._core.end()
+        self._step(Deactivated(), self._clock.monotonic_ms())
         for task in self._tasks:
             task.cancel()
         self._tasks.clear()
@@ -106,17 +118,29 @@ class Recovery:
                 future.set_exception(ApiError(ErrorCode.NOT_CONTROLLER, None))
 
     def act(self, now_ms: float, view: MakeView) -> Sequence[MetadataRecord]:
-        turn = self._core.turn(view(), now_ms)
-        self._send(now_ms)
-        self._tell(turn.expired)
-        self._tell_when_committed()
-        self.due_ms = self._core.due_ms(now_ms)
-        return turn.records
+        return self._step(Due(view()), now_ms)
 
     def appended(self, records: Sequence[MetadataRecord], now_ms: float) -> None:
-        self._core.appended(records)
-        self._tell_when_committed()
-        self.due_ms = self._core.due_ms(now_ms)
+        self._step(Appended(records), now_ms)
+
+    def _step(self, event: Event, now_ms: float) -> Sequence[MetadataRecord]:
+        """Pass an event to the state machine and carry out its effects. Returns: the records to
+        append."""
+        effects = self._core.step(event, now_ms)
+        for question in effects.questions:
+            self._send(question)
+        self._tell(effects.complete)
+        if effects.decided:
+            self._committed().add_done_callback(partial(self._settle, effects.decided))
+        for broker_id in effects.idle:
+            self._hang_up(broker_id)
+        self.due_ms = effects.due_ms
+        return effects.records
+
+    def _step_now(self, event: Event) -> None:
+        """Make a step outside of the writer's own calls."""
+        self._step(event, self._clock.monotonic_ms())
+        self._rearm()
 
     # --- operators ----------------------------------------------------------------------------
 
@@ -142,23 +166,20 @@ class Recovery:
         future: asyncio.Future[Mapping[PartitionKey, Outcome]]
         future = asyncio.get_running_loop().create_future()
         self._waiters[request] = future
-        self._core.request(request)
-        self._refresh()
+        self._step_now(Requested(request))
         try:
             return await future
         finally:
             if self._waiters.pop(request, None) is not None:
-                self._core.withdraw(request)
-                self._refresh()
+                self._withdraw(request)
 
-    def _tell_when_committed(self) -> None:
-        decided = self._core.take_decided()
-        if decided:
-            self._committed().add_done_callback(partial(self._settle, decided))
+    def _withdraw(self, request: RecoveryRequest) -> None:
+        if self._active:
+            self._step_now(Withdrawn(request))
 
-    def _settle(self, decided: list[Decided], committed: asyncio.Future[None]) -> None:
-        if committed.exception() is None:
-            self._tell(self._core.settle(decided))
+    def _settle(self, decided: tuple[Decided, ...], committed: asyncio.Future[None]) -> None:
+        if committed.exception() is None and self._active:
+            self._step_now(Committed(decided))
 
     def _tell(self, requests: Iterable[RecoveryRequest]) -> None:
         for request in requests:
@@ -172,17 +193,11 @@ class Recovery:
 
     # --- brokers ------------------------------------------------------------------------------
 
-    def _refresh(self) -> None:
-        if self._active:
-            self.due_ms = self._core.due_ms(self._clock.monotonic_ms())
-            self._rearm()
-
-    def _send(self, now_ms: float) -> None:
-        for question in self._core.questions(now_ms):
-            name = f"ask broker {question.broker_id} how far its logs reach"
-            task = self._supervisor.spawn(name, self._ask(question), fatal=False)
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
+    def _send(self, question: Question) -> None:
+        name = f"ask broker {question.broker_id} how far its logs reach"
+        task = self._supervisor.spawn(name, self._ask(question), fatal=False)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
 
     async def _ask(self, question: Question) -> None:
         response = None
@@ -198,15 +213,11 @@ class Recovery:
         finally:
             # In any case: a broker gets no further query while one is in flight.
             if self._active:
-                now_ms = self._clock.monotonic_ms()
                 if response is None:
                     self._misses[question.broker_id] = self._misses.get(question.broker_id, 0) + 1
-                    self._core.unanswered(question, now_ms)
+                    self._step_now(Unanswered(question))
                 else:
-                    self._core.answered(question, response, self._view(), now_ms)
-                self._refresh()
-                if not self._core.asks(question.broker_id):
-                    self._hang_up(question.broker_id)
+                    self._step_now(Answered(question, response, self._view()))
 
     async def _answer(self, question: Question) -> GetReplicaLogInfoResponse:
         broker = self._view().image.cluster.brokers.get(question.broker_id)

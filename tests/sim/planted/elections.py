@@ -104,7 +104,7 @@ ELECTIONS: tuple[Bug, ...] = (
         "P21|P9|P10|P13",
         "the longest log is elected though its broker is fenced by now",
         (
-            "controller.elections.recovery:_resolve",
+            "controller.elections.recovery_examination:_resolve",
             "alive=tuple(r for r in partition.replicas if is_eligible(eligibility_of(r))),",
             "alive=tuple(r for r in partition.replicas if not (partition.isr or elr) "
             "or is_eligible(eligibility_of(r))),",
@@ -120,7 +120,7 @@ ELECTIONS: tuple[Bug, ...] = (
         FAMILY,
         "P21|P2|P1|P7",
         "an answer counts for whatever life of its broker is registered",
-        (f"{RECOVERY}.answered", "broker.epoch != response.broker_epoch", "False"),
+        (f"{RECOVERY}._answered", "broker.epoch != response.broker_epoch", "False"),
         (
             "controller.elections.log_facts:counted",
             "known is not None and known[0] == broker_epoch",

@@ -20,8 +20,8 @@ from controller.elections.explanation import (
     explain_partition,
 )
 from controller.elections.log_facts import LogFact, LogFacts, Replica
-from controller.elections.recovery import Waiting
 from controller.elections.recovery_rules import WaitsFor
+from controller.elections.recovery_waiting import Waiting
 from kraftbox.cli.explanation import document, headlines
 from metalog.image.local_log import (
     LocalLogStats,

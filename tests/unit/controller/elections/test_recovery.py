@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -10,204 +9,42 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from controller.configs.topic_settings import RecoveryStrategy
-from controller.elections import recovery
+from controller.elections import recovery_waiting
 from controller.elections.context import ElectionContext
 from controller.elections.explanation import UNHEARD, explain_partition
-from controller.elections.log_facts import LogFact, LogFacts
+from controller.elections.log_facts import LogFact
 from controller.elections.recovery import (
     LOOKS_PER_TURN,
-    TOGETHER_MS,
-    RecoveryCounts,
-    UncleanRecovery,
 )
-from controller.elections.recovery_questions import PAUSE_MAX_MS, PartitionKey, Question
+from controller.elections.recovery_events import (
+    Activated,
+    Answered,
+    Committed,
+    Deactivated,
+    Requested,
+    Unanswered,
+    Withdrawn,
+)
+from controller.elections.recovery_questions import PAUSE_MAX_MS, Question
 from controller.elections.recovery_requests import Outcome, RecoveryRequest
 from controller.elections.recovery_rules import Standing, Verdict, WaitsFor, judge
+from controller.elections.recovery_timers import TOGETHER_MS
 from metalog.image.values import NO_LEADER, ElectedAs, LeaderRecoveryState
 from protocol.errors import ErrorCode
 from protocol.messages.get_replica_log_info import GetReplicaLogInfoResponse
 from protocol.metadata import (
-    ConfigRecord,
-    FenceBrokerRecord,
     PartitionChangeRecord,
     RemoveTopicRecord,
     UnfenceBrokerRecord,
 )
-from testkit.memory.controller import Cluster
-
-AGGRESSIVE, BALANCED, NONE = RecoveryStrategy
-TIMEOUT_MS = 300_000
-TOPIC, BROKER = 2, 4
-
-
-class World(Cluster):
-    """Brokers 1 to 3 with logs; topic t on 1, 2, 3 with min ISR 2.
-
-    `turns` runs all events that need no passage of time; brokers in `silent` do not answer.
-    """
-
-    def __init__(self, partitions: int = 1, *, elr: bool = True, **properties: str) -> None:
-        self.facts = LogFacts()
-        self.counts = RecoveryCounts()
-        self.recovery = UncleanRecovery(self.facts, self.counts)
-        properties = {"unclean_recovery_manager_enabled": "true", **properties}
-        super().__init__(elr=elr, min_insync_replicas="2", **properties)
-        self.logs: dict[int, tuple[int, int]] = {1: (0, 10), 2: (0, 20), 3: (0, 15)}
-        self.silent: set[int] = set()
-        self.asked: list[Question] = []
-        self.pending: list[Question] = []
-        self.written: list[Any] = []
-        self.answered: list[RecoveryRequest] = []
-        self.refuses, self.commits = False, True
-        self.lives = {1: 1, 2: 1, 3: 1}
-        self.start(1, 2, 3)
-        self.create_topic("t", *[[1, 2, 3]] * partitions)
-        self.recovery.begin()
-        self.turns()
-
-    def apply(self, records: Sequence[Any]) -> None:
-        super().apply(records)
-        self.recovery.appended(records)
-
-    # --- what happens -----------------------------------------------------------------------------
-
-    def down(self, *brokers: int) -> None:
-        for broker_id in brokers:
-            self.fence(broker_id)
-        self.turns()
-
-    def back(self, *brokers: int) -> None:
-        """Register brokers after an unclean shutdown."""
-        for broker_id in brokers:
-            self.lives[broker_id] += 1
-            self.register(broker_id, life=self.lives[broker_id])
-            self.heartbeat(broker_id)
-        self.turns()
-
-    def configure(self, key: str, value: str | None, topic: str | None = None) -> None:
-        kind, name = (BROKER, "") if topic is None else (TOPIC, topic)
-        self.apply([ConfigRecord(resource_type=kind, resource_name=name, name=key, value=value)])
-        self.turns()
-
-    def fence_only(self, broker_id: int) -> None:
-        """Fence brokers without a new incarnation."""
-        epoch = self.image.cluster.brokers[broker_id].epoch
-        self.apply([FenceBrokerRecord(id=broker_id, epoch=epoch)])
-        self.turns()
-
-    def unfence(self, broker_id: int) -> None:
-        epoch = self.image.cluster.brokers[broker_id].epoch
-        self.apply([UnfenceBrokerRecord(id=broker_id, epoch=epoch)])
-        self.turns()
-
-    def wait(self, by_ms: float) -> None:
-        pending, self.pending = self.pending, []
-        for question in pending:
-            self.recovery.unanswered(question, self.monotonic_ms)
-        self.advance(by_ms)
-        self.turns()
-
-    def turns(self) -> None:
-        """Run the machine until nothing is due."""
-        for _ in range(1000):
-            due = self.recovery.due_ms(self.monotonic_ms)
-            if due is None or due > self.monotonic_ms:
-                return
-            self.turn()
-        raise AssertionError("it does not come to rest")
-
-    def turn(self) -> None:
-        turn = self.recovery.turn(self.view(), self.monotonic_ms)
-        questions = self.recovery.questions(self.monotonic_ms)
-        self.written += turn.records
-        if turn.records and not self.refuses:
-            self.apply(turn.records)
-        self.answered += turn.expired
-        if self.commits:
-            self.commit()
-        for question in questions:
-            self.asked.append(question)
-            if question.broker_id in self.silent:
-                self.pending.append(question)
-            else:
-                self.answer(question)
-
-    def commit(self) -> None:
-        self.answered += self.recovery.settle(self.recovery.take_decided())
-
-    def answer(self, question: Question, **fields: Any) -> None:
-        self.recovery.answered(
-            question, self.response(question, **fields), self.view(), self.monotonic_ms
-        )
-
-    def response(self, question: Question, **fields: Any) -> GetReplicaLogInfoResponse:
-        broker_epoch = fields.pop(
-            "broker_epoch", self.image.cluster.brokers[question.broker_id].epoch
-        )
-        epoch, end = self.logs[question.broker_id]
-        topics: dict[bytes, list[int]] = {}
-        for topic_id, index in question.partitions:
-            topics.setdefault(topic_id, []).append(index)
-        return GetReplicaLogInfoResponse(
-            broker_epoch=broker_epoch,
-            topic_partition_log_info_list=[
-                GetReplicaLogInfoResponse.TopicPartitionLogInfo(
-                    topic_id=topic_id,
-                    partition_log_info=[
-                        GetReplicaLogInfoResponse.PartitionLogInfo(
-                            partition=index,
-                            last_written_leader_epoch=epoch,
-                            log_end_offset=end,
-                            current_leader_epoch=self.leader_epoch_of(topic_id, index),
-                        ).replace(**fields)
-                        for index in indexes
-                    ],
-                )
-                for topic_id, indexes in topics.items()
-            ],
-        )
-
-    def leader_epoch_of(self, topic_id: bytes, index: int) -> int:
-        partition = self.image.topics.partition(topic_id, index)
-        return -1 if partition is None else partition.leader_epoch
-
-    # --- what is seen -----------------------------------------------------------------------------
-
-    @property
-    def leader(self) -> int:
-        return self.partition("t").leader
-
-    def key(self, index: int = 0) -> PartitionKey:
-        return self.image.topics.by_name["t"].id, index
-
-    def waits(self, index: int = 0) -> tuple[WaitsFor, tuple[int, ...]] | None:
-        waiting = self.recovery.waits_for(*self.key(index))
-        return None if waiting is None else (waiting.waits, waiting.brokers)
-
-    def ask(self, strategy: RecoveryStrategy, time_ms: float = 1e6) -> RecoveryRequest:
-        deadline_ms = self.monotonic_ms + time_ms
-        partitions = self.partition_keys()
-        request = RecoveryRequest(strategy, partitions, deadline_ms)
-        self.recovery.request(request)
-        self.turns()
-        return request
-
-    def partition_keys(self) -> list[PartitionKey]:
-        topic = self.image.topics.by_name["t"]
-        return [(topic.id, index) for index in topic.partitions]
-
-
-def power_cut(world: World) -> World:
-    """End all brokers at once: LastKnownELR is 3, 2 and 1, and no broker is back."""
-    world.down(1, 2, 3)
-    for broker_id in (1, 2, 3):
-        world.lives[broker_id] += 1
-        world.register(broker_id, life=world.lives[broker_id])
-    world.turns()
-    partition = world.partition("t")
-    assert (partition.leader, partition.isr, partition.elr) == (NO_LEADER, (), ())
-    return world
-
+from tests.unit.controller.elections.recovery_world import (
+    AGGRESSIVE,
+    BALANCED,
+    NONE,
+    TIMEOUT_MS,
+    World,
+    power_cut,
+)
 
 # --- Balanced -------------------------------------------------------------------------------------
 
@@ -344,7 +181,7 @@ def test_aggressive_waits_for_all_that_are_alive_until_the_timeout() -> None:
     w.wait(TIMEOUT_MS + 5_000)
     assert w.waits() == (WaitsFor.ANSWERS, (1, 3))
     w.silent = {3}
-    w.recovery.answered(w.asked[-1], w.response(w.asked[-1]), w.view(), w.monotonic_ms)
+    w.happen(Answered(w.asked[-1], w.response(w.asked[-1]), w.view()))
     w.wait(5_000)
     assert w.leader in (1, 3)
 
@@ -434,12 +271,12 @@ def test_an_error_is_no_answer(error: ErrorCode) -> None:
 
 def test_no_answer_is_asked_for_again_and_again_but_not_all_the_time() -> None:
     w, questions = asking()
-    w.recovery.unanswered(questions[2], w.monotonic_ms)
+    w.happen(Unanswered(questions[2]))
     count = len(w.asked)
     for _ in range(100):
         w.wait(100)
         for question in [q for q in w.asked[count:] if q.broker_id == 2]:
-            w.recovery.unanswered(question, w.monotonic_ms)
+            w.happen(Unanswered(question))
         count = len(w.asked)
     assert 5 < len([q for q in w.asked if q.broker_id == 2]) < 15
 
@@ -503,7 +340,7 @@ def absurd(w: World, question: Question, fields: dict[str, int], name: str = "u"
             ],
         )
     )
-    w.recovery.answered(question, response, w.view(), w.monotonic_ms)
+    w.happen(Answered(question, response, w.view()))
 
 
 @pytest.mark.parametrize("fields", ABSURD)
@@ -577,10 +414,10 @@ def test_a_new_controller_starts_over() -> None:
     w, questions = asking()
     w.wait(TIMEOUT_MS / 2)
     w.answer(questions[2])
-    w.recovery.end()
-    assert w.recovery.due_ms(w.monotonic_ms) is None
+    w.happen(Deactivated())
+    assert w.due_ms is None
     assert w.counts.running == 0
-    w.recovery.begin()
+    w.happen(Activated())
     w.silent = {1}
     w.turns()
     assert w.waits() == (WaitsFor.ANSWERS, (1,))
@@ -588,7 +425,7 @@ def test_a_new_controller_starts_over() -> None:
     w.turns()
     assert w.leader == 2
     w, _ = asking()
-    w.recovery.begin()
+    w.happen(Activated())
     w.silent = {1}
     w.turns()
     w.wait(TIMEOUT_MS - 1)
@@ -711,7 +548,7 @@ def test_without_the_manager_nobody_is_asked() -> None:
     for broker_id in (1, 2, 3):
         w.unfence(broker_id)
     assert w.asked == []
-    assert w.recovery.due_ms(w.monotonic_ms) is None
+    assert w.due_ms is None
 
 
 # --- operators ------------------------------------------------------------------------------------
@@ -754,7 +591,7 @@ def test_a_request_whose_time_is_over_elects_nothing_later() -> None:
 def test_a_request_that_is_withdrawn_elects_nothing_later() -> None:
     w = power_cut(World(unclean_recovery_strategy="None"))
     request = w.ask(AGGRESSIVE)
-    w.recovery.withdraw(request)
+    w.happen(Withdrawn(request))
     w.unfence(1)
     assert w.leader == NO_LEADER
     assert w.answered == []
@@ -777,10 +614,10 @@ def test_what_was_refused_is_as_before_and_decided_again() -> None:
     for _ in range(3):
         w.turn()
     request = RecoveryRequest(AGGRESSIVE, w.partition_keys(), w.monotonic_ms + 1000)
-    w.recovery.request(request)
+    w.happen(Requested(request))
     for _ in range(3):
         w.turn()
-    assert w.recovery.due_ms(w.monotonic_ms) == w.monotonic_ms
+    assert w.due_ms == w.monotonic_ms
     assert (w.leader, w.answered, request.outcomes) == (NO_LEADER, [], {})
     assert w.waits() == (WaitsFor.ANSWERS, ())
     assert (w.counts.running, w.counts.finished, w.counts.given_up) == (2, 0, 0)
@@ -797,8 +634,8 @@ def test_an_election_is_told_when_it_is_committed() -> None:
     w.commits = False
     request = w.ask(AGGRESSIVE, time_ms=1000.0)
     assert (w.leader, request.outcomes, w.answered) == (1, {}, [])
-    first, *others = w.recovery.take_decided()
-    assert w.recovery.settle([first]) == []
+    first, *others = w.decided
+    assert w.happen(Committed([first])).complete == ()
     w.wait(1000)
     assert w.answered == [request]
     told = {index: outcome for (_, index), outcome in request.outcomes.items()}
@@ -806,7 +643,7 @@ def test_an_election_is_told_when_it_is_committed() -> None:
     late = told[1 - first.partition[1]]
     assert late.error is ErrorCode.REQUEST_TIMED_OUT
     assert late.message == "it was decided, but not committed in time: it may be later"
-    assert w.recovery.settle(others) == []
+    assert w.happen(Committed(others)).complete == ()
     assert told == {index: outcome for (_, index), outcome in request.outcomes.items()}
 
 
@@ -821,7 +658,7 @@ def test_thousands_are_decided_in_slices() -> None:
     turns = 0
     epoch = w.image.cluster.brokers[2].epoch
     w.apply([UnfenceBrokerRecord(id=2, epoch=epoch)])
-    while (due := w.recovery.due_ms(w.monotonic_ms)) is not None and due <= w.monotonic_ms:
+    while (due := w.due_ms) is not None and due <= w.monotonic_ms:
         before = len(w.written)
         w.turn()
         assert len(w.written) - before <= LOOKS_PER_TURN
@@ -865,7 +702,7 @@ def test_many_are_elected_when_all_is_answered_not_while_answers_come() -> None:
 
 def test_nobody_waits_for_answers_that_do_not_come() -> None:
     w, first = with_a_thousand_answers()
-    w.recovery.unanswered(w.pending.pop(), w.monotonic_ms)
+    w.happen(Unanswered(w.pending.pop()))
     w.turns()
     assert len(w.written) == len(first.partitions)
 
@@ -981,10 +818,10 @@ def test_a_new_controller_asks_topic_by_topic_in_the_order_of_their_names() -> N
     for name in names:
         world.create_topic(name, [1, 2, 3])
     world.silent = {1, 2, 3}
-    power_cut(world).recovery.end()
+    power_cut(world).happen(Deactivated())
     world.back(1, 2, 3)
     world.asked.clear()
-    world.recovery.begin()
+    world.happen(Activated())
     world.turns()
     asked = [topic_id for topic_id, _ in world.asked[0].partitions]
     assert asked == [world.image.topics.by_name[name].id for name in ["t", *sorted(names)]]
@@ -994,7 +831,7 @@ def test_a_change_of_a_partition_that_is_led_is_no_reason_to_look() -> None:
     world = World()
     topic_id, index = world.key()
     world.apply([PartitionChangeRecord(topic_id=topic_id, partition_id=index, isr=[1, 2])])
-    assert world.recovery.due_ms(world.monotonic_ms) is None
+    assert world.due_ms is None
 
 
 def test_what_has_got_a_leader_while_it_was_searched_is_not_asked_for(
@@ -1002,11 +839,11 @@ def test_what_has_got_a_leader_while_it_was_searched_is_not_asked_for(
 ) -> None:
     """A new controller searches in slices: a partition may get a leader before its request is
     sent."""
-    monkeypatch.setattr(recovery, "SCANNED_PER_TURN", 1)
+    monkeypatch.setattr(recovery_waiting, "SCANNED_PER_TURN", 1)
     world = World()
     world.create_topic("a", [1, 2, 3])
     world.down(1, 2, 3)
-    world.recovery.begin()
+    world.happen(Activated())
     world.turn()
     topic_id, index = world.key()
     world.apply([PartitionChangeRecord(topic_id=topic_id, partition_id=index, leader=1, isr=[1])])
@@ -1037,6 +874,8 @@ class Laws(World):
         self.kinds: dict[tuple[int, int], str] = {}
         self.told: dict[tuple[int, int], tuple[int, LogFact]] = {}
         self.newer: dict[int, int] = {}
+        self.queried: dict[int, set[int]] = {}
+        """Brokers with a query about a partition, by its index."""
         self.began_ms: dict[int, float] = {}
         self.decidable_ms: dict[int, float] = {}
         self.elected: dict[int, int] = {}
@@ -1081,6 +920,7 @@ class Laws(World):
                 assert now_ms - since_ms <= TOGETHER_MS, "P21: decidable, and nobody looks"
             else:
                 self.decidable_ms.pop(index, None)
+                self.queried[index] = set() if verdict is None else {*verdict.asked}
                 if verdict is None or not verdict.needed:
                     self.began_ms.pop(index, None)
                 else:
@@ -1088,7 +928,7 @@ class Laws(World):
                 self.look_at_waits(index, verdict)
 
     def look_at_waits(self, index: int, verdict: Verdict | None) -> None:
-        now_ms, due_ms = self.monotonic_ms, self.recovery.due_ms(self.monotonic_ms)
+        now_ms, due_ms = self.monotonic_ms, self.due_ms
         began_ms = self.began_ms.get(index)
         if began_ms is not None and began_ms + self.timeout_ms > now_ms:
             assert due_ms is not None, "a timeout that is in force has no timer"
@@ -1117,14 +957,14 @@ class Laws(World):
         while True:
             steps += 1
             assert steps < 3_000, "it does not come to rest"
-            due_ms = self.recovery.due_ms(self.monotonic_ms)
+            due_ms = self.due_ms
             times = [time for time, _, _ in self.under_way] + ([] if due_ms is None else [due_ms])
             self.advance(max(0.0, min([*times, end_ms]) - self.monotonic_ms))
             ready = [one for one in self.under_way if one[0] <= self.monotonic_ms]
             self.under_way = [one for one in self.under_way if one[0] > self.monotonic_ms]
             for _, question, is_silent in ready:
                 if is_silent:
-                    self.recovery.unanswered(question, self.monotonic_ms)
+                    self.happen(Unanswered(question))
                 else:
                     self.reply(question)
             self.settle()
@@ -1141,12 +981,12 @@ class Laws(World):
         response = self.response(question)
         if "other life" in kinds.values():
             response.broker_epoch = broker.epoch - 1
-            self.recovery.answered(question, response, self.view(), self.monotonic_ms)
+            self.happen(Answered(question, response, self.view()))
             return
         for topic in response.topic_partition_log_info_list:
             for info in topic.partition_log_info:
                 self.fill(broker.id, info, kinds[info.partition])
-        self.recovery.answered(question, response, self.view(), self.monotonic_ms)
+        self.happen(Answered(question, response, self.view()))
 
     def fill(self, broker_id: int, info: Any, kind: str) -> None:
         index, epoch = info.partition, self.partition("t", info.partition).leader_epoch
@@ -1165,6 +1005,9 @@ class Laws(World):
             info.last_written_leader_epoch, info.log_end_offset = epoch + 1, 2**63 - 1
         else:
             self.useful += 1
+            if broker_id not in self.queried.get(index, ()):
+                return  # The query was dropped while it was under way.
+            self.queried[index].discard(broker_id)
             fact = LogFact(0, info.log_end_offset, epoch, self.monotonic_ms)
             life = self.image.cluster.brokers[broker_id].epoch
             self.told[index, broker_id] = life, fact
