@@ -20,21 +20,18 @@ from controller.settings import ControllerSettings
 from controller.writer.registration import ControllerRegistrar
 from controller.writer.stats import ImageCounts, image_families, stats_families
 from controller.writer.writer import Controller
-from metalog.format import bootstrap_records
+from metalog.first_records import read_first_records
 from metalog.loader import MetadataLoader
 from metalog.quorum.core.voters import VoterEndpoint
 from metalog.quorum.node import QuorumNode
 from metalog.supported import SUPPORTED_FEATURES
-from protocol.errors import ProtocolError
 from protocol.messages.controller_registration import ControllerRegistrationRequest
-from protocol.schema import MetadataRecord
 from protocol.transport.admission import ConnectionGate
 from protocol.transport.connection import ServerConnection
 from protocol.transport.memory import RequestMemory
 from protocol.transport.server import Server
 from runtime.clock import Clock
 from runtime.config import Listener, NodeConfig, keys_log
-from runtime.errors import StartupRefused
 from runtime.metrics import Family, Metrics
 from runtime.tasks import Supervisor
 from serving.features import features_of
@@ -43,18 +40,6 @@ from serving.listeners import SECURITY_PROTOCOL_IDS, Listeners
 from storage.files import Files
 
 CLOSE_GRACE_MS = 2_000.0
-
-
-def read_bootstrap(files: Files, log_dir: str) -> Sequence[MetadataRecord]:
-    """Read the records that an empty metadata log begins with, as formatting stored them.
-
-    Raises:
-        StartupRefused: the file is damaged.
-    """
-    try:
-        return bootstrap_records(files, log_dir)
-    except ProtocolError as error:
-        raise StartupRefused(str(error)) from error
 
 
 class ControllerServer:
@@ -79,7 +64,7 @@ class ControllerServer:
             incarnation_id: of the process, shared with its broker.
 
         Raises:
-            StartupRefused: the bootstrap records are damaged (`read_bootstrap`).
+            StartupRefused: the first records are damaged (`read_first_records`).
         """
         self.config = config
         self._clock = clock
@@ -102,7 +87,7 @@ class ControllerServer:
             rng=rng,
             supervisor=supervisor,
             bootstrap=first_records(
-                read_bootstrap(files, config.metadata_log_dir),
+                read_first_records(files, config.metadata_log_dir),
                 config[keys_log.MIN_INSYNC_REPLICAS],
             ),
             voters=lambda: frozenset(quorum.voters.ids),

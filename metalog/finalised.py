@@ -3,7 +3,8 @@
 Finalised levels determine how the other records were written. A node that does not know a level
 must not take part, not even by the record that a new leader writes first. So the levels are checked
 before the log is opened. They are read from the files as they are: the latest snapshot, then the
-log after it. Without any metadata, the levels are those that formatting left for the first leader.
+log after it. Without any metadata, the levels are those that formatting left for the first leader
+(`first_records`).
 """
 
 from __future__ import annotations
@@ -12,11 +13,11 @@ import posixpath
 from collections.abc import Mapping
 from itertools import pairwise
 
-from metalog.format import bootstrap_records
+from metalog.first_records import read_first_records
 from metalog.image.values import VersionRange
 from metalog.quorum.batches import read_batches
 from metalog.quorum.log import DIRECTORY_NAME
-from metalog.quorum.snapshots import snapshot_name, whole_snapshots
+from metalog.quorum.snapshots import FIRST_SNAPSHOT, snapshot_name, whole_snapshots
 from protocol.batch.header import iter_batches
 from protocol.errors import ProtocolError
 from protocol.metadata.feature_level_record import FeatureLevelRecord
@@ -33,17 +34,14 @@ def finalised_features(files: Files, metadata_dir: str) -> dict[str, int]:
     """Return the finalised levels above 0, by feature.
 
     Raises:
-        StartupRefused: `bootstrap.checkpoint` is damaged.
+        StartupRefused: the log is empty, and the file with its first records is damaged.
     """
     directory = posixpath.join(metadata_dir, DIRECTORY_NAME)
     levels: dict[str, int] = {}
     if files.isdir(directory):
         _follow_log(files, directory, levels)
     if not levels:
-        try:
-            _apply(levels, bootstrap_records(files, metadata_dir))
-        except ProtocolError as error:
-            raise StartupRefused(str(error)) from error
+        _apply(levels, read_first_records(files, metadata_dir))
     return {name: level for name, level in levels.items() if level}
 
 
@@ -68,7 +66,9 @@ def check_features(
 def _follow_log(files: Files, directory: str, levels: dict[str, int]) -> None:
     start = 0
     snapshots, _ = whole_snapshots(files, directory)
-    if snapshots:
+    # The records of the first snapshot are not in the log before a controller appends them; one of
+    # Kafka 4.3 never does.
+    if snapshots and snapshots[-1] != FIRST_SNAPSHOT:
         start = snapshots[-1].offset
         _collect(levels, files.read(posixpath.join(directory, snapshot_name(snapshots[-1]))), 0)
     segments = sorted(

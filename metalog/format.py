@@ -34,7 +34,6 @@ from metalog.quorum.log import DIRECTORY_NAME
 from metalog.quorum.snapshots import (
     BOOTSTRAP_FILE,
     FIRST_SNAPSHOT,
-    SnapshotReader,
     snapshot_name,
     snapshot_parts,
     write_snapshot,
@@ -143,21 +142,6 @@ def format_directories(
         write_meta(files, directory, meta)
         formatted[directory] = directory_id
     return FormatResult(formatted, skipped, features, kraft_version, voters)
-
-
-def bootstrap_records(files: Files, metadata_dir: str) -> list[MetadataRecord]:
-    """Return the first records of an empty cluster.
-
-    They are in `bootstrap.checkpoint`; without that file they are the defaults of this build.
-
-    Raises:
-        CorruptSnapshot: the file is damaged.
-    """
-    path = posixpath.join(metadata_dir, BOOTSTRAP_FILE)
-    if not files.exists(path):
-        return feature_records(feature_levels({}, None, SUPPORTED_FEATURES))
-    reader = SnapshotReader.open(files, path, FIRST_SNAPSHOT)
-    return [record for batch in reader.batches() for record in batch.records]
 
 
 def feature_levels(

@@ -7,13 +7,16 @@ from typing import Any
 
 from audit.checks.base import Difference
 from audit.decoding.batches import Batch, Damage, split
+from audit.findings.sink import Sink
 from audit.inputs.metadata_log import Snapshot
 from audit.replay.replay import Replay
 from audit.state.cluster import ClusterState, PartitionState
 from audit.state.shapes import describe
+from metalog.image.first_records import first_records_problem
 from protocol.batch.control import read_control_type
 from protocol.control import SnapshotFooterRecord, SnapshotHeaderRecord, decode_control_value
 from protocol.errors import ApiError, ProtocolError
+from protocol.metadata import decode_record
 
 DIFFERENCES_MAX = 100
 
@@ -51,6 +54,34 @@ def load_snapshot(
         for partition in replay.cluster.each_partition():
             _known_since(partition, contained_ms)
     return None if footer else f"the snapshot {snapshot.path} has no footer"
+
+
+def check_first_snapshot(
+    replay: Replay, snapshot: Snapshot, batches: Iterable[Batch | Damage]
+) -> str | None:
+    """Check the snapshot at offset 0, whose records a log begins with, and leave the state empty.
+
+    The first active controller appends the records (KIP-1170; one of Kafka 4.3 does not), so the
+    log itself has them. Returns the error of the file, None if it is complete and valid.
+    """
+    records: list[Any] = []
+    other = Replay(replay.scope, (), Sink(), min_isr=replay.cluster.default_min_isr, history=False)
+    problem = load_snapshot(other, snapshot, _with_records(batches, records))
+    replay.scope.timestamp_ms = -1
+    if problem is None and records:
+        problem = first_records_problem(records)
+        problem = problem and f"the snapshot {snapshot.path} {problem}"
+    return problem
+
+
+def _with_records(
+    batches: Iterable[Batch | Damage], records: list[Any]
+) -> Iterator[Batch | Damage]:
+    """Yield the batches, and add their metadata records to `records`. Raises ProtocolError."""
+    for found in batches:
+        if isinstance(found, Batch) and found.crc_ok and not found.header.is_control:
+            records += [decode_record(value or b"")[0] for _, _, _, value in split(found)]
+        yield found
 
 
 def _known_since(partition: PartitionState, timestamp_ms: int) -> None:

@@ -15,7 +15,7 @@ from audit.planning.intervals import Interval
 from audit.reading.segments import floor_position, walk
 from audit.replay.replay import Replay
 from audit.replay.scope import Scope
-from audit.replay.snapshots import load_snapshot, state_differences
+from audit.replay.snapshots import check_first_snapshot, load_snapshot, state_differences
 from audit.replay.summary import end_state, partition_rows
 from audit.state.elections import LeaderChange
 from protocol.batch.control import read_control_type
@@ -87,7 +87,8 @@ class IntervalAudit:
         interval, replay = self.interval, self.replay
         if interval.base is not None:
             replay.scope.timestamp_ms = -1
-            problem = load_snapshot(replay, interval.base, walk(interval.base.path))
+            read = load_snapshot if interval.base.end_offset else check_first_snapshot
+            problem = read(replay, interval.base, walk(interval.base.path))
             if problem is not None:
                 self._report_bad_snapshot(interval.start_offset, problem)
                 replay.doubt()

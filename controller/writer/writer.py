@@ -588,7 +588,7 @@ class Controller:
         if self._log_image.in_transaction:
             self._try_append([AbortTransactionRecord(reason="a new controller took over")])
         if self._active and self._log_image.working.metadata_version is None:
-            self._try_append(self._bootstrap)
+            self._try_append(_repeatable(self._bootstrap))
         if self._active:
             self._activities.begin(self._clock.monotonic_ms())
             self._arm()
@@ -727,3 +727,18 @@ def _settle_error(
         future.set_result(fail(error))
     else:
         future.set_exception(error)
+
+
+def _repeatable(first_records: Sequence[MetadataRecord]) -> Sequence[MetadataRecord]:
+    """Return the first records in an order that a takeover between two batches cannot cut short.
+
+    The next controller writes all of them again unless the log has a `metadata.version`. So if they
+    need several batches, that record is the last one; the others may be repeated.
+    """
+    if len(first_records) <= RECORDS_PER_OPERATION_MAX:
+        return first_records
+    return sorted(first_records, key=_sets_metadata_version)
+
+
+def _sets_metadata_version(record: MetadataRecord) -> bool:
+    return isinstance(record, FeatureLevelRecord) and record.name == METADATA_VERSION

@@ -184,15 +184,20 @@ def format_storage(
 
 @app.command()
 def info(config_file: ConfigOption, as_json: JsonFlag = False) -> None:
-    """Print the cluster and node of the log directories; exit code 1 if one is not formatted."""
+    """Print cluster, node and feature levels of the log directories.
+
+    Exit code 1 if one is not formatted, or if the first records of its metadata are damaged.
+    """
+    from metalog.finalised import finalised_features
     from protocol.ids import uuid_to_text
+    from runtime.errors import StartupRefused
     from storage.files import RealFiles
     from storage.log.directory import read_meta
     from storage.log.errors import BadLogDirectory
 
     config = _node_config(config_file)
     files = RealFiles()
-    found = []
+    found: list[dict[str, object]] = []
     problems = []
     for directory in dict.fromkeys([config.log_dir, config.metadata_log_dir]):
         try:
@@ -215,6 +220,11 @@ def info(config_file: ConfigOption, as_json: JsonFlag = False) -> None:
                 "directoryId": uuid_to_text(meta.directory_id) if meta.directory_id else None,
             }
         )
+        if config.is_controller and directory == config.metadata_log_dir:
+            try:
+                found[-1]["features"] = finalised_features(files, directory)
+            except StartupRefused as error:
+                problems.append(str(error))
     files.close()
     if as_json:
         say_json({"directories": found, "problems": problems})

@@ -572,8 +572,8 @@ def _require_covered(log: Log, damaged: Sequence[DamagedSnapshot]) -> None:
     newest = damaged[0]
     if newest.id == FIRST_SNAPSHOT or damaged[-1].id == FIRST_SNAPSHOT:
         raise StartupRefused(
-            f"{damaged[-1].why}. It says who the voters are, and nothing else does: restore the "
-            "file, or format the directory again"
+            f"{damaged[-1].why}. It contains the first voters and the first records of the "
+            "cluster's metadata: restore the file, or format the directory again"
         )
     if log.log_end_offset < newest.id.offset:
         raise StartupRefused(

@@ -6,8 +6,8 @@ the footer. It is written as `.part` and renamed when it is complete and flushed
 final name is complete. The next start removes leftovers of a crash. A file without a footer is
 damaged.
 
-`bootstrap.checkpoint` has the same format and is in the log directory itself: it contains the first
-records that the first leader writes.
+`bootstrap.checkpoint` has the same format and is in the log directory itself: in directories that
+Kafka up to 4.3 formatted, it contains the first records that the first leader writes.
 """
 
 from __future__ import annotations
@@ -48,7 +48,8 @@ DELETED_SUFFIX = ".checkpoint.deleted"
 DAMAGED_SUFFIX = ".checkpoint.damaged"
 BOOTSTRAP_FILE = "bootstrap.checkpoint"
 FIRST_SNAPSHOT = OffsetAndEpoch(0, 0)
-"""The voter set that formatting writes: it covers no record of the log."""
+"""The snapshot that formatting writes, with the voters and the first records; it covers no record
+of the log."""
 
 _NAME = re.compile(r"(\d{20})-(\d{10})\.checkpoint")
 _RECORDS_PER_BATCH = 256

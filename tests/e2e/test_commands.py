@@ -277,6 +277,7 @@ def test_server_with_kafkas_defaults_and_the_environment(tmp_path: Path) -> None
     assert "formatted already" in refused.stderr
     info = json.loads(kraftbox("storage", "info", "--config", str(config), "--json").stdout)
     assert info["directories"][0]["clusterId"] == cluster_id
+    assert info["directories"][0]["features"]["metadata.version"] >= 30
     server = subprocess.Popen(
         [sys.executable, "-m", "kraftbox", "server", str(config)]
         + ["--override", "log.retention.hours=1"],

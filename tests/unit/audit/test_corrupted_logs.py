@@ -8,13 +8,16 @@ from typing import Any
 import pytest
 
 from metalog.image.snapshot import image_to_records
+from metalog.quorum.snapshots import FIRST_SNAPSHOT, snapshot_name, snapshot_parts
 from protocol.batch.header import write_crc
 from protocol.metadata import (
+    FeatureLevelRecord,
     FenceBrokerRecord,
     PartitionRecord,
     TopicRecord,
     UnregisterBrokerRecord,
 )
+from protocol.schema import MetadataRecord
 from testkit.records.metadata_logs import TOPIC_ID, LogBuilder, audited, broken
 
 
@@ -355,3 +358,49 @@ def test_a_log_that_begins_in_the_middle_of_nothing(tmp_path: Path) -> None:
     result = audited(log)
     assert broken(result) == ["log-start"]
     assert result["summary"]["promises_hold"]
+
+
+FIRST = snapshot_name(FIRST_SNAPSHOT)
+
+
+def first_snapshot(*records: MetadataRecord) -> bytes:
+    """Return the bytes of a 0-0 snapshot with these records."""
+    versioned = [(record, 0) for record in records]
+    parts = snapshot_parts(FIRST_SNAPSHOT, versioned, last_contained_timestamp_ms=0, timestamp_ms=0)
+    return b"".join(parts)
+
+
+VERSION = FeatureLevelRecord(name="metadata.version", feature_level=30)
+
+
+def test_first_snapshot_with_valid_records_has_no_findings(tmp_path: Path) -> None:
+    """KIP-1170: formatting leaves the first records there; the log has them again, or not at all
+    if Kafka 4.3 started on the directory."""
+    builder = healthy()
+    group = FeatureLevelRecord(name="group.version", feature_level=1)
+    builder.snapshots[FIRST] = first_snapshot(VERSION, group)
+    result = audited(builder.write(tmp_path))
+    assert broken(result) == []
+    assert "group.version" not in result["summary"]["features"]
+
+
+@pytest.mark.parametrize(
+    ("content", "problem"),
+    [
+        (first_snapshot(VERSION)[:-5], "is damaged at position"),
+        (first_snapshot(VERSION, VERSION), "sets the feature metadata.version twice"),
+        (
+            first_snapshot(VERSION, FeatureLevelRecord(name="x.version", feature_level=1)),
+            "sets the unknown feature 'x.version'",
+        ),
+    ],
+)
+def test_first_snapshot_that_no_node_accepts_is_reported(
+    tmp_path: Path, content: bytes, problem: str
+) -> None:
+    """The audit applies the rule by which a node refuses to start (`first_records_problem`)."""
+    builder = healthy()
+    builder.snapshots[FIRST] = content
+    result = audited(builder.write(tmp_path))
+    assert broken(result) == ["snapshot-whole"]
+    assert any(problem in finding["message"] for finding in result["findings"])

@@ -8,9 +8,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
-import pytest
-
-from controller.assembly import ControllerServer, read_bootstrap
+from controller.assembly import ControllerServer
 from metalog.loader import MetadataLoader
 from metalog.quorum.config import QuorumConfig
 from metalog.quorum.node import QuorumNode
@@ -31,7 +29,6 @@ from protocol.schema import Request
 from protocol.transport.client import Connection
 from runtime.clock import LoopClock
 from runtime.config import NodeConfig
-from runtime.errors import StartupRefused
 from runtime.metrics import Metrics
 from runtime.tasks import Supervisor
 from simulation.world.loop import VirtualLoop
@@ -425,20 +422,3 @@ async def test_metrics(role: Role) -> None:
     assert values[prefix + "globalpartitioncount"] == 2
     assert values[prefix + "offlinepartitionscount"] == 0
     assert values[prefix + "lastcommittedrecordoffset"] >= 6
-
-
-class TestBootstrap:
-    def test_without_a_file_the_newest_levels(self) -> None:
-        files = MemoryFiles()
-        levels = [
-            (record.name, record.feature_level)  # type: ignore[attr-defined]
-            for record in read_bootstrap(files, "/logs")
-        ]
-        assert levels == [("metadata.version", 30), ("eligible.leader.replicas.version", 1)]
-
-    def test_a_broken_file_stops_the_start(self) -> None:
-        files = MemoryFiles()
-        files.mkdirs("/logs")
-        files.write_atomic("/logs/bootstrap.checkpoint", b"nonsense")
-        with pytest.raises(StartupRefused, match=r"bootstrap\.checkpoint"):
-            read_bootstrap(files, "/logs")

@@ -68,8 +68,9 @@ def test_a_new_directory_has_what_formatting_left(files: MemoryFiles) -> None:
         "metadata.version": 30,
         "eligible.leader.replicas.version": 1,
     }
-    snapshot(files, f"/data/{BOOTSTRAP_FILE}", level("metadata.version", 29), level("a.version", 2))
-    assert finalised_features(files, "/data") == {"metadata.version": 29, "a.version": 2}
+    formatted = [level("metadata.version", 29), level("share.version", 1)]
+    snapshot(files, f"/data/{BOOTSTRAP_FILE}", *formatted)
+    assert finalised_features(files, "/data") == {"metadata.version": 29, "share.version": 1}
 
 
 def test_a_broken_bootstrap_file_stops_the_start(files: MemoryFiles) -> None:
@@ -132,3 +133,13 @@ def test_levels_of_a_damaged_snapshot_are_those_of_the_log_that_stands_for_it(
     segment(files, 0, [level("group.version", 1)], [level("share.version", 1)])
     files.write_atomic(f"{LOG}/{snapshot_name(OffsetAndEpoch(1, 1))}", b"")
     assert finalised_features(files, "/data") == {"group.version": 1, "share.version": 1}
+
+
+def test_levels_of_the_first_snapshot_count_only_for_an_empty_log(files: MemoryFiles) -> None:
+    """Kafka 4.3.1 starts on a directory of 4.4.0 and ignores its 0-0 snapshot (KIP-1170)."""
+    files.mkdirs(LOG)
+    formatted = [level("metadata.version", 33), level("share.version", 1)]
+    snapshot(files, f"{LOG}/{snapshot_name(FIRST_SNAPSHOT)}", *formatted)
+    assert finalised_features(files, "/data") == {"metadata.version": 33, "share.version": 1}
+    segment(files, 0, [level("metadata.version", 30)])
+    assert finalised_features(files, "/data") == {"metadata.version": 30}

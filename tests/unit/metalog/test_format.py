@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
+from metalog.first_records import read_first_records
 from metalog.format import (
     FormatRefused,
     FormatRequest,
     FormatResult,
-    bootstrap_records,
     feature_levels,
     format_directories,
     parse_initial_controllers,
@@ -172,7 +172,7 @@ def test_an_interrupted_formatting_is_done_again() -> None:
 def test_bootstrap_records_of_a_release() -> None:
     files = MemoryFiles()
     run(files, request(standalone=True))
-    levels = [(r.name, r.feature_level) for r in bootstrap_records(files, "/data")]
+    levels = [(r.name, r.feature_level) for r in read_first_records(files, "/data")]
     assert levels == [
         ("metadata.version", 30),
         ("eligible.leader.replicas.version", 1),
@@ -191,7 +191,7 @@ def test_bootstrap_records_of_a_release() -> None:
 def test_eligible_leader_replicas_are_on_in_new_clusters_of_4_1_and_later() -> None:
     files = MemoryFiles()
     run(files, request(standalone=True), SUPPORTED_FEATURES)
-    assert [(r.name, r.feature_level) for r in bootstrap_records(files, "/data")] == [
+    assert [(r.name, r.feature_level) for r in read_first_records(files, "/data")] == [
         ("metadata.version", 30),
         ("eligible.leader.replicas.version", 1),
     ]
@@ -208,14 +208,9 @@ def test_only_what_is_built_is_written() -> None:
     files = MemoryFiles()
     supported = {METADATA_VERSION: VersionRange(7, 30), "kraft.version": VersionRange(0, 1)}
     run(files, request(standalone=True), supported)
-    assert bootstrap_records(files, "/data") == [
+    assert read_first_records(files, "/data") == [
         FeatureLevelRecord(name=METADATA_VERSION, feature_level=30)
     ]
-
-
-def test_without_a_bootstrap_file_the_defaults_hold() -> None:
-    records = bootstrap_records(MemoryFiles(), "/nowhere")
-    assert records[0] == FeatureLevelRecord(name=METADATA_VERSION, feature_level=30)
 
 
 def test_the_metadata_directory_may_be_another() -> None:

@@ -9,7 +9,7 @@ from typing import Any, cast
 import pytest
 
 from controller.brokers.registration import decide_register_broker
-from controller.decision import ControllerView, Decision, Step
+from controller.decision import RECORDS_PER_OPERATION_MAX, ControllerView, Decision, Step
 from controller.topics.create import decide_create_topics
 from controller.writer.writer import Controller
 from metalog.image.replay import GrowingImage, TouchedTopics
@@ -30,6 +30,7 @@ from protocol.metadata import (
     RegisterBrokerRecord,
     RemoveTopicRecord,
     TopicRecord,
+    UserScramCredentialRecord,
 )
 from runtime.clock import LoopClock
 from runtime.errors import InvariantViolated
@@ -130,6 +131,40 @@ class TestLeadership:
         world.quorum.add(1, [BOOTSTRAP])
         world.lead(2)
         assert world.quorum.records() == [BOOTSTRAP]
+
+    async def test_controller_killed_between_append_and_commit_writes_first_records_once(
+        self,
+    ) -> None:
+        """KIP-1170: the next start finds the uncommitted records in its log, and commits them."""
+        world = World()
+        world.quorum.add(1, [BOOTSTRAP])
+        world.quorum._leader = (100, 2)
+        world.quorum.add(2, (), control_count=1)
+        world.controller.handle_leader_change(100, 2)
+        assert not world.controller.is_active
+        world.quorum.commit()
+        assert world.controller.is_active
+        assert world.quorum.records() == [BOOTSTRAP]
+        assert world.controller.committed_image.metadata_version == 30
+
+    async def test_first_records_of_several_batches_survive_a_takeover_between_them(self) -> None:
+        """`metadata.version` is in the last batch: without it the next controller writes all."""
+        world = World()
+        crowd = [
+            UserScramCredentialRecord(name=f"user{index}", mechanism=1, iterations=4096)
+            for index in range(RECORDS_PER_OPERATION_MAX)
+        ]
+        world.controller._bootstrap = [BOOTSTRAP, *crowd]
+        world.quorum.become_leader(1)
+        records = world.quorum.records()
+        assert len(records) == len(crowd) + 1
+        assert records[-1] == BOOTSTRAP
+
+        other = World()
+        other.controller._bootstrap = [BOOTSTRAP, *crowd]
+        other.quorum.add(1, crowd)
+        other.lead(2)
+        assert other.controller.committed_image.metadata_version == 30
 
     async def test_it_waits_for_what_is_in_its_log(self) -> None:
         world = World()
