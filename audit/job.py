@@ -7,7 +7,7 @@ each task writes its own part of it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -28,6 +28,19 @@ Execute: TypeAlias = Callable[[Sequence[Work], WorkOptions], Iterator[Event]]
 """Executes the work and yields its events, in any order."""
 
 
+HOLDS, BROKEN, NOT_JUDGED = 0, 1, 3
+
+
+def exit_code(summary: Mapping[str, Any]) -> int:
+    """Return the exit code for the summary of an audit that was possible.
+
+    A broken promise outweighs a level of a later release: it was found before that level.
+    """
+    if summary["findings"]["error"]:
+        return BROKEN
+    return NOT_JUDGED if summary["not_judged"] else HOLDS
+
+
 class Result:
     """The result of an audit. `data` is the JSON document of docs/audit.md."""
 
@@ -37,6 +50,11 @@ class Result:
     @property
     def promises_hold(self) -> bool:
         return bool(self.data["summary"]["promises_hold"])
+
+    @property
+    def exit_code(self) -> int:
+        """The exit code of the command: docs/audit.md has the meanings."""
+        return exit_code(self.data["summary"])
 
     @property
     def findings(self) -> list[dict[str, Any]]:

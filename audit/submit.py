@@ -53,4 +53,4 @@ def submitted(options: argparse.Namespace) -> int:
     (options.out / "audit.txt").write_text("\n".join(as_text(result.data)) + "\n")
     (options.out / "audit.html").write_text(as_html(result.data))
     sys.stdout.write(verdict(result.data["summary"]) + "\n")
-    return 0 if result.promises_hold else 1
+    return result.exit_code

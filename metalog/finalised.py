@@ -14,10 +14,17 @@ from collections.abc import Mapping
 from itertools import pairwise
 
 from metalog.first_records import read_first_records
+from metalog.image.features import (
+    METADATA_VERSION,
+    METADATA_VERSIONS,
+    can_lower,
+    metadata_version_at,
+)
 from metalog.image.values import VersionRange
 from metalog.quorum.batches import read_batches
 from metalog.quorum.log import DIRECTORY_NAME
 from metalog.quorum.snapshots import FIRST_SNAPSHOT, snapshot_name, whole_snapshots
+from metalog.supported import Unsupported, unsupported
 from protocol.batch.header import iter_batches
 from protocol.errors import ProtocolError
 from protocol.metadata.feature_level_record import FeatureLevelRecord
@@ -48,19 +55,34 @@ def finalised_features(files: Files, metadata_dir: str) -> dict[str, int]:
 def check_features(
     levels: Mapping[str, int], supported: Mapping[str, VersionRange], where: str
 ) -> None:
-    """Raise StartupRefused unless all `levels` of the metadata in `where` are `supported`."""
-    beyond = {}
-    for name, level in sorted(levels.items()):
-        low, high = supported.get(name, VersionRange(0, 0))
-        if not low <= level <= high:
-            beyond[name] = f"{name} at level {level} (this node supports {low} to {high})"
+    """Check the levels of the metadata in `where`.
+
+    Raises:
+        StartupRefused: a level is not supported; the message has a possible remedy for each.
+    """
+    beyond = list(unsupported(levels, supported))
     if beyond:
-        down = " ".join(f"--feature {name}=LEVEL" for name in beyond)
         raise StartupRefused(
-            f"{where} has finalised features that are not built: {', '.join(beyond.values())}. "
-            f"Lower them on the node that wrote it (kafka-features downgrade {down}), stop it, "
-            "and start again"
+            f"{where} has finalised features that are not built: "
+            f"{', '.join(map(str, beyond))}. {' '.join(map(_remedy, beyond))}"
         )
+
+
+def _remedy(one: Unsupported) -> str:
+    name, level, _, high = one
+    if level > high and can_lower(name, level, high):
+        return (
+            f"Lower {name} on the node that wrote it (kafka-features downgrade --feature "
+            f"{name}={high}), stop it, and start again."
+        )
+    needed = f"{name} {level}"
+    if name == METADATA_VERSION:
+        known = any(version.level == level for version in METADATA_VERSIONS)
+        needed += f" ({metadata_version_at(level).name})" if known else ""
+    return (
+        f"No downgrade of {name} from {level} to {high} is possible; start a release of Kraftbox "
+        f"that supports {needed}."
+    )
 
 
 def _follow_log(files: Files, directory: str, levels: dict[str, int]) -> None:

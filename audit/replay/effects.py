@@ -120,10 +120,7 @@ class Effects:
     def _feature(self, record: FeatureLevelRecord) -> None:
         cluster = self._cluster
         before = cluster.features.get(record.name, 0)
-        if record.feature_level:
-            cluster.features[record.name] = record.feature_level
-        else:
-            cluster.features.pop(record.name, None)
+        cluster.set_feature(record.name, record.feature_level)
         if record.name == ELR_FEATURE:
             cluster.shapes.forget_transitions()
         self._report_setting("feature", "", record.name, before, record.feature_level)

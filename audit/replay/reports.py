@@ -63,6 +63,12 @@ class Reports:
             self.complain(check, complaint)
 
     def complain(self, check: Check, complaint: Complaint) -> None:
+        """Write a finding, unless a level of a later release has been in force.
+
+        The state may then lack effects of unknown records, so that no check can judge it.
+        """
+        if self._cluster.unknown_levels:
+            return
         scope = self._scope
         self.sink.finding(
             complaint.finding(check.name, check.severity, scope.offset, scope.timestamp_ms)

@@ -16,6 +16,7 @@ from audit.findings.finding import Complaint, Finding, Severity
 from audit.findings.sink import ELECTION, FINDINGS_LEFT_OUT, FINDINGS_PER_CHECK_MAX
 from audit.inputs.metadata_log import LogEnd, MetadataLog
 from audit.state.elections import Election, LeaderChange
+from metalog.image.features import highest_level
 
 SEVERITY_ORDER = {Severity.ERROR: 0, Severity.WARNING: 1, Severity.INFO: 2}
 
@@ -137,10 +138,18 @@ class Merged:
         for finding in findings:
             severities[finding.severity] += 1
             checks[finding.check] = checks.get(finding.check, 0) + 1
+        unknown: dict[str, int] = {}
+        for one in numbers:
+            for name, level in one.get("unknown_levels", {}).items():
+                unknown[name] = max(level, unknown.get(name, 0))
         first = [n["first_timestamp_ms"] for n in numbers if n["first_timestamp_ms"] is not None]
         end = totals.end
         return {
-            "promises_hold": severities[Severity.ERROR] == 0,
+            "promises_hold": severities[Severity.ERROR] == 0 and not unknown,
+            "not_judged": [
+                {"feature": name, "level": level, "known": highest_level(name)}
+                for name, level in sorted(unknown.items())
+            ],
             "findings": severities,
             "findings_by_check": checks,
             "findings_left_out": dict(sorted(self.left_out.items())),

@@ -66,6 +66,12 @@ def _lines(result: Mapping[str, Any]) -> Iterator[str]:
 def verdict(summary: Mapping[str, Any]) -> str:
     """Return the verdict of the audit."""
     counts = summary["findings"]
+    if not counts["error"] and summary["not_judged"]:
+        levels = ", ".join(
+            f"{one['feature']} at level {one['level']} (this release knows up to {one['known']})"
+            for one in summary["not_judged"]
+        )
+        return f"not judged: the log uses {levels}"
     if summary["promises_hold"]:
         warned = f", warnings: {counts['warning']}" if counts["warning"] else ""
         return f"every promise holds{warned}"

@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from audit.state.shapes import Shape, ShapeKey, Shapes
+from metalog.image.features import highest_level
 from metalog.image.local_log import NO_LOCAL_LOGS
 
 TOPIC_RESOURCE, BROKER_RESOURCE = 2, 4
@@ -97,12 +98,24 @@ class ClusterState:
         self.partitions: dict[bytes, PartitionState] = {}
         self.brokers: dict[int, BrokerState] = {}
         self.features: dict[str, int] = {}
+        self.unknown_levels: dict[str, int] = {}
+        """Levels that later releases defined, by feature: the audit cannot judge their records."""
         self.configs: dict[tuple[int, str], dict[str, str]] = {}
         self.entities: dict[tuple[str, ...], Any] = {}
 
     @property
     def elr_enabled(self) -> bool:
         return self.features.get(ELR_FEATURE, 0) > 0
+
+    def set_feature(self, name: str, level: int) -> None:
+        """Set a feature's level; 0 turns it off. A level that this release does not know is noted
+        for the rest of the replay."""
+        if level:
+            self.features[name] = level
+        else:
+            self.features.pop(name, None)
+        if level > highest_level(name):
+            self.unknown_levels[name] = max(level, self.unknown_levels.get(name, 0))
 
     def min_isr_of(self, topic: str) -> int:
         """Return `min.insync.replicas` of a topic: its own, the cluster's, or the default."""

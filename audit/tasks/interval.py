@@ -261,6 +261,8 @@ class IntervalAudit:
             "last_timestamp_ms": replay.scope.timestamp_ms,
             "leadership_left_out": self.sink.leadership_left_out,
         }
+        if self._reports_cluster and replay.cluster.unknown_levels:
+            body["unknown_levels"] = replay.cluster.unknown_levels
         if interval.is_last:
             body["end"] = end_state(replay.cluster, whole=self._reports_cluster)
             if self._lists_partitions:

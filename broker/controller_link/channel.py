@@ -135,6 +135,16 @@ class ControllerChannel:
             self._dialling[1].cancel()
         self._moved.set()
 
+    @property
+    def finalised_features(self) -> dict[str, int]:
+        """The cluster's feature levels, as the connected controller reports them; empty without a
+        connection."""
+        connection = self._connection
+        told = None if connection is None else connection.features
+        if told is None:
+            return {}
+        return {one.name: one.max_version_level for one in told.finalized_features}
+
     async def pause(self, pause_ms: float) -> None:
         """Wait that long, or until a new controller is known."""
         self._moved.clear()

@@ -38,7 +38,8 @@ from broker.controller_link.lifecycle import (
     Started,
     TimerFired,
 )
-from metalog.image.values import BrokerImage
+from metalog.image.values import BrokerImage, VersionRange
+from metalog.supported import Unsupported, unsupported
 from protocol.errors import ApiError, ErrorCode
 from protocol.ids import uuid_to_text
 from protocol.messages.broker_heartbeat import BrokerHeartbeatRequest
@@ -94,6 +95,7 @@ class LifecycleSender:
         self._events: list[Event] = []
         self._wake = asyncio.Event()
         self._quiet = RateLimited(clock, 10_000)
+        self._unsupported: list[Unsupported] = []
         loop = asyncio.get_running_loop()
         self.ready: asyncio.Future[None] = loop.create_future()
         self.listed: asyncio.Future[None] = loop.create_future()
@@ -183,10 +185,11 @@ class LifecycleSender:
             case RegistrationGone():
                 self._registration_gone(effect)
             case GiveUp():
+                why = "; ".join(map(str, self._unsupported)) or effect.error.text
                 self._set_ready(
                     StartupRefused(
                         f"the controller refuses to register broker {self._node_id}: "
-                        f"{effect.error.name}: {effect.error.text}"
+                        f"{effect.error.name}: {why}"
                     )
                 )
                 self._finish(False)
@@ -248,8 +251,9 @@ class LifecycleSender:
             self.may_stop.set_result(granted)
 
     async def _register(self) -> Event:
+        request = self._registration()
         try:
-            response = await self._channel.request(self._registration(), REGISTRATION_TIMEOUT_MS)
+            response = await self._channel.request(request, REGISTRATION_TIMEOUT_MS)
         except ControllerUnavailable as error:
             self._grumble("registration", str(error))
             return RegistrationFailed(None)
@@ -259,9 +263,27 @@ class LifecycleSender:
         code = ErrorCode(response.error_code)
         if code is not ErrorCode.NONE:
             self._grumble("registration", code.name)
+            if code is ErrorCode.UNSUPPORTED_VERSION:
+                self._note_unsupported(request)
             return RegistrationFailed(code)
         _log.info("broker is registered", broker_epoch=response.broker_epoch)
         return Registered(response.broker_epoch)
+
+    def _note_unsupported(self, request: BrokerRegistrationRequest) -> None:
+        """Note and log the cluster's levels that the refused request does not support: the response
+        has no message."""
+        ranges = {
+            feature.name: VersionRange(feature.min_supported_version, feature.max_supported_version)
+            for feature in request.features
+        }
+        self._unsupported = list(unsupported(self._channel.finalised_features, ranges))
+        for one in self._unsupported:
+            _log.error(
+                "the cluster uses a feature level that this broker does not support",
+                feature=one.feature,
+                level=one.level,
+                supported=f"{one.low}-{one.high}",
+            )
 
     async def _heartbeat(self, beat: Heartbeat) -> Event:
         if not beat.want_fence and self._listen is not None:

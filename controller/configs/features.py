@@ -26,6 +26,7 @@ from metalog.image.features import (
     ELR_VERSION,
     FEATURES_BY_NAME,
     KRAFT_VERSION,
+    METADATA_CHANGED_AT,
     METADATA_VERSION,
     metadata_version_at,
 )
@@ -33,9 +34,6 @@ from metalog.image.values import VersionRange
 from protocol.errors import ApiError, ErrorCode
 from protocol.metadata.feature_level_record import FeatureLevelRecord
 from protocol.schema import MetadataRecord
-
-METADATA_CHANGED_AT = frozenset({7, 8, 11, 13, 14, 15, 17, 23, 30})
-"""Levels of metadata.version that brought new records or new versions of them."""
 
 
 class UpgradeType(IntEnum):

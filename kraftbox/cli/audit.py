@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
     from audit.reading.inputs import Inputs
 
-BROKEN = 1
 IMPOSSIBLE = 2
 
 JSON_NAME, HTML_NAME, TEXT_NAME = "audit.json", "audit.html", "audit.txt"
@@ -116,8 +115,11 @@ def audit(
     """Replay metadata logs, of Kraftbox or Apache Kafka, and report the cluster's history.
 
     Exit code 0: every promise holds; 1: one is broken; 2: the audit failed, because the input
-    cannot be read, Spark or Java is missing or fails, or an option is wrong.
+    cannot be read, Spark or Java is missing or fails, or an option is wrong; 3: not judged, because
+    the log uses a feature level of a later release.
     """
+    from audit.job import exit_code
+
     form = Format.JSON if as_json else form
     if package is not None:
         _write_package(package, master)
@@ -139,8 +141,9 @@ def audit(
         if out is not None:
             _write(result, out)
         _print(result, form, out)
-    if not result["summary"]["promises_hold"]:
-        raise typer.Exit(BROKEN)
+    code = exit_code(result["summary"])
+    if code:
+        raise typer.Exit(code)
 
 
 @contextmanager

@@ -53,6 +53,10 @@ METADATA_VERSIONS: tuple[MetadataVersion, ...] = tuple(
 MINIMUM_METADATA_VERSION = METADATA_VERSIONS[0]
 LATEST_PRODUCTION_METADATA_VERSION = next(v for v in METADATA_VERSIONS if v.name == "4.3-IV0")
 
+METADATA_CHANGED_AT = frozenset({7, 8, 11, 13, 14, 15, 17, 23, 30})
+"""Levels of metadata.version that brought new records or new versions of them. A cluster cannot be
+lowered across one of them: metadata could be lost."""
+
 DIRECTORY_ASSIGNMENT_LEVEL = 17
 CONTROLLER_REGISTRATION_LEVEL = 15
 SCRAM_LEVEL = 11
@@ -135,6 +139,28 @@ def metadata_version_at(level: int) -> MetadataVersion:
             f"{MINIMUM_METADATA_VERSION.level} to {LATEST_PRODUCTION_METADATA_VERSION.level}"
         )
     return METADATA_VERSIONS[index]
+
+
+def highest_level(name: str) -> int:
+    """Return the highest level of a feature that this release knows; 0 for an unknown feature.
+
+    It is the level of production: one for Kafka's own tests has no fixed record formats.
+    """
+    if name == METADATA_VERSION:
+        return LATEST_PRODUCTION_METADATA_VERSION.level
+    spec = FEATURES_BY_NAME.get(name)
+    return 0 if spec is None else spec.max_level
+
+
+def can_lower(name: str, current: int, target: int) -> bool:
+    """Return whether a feature can be lowered to `target` without a loss of metadata.
+
+    False for an unknown feature, and for a level of `metadata.version` that is not in the table.
+    """
+    if name != METADATA_VERSION:
+        return name in FEATURES_BY_NAME and name != KRAFT_VERSION
+    known = METADATA_VERSIONS[0].level <= target < current <= METADATA_VERSIONS[-1].level
+    return known and not any(target < level <= current for level in METADATA_CHANGED_AT)
 
 
 # Record types whose version depends on the metadata.version level: (first level, version), in

@@ -7,12 +7,16 @@ from typing import Any
 
 import pytest
 
+from audit.job import BROKEN, NOT_JUDGED, exit_code
+from audit.report.text import verdict
 from metalog.image.snapshot import image_to_records
 from metalog.quorum.snapshots import FIRST_SNAPSHOT, snapshot_name, snapshot_parts
 from protocol.batch.header import write_crc
+from protocol.batch.records import Record, build_batch
 from protocol.metadata import (
     FeatureLevelRecord,
     FenceBrokerRecord,
+    PartitionChangeRecord,
     PartitionRecord,
     TopicRecord,
     UnregisterBrokerRecord,
@@ -404,3 +408,49 @@ def test_first_snapshot_that_no_node_accepts_is_reported(
     result = audited(builder.write(tmp_path))
     assert broken(result) == ["snapshot-whole"]
     assert any(problem in finding["message"] for finding in result["findings"])
+
+
+def later(builder: LogBuilder, name: str, level: int, record_type: int) -> LogBuilder:
+    """Append a feature level, and a record of a type that this release does not have."""
+    builder.add(FeatureLevelRecord(name=name, feature_level=level))
+    unknown = bytes([1, record_type, 0]) + bytes(5)
+    data = build_batch(
+        [Record(timestamp=builder.now_ms, value=unknown)], builder.offset, leader_epoch=1
+    )
+    builder._keep(data, 1)
+    return builder
+
+
+@pytest.mark.parametrize(
+    ("name", "level", "known"), [("metadata.version", 99, True), ("later.version", 1, False)]
+)
+def test_log_at_a_level_of_a_later_release_is_not_judged(
+    tmp_path: Path, name: str, level: int, known: bool
+) -> None:
+    """An unknown record type under such a level is no finding; the exit code is one of its own."""
+    builder = later(healthy(), name, level, 77)
+    builder.add(PartitionChangeRecord(topic_id=bytes(16), leader=1), replays=False)
+    result = audited(builder.write(tmp_path))
+    summary = result["summary"]
+    (found,) = summary["not_judged"]
+    assert (found["feature"], found["level"]) == (name, level)
+    assert (found["known"] > 0) is known
+    assert broken(result) == []
+    assert exit_code(summary) == NOT_JUDGED == 3
+    assert f"not judged: the log uses {name} at level {level}" in verdict(summary)
+
+
+def test_unknown_record_type_under_known_levels_is_a_finding(tmp_path: Path) -> None:
+    """No known release writes such a record."""
+    result = audited(later(healthy(), "metadata.version", 30, 77).write(tmp_path))
+    assert broken(result) == ["record-unreadable"]
+    assert exit_code(result["summary"]) == BROKEN == 1
+
+
+def test_promise_broken_below_a_later_level_stays_broken(tmp_path: Path) -> None:
+    """The finding precedes the level, so the state was complete there."""
+    builder = later(healthy(), "metadata.version", 30, 77)
+    result = audited(later(builder, "metadata.version", 99, 77).write(tmp_path))
+    assert broken(result) == ["record-unreadable"]
+    assert exit_code(result["summary"]) == BROKEN
+    assert result["summary"]["not_judged"]

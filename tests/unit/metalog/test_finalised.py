@@ -118,13 +118,13 @@ def test_levels_that_are_built() -> None:
 
 
 def test_levels_that_are_not_built_are_all_named() -> None:
-    levels = {"metadata.version": 31, "group.version": 1}
+    levels = {"metadata.version": 99, "group.version": 1}
     with pytest.raises(StartupRefused) as refused:
         check_features(levels, SUPPORTED_FEATURES, "/data")
     said = str(refused.value)
     assert "group.version at level 1 (this node supports 0 to 0)" in said
-    assert "metadata.version at level 31" in said
-    assert "--feature group.version=LEVEL" in said
+    assert "metadata.version at level 99" in said
+    assert "--feature group.version=0)" in said
 
 
 def test_levels_of_a_damaged_snapshot_are_those_of_the_log_that_stands_for_it(
@@ -143,3 +143,29 @@ def test_levels_of_the_first_snapshot_count_only_for_an_empty_log(files: MemoryF
     assert finalised_features(files, "/data") == {"metadata.version": 33, "share.version": 1}
     segment(files, 0, [level("metadata.version", 30)])
     assert finalised_features(files, "/data") == {"metadata.version": 30}
+
+
+@pytest.mark.parametrize(
+    ("name", "level_", "high", "possible"),
+    [
+        ("metadata.version", 29, 28, True),
+        ("metadata.version", 31, 30, True),
+        ("metadata.version", 33, 31, False),
+        ("metadata.version", 33, 30, False),
+        ("metadata.version", 24, 22, False),
+        ("metadata.version", 99, 33, False),
+        ("group.version", 1, 0, True),
+        ("later.version", 1, 0, False),
+    ],
+)
+def test_refusal_at_start_advises_only_possible_downgrades(
+    name: str, level_: int, high: int, possible: bool
+) -> None:
+    """Kafka 4.4.0 refuses a downgrade across a level that changed the metadata: 33 stays 33."""
+    supported = {name: VersionRange(0, high)}
+    with pytest.raises(StartupRefused) as refused:
+        check_features({name: level_}, supported, "/data")
+    said = str(refused.value)
+    assert f"{name} at level {level_} (this node supports 0 to {high})" in said
+    assert (f"kafka-features downgrade --feature {name}={high})" in said) is possible
+    assert ("start a release of Kraftbox that supports" in said) is not possible
