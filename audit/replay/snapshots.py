@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from audit.checks.base import Difference
+from audit.checks.base import CheckTable, Difference
 from audit.decoding.batches import Batch, Damage, split
 from audit.findings.sink import Sink
 from audit.inputs.metadata_log import Snapshot
@@ -65,7 +65,9 @@ def check_first_snapshot(
     log itself has them. Returns the error of the file, None if it is complete and valid.
     """
     records: list[Any] = []
-    other = Replay(replay.scope, (), Sink(), min_isr=replay.cluster.default_min_isr, history=False)
+    checks, sink = CheckTable(()), Sink()
+    min_isr = replay.cluster.default_min_isr
+    other = Replay(replay.scope, checks, sink, min_isr=min_isr, history=False)
     problem = load_snapshot(other, snapshot, _with_records(batches, records))
     replay.scope.timestamp_ms = -1
     if problem is None and records:
