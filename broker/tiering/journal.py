@@ -41,7 +41,7 @@ from runtime.tasks import Supervisor
 from storage.tiered.cache import Outcome, SegmentCache
 from storage.tiered.metadata import RemoteMetadata
 from storage.tiered.records import METADATA_TOPIC, encode_record, metadata_partition
-from storage.tiered.states import PartitionDeleteState
+from storage.tiered.states import PartitionDeleteState, partition_may_become
 from storage.tiered.values import (
     PartitionDeletion,
     RemotePartition,
@@ -77,10 +77,11 @@ class _Watch:
         return self.target is not None and self.reached >= self.target
 
     def saw(self, record: PartitionDeletion) -> None:
-        """Note a removal record. Records may come in any order: the topic may be read again from
-        its start."""
+        """Note a removal record, unless caches refuse it after the records before it. Records may
+        come in any order: the topic may be read again from its start."""
         known = self.deletions.get(record.partition.identity)
-        if known is None or known.state < record.state:
+        state = None if known is None else known.state
+        if state is not record.state and partition_may_become(state, record.state):
             self.deletions[record.partition.identity] = record
             if self.ready:
                 self.changed()

@@ -153,8 +153,8 @@ class Remover:
         cache = await self._journal.ready(partition)
         if not deleted:
             await self._save_log_starts()
-        if _is_finished(cache):
-            return True
+        elif cache.deletion is None or _is_finished(cache):
+            return True  # without a mark, the metadata topic has lost it: FINISHED is refused
         if cache.deletion is PartitionDeleteState.MARKED:
             await self._say(partition, PartitionDeleteState.STARTED)
         for segment in list(cache.segments()):

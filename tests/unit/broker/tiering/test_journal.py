@@ -429,3 +429,18 @@ async def test_recreated_topic_lets_no_local_segment_go_by_the_old_one(world: Wo
     assert told == [None]
     with pytest.raises(TierUnavailable, match="was deleted"):
         await asyncio.wait_for(writing, 5)
+
+
+@pytest.mark.parametrize("state", [PartitionDeleteState.STARTED, PartitionDeleteState.FINISHED])
+async def test_removal_without_its_mark_is_not_listed(
+    world: World, state: PartitionDeleteState
+) -> None:
+    """S10: caches refuse the record, so the removal could never be finished (a record of a deleted
+    topic that was appended to its successor)."""
+    world.topic.add(0, encode_record(removal(state)))
+    journal = world.broker()
+    journal.watch(0, lambda: None)
+    await until(lambda: journal._watches[0].ready)
+    assert journal.removals() == []
+    world.topic.add(0, encode_record(removal(PartitionDeleteState.MARKED)))
+    await until(lambda: journal.removals() == [PARTITION])
