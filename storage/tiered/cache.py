@@ -112,11 +112,11 @@ class SegmentCache:
 
     __slots__ = (
         "_by_epoch",
+        "_deleted",
         "_highest",
         "_segments",
         "_with_aborted",
         "changes",
-        "deleted_to",
         "deletion",
         "next_offset",
         "partition",
@@ -131,10 +131,10 @@ class SegmentCache:
         unchanged."""
         self.deletion: PartitionDeleteState | None = None
         """Progress of the partition's removal; None: it has not begun."""
-        self.deleted_to = 0
-        """One above the highest offset of finished copies whose deletion has begun."""
         self._segments: dict[SegmentId, RemoteSegment] = {}
         self._by_epoch: dict[int, _EpochIndex] = {}
+        self._deleted: dict[int, list[OffsetRange]] = {}
+        """By epoch: offsets of finished copies whose deletion has begun."""
         self._highest: dict[int, int] = {}
         self._with_aborted: dict[SegmentId, RemoteSegment] = {}
 
@@ -191,7 +191,7 @@ class SegmentCache:
         updated = known.updated(update)
         if known.state is SegmentState.COPY_FINISHED:
             self._unindex(known)
-            self.deleted_to = max(self.deleted_to, known.end_offset + 1)
+            self._note_deleted(known)
         if update.state is SegmentState.DELETE_FINISHED:
             del self._segments[update.segment_id]
             return APPLIED
@@ -211,6 +211,16 @@ class SegmentCache:
         self._with_aborted.pop(segment.segment_id, None)
         for epoch, start, _ in segment.epoch_ranges():
             self._by_epoch[epoch].remove(segment.segment_id, start)
+
+    def _note_deleted(self, segment: RemoteSegment) -> None:
+        """Note the offsets of a deleted copy. Copies are mostly deleted in order, so each epoch has
+        one range."""
+        for epoch, first, last in segment.epoch_ranges():
+            ranges = self._deleted.setdefault(epoch, [])
+            if ranges and ranges[-1].first <= first <= ranges[-1].last + 1:
+                ranges[-1] = OffsetRange(ranges[-1].first, max(last, ranges[-1].last))
+            else:
+                ranges.append(OffsetRange(first, last))
 
     # Queries ---------------------------------------------------------------------------------
 
@@ -270,6 +280,17 @@ class SegmentCache:
             (shared for shared in found if shared.offsets),
             key=lambda shared: (shared.offsets, shared.segment.segment_id),
         )
+
+    def deleted_to(self, lineage: Lineage) -> int:
+        """Return one above the highest offset of this log that was deleted from the tier, 0 if no
+        deletion has begun. Deleted copies of a log that lost do not count."""
+        found = 0
+        for entry in lineage.entries:
+            mine = lineage.range_of(entry.epoch)
+            for first, last in self._deleted.get(entry.epoch, ()):
+                if first <= mine.last:
+                    found = max(found, min(last, mine.last) + 1)
+        return found
 
     def remote_end(self, lineage: Lineage) -> RemoteEnd:
         """Return the highest offset of this log that was ever copied.

@@ -157,7 +157,7 @@ def local_only_bytes(
     would cause further deletions.
     """
     shared = cache.shared_with(lineage)
-    gone_to = min(cache.deleted_to, shared[0].offsets.first) if shared else 0
+    gone_to = min(cache.deleted_to(lineage), shared[0].offsets.first) if shared else 0
     start = max(log_start_offset, gone_to)
     return sum(
         segment.size_bytes

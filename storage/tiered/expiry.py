@@ -110,12 +110,12 @@ def plan_expiry(
             why.setdefault(one.segment.segment_id, reason)
             new_start = max(new_start, one.offsets.last + 1)
     deletions = []
+    needed_from = max(new_start, min(local_start_offset, cache.deleted_to(lineage)))
     for segment in cache.segments():
         if segment.state is SegmentState.COPY_STARTED:
-            first = max(new_start, min(local_start_offset, cache.deleted_to))
             may_go = segment.segment_id in taken_back or (
                 segment.segment_id not in being_copied
-                and _is_replaced(cache, lineage, segment, first)
+                and _is_replaced(cache, lineage, segment, needed_from)
             )
             reason_of = Reason.UNFINISHED if may_go else None
         else:
@@ -156,7 +156,7 @@ def readable_from(
     later = [one.offsets.first for one in cache.shared_with(lineage)]
     readable = min([at for at in later if at > log_start_offset], default=local_start_offset)
     readable = min(readable, local_start_offset)
-    if readable > cache.deleted_to:
+    if readable > cache.deleted_to(lineage):
         return log_start_offset
     for segment in cache.segments():
         overlaps = segment.start_offset < readable and segment.end_offset >= log_start_offset

@@ -516,26 +516,65 @@ def test_expiry_without_retention_takes_what_is_below_the_log_start_or_surely_lo
     assert all(reasons.get(one, 0) > 100 for one in (None, Reason.LOG_START, Reason.LOST))
 
 
+DELETED = (SmallCopy((1,), 0, 0), SmallCopy((1, 1, 1), 2, 2), SmallCopy((1, 3, 3), 1, 1))
+"""Copies that were deleted: of the same log, or of one that lost and reached further."""
+
+
+def cache_after_deletion(gone: SmallCopy) -> SegmentCache:
+    """Return a cache that has read of a copy and of its whole deletion."""
+    cache = SegmentCache(PARTITION)
+    cache.apply(0, gone.segment(9))
+    for number, state in enumerate(list(SegmentState)[1:], start=1):
+        cache.apply(number, update(9, state))
+    return cache
+
+
+def deleted_to(log: SmallLog, gone: SmallCopy) -> int:
+    return max(shared_offsets(log, gone), default=-1) + 1
+
+
 def test_expiry_keeps_an_unfinished_copy_as_long_as_no_other_copy_has_its_records() -> None:
     """S2, S6: its COPY_FINISHED may be under way, or lost with the end of the metadata topic.
 
-    This also holds for a copy that the log shares in part. Records deleted from the tier need no
-    copy.
+    This also holds for a copy that the log shares in part. Records of this log that were deleted
+    from the tier need no copy; deletions of a log that lost do not count.
     """
+    further = 0
     for log, copy in logs_with_a_copy():
-        kept, deleted = cache_with(copy, SegmentState.COPY_STARTED), SegmentCache(PARTITION)
-        deleted.apply(0, SmallCopy((1,), 0, 0).segment(9))
-        for number, state in enumerate(list(SegmentState)[1:], start=1):
-            deleted.apply(number, update(9, state))
-        deleted.apply(deleted.next_offset, copy.segment(1))
-        assert deleted.deleted_to == 1
-        for log_start in range(log.end + 1):
+        kept = cache_with(copy, SegmentState.COPY_STARTED)
+        cases = [(kept, 0)]
+        for gone in DELETED:
+            if match(log, gone):
+                deleted = cache_after_deletion(gone)
+                deleted.apply(deleted.next_offset, copy.segment(1))
+                cases.append((deleted, deleted_to(log, gone)))
+                further += cases[-1][1] <= gone.end
+        for log_start in range(log.known_from, log.end + 1):
             for local_start in range(log_start, log.end + 1):
-                for cache in (kept, deleted):
-                    first = max(log_start, min(local_start, cache.deleted_to))
+                for cache, gone_to in cases:
+                    first = max(log_start, min(local_start, gone_to))
                     needed = {at for at in shared_offsets(log, copy) if at >= first}
                     plan = plan_without_retention(log, cache, log_start, local_start)
                     assert bool(plan.deletions) == (not needed), (log, copy, first)
+    assert further > 100
+
+
+def test_log_start_passes_a_gap_only_if_copies_of_this_log_were_deleted_there() -> None:
+    """S4: metadata that were lost contain no deletion, even if a log that lost reached further."""
+    passed = 0
+    for log in logs(3):
+        if log.known_from or not log.end:
+            continue
+        for gone in DELETED:
+            if not match(log, gone):
+                continue
+            cache, local_start = cache_after_deletion(gone), log.end
+            readable = readable_from(
+                cache, log.lineage, log_start_offset=0, local_start_offset=local_start
+            )
+            assert readable == (local_start if deleted_to(log, gone) >= local_start else 0)
+            passed += readable > 0
+    assert passed
 
 
 def test_another_leads_once_any_record_of_a_copy_is_of_a_later_epoch() -> None:
