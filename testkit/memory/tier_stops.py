@@ -118,5 +118,18 @@ class StoppedLink(MemoryLink):
         return offset
 
 
+def stop_at(owner: object, name: str, stops: Stops) -> None:
+    """Make a coroutine method of one object a stopping point, before each call and after it."""
+    call = getattr(owner, name)
+
+    async def stopped(*arguments: object) -> object:
+        await stops(name)
+        found = await call(*arguments)
+        await stops(f"has done {name}")
+        return found
+
+    setattr(owner, name, stopped)
+
+
 def _kind(key: str) -> str:
     return key.rpartition(".")[2]

@@ -13,7 +13,7 @@ from runtime.tasks import Supervisor
 from storage.tiered.cache import SegmentCache
 from storage.tiered.records import decode_record, encode_record
 from storage.tiered.states import SegmentState
-from testkit.memory.tier_stops import StoppedLink, Stops
+from testkit.memory.tier_stops import StoppedLink, Stops, stop_at
 from testkit.memory.tier_topic import MemoryTopic, memory_journal
 from testkit.memory.turns import until
 from testkit.records.tier import PARTITION, segment, update
@@ -27,10 +27,11 @@ LAST = (segment(2, 10, 19), update(2, SegmentState.COPY_FINISHED))
 class Room:
     """A broker that takes a partition and is elected while another one writes."""
 
-    def __init__(self) -> None:
-        self.topic = MemoryTopic()
+    def __init__(self, *, exists: bool) -> None:
+        self.topic = MemoryTopic(exists=exists)
         self.supervisor = Supervisor(lambda name, error: None)
         self.stops = Stops()
+        stop_at(self.topic, "create", self.stops)
         self.journal: Journal = memory_journal(
             self.topic, self.supervisor, link=StoppedLink(self.topic, self.stops)
         )
@@ -87,13 +88,15 @@ EVENTS: tuple[Callable[[Room], Awaitable[None]], ...] = (
 )
 
 
+@pytest.mark.parametrize("exists", [True, False])
 @pytest.mark.parametrize("event", EVENTS, ids=lambda event: event.__name__)
 async def test_leader_acts_by_all_that_was_written_before_whatever_happens_at_a_call(
     event: Callable[[Room], Awaitable[None]],
+    exists: bool,
 ) -> None:
     """S6, KAFKA-16105: a leader acts on all records written before its election."""
     for number in range(CALLS):
-        room = Room()
+        room = Room(exists=exists)
         room.stops.at(number, lambda room=room: event(room))  # type: ignore[misc]
         told: list[bool] = []
         room.journal.subscribe(lambda _, room=room, told=told: told.append(led(room)))  # type: ignore[misc]

@@ -29,6 +29,7 @@ from storage.tiered.values import RemoteSegment, SegmentUpdate
 from storage.tiered.verify import Fault
 from testkit.memory.logs import T0, append, batch, fill, make_log
 from testkit.memory.tier_brokers import TierBroker, TierWorld
+from testkit.memory.tier_stops import stop_at
 from testkit.records.tier import PARTITION, segment
 
 FORESEEN = (TierUnavailable, CopyRefused, ObjectError, CorruptSegment, OSError)
@@ -62,6 +63,9 @@ class Room:
             size = first.log.size_bytes + 4 * one
             first.log.configure(replace(first.log.config, retention_bytes=size))
         first.steps.taken.clear()
+        stop_at(first.log, "flush", first.stops)
+        stop_at(first.log.files, "run", first.stops)
+        stop_at(first.limit, "wait", first.stops)
 
     # Events ----------------------------------------------------------------------------------
 

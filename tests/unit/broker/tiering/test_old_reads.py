@@ -27,7 +27,7 @@ from storage.tiered.states import SegmentState
 from testkit.memory.logs import T0, append, fill, make_log
 from testkit.memory.logs import batch as log_batch
 from testkit.memory.tier import MemoryTier, TierRoom, done, drop_local, partition_of, tiered
-from testkit.memory.tier_stops import StoppedObjects, Stops
+from testkit.memory.tier_stops import StoppedObjects, Stops, stop_at
 from testkit.records.tier import segment, update
 from tests.unit.broker.tiering.transactions import end, transact
 
@@ -45,6 +45,7 @@ class Room:
         self.stops = Stops()
         self.tier = self.room.tier
         self.tier.store.objects = StoppedObjects(self.tier.bucket, self.stops)
+        stop_at(self.room.h.files, "run", self.stops)
 
     @property
     def reader(self) -> RemoteReader:
