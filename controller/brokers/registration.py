@@ -17,6 +17,10 @@ from enum import Enum
 from functools import partial
 from typing import NamedTuple
 
+from controller.brokers.registration_limits import (
+    check_broker_limits,
+    check_controller_limits,
+)
 from controller.decision import ControllerView, Decision, Step
 from controller.elections.cause import Cause
 from controller.elections.context import BrokerChange
@@ -108,6 +112,7 @@ def decide_register_broker(
             f"this is cluster {view.settings.cluster_id}, the broker belongs to "
             f"{request.cluster_id!r}",
         )
+    check_broker_limits(view.image, request)
     existing = view.image.cluster.brokers.get(request.broker_id)
     same_process = existing is not None and existing.incarnation_id == request.incarnation_id
     _check_identity(view, request, existing, same_process)
@@ -228,13 +233,14 @@ def _check_directories(view: ControllerView, request: BrokerRegistrationRequest)
 def _directory_problem(
     view: ControllerView, broker_id: int, directories: Sequence[bytes]
 ) -> str | None:
-    if len(set(directories)) != len(directories):
+    named = set(directories)
+    if len(named) != len(directories):
         return "the registration names a log directory twice"
     reserved = [d for d in directories if d in RESERVED_UUIDS]
     if reserved:
         return f"log directory id {uuid_to_text(reserved[0])} is reserved"
     for other in view.image.cluster.brokers.values():
-        taken = set(directories) & set(other.directories)
+        taken = named.intersection(other.directories)
         if other.id != broker_id and taken:
             return f"log directory {uuid_to_text(min(taken))} belongs to broker {other.id}"
     return None
@@ -267,7 +273,7 @@ def decide_register_controller(
 
     Raises:
         ApiError: UNSUPPORTED_VERSION while the finalised metadata.version has no such record,
-            INVALID_REQUEST for a migration from ZooKeeper.
+            INVALID_REQUEST for a migration from ZooKeeper, or beyond `registration_limits`.
     """
     level = view.metadata_version
     if level < CONTROLLER_REGISTRATION_LEVEL:
@@ -278,6 +284,7 @@ def decide_register_controller(
         )
     if request.zk_migration_ready:
         raise ApiError(ErrorCode.INVALID_REQUEST, "there is no migration from ZooKeeper")
+    check_controller_limits(view.image, request)
     record = RegisterControllerRecord(
         controller_id=request.controller_id,
         incarnation_id=request.incarnation_id,
