@@ -113,7 +113,9 @@ RULES: Final[dict[ApiKey, Rule]] = {
         load_max=RECORDS_PER_OPERATION_MAX,
         refuse=error_response,
     ),
-    ApiKey.ELECT_LEADERS: InParts(paths=(("topic_partitions", "partitions"),), whole=_is_limited),
+    ApiKey.ELECT_LEADERS: InParts(
+        paths=(("topic_partitions", "partitions"),), whole=_is_limited, whole_max=4_000
+    ),
     ApiKey.EXPLAIN_ELECTION: AtOnce(weight_max=2_000),
     ApiKey.ALTER_PARTITION_REASSIGNMENTS: _PARTITIONS,
     ApiKey.LIST_PARTITION_REASSIGNMENTS: InParts(
@@ -123,9 +125,9 @@ RULES: Final[dict[ApiKey, Rule]] = {
     # operations of nodes on the controller
     ApiKey.ALTER_PARTITION: _PARTITIONS,
     ApiKey.ASSIGN_REPLICAS_TO_DIRS: InParts(paths=(("directories", "topics", "partitions"),)),
-    ApiKey.BROKER_REGISTRATION: AtOnce(),
+    ApiKey.BROKER_REGISTRATION: FEW,
     ApiKey.BROKER_HEARTBEAT: AtOnce(),
-    ApiKey.CONTROLLER_REGISTRATION: AtOnce(),
+    ApiKey.CONTROLLER_REGISTRATION: FEW,
     # quorum APIs, for a single partition
     ApiKey.VOTE: FEW,
     ApiKey.BEGIN_QUORUM_EPOCH: FEW,

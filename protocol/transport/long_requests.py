@@ -85,7 +85,8 @@ class InParts:
     not empty is taken. key: of an outermost element; elements with equal keys stay in one part,
     because the handler judges them together, and no more than two of them are served. part_max: the
     weight of a part. extra_depth: lists of the response around those of the request. whole: tells
-    the requests, by content and version, that mean something else in parts. load_of: of an
+    the requests, by content and version, that mean something else in parts; they weigh at most
+    whole_max. load_of: of an
     outermost element, where its handler makes more of it than its weight. load_max: more than this
     is answered by `refuse`, part by part, with POLICY_VIOLATION. long_reply: a reply that the
     handler only promises may be long.
@@ -97,6 +98,7 @@ class InParts:
     weight_max: int = WEIGHT_MAX
     extra_depth: int = 0
     whole: Callable[[Any, int], bool] | None = None
+    whole_max: int = ITEM_WEIGHT_MAX
     load_of: Callable[[Any], int] | None = None
     load_max: int | None = None
     refuse: Refuse | None = None
@@ -148,7 +150,7 @@ class LongRequests:
         if isinstance(rule, AtOnce) or (
             rule.whole is not None and rule.whole(request, context.api_version)
         ):
-            weight_max = rule.weight_max if isinstance(rule, AtOnce) else ITEM_WEIGHT_MAX
+            weight_max = rule.weight_max if isinstance(rule, AtOnce) else rule.whole_max
             by_count = isinstance(rule, AtOnce) and rule.by_count
             weight = length(request) if by_count else weigh(request, weight_max)
             if weight > weight_max:

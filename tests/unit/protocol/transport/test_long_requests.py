@@ -151,6 +151,19 @@ async def test_a_list_for_a_handler_that_takes_it_whole_has_a_bound() -> None:
     assert len(served.asked) == 1
 
 
+async def test_a_request_that_is_served_whole_weighs_no_more_than_whole_max() -> None:
+    def none(_: Served, request: Any) -> Any:
+        return OffsetDeleteResponse()
+
+    rule = InParts(paths=(("topics", "partitions"),), whole=lambda *_: True, whole_max=300)
+    served = Served(ApiKey.OFFSET_DELETE, rule, none, 0)
+    topics = [OffsetDeleteRequest.OffsetDeleteRequestTopic(name=name) for name in names(310)]
+    await served.ask(OffsetDeleteRequest(group_id="g", topics=topics[:290]))
+    with pytest.raises(ApiError):
+        await served.ask(OffsetDeleteRequest(group_id="g", topics=topics))
+    assert len(served.asked) == 1
+
+
 async def test_too_much_for_one_operation_is_refused_item_by_item() -> None:
     def refuse(request: CreateTopicsRequest, code: ErrorCode, _: int) -> CreateTopicsResponse:
         return CreateTopicsResponse(
