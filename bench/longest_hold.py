@@ -19,7 +19,7 @@ from typing import Any
 from kraftbox.node import Node
 from protocol.transport.dispatch import HandlerTable
 from runtime.collector import Collector
-from testkit.long_requests import all_long_requests, serve
+from testkit.long_requests import all_long_lists, serve
 from testkit.memory.broker import Peer
 from testkit.memory.node import running_node
 
@@ -80,9 +80,11 @@ async def measure(count: int, only: str) -> None:
     async with running_node() as node:
         collector.settle()
         for role, table in tables(node).items():
-            for shape, version, request in all_long_requests(table, count):
+            for each in all_long_lists(table):
+                shape, version = str(each), each.version
                 if only not in shape:
                     continue
+                request = each.request(count)
                 loop.reset()
                 await asyncio.sleep(0.05)
                 loop.reset()

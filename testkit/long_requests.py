@@ -6,7 +6,7 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import Awaitable, Callable, Iterator, Sequence
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 from protocol.api_keys import ApiKey
 from protocol.errors import ApiError
@@ -120,15 +120,29 @@ def _filled(
     return cls(**values)
 
 
-def all_long_requests(table: HandlerTable, count: int) -> Iterator[tuple[str, int, Request[Any]]]:
-    """Yield name, version and request for every list of every API of a table, in its newest
-    version."""
+class LongList(NamedTuple):
+    """A list of an API; with `deep` the innermost list of its only element is long."""
+
+    api: ApiKey
+    version: int
+    name: str
+    deep: bool
+
+    def __str__(self) -> str:
+        return f"{self.api.name} {self.name}{' deep' if self.deep else ''}"
+
+    def request(self, count: int) -> Request[Any]:
+        """Return a request in which the list has `count` elements."""
+        return long_request(self.api, self.version, self.name, count, deep=self.deep)
+
+
+def all_long_lists(table: HandlerTable) -> Iterator[LongList]:
+    """Yield every list of every API of a table, in its newest version."""
     for key in sorted(table.entries):
         api, version = ApiKey(key), table.entries[key].own_version_max
         for name in lists_of(request_class(api), version):
             for deep in (False, True) if is_deep(api, version, name) else (False,):
-                shape = f"{api.name} {name}{' deep' if deep else ''}"
-                yield shape, version, long_request(api, version, name, count, deep=deep)
+                yield LongList(api, version, name, deep)
 
 
 async def serve(
