@@ -78,13 +78,17 @@ class ConnectionLimits:
 
 
 class _Queue:
-    """Connections of one listener that wait, in order, and when the first may go on."""
+    """Connections of one listener that wait, in order, and when the first may go on.
 
-    __slots__ = ("due_ms", "guests")
+    has_room: False if the first one waits until a connection leaves, at no time of its own.
+    """
+
+    __slots__ = ("due_ms", "guests", "has_room")
 
     def __init__(self) -> None:
         self.guests: deque[Guest] = deque()
         self.due_ms: float | None = None
+        self.has_room = True
 
 
 class ConnectionGate:
@@ -187,6 +191,7 @@ class ConnectionGate:
             return False
         if queue.guests[0] is guest:
             queue.due_ms = None
+            queue.has_room = True
         queue.guests.remove(guest)
         return True
 
@@ -199,8 +204,10 @@ class ConnectionGate:
 
     def wake_ms(self) -> float | None:
         """When `pump` has something to do that no leaving connection will announce."""
-        times = [queue.due_ms for queue in self._queues.values() if queue.due_ms is not None]
-        times += self._doomed.values()
+        times = list(self._doomed.values())
+        for queue in self._queues.values():
+            if queue.due_ms is not None and queue.has_room and not self._held:
+                times.append(queue.due_ms)
         return min(times, default=None)
 
     # --- one listener's queue --------------------------------------------------------------------
@@ -217,7 +224,8 @@ class ConnectionGate:
         while queue.guests and not self._held:
             if queue.due_ms is None:
                 queue.due_ms = now_ms + self._throttle_ms(listener, now_ms)
-            if queue.due_ms > now_ms or not self._make_room(listener, now_ms):
+            queue.has_room = queue.due_ms > now_ms or self._make_room(listener, now_ms)
+            if queue.due_ms > now_ms or not queue.has_room:
                 return
             guest = queue.guests.popleft()
             queue.due_ms = None

@@ -50,6 +50,29 @@ class House:
         self.gate.pump(now_ms)
 
 
+def test_gate_wakes_at_no_time_for_a_connection_that_waits_for_room() -> None:
+    """A time that has passed would wake the gate in every iteration of the event loop."""
+    house = House(connections_max=1, rate_max=1)
+    first, second = house.come(), house.come()
+    assert (first.served, second.served) == (True, False)
+    house.gate.pump(5_000.0)
+    assert house.gate.wake_ms() is None
+    house.go(first, 6_000.0)
+    assert second.served
+
+
+def test_held_gate_wakes_at_no_time_for_a_connection_that_was_due() -> None:
+    house = House(rate_max=1)
+    while house.come().served:
+        pass
+    due_ms = house.gate.wake_ms()
+    assert due_ms is not None and due_ms > 0.0
+    house.gate.hold()
+    assert house.gate.wake_ms() is None
+    house.gate.release(due_ms - 1.0)
+    assert house.gate.wake_ms() == due_ms
+
+
 def test_held_gate_lets_all_wait_until_release() -> None:
     house = House(waiting_max=1, rate_max=1000)
     house.gate.hold()
