@@ -287,7 +287,7 @@ class ServerConnection(asyncio.BufferedProtocol):
             self.repeated.let_go()
         if exchange.out and not self._sending_soon:
             self._send()
-        if exchange.end_turn(self, self._active_ms):
+        if exchange.end_turn(self, now_ms):
             asyncio.get_running_loop().call_soon(self._next_turn)
         if exchange.readable is not self._reading:
             self._set_reading()
@@ -356,7 +356,7 @@ class ServerConnection(asyncio.BufferedProtocol):
 
     def feed(self) -> None:
         """There may be memory for the frame in progress."""
-        self.exchange.feed(self, self._active_ms)
+        self.exchange.feed(self, self._listener.clock.monotonic_ms())
         self._set_reading()
 
     def give_memory_back(self) -> None:
@@ -376,6 +376,7 @@ class ServerConnection(asyncio.BufferedProtocol):
         while (later := exchange.next_ready()) is not None:
             if later.parts and not exchange.holds & CLOSED:
                 flow.send(self, later)
+                self._active_ms = flow.moment_ms
         if exchange.holds & DRAINING and not exchange.waiting and not exchange.holds & DECODING:
             self._shut()
         else:
@@ -433,8 +434,8 @@ class ServerConnection(asyncio.BufferedProtocol):
         self._transport.abort()
 
     def quiet_ms(self, now_ms: float) -> float:
-        """How long this client has neither sent anything nor had a request in work. A client that
-        does not read its replies is quiet."""
+        """Return for how many ms this client has neither sent anything nor had a request in work. A
+        client that does not read its replies is quiet."""
         return 0.0 if self.exchange.is_busy else now_ms - self._active_ms
 
     @property

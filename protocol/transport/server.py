@@ -131,7 +131,8 @@ class Server:
                 await listening.start_serving()
             except OSError as error:
                 raise cannot_listen(*self.address, error) from error
-        self._schedule_scan()
+        if not self._closing:
+            self._schedule_scan()
 
     async def _bind(self, host: str, port: int) -> int:
         loop = asyncio.get_running_loop()

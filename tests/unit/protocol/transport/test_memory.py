@@ -189,3 +189,39 @@ async def test_a_holder_that_is_too_slow_is_cut_off() -> None:
         assert await slow.closed() == b""
         assert correlation_id_of(await other.response()) == 1
     await server.close()
+
+
+class Fed:
+    """Notes that it may take memory, or has to go."""
+
+    def __init__(self) -> None:
+        self.closed = 0
+
+    def feed(self) -> None:
+        pass
+
+    def close(self, reason: str) -> None:
+        self.closed += 1
+
+
+async def test_the_overdraft_begins_when_it_is_granted() -> None:
+    """A connection that waited for a minute has `OVERDRAFT_MS` for the rest of its request."""
+    clock = ManualClock()
+    memory = RequestMemory(1)
+    holder, other = Fed(), Fed()
+    memory.charge(1)
+    assert memory.grant(holder, 1, clock.monotonic_ms())
+    server = Server(Echo().table(), clock=clock, listener="X", memory=memory)
+    await server.start("127.0.0.1", 0)
+    async with raw_client(server) as client:
+        client.writer.write(big(1, 200_000)[:-1])
+        async with asyncio.timeout(5.0):
+            await until(lambda: memory.waiting == 1)
+        assert not memory.grant(other, 1, clock.monotonic_ms())
+        clock.advance(2 * OVERDRAFT_MS)
+        memory.settle(holder)
+        memory.cut_off_slow(clock.monotonic_ms() + 1.0)
+        assert memory.cut_off == 0
+        memory.cut_off_slow(clock.monotonic_ms() + OVERDRAFT_MS + 1.0)
+        assert memory.cut_off == 1
+    await server.close()

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import struct
+from typing import Any, cast
 
 import pytest
 
@@ -312,6 +313,47 @@ async def test_b04_idle_connections_are_closed_and_busy_ones_kept() -> None:
         assert server.connection_stats.closed_idle == 2
         echo.release("busy")
         assert correlation_id_of(await busy.response()) == 1
+
+
+async def test_idle_time_begins_when_a_request_is_answered() -> None:
+    """The reply to a JoinGroup may take longer than connections.max.idle.ms."""
+    clock, go = ManualClock(), asyncio.Event()
+
+    async def later(_: RequestContext, request: MetadataRequest) -> ApiMessage:
+        await go.wait()
+        return MetadataResponse()
+
+    table = HandlerTable()
+    table.register(ApiKey.METADATA, later)
+    async with serving(table, clock=clock, idle_ms=1_000.0) as server, raw_client(server) as client:
+        client.writer.write(metadata(1))
+        await until(lambda: any(c.inflight for c in server.connections))
+        clock.advance(5_000.0)
+        go.set()
+        await client.response()
+        server._scan(100.0)
+        assert server.connection_stats.closed_idle == 0
+        clock.advance(1_001.0)
+        server._scan(100.0)
+        assert server.connection_stats.closed_idle == 1
+
+
+async def test_server_that_is_closed_while_it_begins_to_listen_sets_no_timer() -> None:
+    server = Server(HandlerTable(), clock=ManualClock(), listener="X")
+
+    class Listening:
+        async def start_serving(self) -> None:
+            await server.close()
+
+        def close(self) -> None:
+            pass
+
+        async def wait_closed(self) -> None:
+            pass
+
+    server._sockets.append(cast(Any, Listening()))
+    await server.listen()
+    assert server._scan_timer is None
 
 
 @on_both_loops
