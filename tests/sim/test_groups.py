@@ -30,7 +30,7 @@ from simulation.schedule import Schedule
 from simulation.shapes.shape import ClientShape, DiskShape, LinkShape, NodeShape, Shape, TopicShape
 from simulation.swarm import Outcome, run
 from simulation.world.invariants import Violation
-from tests.sim.planted.planting import Bug, Patch
+from testkit.planting import Bug, Patch
 from tests.sim.small_cluster import schedule
 
 pytestmark = pytest.mark.sim

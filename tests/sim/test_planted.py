@@ -11,10 +11,10 @@ import pytest
 
 from simulation.judges import KINDS
 from simulation.preload import import_nodes
+from testkit.planting import BadPatch, Bug, Patch, _function
 from tests.sim.planted.__main__ import LIMIT, main
 from tests.sim.planted.bugs import BUGS
 from tests.sim.planted.finding import broken_by, find, holds, needed
-from tests.sim.planted.planting import BadPatch, Bug, Patch, _function
 from tests.sim.planted.scenes import SCENE_OF, SCENES
 
 pytestmark = pytest.mark.sim

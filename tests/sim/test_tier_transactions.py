@@ -19,7 +19,7 @@ from simulation.clients.client import Unknown, fail_on
 from simulation.world.cluster import End
 from simulation.world.invariants import Violation, require
 from storage.objects import Weather
-from tests.sim.planted.planting import Bug, Patch
+from testkit.planting import Bug, Patch
 from tests.sim.tier_cluster import TierCluster
 
 pytestmark = pytest.mark.sim

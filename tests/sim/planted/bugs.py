@@ -5,12 +5,12 @@ in `planted.tiers`, those of new replicas and local logs in `planted.replicas`, 
 
 from __future__ import annotations
 
+from testkit.planting import Bug
+from testkit.planting import bug as _bug
 from tests.sim.planted.disks import DISKS
 from tests.sim.planted.elections import ELECTIONS
 from tests.sim.planted.groups import GROUPS
 from tests.sim.planted.leaks import LEAKS
-from tests.sim.planted.planting import Bug
-from tests.sim.planted.planting import bug as _bug
 from tests.sim.planted.quorum import QUORUM
 from tests.sim.planted.replicas import REPLICAS
 from tests.sim.planted.tiers import TIERS

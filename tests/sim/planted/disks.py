@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.sim.planted.planting import Bug, bug
+from testkit.planting import Bug, bug
 
 DISKS: tuple[Bug, ...] = (
     bug(

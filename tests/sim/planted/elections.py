@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.sim.planted.planting import Bug, bug
+from testkit.planting import Bug, bug
 
 ELR = "controller.elections.elr"
 RULES = "controller.elections.recovery_rules"

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from simulation.judges import ALL
 from simulation.schedule import Schedule, draw_schedule
 from simulation.swarm import Broken, run
+from testkit.planting import Bug
 from tests.sim.planted.bugs import BUGS
-from tests.sim.planted.planting import Bug
 from tests.sim.planted.scenes import SCENE_OF
 
 FOCUSED = 100

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.sim.planted.planting import bug as _bug
+from testkit.planting import bug as _bug
 
 REBALANCE = "broker.coordinators.group.rebalance"
 EXPIRY = "broker.coordinators.group.expiry"

@@ -3,7 +3,7 @@ sees them."""
 
 from __future__ import annotations
 
-from tests.sim.planted.planting import Bug, bug
+from testkit.planting import Bug, bug
 
 LEAKS: tuple[Bug, ...] = (
     bug(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.sim.planted.planting import Bug, bug
+from testkit.planting import Bug, bug
 
 LEADING = "metalog.quorum.core.leading:Leading"
 FOLLOWING = "metalog.quorum.core.following:Following"

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from tests.sim.planted.planting import Bug, bug
+from testkit.planting import Bug, bug
 
 PARTITION = "broker.replication.partition.partition:Partition"
 RESETS = "broker.replication.fetching.offset_resets:ListOffsetsReset"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.sim.planted.planting import Bug, bug
+from testkit.planting import Bug, bug
 
 COPYING = "storage.tiered.copying:plan_copy"
 EXPIRY = "storage.tiered.expiry:plan_expiry"

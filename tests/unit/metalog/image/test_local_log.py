@@ -13,7 +13,7 @@ from metalog.image.local_log import (
     judge,
     known_stats,
 )
-from tests.sim.planted.planting import bug
+from testkit.planting import bug
 
 NOW_MS = 1_790_000_000_000
 MINUTE_MS = 60_000

@@ -21,7 +21,7 @@ from protocol.metadata.partition_change_record import PartitionChangeRecord
 from storage.log.errors import LogFailed
 from storage.log.log import Log
 from testkit.memory.replicas import TOPIC, Broker, Cluster, expire
-from tests.sim.planted.planting import Bug, bug
+from testkit.planting import Bug, bug
 
 BYTES = "leader.election.eligible.local.log.bytes"
 MS = "leader.election.eligible.local.log.ms"
