@@ -1,8 +1,8 @@
-"""Planted bugs: lines of the product that are other ones for the length of a run.
+"""Planted bugs: replacements in the source of the product for the length of one run.
 
-A bug is text for text: the code of a function with one piece of its source replaced is compiled and
-put in the place of its code, so that every reference to the function has the bug, and none after
-the run. A piece that is not there exactly once is refused: the table follows the product.
+A patch replaces one piece of a function's source, compiles the result, and swaps the code object of
+the function. So every reference to the function has the bug during the run, and none after it. A
+piece that does not occur exactly once is refused, so that the table follows the product.
 """
 
 from __future__ import annotations
@@ -21,12 +21,13 @@ from typing import Any
 
 
 class BadPatch(ValueError):
-    """The piece of source that a bug replaces is not there, or there more than once."""
+    """The piece of source to replace does not occur, or occurs more than once."""
 
 
 @dataclass(frozen=True)
 class Patch:
-    """`place` is `module:function` or `module:Class.method`; `old` stands there once."""
+    """One replacement: `place` is `module:function` or `module:Class.method`, whose source contains
+    `old` exactly once."""
 
     place: str
     old: str
@@ -38,12 +39,12 @@ class Bug:
     """A planted bug.
 
     Args:
-        family: what part of the product it is in.
-        text: what is wrong, for people.
-        promise: the codes of promises that it breaks, as a regular expression.
-        patches: the lie, and the guards behind it that would hide it.
-        situation: what no cluster of this program does to itself, and the bug needs: it is there
-            without the bug, too.
+        family: the part of the product that has the bug.
+        text: the wrong behaviour, in one line.
+        promise: the codes of the promises that it breaks, as a regular expression.
+        patches: the bug, and the removal of guards that would hide it.
+        situation: patches for a situation that the bug needs and no Kraftbox cluster creates by
+            itself. They apply with and without the bug.
     """
 
     name: str
@@ -54,11 +55,11 @@ class Bug:
     situation: tuple[Patch, ...] = ()
 
     def planted(self) -> AbstractContextManager[None]:
-        """The bug is in the product inside. Raises BadPatch."""
+        """Plant the bug inside the block. Raises: BadPatch if a patch does not apply."""
         return _applied((*self.situation, *self.patches))
 
     def without(self) -> AbstractContextManager[None]:
-        """Inside all is as it is with the bug, but for the bug."""
+        """Apply the situation alone inside the block."""
         return _applied(self.situation)
 
 
@@ -83,7 +84,7 @@ def bug(
     *patches: tuple[str, str, str],
     situation: Sequence[tuple[str, str, str]] = (),
 ) -> Bug:
-    """A bug; each patch is a place, what stands there, and what instead."""
+    """Return a bug; each patch is a place, the old piece of source, and the new one."""
     planted, given = (tuple(Patch(*one) for one in each) for each in (patches, situation))
     return Bug(name, family, text, promise, planted, given)
 

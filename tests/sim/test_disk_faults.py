@@ -64,7 +64,7 @@ def test_each_fault_takes_effect_and_every_promise_holds() -> None:
 
 def test_bits_that_flip_are_noticed_and_the_rest_goes_on() -> None:
     """F20: a follower that was away, and consumers, read flipped bits of a leader's disk."""
-    scene = SCENES["bits flip under a leader"].schedule()
+    scene = SCENES["bits flip on a leader's disk"].schedule()
     outcome = run(scene)
     assert outcome.broken is None, outcome.broken
     assert outcome.took_effect == {"kill": 1, FLIPS: 1}

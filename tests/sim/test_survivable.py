@@ -1,4 +1,4 @@
-"""Which faults the swarm may inject: those that the promises survive, and no others.
+"""Limits of the faults in the swarm: it injects those that the promises survive, and no others.
 
 Without eligible leader replicas a broker that lost records may be the last one that the controllers
 fence. So no broker loses records while heartbeats may be missing, and the other way round (P10).

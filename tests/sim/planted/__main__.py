@@ -1,8 +1,10 @@
 """The table of planted bugs: `python -m tests.sim.planted [NAME...]`.
 
-For each bug its scene is played, then runs are drawn until one breaks a promise that it keeps
-without the bug. Prints a line for each; exit code 1 if a bug was not found within `--limit` runs.
-With `--judges` a line says which judge saw the bug in its scene, and who does with that one off.
+It plays each bug's scene, then draws runs until one breaks a promise that holds without the bug.
+It prints a line for each bug. Exit code: 1 if a bug was not found within `--limit` runs, else 0.
+
+With `--judges` a line has the judge that found the bug in its scene, and the judge that finds it
+without that one. `--write` writes the tables of docs/simulation.md instead.
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ from simulation.judges import ALL, KINDS
 from tests.sim.planted.bugs import BUGS
 from tests.sim.planted.finding import KINDS_OF_RUNS, Found, broken_by, find_named
 from tests.sim.planted.scenes import SCENE_OF
+from tests.sim.planted.tables import PAGE, with_tables
 
 LIMIT = 500
 Asked = tuple[str, int, int, Sequence[str]]
@@ -32,17 +35,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "--runs-of", nargs="+", choices=KINDS_OF_RUNS, default=KINDS_OF_RUNS, help="default: all"
     )
     parser.add_argument("--judges", action="store_true", help="switch judges off, in scenes")
+    parser.add_argument("--write", action="store_true", help="write the tables of the docs")
     options = parser.parse_args(arguments)
+    if options.write:
+        PAGE.write_text(with_tables(PAGE.read_text(encoding="utf-8")), encoding="utf-8")
+        return 0
     unknown = [name for name in options.names if name not in BUGS]
     if unknown:
-        parser.error(f"{unknown[0]!r} is no planted bug; there are {', '.join(BUGS)}")
+        parser.error(f"{unknown[0]!r} is not a planted bug; allowed are {', '.join(BUGS)}")
     names = options.names or list(BUGS)
     if options.judges:
         return _switch_off(names)
     asked = [(name, options.first, options.limit, options.runs_of) for name in names]
     missed = 0
     print(
-        "| bug | part | what is wrong | promise | found by | runs |",
+        "| bug | part | fault | promise | found by | runs |",
         "|---|---|---|---|---|---|",
         sep="\n",
     )
@@ -70,9 +77,9 @@ def _row(found: Found) -> str:
 
 
 def _switch_off(names: Sequence[str]) -> int:
-    """Who sees each bug first, and who with that judge off."""
+    """Print the judge that finds each bug first, and the next one without that judge."""
     needed: dict[str, int] = dict.fromkeys(KINDS, 0)
-    print("| bug | seen by | with that one off |\n|---|---|---|")
+    print("| bug | found by | without that judge |\n|---|---|---|")
     for name in names:
         if name not in SCENE_OF:
             continue
@@ -82,7 +89,7 @@ def _switch_off(names: Sequence[str]) -> int:
             continue
         second = broken_by(bug, schedule, ALL - {first.judge})
         needed[first.judge] = needed.get(first.judge, 0) + (second is None)
-        told = "nobody" if second is None else f"{second.judge}: {second.code}"
+        told = "none" if second is None else f"{second.judge}: {second.code}"
         print(f"| {name} | {first.judge}: {first.code} | {told} |", flush=True)
     print("\n" + ", ".join(f"{judge}: {count} need it" for judge, count in needed.items()))
     return 1 if 0 in needed.values() else 0

@@ -1,7 +1,8 @@
-"""The planted bugs, by family: replication, log, controller, coordinators, transport; those of the
-quorum are in `planted.quorum`, those of elections in `planted.elections`, those of tiered storage
-in `planted.tiers`, those of new replicas and local logs in `planted.replicas`, and leaks in
-`planted.leaks`, those of groups in `planted.groups`."""
+"""The table of planted bugs, by name.
+
+This file has the bugs of replication, log, controller, coordinators and transport; the other
+families have a file each.
+"""
 
 from __future__ import annotations
 
@@ -23,10 +24,10 @@ REGISTRATION = "controller.brokers.registration"
 
 _REPLICATION = [
     _bug(
-        "shows all it has",
+        "high watermark at the log end",
         "replication",
         "P12",
-        "a leader does not wait for its followers",
+        "a leader advances its high watermark without its followers",
         (
             f"{PARTITION}.maybe_advance_high_watermark",
             "if len(self.maximal_isr) > 1 or self.node_id not in self.maximal_isr:",
@@ -34,10 +35,10 @@ _REPLICATION = [
         ),
     ),
     _bug(
-        "waits for the committed ISR",
+        "proposed members ignored",
         "replication",
         "P12",
-        "the high watermark does not wait for members that are proposed",
+        "the high watermark does not wait for members that the leader has proposed",
         (
             f"{PARTITION}.maybe_advance_high_watermark",
             "for replica_id in self.maximal_isr:",
@@ -48,7 +49,7 @@ _REPLICATION = [
         "below min ISR",
         "replication",
         "P12|H",
-        "the high watermark moves below min ISR",
+        "the high watermark advances below min ISR",
         (
             f"{PARTITION}.maybe_advance_high_watermark",
             "len(self.isr) < self.min_isr and len(self.isr) < self.effective_min_isr",
@@ -56,10 +57,10 @@ _REPLICATION = [
         ),
     ),
     _bug(
-        "progress survives an election",
+        "progress kept across elections",
         "replication",
         "P12|P13|P1|F",
-        "what followers told an earlier leader counts",
+        "a leader keeps the fetch offsets that followers sent to an earlier leader",
         (f"{PARTITION}.become_leader", "self.remote = {}", "pass"),
         (f"{PARTITION}.become_follower", "self.remote = {}", "pass"),
     ),
@@ -67,7 +68,7 @@ _REPLICATION = [
         "joins below the epoch start",
         "replication",
         "P13",
-        "a follower joins the ISR before it has reached the leader epoch's start",
+        "a follower joins the ISR before it reaches the start of the leader epoch",
         (
             "broker.replication.partition.remote_replica:RemoteReplica.may_join",
             " and self.log_end >= leader_epoch_start",
@@ -78,7 +79,7 @@ _REPLICATION = [
         "joins early",
         "replication",
         "P13",
-        "a follower joins the ISR with whatever it has",
+        "a follower joins the ISR whatever its log end",
         (
             "broker.replication.partition.remote_replica:RemoteReplica.may_join",
             "return self.log_end >= high_watermark and self.log_end >= leader_epoch_start",
@@ -86,10 +87,10 @@ _REPLICATION = [
         ),
     ),
     _bug(
-        "fetch of an earlier life",
+        "fetch of an earlier incarnation",
         "replication",
         "P12|P13|P2",
-        "a fetch from before the follower's restart counts (KIP-903)",
+        "a leader counts a Fetch from before the follower's restart (KIP-903)",
         (
             "broker.apis.follower_fetch:FollowerFetch._is_current",
             "return registered is not None and registered.epoch == self._broker_epoch",
@@ -117,10 +118,10 @@ _REPLICATION = [
         ),
     ),
     _bug(
-        "cut at the high watermark",
+        "truncated to the high watermark",
         "replication",
         "P1|P2|P4|P12",
-        "a follower cuts its log at its own high watermark (before KIP-101)",
+        "a follower truncates to its own high watermark (before KIP-101)",
         (
             f"{PARTITION}.become_follower",
             "self.log.truncate_to(self.log.log_end_offset)",
@@ -128,10 +129,10 @@ _REPLICATION = [
         ),
     ),
     _bug(
-        "cut at the leader's end",
+        "truncated to the leader's end",
         "replication",
         "P17|P4|P26|P18|P12|F",
-        "the truncation goes to the leader's end, though the own one is earlier",
+        "a follower truncates to the leader's end offset even if its own is smaller",
         (
             "broker.replication.fetching.follower:truncate_to_common",
             "min(own_end, end_offset)",
@@ -139,10 +140,10 @@ _REPLICATION = [
         ),
     ),
     _bug(
-        "never cut",
+        "never truncated",
         "replication",
         "P17|P26|P4|P18",
-        "a diverging log is not cut",
+        "a follower keeps a diverging log",
         (
             "broker.replication.fetching.follower:truncate_to_common",
             "return truncate(partition, target)",
@@ -153,7 +154,7 @@ _REPLICATION = [
         "no divergence reported",
         "replication",
         "P1|P4|P17|P18|P26",
-        "a leader does not tell a follower where its log diverges (KIP-595)",
+        "a leader does not report where a follower's log diverges (KIP-595)",
         (
             "broker.apis.running_fetch:_divergence",
             "if epoch < wanted.last_fetched_epoch or end_offset < wanted.fetch_offset:",
@@ -161,10 +162,10 @@ _REPLICATION = [
         ),
     ),
     _bug(
-        "cut below the common end",
+        "truncated below the common end",
         "replication",
         "P17",
-        "a follower truncates ten records that it shares with the leader",
+        "a follower truncates ten records that the leader has, too",
         (
             "broker.replication.follower:truncate_to_common",
             "return truncate(partition, target)",
@@ -175,7 +176,7 @@ _REPLICATION = [
         "wrong leader named",
         "replication",
         "P24",
-        "an error response names the preferred replica as the leader, under the current epoch",
+        "an error names the preferred replica as the leader of the current epoch",
         (
             "broker.metadata.cache:MetadataCache.leader_hint",
             "partition.leader,\n        partition.leader_epoch,",
@@ -183,10 +184,10 @@ _REPLICATION = [
         ),
     ),
     _bug(
-        "no checksum from the leader",
+        "fetched checksum unchecked",
         "replication",
         "P4|H",
-        "a follower appends what its leader sent, whatever its checksum says",
+        "a follower appends fetched batches without checking the checksum",
         (
             "storage.log.append:judge_fetched",
             "if not crc_ok(buf, pos, header.size_bytes):",
@@ -194,10 +195,10 @@ _REPLICATION = [
         ),
     ),
     _bug(
-        "answer from before a cut",
+        "stale fetch response applied",
         "replication",
         "P|F",
-        "an answer from before a truncation, or a new leader, is applied",
+        "a follower applies a response from before a truncation or an election",
         (
             "broker.replication.fetching.fetcher:Fetcher.answered",
             "if serial < followed.serial:",
@@ -205,10 +206,10 @@ _REPLICATION = [
         ),
     ),
     _bug(
-        "epoch in no file",
+        "epoch not in the file",
         "replication",
         "P18",
-        "records are shown though their epoch is not in leader-epoch-checkpoint",
+        "a leader shows records whose epoch is not in leader-epoch-checkpoint",
         (
             f"{PARTITION}.maybe_advance_high_watermark",
             "if target > log.high_watermark and target >= log.epoch_file.limit:",
@@ -216,17 +217,17 @@ _REPLICATION = [
         ),
     ),
     _bug(
-        "acknowledged at once",
+        "acknowledged before replication",
         "replication",
         "H|P6",
-        "acks=all is answered before replication",
+        "a leader acknowledges acks=all before replication",
         (f"{PARTITION}.wait_for_commit", "if self.log.high_watermark >= end_offset:", "if True:"),
     ),
     _bug(
         "uncommitted shown",
         "replication",
         "H|P6",
-        "consumers read above the high watermark",
+        "consumers can read above the high watermark",
         (
             "broker.apis.running_fetch:RunningFetch._visible_end",
             "return log.high_watermark",
@@ -239,10 +240,10 @@ _REPLICATION = [
         ),
     ),
     _bug(
-        "epochs forgotten on election",
+        "epoch start not recorded",
         "replication",
         "P18|P4|P26|F",
-        "a leader does not note where its epoch begins",
+        "a new leader does not record the start of its epoch",
         (f"{PARTITION}.become_leader", "self.log.note_leader_epoch(leader_epoch)", "pass"),
         (f"{LOG}._write_plain", "if leader_epoch > self.epochs.latest_epoch:", "if False:"),
     ),
@@ -250,17 +251,17 @@ _REPLICATION = [
         "high watermark unsettled",
         "replication",
         "P14|H",
-        "a new leader answers with a high watermark that is too low",
+        "a new leader responds with a high watermark that is too low",
         (f"{PARTITION}.high_watermark_settled", "return ", "return True or "),
     ),
 ]
-NOBODYS_LOG = (
+UNIDENTIFIED_LOG = (
     "storage.log.manager:is_unidentified",
     "return log.topic_id is None and log.log_end_offset > 0",
     "return False",
 )
-"""The second guard of what recovery gets wrong: power that goes soon takes the topic id of a log,
-too, which is set aside then, whatever is in it."""
+"""The guard behind recovery: if a power cut took a log's topic id, too, the log is renamed to
+`-stray` whatever it contains."""
 _LOG = [
     _bug(
         "recovery point above the end",
@@ -270,24 +271,24 @@ _LOG = [
         (f"{LOG}._truncate", "self.recovery_point = min(self.recovery_point, end)", "pass"),
     ),
     _bug(
-        "producers after a cut",
+        "producers after a truncation",
         "log",
         "H|T|P|F",
-        "a truncation does not rebuild the producers' state",
+        "a truncation does not rebuild the producer state",
         (f"{LOG}._truncate", "recovery.load_producers(", "(lambda *_: None)("),
     ),
     _bug(
-        "epochs after a cut",
+        "epochs after a truncation",
         "log",
         "P17|P18|P4|F",
-        "a truncation leaves the epochs it cut",
+        "a truncation leaves the epochs of the removed records",
         (f"{LOG}._truncate", "self.epochs.truncate_from_end(end)", "pass"),
     ),
     _bug(
         "appended during a flush",
         "log",
         "M|P|H",
-        "what is appended during a flush is called durable",
+        "records appended during a flush count as durable",
         (
             f"{LOG}.flush",
             "self.recovery_point = max(self.recovery_point, target)",
@@ -295,14 +296,14 @@ _LOG = [
         ),
     ),
     _bug(
-        "flush across a cut",
+        "flush across a truncation",
         "log",
         "P|H|F",
-        "a flush that a truncation overtook moves the recovery point",
+        "a flush moves the recovery point although the log was truncated meanwhile",
         (f"{LOG}.flush", "if truncations == self._truncations:", "if True:"),
     ),
     _bug(
-        "roll after a cut",
+        "roll after a truncation",
         "log",
         "P|F",
         "a roll after a truncation flushes nothing",
@@ -316,37 +317,37 @@ _LOG = [
         "segments behind a hole",
         "log",
         "P|F",
-        "recovery keeps segments behind a hole",
+        "recovery keeps segments behind a gap in the offsets",
         ("storage.log.recovery:_is_hole", "not request.config.compacted", "False"),
-        NOBODYS_LOG,
+        UNIDENTIFIED_LOG,
     ),
     _bug(
-        "flush lies",
+        "flush does nothing",
         "log",
         "P|H|M",
-        "a flush flushes nothing",
+        "a flush of a log flushes nothing",
         (f"{LOG}.flush", "await self.files.flush(self._unflushed_files())", "pass"),
     ),
     _bug(
-        "mark above an unflushed cut",
+        "checkpoint above an unflushed truncation",
         "log",
         "P4",
-        "the checkpoint tells a high watermark that a power cut may put old records below",
+        "a checkpointed high watermark covers records that a power cut may restore",
         (f"{LOG}.durable_high_watermark", "if self._cut_unflushed", "if False"),
     ),
     _bug(
-        "always clean",
+        "recovery always skipped",
         "log",
         "P|H|F",
-        "recovery is skipped after a power cut",
+        "a start skips recovery even after a power cut",
         ("storage.log.manager:LogManager._take_clean_marker", "return False", "return True"),
-        NOBODYS_LOG,
+        UNIDENTIFIED_LOG,
     ),
     _bug(
         "clean shutdown forgotten",
         "log",
         "P11",
-        "a start that fails says that the broker shut down cleanly in no epoch",
+        "a failed start erases the broker epoch of the last clean shutdown",
         (
             "storage.log.manager:LogManager.close",
             "broker_epoch = self.previous_broker_epoch",
@@ -357,7 +358,7 @@ _LOG = [
         "duplicates written",
         "log",
         "H|T",
-        "a producer's retry is written again",
+        "a leader appends a producer's retry again",
         (
             "storage.log.producers:ProducerStates.check",
             "if origin is not Origin.CLIENT and origin is not Origin.COORDINATOR:",
@@ -368,9 +369,9 @@ _LOG = [
         "no checksum on recovery",
         "log",
         "P|F",
-        "recovery does not check batches",
+        "recovery does not check the checksums of batches",
         ("storage.log.recovery:_read_anew", "check_crc=True", "check_crc=False"),
-        NOBODYS_LOG,
+        UNIDENTIFIED_LOG,
     ),
 ]
 REGISTERS_AT_ONCE = (
@@ -383,7 +384,7 @@ _CONTROLLER = [
         "unclean by default",
         "controller",
         "P2|P1|P7",
-        "a replica outside the ISR is elected by itself",
+        "a controller elects a replica outside the ISR without an operator's request",
         (
             "controller.elections.election:_elect_uncleanly",
             "if election is Wish.UNCLEAN:",
@@ -405,7 +406,7 @@ _CONTROLLER = [
         "stays in its ISRs",
         "controller",
         "P2|P13|P12|P16|P1",
-        "a broker that comes back stays in its ISRs, whatever its disk lost",
+        "a broker stays in its ISRs after an unclean shutdown",
         (
             f"{REGISTRATION}:decide_register_broker",
             "part = _leave_behind(view, request, existing, since)",
@@ -417,7 +418,7 @@ _CONTROLLER = [
         "fenced broker elected",
         "controller",
         "P9|P10|P13",
-        "a fenced broker may lead",
+        "a controller elects a fenced broker",
         (
             "controller.elections.eligibility:_registered_reason",
             "if broker.fenced and not joining:",
@@ -428,7 +429,7 @@ _CONTROLLER = [
         "fenced broker joins",
         "controller",
         "P13|P10",
-        "a fenced broker may join an ISR",
+        "a fenced broker joins an ISR",
         (f"{ISR}:isr_eligibility", "if broker.fenced:", "if False:"),
         (
             "broker.replication.replicas.replica_manager:ReplicaManager.may_join_isr",
@@ -440,7 +441,7 @@ _CONTROLLER = [
         "old partition epoch",
         "controller",
         "P",
-        "a proposal for an older partition epoch is taken",
+        "a controller accepts an AlterPartition with an older partition epoch",
         (
             f"{ISR}:_epoch_error",
             "if proposal.partition_epoch < current.partition_epoch:",
@@ -448,10 +449,10 @@ _CONTROLLER = [
         ),
     ),
     _bug(
-        "two brokers of one id",
+        "two brokers with one id",
         "controller",
         "P16|P",
-        "a second process registers at once",
+        "a second process with the same broker id registers at once",
         REGISTERS_AT_ONCE,
     ),
     _bug(
@@ -466,7 +467,7 @@ _CONTROLLER = [
         ),
     ),
     _bug(
-        "nobody in the ISR",
+        "empty ISR",
         "controller",
         "P10|P2|F",
         "the last member leaves the ISR without ELR",
@@ -477,10 +478,10 @@ _CONTROLLER = [
         ),
     ),
     _bug(
-        "another one stays",
+        "wrong member stays",
         "controller",
         "P2|P1|P10",
-        "the last member that stays in the ISR is any replica",
+        "the last member of the ISR is any replica",
         (
             "controller.elections.partition_change:_keep_one",
             "stays = [r for r in before.isr if r in draft.replicas] or [draft.replicas[0]]",
@@ -493,7 +494,7 @@ _COORDINATORS = [
         "commit before replication",
         "coordinators",
         "G9|G10|H",
-        "a commit is answered and shown before it is replicated",
+        "a coordinator acknowledges and returns a commit before it is replicated",
         (
             "broker.coordinators.replicated_log:ReplicatedCoordinatorLog.append",
             "if not replica.wait_for_commit(info.last_offset + 1, _COMMIT, future):",
@@ -501,10 +502,10 @@ _COORDINATORS = [
         ),
     ),
     _bug(
-        "loads half",
+        "half of the log loaded",
         "coordinators",
         "G|H",
-        "a coordinator loads only the first batches",
+        "a coordinator loads only the first batches of its partition",
         (
             "broker.coordinators.replicated_log:ReplicatedCoordinatorLog.read_all",
             "if following <= offset:",
@@ -521,17 +522,17 @@ _COORDINATORS = [
 ]
 _TRANSPORT = [
     _bug(
-        "answers overtake",
+        "responses overtake",
         "transport",
         "B5|P|H|F",
-        "an answer does not wait for those before it",
+        "a response does not wait for the responses before it",
         ("protocol.transport.request_flow:RequestFlow._ready", "if exchange.waiting:", "if False:"),
     ),
     _bug(
-        "session forgets news",
+        "fetch session misses changes",
         "transport",
         "P26|P",
-        "a fetch session does not look at what has changed",
+        "a fetch session does not check which partitions have changed",
         (
             "broker.replication.sessions.fetch_session:FetchSession.to_look_at",
             "turn = self.watch.turn()",
@@ -544,14 +545,14 @@ _TRANSPORT = [
         ),
     ),
     _bug(
-        "no answer at the deadline",
+        "no response at the timeout",
         "transport",
         "P26",
-        "nobody answers a produce request whose time is over",
+        "no response is sent to a Produce whose timeout is over",
         ("broker.replication.waiting.waits:ProduceWait.expired", "self._answer(self)", "pass"),
     ),
     _bug(
-        "waiting fetch sleeps on",
+        "waiting fetch not woken",
         "transport",
         "P26|H|P",
         "an append does not wake the fetches that wait for it",

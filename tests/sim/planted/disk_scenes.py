@@ -29,6 +29,6 @@ DISK_SCENES: Final[dict[str, dict[str, Any]]] = {
             (2_500, "swapped disk", "node 2", {"off_ms": 300, "for_ms": 1_500}),
         ),
         "quiet_ms": 6_500,
-        "bugs": ("any directory online", "new disk taken at once"),
+        "bugs": ("any directory online", "new directory accepted at once"),
     },
 }

@@ -46,10 +46,10 @@ DISKS: tuple[Bug, ...] = (
         ),
     ),
     bug(
-        "new disk taken at once",
+        "new directory accepted at once",
         "controller",
         "P1|P2|P4|P6|P17",
-        "a new directory replaces the recorded one of a replica that its partition waits for",
+        "controllers accept a new directory of a replica that its partition waits for",
         (
             "controller.brokers.directories:_is_relied_on",
             "return current.leader == NO_LEADER and broker_id in clean",

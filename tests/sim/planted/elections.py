@@ -15,7 +15,7 @@ ELECTIONS: tuple[Bug, ...] = (
         "ELR kept at min ISR",
         FAMILY,
         "P9|P2|P8",
-        "who left the ISR stays eligible though it is at min ISR again",
+        "a replica stays in the ELR although the ISR is at min ISR again",
         (
             f"{ELR}:eligible_sets",
             "if len(after.isr) >= effective_min_isr(min_isr, len(after.replicas)):",
@@ -28,7 +28,7 @@ ELECTIONS: tuple[Bug, ...] = (
         ),
     ),
     bug(
-        "unclean taken for clean",
+        "unclean shutdown counted as clean",
         FAMILY,
         "P11|P2|P1|P7|P8",
         "an unclean shutdown counts as a clean one",
@@ -39,10 +39,10 @@ ELECTIONS: tuple[Bug, ...] = (
         ),
     ),
     bug(
-        "no registration taken for clean",
+        "first registration counted as clean",
         FAMILY,
         "P11|P2|P1|P7|P8",
-        "a registration that follows no other one counts as one after a clean shutdown",
+        "a first registration counts as one after a clean shutdown",
         (
             "controller.brokers.registration:_leave_behind",
             "clean = existing is not None and request.previous_broker_epoch == existing.epoch",
@@ -55,10 +55,10 @@ ELECTIONS: tuple[Bug, ...] = (
         ),
     ),
     bug(
-        "registration is never repeated",
+        "registration not repeated",
         FAMILY,
         "P26",
-        "brokers do not register again when the level of metadata begins to have log directories",
+        "brokers do not register again when metadata.version starts to support directories",
         (
             "broker.replication.requests.directory_reports:DirectoryReports.lacks_directories",
             "registered is not None",
@@ -66,10 +66,10 @@ ELECTIONS: tuple[Bug, ...] = (
         ),
     ),
     bug(
-        "replicas are reported with their role alone",
+        "directories of old replicas not reported",
         FAMILY,
         "P26",
-        "a broker does not report the replicas that it had before it registered its directory",
+        "a broker does not report replicas from before it registered its directory",
         (
             "broker.replication.requests.directory_reports:DirectoryReports.published",
             "self.replicas.look_at_all((one.topic_id, one.index) for one in replicas)",
@@ -80,7 +80,7 @@ ELECTIONS: tuple[Bug, ...] = (
         "ELR election marked unclean",
         FAMILY,
         "P22",
-        "an election from the ELR says that records may be lost",
+        "an election from the ELR is recorded as one that may lose records",
         (
             "controller.elections.partition_change:_apply_election",
             "if elected.unclean:",
@@ -99,10 +99,10 @@ ELECTIONS: tuple[Bug, ...] = (
         ),
     ),
     bug(
-        "fenced winner",
+        "fenced replica wins a recovery",
         FAMILY,
         "P21|P9|P10|P13",
-        "the longest log is elected though its broker is fenced by now",
+        "a recovery elects the longest log although its broker is fenced now",
         (
             "controller.elections.recovery_examination:_resolve",
             "alive=tuple(r for r in partition.replicas if is_eligible(eligibility_of(r))),",
@@ -116,10 +116,10 @@ ELECTIONS: tuple[Bug, ...] = (
         ),
     ),
     bug(
-        "answer of an older life",
+        "response of an earlier incarnation",
         FAMILY,
         "P21|P2|P1|P7",
-        "an answer counts for whatever life of its broker is registered",
+        "a recovery uses a response whatever incarnation of its broker is registered",
         (f"{RECOVERY}._answered", "broker.epoch != response.broker_epoch", "False"),
         (
             "controller.elections.log_facts:counted",
@@ -131,7 +131,7 @@ ELECTIONS: tuple[Bug, ...] = (
         "Balanced without one member",
         FAMILY,
         "P21|P2|P1|P7",
-        "Balanced does not wait for one of those that may have everything",
+        "a Balanced recovery does not wait for one of the possibly complete replicas",
         (
             f"{RULES}:_balanced",
             "if standing.gone:",
@@ -142,13 +142,13 @@ ELECTIONS: tuple[Bug, ...] = (
         "epoch cache for the last batch",
         FAMILY,
         "P21|P2|P1",
-        "a broker says the epoch that it began as leader, not that of its last batch",
+        "a broker reports the epoch that it began as leader, not that of its last batch",
         (
             "broker.apis.get_replica_log_info:_fill",
             "log.last_batch_epoch",
             "log.latest_epoch",
         ),
-        # Who follows drops an epoch that it began without a record.
+        # A follower drops an epoch that it began without a record.
         (
             f"{PARTITION}.become_follower",
             "self.log.truncate_to(self.log.log_end_offset)",
@@ -161,10 +161,10 @@ ELECTIONS: tuple[Bug, ...] = (
         ),
     ),
     bug(
-        "raised minimum unread",
+        "raised min ISR unread",
         FAMILY,
         "P2|P1|P7|P12",
-        "a leader whose ISR shrinks commits by the lower min ISR that it still knows",
+        "a leader whose ISR shrinks commits by a lower min ISR that it still has",
         (
             f"{PARTITION}.isr_answered",
             "self._unread_isr |= shrinks or len(self.isr) < self.effective_min_isr",
@@ -175,7 +175,7 @@ ELECTIONS: tuple[Bug, ...] = (
         "one last known with the manager",
         FAMILY,
         "P8|P21|P2",
-        "LastKnownELR is the last leader alone though the manager is on",
+        "LastKnownELR has only the last leader although the recovery manager is on",
         (
             "controller.elections.context:ElectionContext._resolve",
             "LastKnownMode.WHOLE_SET if managed else LastKnownMode.LAST_LEADER",
@@ -183,4 +183,4 @@ ELECTIONS: tuple[Bug, ...] = (
         ),
     ),
 )
-"""High watermark under min ISR is `below min ISR` of the replication's."""
+"""`below min ISR` of the family replication is about the high watermark under min ISR."""

@@ -1,5 +1,7 @@
-"""The search for a run that finds a planted bug: its scene, then small clusters under the faults of
-its scene, then the general swarm."""
+"""The search for a run that finds a planted bug.
+
+It plays the bug's scene, then small clusters under the faults of the scene, then the general swarm.
+"""
 
 from __future__ import annotations
 
@@ -15,15 +17,15 @@ from tests.sim.planted.bugs import BUGS
 from tests.sim.planted.scenes import SCENE_OF
 
 FOCUSED = 100
-"""So many runs of a small cluster before the general swarm is asked."""
+"""Number of runs of a small cluster before the general swarm."""
 KINDS_OF_RUNS = ("scene", "focused", "general")
-"""The bug's scene; small clusters under its faults; what `kraftbox sim` draws."""
+"""The bug's scene, small clusters under the scene's faults, and schedules of `kraftbox sim`."""
 
 
 @dataclass(frozen=True)
 class Found:
-    """The first run that finds a bug, "" if there is none; `runs` is how many were run with the
-    bug, `code` the promise that broke, `judge` who saw it."""
+    """The first run that finds a bug. `where` is "" if no run did, `runs` counts runs with the bug,
+    `code` is the broken promise, `judge` the judge that found it."""
 
     name: str
     where: str
@@ -33,10 +35,12 @@ class Found:
 
 
 def find(bug: Bug, first: int, limit: int, kinds: Sequence[str] = KINDS_OF_RUNS) -> Found:
-    """Run with the bug until a promise of the bug's breaks that holds without it.
+    """Run with the bug until one of its promises breaks that holds without the bug.
 
     Args:
-        kinds: of `KINDS_OF_RUNS`, which runs are tried.
+        first: the first seed of drawn runs.
+        limit: the number of drawn runs.
+        kinds: the kinds of runs to try, of `KINDS_OF_RUNS`.
     """
     runs = 0
     for where, schedule in _candidates(bug, first, limit, kinds):
@@ -48,7 +52,7 @@ def find(bug: Bug, first: int, limit: int, kinds: Sequence[str] = KINDS_OF_RUNS)
 
 
 def find_named(asked: tuple[str, int, int, Sequence[str]]) -> Found:
-    """`find` for another process: the bug's name, the first seed, how many, which runs."""
+    """Call `find` in a worker process with (bug's name, first seed, limit, kinds of runs)."""
     name, first, limit, kinds = asked
     return find(BUGS[name], first, limit, kinds)
 
@@ -70,7 +74,7 @@ def _candidates(
 
 
 def broken_by(bug: Bug, schedule: Schedule, judges: Collection[str] = ALL) -> Broken | None:
-    """What this run finds of the bug: nothing, if it breaks what the bug does not."""
+    """Run with the bug. Returns: the broken promise if it is one of the bug's, else None."""
     broken = run(schedule, judges, planted=[bug.planted], keep=0).broken
     if broken is None or not re.match(bug.promise, broken.code):
         return None
@@ -78,10 +82,10 @@ def broken_by(bug: Bug, schedule: Schedule, judges: Collection[str] = ALL) -> Br
 
 
 def holds(bug: Bug, schedule: Schedule) -> bool:
-    """Whether every promise holds in this run without the bug."""
+    """Return whether every promise holds in this run without the bug."""
     return run(schedule, planted=[bug.without], keep=0).broken is None
 
 
 def needed(bug: Bug, judge: str) -> bool:
-    """Whether the bug's scene finds nothing when this judge is switched off."""
+    """Return whether the bug's scene finds nothing without this judge."""
     return broken_by(bug, SCENE_OF[bug.name].schedule(), ALL - {judge}) is None

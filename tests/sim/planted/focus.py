@@ -1,5 +1,5 @@
-"""Small clusters in which a planted bug shows soon: a few nodes, short time-outs, and only the
-faults that matter to it, close together. `kraftbox sim` draws anything; this draws a little.
+"""Small clusters that show a planted bug soon: few nodes, short timeouts, and only the faults that
+matter to the bug, close together.
 """
 
 from __future__ import annotations
@@ -36,16 +36,17 @@ TOPICS = (
 
 @dataclass(frozen=True)
 class Focus:
-    """What a run has that is to show one kind of bug.
+    """The shape of a small cluster, for one kind of bug.
 
     Args:
-        controllers, brokers: how many nodes of each role; `combined`: the first brokers are the
-            controllers.
-        topics, settings, link, disk: as in a shape, `settings` beside those that are short here.
-        level: the metadata.version that the cluster is formatted with; None: the newest.
-        idempotent, plain, members, sessions, brief: clients: producers of both kinds, members of
-            one group, readers with fetch sessions, those whose offsets end after a second.
-        hasty, quitters: members that assign twice, clients that leave while they wait.
+        controllers, brokers: the number of nodes of each role; `combined`: the first brokers are
+            also the controllers.
+        topics, settings, link, disk: as in a shape; `settings` override the short timeouts here.
+        level: the metadata.version of formatting; None: the newest.
+        idempotent, plain, members, sessions, brief: the number of idempotent and plain producers,
+            group members, fetch-session readers, and clients whose offsets expire after a second.
+        hasty, quitters: the number of members that assign twice, and of clients that leave a group
+            while their JoinGroup waits.
     """
 
     controllers: int = 1
@@ -66,7 +67,7 @@ class Focus:
     level: int | None = None
 
     def shape(self) -> Shape:
-        """The cluster; which faults befall it is another's choice."""
+        """Return the shape of the cluster, without faults."""
         both = self.controllers if self.combined else 0
         roles = [("controller", "broker")] * both + [("controller",)] * (self.controllers - both)
         roles += [("broker",)] * (self.brokers - both)
@@ -103,7 +104,7 @@ class Focus:
         return found
 
     def draw(self, seed: int, faults: Sequence[str]) -> Schedule:
-        """Its run with that number: some of these faults, one soon after the other."""
+        """Draw the schedule of a seed: some of these faults, soon after one another."""
         shape, rng = self.shape(), stream(seed, "focus")
         events: list[Event] = []
         at_ms = rng.expovariate(1 / PAUSE_MS)
@@ -129,4 +130,4 @@ TAKEN_PORT = ((300, "taken port", "node 3", {"for_ms": 100}),)
 WIPED_VOTERS: tuple[tuple[int, str, str, dict[str, Any]], ...] = tuple(
     (300 + 1_500 * n, "wiped voter", f"controller {n + 2}", {}) for n in range(4)
 )
-"""Each of them is the leader's only follower once, but for the leader itself."""
+"""Each other voter is once the only one that follows the leader."""

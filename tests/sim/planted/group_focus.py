@@ -11,6 +11,6 @@ MADE_AGAIN = (
     (2_500, "kill", "leader of __consumer_offsets-0", {"for_ms": 1_500}),
     (2_510, "topic again", "topic 0", _NEW),
 )
-"""While the coordinator is away, a topic is deleted and made again."""
-HASTY_BUGS = ("a leader assigns twice", "a timer outlives its group")
-BY_NAME = ("offsets go by the name",)
+"""A topic is deleted and created again while the coordinator is down."""
+HASTY_BUGS = ("second assignment accepted", "timer outlives its group")
+BY_NAME = ("offsets found by topic name",)

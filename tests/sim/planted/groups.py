@@ -1,4 +1,4 @@
-"""Planted bugs of consumer groups: who owns what, in which generation."""
+"""Planted bugs of consumer groups: assignments, generations and offsets."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ MEMBERSHIP = "broker.coordinators.group.membership"
 
 GROUPS = [
     _bug(
-        "shares change hands",
+        "assignments exchanged",
         "coordinators",
         "G3",
-        "each member gets what the leader has planned for the next one",
+        "each member gets the assignment of the next member",
         (
             f"{REBALANCE}:assign",
             "assignments.get(member.member_id, NO_ASSIGNMENT)",
@@ -22,10 +22,10 @@ GROUPS = [
         ),
     ),
     _bug(
-        "heartbeats are always well",
+        "heartbeats always succeed",
         "coordinators",
         "G3",
-        "a heartbeat is answered well whatever has become of its member and its generation",
+        "a heartbeat succeeds whatever its member and its generation",
         (
             f"{MEMBERSHIP}:decide_heartbeat",
             "return heartbeat_error(code or ErrorCode.UNKNOWN_MEMBER_ID)",
@@ -38,10 +38,10 @@ GROUPS = [
         ),
     ),
     _bug(
-        "nobody misses who left",
+        "leaving starts no rebalance",
         "coordinators",
         "G4",
-        "a stable group stays so when a member leaves",
+        "a stable group stays stable when a member leaves",
         (
             f"{REBALANCE}:after_removal",
             "if group.state in (GroupState.STABLE, GroupState.COMPLETING_REBALANCE):",
@@ -49,10 +49,10 @@ GROUPS = [
         ),
     ),
     _bug(
-        "a stable group lets wait",
+        "joining starts no rebalance",
         "coordinators",
         "G4",
-        "who joins a stable group waits for a rebalance that nobody begins",
+        "a member that joins a stable group waits, and no rebalance starts",
         (
             f"{REBALANCE}:rebalance_or_complete",
             "else:",
@@ -60,7 +60,7 @@ GROUPS = [
         ),
     ),
     _bug(
-        "an empty group begins anew",
+        "empty group forgets its generation",
         "coordinators",
         "G5",
         "a group that becomes empty forgets its generation",
@@ -71,10 +71,10 @@ GROUPS = [
         ),
     ),
     _bug(
-        "a rebalance waits for the dead",
+        "rebalance waits for dead members",
         "coordinators",
         "P26|G7",
-        "a join phase waits for every member, however long, and nobody's session ends",
+        "a join phase waits for every member, and no session expires",
         (
             f"{REBALANCE}:start_rebalance",
             "core.set_group_timer(TimerKind.JOIN, group, now, group.rebalance_timeout_ms)",
@@ -83,17 +83,17 @@ GROUPS = [
         (f"{REBALANCE}:on_session_timer", "if waits and not member.is_new:", "if True:"),
     ),
     _bug(
-        "offsets end at once",
+        "offsets expire at once",
         "coordinators",
         "G9",
-        "an offset ends before the time that its commit asked for",
+        "an offset expires before the retention time of its commit",
         (f"{EXPIRY}:_is_too_old", "now.wall_ms >= committed.expire_timestamp_ms", "True"),
     ),
     _bug(
-        "offsets never end",
+        "offsets never expire",
         "coordinators",
         "G9",
-        "nobody looks how old offsets are",
+        "a coordinator does not check the age of offsets",
         (
             f"{EXPIRY}:_is_expired",
             "return _is_too_old(core, group, at, committed, now)",
@@ -101,17 +101,17 @@ GROUPS = [
         ),
     ),
     _bug(
-        "what members read ends",
+        "offsets of subscribed topics expire",
         "coordinators",
         "G9",
-        "old offsets end though members of the group read the topic",
+        "old offsets expire although members of the group subscribe to the topic",
         (f"{EXPIRY}:_is_too_old", "if group.is_subscribed(at.topic):", "if False:"),
     ),
     _bug(
-        "a leader assigns twice",
+        "second assignment accepted",
         "coordinators",
         "G8|G1|G2",
-        "a leader's second assignment is appended while the first is not committed",
+        "a leader's second assignment is appended while the first is uncommitted",
         (
             f"{MEMBERSHIP}:decide_sync",
             "if group.leader == member.member_id and not group.assignment_under_way:",
@@ -119,10 +119,10 @@ GROUPS = [
         ),
     ),
     _bug(
-        "a timer outlives its group",
+        "timer outlives its group",
         "coordinators",
         "F|P26",
-        "a timer of a group that was dropped fires on a later one of the same name",
+        "a timer of a dropped group fires on a later group of the same name",
         (
             "broker.coordinators.group.core:Core.drop",
             "for kind in GROUP_TIMERS:",
@@ -135,10 +135,10 @@ GROUPS = [
         ),
     ),
     _bug(
-        "offsets go by the name",
+        "offsets found by topic name",
         "coordinators",
         "G9",
-        "an offset counts for any topic of its name",
+        "an offset counts for any topic with that name",
         (
             "broker.coordinators.group.deleted_topics:is_stale",
             "return value.topic_id != topic_id",

@@ -1,5 +1,5 @@
-"""Planted leaks: nothing is wrong but that a node keeps what is over. Only the judge of leftovers
-sees them."""
+"""Planted leaks: a node keeps objects that it does not need any more. Only the judge of leftovers
+finds them."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from testkit.planting import Bug, bug
 
 LEAKS: tuple[Bug, ...] = (
     bug(
-        "waits of a gone connection",
+        "waits of a closed connection",
         "leaks",
         "P26",
-        "who waited for a connection is kept when the connection is gone",
+        "requests that wait for a connection are kept after it is closed",
         (
             "broker.replication.waiting.purgatory:Purgatory.drop_owner",
             "self._owners.pop(owner, None)",
@@ -18,17 +18,17 @@ LEAKS: tuple[Bug, ...] = (
         ),
     ),
     bug(
-        "cut segment stays open",
+        "truncated segment stays open",
         "leaks",
         "P26",
         "the files of a segment that a truncation deletes stay open",
         ("storage.log.segment:Segment.delete", "self.discard_handles()", "pass"),
     ),
     bug(
-        "sessions of earlier lives",
+        "fetch sessions of earlier incarnations",
         "leaks",
         "P26",
-        "what a follower's process had open before is kept when it comes back",
+        "fetch sessions of a follower's earlier process are kept when it returns",
         (
             "broker.apis.follower_fetch:FollowerFetch.start",
             "self._broker.sessions.forget_earlier_lives(self._replica_id, self._broker_epoch)",
@@ -36,10 +36,10 @@ LEAKS: tuple[Bug, ...] = (
         ),
     ),
     bug(
-        "watched when over",
+        "closed sessions notified",
         "leaks",
         "P26",
-        "a partition tells sessions that are over of its news",
+        "a partition notifies fetch sessions that are closed",
         (
             "broker.replication.sessions.session_watch:SessionWatch.close",
             "partition.unwatch(self)",

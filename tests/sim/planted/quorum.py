@@ -25,20 +25,21 @@ FETCHES_AT_ONCE = (
     self._queue.extend(effects[known:])""",
     ),
 )
-"""No fetch waits for the flush of what the one before it brought; else the flush hides it."""
+"""Let a fetch be sent before the records of the one before it are flushed. Waiting for the flush
+would hide the bug."""
 QUORUM: tuple[Bug, ...] = (
     bug(
         "vote before disk",
         "quorum",
         "M3",
-        "a vote leaves before quorum-state is durable",
+        "a vote is sent before quorum-state is durable",
         (f"{NODE}._drain", "while self._queue and not self._persisting:", "while self._queue:"),
     ),
     bug(
-        "vote kept in memory",
+        "quorum-state not written",
         "quorum",
         "M2|M3|M1|F",
-        "quorum-state is not written",
+        "a voter does not write quorum-state",
         (
             f"{NODE}._on_persist",
             "if not self._started:",
@@ -57,7 +58,7 @@ QUORUM: tuple[Bug, ...] = (
         "second vote, other disk",
         "quorum",
         "M3",
-        "a vote is for an id, whatever directory the candidate has",
+        "a voter compares only the candidate's id, not its directory id",
         (
             f"{ELECTING}._may_grant",
             "return replica.voted == event.candidate",
@@ -79,7 +80,7 @@ QUORUM: tuple[Bug, ...] = (
         "vote for a shorter log",
         "quorum",
         "M|P5|F",
-        "logs are not compared before a vote",
+        "a voter does not compare the logs before it votes",
         (
             f"{ELECTING}._may_grant",
             "(event.last.epoch, event.last.offset) >= (log.last_epoch, log.end_offset)",
@@ -87,10 +88,10 @@ QUORUM: tuple[Bug, ...] = (
         ),
     ),
     bug(
-        "elected by itself",
+        "elected by its own vote",
         "quorum",
         "M1|F",
-        "one vote is a majority",
+        "a candidate counts one vote as a majority",
         (
             f"{ELECTING}._count_votes",
             "if len(election.granting_ids) >= voters.majority:",
@@ -101,7 +102,7 @@ QUORUM: tuple[Bug, ...] = (
         "leader without majority",
         "quorum",
         "M17",
-        "a leader stays though a majority is silent",
+        "a leader stays although a majority sends no Fetch",
         (
             f"{LEADING}.tick",
             "if state.check_deadline_ms is not None and now_ms >= state.check_deadline_ms:",
@@ -120,10 +121,10 @@ QUORUM: tuple[Bug, ...] = (
         ),
     ),
     bug(
-        "leader forgets that it led",
+        "leader forgets its own epoch",
         "quorum",
         "M1|M3|F",
-        "a leader that comes back may follow, vote and lead in the epoch it led",
+        "a restarted leader may follow, vote and lead in the epoch that it led",
         (
             "metalog.quorum.core.quorum:QuorumCore._on_start",
             "elif replica.leader_id == replica.node.id:",
@@ -139,14 +140,14 @@ QUORUM: tuple[Bug, ...] = (
         "commit by the leader alone",
         "quorum",
         "M|P5|F",
-        "the largest log end is committed",
+        "the quorum commits up to the largest log end",
         (f"{LEADING}.advance_high_watermark", "ends[replica.voters.majority - 1]", "ends[0]"),
     ),
     bug(
         "leader counts unflushed",
         "quorum",
         "M|P5|F",
-        "the leader counts what it has not flushed",
+        "a quorum leader counts its own records before it has flushed them",
         (
             f"{LEADING}.advance_high_watermark",
             "ends.append(replica.flushed_end)",
@@ -157,7 +158,7 @@ QUORUM: tuple[Bug, ...] = (
         "follower commits unflushed",
         "quorum",
         "M|P5|F",
-        "a follower takes unflushed records for committed, and asks for more at once",
+        "a quorum follower treats unflushed records as committed, and fetches more at once",
         (
             f"{FOLLOWING}._follow_high_watermark",
             "self._replica.flushed_end",
@@ -169,11 +170,11 @@ QUORUM: tuple[Bug, ...] = (
         "fetch before flush",
         "quorum",
         "M|P5|F",
-        "a fetch tells of records that are not flushed",
+        "a quorum follower fetches past records that it has not flushed",
         *FETCHES_AT_ONCE,
     ),
     bug(
-        "metadata flush lies",
+        "metadata not flushed",
         "quorum",
         "M|P5|P16|F",
         "the metadata log is never flushed",
@@ -187,7 +188,7 @@ QUORUM: tuple[Bug, ...] = (
         "wiped disk counted",
         "quorum",
         "M8",
-        "a static voter counts with what any disk of its id had",
+        "a static voter counts with the log end of any disk that its id ever had",
         (
             f"{LEADING}._replace_directory",
             "return min((state.replicas.pop(known).end_offset for known in earlier), default=None)",
@@ -196,10 +197,10 @@ QUORUM: tuple[Bug, ...] = (
         (f"{LEADING}._replica_end", "return min((", "return max(("),
     ),
     bug(
-        "quorum mark falls",
+        "quorum high watermark decreases",
         "quorum",
         "M7|F",
-        "the quorum's high watermark may go back",
+        "the quorum's high watermark may decrease",
         (
             "metalog.quorum.core.replica:Replica.commit_below",
             "if offset > (self.high_watermark or 0):",

@@ -20,7 +20,7 @@ REGISTRATIONS: Final[dict[str, dict[str, Any]]] = {
             (3_000, "unregister lost", "node 2", {"torn": True, "for_ms": 300}),
         ),
         "quiet_ms": 4_800,
-        "bugs": ("no registration taken for clean",),
+        "bugs": ("first registration counted as clean",),
     },
     "the level rises on running brokers": {
         "focus": Focus(topics=_T0, idempotent=0, level=DIRECTORY_ASSIGNMENT_LEVEL - 1),
@@ -28,7 +28,7 @@ REGISTRATIONS: Final[dict[str, dict[str, Any]]] = {
             (500, "metadata level", METADATA_VERSION, {"level": LEVELS.max_level, "for_ms": 1}),
         ),
         "quiet_ms": 1_500,
-        "bugs": ("registration is never repeated", "replicas are reported with their role alone"),
+        "bugs": ("registration not repeated", "directories of old replicas not reported"),
         "slow": True,
     },
 }

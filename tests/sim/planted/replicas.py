@@ -1,5 +1,4 @@
-"""The planted bugs of new replicas (KIP-1023) and of leaders that hold enough of the log
-(KIP-1303)."""
+"""Planted bugs of new replicas (KIP-1023), and of leaders with too short a local log (KIP-1303)."""
 
 from __future__ import annotations
 
@@ -12,10 +11,10 @@ FAMILY = "replicas"
 
 REPLICAS: tuple[Bug, ...] = (
     bug(
-        "nothing is enough",
+        "empty local log is enough",
         FAMILY,
         "L2",
-        "a replica that has nothing of the log locally may lead before others",
+        "a replica without local records may be preferred as leader",
         ("metalog.image.local_log:judge", "if size == 0:", "if False:"),
         (
             "controller.elections.local_logs:_judged",
@@ -27,7 +26,7 @@ REPLICAS: tuple[Bug, ...] = (
         "sorted in place",
         FAMILY,
         "L3|P23",
-        "the order of an election becomes the order of the replicas",
+        "the order of an election is stored as the order of the replicas",
         (
             "controller.elections.partition_change:decide_change",
             "ordered = safety.order(place, draft.replicas, safety.now_ms)",
@@ -35,10 +34,10 @@ REPLICAS: tuple[Bug, ...] = (
         ),
     ),
     bug(
-        "a report's answer is the ISR",
+        "report response overwrites the ISR",
         FAMILY,
         "L4|P3|P12|P2",
-        "the answer to a report takes back the change of the ISR that was proposed meanwhile",
+        "the response to a report reverts an ISR change proposed meanwhile",
         (
             f"{PARTITION}.report_answered",
             "and self.isr == frozenset(state.isr)",
@@ -51,10 +50,10 @@ REPLICAS: tuple[Bug, ...] = (
         ),
     ),
     bug(
-        "marker away early",
+        "marker removed early",
         FAMILY,
         "S|P",
-        "a log that begins behind the tier counts as whole before its epochs are on the disk",
+        "a log that begins behind the tier counts as whole before its epochs are on disk",
         (
             f"{LOG}._bootstrap",
             "self._begin_with(beginning)",
@@ -67,10 +66,10 @@ REPLICAS: tuple[Bug, ...] = (
         ),
     ),
     bug(
-        "local logs of an earlier life",
+        "local-log stats of an earlier incarnation",
         FAMILY,
         "L1",
-        "what a broker said in an earlier life is kept for the one that it has now",
+        "stats reported by an earlier incarnation are kept for the present one",
         (
             "broker.replication.partition.remote_replica:RemoteReplica.fetched",
             "self.local_start_ms = self.local_bytes = UNKNOWN",
@@ -86,7 +85,7 @@ REPLICAS: tuple[Bug, ...] = (
         "epoch of the first offset",
         FAMILY,
         "S5",
-        "what lies before a log that begins is looked for by the epoch of its first offset",
+        "the copy before a new log is looked up by the epoch of its first offset",
         (
             f"{RESETS}._ask_untiered",
             "epoch = await self._epoch_of(link, partition, pending.offset - 1, "
@@ -103,14 +102,14 @@ REPLICAS: tuple[Bug, ...] = (
         "highest offset for the part before",
         FAMILY,
         "S5",
-        "what lies before a log that begins is that of the copy with the highest offset",
+        "the copy before a new log is the one with the highest offset",
         (
             "broker.tiering.following:TierBeginnings._copy_before",
             "cache.find(leader.epoch_before, before)",
             "max((s for s in cache.finished() if s.start_offset <= before <= s.end_offset), "
             "key=lambda s: s.end_offset, default=None)",
         ),
-        # What a lineage had that lost is kept.
+        # The copies of a lineage that lost an election are kept.
         situation=[
             (
                 "storage.tiered.expiry:_otherwise",

@@ -12,7 +12,7 @@ from simulation.shapes.shape import TopicShape
 from tests.sim.planted.focus import Focus
 
 When = tuple[int, str, str, dict[str, Any]]
-"""At which millisecond, which kind of fault, on whom, with which arguments."""
+"""Time in milliseconds, kind of fault, target, and arguments."""
 Places = tuple[tuple[int, ...], ...]
 """The brokers of each partition of a topic, its leader first."""
 USUAL: dict[str, Places] = {"t0": ((2, 4, 3), (4, 3, 2)), "t1": ((3, 2), (2, 4))}
@@ -28,13 +28,13 @@ class Scene:
     bugs: tuple[str, ...]
     seed: int = 1
     slow: bool = False
-    """The bugs break a liveness promise: two virtual minutes must pass."""
+    """True if the bugs break a liveness promise, so that two virtual minutes must pass."""
     places: Mapping[str, Places] = field(default_factory=lambda: USUAL)
-    """The replicas of each partition on three brokers, as the events mean them: replicas chosen by
-    chance would be other ones whenever the nodes' timing changes."""
+    """The replicas of each partition on three brokers. Drawn replicas would change whenever the
+    nodes' timing changes."""
     drawn: Focus | None = None
-    """The cluster of drawn runs that look for the bugs; None: the scene's own. It needs more
-    partitions where a broker that leads and one that follows it must be struck."""
+    """The cluster of focused runs; None: the scene's own. It has more partitions if a fault must
+    hit a leader and its follower."""
 
     def schedule(self) -> Schedule:
         """Return the schedule to play."""

@@ -1,8 +1,6 @@
-"""Scenes: schedules written by hand, in which a planted bug shows. Each says who is in trouble
-when, and which bugs are seen then; without a bug every promise holds.
+"""Scenes: schedules written by hand that show planted bugs. Without a bug every promise holds.
 
-A seed that finds a bug finds nothing any more when what is drawn from it changes. A scene draws
-nothing but delays.
+A seed stops finding a bug when the drawing of schedules changes. A scene draws only delays.
 """
 
 from __future__ import annotations
@@ -59,30 +57,32 @@ _COORDINATOR = "leader of __consumer_offsets-0"
 _BRIEF = {"offsets.retention.minutes": "1", "offsets.retention.check.interval.ms": "20"}
 
 SCENES: dict[str, Scene] = {
-    "controller killed": Scene(
+    "the active controller is killed": Scene(
         _THREE,
         ((300, "kill", "active controller", {"for_ms": 700}),),
         1_000,
         (
             "vote before disk",
-            "vote kept in memory",
+            "quorum-state not written",
             "second vote, other disk",
-            "leader forgets that it led",
+            "leader forgets its own epoch",
             "commit by the leader alone",
             "leader counts unflushed",
             "follower commits unflushed",
             "fetch before flush",
-            "metadata flush lies",
-            "quorum mark falls",
+            "metadata not flushed",
+            "quorum high watermark decreases",
         ),
     ),
     "controllers far apart": Scene(
         replace(_THREE, controllers=5, link=LINKS["far"]),
         ((300, "kill", "active controller", {"for_ms": 700}),),
         1_000,
-        ("second vote", "elected by itself"),
+        ("second vote", "elected by its own vote"),
     ),
-    "a start on a taken port": Scene(Focus(), TAKEN_PORT, 2_000, ("clean shutdown forgotten",)),
+    "a broker starts on a taken port": Scene(
+        Focus(), TAKEN_PORT, 2_000, ("clean shutdown forgotten",)
+    ),
     "a voter loses its disk": Scene(FIVE_VOTERS, WIPED_VOTERS, 6_500, ("wiped disk counted",)),
     "a controller missed records": Scene(
         _THREE,
@@ -106,18 +106,18 @@ SCENES: dict[str, Scene] = {
         (),
         500,
         (
-            "shows all it has",
-            "acknowledged at once",
-            "epoch in no file",
+            "high watermark at the log end",
+            "acknowledged before replication",
+            "epoch not in the file",
             "producer ids overlap",
             "commit before replication",
             "appended during a flush",
-            "flush lies",
-            "waiting fetch sleeps on",
+            "flush does nothing",
+            "waiting fetch not woken",
         ),
     ),
     "nothing happens for long": Scene(
-        Focus(idempotent=0, plain=0), (), 500, ("session forgets news",), slow=True
+        Focus(idempotent=0, plain=0), (), 500, ("fetch session misses changes",), slow=True
     ),
     "the second leader has less than the third": Scene(
         Focus(idempotent=0, plain=4),
@@ -128,9 +128,13 @@ SCENES: dict[str, Scene] = {
             (1_300, "kill", "node 4", {"for_ms": 1_500}),
         ),
         3_300,
-        ("cut at the leader's end", "epochs after a cut", "joins below the epoch start"),
+        (
+            "truncated to the leader's end",
+            "epochs after a truncation",
+            "joins below the epoch start",
+        ),
     ),
-    "both followers stand still": Scene(
+    "both followers pause": Scene(
         Focus(sessions=1),
         (
             (300, "pause", "node 3", {"for_ms": 2_000}),
@@ -141,19 +145,19 @@ SCENES: dict[str, Scene] = {
             "below min ISR",
             "joins early",
             "uncommitted shown",
-            "answers overtake",
+            "responses overtake",
         ),
     ),
-    "both followers stand still for long": Scene(
+    "both followers pause for long": Scene(
         Focus(idempotent=0, plain=0),
         (
             (300, "pause", "node 3", {"for_ms": 4_000}),
             (300, "pause", "node 4", {"for_ms": 4_200}),
         ),
         4_600,
-        ("no answer at the deadline",),
+        ("no response at the timeout",),
     ),
-    "both replicas go": Scene(
+    "both replicas are killed": Scene(
         Focus(),
         (
             (300, "kill", "follower of t1-0", {"for_ms": 1_300}),
@@ -162,28 +166,28 @@ SCENES: dict[str, Scene] = {
         3_200,
         (
             "unclean by default",
-            "another one stays",
+            "wrong member stays",
             "fenced broker elected",
-            "nobody in the ISR",
+            "empty ISR",
             "high watermark unsettled",
             "elected outside the ISR",
         ),
     ),
-    "no controller hears a follower": Scene(
+    "a follower cannot reach the controllers": Scene(
         Focus(),
         ((300, "cut", "follower of t0-0", {"for_ms": 3_000, "from": "controllers"}),),
         3_500,
         ("fenced broker joins",),
     ),
-    "a broker is back at once": Scene(
+    "a broker restarts at once": Scene(
         Focus(),
         ((500, "kill", "follower of t0-0", {"for_ms": 1}),),
         800,
         (
             "stays in its ISRs",
-            "waits of a gone connection",
-            "sessions of earlier lives",
-            "watched when over",
+            "waits of a closed connection",
+            "fetch sessions of earlier incarnations",
+            "closed sessions notified",
         ),
     ),
     "a leader is cut off": Scene(
@@ -192,12 +196,12 @@ SCENES: dict[str, Scene] = {
         3_500,
         (
             "recovery point above the end",
-            "producers after a cut",
-            "cut at the high watermark",
-            "never cut",
-            "epochs forgotten on election",
-            "cut segment stays open",
-            "cut below the common end",
+            "producers after a truncation",
+            "truncated to the high watermark",
+            "never truncated",
+            "epoch start not recorded",
+            "truncated segment stays open",
+            "truncated below the common end",
             "wrong leader named",
         ),
     ),
@@ -205,11 +209,11 @@ SCENES: dict[str, Scene] = {
         Focus(plain=3),
         ((300, "cut", "leader of t0-0", {"for_ms": 4_500, "from": "all"}),),
         5_500,
-        ("mark above an unflushed cut", "no divergence reported"),
+        ("checkpoint above an unflushed truncation", "no divergence reported"),
         seed=2,
         places={"t0": ((4, 3, 2),), "t1": ((3, 2),)},
     ),
-    "power goes under a roll": Scene(
+    "a power cut during a roll": Scene(
         Focus(idempotent=2, plain=2, members=1),
         ((700, "power cut", "follower of t0-0", _TORN),),
         1_200,
@@ -217,11 +221,11 @@ SCENES: dict[str, Scene] = {
         seed=3,
         places={"t0": ((3, 4, 2),), "t1": ((4, 3),)},
     ),
-    "power goes under an append": Scene(
+    "a power cut during an append": Scene(
         Focus(idempotent=2, plain=2, members=1),
         ((700, "power cut", "follower of t0-0", _TORN),),
         1_200,
-        ("always clean",),
+        ("recovery always skipped",),
         seed=2,
         places={"t0": ((4, 3, 2),), "t1": ((3, 2),)},
     ),
@@ -229,55 +233,58 @@ SCENES: dict[str, Scene] = {
         Focus(sessions=1, link=LINKS["far"]),
         ((300, "pause", "node 3", {"for_ms": 2_600}),),
         3_200,
-        ("waits for the committed ISR",),
+        ("proposed members ignored",),
         places={"t0": ((2, 3, 4),), "t1": ((3, 4),)},
     ),
     "the coordinator is killed": Scene(
         Focus(members=3, idempotent=0, plain=0),
         ((1_500, "kill", "leader of __consumer_offsets-0", {"for_ms": 1_500}),),
         3_200,
-        ("loads half",),
+        ("half of the log loaded",),
     ),
     "members come and go": Scene(
         Focus(members=3, idempotent=0, plain=0),
         (),
         9_000,
         (
-            "shares change hands",
-            "heartbeats are always well",
-            "nobody misses who left",
-            "a stable group lets wait",
-            "a rebalance waits for the dead",
+            "assignments exchanged",
+            "heartbeats always succeed",
+            "leaving starts no rebalance",
+            "joining starts no rebalance",
+            "rebalance waits for dead members",
         ),
     ),
     "the only member comes and goes": Scene(
-        Focus(members=1, idempotent=0, plain=0), (), 6_000, ("an empty group begins anew",)
+        Focus(members=1, idempotent=0, plain=0), (), 6_000, ("empty group forgets its generation",)
     ),
     "clients of groups are hasty": Scene(HASTY, (), 3_000, HASTY_BUGS, slow=True),
-    "a topic is made again unseen": Scene(PAIR, MADE_AGAIN, 5_000, BY_NAME, slow=True),
-    "offsets end": Scene(
-        Focus(brief=1, idempotent=0, plain=0, settings=_BRIEF), (), 3_000, ("offsets end at once",)
+    "a topic is recreated unseen": Scene(PAIR, MADE_AGAIN, 5_000, BY_NAME, slow=True),
+    "offsets expire": Scene(
+        Focus(brief=1, idempotent=0, plain=0, settings=_BRIEF),
+        (),
+        3_000,
+        ("offsets expire at once",),
     ),
-    "offsets are to end": Scene(
+    "offsets should expire": Scene(
         Focus(brief=1, idempotent=0, plain=0, settings=_BRIEF),
         (),
         500,
-        ("offsets never end",),
+        ("offsets never expire",),
         slow=True,
     ),
     "an hour passes for the coordinator": Scene(
         Focus(members=1, idempotent=0, plain=0, settings=_BRIEF),
         ((2_000, "coordinator's clock", _COORDINATOR, {"by_ms": 3_000_000, "for_ms": 6_000}),),
         9_000,
-        ("what members read ends",),
+        ("offsets of subscribed topics expire",),
     ),
     "a leader writes much and is cut off": Scene(
         Focus(idempotent=0, plain=5, settings={"log.flush.offset.checkpoint.interval.ms": "1000"}),
         ((300, "cut", "leader of t0-0", {"for_ms": 3_500, "from": "all"}),),
         4_300,
-        ("roll after a cut",),
+        ("roll after a truncation",),
     ),
-    "power goes three times": Scene(
+    "three power cuts": Scene(
         Focus(
             idempotent=0,
             plain=6,
@@ -292,7 +299,7 @@ SCENES: dict[str, Scene] = {
         ("no checksum on recovery",),
         seed=2,
     ),
-    "answers are lost": Scene(
+    "responses are lost": Scene(
         Focus(idempotent=2, plain=0),
         (
             (
@@ -308,8 +315,8 @@ SCENES: dict[str, Scene] = {
         places={"t0": ((3, 4, 2),), "t1": ((4, 3),)},
     ),
     "a leader leads again": Scene(
-        # The follower 4 hears nothing for long. So it leads with less than 3 has, who is cut; then
-        # the first leader is elected again, and 3 does not reach it.
+        # Follower 4 gets no records for long. It leads with fewer records than 3, which truncates.
+        # Then the first leader is elected again, and 3 does not reach it.
         Focus(topics=_T0, plain=1, idempotent=0, settings=_PATIENT),
         (
             (300, "cut", "node 4", {"for_ms": 2_600, "from": "node 2"}),
@@ -318,10 +325,11 @@ SCENES: dict[str, Scene] = {
             (2_985, "cut", "node 3", {"for_ms": 800, "from": "node 2"}),
         ),
         4_200,
-        ("progress survives an election",),
+        ("progress kept across elections",),
     ),
-    "an answer comes after two elections": Scene(
-        # 4 says to 3 where their logs part. When that arrives 2 has led, and 4 leads again.
+    "a response comes after two elections": Scene(
+        # 4 tells 3 where their logs diverge. When the response arrives, 2 has led, and 4 leads
+        # again.
         Focus(topics=(replace(TOPICS[0], partitions=2),), plain=3, idempotent=0, settings=_PATIENT),
         (
             (300, "cut", "node 4", {"for_ms": 2_500, "from": "node 2"}),
@@ -331,7 +339,7 @@ SCENES: dict[str, Scene] = {
             (5_000, "kill", "node 2", {"for_ms": 1_500}),
         ),
         6_600,
-        ("answer from before a cut",),
+        ("stale fetch response applied",),
         seed=2,
     ),
     "leadership goes back, on a slow disk": Scene(
@@ -346,12 +354,12 @@ SCENES: dict[str, Scene] = {
             (2_500, "preferred election", "t0-0", {"for_ms": 500, "which": 0}),
         ),
         3_300,
-        ("flush across a cut",),
+        ("flush across a truncation",),
         seed=3,
     ),
     "a proposal comes late": Scene(
-        # That 3 is to join the ISR is asked a second time and granted; 3 leaves it again, and then
-        # the first request comes.
+        # The second proposal that 3 joins the ISR is accepted, 3 leaves the ISR again, and then the
+        # first proposal arrives.
         Focus(topics=_T0, plain=1, idempotent=0, settings=_LONG_SESSIONS),
         (
             (300, "pause", "node 3", {"for_ms": 2_400}),
@@ -367,7 +375,7 @@ SCENES: dict[str, Scene] = {
         ("old partition epoch",),
     ),
     "a fetch comes after a restart": Scene(
-        # 3 has lost all, and needs long to have it again, since a fetch brings little.
+        # 3 has lost every record, and small fetches restore them slowly.
         Focus(
             topics=(replace(TOPICS[0], configs={"min.insync.replicas": "2"}),),
             plain=4,
@@ -386,22 +394,22 @@ SCENES: dict[str, Scene] = {
             (1_600, "power cut", "node 3", {"for_ms": 300, "torn": False, "dark": False}),
         ),
         4_600,
-        ("fetch of an earlier life",),
+        ("fetch of an earlier incarnation",),
     ),
-    "bits flip under a leader": Scene(
+    "bits flip on a leader's disk": Scene(
         Focus(idempotent=0, plain=2, sessions=1),
         (
             (500, "kill", "follower of t0-0", {"for_ms": 1_500}),
             (1_500, "bit flips", "leader of t0-0", {"topic": "t0", "for_ms": 1_500}),
         ),
         3_300,
-        ("no checksum from the leader",),
+        ("fetched checksum unchecked",),
     ),
     "a second process": Scene(
         Focus(idempotent=0),
         ((300, "second process", "node 3", {"for_ms": 700}),),
         1_100,
-        ("two brokers of one id",),
+        ("two brokers with one id",),
     ),
     "an eligible replica leads": Scene(
         Focus(topics=_T0, idempotent=0, elr=True),
@@ -412,12 +420,12 @@ SCENES: dict[str, Scene] = {
         ),
         4_600,
         (
-            "unclean taken for clean",
+            "unclean shutdown counted as clean",
             "ELR election marked unclean",
             "ELR election counted as unclean",
         ),
     ),
-    "eligible replicas are back one by one": Scene(
+    "eligible replicas return one by one": Scene(
         Focus(topics=_T0, idempotent=0, elr=True),
         (
             (100, "cut", "node 3", {"for_ms": 3_000, "from": "brokers"}),
@@ -430,10 +438,10 @@ SCENES: dict[str, Scene] = {
         Focus(topics=_T0, idempotent=0, elr=True),
         ((300, "raised minimum", "partition 0", {"which": 0, "late_ms": 200.0, "for_ms": 4_000}),),
         4_500,
-        ("raised minimum unread",),
+        ("raised min ISR unread",),
     ),
-    "all brokers end": Scene(
-        # The last leader has written nothing.
+    "all brokers crash": Scene(
+        # The last leader has appended nothing.
         Focus(
             topics=_T0,
             idempotent=0,
@@ -454,8 +462,8 @@ SCENES: dict[str, Scene] = {
         ),
         seed=3,
     ),
-    "who has answered is fenced": Scene(
-        # 4 has the longest log, and says so. It has gone when 2 says at last what it has.
+    "a broker that has responded is fenced": Scene(
+        # 4 responds first, with the longest log. It has gone when the response of 2 arrives.
         Focus(topics=_T0, idempotent=0, elr=True, settings={MANAGER: "true", TIMEOUT: "6000"}),
         (
             (300, "all down", "all brokers", _ONE_BY_ONE),
@@ -463,16 +471,16 @@ SCENES: dict[str, Scene] = {
             (2_600, "kill", "node 4", {"for_ms": 1_500}),
         ),
         4_200,
-        ("fenced winner",),
+        ("fenced replica wins a recovery",),
     ),
-    "who has answered is back": Scene(
+    "a broker that has responded restarts": Scene(
         Focus(topics=_T0, idempotent=0, elr=True, settings={MANAGER: "true", TIMEOUT: "300"}),
         (
             (300, "recovery struck", "a recovery", _STRUCK),
             (500, "all down", "all brokers", _ALL_DOWN),
         ),
         6_500,
-        ("answer of an older life",),
+        ("response of an earlier incarnation",),
     ),
     "the store is slow": Scene(
         TIER,
@@ -496,16 +504,16 @@ SCENES: dict[str, Scene] = {
         3_000,
         ("copied before it is stable",),
     ),
-    "a new leader does not hear of copies": Scene(
-        # 3 leads, unheard by controllers, and goes on copying; the metadata topic is 4's, whom 2
-        # does not hear when it is elected. A replica of that topic that is deaf would hold it up.
+    "a new leader does not learn of copies": Scene(
+        # 3 leads, cut off from the controllers, and continues to copy. 4 leads the metadata topic,
+        # and 2 receives nothing from it when it is elected. A deaf replica would delay that topic.
         replace(TIER, topics=(_PAIR,), settings={**SETTINGS, **_METADATA_PAIR}),
         (
             (400, "cut", "node 3", {"for_ms": 2_200, "from": "controllers"}),
             (1_600, "stalled", "node 2", {"for_ms": 900, "from": "node 4", **_HELD}),
         ),
         2_600,
-        ("led before all is known",),
+        ("led before the metadata topic is read",),
         places={"t0": ((3, 2),)},
     ),
     "the tier's metadata topic loses its end": Scene(
@@ -516,18 +524,18 @@ SCENES: dict[str, Scene] = {
         slow=True,
         places={"t0": ((2, 4, 3),), "t1": ((4, 3),)},
     ),
-    "all is as it is to be in the tier": Scene(
+    "nothing happens in the tier": Scene(
         TIER,
         (),
         2_000,
         (
             "local start is the log start",
             "pending from the local start",
-            "times on the disk alone",
+            "timestamps found on local disk alone",
         ),
         places={"t0": ((2, 4, 3),), "t1": ((4, 3),)},
     ),
-    "the tier is of a log that lost": Scene(
+    "the tier has a log that lost an election": Scene(
         replace(TIER, topics=(_UNCLEAN,), plain=3),
         (
             (500, "cut", "follower of t0-0", {"for_ms": 2_000, "from": "all"}),
@@ -536,8 +544,8 @@ SCENES: dict[str, Scene] = {
         4_000,
         ("highest offset for the remote end",),
     ),
-    "a replica has nothing yet": Scene(
-        # The order is 2, 4, 3. 4 does not hear of the first record, and stays in the ISR.
+    "a replica is empty": Scene(
+        # The replicas are 2, 4, 3. 4 does not fetch the first record, and stays in the ISR.
         SELDOM,
         (
             (100, "cut", "node 4", {"for_ms": 3_500, "from": "node 2"}),
@@ -546,32 +554,32 @@ SCENES: dict[str, Scene] = {
         4_200,
         ("sorted in place",),
     ),
-    "a replica has nothing again": Scene(
-        # As there, and all goes after each record: so it is to be found at any time.
+    "a replica is empty again": Scene(
+        # As in the scene before, but retention empties the log after each record.
         ALL_GOES_SLOWLY,
         (
             (100, "cut", "node 4", {"for_ms": 3_500, "from": "node 2"}),
             (2_700, "kill", "leader of t0-0", {"for_ms": 1_000}),
         ),
         4_200,
-        ("nothing is enough",),
+        ("empty local log is enough",),
         drawn=ALL_OF_SIX_GOES,
     ),
-    "a report takes long": Scene(
+    "a report is slow": Scene(
         LOCAL_LOGS,
         (
             (250, "late", "node 1", {"for_ms": 4_500, "from": "brokers", "late_ms": 400.0}),
             (300, "pause", "follower of t0-0", {"for_ms": 2_600}),
         ),
         5_000,
-        ("a report's answer is the ISR",),
+        ("report response overwrites the ISR",),
     ),
-    "all goes, and a disk is wiped": Scene(
-        # 3 is back in the ISR when nothing is left to be copied.
+    "retention empties the log, and a disk is wiped": Scene(
+        # 3 returns to the ISR when every record has been copied.
         ALL_GOES,
         ((2_000, "wiped disk", "node 3", {"for_ms": 300}),),
         3_000,
-        ("local logs of an earlier life",),
+        ("local-log stats of an earlier incarnation",),
     ),
     "an epoch begins a segment": Scene(
         SHORT_SEGMENTS,
@@ -584,8 +592,8 @@ SCENES: dict[str, Scene] = {
         seed=2,
         places={"t0": ((4, 3, 2),)},
     ),
-    "the tier has what was lost": Scene(
-        # The follower leads, with less than the tier has; who led comes back with nothing.
+    "the tier has lost records": Scene(
+        # The follower leads with fewer records than the tier; the former leader returns empty.
         UNCLEAN_PAIR,
         (
             (500, "cut", "follower of t0-0", {"for_ms": 3_000, "from": "all"}),
@@ -594,14 +602,14 @@ SCENES: dict[str, Scene] = {
         5_000,
         ("highest offset for the part before",),
     ),
-    "a log ends while it begins": Scene(
+    "a crash while a log begins": Scene(
         NEW_REPLICAS,
         (
             (2_900, "beginning struck", "a log that begins", _AT_EPOCHS),
             (3_000, "wiped disk", "follower of t0-0", {"for_ms": 300}),
         ),
         6_000,
-        ("marker away early",),
+        ("marker removed early",),
     ),
     **{name: Scene(**fields) for name, fields in {**REGISTRATIONS, **DISK_SCENES}.items()},
 }

@@ -1,4 +1,4 @@
-"""A small cluster with tiered storage: two topics, nearly all of which only the tier has."""
+"""A small cluster with tiered storage: two topics with few local records."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ SHRINKS = TopicShape("t1", 1, 2, {**TIERED, "retention.bytes": "12000"})
 
 @dataclass(frozen=True)
 class TierFocus(Focus):
-    """With consumers that often begin again."""
+    """A cluster with consumers that often begin again."""
 
     def shape(self) -> Shape:
-        """See `Focus`."""
+        """Return the shape of the cluster, without faults."""
         shape = super().shape()
         return replace(shape, clients=(*shape.clients, *rereaders(shape.topics, 100.0)))
 
@@ -48,7 +48,7 @@ METADATA_ALONE = replace(
         f"{METADATA}topic.min.isr": "1",
     },
 )
-"""One broker has the metadata topic, so the others live on with what they have read of it."""
+"""One broker has the metadata topic; the others continue with the records that they have read."""
 LOST_END: tuple[int, str, str, dict[str, Any]] = (
     1_500,
     "tier topic cut",

@@ -1,4 +1,4 @@
-"""The planted bugs of tiered storage (KIP-405): what the judge of tiers is there for."""
+"""Planted bugs of tiered storage (KIP-405)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ TIERS: tuple[Bug, ...] = (
         "local delete before FINISHED",
         FAMILY,
         "S",
-        "a copy that was begun is enough for the disk to let go",
+        "a local segment is deleted when its copy has only been started",
         (
             NOTED,
             COVERED,
@@ -34,7 +34,7 @@ TIERS: tuple[Bug, ...] = (
         "deleted before the log start is safe",
         FAMILY,
         "S4",
-        "DELETE_STARTED does not wait for the log start to be on the disk",
+        "DELETE_STARTED does not wait until the log start is on disk",
         (
             "broker.tiering.expiring:Expirer.expire_once",
             "await self._save_log_starts()",
@@ -45,14 +45,14 @@ TIERS: tuple[Bug, ...] = (
         "highest offset for the remote end",
         FAMILY,
         "S",
-        "the disk lets go by the highest offset ever copied, of whatever lineage",
+        "local deletion uses the highest copied offset of any lineage",
         (NOTED, COVERED, "copied_to = max(cache._highest.values(), default=-1) + 1"),
     ),
     bug(
-        "led before all is known",
+        "led before the metadata topic is read",
         FAMILY,
         "S6",
-        "a leader goes by what it has read so far of the metadata topic",
+        "a leader starts before it has read the whole metadata topic",
         (
             "storage.tiered.metadata:_Taken._has",
             "target is not None and target <= max(self.reached, self.stream.position)",
@@ -63,7 +63,7 @@ TIERS: tuple[Bug, ...] = (
         "dangling copies counted",
         FAMILY,
         "S3",
-        "copies that nobody will finish count for retention by size",
+        "unfinished copies without an owner count for retention by size",
         (
             EXPIRY,
             "_by_size(shared, retention, local_only_bytes)",
@@ -75,7 +75,7 @@ TIERS: tuple[Bug, ...] = (
         "position beyond a lost end",
         FAMILY,
         "S|P26",
-        "a journal goes on by records of the metadata topic that nobody has any more",
+        "a journal continues from records that the metadata topic has lost",
         (
             "broker.tiering.journal:Journal._lost_end",
             "if metadata is not self._metadata or metadata.life(number) != life:",
@@ -86,7 +86,7 @@ TIERS: tuple[Bug, ...] = (
         "local start is the log start",
         FAMILY,
         "S8",
-        "who asks for the earliest local offset is told the earliest of all",
+        "the earliest local offset is returned as the log start offset",
         (
             f"{OFFSETS}:_edge",
             "offset = log.local_log_start_offset",
@@ -97,7 +97,7 @@ TIERS: tuple[Bug, ...] = (
         "pending from the local start",
         FAMILY,
         "S8",
-        "all that is on the disk is said to wait for its upload",
+        "every local record is returned as waiting for its upload",
         (
             f"{OFFSETS}:pending_upload",
             "return max(remote_end_offset + 1, log.log_start_offset)",
@@ -105,10 +105,10 @@ TIERS: tuple[Bug, ...] = (
         ),
     ),
     bug(
-        "times on the disk alone",
+        "timestamps found on local disk alone",
         FAMILY,
         "S8",
-        "offsets by time are looked for on the disk alone",
+        "offsets by timestamp are looked up on the local disk alone",
         (
             f"{OFFSETS}:_find_across",
             "remote = await reader.find_time(log, timestamp_ms)",
