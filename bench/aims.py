@@ -207,10 +207,12 @@ def read(folder: Path) -> dict[str, Any]:
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("folder", type=Path)
-    parser.add_argument("--markdown", type=Path, help="put the page between the marks in there")
+    parser.add_argument(
+        "--markdown", type=Path, help="write the page between the marks of this file"
+    )
     options = parser.parse_args(arguments)
     if not options.folder.is_dir():
-        parser.error(f"no such folder: {options.folder}")
+        parser.error(f"unknown folder: {options.folder}")
     text = page(lines_of(read(options.folder)))
     print(text)
     if options.markdown:

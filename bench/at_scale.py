@@ -97,7 +97,7 @@ async def until(condition: Callable[[], Awaitable[bool]], pause_s: float, what: 
     deadline = time.monotonic() + STEP_S_MAX
     while not await condition():
         if time.monotonic() > deadline:
-            raise TimeoutError(f"{what} did not come within {STEP_S_MAX:.0f} s")
+            raise TimeoutError(f"{what}: not finished within {STEP_S_MAX:.0f} s")
         await asyncio.sleep(pause_s)
 
 
@@ -430,15 +430,19 @@ def arguments(description: str | None, given: Sequence[str] | None) -> argparse.
     """Return the parsed options of a benchmark with many partitions."""
     parser = argparse.ArgumentParser(description=description)
     parser.add_argument("--topics", type=int, default=10)
-    parser.add_argument("--partitions", type=int, default=1_000, help="of each topic")
+    parser.add_argument("--partitions", type=int, default=1_000, help="partitions of each topic")
     parser.add_argument("--controllers", type=int, default=1)
-    parser.add_argument("--rounds", type=int, default=1, help="of which the least figure counts")
+    parser.add_argument("--rounds", type=int, default=1, help="rounds; the smallest figure counts")
     parser.add_argument("--idle", type=float, default=20.0, help="seconds of the idle phases")
-    parser.add_argument("--files", type=int, default=20_000, help="open files of a process")
-    parser.add_argument("--kafka", action="store_true", help="measure Apache Kafka as well")
-    parser.add_argument("--quick", action="store_true", help="a try of every step, no figures")
-    parser.add_argument("--json", type=Path, help="write every figure there")
-    parser.add_argument("--markdown", type=Path, help="put the table between the marks in there")
+    parser.add_argument(
+        "--files", type=int, default=20_000, help="limit of open files of a process"
+    )
+    parser.add_argument("--kafka", action="store_true", help="also measure Apache Kafka")
+    parser.add_argument("--quick", action="store_true", help="run every step once, without figures")
+    parser.add_argument("--json", type=Path, help="write every figure to this file")
+    parser.add_argument(
+        "--markdown", type=Path, help="write the table between the marks of this file"
+    )
     options = parser.parse_args(given)
     if options.quick:
         options.topics, options.partitions, options.idle = 2, 30, 2.0

@@ -111,8 +111,11 @@ def row(folder: Path, records: int, rounds: int) -> Row:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
-    parser.add_argument("--records", help=f"lengths with commas, short ones first ({RECORDS})")
-    parser.add_argument("--logs", type=Path, help="folder that keeps the logs for another run")
+    parser.add_argument(
+        "--records",
+        help=f"comma-separated numbers of records, in ascending order (default: {RECORDS})",
+    )
+    parser.add_argument("--logs", type=Path, help="folder that keeps the logs for later runs")
     options = options_of(parser, arguments)
     asked = options.records or (QUICK_RECORDS if options.quick else RECORDS)
     rounds = 1 if options.quick else options.rounds

@@ -164,7 +164,7 @@ def main() -> None:
     parser.add_argument("--acks", type=int, default=-1)
     parser.add_argument("--seconds", type=float, default=5)
     parser.add_argument("--warm-up", type=float, default=1)
-    parser.add_argument("--pid", type=int, default=0, help="the broker's process")
+    parser.add_argument("--pid", type=int, default=0, help="process id of the broker")
     uvloop.install()
     print(json.dumps(asyncio.run(blast(parser.parse_args()))))
 

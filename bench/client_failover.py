@@ -78,7 +78,7 @@ def built(client: str, place: Path) -> list[str]:
 
 def _made(*command: str | Path, cwd: Path | None = None) -> None:
     if not shutil.which(command[0]):
-        raise RuntimeError(f"needs {command[0]}")
+        raise RuntimeError(f"{command[0]} is not installed")
     done = subprocess.run(
         list(map(str, command)),
         cwd=cwd,
@@ -114,7 +114,7 @@ async def delivered_after(
                 if killed_ms == float("inf") and time.monotonic() > kill_s:
                     killed_ms = time.time() * 1000
                     await cluster.kill(leader)
-        raise RuntimeError(f"{command[0]} ended by itself")
+        raise RuntimeError(f"{command[0]} exited unexpectedly")
     finally:
         if process.returncode is None:
             process.kill()
@@ -134,7 +134,12 @@ def main() -> None:
         "--clients", type=names_among(CLIENTS), default=CLIENTS, help=",".join(CLIENTS)
     )
     parser.add_argument("--rounds", type=int, default=20)
-    parser.add_argument("--fence-ms", type=int, default=100, help="after a lost connection")
+    parser.add_argument(
+        "--fence-ms",
+        type=int,
+        default=100,
+        help="time until a broker is fenced after its connection was lost",
+    )
     options = parser.parse_args()
     settings = {"kraftbox.broker.connection.loss.fence.ms": str(options.fence_ms)}
     results = []
@@ -143,7 +148,7 @@ def main() -> None:
             try:
                 command = built(client, Path(made))
             except RuntimeError as error:
-                print(f"{client}: left out: {error}", flush=True)
+                print(f"{client}: skipped: {error}", flush=True)
                 continue
 
             run = partial(measure, command=command)

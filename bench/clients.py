@@ -211,5 +211,5 @@ def _until(condition: Callable[[], bool]) -> None:
     deadline = time.monotonic() + 60
     while not condition():
         if time.monotonic() > deadline:
-            raise TimeoutError("a topic did not come or go")
+            raise TimeoutError("a topic did not appear or disappear in time")
         time.sleep(0.05)

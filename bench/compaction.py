@@ -468,9 +468,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(description="Compaction by a running node.")
     parser.add_argument("--records", type=int, default=10_000_000)
     parser.add_argument("--keys", type=int, default=100_000)
-    parser.add_argument("--probe-rate", type=float, default=100.0, help="requests a second")
-    parser.add_argument("--seconds", type=float, default=30.0, help="length of the first phase")
-    parser.add_argument("--json", help="write the figures there, too")
+    parser.add_argument("--probe-rate", type=float, default=100.0, help="requests per second")
+    parser.add_argument("--seconds", type=float, default=30.0, help="seconds of the first phase")
+    parser.add_argument("--json", help="write the figures to this file too")
     options = parser.parse_args()
     with bench_place(4 << 30) as place:
         settings = {"log.cleaner.backoff.ms": "500", "kraftbox.http.listener": ""}

@@ -161,16 +161,16 @@ def compared(commit: Path, cases: Sequence[str], rounds: int) -> list[Verdict]:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("ref", help="the commit to compare this working tree with")
-    parser.add_argument("--cases", default=",".join(CASES), help="names with commas between them")
+    parser.add_argument("ref", help="commit to compare this working tree with")
+    parser.add_argument("--cases", default=",".join(CASES), help="comma-separated names")
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--json", type=Path, help="write every figure there")
+    parser.add_argument("--json", type=Path, help="write every figure to this file")
     options = parser.parse_args(arguments)
     cases = options.cases.split(",")
     if unknown := set(cases) - set(CASES):
-        parser.error(f"no such case: {', '.join(sorted(unknown))}; there are {', '.join(CASES)}")
+        parser.error(f"unknown case: {', '.join(sorted(unknown))}; known: {', '.join(CASES)}")
     if options.rounds < 1:
-        parser.error(f"--rounds {options.rounds}: at least 1")
+        parser.error(f"--rounds {options.rounds}: must be at least 1")
     with tree_of(options.ref) as commit:
         verdicts = compared(commit, cases, options.rounds)
     if options.json:
@@ -178,7 +178,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         options.json.write_text(json.dumps(rows, indent=1))
     print(table(verdicts))
     slower = [one.name for one in verdicts if one.word == "slower"]
-    print(f"\n{len(slower)} of {len(verdicts)} rows are slower than noise")
+    print(f"\n{len(slower)} of {len(verdicts)} rows are slower by more than the noise")
     return 1 if slower else 0
 
 

@@ -172,7 +172,7 @@ def change_isrs(made: Cluster, request: AlterPartitionRequest) -> list[float]:
 
 def main(given: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--rounds", type=int, default=9, help="of which the least figure counts")
+    parser.add_argument("--rounds", type=int, default=9, help="rounds; the smallest figure counts")
     rounds = parser.parse_args(given).rounds
     clusters = {name: cluster(known=known) for name, known in (("off", False), ("on", True))}
     gc.collect()

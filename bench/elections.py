@@ -145,7 +145,7 @@ class Elections(Run):
     def _sampled(self, cluster: Kraftbox) -> Iterator[None]:
         """Print the longest stalls, if a sampler is available."""
         if not (self.is_last and has_sampler()):
-            print("what the longest stalls were tells a last round with py-spy on the path")
+            print("a last round with py-spy on the path shows the causes of the longest stalls")
             yield
             return
         pids = {_name(node_id): pid for node_id, pid in cluster.node_pids().items()}

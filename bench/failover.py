@@ -249,7 +249,7 @@ async def whole(bootstrap: list[Address]) -> int:
         finally:
             await client.close()
         await asyncio.sleep(0.2)
-    raise RuntimeError(f"not whole within {WHOLE_S_MAX} s")
+    raise RuntimeError(f"cluster not recovered within {WHOLE_S_MAX} s")
 
 
 async def first_acknowledgement(client: ClusterClient, old: int) -> None:
@@ -306,7 +306,7 @@ async def delivered_after(cluster: Cluster, leader: int, random_s: float) -> flo
 
     def after_the_kill(error: KafkaError | None, _message: Message) -> None:
         if error is not None:
-            raise RuntimeError(f"librdkafka gave a record up: {error}")
+            raise RuntimeError(f"librdkafka abandoned a record: {error}")
         ended.append(time.monotonic())
 
     begun = time.monotonic() + 1.0 + random_s
@@ -386,10 +386,16 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--rounds", type=int, default=20)
     parser.add_argument("--kafka-rounds", type=int, default=5)
-    parser.add_argument("--fence-ms", type=int, help="ours alone, fenced after a lost connection")
-    parser.add_argument("--with-controller", action="store_true", help="kill it with the leader")
-    parser.add_argument("--librdkafka", action="store_true", help="as its users see it")
-    parser.add_argument("--kafka", type=Path, default=None, help="folder with Kafka's jars")
+    parser.add_argument(
+        "--fence-ms",
+        type=int,
+        help="only ours: time until a broker is fenced after its connection was lost",
+    )
+    parser.add_argument(
+        "--with-controller", action="store_true", help="kill this node together with the leader"
+    )
+    parser.add_argument("--librdkafka", action="store_true", help="measure with librdkafka too")
+    parser.add_argument("--kafka", type=Path, default=None, help="folder of Kafka's jars")
     options = parser.parse_args()
     if options.fence_ms is not None:
         setting = ("kraftbox.broker.connection.loss.fence.ms", str(options.fence_ms))

@@ -221,7 +221,7 @@ class Clients:
 
     def __init__(self, place: Path) -> None:
         if not shutil.which("javac"):
-            raise RuntimeError("needs javac")
+            raise RuntimeError("javac is not installed")
         self._classes = place / "classes"
         source = Path(__file__).with_name("java") / "Moves.java"
         subprocess.run(
@@ -280,7 +280,7 @@ class Mover:
             if now == {index: replicas[0] for index, replicas in wanted.items()}:
                 return sum(now[index] != before[index] for index in now)
             if loop.time() > deadline:
-                raise TimeoutError("leaderships did not move")
+                raise TimeoutError("leaderships did not move in time")
             await asyncio.sleep(0.2)
 
     async def _reorder(self, wanted: Assignment) -> None:
@@ -300,7 +300,7 @@ class Mover:
         answer = await self._cluster.request_any(request)
         codes = {one.error_code for one in answer.responses[0].partitions}
         if answer.error_code or codes != {ErrorCode.NONE}:
-            raise RuntimeError(f"replicas were not rotated: {answer.error_code}, {codes}")
+            raise RuntimeError(f"cannot rotate the replicas: {answer.error_code}, {codes}")
 
     async def _elect(self, wanted: Assignment) -> None:
         """Elect preferred leaders; retry those that have just restarted, or lag."""
@@ -312,7 +312,7 @@ class Mover:
             done = (ErrorCode.NONE, ErrorCode.ELECTION_NOT_NEEDED)
             left = [one for one in left if results[one].error not in done]
             if left and loop.time() > deadline:
-                raise TimeoutError(f"not elected: {left[:3]}")
+                raise TimeoutError(f"no leader elected for {left[:3]}")
 
 
 def addresses(bootstrap: str) -> list[Address]:
@@ -396,7 +396,7 @@ async def _heard(output: asyncio.StreamReader, word: bytes) -> None:
     """Wait until the client prints this word. Raises RuntimeError for another one."""
     line = await asyncio.wait_for(output.readline(), PATIENCE_S)
     if line.strip() != word:
-        raise RuntimeError(f"the client said {line!r}, not {word!r}")
+        raise RuntimeError(f"expected {word!r} from the client, got {line!r}")
 
 
 async def switch(cluster: Cluster, on: bool) -> None:
@@ -489,11 +489,14 @@ def _between(before: Asked, after: Asked) -> tuple[float, float]:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--kafka", action="store_true", help="Apache Kafka beside ours")
-    parser.add_argument("--rate", type=int, default=300, help="records a second")
-    parser.add_argument("--times", type=int, default=3, help="how often it happens in each run")
+    parser.add_argument("--kafka", action="store_true", help="measure Apache Kafka too")
+    parser.add_argument("--rate", type=int, default=300, help="records per second")
+    parser.add_argument("--times", type=int, default=3, help="moves in each run")
     parser.add_argument(
-        "--cases", type=names_among(CASES), default=[MOVES], help=f"some of {','.join(CASES)}"
+        "--cases",
+        type=names_among(CASES),
+        default=[MOVES],
+        help=f"comma-separated names of {','.join(CASES)}",
     )
     options = options_of(parser, arguments)
     if options.quick:

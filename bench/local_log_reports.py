@@ -342,7 +342,7 @@ def _ms(values: Sequence[float]) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--minutes", type=float, default=3.0, help="of all phases together")
+    parser.add_argument("--minutes", type=float, default=3.0, help="seconds of all phases together")
     parser.add_argument("--phases", nargs="+", choices=PHASES, default=PHASES)
     parser.add_argument("--partitions", type=int, default=1000)
     parser.add_argument("--markdown", type=Path)

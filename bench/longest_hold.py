@@ -105,8 +105,8 @@ async def measure(count: int, only: str) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--count", type=int, default=COUNT, help="elements of each list")
-    parser.add_argument("--only", default="", help="shapes whose names contain this")
+    parser.add_argument("--count", type=int, default=COUNT, help="number of elements of each list")
+    parser.add_argument("--only", default="", help="only shapes whose names contain this")
     arguments = parser.parse_args()
     with asyncio.Runner(loop_factory=TimedLoop) as runner:
         runner.run(measure(arguments.count, arguments.only))

@@ -169,7 +169,7 @@ class Side:
         while late := await self._not_in_isr(topic):
             shrunken += await self._not_in_isr("beside") > 0
             if time.monotonic() - began > WAIT_S:
-                say(f"{topic}: {late} new replicas are not in sync after {WAIT_S:.0f} s")
+                say(f"{topic}: {late} new replicas not in sync after {WAIT_S:.0f} s")
                 break
             await asyncio.sleep(LOOK_S)
         seconds = time.monotonic() - began
@@ -325,7 +325,7 @@ def _seconds(moved: Moved) -> str:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--kafka", action="store_true", help="Apache Kafka beside it")
+    parser.add_argument("--kafka", action="store_true", help="measure Apache Kafka too")
     options = options_of(parser, arguments)
     sizes, rounds = (QUICK, 1) if options.quick else (FULL, options.rounds)
     results: list[Result] = []

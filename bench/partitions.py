@@ -109,7 +109,7 @@ async def produce(connection: Connection, index: int, batch: bytes) -> None:
         if code not in RETRIABLE:
             raise RuntimeError(f"produce to partition {index} failed with {code}")
         await asyncio.sleep(0.01)
-    raise RuntimeError(f"partition {index} never came")
+    raise RuntimeError(f"partition {index} did not appear in time")
 
 
 async def produce_to_each(node: KraftboxNode, partitions: int) -> float:
@@ -276,9 +276,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--partitions", type=int, default=5_000)
     parser.add_argument("--idle", type=float, default=20.0, help="seconds of the idle phase")
-    parser.add_argument("--rounds", type=int, default=4, help="turns without and with scrapes")
-    parser.add_argument("--seconds", type=float, default=5.0, help="length of a turn")
-    parser.add_argument("--quick", action="store_true", help="a try of every step, no figures")
+    parser.add_argument("--rounds", type=int, default=4, help="rounds without and with scrapes")
+    parser.add_argument("--seconds", type=float, default=5.0, help="seconds of a round")
+    parser.add_argument("--quick", action="store_true", help="run every step once, without figures")
     parser.add_argument("--json", type=Path)
     parser.add_argument("--markdown", type=Path)
     options = parser.parse_args()

@@ -87,8 +87,8 @@ PICTURES: Final = {"leader-moves": draw_leader_moves}
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("picture", choices=PICTURES)
-    parser.add_argument("figures", type=Path, help="JSON that the benchmark wrote")
-    parser.add_argument("out", type=Path, help="PNG to write")
+    parser.add_argument("figures", type=Path, help="JSON file of the benchmark")
+    parser.add_argument("out", type=Path, help="PNG file to write")
     options = parser.parse_args(arguments)
     PICTURES[options.picture](json.loads(options.figures.read_text()), options.out)
 

@@ -52,7 +52,7 @@ def end_sampling(sampler: subprocess.Popen[str], path: Path) -> None:
     sampler.send_signal(signal.SIGINT)
     _, told = sampler.communicate(timeout=STOP_S_MAX)
     if not path.exists():
-        raise RuntimeError(f"{SAMPLER} wrote nothing: {told}")
+        raise RuntimeError(f"{SAMPLER} wrote no output: {told}")
 
 
 class Served(Protocol):

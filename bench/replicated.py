@@ -60,7 +60,7 @@ class Run:
     def compare(self) -> None:
         """Run the requested cases. Raises RuntimeError without a Java compiler."""
         if not self.java.has_load:
-            raise RuntimeError("the load is a Java program: a JDK is needed")
+            raise RuntimeError("the load is a Java program: install a JDK")
         keep_bytecode(self.place)
         count = self.options.controllers
         clusters: list[Cluster] = [
@@ -127,20 +127,36 @@ def _memory_mb(cluster: Cluster) -> float:
 def parsed(arguments: Sequence[str] | None) -> argparse.Namespace:
     """Parse the command line. Raises SystemExit for a case that does not exist."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--cases", default=",".join(CASES), help="names with commas between them")
+    parser.add_argument("--cases", default=",".join(CASES), help="comma-separated names")
     parser.add_argument("--rounds", type=int, default=0, help="default: 3")
-    parser.add_argument("--minutes", type=float, default=0, help="no round that would end later")
-    parser.add_argument("--warm-mb", type=int, default=2000, help="taken by each cluster first")
-    parser.add_argument("--controllers", type=int, default=1, help="of each cluster")
-    parser.add_argument("--warmup", type=int, default=4, help="seconds of a load not counted")
-    parser.add_argument("--seconds", type=int, default=12, help="counted seconds of a load")
-    parser.add_argument("--quick", action="store_true", help="a try of every step, no figures")
-    parser.add_argument("--profile", action="store_true", help="where the brokers' CPU goes")
-    parser.add_argument("--json", type=Path, help="write every figure there")
-    parser.add_argument("--markdown", type=Path, help="put the table between the marks in there")
+    parser.add_argument(
+        "--minutes",
+        type=float,
+        default=0,
+        help="start no round that would end after this many minutes",
+    )
+    parser.add_argument(
+        "--warm-mb",
+        type=int,
+        default=2000,
+        help="MB written to each cluster before the first round",
+    )
+    parser.add_argument("--controllers", type=int, default=1, help="controllers of each cluster")
+    parser.add_argument(
+        "--warmup", type=int, default=4, help="seconds of a load before it is counted"
+    )
+    parser.add_argument(
+        "--seconds", type=int, default=12, help="seconds of a load that are counted"
+    )
+    parser.add_argument("--quick", action="store_true", help="run every step once, without figures")
+    parser.add_argument("--profile", action="store_true", help="profile the brokers' CPU time")
+    parser.add_argument("--json", type=Path, help="write every figure to this file")
+    parser.add_argument(
+        "--markdown", type=Path, help="write the table between the marks of this file"
+    )
     options = parser.parse_args(arguments)
     if unknown := set(options.cases.split(",")) - set(CASES):
-        parser.error(f"no such case: {', '.join(sorted(unknown))}; there are {', '.join(CASES)}")
+        parser.error(f"unknown case: {', '.join(sorted(unknown))}; known: {', '.join(CASES)}")
     if options.quick:
         options.rounds, options.warm_mb, options.warmup, options.seconds = 1, 20, 1, 2
     if not options.rounds:

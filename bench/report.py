@@ -37,7 +37,7 @@ def names_among(known: Collection[str]) -> Callable[[str], list[str]]:
         names = text.split(",")
         unknown = [name for name in names if name not in known]
         if unknown:
-            raise argparse.ArgumentTypeError(f"{unknown} is none of {', '.join(known)}")
+            raise argparse.ArgumentTypeError(f"unknown {unknown}; allowed: {', '.join(known)}")
         return names
 
     return read
@@ -47,10 +47,12 @@ def options_of(
     parser: argparse.ArgumentParser, arguments: Sequence[str] | None
 ) -> argparse.Namespace:
     """Add the common options of benchmarks with rounds, and parse all options."""
-    parser.add_argument("--quick", action="store_true", help="a try of every step, no figures")
+    parser.add_argument("--quick", action="store_true", help="run every step once, without figures")
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--json", type=Path, help="write every figure there")
-    parser.add_argument("--markdown", type=Path, help="put the table between the marks in there")
+    parser.add_argument("--json", type=Path, help="write every figure to this file")
+    parser.add_argument(
+        "--markdown", type=Path, help="write the table between the marks of this file"
+    )
     return parser.parse_args(arguments)
 
 

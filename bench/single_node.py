@@ -178,7 +178,7 @@ class Run:
             try:
                 self._both(nodes)
             except TimeIsUp:
-                say("the time is up: what is missing was not measured")
+                say("time is up: the remaining cases were not measured")
             finally:
                 for node in nodes:
                     node.stop()
@@ -361,7 +361,7 @@ class Run:
                 node.start()
             for number in range(self.scale.rounds):
                 for column, node in nodes.items():
-                    say(f"{column}: what walking costs, round {number + 1}")
+                    say(f"{column}: cost of walking, round {number + 1}")
                     for size_bytes, text in SIZES:
                         records = self.scale.records // 3
                         made = produce(node, "walk", records, size_bytes, "all")
@@ -416,7 +416,9 @@ def chosen_scale(options: argparse.Namespace) -> Scale:
     if options.cases:
         unknown = set(options.cases.split(",")) - set(CASES)
         if unknown:
-            raise SystemExit(f"no such case: {', '.join(sorted(unknown))}; {', '.join(CASES)}")
+            raise SystemExit(
+                f"unknown case: {', '.join(sorted(unknown))}; known: {', '.join(CASES)}"
+            )
         scale = replace(scale, cases=tuple(options.cases.split(",")))
     if options.rounds:
         scale = replace(scale, rounds=options.rounds)
@@ -425,13 +427,15 @@ def chosen_scale(options: argparse.Namespace) -> Scale:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="a try of every step, no figures")
-    parser.add_argument("--cases", help="names with commas between them; default: all")
+    parser.add_argument("--quick", action="store_true", help="run every step once, without figures")
+    parser.add_argument("--cases", help="comma-separated names; default: all")
     parser.add_argument("--rounds", type=int, default=0)
     parser.add_argument("--minutes", type=float, default=0)
-    parser.add_argument("--profile", action="store_true", help="where our node's CPU goes")
-    parser.add_argument("--json", type=Path, help="write every figure there")
-    parser.add_argument("--markdown", type=Path, help="put the tables between the marks in there")
+    parser.add_argument("--profile", action="store_true", help="profile our node's CPU time")
+    parser.add_argument("--json", type=Path, help="write every figure to this file")
+    parser.add_argument(
+        "--markdown", type=Path, help="write the tables between the marks of this file"
+    )
     options = parser.parse_args(arguments)
     scale = chosen_scale(options)
     began = time.monotonic()

@@ -619,14 +619,16 @@ def table(rows: Sequence[Row]) -> str:
 def parsed(arguments: Sequence[str] | None) -> argparse.Namespace:
     """Parse the command line. Raises SystemExit for a case that does not exist."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--cases", default=",".join(CASES), help="names with commas between them")
-    parser.add_argument("--quick", action="store_true", help="a try of every step, no figures")
-    parser.add_argument("--before", type=Path, help="another checkout, to start a node of")
-    parser.add_argument("--json", type=Path, help="write every figure there")
-    parser.add_argument("--markdown", type=Path, help="put the table between the marks in there")
+    parser.add_argument("--cases", default=",".join(CASES), help="comma-separated names")
+    parser.add_argument("--quick", action="store_true", help="run every step once, without figures")
+    parser.add_argument("--before", type=Path, help="another checkout, whose node is measured too")
+    parser.add_argument("--json", type=Path, help="write every figure to this file")
+    parser.add_argument(
+        "--markdown", type=Path, help="write the table between the marks of this file"
+    )
     options = parser.parse_args(arguments)
     if unknown := set(options.cases.split(",")) - set(CASES):
-        parser.error(f"no such case: {', '.join(sorted(unknown))}; there are {', '.join(CASES)}")
+        parser.error(f"unknown case: {', '.join(sorted(unknown))}; known: {', '.join(CASES)}")
     return options
 
 

@@ -17,6 +17,8 @@ def parse_addresses(text: str) -> list[Address]:
     for entry in text.split(","):
         host, colon, port = entry.strip().rpartition(":")
         if not colon or not port.isdecimal() or not 0 < int(port) <= PORT_MAX:
-            raise BadAddress(f"{entry.strip()!r} is not HOST:PORT with a port from 1 to {PORT_MAX}")
+            raise BadAddress(
+                f"expected HOST:PORT with a port from 1 to {PORT_MAX}, got {entry.strip()!r}"
+            )
         found.append((host.strip("[]") or "localhost", int(port)))
     return found

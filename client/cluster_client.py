@@ -243,7 +243,7 @@ class ClusterClient:
         """
         address = self.cache.brokers.get(node_id)
         if address is None:
-            raise ApiError(ErrorCode.BROKER_NOT_AVAILABLE, f"broker {node_id} is not known")
+            raise ApiError(ErrorCode.BROKER_NOT_AVAILABLE, f"unknown broker {node_id}")
         return await self._request(address, message, timeout_ms, version)
 
     async def find_broker(self, node_id: int, timeout_ms: float = DEFAULT_TIMEOUT_MS) -> None:

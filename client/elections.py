@@ -138,7 +138,9 @@ class ElectionRequests:
 
 
 OVER_THE_LIMIT = ErrorCode.REQUEST_LIMIT_REACHED
-_UNTOLD = ElectionResult(ErrorCode.UNKNOWN_SERVER_ERROR, "the answer leaves it out")
+_UNTOLD = ElectionResult(
+    ErrorCode.UNKNOWN_SERVER_ERROR, "the response has no result for this partition"
+)
 
 
 def _results(answer: ElectLeadersResponse) -> Mapping[TopicPartition, ElectionResult]:

@@ -68,7 +68,7 @@ class GroupMember:
         auto_commit_interval_ms: float | None = AUTO_COMMIT_INTERVAL_MS,
     ) -> None:
         if start not in (EARLIEST, LATEST):
-            raise ValueError(f"start {start}: EARLIEST or LATEST")
+            raise ValueError(f"start {start}: must be EARLIEST or LATEST")
         self.member_id = ""
         """Assigned by the coordinator."""
         self.generation = -1

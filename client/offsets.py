@@ -61,7 +61,7 @@ async def check_in_range(client: ClusterClient, positions: Mapping[TopicPartitio
         low, high = first[name, index], last[name, index]
         if not low <= offset <= high:
             raise OffsetOutOfRange(
-                f"{name}-{index} has no offset {offset}: it begins at {low} and ends at {high}"
+                f"{name}-{index}: offset {offset} is out of range ({low} to {high})"
             )
 
 

@@ -178,7 +178,7 @@ class IdempotentProducer:
         compression: Codec = Codec.NONE,
     ) -> None:
         if acks not in (-1, 1):
-            raise ValueError(f"acks {acks}: an idempotent producer has -1 or 1")
+            raise ValueError(f"acks {acks}: an idempotent producer needs -1 or 1")
         self.client = client
         self.producer_id = -1
         self.starts_over = 0

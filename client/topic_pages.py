@@ -69,7 +69,7 @@ class TopicPages:
         )
         if self._cursor is not None and _place(following) <= _place(self._cursor):
             raise ProtocolError(
-                f"the page after {_place(self._cursor)} would begin at {_place(following)}"
+                f"topic page after {_place(self._cursor)} begins at {_place(following)}"
             )
         self._cursor = following
 

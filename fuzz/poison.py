@@ -290,13 +290,13 @@ class Run:
         late_ms = metrics.get(("kraftbox_loop_lag_worst_seconds", ""), 0.0) * 1000
         held_ms = metrics.get(("kraftbox_loop_lag_worst_cpu_seconds", ""), 0.0) * 1000
         if held_ms > HELD_MS:
-            say(f"node {number}: its loop was held for {held_ms:.0f} ms; {self.total} sent")
+            say(f"node {number}: event loop blocked for {held_ms:.0f} ms; {self.total} sent")
         self.late_ms[number] = max(self.late_ms.get(number, 0.0), late_ms)
         self.held_ms[number] = max(self.held_ms.get(number, 0.0), held_ms)
         self.heavy.held(number, held_ms)
         if metrics.get(("kafka_controller_kafkacontroller_fencedbrokercount", ""), 0.0) > 0:
             self.fenced += 1
-            say(f"node {number} has a fenced broker; {self.total} sent")
+            say(f"node {number} is fenced; {self.total} sent")
 
     def may_send(self, now_s: float) -> bool:
         rate = self.options.rate
@@ -308,7 +308,7 @@ class Run:
             _, at = decode_response_header(frame, api, version)
             answer: Any = decode(response_class(api), frame, version, at)[0]
         except ProtocolError as error:
-            self.problems.append(f"an answer to {api.name} {version} is unreadable: {error}")
+            self.problems.append(f"unreadable response to {api.name} {version}: {error}")
             return
         facts = self.facts
         if api is ApiKey.JOIN_GROUP and answer.member_id:
@@ -394,7 +394,7 @@ async def refresh_topics(cluster: KafkaCluster, run: Run) -> None:
         try:
             await make_topics(cluster, run.facts)
         except (ApiError, ProtocolError, OSError) as error:
-            say(f"topics were not made again: {error}")
+            say(f"cannot create the topics again: {error}")
 
 
 # --- the ordinary client -------------------------------------------------------------------------
@@ -563,10 +563,10 @@ def judge(seen: dict[str, Any], options: argparse.Namespace) -> list[str]:
     wrong = []
     held_ms = max(seen["loop_held_ms"].values(), default=0)
     if options.late_ms_max is not None and held_ms > options.late_ms_max:
-        wrong.append(f"a loop was held for {held_ms} ms, limit {options.late_ms_max:g}")
+        wrong.append(f"an event loop was blocked for {held_ms} ms, limit {options.late_ms_max:g}")
     before, during = seen["bystander_before"]["p99_ms"], seen["bystander_during"]["p99_ms"]
     if options.slower_max is not None and during > before * options.slower_max:
-        wrong.append(f"the client's p99 went from {before} to {during} ms")
+        wrong.append(f"the client's p99 rose from {before} to {during} ms")
     for number, (first, highest, last) in seen["resident_mib"].items():
         if options.grown_mib_max is not None and max(highest, last) > first + options.grown_mib_max:
             wrong.append(f"node {number} grew from {first} to {max(highest, last)} MiB")
@@ -590,7 +590,7 @@ async def _tell(run: Run) -> None:
     while True:
         await asyncio.sleep(10)
         resident = {number: values[-1] for number, values in run.resident.items()}
-        say(f"{run.total} sent, {run.given_up} given up; MiB {resident}")
+        say(f"{run.total} sent, {run.given_up} abandoned; MiB {resident}")
 
 
 def _listener(listeners: str) -> tuple[str, int]:
@@ -604,23 +604,29 @@ def main(given: list[str] | None = None) -> int:
     """Run the command line. Returns: the exit code."""
     parser = argparse.ArgumentParser(prog="python -m fuzz.poison", description=__doc__)
     parser.add_argument("--minutes", type=float, default=1.0)
-    parser.add_argument("--requests", type=int, help="end earlier, after so many")
+    parser.add_argument("--requests", type=int, help="stop after N requests")
     parser.add_argument("--seed", type=int)
-    parser.add_argument("--connections", type=int, default=4, help="to each node")
-    parser.add_argument("--rate", type=float, help="requests per second, all together")
+    parser.add_argument("--connections", type=int, default=4, help="connections to each node")
+    parser.add_argument("--rate", type=float, help="requests per second in total")
     parser.add_argument("--brokers", type=int, default=3)
     parser.add_argument("--controllers", type=int, default=3)
-    parser.add_argument("--calm-seconds", type=float, default=5.0, help="without poison, before")
     parser.add_argument(
-        "--heavy", type=int, default=1, help="connections for large lists, per node"
+        "--calm-seconds", type=float, default=5.0, help="seconds without poison at the start"
     )
     parser.add_argument(
-        "--heavy-refused", action="store_true", help="send only large frames that are no requests"
+        "--heavy", type=int, default=1, help="connections for large lists to each node"
     )
-    parser.add_argument("--heavy-pause-ms", type=float, default=200.0, help="between large frames")
-    parser.add_argument("--late-ms-max", type=float, help="fail when a loop was held for longer")
-    parser.add_argument("--slower-max", type=float, help="fail when the client's p99 grew by more")
-    parser.add_argument("--grown-mib-max", type=int, help="fail when a node grew by more")
+    parser.add_argument(
+        "--heavy-refused", action="store_true", help="send only large frames that are not requests"
+    )
+    parser.add_argument(
+        "--heavy-pause-ms", type=float, default=200.0, help="milliseconds between large frames"
+    )
+    parser.add_argument(
+        "--late-ms-max", type=float, help="fail if an event loop was blocked for longer"
+    )
+    parser.add_argument("--slower-max", type=float, help="fail if the client's p99 rose by more")
+    parser.add_argument("--grown-mib-max", type=int, help="fail if a node's memory grew by more")
     parser.add_argument("--directory", type=Path)
     parser.add_argument("--bystander", help=argparse.SUPPRESS)
     options = parser.parse_args(given)

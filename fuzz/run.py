@@ -146,8 +146,8 @@ def run_builtin(names: Sequence[str], seed: int, minutes: float, input_s: float)
     for course in courses:
         rate = course.runs / max(course.seconds, 1e-9)
         say(
-            f"{course.name:12} {course.runs:9} inputs {rate:9.0f} /s"
-            f"  slowest {course.slowest_ms:8.1f} ms"
+            f"{course.name:12} {course.runs:9} inputs {rate:9.0f} /s  slowest "
+            f"{course.slowest_ms:8.1f} ms"
         )
         course.target.close()
     grown = after - (before or after)
@@ -224,16 +224,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
         atheris_child(given[1], given[2:])
     parser = argparse.ArgumentParser(prog="python -m fuzz.run", description=__doc__)
     parser.add_argument("--minutes", type=float, default=1.0)
-    parser.add_argument("--seed", type=int, default=None, help="default: a new one, printed")
+    parser.add_argument(
+        "--seed", type=int, default=None, help="seed of the random inputs; default: random, printed"
+    )
     parser.add_argument("--engine", choices=("builtin", "atheris"), default="builtin")
     parser.add_argument("--input-seconds", type=float, default=10.0)
-    parser.add_argument("--keep", type=Path, help="folder of what fails; default: a new one")
-    parser.add_argument("--replay", type=Path, help="run this one input of the target given")
+    parser.add_argument("--keep", type=Path, help="folder of failing inputs; default: a new one")
+    parser.add_argument("--replay", type=Path, help="run this single input of the given target")
     parser.add_argument("targets", nargs="*", metavar="target", help=", ".join(NAMES))
     options = parser.parse_args(given)
     unknown = set(options.targets) - set(NAMES)
     if unknown:
-        parser.error(f"no such target: {', '.join(sorted(unknown))}")
+        parser.error(f"unknown target: {', '.join(sorted(unknown))}")
     names = options.targets or NAMES
     seed = random.SystemRandom().randrange(1 << 32) if options.seed is None else options.seed
     say(f"seed {seed}")
@@ -247,7 +249,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except Failure as failure:
         path = keep(failure, kept_in(options.keep))
         say("".join(traceback.format_exception(failure.error)))
-        say(f"again: python -m fuzz.run --replay {path} {failure.name}")
+        say(f"repeat: python -m fuzz.run --replay {path} {failure.name}")
         return 1
     except MemoryError as error:
         say(f"FAILED: {error}")

@@ -17,8 +17,8 @@ OWN_PROCESSES = ("_fork-server", "_node", "_router", "_testbed", "_testing")
 """Commands that other kraftbox processes start, not users."""
 KAFKA_TOOL_PREFIX = "kafka-"
 NO_WINDOWS = (
-    "kraftbox: nodes are forked and talk over Unix sockets, which Windows has not: use WSL 2, or "
-    "the container image\n"
+    "kraftbox: Windows is not supported, because nodes are forked and use Unix "
+    "sockets; use WSL 2 or the container image\n"
 )
 
 

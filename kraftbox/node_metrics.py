@@ -60,30 +60,30 @@ class NodeMetrics:
         memories = list({id(server.memory): server.memory for server in self._servers()}.values())
         yield single(
             "kafka_network_socketserver_memorypoolused",
-            "Bytes of requests that are held until they are whole or answered",
+            "Bytes of requests in memory that are incomplete or unanswered",
             sum(memory.used_bytes for memory in memories),
         )
         yield single(
             "kafka_network_socketserver_memorypoolavailable",
-            "Bytes that are left of queued.max.request.bytes; a huge number without a limit",
+            "Remaining bytes of queued.max.request.bytes; a huge number if unlimited",
             sum(max(memory.limit_bytes - memory.used_bytes, 0) for memory in memories)
             if any(memory.limit_bytes > 0 for memory in memories)
             else LONG_MAX,
         )
         yield single(
             "kraftbox_request_memory_waiting",
-            "Connections that are not read until others give request memory back",
+            "Connections whose reading is paused until request memory is released",
             sum(memory.waiting for memory in memories),
         )
         yield single(
             "kraftbox_request_memory_waits_total",
-            "How often a connection had to wait for request memory",
+            "Number of times a connection had to wait for request memory",
             sum(memory.waits for memory in memories),
             "counter",
         )
         yield single(
             "kraftbox_request_memory_cut_off_total",
-            "Connections closed because others waited for the request memory that they held",
+            "Connections closed because others waited for their request memory",
             sum(memory.cut_off for memory in memories),
             "counter",
         )

@@ -63,7 +63,7 @@ def check_features(
     beyond = list(unsupported(levels, supported))
     if beyond:
         raise StartupRefused(
-            f"{where} has finalised features that are not built: "
+            f"{where} has finalised features that are not supported: "
             f"{', '.join(map(str, beyond))}. {' '.join(map(_remedy, beyond))}"
         )
 

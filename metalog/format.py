@@ -155,9 +155,7 @@ def feature_levels(
         FormatRefused: a level is unsupported or lacks a dependency.
     """
     if release is not None and METADATA_VERSION in asked:
-        raise FormatRefused(
-            f"give the release or --feature {METADATA_VERSION}, not both: they say the same"
-        )
+        raise FormatRefused(f"give the release or --feature {METADATA_VERSION}, not both")
     level = _metadata_version(asked.get(METADATA_VERSION), release, supported)
     levels = {METADATA_VERSION: level}
     for name, feature in sorted(FEATURES_BY_NAME.items()):
@@ -166,11 +164,11 @@ def feature_levels(
     for name, wanted in asked.items():
         if name not in supported:
             raise FormatRefused(
-                f"feature {name} is not supported; supported are {', '.join(sorted(supported))}"
+                f"unknown feature {name}; supported: {', '.join(sorted(supported))}"
             )
         low, high = supported[name]
         if not low <= wanted <= high:
-            raise FormatRefused(f"{name} can be {low} to {high}, not {wanted}")
+            raise FormatRefused(f"{name} must be from {low} to {high}, not {wanted}")
         if name not in (METADATA_VERSION, KRAFT_VERSION):
             levels[name] = wanted
     _check_dependencies(levels)
@@ -196,8 +194,8 @@ def _metadata_version(
         raise FormatRefused(str(error)) from None
     if not low <= level <= high:
         raise FormatRefused(
-            f"{METADATA_VERSION} can be {low} ({metadata_version_at(low).name}) to {high} "
-            f"({metadata_version_at(high).name}), not {level}"
+            f"{METADATA_VERSION} must be from {low} ({metadata_version_at(low).name}) "
+            f"to {high} ({metadata_version_at(high).name}), not {level}"
         )
     return level
 
@@ -226,15 +224,16 @@ def _kraft_version(request: FormatRequest) -> int:
     }
     chosen = [name for name, given in ways.items() if given]
     if len(chosen) > 1:
-        raise FormatRefused(f"only one of {' and '.join(chosen)} can be given")
+        raise FormatRefused(f"give only one of {' and '.join(chosen)}")
     if request.standalone and not request.is_controller:
-        raise FormatRefused("only a controller can be formatted with --standalone")
+        raise FormatRefused("--standalone is only for a controller")
     asked = request.features.get(KRAFT_VERSION)
     if request.has_static_voters:
         if request.standalone or request.initial_controllers is not None:
             raise FormatRefused(
-                f"{chosen[0]} makes a dynamic quorum, but controller.quorum.voters is set: remove "
-                f"it and set controller.quorum.bootstrap.servers, or format without {chosen[0]}"
+                f"{chosen[0]} creates a dynamic quorum, but controller.quorum.voters "
+                "is set: remove it and set controller.quorum.bootstrap.servers, or "
+                f"format without {chosen[0]}"
             )
         if asked:
             raise FormatRefused(
@@ -248,9 +247,11 @@ def _kraft_version(request: FormatRequest) -> int:
             + ", ".join(ways)
         )
     if asked == 0 and chosen:
-        raise FormatRefused(f"{KRAFT_VERSION}=0 has static voters; {chosen[0]} makes a dynamic one")
+        raise FormatRefused(
+            f"{KRAFT_VERSION}=0 has static voters, but {chosen[0]} creates a dynamic quorum"
+        )
     if asked is not None and asked > KRAFT.max_level:
-        raise FormatRefused(f"{KRAFT_VERSION} can be 0 to {KRAFT.max_level}, not {asked}")
+        raise FormatRefused(f"{KRAFT_VERSION} must be from 0 to {KRAFT.max_level}, not {asked}")
     return 1 if chosen else 0
 
 
@@ -271,9 +272,7 @@ def _unformatted(request: FormatRequest, files: Files) -> tuple[list[str], list[
                 f"{meta.cluster_id!r}, not for node {request.node_id} of {request.cluster_id!r}"
             )
         if not request.ignore_formatted:
-            raise FormatRefused(
-                f"{directory} is formatted already; with --ignore-formatted it is left alone"
-            )
+            raise FormatRefused(f"{directory} is already formatted; --ignore-formatted skips it")
         skipped.append(directory)
     return fresh, skipped
 
@@ -296,17 +295,17 @@ def parse_initial_controllers(text: str, listener_name: str) -> VoterSet:
     for entry in (part.strip() for part in text.split(",")):
         match = _INITIAL_CONTROLLER.fullmatch(entry)
         if match is None or int(match[3]) > 65535:
-            raise FormatRefused(f"{entry!r} is not id@host:port:directory-id")
+            raise FormatRefused(f"expected id@host:port:directory-id, got {entry!r}")
         try:
             directory_id = uuid_from_text(match[4])
         except ValueError as error:
             raise FormatRefused(f"{entry!r}: {error}") from None
         if directory_id in RESERVED_UUIDS:
-            raise FormatRefused(f"{entry!r}: that directory id is reserved")
+            raise FormatRefused(f"{entry!r}: reserved directory id")
         key = ReplicaKey(int(match[1]), directory_id)
         for other in voters:
             if key.id == other.id or directory_id == other.key.directory_id:
-                raise FormatRefused(f"{entry!r} repeats the id or directory id of {other.key}")
+                raise FormatRefused(f"{entry!r}: duplicate id or directory id of {other.key}")
         endpoint = VoterEndpoint(match[2], int(match[3]))
         voters.append(Voter(key, ((listener_name, endpoint),), 0, KRAFT.max_level))
     return VoterSet(voters)

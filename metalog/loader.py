@@ -98,7 +98,7 @@ class MetadataLoader:
                     growing.add(record)
                 yield
         except (ReplayError, ProtocolError) as error:
-            raise InvariantViolated(f"{snapshot.path} cannot be loaded: {error}") from error
+            raise InvariantViolated(f"cannot load {snapshot.path}: {error}") from error
         end_offset, epoch = snapshot.id
         provenance = Provenance(end_offset - 1, epoch, snapshot.last_contained_timestamp_ms)
         _log.info("loaded a metadata snapshot", offset=end_offset, epoch=epoch)

@@ -97,6 +97,6 @@ class LogImage:
                 (M11).
         """
         if self._appended:
-            raise InvariantViolated("a node that leads was asked to load a metadata snapshot")
+            raise InvariantViolated("a leader cannot load a metadata snapshot")
         self._replayer = Replayer(image)
         self.end_offset = image.provenance.offset + 1

@@ -159,10 +159,10 @@ def _snappy_decompress(data: Buffer, budget_bytes: int) -> bytes:
         if view[pos : pos + 8] == _XERIAL_MAGIC:
             pos += len(_XERIAL_HEADER)
             if pos > len(view):
-                raise _corrupt(Codec.SNAPPY, "cut in the stream header")
+                raise _corrupt(Codec.SNAPPY, "truncated stream header")
             continue
         if pos + 4 > len(view):
-            raise _corrupt(Codec.SNAPPY, "cut in a block length")
+            raise _corrupt(Codec.SNAPPY, "truncated block length")
         (length,) = _int32.unpack_from(view, pos)
         pos += 4
         if length < 0 or length > len(view) - pos:
@@ -181,7 +181,7 @@ def _snappy_block(data: Buffer, left_bytes: int, budget_bytes: int) -> bytes:
             raise _over_budget(Codec.SNAPPY, budget_bytes)
         # Three input bytes give at most 64: a larger size is invalid; detect it before allocating.
         if length > len(data) * 32:
-            raise _corrupt(Codec.SNAPPY, f"{length} bytes promised by {len(data)}")
+            raise _corrupt(Codec.SNAPPY, f"{length} bytes announced by {len(data)}")
         return bytes(cramjam.snappy.decompress_raw(data))
     except (cramjam.DecompressionError, OSError, ValueError) as error:
         raise _corrupt(Codec.SNAPPY, error) from None
@@ -219,4 +219,4 @@ def _over_budget(codec: Codec, budget_bytes: int) -> ApiError:
 
 
 def _corrupt(codec: Codec, why: object) -> ApiError:
-    return ApiError(ErrorCode.CORRUPT_MESSAGE, f"Broken {codec.name.lower()} data: {why}")
+    return ApiError(ErrorCode.CORRUPT_MESSAGE, f"Corrupt {codec.name.lower()} data: {why}")

@@ -34,20 +34,20 @@ RESERVED_UUIDS: Final = frozenset(bytes(15) + bytes([last]) for last in range(10
 def uuid_to_text(value: bytes) -> str:
     """Return the 22 characters of a 16-byte UUID. Raises ValueError for another length."""
     if len(value) != UUID_SIZE_BYTES:
-        raise ValueError(f"a uuid has {UUID_SIZE_BYTES} bytes, not {len(value)}")
+        raise ValueError(f"a uuid must have {UUID_SIZE_BYTES} bytes, not {len(value)}")
     return urlsafe_b64encode(value)[:UUID_TEXT_LENGTH].decode("ascii")
 
 
 def uuid_from_text(text: str) -> bytes:
     """Return the 16 bytes of a UUID's text. Raises ValueError for an invalid text."""
     if len(text.rstrip("=")) != UUID_TEXT_LENGTH or not text.isascii():
-        raise ValueError(f"a uuid is written with {UUID_TEXT_LENGTH} characters, not {text!r}")
+        raise ValueError(f"a uuid must have {UUID_TEXT_LENGTH} characters, got {text!r}")
     try:
         value = urlsafe_b64decode(text.rstrip("=") + "==")
     except binascii.Error as broken:
-        raise ValueError(f"not url-safe base64: {text!r}") from broken
+        raise ValueError(f"expected url-safe base64, got {text!r}") from broken
     if len(value) != UUID_SIZE_BYTES:
-        raise ValueError(f"not url-safe base64 of {UUID_SIZE_BYTES} bytes: {text!r}")
+        raise ValueError(f"expected url-safe base64 of {UUID_SIZE_BYTES} bytes, got {text!r}")
     return value
 
 

@@ -41,9 +41,9 @@ def topic_name_problem(name: str | None) -> str | None:
     if name in {".", ".."}:
         return "a topic name must not be '.' or '..'"
     if len(name) > MAX_TOPIC_NAME_CHARS:
-        return f"a topic name has at most {MAX_TOPIC_NAME_CHARS} characters, this one {len(name)}"
+        return f"a topic name must have at most {MAX_TOPIC_NAME_CHARS} characters, not {len(name)}"
     if _LEGAL.fullmatch(name) is None:
-        return "a topic name holds only ASCII letters, digits, '.', '_' and '-'"
+        return "a topic name must contain only ASCII letters, digits, '.', '_' and '-'"
     return None
 
 

@@ -168,7 +168,7 @@ class _Writer:
             try:
                 value = value.encode("utf-8")
             except UnicodeEncodeError:
-                raise EncodeError(path, value, "a string that UTF-8 can hold") from None
+                raise EncodeError(path, value, "a string encodable as UTF-8") from None
             if len(value) > MAX_STRING_BYTES:
                 raise EncodeError(f"length of {path}", len(value), f"0-{MAX_STRING_BYTES}")
         elif kind.name == "records" and isinstance(value, list):
@@ -328,7 +328,7 @@ class _Reader:
                 if value > MAX_LENGTH:
                     raise ProtocolError(what, value, f"0-{MAX_LENGTH}")
                 return value
-        raise ProtocolError(what, "a varint of more than 5 bytes", "5 bytes")
+        raise ProtocolError(what, "more than 5 bytes", "5 bytes")
 
     def smallest(self, cls: type[Struct], kind: Kind, compact: bool) -> int:
         """The fewest bytes a value of this kind can take."""

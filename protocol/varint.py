@@ -37,4 +37,4 @@ def decode_uvarint(buf: Buffer, pos: int, what: str) -> tuple[int, int]:
             if value > MAX_UVARINT:
                 raise ProtocolError(what, value, f"0-{MAX_UVARINT}")
             return value, pos
-    raise ProtocolError(what, "a varint of more than 5 bytes", "5 bytes")
+    raise ProtocolError(what, "more than 5 bytes", "5 bytes")

@@ -269,7 +269,9 @@ class _HttpConnection(asyncio.Protocol):
             return text_response(500, "internal error\n")
         limits = self._server.limits
         if not isinstance(response.body, bytes) and self._server.scrapes >= limits.scrapes_max:
-            return text_response(503, f"{limits.scrapes_max} clients are being answered: retry\n")
+            return text_response(
+                503, f"limit of {limits.scrapes_max} concurrent scrapes reached; retry\n"
+            )
         return response
 
     async def _send(self, head_only: bool, response: Response) -> None:

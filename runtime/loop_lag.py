@@ -26,11 +26,11 @@ LOAD_WINDOW_MS = 60_000.0
 _IDLE = (
     (
         "kafka_server_kafkarequesthandlerpool_requesthandleravgidle_percent",
-        "Part of the last minute that the loop, which handles requests, was idle, 0 to 1",
+        "Fraction of the last minute in which the loop that handles requests was idle, 0 to 1",
     ),
     (
         "kafka_network_socketserver_networkprocessoravgidle_percent",
-        "Part of the last minute that the loop, which serves the network, was idle, 0 to 1",
+        "Fraction of the last minute in which the loop that serves the network was idle, 0 to 1",
     ),
 )
 
@@ -81,17 +81,17 @@ class LoopLag:
         return [
             single(
                 "kraftbox_loop_lag_seconds",
-                "How late the event loop ran a timer, the last one",
+                "Lag of the event loop's last timer",
                 self.last_ms / 1000.0,
             ),
             single(
                 "kraftbox_loop_lag_worst_seconds",
-                "How late the event loop ran a timer, the worst since the last scrape",
+                "Largest lag of an event loop timer since the last scrape",
                 worst_ms / 1000.0,
             ),
             single(
                 "kraftbox_loop_lag_worst_cpu_seconds",
-                "Of how late a timer ran at worst, what the loop's own work can be to blame for",
+                "Largest lag of a timer that the loop's own work can explain",
                 worst_cpu_ms / 1000.0,
             ),
             single(

@@ -26,16 +26,16 @@ def seal(magic: bytes, version: int, body: object) -> bytes:
 def unseal(magic: bytes, version: int, data: bytes) -> Any:
     """Return the body of a file. Raises SealBroken."""
     if len(data) < _HEADER.size + _CRC.size:
-        raise SealBroken(f"{len(data)} bytes are too few")
+        raise SealBroken(f"too short: {len(data)} bytes")
     found, written = _HEADER.unpack_from(data)
     if found != magic:
-        raise SealBroken(f"begins with {found!r}, not with {magic!r}")
+        raise SealBroken(f"expected to begin with {magic!r}, got {found!r}")
     if written != version:
-        raise SealBroken(f"is of version {written}, known is {version}")
+        raise SealBroken(f"unknown version {written}; expected {version}")
     framed = memoryview(data)[: -_CRC.size]
     if _CRC.unpack(data[-_CRC.size :])[0] != crc32c(framed):
-        raise SealBroken("the checksum does not match: cut or damaged")
+        raise SealBroken("checksum does not match: truncated or damaged")
     try:
         return msgpack.unpackb(framed[_HEADER.size :])
     except (ValueError, msgpack.UnpackException) as error:
-        raise SealBroken(f"the body cannot be read: {error!r}") from None
+        raise SealBroken(f"cannot read the body: {error!r}") from None

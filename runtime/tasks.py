@@ -106,7 +106,7 @@ class Supervisor:
         """Yield the metric families for the registry."""
         yield Family(
             "kraftbox_unforeseen_errors_total",
-            "Failures that nobody foresaw in work on bytes from clients or other nodes",
+            "Unexpected failures while handling bytes from clients or other nodes",
             "counter",
             [({"work": work}, count) for work, count in {"request": 0, **self.survived}.items()],
         )

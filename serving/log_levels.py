@@ -65,20 +65,20 @@ def change_levels(changes: Sequence[ConfigChange], *, validate_only: bool) -> No
 
 def _checked(change: ConfigChange) -> str:
     if change.operation not in tuple(LevelOperation):
-        raise ApiError(ErrorCode.INVALID_REQUEST, "a log level can be set and nothing else")
+        raise ApiError(ErrorCode.INVALID_REQUEST, "only SET is supported for a log level")
     if change.name != ROOT_LOGGER:
         raise ApiError(
             ErrorCode.INVALID_CONFIG,
-            f"there is no logger {change.name!r}: only {ROOT_LOGGER} has a level",
+            f"unknown logger {change.name!r}: only {ROOT_LOGGER} has a level",
         )
     if change.operation == LevelOperation.DELETE:
-        raise ApiError(ErrorCode.INVALID_REQUEST, f"{ROOT_LOGGER} cannot be without a level")
+        raise ApiError(ErrorCode.INVALID_REQUEST, f"the level of {ROOT_LOGGER} cannot be deleted")
     if change.value is None:
-        raise ApiError(ErrorCode.INVALID_REQUEST, f"{change.name} is given no level")
+        raise ApiError(ErrorCode.INVALID_REQUEST, f"{change.name}: missing level")
     level = LEVELS.get(change.value.upper())
     if level is None:
         raise ApiError(
             ErrorCode.INVALID_CONFIG,
-            f"{change.value!r} is not a level; there are {', '.join(LEVELS)}",
+            f"invalid level {change.value!r}; allowed: {', '.join(LEVELS)}",
         )
     return level

@@ -20,7 +20,9 @@ from protocol.transport.dispatch import HandlerTable, Reply, RequestContext
 MIN_VERSION: Final = 1
 MAX_VERSION: Final = 3
 
-NO_AUTHORIZER: Final = "No authorizer is configured: everybody may do everything on this node"
+NO_AUTHORIZER: Final = (
+    "No authorizer is configured: every principal may perform every operation on this node"
+)
 _CODE: Final = ErrorCode.SECURITY_DISABLED
 
 

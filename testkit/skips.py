@@ -35,7 +35,9 @@ def allowed_skips(gaps: str) -> list[Allowed]:
         cells = [cell.strip() for cell in line.strip("|").split("|")]
         reasons = re.findall(r"`([^`]+)`", cells[0])
         if len(cells) != 3 or not reasons or cells[2] not in (SKIPPED, "fails"):
-            raise ValueError(f"{line!r}: reasons in backticks, tests, and 'fails' or 'skipped'")
+            raise ValueError(
+                f"{line!r}: expected reasons in backticks, tests, and 'fails' or 'skipped'"
+            )
         found += [Allowed(reason, cells[2] == SKIPPED) for reason in reasons]
     return found
 
@@ -45,7 +47,7 @@ def complaint(reason: str, allowed: Sequence[Allowed], *, on_ci: bool) -> str | 
     said = reason.removeprefix("Skipped: ")
     row = next((row for row in allowed if said.startswith(row.reason)), None)
     if row is None:
-        return f"docs/gaps.md does not list among the skipped tests: {said}"
+        return f"docs/gaps.md does not list this skipped test: {said}"
     if on_ci and not row.on_ci:
-        return f"CI must run this: {said}"
+        return f"CI must run this test: {said}"
     return None

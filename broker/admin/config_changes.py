@@ -63,7 +63,8 @@ def require_own_id(broker: BrokerContext, name: str) -> None:
     """Raise INVALID_REQUEST for a resource of another broker."""
     if name != str(broker.node_id):
         raise ApiError(
-            ErrorCode.INVALID_REQUEST, f"this is broker {broker.node_id}; {name!r} is another's"
+            ErrorCode.INVALID_REQUEST,
+            f"this is broker {broker.node_id}; it cannot change the configuration of {name!r}",
         )
 
 

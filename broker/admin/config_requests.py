@@ -69,7 +69,7 @@ def _own_outcomes(
             continue
         try:
             if named[key] > 1:
-                raise ApiError(ErrorCode.INVALID_REQUEST, "the request names a resource twice")
+                raise ApiError(ErrorCode.INVALID_REQUEST, "duplicate resource in the request")
             resource = resource_of(each)
             if decide_own(broker, resource, replace=replace, validate_only=request.validate_only):
                 outcomes[key] = None

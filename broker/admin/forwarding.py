@@ -108,7 +108,7 @@ class Forwarder:
                 continue
             if answer.error_code == ErrorCode.UNSUPPORTED_VERSION:
                 raise CloseConnection(
-                    f"the controller serves no {context.api_key.name} {context.api_version}"
+                    f"the controller does not support {context.api_key.name} {context.api_version}"
                 )
             if answer.error_code or answer.response_data is None:
                 return error_response(request, ErrorCode.UNKNOWN_SERVER_ERROR, context.api_version)

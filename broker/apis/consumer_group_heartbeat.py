@@ -27,7 +27,7 @@ MIN_VERSION: Final = 0
 MAX_VERSION: Final = 1
 
 NO_CONSUMER_PROTOCOL: Final = (
-    "Kraftbox does not have the consumer group protocol of KIP-848 yet: set group.protocol=classic."
+    "Kraftbox does not support the consumer group protocol of KIP-848: set group.protocol=classic."
 )
 
 _LOG_EVERY_MS: Final = 60_000.0

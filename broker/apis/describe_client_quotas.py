@@ -91,25 +91,25 @@ def _check(components: Sequence[_Component]) -> None:
     for component in components:
         kind = component.entity_type
         if not kind:
-            raise ApiError(ErrorCode.INVALID_REQUEST, "a component without a type of entity")
+            raise ApiError(ErrorCode.INVALID_REQUEST, "component without an entity type")
         if kind in seen:
-            raise ApiError(ErrorCode.INVALID_REQUEST, f"two components for {kind}")
+            raise ApiError(ErrorCode.INVALID_REQUEST, f"duplicate component for {kind}")
         if kind not in _TYPES:
-            raise ApiError(ErrorCode.UNSUPPORTED_VERSION, f"{kind!r} is no type of entity")
+            raise ApiError(ErrorCode.UNSUPPORTED_VERSION, f"invalid entity type {kind!r}")
         seen.add(kind)
         _check_match(component)
     if "ip" in seen and len(seen) > 1:
-        raise ApiError(ErrorCode.INVALID_REQUEST, "an ip stands alone in a filter")
+        raise ApiError(ErrorCode.INVALID_REQUEST, "ip cannot be combined with other components")
 
 
 def _check_match(component: _Component) -> None:
     if component.match_type not in Match.__members__.values():
-        raise ApiError(ErrorCode.INVALID_REQUEST, f"unknown match type {component.match_type}")
+        raise ApiError(ErrorCode.INVALID_REQUEST, f"invalid match type {component.match_type}")
     exact = component.match_type == Match.EXACT
     if exact != (component.match is not None):
         raise ApiError(
             ErrorCode.INVALID_REQUEST,
-            "a name is given for an exact match and for no other",
+            "a name must be given for an exact match only",
         )
 
 

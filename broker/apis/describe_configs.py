@@ -64,7 +64,7 @@ def _described(broker: BrokerContext, resource_type: int, name: str) -> list[Des
         _require_name(name, "A subscription of client metrics needs a name")
         overrides = broker.metadata.config_overrides(ConfigResourceType.CLIENT_METRICS, name)
         return describe_client_metrics(overrides)
-    raise ApiError(ErrorCode.INVALID_REQUEST, f"Unknown kind of resource {resource_type}")
+    raise ApiError(ErrorCode.INVALID_REQUEST, f"Invalid resource type {resource_type}")
 
 
 def _topic(broker: BrokerContext, name: str) -> list[DescribedKey]:
@@ -104,5 +104,6 @@ def _require_own_id(broker: BrokerContext, name: str) -> None:
     if name != str(broker.node_id):
         raise ApiError(
             ErrorCode.INVALID_REQUEST,
-            f"Broker {broker.node_id} describes itself or the default (empty name), not {name!r}",
+            f"Broker {broker.node_id} describes only itself or, with an empty name, "
+            f"the defaults, not {name!r}",
         )

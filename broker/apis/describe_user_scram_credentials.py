@@ -61,7 +61,7 @@ def _result(
         return _Result(
             user=user,
             error_code=ErrorCode.DUPLICATE_RESOURCE,
-            error_message=f"{user!r} is named twice",
+            error_message=f"duplicate user {user!r}",
         )
     if user not in stored:
         return _Result(

@@ -37,8 +37,8 @@ MAX_VERSION: Final = 6
 BATCHES_SINCE: Final = 4
 
 NO_TRANSACTIONS: Final = (
-    "Kraftbox has no transactions yet; no permission is missing. Leave out transactional.id; in "
-    "Kafka Streams, Connect and Flink ask for at-least-once."
+    "Kraftbox does not support transactions; no permission is missing. Leave out "
+    "transactional.id; in Kafka Streams, Connect and Flink use at-least-once."
 )
 CREATION_WAIT_S: Final = 2.0
 """Longest wait for the controller: responses of a connection go out in order, so others wait
@@ -76,7 +76,7 @@ _NOWHERE: Final = CoordinatorAddress(-1, "", -1)
 _NOT_AVAILABLE: Final = _Answer(
     _NOWHERE,
     ErrorCode.COORDINATOR_NOT_AVAILABLE,
-    "No broker leads the coordinator's partition now.",
+    "The coordinator's partition has no leader.",
 )
 
 
@@ -108,7 +108,7 @@ class FindCoordinator:
         except TimeoutError:
             return self._response(context, keys, [_NOT_AVAILABLE] * len(keys))
         except ApiError as error:
-            why = f"The topic of the coordinators could not be created: {error}"
+            why = f"Cannot create the coordinators' topic: {error}"
             answer = _NOT_AVAILABLE._replace(message=why)
             return self._response(context, keys, [answer] * len(keys))
         return self._respond(context, request)

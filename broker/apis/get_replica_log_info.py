@@ -72,7 +72,7 @@ def log_infos(
                 if request.broker_id != broker.node_id:
                     raise ApiError(
                         ErrorCode.INVALID_REQUEST,
-                        f"broker {request.broker_id} is asked, this is {broker.node_id}",
+                        f"the request is for broker {request.broker_id}, this is {broker.node_id}",
                     )
                 if left < 0:
                     raise ApiError(ErrorCode.REQUEST_LIMIT_REACHED, None)
@@ -95,7 +95,7 @@ def _fill(broker: BrokerContext, topic_id: bytes, info: _Info) -> None:
     if partition.role is ReplicaRole.OFFLINE or log.failure is not None:
         raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, None)
     if log.bootstrapping:
-        raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, "the log is about to begin behind the tier")
+        raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, "the log is about to restart behind the tier")
     if partition.role is ReplicaRole.DELETED:
         raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER, None)
     info.current_leader_epoch = partition.leader_epoch

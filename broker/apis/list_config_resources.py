@@ -46,7 +46,7 @@ def list_resources(broker: BrokerContext, kinds: Sequence[int]) -> ListConfigRes
     if not wanted <= known:
         raise ApiError(
             ErrorCode.UNSUPPORTED_VERSION,
-            f"Kinds of resource {sorted(wanted - known)} do not exist",
+            f"Invalid resource types {sorted(wanted - known)}",
         )
     return ListConfigResourcesResponse(
         config_resources=[

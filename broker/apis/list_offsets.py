@@ -249,7 +249,7 @@ def _answer(
             index = wanted.partition_index
             try:
                 if named[(topic.name, index)] > 1:
-                    raise ApiError(ErrorCode.INVALID_REQUEST, "a partition named twice")
+                    raise ApiError(ErrorCode.INVALID_REQUEST, "duplicate partition")
                 timestamp, offset, epoch = yield from _look_up(
                     broker, version, request, topic.name, wanted, across.get((topic.name, index))
                 )

@@ -142,7 +142,9 @@ class ProduceApi:
                     # The frame lies in a buffer that the next read overwrites.
                     data.records = bytes(cast("Buffer", records))
             if named > 2 * WEIGHT_MAX:
-                raise CloseConnection(f"Produce names more than {WEIGHT_MAX} topics and partitions")
+                raise CloseConnection(
+                    f"Produce contains more than {WEIGHT_MAX} topics and partitions"
+                )
         served: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         context.connection.hold_until(served)
         context.connection.keep(context.request_bytes, served)

@@ -188,8 +188,8 @@ class LifecycleSender:
                 why = "; ".join(map(str, self._unsupported)) or effect.error.text
                 self._set_ready(
                     StartupRefused(
-                        f"the controller refuses to register broker {self._node_id}: "
-                        f"{effect.error.name}: {why}"
+                        "the controller rejected the registration of broker "
+                        f"{self._node_id}: {effect.error.name}: {why}"
                     )
                 )
                 self._finish(False)
@@ -217,17 +217,17 @@ class LifecycleSender:
         if other is not None:
             return (
                 f"another process is registered as {broker} (incarnation "
-                f"{uuid_to_text(other.incarnation_id)}, broker epoch {other.epoch}); {ours} is "
-                "not any more"
+                f"{uuid_to_text(other.incarnation_id)}, broker epoch {other.epoch}); "
+                f"{ours} is no longer registered"
             )
         if gone.in_image:
             return (
-                f"the registration of {broker} was removed (UnregisterBroker); {ours} registers "
-                "anew when it is started again"
+                f"the registration of {broker} was removed (UnregisterBroker); "
+                f"restart {ours} to register it again"
             )
         return (
-            f"the controller knows {broker} under another registration or none; {ours} is not "
-            "registered any more"
+            f"the controller has another registration of {broker} or none; {ours} is "
+            "no longer registered"
         )
 
     def _set_ready(self, refused: StartupRefused | None) -> None:

@@ -47,7 +47,7 @@ class ProducerIds:
             except ApiError as error:
                 raise ApiError(
                     ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
-                    f"no block of producer ids from the controller: {error}",
+                    f"cannot get a block of producer ids from the controller: {error}",
                 ) from error
         return producer_id
 

@@ -64,7 +64,7 @@ class ProducerIdBlocks:
         if block.size <= 0 or not self._end <= block.first <= MAX_INT64 - block.size:
             raise ApiError(
                 ErrorCode.UNKNOWN_SERVER_ERROR,
-                f"The controller gave {block} as a block of producer ids after {self._end}",
+                f"The controller returned {block} as a block of producer ids after {self._end}",
             )
-        invariant(self._following is None, f"two blocks of ids in store: {block}")
+        invariant(self._following is None, f"second unused block of producer ids: {block}")
         self._following = block

@@ -155,7 +155,7 @@ class _Slot:
     def loaded(self) -> GroupShard:
         """Return the shard. Raises InvariantViolated if it is not loaded."""
         if self.shard is None:
-            raise InvariantViolated(f"partition {self.partition} is used before it is loaded")
+            raise InvariantViolated(f"partition {self.partition} is not loaded yet")
         return self.shard
 
 
@@ -564,7 +564,7 @@ class GroupCoordinator:
         if slot is None or isinstance(shard, ErrorCode):
             return refuse(shard if isinstance(shard, ErrorCode) else ErrorCode.NOT_COORDINATOR)
         reply = self._carry_out(slot, decide(shard, self._now()))
-        invariant(reply is not None, f"a decision for group {group_id} has no reply")
+        invariant(reply is not None, f"a decision for group {group_id} has no response")
         return cast("R | asyncio.Future[R]", reply)
 
     def ask_and_wait(

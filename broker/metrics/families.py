@@ -27,11 +27,11 @@ _TOPIC_COUNTERS: Final = (
     ("bytesin", "bytes_in", "Bytes appended by producers"),
     ("bytesout", "bytes_out", "Bytes read by consumers"),
     ("messagesin", "messages_in", "Records appended by producers"),
-    ("totalproducerequests", "produces", "Produce requests, per partition named"),
-    ("totalfetchrequests", "fetches", "Reads on behalf of fetches, per partition"),
-    ("failedproducerequests", "failed_produces", "Produce requests that failed, per partition"),
-    ("failedfetchrequests", "failed_fetches", "Fetches that failed, per partition"),
-    ("bytesrejected", "bytes_rejected", "Bytes that producers sent in vain"),
+    ("totalproducerequests", "produces", "Produce requests, counted per partition"),
+    ("totalfetchrequests", "fetches", "Reads for fetches, counted per partition"),
+    ("failedproducerequests", "failed_produces", "Failed produce requests, counted per partition"),
+    ("failedfetchrequests", "failed_fetches", "Failed fetches, counted per partition"),
+    ("bytesrejected", "bytes_rejected", "Bytes of rejected records from producers"),
     ("replicationbytesin", "replication_bytes_in", "Bytes fetched from leaders"),
     ("replicationbytesout", "replication_bytes_out", "Bytes read by followers"),
 )
@@ -160,19 +160,19 @@ class BrokerMetrics:
             ),
             (
                 "reassigningpartitions",
-                "Partitions led here whose replicas are being moved",
+                "Partitions led here that are being reassigned",
                 totals.reassigning,
             ),
-            ("offlinereplicacount", "Replicas whose log failed", totals.offline),
+            ("offlinereplicacount", "Replicas with a failed log", totals.offline),
         ):
             yield single(_REPLICAS + name, help_text, value)
         counted = totals.counted
         for name, help_text, value in (
-            ("isrshrinks_total", "Times replicas left the ISR", counted.isr_shrinks),
-            ("isrexpands_total", "Times replicas joined the ISR", counted.isr_expands),
+            ("isrshrinks_total", "Number of times replicas left the ISR", counted.isr_shrinks),
+            ("isrexpands_total", "Number of times replicas joined the ISR", counted.isr_expands),
             (
                 "failedisrupdates_total",
-                "ISR changes that the controller refused",
+                "ISR changes that the controller rejected",
                 counted.failed_isr_updates,
             ),
         ):
@@ -184,14 +184,15 @@ class BrokerMetrics:
             yield single(f"{_TOPICS}reassignmentbytes{name}_total", help_text, value, "counter")
         yield single(
             "kraftbox_replica_truncations_below_high_watermark_total",
-            "Times committed records were cut off here because an unclean leader lacked them",
+            "Number of times committed records were truncated because an unclean "
+            "leader lacked them",
             counted.truncations_below_high_watermark,
             "counter",
         )
         replication = self._replication
         yield single(
             "kraftbox_local_log_reports_total",
-            "Times the controller was told what replicas of a partition led here have locally",
+            "Reports to the controller about local logs of replicas of a partition led here",
             0 if replication is None else replication.isr_changes.reports.sent,
             "counter",
         )
@@ -216,12 +217,12 @@ class BrokerMetrics:
         for name, help_text, value in (
             (
                 "maxlag",
-                "Most records that a leader had committed and a replica here did not have",
+                "Largest number of committed records that a replica here lacks",
                 max((fetcher.lag_max for fetcher in fetchers), default=0),
             ),
             (
                 "failedpartitionscount",
-                "Replicas that pause after a failed fetch",
+                "Replicas in backoff after a failed fetch",
                 sum(fetcher.failed_partitions for fetcher in fetchers),
             ),
         ):
@@ -229,7 +230,11 @@ class BrokerMetrics:
         for name, help_text, attribute in (
             ("requests_total", "Fetch requests sent to a leader", "requests"),
             ("bytes_total", "Bytes of records fetched from a leader", "bytes"),
-            ("failed_requests_total", "Fetches that a leader did not answer", "failed_requests"),
+            (
+                "failed_requests_total",
+                "Fetches without a response from the leader",
+                "failed_requests",
+            ),
         ):
             counted: dict[int, int] = {}
             for fetcher in fetchers:
@@ -255,7 +260,7 @@ class BrokerMetrics:
 
         return Family(
             "kafka_server_fetcherlagmetrics_consumerlag",
-            "Records that the leader had committed and the replica here did not have",
+            "Committed records that the replica here lacks",
             "gauge",
             samples(),
         )
@@ -282,10 +287,10 @@ class BrokerMetrics:
             ),
             (
                 "last_applied_record_timestamp",
-                "When the last record applied was written, epoch ms",
+                "Write time of the last record applied, epoch ms",
                 provenance.timestamp_ms,
             ),
-            ("last_applied_record_lag_ms", "Age of the last record applied, ms", lag_ms),
+            ("last_applied_record_lag_ms", "Age of the last record applied in ms", lag_ms),
         ):
             yield single(_METADATA + name, help_text, value)
 
@@ -294,7 +299,7 @@ class BrokerMetrics:
         counts = self._broker.waits.purgatory.count_by_class()
         yield Family(
             "kafka_server_delayedoperationpurgatory_purgatorysize",
-            "Requests that wait for a commit, for bytes or for their time to end",
+            "Requests that wait for a commit, for bytes or for their timeout",
             "gauge",
             [({"delayedOperation": name}, counts.get(kind, 0)) for name, kind in _PURGATORIES],
         )
@@ -307,7 +312,7 @@ class BrokerMetrics:
         )
         yield single(
             f"{cache}incrementalfetchsessionevictions_total",
-            "Fetch sessions that gave way to others",
+            "Fetch sessions that were evicted",
             sessions.evictions,
             "counter",
         )

@@ -51,7 +51,7 @@ _GAUGES: Final = (
     # On every replica: a partition without a leader needs it most.
     _Gauge(
         "kraftbox_partition_electable_replicas",
-        "Replicas that can be elected without loss, ISR and ELR",
+        "Replicas that can be elected without loss: ISR and ELR",
         lambda ps: [p.electable_count for p in ps],
         of_state=True,
     ),
@@ -73,7 +73,7 @@ _LEADER_GAUGES: Final = (
     ),
     _Gauge(
         f"{_CLUSTER}atminisr",
-        "1 if one more loss falls below the minimum",
+        "1 if one more lost replica falls below the minimum",
         lambda ps: [p.at_min_isr for p in ps],
         of_state=True,
     ),
@@ -91,7 +91,7 @@ _LEADER_GAUGES: Final = (
     ),
     _Gauge(
         f"{_CLUSTER}laststableoffsetlag",
-        "Records below the high watermark that read_committed does not see yet",
+        "Records below the high watermark that read_committed consumers cannot see yet",
         lambda ps: [p.log.high_watermark - p.log.last_stable_offset for p in ps],
     ),
 )

@@ -38,14 +38,14 @@ class QuotaMetrics:
             (rates if kind in _BYTES else shares).append((labels, per_second))
             waits.append((labels, wait_ms))
         for name, text, samples in (
-            ("byte_rate", "Bytes a second of clients with a limit", rates),
-            ("request_time", "Percent of a CPU that clients with a limit use", shares),
-            ("throttle_time", "Mean time that clients over a limit were told to wait, ms", waits),
+            ("byte_rate", "Bytes per second of limited clients", rates),
+            ("request_time", "Percent of a CPU used by limited clients", shares),
+            ("throttle_time", "Mean throttle time of clients over a limit in ms", waits),
         ):
             yield Family(f"kafka_server_quota_{name}", text, "gauge", samples)
         yield Family(
             "kraftbox_quota_throttled_total",
-            "Requests whose clients were told to wait",
+            "Throttled requests",
             "counter",
             [
                 ({"resource": resource}, self._quotas.throttled[kind])

@@ -58,8 +58,8 @@ def register(table: HandlerTable, controller: Controller) -> None:
 def _mismatch(version: int, endpoint_type: int) -> DescribeClusterResponse:
     if endpoint_type != BROKERS:
         code = ErrorCode.UNSUPPORTED_ENDPOINT_TYPE
-        message = f"{endpoint_type} is not a type of endpoint"
+        message = f"invalid endpoint type {endpoint_type}"
     else:
         code = ErrorCode.MISMATCHED_ENDPOINT_TYPE if version else ErrorCode.INVALID_REQUEST
-        message = "this is a controller's endpoint, the request asks for brokers"
+        message = "this is a controller's endpoint, but the request is for brokers"
     return DescribeClusterResponse(error_code=code, error_message=message)

@@ -54,7 +54,7 @@ def decide_assign_directories(
     """
     if view.metadata_version < DIRECTORY_ASSIGNMENT_LEVEL:
         raise ApiError(
-            ErrorCode.UNSUPPORTED_VERSION, "this metadata.version knows no log directories"
+            ErrorCode.UNSUPPORTED_VERSION, "this metadata.version does not support log directories"
         )
     broker = check_broker_epoch(view, request.broker_id, request.broker_epoch)
     records: list[MetadataRecord] = []

@@ -31,7 +31,7 @@ def decide_allocate_producer_ids(
     check_broker_epoch(view, broker_id, broker_epoch)
     first = max(view.image.next_producer_id, 0)
     if first > LAST_PRODUCER_ID - BLOCK_SIZE:
-        raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, "there are no producer ids left")
+        raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, "all producer ids are used")
     record = ProducerIdsRecord(
         broker_id=broker_id, broker_epoch=broker_epoch, next_producer_id=first + BLOCK_SIZE
     )

@@ -109,8 +109,7 @@ def decide_register_broker(
     if request.cluster_id != view.settings.cluster_id:
         raise ApiError(
             ErrorCode.INCONSISTENT_CLUSTER_ID,
-            f"this is cluster {view.settings.cluster_id}, the broker belongs to "
-            f"{request.cluster_id!r}",
+            f"this is cluster {view.settings.cluster_id}, not {request.cluster_id!r}",
         )
     check_broker_limits(view.image, request)
     existing = view.image.cluster.brokers.get(request.broker_id)
@@ -195,9 +194,7 @@ def _check_identity(
     same_process: bool,
 ) -> None:
     if request.broker_id < 0:
-        raise ApiError(
-            ErrorCode.INVALID_REGISTRATION, f"{request.broker_id} cannot be the id of a broker"
-        )
+        raise ApiError(ErrorCode.INVALID_REGISTRATION, f"invalid broker id {request.broker_id}")
     if request.is_migrating_zk_broker:
         raise ApiError(
             ErrorCode.INVALID_REGISTRATION, "brokers that migrate from ZooKeeper cannot register"
@@ -214,8 +211,9 @@ def _check_identity(
         mark("controller.duplicate-broker")
         raise ApiError(
             ErrorCode.DUPLICATE_BROKER_REGISTRATION,
-            f"another process is registered as broker {existing.id} and alive; if it has stopped, "
-            f"its session ends {settings.session_timeout_ms} ms after its last heartbeat",
+            f"another live process is registered as broker {existing.id}; if it has "
+            f"stopped, its session ends {settings.session_timeout_ms} ms after its "
+            "last heartbeat",
         )
 
 
@@ -224,7 +222,7 @@ def _check_directories(view: ControllerView, request: BrokerRegistrationRequest)
         return
     directories = request.log_dirs
     if not directories:
-        raise ApiError(ErrorCode.INVALID_REGISTRATION, "the registration names no log directory")
+        raise ApiError(ErrorCode.INVALID_REGISTRATION, "the registration contains no log directory")
     problem = _directory_problem(view, request.broker_id, directories)
     if problem is not None:
         raise ApiError(ErrorCode.INVALID_REGISTRATION, problem)
@@ -235,7 +233,7 @@ def _directory_problem(
 ) -> str | None:
     named = set(directories)
     if len(named) != len(directories):
-        return "the registration names a log directory twice"
+        return "the registration contains a log directory twice"
     reserved = [d for d in directories if d in RESERVED_UUIDS]
     if reserved:
         return f"log directory id {uuid_to_text(reserved[0])} is reserved"
@@ -262,7 +260,7 @@ def _check_features(view: ControllerView, offered: dict[str, VersionRange]) -> N
         if level != 0 and not low <= level <= high and name != KRAFT_VERSION:
             raise ApiError(
                 ErrorCode.UNSUPPORTED_VERSION,
-                f"the cluster runs {name} at level {level}, this node supports {low} to {high}",
+                f"the cluster has {name} at level {level}, but this node supports {low} to {high}",
             )
 
 
@@ -279,11 +277,11 @@ def decide_register_controller(
     if level < CONTROLLER_REGISTRATION_LEVEL:
         raise ApiError(
             ErrorCode.UNSUPPORTED_VERSION,
-            f"metadata.version {level} has no registrations of controllers; "
-            f"{CONTROLLER_REGISTRATION_LEVEL} has",
+            f"metadata.version {level} does not support registrations of controllers; "
+            f"{CONTROLLER_REGISTRATION_LEVEL} does",
         )
     if request.zk_migration_ready:
-        raise ApiError(ErrorCode.INVALID_REQUEST, "there is no migration from ZooKeeper")
+        raise ApiError(ErrorCode.INVALID_REQUEST, "migration from ZooKeeper is not supported")
     check_controller_limits(view.image, request)
     record = RegisterControllerRecord(
         controller_id=request.controller_id,
@@ -607,9 +605,7 @@ def decide_unregister_broker(
     """
     broker = view.image.cluster.brokers.get(broker_id)
     if broker is None:
-        raise ApiError(
-            ErrorCode.BROKER_ID_NOT_REGISTERED, f"no broker is registered with id {broker_id}"
-        )
+        raise ApiError(ErrorCode.BROKER_ID_NOT_REGISTERED, f"broker {broker_id} is not registered")
     change = _departure(view, broker_id, clean=False)
     part = part_of_changes(view, change, Cause.BROKER_UNREGISTERED, since)
     if part.since is not None:

@@ -104,7 +104,7 @@ def _decide(
             continue
         try:
             if counts[resource] > 1:
-                raise ApiError(ErrorCode.INVALID_REQUEST, "the request names a resource twice")
+                raise ApiError(ErrorCode.INVALID_REQUEST, "duplicate resource in the request")
             _check_resource(view, resource)
             _check_keys(change)
             target = target_of(view, change)
@@ -129,7 +129,7 @@ def _check_resource(view: ControllerView, resource: ConfigResource) -> None:
         _check_broker(view, resource.name)
     elif resource.type in (ConfigResourceType.GROUP, ConfigResourceType.CLIENT_METRICS):
         if not resource.name:
-            raise ApiError(ErrorCode.INVALID_REQUEST, "a resource without a name")
+            raise ApiError(ErrorCode.INVALID_REQUEST, "missing resource name")
     else:
         raise ApiError(
             ErrorCode.INVALID_REQUEST,
@@ -139,34 +139,36 @@ def _check_resource(view: ControllerView, resource: ConfigResource) -> None:
 
 def _check_topic(view: ControllerView, name: str) -> None:
     if not name:
-        raise ApiError(ErrorCode.INVALID_REQUEST, "there are no defaults of all topics to change")
+        raise ApiError(
+            ErrorCode.INVALID_REQUEST, "default configurations of topics are not supported"
+        )
     problem = topic_name_problem(name)
     if problem is not None:
         raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, problem)
     if name not in view.image.topics.by_name:
-        raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name!r}")
+        raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"unknown topic {name!r}")
 
 
 def _check_broker(view: ControllerView, name: str) -> None:
     if name == CLUSTER_DEFAULT:
         return
     if not (name.isascii() and name.isdecimal()):
-        raise ApiError(ErrorCode.INVALID_REQUEST, f"{name!r} is not the id of a broker")
+        raise ApiError(ErrorCode.INVALID_REQUEST, f"invalid broker id {name!r}")
     cluster = view.image.cluster
     if int(name) not in cluster.brokers and int(name) not in cluster.controllers:
-        raise ApiError(ErrorCode.BROKER_ID_NOT_REGISTERED, f"no broker is registered as {name}")
+        raise ApiError(ErrorCode.BROKER_ID_NOT_REGISTERED, f"broker {name} is not registered")
 
 
 def _check_keys(change: ResourceChange) -> None:
     names = Counter(c.name for c in change.changes)
     repeated = sorted(name for name, count in names.items() if count > 1)
     if repeated:
-        raise ApiError(ErrorCode.INVALID_REQUEST, f"{repeated[0]} is given twice")
+        raise ApiError(ErrorCode.INVALID_REQUEST, f"duplicate key {repeated[0]}")
     for name in names:
         if not name:
             of_metrics = change.resource.type == ConfigResourceType.CLIENT_METRICS
             code = ErrorCode.INVALID_REQUEST if of_metrics else ErrorCode.INVALID_CONFIG
-            raise ApiError(code, "a configuration without a name")
+            raise ApiError(code, "missing configuration name")
 
 
 def _current(view: ControllerView, resource: ConfigResource) -> Mapping[str, str]:
@@ -251,14 +253,14 @@ def _incremental_target(view: ControllerView, change: ResourceChange) -> dict[st
             target[c.name] = _edited_list(change.resource, c, target.get(c.name))
         else:
             raise ApiError(
-                ErrorCode.INVALID_REQUEST, f"{c.operation} is not a configuration operation"
+                ErrorCode.INVALID_REQUEST, f"invalid configuration operation {c.operation}"
             )
     return target
 
 
 def _given(change: ConfigChange) -> str:
     if change.value is None:
-        raise ApiError(ErrorCode.INVALID_REQUEST, f"{change.name} has no value")
+        raise ApiError(ErrorCode.INVALID_REQUEST, f"{change.name}: missing value")
     return change.value
 
 
@@ -267,7 +269,7 @@ def _edited_list(resource: ConfigResource, change: ConfigChange, current: str | 
     if not is_list_key(resource.type, change.name):
         raise ApiError(
             ErrorCode.INVALID_CONFIG,
-            f"{operation.name} is for lists; {change.name} is none",
+            f"{operation.name} is for lists, but {change.name} is not a list",
         )
     text = default_text(resource.type, change.name) if current is None else current
     parts = _parts(text)

@@ -45,10 +45,10 @@ def describe_resource(
     if resource_type not in (ConfigResourceType.GROUP, ConfigResourceType.CLIENT_METRICS):
         raise ApiError(
             ErrorCode.INVALID_REQUEST,
-            f"a controller does not describe resources of type {resource_type}",
+            f"a controller cannot describe resource type {resource_type}",
         )
     if not name:
-        raise ApiError(ErrorCode.INVALID_REQUEST, "a resource without a name")
+        raise ApiError(ErrorCode.INVALID_REQUEST, "missing resource name")
     stored = stored_configs(view, resource_type, name)
     if resource_type == ConfigResourceType.CLIENT_METRICS:
         return describe_client_metrics(stored)
@@ -61,7 +61,7 @@ def _topic(view: ControllerView, name: str) -> list[DescribedKey]:
     if problem is not None:
         raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, problem)
     if name not in view.image.topics.by_name:
-        raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name!r}")
+        raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"unknown topic {name!r}")
     cluster, own = _dynamic(view)
     stored = stored_configs(view, ConfigResourceType.TOPIC, name)
     return describe_topic(view.settings.config, stored, cluster=cluster, broker=own)
@@ -87,8 +87,8 @@ def _require_own_id(view: ControllerView, name: str) -> None:
     if name != str(view.settings.node_id):
         raise ApiError(
             ErrorCode.INVALID_REQUEST,
-            f"node {view.settings.node_id} describes itself or, under an empty name, the defaults "
-            f"of all brokers, not {name!r}",
+            f"node {view.settings.node_id} describes only itself or, with an empty "
+            f"name, the defaults of all brokers, not {name!r}",
         )
 
 

@@ -68,7 +68,7 @@ def decide_update_features(
     strands = None
     for update in updates:
         if sum(other.name == update.name for other in updates) > 1:
-            raise ApiError(ErrorCode.INVALID_REQUEST, f"{update.name} is given twice")
+            raise ApiError(ErrorCode.INVALID_REQUEST, f"duplicate feature {update.name}")
         if _check_update(view, update):
             if update.name == ELR_VERSION and not update.level:
                 strands = _stranded(view)
@@ -87,13 +87,13 @@ def decide_update_features(
 def _check_update(view: ControllerView, update: FeatureUpdate) -> bool:
     """Raise ApiError unless the update is allowed; return whether it changes the level."""
     if update.upgrade_type not in tuple(UpgradeType)[1:]:
-        raise _refusal(update, f"{update.upgrade_type} is not an upgrade type")
+        raise _refusal(update, f"invalid upgrade type {update.upgrade_type}")
     if update.level < 0:
-        raise _refusal(update, "a level cannot be negative")
+        raise _refusal(update, "the level must be at least 0")
     if update.name not in FEATURES_BY_NAME and update.name not in view.image.features:
-        raise _refusal(update, "there is no such feature")
+        raise _refusal(update, "unknown feature")
     if update.name == KRAFT_VERSION:
-        raise _refusal(update, "changing kraft.version of a running quorum is not built yet")
+        raise _refusal(update, "kraft.version of a running quorum cannot be changed")
     for who, ranges in _nodes(view):
         low, high = ranges.get(update.name, VersionRange(0, 0))
         if not low <= update.level <= high and not _turns_off(update):
@@ -110,14 +110,16 @@ def _turns_off(update: FeatureUpdate) -> bool:
 
 def _check_downgrade(view: ControllerView, update: FeatureUpdate, current: int) -> None:
     if update.upgrade_type == UpgradeType.UPGRADE:
-        raise _refusal(update, f"it is at {current}; a lower level needs a downgrade type")
+        raise _refusal(
+            update, f"the current level is {current}; a lower one needs a downgrade type"
+        )
     if update.name == METADATA_VERSION and any(
         update.level < level <= current for level in METADATA_CHANGED_AT
     ):
         raise _refusal(
             update,
-            f"metadata of level {metadata_version_at(current).name} could be lost, and a "
-            "downgrade that loses metadata is not supported",
+            f"metadata of level {metadata_version_at(current).name} could be lost, "
+            "and such a downgrade is not supported",
         )
     if update.name == ELR_VERSION:
         _check_elr_off(view, update)
@@ -143,7 +145,7 @@ def _stranded(view: ControllerView) -> str | None:
     ]
     if not empty:
         return None
-    return f"partitions with nobody in their ISR: {len(empty)}, one is {min(empty)}"
+    return f"{len(empty)} partitions have an empty ISR, for example {min(empty)}"
 
 
 def _nodes(view: ControllerView) -> list[tuple[str, Mapping[str, VersionRange]]]:
@@ -165,7 +167,7 @@ def _check_dependencies(levels: Mapping[str, int]) -> None:
             if levels.get(other, 0) < least:
                 raise ApiError(
                     ErrorCode.INVALID_UPDATE_VERSION,
-                    f"{name} at level {level} needs {other} at {least} or higher",
+                    f"{name} at level {level} needs {other} at level {least} or higher",
                 )
 
 

@@ -64,12 +64,12 @@ def check_one_min_isr(
         if MIN_ISR in current and MIN_ISR not in target:
             raise ApiError(
                 ErrorCode.INVALID_CONFIG,
-                f"the cluster-level {MIN_ISR} cannot be removed while {ELR_VERSION} is on; set "
-                "another value",
+                f"the cluster-level {MIN_ISR} cannot be removed while {ELR_VERSION} "
+                "is on; set another value",
             )
     elif MIN_ISR in target and target[MIN_ISR] != current.get(MIN_ISR):
         raise ApiError(
             ErrorCode.INVALID_CONFIG,
-            f"broker {resource_name} cannot have a {MIN_ISR} of its own while {ELR_VERSION} is "
-            "on; set it for all brokers or for a topic",
+            f"broker {resource_name} cannot have its own {MIN_ISR} while "
+            f"{ELR_VERSION} is on; set it for all brokers or for a topic",
         )

@@ -101,5 +101,5 @@ def _check_sizes(overrides: Mapping[str, str]) -> None:
         if len(text.encode()) > VALUE_BYTES_MAX:
             raise ApiError(
                 ErrorCode.INVALID_CONFIG,
-                f"the value of {name} is longer than {VALUE_BYTES_MAX} bytes",
+                f"the value of {name} must have at most {VALUE_BYTES_MAX} bytes",
             )

@@ -64,7 +64,8 @@ def decide_alter_scram(
     if view.metadata_version < SCRAM_LEVEL:
         raise ApiError(
             ErrorCode.UNSUPPORTED_VERSION,
-            f"metadata.version {view.metadata_version} has no SCRAM credentials; {SCRAM_LEVEL} has",
+            f"metadata.version {view.metadata_version} does not support SCRAM "
+            f"credentials; {SCRAM_LEVEL} does",
         )
     changes: list[Deletion | Upsertion] = [*deletions, *upsertions]
     counts = Counter(change.user for change in changes)
@@ -74,7 +75,7 @@ def decide_alter_scram(
         user = change.user
         try:
             if counts[user] > 1:
-                raise ApiError(ErrorCode.DUPLICATE_RESOURCE, f"{user!r} is changed twice")
+                raise ApiError(ErrorCode.DUPLICATE_RESOURCE, f"duplicate user {user!r}")
             record = _record(view, change)
         except ApiError as error:
             outcomes[user] = ScramOutcome(user, error.as_value())
@@ -87,18 +88,19 @@ def decide_alter_scram(
 
 def _record(view: ControllerView, change: Deletion | Upsertion) -> MetadataRecord:
     if not change.user:
-        raise ApiError(ErrorCode.UNACCEPTABLE_CREDENTIAL, "a user without a name")
+        raise ApiError(ErrorCode.UNACCEPTABLE_CREDENTIAL, "missing user name")
     digest = _HASHES.get(change.mechanism)
     if digest is None:
         raise ApiError(
             ErrorCode.UNSUPPORTED_SASL_MECHANISM,
-            f"{change.mechanism} is not the number of a SCRAM mechanism",
+            f"invalid SCRAM mechanism {change.mechanism}",
         )
     if isinstance(change, Upsertion):
         return _upsert(change, digest)
     if (change.mechanism, change.user) not in view.image.scram:
         raise ApiError(
-            ErrorCode.RESOURCE_NOT_FOUND, f"{change.user!r} has no credential of this mechanism"
+            ErrorCode.RESOURCE_NOT_FOUND,
+            f"user {change.user!r} has no credential of this mechanism",
         )
     return RemoveUserScramCredentialRecord(name=change.user, mechanism=change.mechanism)
 
@@ -107,10 +109,11 @@ def _upsert(change: Upsertion, digest: str) -> UserScramCredentialRecord:
     if not ITERATIONS_MIN <= change.iterations <= ITERATIONS_MAX:
         raise ApiError(
             ErrorCode.UNACCEPTABLE_CREDENTIAL,
-            f"{change.iterations} iterations; {ITERATIONS_MIN} to {ITERATIONS_MAX} are allowed",
+            f"iterations must be from {ITERATIONS_MIN} to {ITERATIONS_MAX}, not "
+            f"{change.iterations}",
         )
     if not change.salted_password:
-        raise ApiError(ErrorCode.UNACCEPTABLE_CREDENTIAL, "an empty salted password")
+        raise ApiError(ErrorCode.UNACCEPTABLE_CREDENTIAL, "the salted password must not be empty")
     stored_key, server_key = derived_keys(change.salted_password, digest)
     return UserScramCredentialRecord(
         name=change.user,

@@ -38,6 +38,6 @@ def check_tiering(
 
 def _problem(view: ControllerView, topic: str, config: TopicConfig) -> ConfigError | None:
     if config[_ENABLE] and topic in NEVER_TIERED:
-        return ConfigError(_ENABLE.name, "true", f"must be false: {topic} is never tiered")
+        return ConfigError(_ENABLE.name, "true", f"must be false: {topic} cannot be tiered")
     enabled = view.settings.config[keys_remote.REMOTE_LOG_STORAGE_SYSTEM_ENABLE]
     return tiering_problem(config, system_enabled=enabled)

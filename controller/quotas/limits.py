@@ -73,7 +73,7 @@ def decide_alter_client_quotas(
             continue
         try:
             if counts[entity] > 1:
-                raise _invalid("the request names this entity twice")
+                raise _invalid("duplicate entity in the request")
             _check_entity(alteration.parts)
             changes = _changes(view, alteration)
         except ApiError as error:
@@ -87,17 +87,17 @@ def decide_alter_client_quotas(
 
 def _check_entity(parts: Sequence[tuple[str, str | None]]) -> None:
     if not parts:
-        raise _invalid("a client quota entity without any part")
+        raise _invalid("the client quota entity must not be empty")
     kinds = [kind for kind, _ in parts]
     for kind, name in parts:
         if kind not in _KINDS:
-            raise _invalid(f"{kind!r} is no type of client quota entity")
+            raise _invalid(f"invalid client quota entity type {kind!r}")
         if kinds.count(kind) > 1:
-            raise _invalid(f"an entity with two parts of type {kind}")
+            raise _invalid(f"duplicate entity type {kind}")
         if name == "":
-            raise _invalid(f"an empty {kind}")
+            raise _invalid(f"the {kind} must not be empty")
         if kind == IP and len(kinds) > 1:
-            raise _invalid("an ip stands alone, not beside a user or a client-id")
+            raise _invalid("ip cannot be combined with user or client-id")
         if kind == IP and name is not None:
             _check_address(name)
 
@@ -106,7 +106,7 @@ def _check_address(text: str) -> None:
     try:
         ipaddress.ip_address(text)
     except ValueError:
-        raise _invalid(f"{text!r} is not an IP address") from None
+        raise _invalid(f"invalid IP address {text!r}") from None
 
 
 def _changes(view: ControllerView, alteration: QuotaAlteration) -> list[ClientQuotaRecord]:
@@ -116,14 +116,14 @@ def _changes(view: ControllerView, alteration: QuotaAlteration) -> list[ClientQu
     records = []
     for key, value in alteration.operations:
         if key in seen:
-            raise _invalid(f"{key} is named twice")
+            raise _invalid(f"duplicate key {key}")
         seen.add(key)
         if value is None:
             if key in stored:
                 records.append(_record(alteration, key, 0.0, remove=True))
             continue
         if key not in kinds:
-            raise _invalid(f"{key!r} is not a quota of such an entity")
+            raise _invalid(f"{key!r} is not a quota of this entity type")
         whole = _check_value(key, kinds[key], value)
         if stored.get(key) != whole:
             records.append(_record(alteration, key, whole, remove=False))
@@ -133,13 +133,13 @@ def _changes(view: ControllerView, alteration: QuotaAlteration) -> list[ClientQu
 def _check_value(key: str, kind: Type, value: float) -> float:
     """Return the value to store. Raises ApiError: INVALID_REQUEST."""
     if not math.isfinite(value) or value <= 0.0:
-        raise _invalid(f"{key} must be a number above 0")
+        raise _invalid(f"{key} must be above 0")
     most = _WHOLE_MAX.get(kind)
     if most is None:
         return value
     whole = float(round(value))
     if abs(value - whole) > _FRACTION or whole < 1.0:
-        raise _invalid(f"{key} must be a whole number")
+        raise _invalid(f"{key} must be an integer")
     if whole >= most:
         raise _invalid(f"{key} must be below {most:.0f}")
     return whole

@@ -50,7 +50,7 @@ class Spending:
             self.refused = True
             raise ApiError(
                 ErrorCode.THROTTLING_QUOTA_EXCEEDED,
-                f"the client has used up its quota {KEY}; it can try again when it has waited",
+                f"the client exceeded its quota {KEY}; retry after the throttle time",
             )
         self.spent += partitions
 
@@ -108,7 +108,8 @@ class MutationQuotas:
         """Yield metrics: the remaining tokens of clients that have used up some of a limit."""
         yield Family(
             "kafka_server_quota_tokens",
-            "Partitions that a client with a limit may create or delete now; below zero: a debt",
+            "Partitions that a limited client may create or delete now; negative if "
+            "it exceeded its quota",
             "gauge",
             [
                 (
@@ -121,7 +122,7 @@ class MutationQuotas:
         )
         yield single(
             "kraftbox_mutation_quota_throttled_total",
-            "Requests to create or delete whose clients were told to wait",
+            "Throttled requests to create or delete partitions",
             self.throttled,
             "counter",
         )

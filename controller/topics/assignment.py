@@ -52,12 +52,12 @@ def check_replica_list(view: ControllerView, broker_ids: Sequence[int]) -> None:
 
 def _list_problem(view: ControllerView, broker_ids: Sequence[int]) -> str | None:
     if not broker_ids:
-        return "the assignment has an empty replica list"
+        return "the assignment contains an empty replica list"
     if len(set(broker_ids)) != len(broker_ids):
-        return f"the assignment names a broker twice: {list(broker_ids)}"
+        return f"the assignment contains a broker twice: {list(broker_ids)}"
     unknown = [b for b in broker_ids if b not in view.image.cluster.brokers]
     if unknown:
-        return f"the assignment names broker {unknown[0]}, which is not registered"
+        return f"the assignment contains broker {unknown[0]}, which is not registered"
     return None
 
 
@@ -66,11 +66,11 @@ def _set_problem(
 ) -> str | None:
     if replication_factor is not None and len(broker_ids) != replication_factor:
         return (
-            f"the assignment has a partition with {len(broker_ids)} replicas, "
-            f"the others have {replication_factor}"
+            "all partitions of the assignment need the same number of replicas, not "
+            f"{len(broker_ids)} and {replication_factor}"
         )
     if not any(is_active(view.image.cluster.brokers[b]) for b in broker_ids):
-        return f"every broker of {list(broker_ids)} is fenced or shutting down"
+        return f"all assigned brokers {list(broker_ids)} are fenced or shutting down"
     return None
 
 

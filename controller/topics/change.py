@@ -92,9 +92,9 @@ def decide_delete_topics(
 
 def _find_doomed(view: ControllerView, key: TopicKey, occurrences: int) -> TopicImage:
     if key.name is None and key.topic_id == ZERO_UUID:
-        raise ApiError(ErrorCode.INVALID_REQUEST, "neither a topic name nor a topic id is given")
+        raise ApiError(ErrorCode.INVALID_REQUEST, "give a topic name or a topic id")
     if key.name is not None and key.topic_id != ZERO_UUID:
-        raise ApiError(ErrorCode.INVALID_REQUEST, "both a topic name and a topic id are given")
+        raise ApiError(ErrorCode.INVALID_REQUEST, "give a topic name or a topic id, not both")
     if occurrences > 1:
         raise _named_twice()
     topics = view.image.topics
@@ -102,12 +102,12 @@ def _find_doomed(view: ControllerView, key: TopicKey, occurrences: int) -> Topic
         topic = topics.by_id.get(key.topic_id)
         if topic is None:
             raise ApiError(
-                ErrorCode.UNKNOWN_TOPIC_ID, f"no topic has id {uuid_to_text(key.topic_id)}"
+                ErrorCode.UNKNOWN_TOPIC_ID, f"unknown topic id {uuid_to_text(key.topic_id)}"
             )
     else:
         topic = topics.by_name.get(key.name)
         if topic is None:
-            raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "there is no such topic")
+            raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "unknown topic")
     return topic
 
 
@@ -117,7 +117,7 @@ def _other_key(topic: TopicImage, key: TopicKey) -> TopicKey:
 
 
 def _named_twice() -> ApiError:
-    return ApiError(ErrorCode.INVALID_REQUEST, "the request names this topic twice")
+    return ApiError(ErrorCode.INVALID_REQUEST, "duplicate topic in the request")
 
 
 # --- more partitions --------------------------------------------------------------------------
@@ -161,13 +161,14 @@ def _add_partitions(
 ) -> list[PartitionRecord]:
     topic = view.image.topics.by_name.get(wanted.name)
     if topic is None:
-        raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "there is no such topic")
+        raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "unknown topic")
     current = len(topic.partitions)
     additional = wanted.count - current
     if additional <= 0:
         raise ApiError(
             ErrorCode.INVALID_PARTITIONS,
-            f"the topic has {current} partitions already; {wanted.count} would not be more",
+            f"the topic already has {current} partitions; the new count must be "
+            f"higher, not {wanted.count}",
         )
     first = topic.partitions[min(topic.partitions)]
     # A partition in reassignment counts with its target replicas.
@@ -196,7 +197,7 @@ def _manual(
     if len(assignments) != additional:
         raise ApiError(
             ErrorCode.INVALID_REPLICA_ASSIGNMENT,
-            f"{additional} partitions are to be added, but {len(assignments)} are assigned",
+            f"{additional} partitions are added, but {len(assignments)} assigned",
         )
     return [
         check_manual_assignment(view, a.broker_ids, replication_factor=replication_factor)

@@ -118,8 +118,8 @@ def _check_size(view: ControllerView, topics: Sequence[CreatableTopic]) -> None:
     if wanted > RECORDS_PER_OPERATION_MAX:
         raise ApiError(
             ErrorCode.POLICY_VIOLATION,
-            f"the request asks for {wanted} partitions; one request may create at most "
-            f"{RECORDS_PER_OPERATION_MAX}",
+            f"the request creates {wanted} partitions; at most "
+            f"{RECORDS_PER_OPERATION_MAX} are allowed in one request",
         )
 
 
@@ -134,19 +134,19 @@ def _check_name(
     view: ControllerView, name: str, occurrences: int, taken: Mapping[str, str]
 ) -> None:
     if occurrences > 1:
-        raise ApiError(ErrorCode.INVALID_REQUEST, "the request names this topic twice")
+        raise ApiError(ErrorCode.INVALID_REQUEST, "duplicate topic in the request")
     if name == CLUSTER_METADATA_TOPIC:
-        raise ApiError(ErrorCode.INVALID_REQUEST, f"{name} belongs to the controllers")
+        raise ApiError(ErrorCode.INVALID_REQUEST, f"{name} is reserved for the controllers")
     problem = topic_name_problem(name)
     if problem is not None:
         raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, problem)
     if name in view.image.topics.by_name:
-        raise ApiError(ErrorCode.TOPIC_ALREADY_EXISTS, f"topic {name!r} exists")
+        raise ApiError(ErrorCode.TOPIC_ALREADY_EXISTS, f"topic {name!r} already exists")
     other = taken.get(collision_key(name))
     if other is not None:
         raise ApiError(
             ErrorCode.INVALID_TOPIC_EXCEPTION,
-            f"topic {name!r} collides with {other!r}: metric names write '.' and '_' alike",
+            f"topic {name!r} collides with {other!r}: '.' and '_' are equal in metric names",
         )
 
 
@@ -186,9 +186,9 @@ def _overrides(configs: Iterable[CreateTopicsRequest.CreatableTopicConfig]) -> d
     overrides: dict[str, str] = {}
     for config in configs:
         if config.value is None:
-            raise ApiError(ErrorCode.INVALID_CONFIG, f"{config.name} has no value")
+            raise ApiError(ErrorCode.INVALID_CONFIG, f"{config.name}: missing value")
         if config.name in overrides:
-            raise ApiError(ErrorCode.INVALID_CONFIG, f"{config.name} is given twice")
+            raise ApiError(ErrorCode.INVALID_CONFIG, f"duplicate key {config.name}")
         overrides[config.name] = config.value
     return overrides
 
@@ -201,7 +201,7 @@ def _manual_assignments(view: ControllerView, topic: CreatableTopic) -> list[tup
         if count != DEFAULT:
             raise ApiError(
                 ErrorCode.INVALID_REQUEST,
-                f"replicas are assigned by hand, so the {what} must be -1, not {count}",
+                f"the {what} must be -1 if replicas are assigned, not {count}",
             )
     by_index: dict[int, tuple[int, ...]] = {}
     replication_factor: int | None = None
@@ -209,7 +209,7 @@ def _manual_assignments(view: ControllerView, topic: CreatableTopic) -> list[tup
         if assignment.partition_index in by_index:
             raise ApiError(
                 ErrorCode.INVALID_REPLICA_ASSIGNMENT,
-                f"partition {assignment.partition_index} is assigned twice",
+                f"duplicate assignment of partition {assignment.partition_index}",
             )
         replicas = check_manual_assignment(
             view, assignment.broker_ids, replication_factor=replication_factor

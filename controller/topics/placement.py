@@ -150,8 +150,8 @@ def place_replicas(
     if replication_factor > len(usable):
         raise ApiError(
             ErrorCode.INVALID_REPLICATION_FACTOR,
-            f"replication factor {replication_factor} needs as many brokers; "
-            f"{len(usable)} are registered",
+            f"replication factor {replication_factor} is higher than the number of "
+            f"registered brokers, {len(usable)}",
         )
     if all(broker.fenced for broker in usable):
         raise ApiError(ErrorCode.INVALID_REPLICATION_FACTOR, "all brokers are fenced")

@@ -116,7 +116,7 @@ def _existing(topic: TopicImage | None, index: int) -> PartitionImage:
     partition = None if topic is None else topic.partitions.get(index)
     if partition is None:
         what = "topic" if topic is None else "partition"
-        raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no such {what}")
+        raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"unknown {what}")
     return partition
 
 
@@ -136,8 +136,8 @@ def _check_target(
     if not may_change_replication_factor and len(replicas) != before:
         raise ApiError(
             ErrorCode.INVALID_REPLICATION_FACTOR,
-            f"the replication factor would change from {before} to {len(replicas)}, "
-            "which the request does not allow",
+            "the request does not allow a change of the replication factor from "
+            f"{before} to {len(replicas)}",
         )
 
 
@@ -178,7 +178,7 @@ def _cancel(
     original = original_replicas(current)
     if not original:
         raise ApiError(
-            ErrorCode.INVALID_REPLICA_ASSIGNMENT, "every replica is being added: none would be left"
+            ErrorCode.INVALID_REPLICA_ASSIGNMENT, "every replica is being added: none would remain"
         )
     isr = tuple(r for r in current.isr if r not in current.adding)
     needed = effective_min_isr(elections.rules(topic).safety.min_isr, len(original))
@@ -186,8 +186,8 @@ def _cancel(
         missing = [r for r in original if r not in isr]
         raise ApiError(
             ErrorCode.INVALID_REPLICA_ASSIGNMENT,
-            f"going back to {list(original)} would leave {list(isr)} in sync, fewer than the "
-            f"{needed} that min.insync.replicas asks for; not in sync: {missing}",
+            f"cancelling to {list(original)} would leave {list(isr)} in sync, fewer "
+            f"than min.insync.replicas={needed}; not in sync: {missing}",
         )
     mark("controller.reassignment-cancelled")
     target = Target(

@@ -131,7 +131,7 @@ class Fencing:
         for (broker_id, _), cause in silent.causes.items():
             self._stats.timed_out_heartbeats += 1
             _log.warning(
-                "Fencing a broker that was not heard of", broker=broker_id, cause=cause.value
+                "Fencing a broker without a heartbeat", broker=broker_id, cause=cause.value
             )
 
     def _waits_for_heartbeats(self, now_ms: float) -> bool:

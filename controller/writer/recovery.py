@@ -161,7 +161,8 @@ class Recovery:
             raise ApiError(ErrorCode.NOT_CONTROLLER, None)
         if len(self._waiters) >= REQUESTS_MAX:
             raise ApiError(
-                ErrorCode.POLICY_VIOLATION, f"{REQUESTS_MAX} requests wait for elections already"
+                ErrorCode.POLICY_VIOLATION,
+                f"limit of {REQUESTS_MAX} waiting election requests reached",
             )
         future: asyncio.Future[Mapping[PartitionKey, Outcome]]
         future = asyncio.get_running_loop().create_future()
@@ -194,7 +195,7 @@ class Recovery:
     # --- brokers ------------------------------------------------------------------------------
 
     def _send(self, question: Question) -> None:
-        name = f"ask broker {question.broker_id} how far its logs reach"
+        name = f"request log end offsets from broker {question.broker_id}"
         task = self._supervisor.spawn(name, self._ask(question), fatal=False)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -205,7 +206,7 @@ class Recovery:
             response = await self._answer(question)
         except (OSError, ApiError, ProtocolError) as error:
             _log.info(
-                "A broker does not say how far its logs reach",
+                "A broker did not report its log end offsets",
                 broker=question.broker_id,
                 partitions=len(question.partitions),
                 error=f"{type(error).__name__}: {error}",

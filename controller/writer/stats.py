@@ -181,22 +181,22 @@ def image_families(counts: ImageCounts, *, is_active: bool) -> Iterator[Family]:
         ("fencedbrokercount", "Registered brokers that are fenced", counts.fenced_brokers),
         ("globaltopiccount", "Topics of the cluster", counts.topics),
         ("globalpartitioncount", "Partitions of the cluster", counts.partitions),
-        ("offlinepartitionscount", "Partitions without leader", counts.offline_partitions),
+        ("offlinepartitionscount", "Partitions without a leader", counts.offline_partitions),
         (
             "preferredreplicaimbalancecount",
-            "Partitions that another replica than the preferred one leads",
+            "Partitions whose leader is not the preferred replica",
             counts.preferred_imbalance,
         ),
     ):
         yield single(_PREFIX + name, text, value)
     yield single(
         "kraftbox_local_log_ineligible_replicas",
-        "Replicas that have too little of the log locally to be elected gladly",
+        "Replicas whose local log is too small for a preferred candidate",
         counts.local_logs_short,
     )
     yield single(
         "kraftbox_local_log_preferred_waiting",
-        "Partitions whose first replica has too little of the log locally to be preferred",
+        "Partitions whose preferred replica has a local log that is too small",
         counts.preferred_passed_over,
     )
 
@@ -209,10 +209,14 @@ def stats_families(
         ("lastappliedrecordoffset", "Offset of the last metadata record applied", applied),
         (
             "lastappliedrecordtimestamp",
-            "When the last record applied was written, epoch ms",
+            "Write time of the last record applied, epoch ms",
             applied_at_ms,
         ),
-        ("lastappliedrecordlagms", "Age of the last record applied, ms; 0 when active", lag_ms),
+        (
+            "lastappliedrecordlagms",
+            ("Age of the last record applied in ms; 0 on the active controller"),
+            lag_ms,
+        ),
         ("lastcommittedrecordoffset", "Offset of the last metadata record committed", committed),
     ):
         yield single(_PREFIX + name, text, value)
@@ -224,12 +228,12 @@ def stats_families(
         ),
         (
             "timedoutbrokerheartbeatcount",
-            "Sessions that ended without a heartbeat",
+            "Broker sessions that expired",
             stats.timed_out_heartbeats,
         ),
         (
             "newactivecontrollerscount",
-            "Times this node became the active controller",
+            "Number of times this node became the active controller",
             stats.became_active,
         ),
     ):
@@ -240,12 +244,13 @@ def stats_families(
     # Operations are decided when they arrive: none ever waits in a queue.
     yield summary(
         events + "eventqueuetimems",
-        "Time operations waited to be decided, ms",
+        "Queue time of operations in ms",
         [0.0] * len(QUANTILES),
         stats.processing.count,
     )
     yield stats.processing.family(
-        events + "eventqueueprocessingtimems", "Time to decide, replay and append, ms"
+        events + "eventqueueprocessingtimems",
+        "Time to decide, replay and append an operation in ms",
     )
 
 
@@ -265,19 +270,19 @@ def election_families(stats: ControllerStats) -> Iterator[Family]:
     )
     yield single(
         "kafka_controller_controllerstats_electionfromeligibleleaderreplicas_total",
-        "Elections from the eligible leader replicas, which lose nothing",
+        "Elections from the eligible leader replicas, without loss",
         stats.by_kind[ElectedAs.ELR],
         "counter",
     )
     yield Family(
         "kraftbox_controller_elections_total",
-        "Elections of a leader by their kind",
+        "Elections of a leader by kind",
         "counter",
         [({"kind": word_of(kind)}, count) for kind, count in stats.by_kind.items()],
     )
     yield single(
         "kraftbox_local_log_elections_passed_over_total",
-        "Elections that passed over a replica because it has too little of the log locally",
+        "Elections that skipped a replica because its local log is too small",
         stats.passed_over,
         "counter",
     )
@@ -290,17 +295,17 @@ def recovery_families(counts: RecoveryCounts) -> Iterator[Family]:
     """
     yield single(
         "kraftbox_unclean_recovery_running",
-        "Unclean recoveries that wait for brokers to say how far their logs reach",
+        "Unclean recoveries that wait for brokers to report their log end offsets",
         counts.running,
     )
     for name, text, value in (
         ("finished", "Unclean recoveries that elected the longest log", counts.finished),
-        ("given_up", "Unclean recoveries that ended without electing it", counts.given_up),
+        ("given_up", "Unclean recoveries that ended without such an election", counts.given_up),
     ):
         yield single(f"kraftbox_unclean_recovery_{name}_total", text, value, "counter")
     yield Family(
         "kraftbox_leaderless_partitions",
-        "Partitions without leader by what they wait for",
+        "Partitions without a leader, by the event that they wait for",
         "gauge",
         [({"waits_for": waits.value}, counts.waiting[waits]) for waits in WaitsFor],
     )

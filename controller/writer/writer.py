@@ -331,7 +331,7 @@ class Controller:
             again = partial(self.submit, decide, respond, fail=fail, timeout_ms=timeout_ms)
             self._early.append(_Early(future, again, fail))
             if timeout_ms is not None:
-                text = f"this controller was not ready within {timeout_ms} ms; nothing is changed"
+                text = f"this controller was not ready within {timeout_ms} ms; no change was made"
                 _limit_wait(future, fail, timeout_ms, text)
             return future
         try:
@@ -341,7 +341,7 @@ class Controller:
                 raise
             future.set_result(fail(error))
         if timeout_ms is not None and not future.done():
-            text = f"the change was not committed within {timeout_ms} ms; it may be later"
+            text = f"the change was not committed within {timeout_ms} ms; it may be committed later"
             _limit_wait(future, fail, timeout_ms, text)
         return future
 
@@ -472,9 +472,7 @@ class Controller:
         except EncodeError as error:
             raise self._unwritable(error) from error
         if last_offset != expected:
-            raise self._broken(
-                f"the batch ends at offset {last_offset}, decisions were made for {expected}"
-            )
+            raise self._broken(f"the batch ends at offset {last_offset}, expected {expected}")
         self._log_image.append(image, base_offset=base_offset, epoch=self._epoch)
         self.stats.count_elections(records)
         self._report_epochs.note(image, records)
@@ -501,8 +499,8 @@ class Controller:
             one = changes[0]
             name = image.topics.by_id[one.topic_id].name
             _log.warning(
-                "Last known leaders lead again, nobody clean was left: what they had not flushed "
-                "when they ended is lost",
+                "Elected last known leaders because no clean replica was left; "
+                "records that they had not flushed are lost",
                 partitions=len(changes),
                 one=f"{name}-{one.partition_id}",
                 leader=one.leader,
@@ -516,7 +514,7 @@ class Controller:
             except ReplayError as error:
                 self.stats.metadata_errors += 1
                 raise self._broken(
-                    f"a decided record does not replay: {error}; the record: {described(record)}"
+                    f"cannot replay a decided record: {error}; record: {described(record)}"
                 ) from error
         return growing.finish()
 
@@ -527,9 +525,7 @@ class Controller:
         # The value is left out: that of a configuration may be a password.
         why = f"{error.what} (allowed: {error.allowed})"
         _log.error("A decided record cannot be written", error=why)
-        return ApiError(
-            ErrorCode.UNKNOWN_SERVER_ERROR, f"a decided record cannot be written: {why}"
-        )
+        return ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, f"cannot write a decided record: {why}")
 
     def _broken(self, message: str) -> InvariantViolated:
         error = InvariantViolated(message)

@@ -77,7 +77,7 @@ def read_anything(data: bytes) -> None:
     try:
         for header, position in iter_batches(data):
             if position + header.size_bytes > len(data):
-                raise Finding("a batch beyond the end")
+                raise Finding("a batch ends beyond the input")
         for _ in read_records(data):
             pass
     except (ProtocolError, ApiError):

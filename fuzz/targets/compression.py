@@ -26,7 +26,7 @@ class Compression:
         except ApiError:
             return
         if len(out) > BUDGET_BYTES:
-            raise Finding(f"{codec.name}: {len(out)} bytes, the budget is {BUDGET_BYTES}")
+            raise Finding(f"{codec.name}: {len(out)} bytes, budget {BUDGET_BYTES}")
 
     def close(self) -> None:
         pass

@@ -167,14 +167,14 @@ class Frames:
             size = cuts.choice((1, 3, 4, 100, 5000, len(view))) if how[1] & 1 else len(view)
             room = connection.get_buffer(-1)
             if not len(room):
-                raise Finding("no room for what arrives")
+                raise Finding("no buffer for received bytes")
             taken = min(len(room), size, len(view))
             room[:taken] = view[:taken]
             room.release()
             connection.buffer_updated(taken)
             view = view[taken:]
             if memory.used_bytes > 8 * len(data) + 4096 * 8:
-                raise Finding(f"{memory.used_bytes} bytes held for {len(data)} that came")
+                raise Finding(f"{memory.used_bytes} bytes of memory for {len(data)} bytes received")
         for _ in range(TURNS):
             await asyncio.sleep(0)
         connection.connection_lost(None)
@@ -182,7 +182,7 @@ class Frames:
             await asyncio.sleep(0)
         await server.supervisor.close()
         if memory.used_bytes:
-            raise Finding(f"{memory.used_bytes} bytes are still held")
+            raise Finding(f"{memory.used_bytes} bytes of memory not released")
 
     def close(self) -> None:
         self._loop.close()

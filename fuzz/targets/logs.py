@@ -110,7 +110,7 @@ def check(log: Log) -> None:
         return
     found = [header.base_offset for header, _ in iter_batches(data)]
     if found != [end] and not log.recovery_report.clean:
-        raise Finding(f"what was appended at {end} is not read there")
+        raise Finding(f"cannot read the batch appended at {end}")
     log.close()
 
 
@@ -129,9 +129,9 @@ def read_all(log: Log) -> None:
         if not headers or headers[-1].last_offset < offset:
             if log.recovery_report.clean:
                 return
-            raise Finding(f"reading at {offset} of {log.log_end_offset} fails")
+            raise Finding(f"cannot read at {offset} of {log.log_end_offset}")
         offset = headers[-1].last_offset + 1
-    raise Finding("reading does not come to an end")
+    raise Finding("reading does not end")
 
 
 def make() -> Logs:

@@ -40,19 +40,21 @@ class Messages:
             message, end = decode(cls, data, version, 2)
         except ProtocolError:
             if stepped is not None:
-                raise Finding(f"{cls.__name__} {version} is refused, but not in steps") from None
+                raise Finding(
+                    f"{cls.__name__} {version} is rejected, but not when decoded in steps"
+                ) from None
             return
         if stepped is None or (stepped != (message, end) and "nan" not in repr(message)):
-            raise Finding(f"{cls.__name__} {version} is another one in steps")
+            raise Finding(f"{cls.__name__} {version} differs when decoded in steps")
         if not 2 <= end <= len(data):
             raise Finding(f"{cls.__name__} {version} ended at {end} of {len(data)}")
         try:
             again = encode(message, version)
         except EncodeError as error:
-            raise Finding(f"{cls.__name__} {version} cannot be written again: {error}") from error
+            raise Finding(f"cannot encode {cls.__name__} {version} again: {error}") from error
         other, _ = decode(cls, again, version)
         if other != message and "nan" not in repr(message):
-            raise Finding(f"{cls.__name__} {version} is another one when written again")
+            raise Finding(f"{cls.__name__} {version} differs when encoded again")
 
     def close(self) -> None:
         pass

@@ -44,9 +44,9 @@ class Records:
         try:
             again, _ = decode_record(encode_record(record, version))
         except EncodeError as error:
-            raise Finding(f"{record!r} cannot be written again") from error
+            raise Finding(f"cannot encode {record!r} again") from error
         if again != record and "nan" not in repr(record):
-            raise Finding(f"{record!r} is {again!r} when written again")
+            raise Finding(f"{record!r} becomes {again!r} when encoded again")
 
     def close(self) -> None:
         pass

@@ -131,7 +131,7 @@ def summary(history: History) -> dict[str, int]:
 def value_text(value: int) -> str:
     """Return a value as `PROCESS/NUMBER` of its send."""
     if value < 0:
-        return "somebody else's value"
+        return "a value of another writer"
     return f"value {value >> SEQUENCE_BITS}/{value & (1 << SEQUENCE_BITS) - 1}"
 
 
@@ -158,7 +158,7 @@ def inconsistent_offsets(evidence: _Evidence) -> list[Finding]:
         for offset, values in log.values_at.items()
         if len(values) > 1
     ]
-    return _found("H1 inconsistent-offsets", "one offset was seen with several values", examples)
+    return _found("H1 inconsistent-offsets", "several values were read at one offset", examples)
 
 
 def duplicates(evidence: _Evidence) -> list[Finding]:
@@ -182,9 +182,9 @@ def failed_reads(evidence: _Evidence) -> list[Finding]:
                 continue
             aborted = evidence.outcomes.get(send.transaction) == Outcome.FAILED
             if send.outcome == Outcome.FAILED or aborted:
-                why = "of an aborted transaction" if aborted else f"failed with {send.error}"
-                examples.append(f"{name}: {value_text(value)} was read, its send {why}")
-    return _found("H2 failed-write-read", "a write that failed was read", examples)
+                why = "was in an aborted transaction" if aborted else f"failed with {send.error}"
+                examples.append(f"{name}: {value_text(value)} was read, but its send {why}")
+    return _found("H2 failed-write-read", "a record of a failed send was read", examples)
 
 
 def phantoms(evidence: _Evidence) -> list[Finding]:
@@ -197,7 +197,7 @@ def phantoms(evidence: _Evidence) -> list[Finding]:
             if send is None:
                 strangers.append(
                     f"{name} offset {_offsets_text(log.offsets_of[value])}: "
-                    f"{value_text(value)} was never sent there"
+                    f"{value_text(value)} was never sent to this partition"
                 )
             elif read_us < send.begin_us:
                 early.append(
@@ -205,7 +205,7 @@ def phantoms(evidence: _Evidence) -> list[Finding]:
                     f"before it was sent"
                 )
     return [
-        *_found("phantom", "a record was read that nobody sent", strangers),
+        *_found("phantom", "a record was read that no client sent", strangers),
         *_found("H10 precommitted-read", "a record was read before it was sent", early),
     ]
 
@@ -227,19 +227,20 @@ def lost(evidence: _Evidence) -> list[Finding]:
                 continue
             if send.value not in log.read and send.offset < log.highest_read:
                 missing.append(
-                    f"{text} was acknowledged, offset {log.highest_read} was read, this one never"
+                    f"{text} was acknowledged and never read, although offset "
+                    f"{log.highest_read} was"
                 )
             elif log.final_position is None:
                 continue
             elif send.value in log.read:
-                missing.append(f"{text} was acknowledged and read, and is gone at the end")
+                missing.append(f"{text} was acknowledged and read, and is missing at the end")
             else:
                 unseen.append(
                     f"{text} was acknowledged; the final read ended at {log.final_position}"
                 )
     return [
         *_found("H3 lost-write", "an acknowledged record is lost", missing),
-        *_found("H9 unseen", "an acknowledged record is beyond the log's end", unseen),
+        *_found("H9 unseen", "an acknowledged record is beyond the end of the log", unseen),
     ]
 
 
@@ -254,9 +255,9 @@ def gone(evidence: _Evidence) -> list[Finding]:
             if send is not None and send.outcome != Outcome.OK:
                 examples.append(
                     f"{name} offset {_offsets_text(log.offsets_of[value])}: "
-                    f"{value_text(value)} was read and is gone at the end"
+                    f"{value_text(value)} was read and is missing at the end"
                 )
-    return _found("P6 read-record-lost", "a record that was read is not there any more", examples)
+    return _found("P6 read-record-lost", "a record that was read is missing at the end", examples)
 
 
 # --- order --------------------------------------------------------------------------------------
@@ -284,7 +285,7 @@ def reordered(evidence: _Evidence) -> list[Finding]:
                         f"{before}) before {value_text(second.value)} (offset {after})"
                     )
                     (broken if second.producer_id >= 0 else noted).append(text)
-    message = "sends of one process are in another order in the log"
+    message = "the log has sends of one process in another order"
     return [
         *_found("H8 nonmonotonic-send", message, broken),
         *_found("H8 nonmonotonic-send", f"{message} (without idempotence)", noted, NOTED),
@@ -309,7 +310,7 @@ def poll_order(evidence: _Evidence) -> list[Finding]:
     return [
         finding
         for rule, examples in sorted(found.items())
-        for finding in _found(rule, "a consumer did not read the log in order, each once", examples)
+        for finding in _found(rule, "a consumer skipped or repeated records", examples)
     ]
 
 
@@ -337,7 +338,7 @@ def _walk(
                 elif rank[offset] != rank[last] + 1:
                     rule = f"{'H7 ' if prefix else 'H5 '}{prefix}poll-skip"
                     passed = known[rank[last] + 1 : rank[offset]]
-                    text = f"{who} went from offset {last} to {offset} over {passed[:5]}"
+                    text = f"{who} read offset {offset} after {last}; skipped {passed[:5]}"
                     found[rule].append(text)
             last, inside = offset, True
         ended_us = poll.end_us
@@ -354,10 +355,12 @@ def lag(evidence: _Evidence) -> list[Finding]:
             continue
         ends = [end.offset for end in log.ends if end.final]
         if log.final_position is None or not ends:
-            examples.append(f"{name} was not read at the end")
+            examples.append(f"{name} was not read by the final read")
         elif log.final_position < max(ends) and not _only_markers(evidence, log):
-            examples.append(f"{name}: read up to {log.final_position}, the end is {max(ends)}")
-    return _found("H12 lag", "the final read did not reach the end", examples)
+            examples.append(
+                f"{name}: final read ended at {log.final_position}, log end {max(ends)}"
+            )
+    return _found("H12 lag", "the final read did not reach the end of the log", examples)
 
 
 def _only_markers(evidence: _Evidence, log: _Log) -> bool:
@@ -379,8 +382,8 @@ def progress(evidence: _Evidence) -> list[Finding]:
     tried = {(send.topic, send.partition) for send in history.sends if send.end_us > healed_us}
     examples = [f"{evidence.name(one)}: nothing acknowledged" for one in sorted(tried - written)]
     if not tried:
-        examples = ["no send ended after the last fault"]
-    return _found("P26 no-progress", "no progress after the last fault was over", examples)
+        examples = ["no send finished after the last fault"]
+    return _found("P26 no-progress", "no progress after the end of the last fault", examples)
 
 
 def stale_ends(evidence: _Evidence) -> list[Finding]:
@@ -402,9 +405,10 @@ def stale_ends(evidence: _Evidence) -> list[Finding]:
                 at += 1
             if end.offset <= highest:
                 examples.append(
-                    f"{name}: end {end.offset} told after offset {highest} was acknowledged"
+                    f"{name}: end offset {end.offset} was returned after offset "
+                    f"{highest} was acknowledged"
                 )
-    return _found("stale-end", "the end of a log was told too low", examples, NOTED)
+    return _found("stale-end", "a returned end offset is too low", examples, NOTED)
 
 
 # --- transactions -------------------------------------------------------------------------------
@@ -423,7 +427,7 @@ def cycles(evidence: _Evidence) -> list[Finding]:
     examples = [
         "transactions " + " -> ".join(map(str, [*circle, circle[0]])) for circle in _circles(reads)
     ]
-    return _found("H11 wr-cycle", "transactions read from each other in a circle", examples)
+    return _found("H11 wr-cycle", "transactions read from each other in a cycle", examples)
 
 
 def _circles(edges: Mapping[int, set[int]]) -> Iterator[list[int]]:

@@ -42,8 +42,8 @@ class ComposeTarget:
             self._take(found)
         if not self.bootstrap:
             raise TargetError(
-                f"{file}: no running container with KAFKA_NODE_ID and an address on this host; "
-                f"`docker-compose -f {file} up -d` starts them"
+                f"{file}: no running container with KAFKA_NODE_ID and an address on "
+                f"this host; start them with `docker-compose -f {file} up -d`"
             )
 
     def _take(self, found: dict[str, Any]) -> None:
@@ -83,7 +83,7 @@ class ComposeTarget:
             if found["State"]["Status"] == "running" and health == "healthy":
                 return
             await asyncio.sleep(LOOK_AGAIN_S)
-        raise TargetError(f"node {node_id} was not healthy after {READY_S_MAX} s")
+        raise TargetError(f"node {node_id} not healthy after {READY_S_MAX} s")
 
     # --- the network ---------------------------------------------------------------------------
 
@@ -106,7 +106,7 @@ class ComposeTarget:
                 await self._docker("network", "connect", *options, name, self._containers[node_id])
 
     async def set_links(self, rules: Sequence[LinkRule]) -> None:
-        raise TargetError("single links of containers cannot be set")
+        raise TargetError("links between single containers cannot be changed")
 
     async def stall(self, node_id: int) -> None:
         await self._docker("kill", "--signal", "USR1", self._containers[node_id])
@@ -115,13 +115,13 @@ class ComposeTarget:
         await self._docker("kill", "--signal", "USR2", self._containers[node_id])
 
     async def exhaust_descriptors(self, node_id: int) -> None:
-        raise TargetError("the descriptors of containers cannot be limited")
+        raise TargetError("the file descriptors of containers cannot be limited")
 
     async def restore_descriptors(self, node_id: int) -> None:
-        raise TargetError("the descriptors of containers cannot be limited")
+        raise TargetError("the file descriptors of containers cannot be limited")
 
     async def empty_disk(self, node_id: int) -> None:
-        raise TargetError("the disks of containers are not to be emptied from here")
+        raise TargetError("the disks of containers cannot be emptied")
 
     async def _docker(self, *arguments: str) -> str:
         return await asyncio.to_thread(_docker, *arguments)
@@ -160,7 +160,9 @@ def _output(command: Sequence[str]) -> str:
             command, capture_output=True, text=True, timeout=COMMAND_S_MAX, check=False
         )
     except subprocess.TimeoutExpired:
-        raise TargetError(f"{' '.join(command[:3])} took more than {COMMAND_S_MAX} s") from None
+        raise TargetError(
+            f"{' '.join(command[:3])}: not finished after {COMMAND_S_MAX} s"
+        ) from None
     if done.returncode:
         raise TargetError(f"{' '.join(command[:3])}: {done.stderr.strip()}")
     return done.stdout

@@ -22,4 +22,4 @@ async def within(limit_s: float, what: str | Callable[[], str]) -> AsyncIterator
         if not limit.expired():
             raise
         told = what if isinstance(what, str) else what()
-        raise TargetError(f"{told}: not over after {limit_s:g} s") from None
+        raise TargetError(f"{told}: not finished after {limit_s:g} s") from None

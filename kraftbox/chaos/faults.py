@@ -72,14 +72,14 @@ def _kind(
 # --- processes ----------------------------------------------------------------------------------
 
 
-@_kind("kill-leader", "F1", "kill -9 a partition's leader", Ability.PROCESSES)
+@_kind("kill-leader", "F1", "kill -9 the leader of a partition", Ability.PROCESSES)
 async def kill_leader(scene: Scene, rng: random.Random) -> AsyncIterator[Hit]:
     led = await scene.a_leader(rng)
     async with _down(scene, "kill", led.leader):
         yield Hit([led.leader], f"leader of partition {led.number}")
 
 
-@_kind("kill-follower", "F2", "kill -9 a partition's follower", Ability.PROCESSES)
+@_kind("kill-follower", "F2", "kill -9 a follower of a partition", Ability.PROCESSES)
 async def kill_follower(scene: Scene, rng: random.Random) -> AsyncIterator[Hit]:
     led = await scene.a_leader(rng)
     victim = rng.choice([one for one in led.replicas if one != led.leader] or [led.leader])
@@ -87,7 +87,7 @@ async def kill_follower(scene: Scene, rng: random.Random) -> AsyncIterator[Hit]:
         yield Hit([victim], f"follower of partition {led.number}")
 
 
-@_kind("restart", "F3", "restart all nodes in turn, cleanly", Ability.PROCESSES)
+@_kind("restart", "F3", "restart all nodes cleanly, one after another", Ability.PROCESSES)
 async def restart(scene: Scene, rng: random.Random) -> AsyncIterator[Hit]:
     nodes = [one.node_id for one in await scene.members()]
     rng.shuffle(nodes)
@@ -109,21 +109,21 @@ async def kill_all(scene: Scene, rng: random.Random) -> AsyncIterator[Hit]:
         await _each(scene, "start", nodes)
 
 
-@_kind("pause-leader", "F5", "SIGSTOP a partition's leader", Ability.PROCESSES)
+@_kind("pause-leader", "F5", "pause the leader of a partition (SIGSTOP)", Ability.PROCESSES)
 async def pause_leader(scene: Scene, rng: random.Random) -> AsyncIterator[Hit]:
     led = await scene.a_leader(rng)
     async with _paused(scene, led.leader):
         yield Hit([led.leader], f"leader of partition {led.number}")
 
 
-@_kind("pause-controller", "F6", "SIGSTOP the active controller", Ability.PROCESSES)
+@_kind("pause-controller", "F6", "pause the active controller (SIGSTOP)", Ability.PROCESSES)
 async def pause_controller(scene: Scene, rng: random.Random) -> AsyncIterator[Hit]:
     controller = await scene.controller()
     async with _paused(scene, controller):
         yield Hit([controller], "active controller")
 
 
-@_kind("kill-controller", "F7", "kill -9 the controller, and a leader", Ability.PROCESSES)
+@_kind("kill-controller", "F7", "kill -9 the active controller and a leader", Ability.PROCESSES)
 async def kill_controller(scene: Scene, rng: random.Random) -> AsyncIterator[Hit]:
     controller = await scene.controller()
     led = await scene.a_leader(rng)
@@ -132,7 +132,12 @@ async def kill_controller(scene: Scene, rng: random.Random) -> AsyncIterator[Hit
         yield Hit(victims, f"leader of partition {led.number}, then the active controller")
 
 
-@_kind("lone-leader", "F24", "pause a leader's followers, then kill the leader", Ability.PROCESSES)
+@_kind(
+    "lone-leader",
+    "F24",
+    "pause the followers of a partition, then kill its leader",
+    Ability.PROCESSES,
+)
 async def lone_leader(scene: Scene, rng: random.Random) -> AsyncIterator[Hit]:
     led = await scene.a_leader(rng)
     followers = [one for one in led.replicas if one != led.leader]
@@ -143,14 +148,16 @@ async def lone_leader(scene: Scene, rng: random.Random) -> AsyncIterator[Hit]:
         yield Hit([led.leader, *followers], f"replicas of partition {led.number}")
 
 
-@_kind("reassign", "F28", "move a partition, kill its leader, cancel", Ability.PROCESSES)
+@_kind("reassign", "F28", "reassign a partition, kill its leader, cancel", Ability.PROCESSES)
 async def reassign(scene: Scene, rng: random.Random) -> AsyncIterator[Hit]:
     led = await scene.a_leader(rng)
     spare = [one for one in await scene.brokers() if one not in led.replicas]
     wanted = [*led.replicas[1:], rng.choice(spare)] if spare else led.replicas[::-1]
     await scene.reassign(led.number, wanted)
     async with _down(scene, "kill", led.leader):
-        yield Hit([led.leader], f"leader of partition {led.number}, on its way to {wanted}")
+        yield Hit(
+            [led.leader], f"leader of partition {led.number}, during its reassignment to {wanted}"
+        )
     if rng.random() < CANCELLED:
         await scene.reassign(led.number, None)
 
@@ -161,7 +168,7 @@ async def reassign(scene: Scene, rng: random.Random) -> AsyncIterator[Hit]:
 @_kind(
     "power-cut",
     "F24",
-    "up to min ISR - 1 brokers lose what they had not flushed",
+    "up to min ISR - 1 brokers lose unflushed data",
     Ability.PROCESSES,
     Ability.LOSSY_DISK,
 )
@@ -170,8 +177,8 @@ async def power_cut(scene: Scene, rng: random.Random) -> AsyncIterator[Hit]:
     most = min(scene.min_isr - 1, len(led.replicas) - 1)
     if most < 1:
         raise TargetError(
-            f"min.insync.replicas is {scene.min_isr} with {len(led.replicas)} replicas: "
-            "no power cut goes without loss"
+            f"a power cut would lose records: min.insync.replicas is {scene.min_isr} "
+            f"with {len(led.replicas)} replicas"
         )
     # The leader is the important victim; the others are drawn.
     others = [one for one in led.replicas if one != led.leader]
@@ -183,7 +190,7 @@ async def power_cut(scene: Scene, rng: random.Random) -> AsyncIterator[Hit]:
 @_kind(
     "power-cut-all",
     "F25",
-    "all brokers lose what they had not flushed",
+    "all brokers lose unflushed data",
     Ability.PROCESSES,
     Ability.LOSSY_DISK,
     kills_all=True,
@@ -201,7 +208,7 @@ async def power_cut_all(scene: Scene, rng: random.Random) -> AsyncIterator[Hit]:
 @_kind(
     "replace-broker",
     "F22",
-    "brokers come back with an empty disk, no more than others can spare",
+    "restart brokers with empty disks; other replicas have every record",
     Ability.PROCESSES,
     Ability.DISKS,
 )
@@ -219,7 +226,8 @@ async def replace_broker(scene: Scene, rng: random.Random) -> AsyncIterator[Hit]
             victims.append(node_id)
     if not victims:
         raise TargetError(
-            f"no broker can be spared: {_short(holdings, found[:1]) or 'all are controllers'}"
+            "no broker's disk may be emptied: "
+            f"{_short(holdings, found[:1]) or 'all are controllers'}"
         )
     try:
         await _each(scene, "kill", victims)
@@ -227,7 +235,7 @@ async def replace_broker(scene: Scene, rng: random.Random) -> AsyncIterator[Hit]
         holdings = await scene.holdings()
         short = _short(holdings, victims)
         if short:
-            raise TargetError(f"the disks of {victims} stay as they are: {short}")
+            raise TargetError(f"the disks of {victims} may not be emptied: {short}")
         for node_id in victims:
             await scene.target.empty_disk(node_id)
         yield Hit(victims, _gone(holdings, victims))
@@ -240,7 +248,7 @@ def _short(holdings: Sequence[Holding], victims: Sequence[int]) -> str:
     for one in holdings:
         if not one.can_spare(victims):
             others = sorted(one.isr.difference(victims))
-            return f"{one.name} needs {one.min_isr} others in sync, and has {others or 'none'}"
+            return f"{one.name} needs {one.min_isr} other replicas in sync, has {others or 'none'}"
     return ""
 
 
@@ -248,51 +256,58 @@ def _gone(holdings: Sequence[Holding], victims: Sequence[int]) -> str:
     hit = {one.name: one for one in holdings if not one.replicas.isdisjoint(victims)}
     replicas = sum(len(one.replicas.intersection(victims)) for one in hit.values())
     others = min((len(one.isr.difference(victims)) for one in hit.values()), default=0)
-    return f"{replicas} replicas gone; of each at least {others} others were in sync"
+    return (
+        f"{replicas} replicas emptied; each partition had at least {others} other replicas in sync"
+    )
 
 
 # --- the network --------------------------------------------------------------------------------
 
 
-@_kind("cut-leader", "F8", "cut a leader off from everybody", Ability.NETWORK)
+@_kind("cut-leader", "F8", "disconnect a leader completely", Ability.NETWORK)
 async def cut_leader(scene: Scene, rng: random.Random) -> AsyncIterator[Hit]:
     led = await scene.a_leader(rng)
     async with _cut_off(scene, led.leader):
         yield Hit([led.leader], f"leader of partition {led.number}")
 
 
-@_kind("cut-controller", "F8", "cut the active controller off", Ability.NETWORK)
+@_kind("cut-controller", "F8", "disconnect the active controller", Ability.NETWORK)
 async def cut_controller(scene: Scene, rng: random.Random) -> AsyncIterator[Hit]:
     controller = await scene.controller()
     async with _cut_off(scene, controller):
         yield Hit([controller], "active controller")
 
 
-@_kind("cut-leader-from-nodes", "F8", "cut a leader off from nodes, not clients", Ability.LINKS)
+@_kind(
+    "cut-leader-from-nodes",
+    "F8",
+    "disconnect a leader from the nodes, not from clients",
+    Ability.LINKS,
+)
 async def cut_leader_from_nodes(scene: Scene, rng: random.Random) -> AsyncIterator[Hit]:
     led = await scene.a_leader(rng)
     others = [one.node_id for one in await scene.members() if one.node_id != led.leader]
     async with _links(scene, [*_both(led.leader, others, CUT)]):
-        yield Hit([led.leader], f"leader of partition {led.number}; clients reach it")
+        yield Hit([led.leader], f"leader of partition {led.number}; clients can reach it")
 
 
-@_kind("deaf-leader", "F9", "a leader sends and does not receive", Ability.LINKS)
+@_kind("deaf-leader", "F9", "a leader can send and not receive", Ability.LINKS)
 async def deaf_leader(scene: Scene, rng: random.Random) -> AsyncIterator[Hit]:
     led = await scene.a_leader(rng)
     others = [one.node_id for one in await scene.members() if one.node_id != led.leader]
     async with _links(scene, [LinkRule(other, led.leader, CUT) for other in others]):
-        yield Hit([led.leader], f"leader of partition {led.number} hears no node")
+        yield Hit([led.leader], f"leader of partition {led.number} receives nothing from nodes")
 
 
-@_kind("mute-leader", "F9", "a leader receives and does not send", Ability.LINKS)
+@_kind("mute-leader", "F9", "a leader can receive and not send", Ability.LINKS)
 async def mute_leader(scene: Scene, rng: random.Random) -> AsyncIterator[Hit]:
     led = await scene.a_leader(rng)
     others = [one.node_id for one in await scene.members() if one.node_id != led.leader]
     async with _links(scene, [LinkRule(led.leader, other, CUT) for other in others]):
-        yield Hit([led.leader], f"no node hears the leader of partition {led.number}")
+        yield Hit([led.leader], f"nodes receive nothing from the leader of partition {led.number}")
 
 
-@_kind("cut-from-controllers", "F9", "cut a leader off from the controllers", Ability.LINKS)
+@_kind("cut-from-controllers", "F9", "disconnect a leader from the controllers", Ability.LINKS)
 async def cut_from_controllers(scene: Scene, rng: random.Random) -> AsyncIterator[Hit]:
     led = await scene.a_leader(rng)
     controllers = [one.node_id for one in await scene.members() if one.is_controller]
@@ -301,7 +316,7 @@ async def cut_from_controllers(scene: Scene, rng: random.Random) -> AsyncIterato
         yield Hit([led.leader], f"leader of partition {led.number} and the controllers")
 
 
-@_kind("cut-follower", "F10", "cut a follower off from its leader alone", Ability.LINKS)
+@_kind("cut-follower", "F10", "disconnect a follower from its leader only", Ability.LINKS)
 async def cut_follower(scene: Scene, rng: random.Random) -> AsyncIterator[Hit]:
     led = await scene.a_leader(rng)
     followers = [one for one in led.replicas if one != led.leader] or [led.leader]
@@ -310,20 +325,20 @@ async def cut_follower(scene: Scene, rng: random.Random) -> AsyncIterator[Hit]:
         yield Hit([victim, led.leader], f"follower and leader of partition {led.number}")
 
 
-@_kind("cut-clients", "F11", "cut the clients off from all nodes", Ability.LINKS)
+@_kind("cut-clients", "F11", "disconnect the clients from all nodes", Ability.LINKS)
 async def cut_clients(scene: Scene, rng: random.Random) -> AsyncIterator[Hit]:
     nodes = [one.node_id for one in await scene.members()]
     async with _links(scene, [*_both(HOST, nodes, CUT)]):
         yield Hit([], "all clients")
 
 
-@_kind("slow-network", "F12", "100 ms round trip, jitter, 3 Mbit/s everywhere", Ability.LINKS)
+@_kind("slow-network", "F12", "all links: 100 ms round trip, jitter, 3 Mbit/s", Ability.LINKS)
 async def slow_network(scene: Scene, rng: random.Random) -> AsyncIterator[Hit]:
     async with _everywhere(scene, SLOW) as hit:
         yield hit
 
 
-@_kind("lossy-network", "F13", "loss of 10 %, copies, another order everywhere", Ability.LINKS)
+@_kind("lossy-network", "F13", "all links: 10 % loss, duplicates, reordering", Ability.LINKS)
 async def lossy_network(scene: Scene, rng: random.Random) -> AsyncIterator[Hit]:
     async with _everywhere(scene, LOSSY) as hit:
         yield hit
@@ -332,7 +347,7 @@ async def lossy_network(scene: Scene, rng: random.Random) -> AsyncIterator[Hit]:
 # --- one process from inside ------------------------------------------------------------------
 
 
-@_kind("slow-follower", "F15", "a follower gets a tenth of the time", Ability.PROCESSES)
+@_kind("slow-follower", "F15", "a follower gets a tenth of the processor time", Ability.PROCESSES)
 async def slow_follower(scene: Scene, rng: random.Random) -> AsyncIterator[Hit]:
     led = await scene.a_leader(rng)
     victim = rng.choice([one for one in led.replicas if one != led.leader] or [led.leader])
@@ -354,21 +369,21 @@ async def slow_follower(scene: Scene, rng: random.Random) -> AsyncIterator[Hit]:
         await task
 
 
-@_kind("slow-leader", "F16", "a leader's disk is slow", Ability.SLOW_DISK)
+@_kind("slow-leader", "F16", "the disk of a leader is slow", Ability.SLOW_DISK)
 async def slow_leader(scene: Scene, rng: random.Random) -> AsyncIterator[Hit]:
     led = await scene.a_leader(rng)
     async with _slow_disk(scene, led.leader):
         yield Hit([led.leader], f"leader of partition {led.number}")
 
 
-@_kind("stall-leader", "F35", "a leader's event loop stands still", Ability.STALL)
+@_kind("stall-leader", "F35", "the event loop of a leader stops", Ability.STALL)
 async def stall_leader(scene: Scene, rng: random.Random) -> AsyncIterator[Hit]:
     led = await scene.a_leader(rng)
     await scene.target.stall(led.leader)
     yield Hit([led.leader], f"leader of partition {led.number}")
 
 
-@_kind("no-descriptors", "F36", "a leader can open no more files", Ability.DESCRIPTORS)
+@_kind("no-descriptors", "F36", "a leader cannot open more files", Ability.DESCRIPTORS)
 async def no_descriptors(scene: Scene, rng: random.Random) -> AsyncIterator[Hit]:
     led = await scene.a_leader(rng)
     await scene.target.exhaust_descriptors(led.leader)

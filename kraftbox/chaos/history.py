@@ -218,9 +218,9 @@ def decode(data: bytes) -> History:
             rows = [row_type(*row[:width]) for row in body.get(name, ())]
             setattr(history, name, rows)
     except SealBroken as error:
-        raise HistoryError(f"no history: {error}") from None
+        raise HistoryError(f"not a client history: {error}") from None
     except (ValueError, TypeError, KeyError, AttributeError) as error:
-        raise HistoryError(f"the body cannot be read: {error!r}") from None
+        raise HistoryError(f"cannot read the body of the history: {error!r}") from None
     return history
 
 

@@ -60,7 +60,7 @@ class ConfluentClients:
             stop.set()
             thread.join(JOIN_S_MAX)
             if thread.is_alive():
-                self.fatal.append(f"librdkafka's {thread.name} has not ended in {JOIN_S_MAX:g} s")
+                self.fatal.append(f"librdkafka's {thread.name} did not end within {JOIN_S_MAX:g} s")
 
     def _send(self) -> None:
         process = self._ledger.process("producer", CLIENT)
@@ -112,7 +112,7 @@ class ConfluentClients:
             producer.poll(1.0 / self._per_second)
         left = producer.flush(FLUSH_S_MAX)
         if left:
-            self.fatal.append(f"librdkafka left {left} sends without an outcome")
+            self.fatal.append(f"librdkafka left {left} sends without a result")
 
     def _on_error(self, error: Any) -> None:
         if error.fatal():
@@ -140,7 +140,7 @@ class ConfluentClients:
                 at, offset = message.partition(), message.offset()
                 error = message.error()
                 if error is not None and error.code() == KafkaError._AUTO_OFFSET_RESET:
-                    self.fatal.append(f"told that it is out of range: {error.str()}")
+                    self.fatal.append(f"librdkafka reported an offset out of range: {error.str()}")
                 if error is not None or at is None or offset is None:
                     continue
                 offsets, values = found.setdefault(at, ([], []))
@@ -172,4 +172,4 @@ class WitnessedRun(Run):
         fatal = self.witness.fatal
         if not fatal:
             return []
-        return [Finding("client-fatal", BROKEN, len(fatal), "librdkafka could not go on", fatal)]
+        return [Finding("client-fatal", BROKEN, len(fatal), "librdkafka had a fatal error", fatal)]

@@ -66,7 +66,7 @@ def start(
             check=False,
         )
     except subprocess.TimeoutExpired:
-        raise TargetError(f"the cluster was not ready after {START_S_MAX} s") from None
+        raise TargetError(f"the cluster is not ready after {START_S_MAX} s") from None
     if done.returncode:
         raise TargetError(f"the cluster did not start: {done.stderr.strip()}")
     return LocalTarget(place)
@@ -81,7 +81,9 @@ def running(directory: Path, *, settings: Mapping[str, str] | None = None) -> It
     place = ClusterPlace(directory)
     if control.is_supervised(place):
         if settings:
-            raise TargetError(f"{place.root} is running: its settings stay as they are")
+            raise TargetError(
+                f"the cluster in {place.root} is running: its settings cannot be changed"
+            )
         yield LocalTarget(place)
         return
     read_end, write_end = os.pipe()
@@ -117,5 +119,5 @@ def audit(
             check=False,
         )
     except subprocess.TimeoutExpired:
-        raise TargetError(f"the audit: not over after {AUDIT_S_MAX} s") from None
+        raise TargetError(f"the audit: not finished after {AUDIT_S_MAX} s") from None
     return done.returncode

@@ -98,13 +98,15 @@ def findings(
         mark = (committed or {}).get(partition, 0)
         for node_id, end in ends(replicas).items():
             if end < mark:
-                incomplete.append(f"{name}: node {node_id} ends at {end}, {mark} is committed")
+                incomplete.append(
+                    f"{name}: node {node_id} ends at {end}; the high watermark is {mark}"
+                )
         if directories and copies and len(replicas) != copies:
             nodes = ", ".join(map(str, replicas)) or "none"
-            incomplete.append(f"{name}: {copies} nodes are to hold it, and {nodes} do")
+            incomplete.append(f"{name}: expected {copies} replicas; found on nodes {nodes}")
     return [
-        *_found("replicas-differ", "replicas of a partition hold different records", differing),
-        *_found("replicas-incomplete", "replicas are not what they should be at rest", incomplete),
+        *_found("replicas-differ", "replicas of a partition contain different records", differing),
+        *_found("replicas-incomplete", "replicas are incomplete at rest", incomplete),
     ]
 
 

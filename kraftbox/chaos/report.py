@@ -46,7 +46,7 @@ def verdict_lines(outcome: Outcome) -> Iterator[str]:
     for finding in outcome.findings:
         yield from _finding_lines(finding)
     for trouble in outcome.trouble:
-        yield f"trouble: {trouble}"
+        yield f"problem: {trouble}"
     yield "PROMISES BROKEN" if is_broken(outcome.findings) else "every promise held"
 
 
@@ -92,7 +92,7 @@ def as_junit(outcome: Outcome) -> str:
         lasted_s = f"{entry.end_s - entry.begin_s:.3f}"
         case = SubElement(suite, "testcase", name=f"{number} {entry.kind}", time=lasted_s)
         if entry.whole_s is None:
-            failure = SubElement(case, "failure", message="the cluster was not whole after it")
+            failure = SubElement(case, "failure", message="the cluster did not recover after it")
             failure.text = entry.trouble or entry.hit.detail
     broken = [finding for finding in outcome.findings if is_broken([finding])]
     for finding in broken:

@@ -33,7 +33,7 @@ ACTION_S_MAX = 300.0
 LAST_SENDS_S_MAX = 200.0
 CLOSE_S_MAX = 30.0
 NOT_WHOLE = Finding(
-    "P26 not-whole", BROKEN, 1, "nodes or replicas are still missing after the last fault", []
+    "P26 not-whole", BROKEN, 1, "nodes or replicas are missing after the last fault", []
 )
 
 
@@ -122,7 +122,7 @@ class Run:
         self._trouble: list[str] = []
         self._never_whole = False
         self._finishing = asyncio.Event()
-        self._doing = "making the topic"
+        self._doing = "creating the topic"
 
     def finish(self) -> None:
         """End the current fault now and start no more; `go` then checks the history as usual."""
@@ -141,7 +141,7 @@ class Run:
         """
         watching = asyncio.create_task(self._watch())
         try:
-            async with within(BEGIN_S_MAX, "making the topic and the first connections"):
+            async with within(BEGIN_S_MAX, "creating the topic and the first connections"):
                 await self._workload.prepare()
                 self._workload.start()
                 await self.clients_begin()
@@ -163,19 +163,20 @@ class Run:
             findings.insert(0, NOT_WHOLE)
         if self._workload.starts_over:
             self._trouble.append(
-                f"{self._workload.starts_over} times a broker did not know what it had acknowledged"
+                f"{self._workload.starts_over} times a broker had lost the state of a "
+                "producer with acknowledged records"
             )
         early = self._finishing.is_set()
         return Outcome(history, findings, self._timeline, self._trouble, early)
 
     async def _end(self) -> None:
-        self._doing = "letting it rest"
+        self._doing = "waiting for the cluster to settle"
         if not await self._scene.wait_until_whole(WHOLE_S_MAX):
             self._never_whole = True
         await asyncio.sleep(QUIET_S)
         self._doing = "waiting for the last sends"
         await self._in_time(LAST_SENDS_S_MAX, self._doing, self._clients_end())
-        self._doing = "reading everything"
+        self._doing = "reading all records"
         reading = self._workload.read_all(FINAL_READ_MS_MAX)
         await self._in_time(2 * FINAL_READ_MS_MAX / 1000, self._doing, reading)
 

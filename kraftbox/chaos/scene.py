@@ -109,7 +109,7 @@ class Scene:
             names = {topic.name or "" for answer in told for topic in answer.topics}
             needed = await Admin(client, ASK_MS_MAX).topic_values("min.insync.replicas", names)
         except (ApiError, OSError, ProtocolError) as error:
-            raise TargetError(f"no broker told who is in sync: {error}") from None
+            raise TargetError(f"no broker returned the ISR: {error}") from None
         return [
             Holding(
                 f"{topic.name}-{one.partition_index}",
@@ -129,7 +129,7 @@ class Scene:
             answer = await client.request_any(QUORUM_REQUEST, ASK_MS_MAX)
             leader: int = answer.topics[0].partitions[0].leader_id
         except (ApiError, OSError, ProtocolError, IndexError) as error:
-            raise TargetError(f"no broker told who the controller is: {error}") from None
+            raise TargetError(f"no broker returned the active controller: {error}") from None
         return leader
 
     async def a_leader(self, rng: random.Random) -> PartitionView:
@@ -137,7 +137,7 @@ class Scene:
         try:
             found = [one for one in await self.partitions() if one.leader >= 0]
         except (ApiError, OSError, ProtocolError) as error:
-            raise TargetError(f"no broker told who leads: {error}") from None
+            raise TargetError(f"no broker returned the leaders: {error}") from None
         if not found:
             raise TargetError("no partition has a leader")
         return rng.choice(found)
@@ -177,7 +177,7 @@ class Scene:
 
     async def wait_until_whole(self, wait_s: float) -> bool:
         """Wait until the cluster is whole; return False if it is not within `wait_s`."""
-        self.doing = "the cluster to be whole"
+        self.doing = "the cluster to recover"
         deadline = time.monotonic() + wait_s
         while not await self.is_whole():
             if time.monotonic() > deadline:

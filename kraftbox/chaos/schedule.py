@@ -42,16 +42,16 @@ def replayed(history: History, rng_of: Callable[[int], random.Random]) -> list[S
     time. An older history has no draws: then its seed draws the steps again, with `rng_of(seed)`.
     """
     if not history.faults:
-        raise BadSchedule("there is no fault in it")
+        raise BadSchedule("the schedule has no faults")
     if all(fault.draw != UNKNOWN_DRAW for fault in history.faults):
         return [Step(one.kind, one.length_ms / 1000, one.draw) for one in history.faults]
     seed, kinds = history.about.get("seed"), history.about.get("kinds")
     if not isinstance(seed, int) or not kinds:
-        raise BadSchedule("it says neither what drew its faults nor its seed")
+        raise BadSchedule("the history has neither the draws of its faults nor a seed and kinds")
     drawn = steps(rng_of(seed), kinds)
     found = [next(drawn) for _ in history.faults]
     if [step.kind for step in found] != [fault.kind for fault in history.faults]:
-        raise BadSchedule("its seed draws other faults: it was written by another release")
+        raise BadSchedule("the seed of the history draws other faults in this release")
     return found
 
 
@@ -75,5 +75,7 @@ def written_steps(text: str, kinds: Collection[str]) -> list[Step]:
         raise BadSchedule(str(error)) from None
     for number, fault in enumerate(found.faults):
         if fault.kind not in kinds:
-            raise BadSchedule(f"faults.{number}.kind: {fault.kind!r} is none of {', '.join(kinds)}")
+            raise BadSchedule(
+                f"faults.{number}.kind: invalid kind {fault.kind!r}; allowed: {', '.join(kinds)}"
+            )
     return [Step(fault.kind, fault.seconds, fault.draw) for fault in found.faults]

@@ -182,7 +182,7 @@ class LocalTarget:
 
     async def set_links(self, rules: Sequence[LinkRule]) -> None:
         if self._network is None:
-            raise TargetError("this cluster has no network of its own: start it with --isolate")
+            raise TargetError("this cluster has no isolated network: start it with --isolate")
         try:
             await asyncio.to_thread(self._network.set_links, list(rules))
         except NetworkError as error:
@@ -230,13 +230,13 @@ class LocalTarget:
 
     async def empty_disk(self, node_id: int) -> None:
         if node_id not in self._disks:
-            raise TargetError(f"node {node_id} is a controller, which keeps its disk")
+            raise TargetError(f"node {node_id} is a controller: its disk cannot be emptied")
         if any(one.node_id == node_id and one.is_running for one in await self.members()):
-            raise TargetError(f"node {node_id} is running: its disk stays as it is")
+            raise TargetError(f"node {node_id} is running: stop it before its disk is emptied")
         try:
             await asyncio.to_thread(shutil.rmtree, self._disks[node_id])
         except OSError as error:
-            raise TargetError(f"the disk of node {node_id}: {error}") from None
+            raise TargetError(f"cannot empty the disk of node {node_id}: {error}") from None
 
 
 HOST = 0

@@ -54,63 +54,90 @@ EngineOption = Annotated[
     Engine,
     typer.Option(
         "--engine",
-        help="here: by this command alone, no tables. spark: needs kraftbox[audit]. "
-        "auto: Spark for tables, --master, --conf, and from 192 MiB on.",
+        help=(
+            "Program that reads the logs. here: this command alone, without tables; "
+            "spark: needs kraftbox[audit]; auto: Spark for tables, --master, "
+            "--conf, or logs of 192 MiB and more."
+        ),
     ),
 ]
 MasterOption = Annotated[
-    str | None, typer.Option("--master", help="Spark master; local if left out.")
+    str | None, typer.Option("--master", help="URL of the Spark master; default: local.")
 ]
 ConfOption = Annotated[
-    list[str], typer.Option("--conf", metavar="KEY=VALUE", help="A setting of Spark; repeatable.")
+    list[str], typer.Option("--conf", metavar="KEY=VALUE", help="Set a Spark property; repeatable.")
 ]
 TableFormatOption = Annotated[
     TableFormat,
-    typer.Option("--table-format", help="Of the tables; auto: Delta if it can be."),
+    typer.Option(
+        "--table-format",
+        help=(
+            "Format of the tables. auto: Delta if a matching delta-spark "
+            "is installed, otherwise Parquet."
+        ),
+    ),
+]
+
+
+PathsOption = Annotated[
+    list[Path],
+    typer.Argument(
+        help="A __cluster_metadata-0 directory, or a folder that contains some.",
+        metavar="PATH...",
+    ),
+]
+HistoryOption = Annotated[
+    list[Path],
+    typer.Option("--history", help="Check this client history too (docs/chaos.md); repeatable."),
+]
+DataOption = Annotated[
+    list[Path],
+    typer.Option("--data", help="Compare the replicas in this broker log directory; repeatable."),
+]
+AtOption = Annotated[
+    str | None,
+    typer.Option(
+        "--at", metavar="OFFSET|TIME", help="Print the state of the cluster at this time."
+    ),
+]
+MinIsrOption = Annotated[
+    int,
+    typer.Option(
+        "--min-isr",
+        help="min.insync.replicas of topics for which the metadata log has none.",
+        min=1,
+    ),
+]
+PackageOption = Annotated[
+    Path | None,
+    typer.Option("--package", help="Write the zip file for spark-submit to this folder and exit."),
 ]
 
 
 def audit(
-    paths: Annotated[
-        list[Path],
-        typer.Argument(
-            help="A __cluster_metadata-0 directory, or any folder above some.", metavar="PATH..."
-        ),
-    ] = [],
-    history: Annotated[
-        list[Path], typer.Option("--history", help="What clients saw (docs/chaos.md); repeatable.")
-    ] = [],
-    data: Annotated[
-        list[Path],
-        typer.Option("--data", help="Log directories of brokers, to compare replicas; repeatable."),
-    ] = [],
+    paths: PathsOption = [],
+    history: HistoryOption = [],
+    data: DataOption = [],
     out: Annotated[
-        Path | None, typer.Option("--out", help="Folder for the reports and the tables.")
+        Path | None, typer.Option("--out", help="Write the reports and the tables to this folder.")
     ] = None,
-    form: Annotated[Format, typer.Option("--format", help="What to print.")] = Format.TEXT,
+    form: Annotated[
+        Format, typer.Option("--format", help="Format on standard output.")
+    ] = Format.TEXT,
     as_json: JsonFlag = False,
-    at: Annotated[
-        str | None,
-        typer.Option("--at", metavar="OFFSET|TIME", help="Print the cluster as it was then."),
-    ] = None,
+    at: AtOption = None,
     engine: EngineOption = Engine.AUTO,
     master: MasterOption = None,
     conf: ConfOption = [],
-    min_isr: Annotated[
-        int,
-        typer.Option("--min-isr", help="min.insync.replicas where the log does not say it.", min=1),
-    ] = 1,
+    min_isr: MinIsrOption = 1,
     elections_max: Annotated[
-        int, typer.Option(help="List at most so many clean elections.", min=0)
+        int, typer.Option(help="List at most N clean elections.", min=0)
     ] = 100_000,
     no_tables: Annotated[
-        bool, typer.Option("--no-tables", help="With --out: the reports only.")
+        bool, typer.Option("--no-tables", help="With --out: write the reports, no tables.")
     ] = False,
     table_format: TableFormatOption = TableFormat.AUTO,
-    package: Annotated[
-        Path | None,
-        typer.Option("--package", help="Write the zip for spark-submit to this folder, and end."),
-    ] = None,
+    package: PackageOption = None,
 ) -> None:
     """Replay metadata logs, of Kraftbox or Apache Kafka, and report the cluster's history.
 
@@ -125,7 +152,7 @@ def audit(
         _write_package(package, master)
         return
     if not paths:
-        raise typer.BadParameter("name at least one folder", param_hint="PATH...")
+        raise typer.BadParameter("name at least one directory", param_hint="PATH...")
     with _possible():
         if at is not None:
             _time_travel(paths, at, form)
@@ -133,7 +160,7 @@ def audit(
         spark = _SparkOptions(master, conf, table_format, tables=out is not None and not no_tables)
         if engine is Engine.HERE and spark.asked_by:
             raise typer.BadParameter(
-                f"{spark.asked_by} is Spark's: leave it out, or take --engine spark",
+                f"{spark.asked_by} needs Spark: leave it out, or use --engine spark",
                 param_hint="--engine",
             )
         bounds = {"min_isr": min_isr, "elections_max": elections_max}
@@ -191,7 +218,9 @@ class _SparkOptions(NamedTuple):
         split = [pair.partition("=") for pair in self.conf]
         for key, equals, _ in split:
             if not equals or not key.startswith("spark."):
-                raise typer.BadParameter(f"{key!r} is not spark.KEY=VALUE", param_hint="--conf")
+                raise typer.BadParameter(
+                    f"expected spark.KEY=VALUE, got {key!r}", param_hint="--conf"
+                )
         given = {key: value for key, _, value in split}
         return given | _delta_settings(self.table_format if self.tables else None, given)
 
@@ -207,7 +236,7 @@ def _delta_settings(form: TableFormat | None, given: dict[str, str]) -> dict[str
     except delta.NoDelta as error:
         if form is TableFormat.DELTA:
             raise
-        say_error(f"the tables will be Parquet. {error}")
+        say_error(f"writing the tables as Parquet: {error}")
         return {}
 
 
@@ -243,7 +272,7 @@ def _run(
         tables = out / "tables" if out is not None and spark.tables else None
         return _by_spark(inputs, tables, spark.master, settings, bounds)
     if spark.tables and engine is Engine.AUTO:
-        say_error("no tables are written: Spark does it, pip install 'kraftbox[audit]'")
+        say_error("no tables written: they need Spark; pip install 'kraftbox[audit]'")
     return _here(inputs, bounds)
 
 

@@ -52,19 +52,22 @@ ScheduleOption = Annotated[
     typer.Option(
         "--schedule",
         metavar="FILE",
-        help='These faults in their order, once: {"faults": [{"kind": "kill-leader", "seconds": 5, '
-        '"draw": 7}]}; draw chooses the victims.',
+        help=(
+            'Inject exactly these faults in their order: {"faults": [{"kind": '
+            '"kill-leader", "seconds": 5, "draw": 7}]}; draw selects the victims.'
+        ),
     ),
 ]
 UntilBrokenFlag = Annotated[
     bool,
     typer.Option(
-        "--until-broken", help="Runs with the next seeds until a promise breaks, or Ctrl-C."
+        "--until-broken",
+        help="Repeat the run with the next seeds until a promise is broken or Ctrl-C.",
     ),
 ]
 JunitOption = Annotated[
     Path | None,
-    typer.Option("--junit", metavar="FILE", help="Write the verdict as JUnit's XML, too."),
+    typer.Option("--junit", metavar="FILE", help="Write the verdict as JUnit XML too."),
 ]
 
 
@@ -73,7 +76,7 @@ ReplayOption = Annotated[
     typer.Option(
         "--replay",
         metavar="HISTORY",
-        help="The faults of a history that was kept: the same kinds, as long, with the same draws.",
+        help="Inject the faults of a saved client history: same kinds, durations and draws.",
     ),
 ]
 ClientOption = Annotated[
@@ -81,7 +84,7 @@ ClientOption = Annotated[
     typer.Option(
         "--client",
         metavar="NAME",
-        help="A second witness beside our own clients: librdkafka (needs confluent-kafka).",
+        help="Also write and read with a second client: librdkafka (needs confluent-kafka).",
     ),
 ]
 HistoryOption = Annotated[
@@ -89,54 +92,75 @@ HistoryOption = Annotated[
     typer.Option(
         "--history",
         metavar="FILE",
-        help="Where to keep what the clients saw; without it, only where a promise broke, in "
-        "the system's folder for temporary files.",
+        help=(
+            "Write the client history to this file. Default: a file in the system's "
+            "temporary folder, only if a promise is broken."
+        ),
     ),
 ]
 EdnOption = Annotated[
     Path | None,
     typer.Option(
-        "--edn", metavar="FILE", help="Write what the clients saw for Elle (list-append), too."
+        "--edn", metavar="FILE", help="Write the client history for Elle (list-append) too."
+    ),
+]
+
+
+DirectoryOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--dir", help="Directory of a cluster of `kraftbox up`; a stopped one is started."
+    ),
+]
+AuditOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--audit", help="Audit metadata and data too, and write the report to this folder."
+    ),
+]
+SettingsOption = Annotated[
+    list[str],
+    typer.Option(
+        "--set",
+        metavar="KEY=VALUE",
+        help="Set a key of server.properties for a cluster that this command starts.",
     ),
 ]
 
 
 def chaos(
     seed: Annotated[
-        int | None, typer.Option("--seed", help="Repeats a schedule; otherwise drawn and told.")
+        int | None,
+        typer.Option("--seed", help="Seed of the faults; default: random, printed at the start."),
     ] = None,
-    minutes: Annotated[float, typer.Option("--minutes", "-m", min=0.1, help="How long.")] = 2.0,
+    minutes: Annotated[
+        float, typer.Option("--minutes", "-m", min=0.1, help="Duration of the faults in minutes.")
+    ] = 2.0,
     faults: Annotated[
         str | None,
-        typer.Option("--faults", "-f", help="Kinds, with commas; default: all."),
+        typer.Option("--faults", "-f", help="Comma-separated kinds of faults; default: all."),
     ] = None,
     schedule: ScheduleOption = None,
     replay: ReplayOption = None,
     until_broken: UntilBrokenFlag = False,
     client: ClientOption = None,
     junit: JunitOption = None,
-    directory: Annotated[
-        Path | None,
-        typer.Option("--dir", help="A cluster of `kraftbox up`; started if it is down."),
-    ] = None,
+    directory: DirectoryOption = None,
     compose: Annotated[
-        Path | None, typer.Option("--compose", help="A docker-compose file whose project runs.")
+        Path | None, typer.Option("--compose", help="docker-compose file of a running project.")
     ] = None,
     history: HistoryOption = None,
     edn: EdnOption = None,
-    audit: Annotated[
-        Path | None,
-        typer.Option("--audit", help="Audit metadata and data too; the report's folder."),
-    ] = None,
-    settings: Annotated[
-        list[str],
-        typer.Option("--set", metavar="KEY=VALUE", help="A key of a cluster that is started here."),
-    ] = [],
-    rate: Annotated[int, typer.Option("--rate", min=1, help="Records per second.")] = 300,
+    audit: AuditOption = None,
+    settings: SettingsOption = [],
+    rate: Annotated[int, typer.Option("--rate", min=1, help="Records per second to write.")] = 300,
     partitions: Annotated[
-        int, typer.Option("--partitions", "-p", min=1, help="Of the topic that is written.")
+        int,
+        typer.Option("--partitions", "-p", min=1, help="Partitions of the topic that is written."),
     ] = 6,
-    show_kinds: Annotated[bool, typer.Option("--list", help="Show the kinds of faults.")] = False,
+    show_kinds: Annotated[
+        bool, typer.Option("--list", help="List the kinds of faults and exit.")
+    ] = False,
     as_document: JsonFlag = False,
 ) -> None:
     """Kill, pause, cut off and slow down nodes under load, and check what the clients observed.
@@ -150,7 +174,7 @@ def chaos(
         _show_kinds()
         return
     if directory is not None and compose is not None:
-        raise typer.BadParameter("--dir or --compose, not both")
+        raise typer.BadParameter("give --dir or --compose, not both")
     _check_sources(schedule, replay, other=faults is not None or until_broken)
     wanted = _wanted(faults, schedule, replay, minutes)
     run_class = _run_class(client)
@@ -181,10 +205,12 @@ def chaos(
 def _check_sources(schedule: Path | None, replay: Path | None, *, other: bool) -> None:
     """Raise BadParameter if two options define the faults."""
     if schedule is not None and replay is not None:
-        raise typer.BadParameter("--schedule or --replay, not both")
+        raise typer.BadParameter("give --schedule or --replay, not both")
     if other and (schedule or replay) is not None:
         named = "--schedule" if replay is None else "--replay"
-        raise typer.BadParameter(f"{named} names its faults: no --faults, no --until-broken")
+        raise typer.BadParameter(
+            f"{named} defines the faults: leave out --faults and --until-broken"
+        )
 
 
 def _write(outcome: Outcome, edn: Path | None, junit: Path | None) -> None:
@@ -233,7 +259,7 @@ def _audit(target: Target, history: Path, out: Path, *, own: bool, quiet: bool) 
     A cluster that the command started is stopped first, so that its logs do not change.
     """
     if not isinstance(target, LocalTarget):
-        raise TargetError("--audit: the logs of containers cannot be read here")
+        raise TargetError("--audit: the logs of containers cannot be read from here")
     sys.stdout.flush()
     if own:
         control.down(target.place)
@@ -304,7 +330,7 @@ def _replayed(file: Path) -> tuple[list[Step], int | None]:
         raise typer.BadParameter(f"{file}: {error}", param_hint="--replay") from None
     for step in found:
         if step.kind not in KINDS:
-            message = f"{file}: {step.kind!r} is none of {', '.join(KINDS)}"
+            message = f"{file}: invalid kind {step.kind!r}; allowed: {', '.join(KINDS)}"
             raise typer.BadParameter(message, param_hint="--replay")
     seed = history.about.get("seed")
     return found, seed if isinstance(seed, int) else None
@@ -315,12 +341,12 @@ def _run_class(client: str | None) -> type[Run]:
     if client is None:
         return Run
     if client != LIBRDKAFKA:
-        message = f"{client!r} is no client to take: {LIBRDKAFKA}"
+        message = f"{client!r}: invalid client; allowed: {LIBRDKAFKA}"
         raise typer.BadParameter(message, param_hint="--client")
     try:
         from kraftbox.chaos.librdkafka import WitnessedRun
     except ImportError:
-        message = "needs confluent-kafka: pip install confluent-kafka"
+        message = "confluent-kafka is not installed: pip install confluent-kafka"
         raise typer.BadParameter(message, param_hint="--client") from None
     return WitnessedRun
 
@@ -350,7 +376,7 @@ class _Rounds:
             if not until_broken or outcome.ended_early or is_broken(outcome.findings):
                 return outcome, seed
             seed += 1
-            say_error(f"every promise held; going on with seed {seed}")
+            say_error(f"every promise held; continuing with seed {seed}")
 
     async def _run(self, seed: int) -> Outcome:
         target, faults = self._target, self._faults
@@ -392,7 +418,9 @@ def _signals(run: Run) -> Iterator[None]:
             abort(INTERRUPTED)
             return
         pressed = True
-        say_error("no more faults: the cluster settles, then what there is is judged")
+        say_error(
+            "no more faults: waiting until the cluster has recovered, then checking the history"
+        )
         run.finish()
 
     loop.add_signal_handler(signal.SIGINT, interrupted)
@@ -431,7 +459,7 @@ def _target(
         from kraftbox.chaos.compose import ComposeTarget
 
         if settings:
-            raise TargetError("--set: the settings of a compose project are in its file")
+            raise TargetError("--set: change the settings of a compose project in its file")
         yield ComposeTarget(compose)
     elif directory is not None:
         with local.running(directory, settings=settings) as target:
@@ -447,7 +475,9 @@ def _target(
 def _check_kinds(asked: Sequence[str] | None) -> None:
     for kind in asked or ():
         if kind not in KINDS:
-            raise typer.BadParameter(f"--faults: {kind!r} is none of {', '.join(KINDS)}")
+            raise typer.BadParameter(
+                f"--faults: invalid kind {kind!r}; allowed: {', '.join(KINDS)}"
+            )
 
 
 def _possible(target: Target, asked: Sequence[str] | None) -> list[str]:
@@ -455,14 +485,16 @@ def _possible(target: Target, asked: Sequence[str] | None) -> list[str]:
     for name in asked or ():
         missing = KINDS[name].needs - target.abilities
         if missing:
-            raise TargetError(f"--faults {name}: this cluster offers no {', '.join(missing)}")
+            raise TargetError(
+                f"--faults {name}: not available for this cluster: {', '.join(missing)}"
+            )
     return list(asked or (name for name, kind in KINDS.items() if kind.is_drawn(target.abilities)))
 
 
 def _pair(text: str) -> tuple[str, str]:
     key, equals, value = text.partition("=")
     if not equals:
-        raise typer.BadParameter(f"--set: {text!r} is not KEY=VALUE")
+        raise typer.BadParameter(f"--set: expected KEY=VALUE, got {text!r}")
     return key, value
 
 

@@ -28,11 +28,12 @@ SOURCES = {
 DEFAULT = 5
 Config: TypeAlias = DescribeConfigsResponse.DescribeConfigsResourceResult
 
-TopicOption = Annotated[str | None, typer.Option("--topic", "-t", help="The topic.")]
+TopicOption = Annotated[str | None, typer.Option("--topic", "-t", help="Name of the topic.")]
 BrokerOption = Annotated[
-    str | None, typer.Option("--broker", help="The broker's number; empty for all brokers.")
+    str | None,
+    typer.Option("--broker", help="Id of the broker; empty for the default of all brokers."),
 ]
-GroupOption = Annotated[str | None, typer.Option("--group", "-g", help="The consumer group.")]
+GroupOption = Annotated[str | None, typer.Option("--group", "-g", help="Id of the consumer group.")]
 
 
 def resource(topic: str | None, broker: str | None, group: str | None) -> tuple[ResourceType, str]:
@@ -53,7 +54,7 @@ def describe(
     topic: TopicOption = None,
     broker: BrokerOption = None,
     group: GroupOption = None,
-    everything: Annotated[bool, typer.Option("--all", help="Defaults too.")] = False,
+    everything: Annotated[bool, typer.Option("--all", help="Include defaults.")] = False,
     as_json: JsonFlag = False,
     bootstrap: BootstrapOption = BOOTSTRAP_DEFAULT,
 ) -> None:
@@ -84,18 +85,27 @@ def alter(
     broker: BrokerOption = None,
     group: GroupOption = None,
     to_set: Annotated[
-        list[str], typer.Option("--set", metavar="KEY=VALUE", help="Set a key.")
+        list[str], typer.Option("--set", metavar="KEY=VALUE", help="Set this key; repeatable.")
     ] = [],
     to_delete: Annotated[
-        list[str], typer.Option("--delete", metavar="KEY", help="Go back to the default.")
+        list[str],
+        typer.Option("--delete", metavar="KEY", help="Reset this key to its default; repeatable."),
     ] = [],
     to_append: Annotated[
-        list[str], typer.Option("--append", metavar="KEY=VALUE", help="Add to a list.")
+        list[str],
+        typer.Option(
+            "--append", metavar="KEY=VALUE", help="Append values to this list; repeatable."
+        ),
     ] = [],
     to_subtract: Annotated[
-        list[str], typer.Option("--subtract", metavar="KEY=VALUE", help="Take from a list.")
+        list[str],
+        typer.Option(
+            "--subtract", metavar="KEY=VALUE", help="Remove values from this list; repeatable."
+        ),
     ] = [],
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Check only.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Validate the change without applying it.")
+    ] = False,
     as_json: JsonFlag = False,
     bootstrap: BootstrapOption = BOOTSTRAP_DEFAULT,
 ) -> None:

@@ -31,7 +31,7 @@ BootstrapOption = Annotated[
         "-b",
         envvar="KRAFTBOX_BOOTSTRAP",
         metavar="HOST[:PORT][,...]",
-        help="Where the cluster is; the port is 9092 where none is named.",
+        help="Address of a broker; the default port is 9092.",
     ),
 ]
 BOOTSTRAP_DEFAULT = "localhost:9092"

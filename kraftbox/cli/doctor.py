@@ -46,10 +46,11 @@ class Found(NamedTuple):
 
 def doctor(
     directory: Annotated[
-        Path, typer.Option("--dir", envvar="KRAFTBOX_DIR", help="Where `up` would keep its data.")
+        Path,
+        typer.Option("--dir", envvar="KRAFTBOX_DIR", help="Data directory that `up` would use."),
     ] = DIR_DEFAULT,
     port: Annotated[
-        int, typer.Option("--port", min=1, max=65535, help="The client port it would take.")
+        int, typer.Option("--port", min=1, max=65535, help="Client port that `up` would use.")
     ] = PORT_DEFAULT,
     as_json: JsonFlag = False,
 ) -> None:
@@ -72,20 +73,20 @@ def versions() -> Iterator[Found]:
     yield Found(
         "Python",
         Verdict.OK if python >= PYTHON_MIN else Verdict.BAD,
-        f"{platform.python_version()}; 3.11 or later is needed",
+        f"{platform.python_version()}; needs 3.11 or later",
     )
     try:
         wanted = metadata.requires("kraftbox") or []
         installed = metadata.version("kraftbox")
     except metadata.PackageNotFoundError:
-        yield Found("kraftbox", Verdict.WARN, "runs from a folder and is not installed")
+        yield Found("kraftbox", Verdict.WARN, "runs from a folder, not installed")
         return
     yield Found("kraftbox", Verdict.OK, installed)
     missing = [name for name in _names(wanted) if not _is_installed(name)]
     yield Found(
         "packages",
         Verdict.BAD if missing else Verdict.OK,
-        f"missing: {', '.join(missing)}" if missing else "all that are needed are installed",
+        f"missing: {', '.join(missing)}" if missing else "all required packages are installed",
     )
     for name, purpose in (
         ("pyspark", "audits of long logs, tables"),
@@ -122,7 +123,7 @@ def kernel() -> Iterator[Found]:
     yield Found(
         "links",
         Verdict.OK,
-        "up --isolate can be used" if links else "up --isolate needs Linux, root and iproute2",
+        "up --isolate is available" if links else "up --isolate needs Linux, root and iproute2",
     )
 
 
@@ -148,14 +149,16 @@ def place(cluster: ClusterPlace, port: int) -> Iterator[Found]:
         return
     above = next(path for path in (cluster.root, *cluster.root.parents) if path.exists())
     if not above.is_dir() or not os.access(above, os.W_OK | os.X_OK):
-        yield Found("directory", Verdict.BAD, f"{above} cannot be written to")
+        yield Found("directory", Verdict.BAD, f"{above} is not writable")
         return
     runs = control.is_supervised(cluster)
-    state = "a cluster runs in it" if runs else "a cluster is in it" if known else "new"
+    state = (
+        "contains a running cluster" if runs else "contains a stopped cluster" if known else "new"
+    )
     yield Found("directory", Verdict.OK, f"{cluster.root}: {state}")
     free = shutil.disk_usage(above).free
     yield Found(
-        "disk", Verdict.OK if free >= FREE_BYTES_MIN else Verdict.WARN, f"{free >> 20} MiB are free"
+        "disk", Verdict.OK if free >= FREE_BYTES_MIN else Verdict.WARN, f"{free >> 20} MiB free"
     )
     if runs:
         return
@@ -164,11 +167,14 @@ def place(cluster: ClusterPlace, port: int) -> Iterator[Found]:
     yield Found(
         "ports",
         Verdict.BAD if taken else Verdict.OK,
-        f"in use: {', '.join(map(str, taken))} (up --port takes another, --port 0 a free one)"
+        (
+            f"in use: {', '.join(map(str, taken))} (choose another with up --port, or "
+            "--port 0 for a free one)"
+        )
         if taken
-        else f"{', '.join(map(str, ports))} can be listened on",
+        else f"{', '.join(map(str, ports))} free",
     )
     try:
         socket.getaddrinfo("localhost", port)
     except OSError:
-        yield Found("localhost", Verdict.WARN, "has no address: name 127.0.0.1 to clients")
+        yield Found("localhost", Verdict.WARN, "cannot be resolved: advertise 127.0.0.1 to clients")

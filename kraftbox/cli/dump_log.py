@@ -25,12 +25,15 @@ class Decoder(StrEnum):
 
 
 def dump_log(
-    paths: Annotated[list[Path], typer.Argument(help="Files or directories.", exists=True)],
+    paths: Annotated[
+        list[Path], typer.Argument(help="Files or directories of a log.", exists=True)
+    ],
     decode: Annotated[
-        Decoder, typer.Option("--decode", help="How records are read; by the directory's name.")
+        Decoder,
+        typer.Option("--decode", help="How to decode records; default: by the directory's name."),
     ] = Decoder.AUTO,
     batches_only: Annotated[
-        bool, typer.Option("--batches", help="Headers of batches, no records.")
+        bool, typer.Option("--batches", help="Print batch headers without records.")
     ] = False,
     as_json: JsonFlag = False,
 ) -> None:
@@ -47,7 +50,7 @@ def dump_log(
         for path in files:
             if not is_known(path):
                 if path in paths:
-                    raise CommandFailed(f"{path} is no file of a log directory")
+                    raise CommandFailed(f"{path}: not a file of a log directory")
                 continue
             if not as_json:
                 say(f"{path}")

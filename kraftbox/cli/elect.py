@@ -34,44 +34,56 @@ class Kind(Enum):
 Names = Annotated[
     list[str] | None,
     typer.Argument(
-        metavar="[TOPIC-PARTITION]...", show_default=False, help="Partitions, such as orders-0."
+        metavar="[TOPIC-PARTITION]...",
+        show_default=False,
+        help="Partitions to elect, such as orders-0.",
     ),
 ]
 KindOption = Annotated[
     Kind,
     typer.Option(
         "--type",
-        help="preferred: the first replica, where it is in sync. The others are for partitions "
-        "without leader, and what the elected one lacks is lost. unclean: any replica; "
-        "longest-log-aggressive: the longest log of the live ones; longest-log-balanced: the "
-        "longest once all that may have everything are back; designation: --leader.",
+        help=(
+            "preferred: the first replica, if it is in sync. All other types are "
+            "for partitions without a leader, and may lose records that the elected "
+            "replica lacks. unclean: any replica. longest-log-aggressive: the "
+            "longest log of the live replicas. longest-log-balanced: the longest "
+            "log, after all replicas that may have every record are back. "
+            "designation: the broker of --leader."
+        ),
     ),
 ]
 EverythingFlag = Annotated[
-    bool, typer.Option("--all", help="Every partition that needs the election.")
+    bool, typer.Option("--all", help="Elect for every partition that needs this election.")
 ]
 FileOption = Annotated[
     Path | None,
     typer.Option(
         "--file",
         metavar="FILE",
-        help='JSON: {"partitions": [{"topic": "t", "partition": 0, "desiredLeader": 1}]}; '
-        "desiredLeader counts in a designation only.",
+        help=(
+            'Read partitions from JSON: {"partitions": [{"topic": "t", "partition": '
+            '0, "desiredLeader": 1}]}; desiredLeader is for a designation only.'
+        ),
     ),
 ]
 LeaderOption = Annotated[
-    int | None, typer.Option("--leader", min=0, help="The broker that a designation names.")
+    int | None, typer.Option("--leader", min=0, help="Broker to elect in a designation.")
 ]
 ExplainOption = Annotated[
     str | None,
     typer.Option(
         "--explain",
         metavar="TOPIC-PARTITION",
-        help="Elect nobody: say who may lead, who may not and why, and what is waited for.",
+        help=(
+            "Elect no leader: show which replicas may lead, which may not and why, "
+            "and which events the partition waits for."
+        ),
     ),
 ]
 TimeoutOption = Annotated[
-    float, typer.Option("--timeout", min=0.1, max=TIMEOUT_S_MAX, help="Seconds to wait.")
+    float,
+    typer.Option("--timeout", min=0.1, max=TIMEOUT_S_MAX, help="Seconds to wait for the result."),
 ]
 
 
@@ -88,14 +100,12 @@ def elect(
 ) -> None:
     """Elect leaders and print a line per partition; exit code 1 if an election failed."""
     if sum((bool(partitions), everything, file is not None, explain is not None)) != 1:
-        raise typer.BadParameter(
-            "give partitions, --all, --file or --explain, and only one of them"
-        )
+        raise typer.BadParameter("give exactly one of partitions, --all, --file, --explain")
     if explain is not None:
         explanation.show(topic_partition(explain), bootstrap, timeout_s, as_json=as_json)
         return
     if leader is not None and (kind is not Kind.DESIGNATION or not partitions):
-        raise typer.BadParameter("--leader is for a designation that names its partitions")
+        raise typer.BadParameter("--leader needs --type designation and named partitions")
     if kind is Kind.DESIGNATION and leader is None and file is None:
         raise typer.BadParameter("a designation needs --leader, or --file with desiredLeader")
     wanted: DesiredLeaders | None = None
@@ -137,7 +147,7 @@ def topic_partition(text: str) -> TopicPartition:
     """Parse `orders-0` into topic and partition. Raises BadParameter."""
     topic, dash, index = text.rpartition("-")
     if not topic or not dash or not index.isdecimal() or int(index) > INT32_MAX:
-        raise typer.BadParameter(f"{text!r} is not TOPIC-PARTITION, as orders-0 is")
+        raise typer.BadParameter(f"expected TOPIC-PARTITION, such as orders-0, got {text!r}")
     return topic, int(index)
 
 

@@ -28,10 +28,10 @@ def read_election_file(path: Path) -> DesiredLeaders:
     except OSError as error:
         raise CommandFailed(f"{path}: {error.strerror}") from None
     except (ValueError, RecursionError) as error:
-        raise CommandFailed(f"{path}: is no JSON: {error}") from None
+        raise CommandFailed(f"{path}: invalid JSON: {error}") from None
     entries = content.get("partitions") if isinstance(content, dict) else None
     if not isinstance(entries, list):
-        raise CommandFailed(f'{path}: is not {{"partitions": [...]}}')
+        raise CommandFailed(f'{path}: expected an object with an array "partitions"')
     found: DesiredLeaders = {}
     for number, entry in enumerate(entries, 1):
         try:
@@ -40,7 +40,7 @@ def read_election_file(path: Path) -> DesiredLeaders:
             raise CommandFailed(f"{path}: entry {number}: {error}") from None
         if partition in found:
             raise CommandFailed(
-                f"{path}: entry {number}: {partition[0]}-{partition[1]} is named twice"
+                f"{path}: entry {number}: duplicate partition {partition[0]}-{partition[1]}"
             )
         found[partition] = leader
     return found
@@ -53,7 +53,7 @@ def leaders_of(election: ElectionType, wanted: DesiredLeaders | None) -> dict[To
     leaders = {}
     for (topic, index), leader in (wanted or {}).items():
         if leader is None:
-            raise CommandFailed(f"{topic}-{index} has no desiredLeader, which a designation needs")
+            raise CommandFailed(f"{topic}-{index}: a designation needs desiredLeader")
         leaders[topic, index] = leader
     return leaders
 
@@ -61,10 +61,10 @@ def leaders_of(election: ElectionType, wanted: DesiredLeaders | None) -> dict[To
 def _entry(entry: Any) -> tuple[TopicPartition, int | None]:
     """Parse one entry. Raises ValueError if a field is missing or invalid."""
     if not isinstance(entry, dict):
-        raise ValueError(f"{entry!r} is not an object")
+        raise ValueError(f"expected an object, got {entry!r}")
     topic = entry.get("topic")
     if not isinstance(topic, str) or not topic:
-        raise ValueError(f"topic {topic!r} is not a name")
+        raise ValueError(f"topic: expected a name, got {topic!r}")
     leader = entry.get("desiredLeader")
     return (
         (topic, _number("partition", entry.get("partition"))),
@@ -74,5 +74,5 @@ def _entry(entry: Any) -> tuple[TopicPartition, int | None]:
 
 def _number(what: str, value: Any) -> int:
     if type(value) is not int or not 0 <= value <= INT32_MAX:
-        raise ValueError(f"{what} {value!r} is not a number of at least 0")
+        raise ValueError(f"{what}: expected an integer of at least 0, got {value!r}")
     return value

@@ -11,10 +11,10 @@ from kraftbox.cli.connect import run
 from kraftbox.cli.output import say, say_json, table
 
 _WAITS = {
-    "clean-candidate": "{one_of} to come back: ISR and ELR have no other",
-    "last-known": "{brokers} to come back: nobody else may have everything",
+    "clean-candidate": "{one_of} to return: no other broker is in the ISR or ELR",
+    "last-known": "{brokers} to return: no other replica may have every record",
     "any-replica": "{any_of} to come back",
-    "answers": "{brokers} to say how far their logs reach",
+    "answers": "{brokers} to report their log end offsets",
     "operator": "an operator: kraftbox elect --type ...",
 }
 
@@ -30,10 +30,10 @@ def show(partition: TopicPartition, bootstrap: str, timeout_s: float, *, as_json
         return
     for line in headlines(found):
         say(line)
-    columns = ["BROKER", "IN", "MAY LEAD", "WHY NOT", "LAST EPOCH", "LOG END", "HEARD"]
+    columns = ["BROKER", "IN", "MAY LEAD", "WHY NOT", "LAST EPOCH", "LOG END", "ANSWERED"]
     rows = [_row(candidate) for candidate in found.candidates]
     if found.local_log_ms > 0 or found.local_log_bytes > 0:
-        columns += ["LOCAL LOG", "SINCE", "BYTES", "TOLD"]
+        columns += ["LOCAL LOG", "SINCE", "BYTES", "REPORTED"]
         rows = [[*row, *_local_log(one)] for row, one in zip(rows, found.candidates, strict=True)]
     table(columns, rows)
 
@@ -101,7 +101,7 @@ def headlines(found: ExplainedPartition) -> list[str]:
         if value > 0
     ]
     if thresholds:
-        lines.append(f"gladly led by whoever has this locally: {' or '.join(thresholds)}")
+        lines.append(f"preferred leaders have this much locally: {' or '.join(thresholds)}")
     if found.waits is not None:
         lines.append(f"waits for {waits(found)}")
     return lines

@@ -24,9 +24,9 @@ from kraftbox.cli.output import (
 )
 from kraftbox.cli.positions import Kind, Position, duration_ms, resolve, time_ms
 
-app = command_group("Look at consumer groups and move their offsets.")
+app = command_group("Describe consumer groups and move their offsets.")
 
-GroupArgument = Annotated[str, typer.Argument(metavar="GROUP", help="The group's id.")]
+GroupArgument = Annotated[str, typer.Argument(metavar="GROUP", help="Id of the group.")]
 
 
 @app.command("list")
@@ -67,7 +67,7 @@ def describe(
 
     described, offsets, ends = run(bootstrap, work)
     if described.group_state == "Dead" and not offsets:
-        raise CommandFailed(f"there is no group {group}")
+        raise CommandFailed(f"unknown group {group}")
     owners = owners_of(described.members)
     lines = [
         {
@@ -100,7 +100,7 @@ def describe(
 
 @app.command()
 def delete(
-    groups: Annotated[list[str], typer.Argument(metavar="GROUP...", help="Groups, by id.")],
+    groups: Annotated[list[str], typer.Argument(metavar="GROUP...", help="Ids of the groups.")],
     as_json: JsonFlag = False,
     bootstrap: BootstrapOption = BOOTSTRAP_DEFAULT,
 ) -> None:
@@ -119,19 +119,23 @@ def delete(
 
 
 TopicsOption = Annotated[
-    list[str], typer.Option("--topic", "-t", help="Of this topic; repeatable.")
+    list[str], typer.Option("--topic", "-t", help="Reset the offsets of this topic; repeatable.")
 ]
 TimeOption = Annotated[
     str | None,
     typer.Option(
         "--to-time",
         metavar="TIME",
-        help="To the first record not older; epoch ms or ISO 8601.",
+        help="Move to the first record at or after this time: epoch ms or ISO 8601.",
     ),
 ]
 DurationOption = Annotated[
     str | None,
-    typer.Option("--by-duration", metavar="DURATION", help="As long ago: 90s, 15m, 2h, 1d."),
+    typer.Option(
+        "--by-duration",
+        metavar="DURATION",
+        help="Move back by this time from now: 90s, 15m, 2h, 1d.",
+    ),
 ]
 
 
@@ -139,22 +143,31 @@ DurationOption = Annotated[
 def reset_offsets(
     group: GroupArgument,
     topics: TopicsOption,
-    earliest: Annotated[bool, typer.Option("--to-earliest", help="To the first record.")] = False,
-    latest: Annotated[bool, typer.Option("--to-latest", help="To the end.")] = False,
+    earliest: Annotated[
+        bool, typer.Option("--to-earliest", help="Move to the first record.")
+    ] = False,
+    latest: Annotated[bool, typer.Option("--to-latest", help="Move to the end.")] = False,
     offset: Annotated[
         int | None,
-        typer.Option("--to-offset", min=0, help="To this one, or the nearest that is there."),
+        typer.Option(
+            "--to-offset", min=0, help="Move to this offset, or to the nearest one that exists."
+        ),
     ] = None,
     time: TimeOption = None,
     timestamp_ms: Annotated[
-        int | None, typer.Option("--to-timestamp-ms", min=0, help="As --to-time, in epoch ms.")
+        int | None, typer.Option("--to-timestamp-ms", min=0, help="Same as --to-time, in epoch ms.")
     ] = None,
     duration: DurationOption = None,
     shift: Annotated[
         int | None,
-        typer.Option("--shift-by", help="From what is committed so many on, or back if negative."),
+        typer.Option(
+            "--shift-by",
+            help="Move N records forward from the committed offset, or back if negative.",
+        ),
     ] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show, do not commit.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Show the new offsets without committing them.")
+    ] = False,
     as_json: JsonFlag = False,
     bootstrap: BootstrapOption = BOOTSTRAP_DEFAULT,
 ) -> None:
@@ -174,7 +187,7 @@ def reset_offsets(
     async def work(client: ClusterClient) -> dict[TopicPartition, int]:
         described = await Admin(client).describe_group(group)
         if described.group_state not in ("Empty", "Dead"):
-            raise CommandFailed(f"{group} is {described.group_state}: its members must stop first")
+            raise CommandFailed(f"group {group} is {described.group_state}: stop its members first")
         wanted = await partitions_of(client, topics)
         if offset is not None:
             target = await nearest(client, dict.fromkeys(wanted, offset))
@@ -216,9 +229,7 @@ def shifted(
     """Return the committed offsets plus `by`. Raises CommandFailed if one is missing."""
     missing = [f"{name}-{index}" for name, index in wanted if (name, index) not in before]
     if missing:
-        raise CommandFailed(
-            f"nothing is committed for {', '.join(missing)}: --shift-by has no base"
-        )
+        raise CommandFailed(f"--shift-by needs a committed offset; none for {', '.join(missing)}")
     return {key: before[key] + by for key in wanted}
 
 
@@ -232,7 +243,7 @@ async def nearest(
     for (name, index), chosen in target.items():
         asked = wanted[name, index]
         if chosen != asked:
-            say_error(f"{name}-{index} has no offset {asked}: {chosen} is the nearest")
+            say_error(f"{name}-{index} has no offset {asked}: using the nearest, {chosen}")
     return target
 
 

@@ -20,7 +20,7 @@ CLIENTS = "clients"
 """The name of this machine as an end of a link."""
 
 app = command_group(
-    "Make single links slow or lossy, cut and heal them (a cluster of `up --isolate`)."
+    "Delay, drop or cut traffic between two nodes, and heal links (clusters of `up --isolate`)."
 )
 
 
@@ -28,19 +28,21 @@ def _end(text: str) -> int:
     if text == CLIENTS:
         return HOST
     if not text.isdecimal() or int(text) == HOST:
-        raise typer.BadParameter(f"{text!r} is neither a node's id nor {CLIENTS!r}")
+        raise typer.BadParameter(f"{text!r}: expected a node's id or {CLIENTS!r}")
     return int(text)
 
 
 First = Annotated[
     int,
     typer.Argument(
-        metavar="A", parser=_end, help=f"One end: a node's id, or `{CLIENTS}` for this machine."
+        metavar="A",
+        parser=_end,
+        help=f"One end: a node's id, or `{CLIENTS}` for clients on this machine.",
     ),
 ]
 Second = Annotated[int, typer.Argument(metavar="B", parser=_end, help="The other end.")]
 OneWay = Annotated[
-    bool, typer.Option("--one-way", help="Only from A to B; without it both directions.")
+    bool, typer.Option("--one-way", help="Change the direction from A to B only; default: both.")
 ]
 
 
@@ -49,14 +51,20 @@ def slow(
     a: First,
     b: Second,
     delay: Annotated[
-        float, typer.Option("--delay", metavar="MS", min=0, help="How long each packet takes.")
+        float,
+        typer.Option("--delay", metavar="MS", min=0, help="Delay of each packet in milliseconds."),
     ] = SLOW.delay_ms,
     jitter: Annotated[
-        float, typer.Option("--jitter", metavar="MS", min=0, help="More or less than that.")
+        float,
+        typer.Option(
+            "--jitter", metavar="MS", min=0, help="Random deviation from the delay in milliseconds."
+        ),
     ] = SLOW.jitter_ms,
     rate: Annotated[
         int,
-        typer.Option("--rate", metavar="BYTES", min=0, help="Bytes a second; 0 for no limit."),
+        typer.Option(
+            "--rate", metavar="BYTES", min=0, help="Bandwidth in bytes per second; 0: unlimited."
+        ),
     ] = SLOW.rate_bytes_per_s,
     one_way: OneWay = False,
     directory: DirOption = DIR_DEFAULT,
@@ -72,7 +80,9 @@ def lossy(
     b: Second,
     loss: Annotated[
         float,
-        typer.Option("--loss", metavar="PERCENT", min=0, max=100, help="Packets that are lost."),
+        typer.Option(
+            "--loss", metavar="PERCENT", min=0, max=100, help="Percentage of packets to drop."
+        ),
     ] = 100 * LOSSY.loss,
     one_way: OneWay = False,
     directory: DirOption = DIR_DEFAULT,
@@ -93,7 +103,7 @@ def heal(
     a: Annotated[
         int | None,
         typer.Argument(
-            metavar="[A]", parser=_end, help="One end; without any, every link is healed."
+            metavar="[A]", parser=_end, help="One end; without it every link is healed."
         ),
     ] = None,
     b: Annotated[
@@ -103,15 +113,15 @@ def heal(
 ) -> None:
     """Make the links between A and B whole again, in both directions."""
     if (a is None) != (b is None):
-        raise typer.BadParameter("both ends of a link, or none to heal every one")
+        raise typer.BadParameter("give both ends of a link, or neither to heal every link")
     if a is None or b is None:
         try:
             _network(directory)[0].set_links([])
         except NetworkError as error:
             raise CommandFailed(str(error)) from None
-        say("every link is whole")
+        say("healed every link")
         return
-    _change(directory, a, b, WHOLE, "is whole", one_way=False)
+    _change(directory, a, b, WHOLE, "is healed", one_way=False)
 
 
 @app.command("list")
@@ -153,9 +163,9 @@ def check_ends(ends: Sequence[int], nodes: Sequence[int]) -> None:
     for end in ends:
         if end != HOST and end not in nodes:
             known = ", ".join(map(str, nodes))
-            raise CommandFailed(f"there is no node {end}; there are {known} and {CLIENTS}")
+            raise CommandFailed(f"unknown node {end}; known: {known} and {CLIENTS}")
     if len(set(ends)) < len(ends):
-        raise CommandFailed(f"{_name(ends[0])} has no link to itself")
+        raise CommandFailed(f"invalid link: both ends are {_name(ends[0])}")
 
 
 def _change(directory: object, a: int, b: int, link: Link, done: str, *, one_way: bool) -> None:
@@ -179,8 +189,9 @@ def _network(directory: object) -> tuple[NetworkControl, list[int]]:
     known = place.remembered()
     if known is None or not known.network:
         raise CommandFailed(
-            "this cluster has no network of its own: begin one with `kraftbox up --isolate` (Linux,"
-            " root); `kraftbox node cut-off ID` cuts a node off from everybody"
+            "this cluster has no isolated network: create one with `kraftbox up "
+            "--isolate` (Linux, root); `kraftbox node cut-off ID` disconnects a node "
+            "completely"
         )
     return NetworkControl(place), nodes
 

@@ -104,7 +104,7 @@ def _text_items(data: bytes) -> Iterator[Item]:
     try:
         lines = data.decode().splitlines()
     except UnicodeDecodeError:
-        raise DamagedFile("not text") from None
+        raise DamagedFile("not a text file") from None
     for line in lines:
         yield {"kind": "line", "text": line}
 
@@ -121,7 +121,7 @@ def _fixed(data: bytes, form: str, columns: tuple[str, ...], base: int | None) -
             values = {"offset": base + values.pop("relativeOffset"), **values}
         yield {"kind": "entry", **values}
     if whole != len(data):
-        raise DamagedFile(f"{len(data) - whole} bytes after the last entry")
+        raise DamagedFile(f"{len(data) - whole} trailing bytes after the last entry")
 
 
 def _producers(data: bytes) -> Iterator[Item]:

@@ -30,31 +30,40 @@ class Listed(NamedTuple):
 
 
 LISTED = (
-    Listed("up", "starts", "up", "Start a ready node, or a cluster."),
-    Listed("server", "starts", "server", "Run a node from a server.properties."),
+    Listed("up", "starts", "up", "Start a node or a cluster."),
+    Listed("server", "starts", "server", "Run one node with a server.properties."),
     Listed("status", "status", "status", "Show the nodes, the quorum and the partitions."),
-    Listed("top", "status", "top", "Show a cluster on the whole screen, as it changes."),
-    Listed("node", "nodes", "node_app", "Kill, stop, pause, cut off or start single nodes."),
-    Listed("link", "link", "app", "Make links between nodes slow, lossy, cut; heal them."),
+    Listed("top", "status", "top", "Show a cluster full-screen and update it."),
+    Listed("node", "nodes", "node_app", "Kill, stop, pause, disconnect or start single nodes."),
+    Listed("link", "link", "app", "Delay, drop or cut traffic between nodes, and heal links."),
     Listed("logs", "nodes", "logs", "Show the nodes' logs."),
     Listed("down", "nodes", "down", "Stop a cluster cleanly."),
-    Listed("storage", "storage", "app", "Format log directories and look at them."),
+    Listed("storage", "storage", "app", "Format and inspect log directories."),
     Listed("topics", "topics", "app", "Create, list, describe, alter and delete topics."),
     Listed("configs", "configs", "app", "Describe and alter configurations."),
-    Listed("groups", "groups", "app", "Look at consumer groups and move their offsets."),
-    Listed("tier", "tier", "app", "What tiered storage has, and whether it is whole."),
-    Listed("elect", "elect", "elect", "Elect leaders, or say why nobody may lead."),
+    Listed("groups", "groups", "app", "Describe consumer groups and move their offsets."),
+    Listed("tier", "tier", "app", "List and verify the segments in tiered storage."),
+    Listed("elect", "elect", "elect", "Elect leaders, or explain why a partition has none."),
     Listed("reassign", "reassign", "reassign", "Move partitions to other brokers."),
     Listed("produce", "produce", "produce", "Write lines to a topic, one record each."),
     Listed("consume", "records", "consume", "Read records and print them."),
-    Listed("chaos", "chaos", "chaos", "Faults on a cluster, and a judge of what clients saw."),
-    Listed("dump-log", "dump_log", "dump_log", "Show what is in files of a log."),
-    Listed("audit", "audit", "audit", "Say what happened to a cluster, from its metadata log."),
-    Listed("prometheus", "prometheus", "prometheus", "Print how Prometheus scrapes a cluster."),
+    Listed("chaos", "chaos", "chaos", "Inject faults, then check the histories of the clients."),
+    Listed("dump-log", "dump_log", "dump_log", "Print the contents of log files."),
+    Listed(
+        "audit",
+        "audit",
+        "audit",
+        "Check a cluster's history in its metadata log.",
+    ),
+    Listed(
+        "prometheus", "prometheus", "prometheus", "Print a Prometheus configuration for a cluster."
+    ),
     Listed("schema", "schema", "schema", "Print the JSON Schema of a document."),
     Listed("man", "man", "man", "Print the manual page of a command."),
-    Listed("doctor", "doctor", "doctor", "Whether this machine has what a cluster needs."),
-    Listed("sim", "sim", "sim", "Run whole clusters on virtual time, each from a seed."),
+    Listed(
+        "doctor", "doctor", "doctor", "Check that this machine meets the requirements of a cluster."
+    ),
+    Listed("sim", "sim", "sim", "Simulate clusters on virtual time, each from a seed."),
 )
 
 SETTINGS = {"help_option_names": ["-h", "--help"]}
@@ -163,7 +172,7 @@ def imported(name: str) -> Any:
 app = typer.Typer(
     cls=Commands,
     name="kraftbox",
-    help="A Kafka cluster in Python. `kraftbox up` starts a node, or a cluster.",
+    help="A Kafka cluster in Python. `kraftbox up` starts a node or a cluster.",
     no_args_is_help=True,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
@@ -180,7 +189,7 @@ def _show_version(asked: bool) -> None:
     try:
         version = metadata.version("kraftbox")
     except metadata.PackageNotFoundError as error:
-        raise CommandFailed("kraftbox runs from a folder and is not installed") from error
+        raise CommandFailed("kraftbox runs from a folder, not installed") from error
     typer.echo(f"kraftbox {version}")
     raise typer.Exit
 

@@ -12,17 +12,21 @@ import typer
 from kraftbox.cli.output import CommandFailed, say, say_lines
 
 SECTION = 1
-EXIT_CODES = "0: done. 1: failed. 2: wrong usage. 130: interrupted."
+EXIT_CODES = "0: success. 1: failure. 2: wrong usage. 130: interrupted."
 
 
 def man(
     words: Annotated[
         list[str],
-        typer.Argument(metavar="[COMMAND...]", help="Of this command; none: of kraftbox itself."),
+        typer.Argument(
+            metavar="[COMMAND...]", help="Command to describe; default: kraftbox itself."
+        ),
     ] = [],
     out: Annotated[
         Path | None,
-        typer.Option("--out", metavar="FOLDER", help="Write the pages of all commands there."),
+        typer.Option(
+            "--out", metavar="FOLDER", help="Write the pages of all commands to this folder."
+        ),
     ] = None,
 ) -> None:
     """Print a manual page, or write all of them (show them with `man -l -` and `man -M`)."""
@@ -30,11 +34,11 @@ def man(
     if out is None:
         name = "-".join(["kraftbox", *words])
         if name not in pages:
-            raise typer.BadParameter(f"{' '.join(words)!r} is no command: kraftbox --help")
+            raise typer.BadParameter(f"unknown command {' '.join(words)!r}; list: kraftbox --help")
         say_lines(pages[name].rstrip("\n"))
         return
     if words:
-        raise typer.BadParameter("a command, or --out for all of them, not both")
+        raise typer.BadParameter("give a command or --out, not both")
     folder = out / f"man{SECTION}"
     try:
         folder.mkdir(parents=True, exist_ok=True)

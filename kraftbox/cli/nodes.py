@@ -22,12 +22,12 @@ LINES_DEFAULT = 100
 
 DirOption = Annotated[
     Path,
-    typer.Option("--dir", envvar="KRAFTBOX_DIR", help="The directory of the cluster."),
+    typer.Option("--dir", envvar="KRAFTBOX_DIR", help="Directory of the cluster."),
 ]
 DIR_DEFAULT = Path("kraftbox-data")
-IdArgument = Annotated[list[int], typer.Argument(metavar="ID...", help="Nodes, by id.")]
+IdArgument = Annotated[list[int], typer.Argument(metavar="ID...", help="Ids of the nodes.")]
 WaitOption = Annotated[
-    float, typer.Option("--timeout", metavar="SECONDS", help="How long to wait for it.")
+    float, typer.Option("--timeout", metavar="SECONDS", help="Seconds to wait for the result.")
 ]
 
 node_app = command_group("Kill, stop, pause, resume or start single nodes of a cluster.")
@@ -70,7 +70,7 @@ def reconnect(
     ids: IdArgument, directory: DirOption = DIR_DEFAULT, timeout: WaitOption = 10.0
 ) -> None:
     """Undo cut-off; connections from before are reset."""
-    _act("reconnect", "connected again", ids, directory, timeout)
+    _act("reconnect", "reconnected", ids, directory, timeout)
 
 
 @node_app.command("start")
@@ -99,19 +99,19 @@ def down(directory: DirOption = DIR_DEFAULT) -> None:
             raise CommandFailed(place.why_not_running())
     except control.RequestFailed as error:
         raise CommandFailed(str(error)) from None
-    say("the cluster is down")
+    say("the cluster has stopped")
 
 
 def logs(
     node_id: Annotated[
-        int | None, typer.Argument(metavar="[ID]", help="One node; without it, all of them.")
+        int | None, typer.Argument(metavar="[ID]", help="Id of one node; default: all nodes.")
     ] = None,
     directory: DirOption = DIR_DEFAULT,
     follow: Annotated[
-        bool, typer.Option("--follow", "-f", help="Go on with what is logged from now on.")
+        bool, typer.Option("--follow", "-f", help="Keep printing new lines.")
     ] = False,
     lines: Annotated[
-        int, typer.Option("--lines", "-n", min=0, help="How many old lines of each node.")
+        int, typer.Option("--lines", "-n", min=0, help="Number of earlier lines per node.")
     ] = LINES_DEFAULT,
 ) -> None:
     """Show the nodes' logs. With several nodes each line begins with the node's ID."""
@@ -121,9 +121,9 @@ def logs(
     except StartupRefused as error:
         raise CommandFailed(str(error)) from None
     if not known:
-        raise CommandFailed(f"there is no cluster in {place.root}")
+        raise CommandFailed(f"no cluster in {place.root}")
     if node_id is not None and node_id not in known:
-        raise CommandFailed(f"there is no node {node_id}; there are {', '.join(map(str, known))}")
+        raise CommandFailed(f"unknown node {node_id}; known: {', '.join(map(str, known))}")
     chosen = known if node_id is None else [node_id]
     tails = [
         Tail(known[one], f"{one:>3} | ".encode() if node_id is None else b"") for one in chosen

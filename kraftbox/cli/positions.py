@@ -27,7 +27,7 @@ def time_ms(text: str) -> int:
         when = datetime.fromisoformat(text)
     except ValueError:
         raise ValueError(
-            f"{text!r} is neither epoch milliseconds nor ISO 8601 such as 2026-05-01T12:00:00"
+            f"expected epoch milliseconds or ISO 8601 such as 2026-05-01T12:00:00, got {text!r}"
         ) from None
     if when.tzinfo is None:
         when = when.replace(tzinfo=UTC)
@@ -38,7 +38,7 @@ def duration_ms(text: str) -> int:
     """Parse `90s`, `15m`, `2h` or `1d` into milliseconds. Raises ValueError."""
     found = _DURATION.fullmatch(text)
     if found is None:
-        raise ValueError(f"{text!r} is no duration such as 90s, 15m, 2h or 1d")
+        raise ValueError(f"expected a duration such as 90s, 15m, 2h or 1d, got {text!r}")
     return int(found[1]) * _UNITS_MS[found[2]]
 
 
@@ -73,7 +73,7 @@ def parse_position(text: str) -> Position:
         return Position(Kind.OFFSET, int(text))
     if text.startswith("-") and text[1:].isdecimal():
         return Position(Kind.BEFORE_END, int(text[1:]))
-    raise ValueError(f"{text!r} is none of OFFSET, end, beginning, -COUNT, @TIME")
+    raise ValueError(f"expected OFFSET, end, beginning, -COUNT or @TIME, got {text!r}")
 
 
 async def resolve(

@@ -48,44 +48,61 @@ class Format(StrEnum):
 _ACKS = {Acks.ALL: -1, Acks.ONE: 1, Acks.ZERO: 0}
 
 FileOption = Annotated[
-    Path | None, typer.Option("--file", "-f", help="Read lines from here, not stdin.")
+    Path | None,
+    typer.Option("--file", "-f", help="Read lines from this file; default: standard input."),
 ]
 FormatOption = Annotated[
     Format,
-    typer.Option("--format", help="Of a line: a value, or an object as `consume --json` prints."),
+    typer.Option(
+        "--format",
+        help="Format of a line. text: a value; json: an object as `consume --json` prints it.",
+    ),
 ]
 KeySeparatorOption = Annotated[
-    str | None, typer.Option("--key-separator", "-K", help="Splits each line: key, value.")
+    str | None,
+    typer.Option("--key-separator", "-K", help="Split each line into key and value at this text."),
 ]
 TombstonesFlag = Annotated[
-    bool, typer.Option("--tombstones", help="An empty value is none: it deletes the key.")
+    bool, typer.Option("--tombstones", help="Write an empty value as null, which deletes the key.")
 ]
 HeaderOption = Annotated[
     list[str],
-    typer.Option("--header", "-H", metavar="NAME=VALUE", help="On each record; repeatable."),
+    typer.Option(
+        "--header", "-H", metavar="NAME=VALUE", help="Add this header to each record; repeatable."
+    ),
 ]
 TimestampOption = Annotated[
     str | None,
     typer.Option(
-        "--timestamp", metavar="TIME", help="Of each record: epoch ms or ISO 8601; default: now."
+        "--timestamp",
+        metavar="TIME",
+        help="Timestamp of each record: epoch ms or ISO 8601; default: now.",
     ),
 ]
 PartitionOption = Annotated[
-    int | None, typer.Option("--partition", "-p", min=0, help="All into this one.")
+    int | None,
+    typer.Option("--partition", "-p", min=0, help="Write all records to this partition."),
 ]
 CompressionOption = Annotated[
-    Compression, typer.Option("--compression", "-z", help="Of the batches.")
+    Compression, typer.Option("--compression", "-z", help="Compression of the batches.")
 ]
 AcksOption = Annotated[
-    Acks, typer.Option("--acks", help="Who must have it: all in sync, the leader, nobody.")
+    Acks,
+    typer.Option(
+        "--acks",
+        help=(
+            "Replicas that must have a record before it is acknowledged: "
+            "all in sync, the leader, none."
+        ),
+    ),
 ]
 RateOption = Annotated[
-    int | None, typer.Option("--rate", min=1, help="At most so many records a second.")
+    int | None, typer.Option("--rate", min=1, help="Write at most N records per second.")
 ]
 
 
 def produce(
-    topic: Annotated[str, typer.Argument(metavar="TOPIC", help="The topic.")],
+    topic: Annotated[str, typer.Argument(metavar="TOPIC", help="Name of the topic.")],
     file: FileOption = None,
     form: FormatOption = Format.TEXT,
     key_separator: KeySeparatorOption = None,
@@ -105,9 +122,11 @@ def produce(
     options.
     """
     if key_separator == "":
-        raise typer.BadParameter("--key-separator needs at least one character")
+        raise typer.BadParameter("--key-separator must have at least one character")
     if key_separator is not None and form is Format.JSON:
-        raise typer.BadParameter("--key-separator is for text: JSON lines have a key of their own")
+        raise typer.BadParameter(
+            "--key-separator is for --format text; JSON lines contain their key"
+        )
     reader = Reader(
         form,
         None if key_separator is None else key_separator.encode(),
@@ -122,7 +141,7 @@ def produce(
         if producer.created_partitions:
             count = producer.created_partitions
             many = "partition" if count == 1 else "partitions"
-            say_error(f"there was no topic {topic}: it was created, with {count} {many}")
+            say_error(f"created topic {topic} with {count} {many}")
         total = None if file is None else file.stat().st_size
         with _input(file) as source, progress("producing", total) as ticker:
             pace = Pace(rate, time.monotonic())
@@ -136,7 +155,7 @@ def produce(
     if as_json:
         say_json({"topic": topic, "records": sent})
     elif sys.stderr.isatty():
-        say_error(f"{sent} records written to {topic}")
+        say_error(f"wrote {sent} records to {topic}")
 
 
 class Reader(NamedTuple):
@@ -206,7 +225,7 @@ def batches(
 def _header(text: str) -> tuple[str, bytes | None]:
     name, equals, value = text.partition("=")
     if not equals or not name:
-        raise typer.BadParameter(f"{text!r} is not NAME=VALUE", param_hint="--header")
+        raise typer.BadParameter(f"expected NAME=VALUE, got {text!r}", param_hint="--header")
     return name, value.encode()
 
 

@@ -31,9 +31,7 @@ def prometheus(
     directory: DirOption = DIR_DEFAULT,
     name: Annotated[
         str | None,
-        typer.Option(
-            "--name", help="The cluster's name in the labels; default: that of its directory."
-        ),
+        typer.Option("--name", help="Value of the label `cluster`; default: the directory's name."),
     ] = None,
     serve: Annotated[
         int | None,
@@ -42,8 +40,11 @@ def prometheus(
             metavar="PORT",
             min=0,
             max=65535,
-            help="Serve the targets as Prometheus' http_sd wants them, on this port of 127.0.0.1 "
-            "(0: a free one), until Ctrl-C; the configuration printed asks there.",
+            help=(
+                "Serve the targets for Prometheus' http_sd on this port of "
+                "127.0.0.1 (0: a free one) until Ctrl-C, and print a configuration "
+                "that uses it."
+            ),
         ),
     ] = None,
     as_json: JsonFlag = False,
@@ -97,7 +98,7 @@ def _server(place: ClusterPlace, name: str, port: int) -> ThreadingHTTPServer:
     try:
         return ThreadingHTTPServer((HOST, port), Handler)
     except OSError as error:
-        raise CommandFailed(f"--serve {port}: cannot listen there: {error.strerror}") from None
+        raise CommandFailed(f"--serve {port}: cannot listen: {error.strerror}") from None
 
 
 def _targets(place: ClusterPlace, name: str) -> list[Target]:
@@ -105,7 +106,7 @@ def _targets(place: ClusterPlace, name: str) -> list[Target]:
     try:
         known = place.remembered()
         if known is None:
-            raise CommandFailed(f"there is no cluster in {place.root}")
+            raise CommandFailed(f"no cluster in {place.root}")
         nodes = planned_nodes(known.shape)
         network = Network(known.network) if known.network else None
         at = {node.node_id: network.address(node.node_id) if network else HOST for node in nodes}

@@ -35,21 +35,31 @@ def reassign(
         typer.Argument(
             metavar="[TOPIC-PARTITION]...",
             show_default=False,
-            help="Partitions, such as orders-0; without any, what goes on is listed.",
+            help=(
+                "Partitions to move, such as orders-0; without any, ongoing "
+                "reassignments are listed."
+            ),
         ),
     ] = None,
     to: Annotated[
         str | None,
         typer.Option(
-            "--to", metavar="ID,ID,...", help="The brokers to have it; the first is to lead."
+            "--to",
+            metavar="ID,ID,...",
+            help="New replicas: broker ids; the first is the preferred leader.",
         ),
     ] = None,
     cancel: Annotated[
-        bool, typer.Option("--cancel", help="Take back what goes on for these partitions.")
+        bool, typer.Option("--cancel", help="Cancel the ongoing reassignment of these partitions.")
     ] = False,
     wait_s: Annotated[
         float | None,
-        typer.Option("--wait", metavar="SECONDS", min=0, help="Wait for the end, so long at most."),
+        typer.Option(
+            "--wait",
+            metavar="SECONDS",
+            min=0,
+            help="Wait at most this many seconds for the reassignment to finish.",
+        ),
     ] = None,
     as_json: JsonFlag = False,
     bootstrap: BootstrapOption = BOOTSTRAP_DEFAULT,
@@ -61,7 +71,7 @@ def reassign(
     """
     partitions = [topic_partition(name) for name in names or ()]
     if partitions and (to is not None) == cancel:
-        raise typer.BadParameter("give --to or --cancel with partitions, and only one of them")
+        raise typer.BadParameter("give partitions with exactly one of --to, --cancel")
     if not partitions and (to is not None or cancel or wait_s is not None):
         raise typer.BadParameter("name partitions, such as orders-0")
     brokers = None if to is None else _brokers(to)
@@ -84,7 +94,7 @@ def reassign(
         columns = ("TOPIC", "PARTITION", "REPLICAS", "ADDING", "REMOVING")
         table(columns, [(one.topic, one.partition, *map(_ids, one[2:])) for one in going_on])
     if wait_s is not None and going_on:
-        raise CommandFailed(f"not over after {wait_s:g} s")
+        raise CommandFailed(f"reassignment not finished after {wait_s:g} s")
 
 
 async def moves(admin: Admin, partitions: Sequence[TopicPartition]) -> list[Moving]:
@@ -106,7 +116,7 @@ async def moves(admin: Admin, partitions: Sequence[TopicPartition]) -> list[Movi
 def _brokers(text: str) -> list[int]:
     ids = text.split(",")
     if not all(one.strip().isdecimal() for one in ids):
-        raise typer.BadParameter(f"{text!r} is not ID,ID,...", param_hint="--to")
+        raise typer.BadParameter(f"expected ID,ID,..., got {text!r}", param_hint="--to")
     return [int(one) for one in ids]
 
 

@@ -51,7 +51,7 @@ def bytes_of(text: Any) -> bytes | None:
     if text is None:
         return None
     if not isinstance(text, str):
-        raise ValueError(f"{text!r} is no text")
+        raise ValueError(f"expected text, got {text!r}")
     if text.startswith(BASE64):
         return base64.b64decode(text.removeprefix(BASE64), validate=True)
     return text.encode()
@@ -76,15 +76,15 @@ def from_json(line: bytes) -> Line:
     """
     found = json.loads(line)
     if not isinstance(found, dict) or "value" not in found:
-        raise ValueError('not an object with a "value"')
+        raise ValueError('expected an object with "value"')
     headers = found.get("headers") or []
     for pair in headers:
         if not (isinstance(pair, list) and len(pair) == 2 and isinstance(pair[0], str)):
-            raise ValueError(f"{pair!r} is no header: [NAME, VALUE]")
+            raise ValueError(f"invalid header {pair!r}: expected [NAME, VALUE]")
     numbers = (found.get("timestamp"), found.get("partition"))
     for number in numbers:
         if number is not None and (type(number) is not int or number < 0):
-            raise ValueError(f"{number!r} is no number from 0 on")
+            raise ValueError(f"expected an integer of at least 0, got {number!r}")
     return Line(
         bytes_of(found.get("key")),
         bytes_of(found["value"]),
@@ -124,11 +124,15 @@ def formatter(text: str) -> Part:
         letter, escape = token.groups()
         if letter is not None:
             if letter not in _LETTERS:
-                raise ValueError(f"%{letter} is none of {' '.join('%' + one for one in _LETTERS)}")
+                raise ValueError(
+                    f"invalid field %{letter}; allowed: {' '.join('%' + one for one in _LETTERS)}"
+                )
             parts.append(_LETTERS[letter])
             continue
         if escape is not None and escape not in _ESCAPES:
-            raise ValueError(f"\\{escape} is none of {' '.join(chr(92) + e for e in _ESCAPES)}")
+            raise ValueError(
+                f"invalid escape \\{escape}; allowed: {' '.join(chr(92) + e for e in _ESCAPES)}"
+            )
         fixed = token[0].encode() if escape is None else _ESCAPES[escape]
         parts.append(lambda _, fixed=fixed: fixed)  # type: ignore[misc]
     return lambda record: b"".join(part(record) for part in parts)

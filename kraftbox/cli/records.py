@@ -29,8 +29,10 @@ OffsetOption = Annotated[
         "--offset",
         "-o",
         metavar="OFFSET|end|beginning|-COUNT|@TIME",
-        help="Start here: an offset (with --partition), so many before the end, a time (epoch ms "
-        "or ISO 8601).",
+        help=(
+            "Start at this position: an offset (with --partition), -N for N records "
+            "before the end, @TIME (epoch ms or ISO 8601)."
+        ),
     ),
 ]
 FormatOption = Annotated[
@@ -38,35 +40,54 @@ FormatOption = Annotated[
     typer.Option(
         "--format",
         "-f",
-        help="Print this for each record: %t topic, %p partition, %o offset, %T timestamp, %k key, "
-        "%s value, %K %S their sizes, %h headers; \\n, \\t.",
+        help=(
+            "Print this for each record: %t topic, %p partition, %o offset, %T "
+            "timestamp, %k key, %s value, %K key size, %S value size, %h headers; "
+            "\\n, \\t."
+        ),
     ),
 ]
 
 
+FromBeginningOption = Annotated[
+    bool,
+    typer.Option(
+        "--from-beginning",
+        help="Start at the first record if the group has no committed offset.",
+    ),
+]
+ExitAtEndOption = Annotated[
+    bool,
+    typer.Option(
+        "--exit",
+        "-e",
+        help="Exit at the log end offset that each partition has at the start.",
+    ),
+]
+TimeoutMsOption = Annotated[
+    int | None,
+    typer.Option("--timeout-ms", min=1, help="Exit after this many milliseconds without a record."),
+]
+
+
 def consume(
-    topics: Annotated[list[str], typer.Argument(metavar="TOPIC...", help="The topics.")],
+    topics: Annotated[list[str], typer.Argument(metavar="TOPIC...", help="Names of the topics.")],
     group: Annotated[
-        str | None, typer.Option("--group", "-g", help="Join this group and commit.")
+        str | None,
+        typer.Option("--group", "-g", help="Join this consumer group and commit offsets."),
     ] = None,
-    from_beginning: Annotated[
-        bool, typer.Option("--from-beginning", help="Where there is no committed offset.")
-    ] = False,
+    from_beginning: FromBeginningOption = False,
     partition: Annotated[
-        int | None, typer.Option("--partition", "-p", min=0, help="This one only.")
+        int | None, typer.Option("--partition", "-p", min=0, help="Read this partition only.")
     ] = None,
     offset: OffsetOption = None,
     max_messages: Annotated[
-        int | None, typer.Option("--max-messages", "-n", min=1, help="Stop after so many.")
+        int | None, typer.Option("--max-messages", "-n", min=1, help="Exit after N records.")
     ] = None,
-    exit_at_end: Annotated[
-        bool, typer.Option("--exit", "-e", help="Stop at what was the end at the start.")
-    ] = False,
-    timeout_ms: Annotated[
-        int | None, typer.Option("--timeout-ms", min=1, help="Stop after so long without records.")
-    ] = None,
+    exit_at_end: ExitAtEndOption = False,
+    timeout_ms: TimeoutMsOption = None,
     read_committed: Annotated[
-        bool, typer.Option("--read-committed", help="Leave out aborted records.")
+        bool, typer.Option("--read-committed", help="Skip records of aborted transactions.")
     ] = False,
     show_keys: Annotated[bool, typer.Option("--keys", help="Print KEY<tab>VALUE.")] = False,
     form: FormatOption = None,
@@ -79,12 +100,12 @@ def consume(
     """
     position = None if offset is None else _position(offset, partition)
     if sum((show_keys, form is not None, as_json)) > 1:
-        raise typer.BadParameter("give one of --keys, --format, --json")
+        raise typer.BadParameter("give at most one of --keys, --format, --json")
     if offset is not None and from_beginning:
-        raise typer.BadParameter("--offset and --from-beginning exclude each other")
+        raise typer.BadParameter("give --offset or --from-beginning, not both")
     if group is not None and (partition is not None or exit_at_end or offset is not None):
         raise typer.BadParameter(
-            "a group chooses its partitions and offsets: no --partition, no --offset, no --exit"
+            "--group assigns partitions and offsets: leave out --partition, --offset and --exit"
         )
     printer = Printer(max_messages, _form(form, keys=show_keys, as_json=as_json))
 
@@ -119,7 +140,7 @@ def _position(text: str, partition: int | None) -> Position:
     except ValueError as error:
         raise typer.BadParameter(str(error), param_hint="--offset") from None
     if position.kind is Kind.OFFSET and partition is None:
-        raise typer.BadParameter("an offset needs --partition", param_hint="--offset")
+        raise typer.BadParameter("--offset with a number needs --partition", param_hint="--offset")
     return position
 
 
@@ -144,7 +165,7 @@ async def chosen_partitions(
         return chosen
     chosen = [entry for entry in chosen if entry[1] == partition]
     if not chosen:
-        raise CommandFailed(f"{', '.join(topics)} has no partition {partition}")
+        raise CommandFailed(f"{', '.join(topics)}: unknown partition {partition}")
     return chosen
 
 
@@ -189,9 +210,9 @@ async def follow_group(member: GroupMember, printer: RecordPrinter, idle: Idle) 
 
 def say_reset(reset: PositionReset) -> None:
     say_error(
-        f"{reset.topic}-{reset.partition} has no offset {reset.asked} any more: it begins at"
-        f" {reset.log_start_offset} and ends at {reset.log_end_offset}, reading goes on at"
-        f" {reset.position}"
+        f"{reset.topic}-{reset.partition}: offset {reset.asked} is out of range "
+        f"({reset.log_start_offset} to {reset.log_end_offset}); continuing at "
+        f"{reset.position}"
     )
 
 

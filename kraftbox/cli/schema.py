@@ -31,7 +31,7 @@ def model_of(name: str) -> type[BaseModel]:
 
 def _name(text: str) -> str:
     if text not in NAMES:
-        raise typer.BadParameter(f"{text!r} is none of {', '.join(NAMES)}")
+        raise typer.BadParameter(f"invalid document {text!r}; allowed: {', '.join(NAMES)}")
     return text
 
 
@@ -39,7 +39,9 @@ def schema(
     name: Annotated[
         str | None,
         typer.Argument(
-            metavar="[NAME]", parser=_name, help=f"One of {', '.join(NAMES)}; none lists them."
+            metavar="[NAME]",
+            parser=_name,
+            help=f"One of {', '.join(NAMES)}; without it the names are listed.",
         ),
     ] = None,
 ) -> None:

@@ -10,68 +10,89 @@ import typer
 from kraftbox.cli.output import JsonFlag
 
 Tiered = Annotated[
-    bool, typer.Option("--tiered", help="Every cluster has tiered storage; else one in five.")
+    bool,
+    typer.Option("--tiered", help="Use tiered storage in every cluster; default: in one of five."),
 ]
 
 LedgerFile = Annotated[
     Path | None,
     typer.Option(
         "--ledger",
-        help="Write down each run here, play none again that is there, and count them all.",
+        help="Record each run in this file, skip the runs that it contains, and print totals.",
     ),
 ]
 UntilMoment = Annotated[
     str | None,
     typer.Option(
-        "--until", help="Stop and show what every node knows: 12.5s, 48211, e3 or broken."
+        "--until",
+        help="Stop at this moment and show the state of every node: 12.5s, 48211, e3 or broken.",
+    ),
+]
+
+
+SeedOption = Annotated[
+    int | None,
+    typer.Option(
+        "--seed", min=0, help="Seed of the first run; default: random, printed at the start."
+    ),
+]
+ScheduleOption = Annotated[
+    str | None,
+    typer.Option(
+        "--schedule",
+        help="Replay a recorded failing seed by name, or a schedule file, instead of a seed.",
+    ),
+]
+ShrinkOption = Annotated[
+    bool,
+    typer.Option(
+        "--shrink",
+        help="Write the smallest schedule that breaks the same promise, within --minutes.",
+    ),
+]
+MarksOption = Annotated[
+    bool,
+    typer.Option(
+        "--marks", help="Print a table of shapes, faults and rare branches that were reached."
     ),
 ]
 
 
 def sim(
-    seed: Annotated[
-        int | None,
-        typer.Option("--seed", min=0, help="The run, or the first; otherwise drawn and told."),
-    ] = None,
+    seed: SeedOption = None,
     runs: Annotated[
-        int | None, typer.Option("--runs", min=1, help="So many seeds, one after the other.")
+        int | None, typer.Option("--runs", min=1, help="Number of runs, each with the next seed.")
     ] = None,
     minutes: Annotated[
-        float | None, typer.Option("--minutes", "-m", min=0.0, help="Begin no run after this time.")
+        float | None,
+        typer.Option("--minutes", "-m", min=0.0, help="Start no run after this many minutes."),
     ] = None,
     jobs: Annotated[int, typer.Option("--jobs", "-j", min=1, help="Processes.")] = 1,
     faults: Annotated[
         str | None,
-        typer.Option("--faults", "-f", help="Kinds, with commas; default: any."),
+        typer.Option("--faults", "-f", help="Comma-separated kinds of faults; default: any."),
     ] = None,
     tiered: Tiered = False,
-    schedule: Annotated[
-        str | None,
-        typer.Option("--schedule", help="Play a find by its name, or a file, instead of a seed."),
-    ] = None,
-    shrink: Annotated[
-        bool,
-        typer.Option(
-            "--shrink", help="Write the smallest schedule that breaks the same promise (--minutes)."
-        ),
-    ] = False,
+    schedule: ScheduleOption = None,
+    shrink: ShrinkOption = False,
     show: Annotated[
-        bool, typer.Option("--show", help="Tell all that happened, and write a page with lanes.")
+        bool,
+        typer.Option("--show", help="Print every event, and write a page with one lane per node."),
     ] = False,
     until: UntilMoment = None,
     partition: Annotated[
-        str | None, typer.Option("--partition", help="Of this partition only, for instance t0-1.")
+        str | None, typer.Option("--partition", help="Show only this partition, such as t0-1.")
     ] = None,
-    marks: Annotated[
-        bool, typer.Option("--marks", help="A table of shapes, faults and rare branches taken.")
-    ] = False,
+    marks: MarksOption = False,
     out: Annotated[
         Path | None,
-        typer.Option("--out", "-o", help="Where to write; default: sim-SEED.json or .html."),
+        typer.Option("--out", "-o", help="File to write; default: sim-SEED.json or sim-SEED.html."),
     ] = None,
     ledger: LedgerFile = None,
     as_document: JsonFlag = False,
-    show_kinds: Annotated[bool, typer.Option("--list", help="Show the kinds of faults.")] = False,
+    show_kinds: Annotated[
+        bool, typer.Option("--list", help="List the kinds of faults and exit.")
+    ] = False,
 ) -> None:
     """Run simulated clusters of this program's own code, with faults, and check their promises.
 

@@ -41,69 +41,85 @@ PortOption = Annotated[
     typer.Option(
         parser=_port,
         metavar="PORT",
-        help="Client port, of several brokers the first; 0 takes free ones. Default: the "
-        "directory's own, or 9092.",
+        help=(
+            "Client port of the first broker; the others use the following ports. "
+            "0: free ports. Default: the directory's own port, or 9092."
+        ),
     ),
 ]
 Hidden = Annotated[bool, typer.Option(hidden=True)]
 
 
+FileOption = Annotated[
+    str | None,
+    typer.Option(
+        "--file",
+        metavar="FILE",
+        help=(
+            "Read a testbed in YAML or JSON: nodes, racks, roles, settings, "
+            "topics, links, faults (kraftbox schema testbed)."
+        ),
+    ),
+]
+BrokersOption = Annotated[
+    int | None,
+    typer.Option(
+        metavar="N",
+        help=(
+            "Number of brokers; default: 1. A larger number than the directory has adds brokers."
+        ),
+    ),
+]
+CombinedOption = Annotated[
+    bool,
+    typer.Option(
+        "--combined",
+        help="Give nodes both roles, broker and controller, as far as the numbers allow.",
+    ),
+]
+RacksOption = Annotated[
+    Any,
+    typer.Option(
+        parser=_racks,
+        metavar="A,B,C",
+        help="Comma-separated racks, assigned to the brokers in turn.",
+    ),
+]
+IsolateOption = Annotated[
+    bool,
+    typer.Option(
+        "--isolate",
+        help=("Create the cluster in a network of its own, where links can be cut (Linux, root)."),
+    ),
+]
+SettingsOption = Annotated[
+    list[str],
+    typer.Option(
+        "--set",
+        metavar="KEY=VALUE",
+        help="Set a key of server.properties for every node; repeatable.",
+    ),
+]
+
+
 def up(
     context: typer.Context,
     dir: Annotated[
-        str, typer.Option(help="Everything that the nodes keep.", metavar="FOLDER")
+        str, typer.Option(help="Directory for all data of the nodes.", metavar="FOLDER")
     ] = launch.DIR_DEFAULT,
-    file: Annotated[
-        str | None,
-        typer.Option(
-            "--file",
-            metavar="FILE",
-            help="A testbed in YAML or JSON: nodes, racks, roles, settings, topics, links, faults "
-            "(kraftbox schema testbed).",
-        ),
-    ] = None,
+    file: FileOption = None,
     port: PortOption = None,
     controllers: Annotated[
-        int | None, typer.Option(metavar="N", help="Controllers of a cluster; default: 1.")
+        int | None, typer.Option(metavar="N", help="Number of controllers; default: 1.")
     ] = None,
-    brokers: Annotated[
-        int | None,
-        typer.Option(
-            metavar="N",
-            help="Brokers of a cluster; default: 1. More than the directory has are added to it.",
-        ),
-    ] = None,
-    combined: Annotated[
-        bool,
-        typer.Option(
-            "--combined", help="Nodes are controllers and brokers at once, as far as both go."
-        ),
-    ] = False,
-    racks: Annotated[
-        Any,
-        typer.Option(
-            parser=_racks, metavar="A,B,C", help="Racks that the brokers are in, in turn."
-        ),
-    ] = None,
-    isolate: Annotated[
-        bool,
-        typer.Option(
-            "--isolate",
-            help="A new cluster gets a network of its own, whose links chaos can cut (Linux, "
-            "root).",
-        ),
-    ] = False,
+    brokers: BrokersOption = None,
+    combined: CombinedOption = False,
+    racks: RacksOption = None,
+    isolate: IsolateOption = False,
     detach: Annotated[
-        bool, typer.Option("--detach", help="Return when it is ready, and let it run on.")
+        bool, typer.Option("--detach", help="Exit when the cluster is ready, and leave it running.")
     ] = False,
-    settings: Annotated[
-        list[str],
-        typer.Option(
-            "--set",
-            metavar="KEY=VALUE",
-            help="A key of Kafka's server.properties, for every node; repeatable.",
-        ),
-    ] = [],
+    settings: SettingsOption = [],
     detached: Hidden = False,
     lifeline: Hidden = False,
 ) -> None:
@@ -125,14 +141,16 @@ def server(
     context: typer.Context,
     file: Annotated[
         str | None,
-        typer.Argument(metavar="[FILE]", help="server.properties; may be left out with KAFKA_*."),
+        typer.Argument(
+            metavar="[FILE]", help="server.properties; optional if KAFKA_* variables are set."
+        ),
     ] = None,
     settings: Annotated[
         list[str],
         typer.Option(
             "--override",
             metavar="KEY=VALUE",
-            help="A key that wins over the file and the environment; repeatable.",
+            help="Set a key, with precedence over file and environment; repeatable.",
         ),
     ] = [],
 ) -> None:

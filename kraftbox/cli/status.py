@@ -30,17 +30,22 @@ def status(
         typer.Option(
             "--watch",
             "-w",
-            help="Show it as it changes, as `kraftbox top` does; every second on a pipe.",
+            help=(
+                "Update the output as the cluster changes: full-screen like "
+                "`kraftbox top`, on a pipe every second."
+            ),
         ),
     ] = False,
-    topics: Annotated[bool, typer.Option("--topics", help="A line for each topic, too.")] = False,
+    topics: Annotated[
+        bool, typer.Option("--topics", help="Print a line for each topic too.")
+    ] = False,
     timeout: Annotated[
         float,
         typer.Option(
             "--timeout",
             metavar="SECONDS",
             min=0.01,
-            help="How long the nodes have to answer; it is over sooner when all have.",
+            help="Seconds to wait for answers; less if all nodes have answered.",
         ),
     ] = ANSWER_MS / 1000,
     as_json: JsonFlag = False,
@@ -78,7 +83,7 @@ def top(directory: DirOption = DIR_DEFAULT) -> None:
     """
     place = ClusterPlace(directory)
     if not sys.stdout.isatty():
-        raise CommandFailed("standard output is no terminal: kraftbox status --watch")
+        raise CommandFailed("standard output is not a terminal: use kraftbox status --watch")
     if not control.is_supervised(place):
         raise CommandFailed(place.why_not_running())
     from kraftbox.cli.live.screen import show
@@ -145,7 +150,7 @@ def process_lines(found: Mapping[str, Any]) -> list[str]:
 def headline(found: Mapping[str, Any]) -> str:
     """Return the state of quorum and partitions in one line."""
     quorum = found["quorum"]
-    parts = ["quorum: no leader answers"]
+    parts = ["quorum: no answer from a leader"]
     if quorum is not None:
         parts = [
             f"quorum: leader {quorum['leader']}, epoch {quorum['epoch']}, "
@@ -153,7 +158,7 @@ def headline(found: Mapping[str, Any]) -> str:
         ]
     partitions = found["partitions"]
     if partitions is None:
-        parts.append("partitions: no broker answers")
+        parts.append("partitions: no answer from a broker")
     else:
         parts.append(
             f"partitions: {partitions['total']}, {partitions['underReplicated']} under-replicated, "

@@ -11,13 +11,14 @@ import typer
 from kraftbox.cli.output import CommandFailed, JsonFlag, command_group, say, say_json
 from runtime.config import ConfigError, NodeConfig
 
-app = command_group("Format log directories and look at them.")
+app = command_group("Format and inspect log directories.")
 
 ConfigOption = Annotated[
-    Path, typer.Option("--config", "-c", help="The node's server.properties.", exists=True)
+    Path, typer.Option("--config", "-c", help="server.properties of the node.", exists=True)
 ]
 FeatureOption = Annotated[
-    list[str], typer.Option("--feature", "-f", metavar="NAME=LEVEL", help="May be repeated.")
+    list[str],
+    typer.Option("--feature", "-f", metavar="NAME=LEVEL", help="Level of a feature; repeatable."),
 ]
 ReleaseOption = Annotated[
     str | None, typer.Option("--release-version", "-r", help="Kafka release, such as 4.3-IV0.")
@@ -30,7 +31,7 @@ def features(pairs: list[str]) -> dict[str, int]:
     for pair in pairs:
         name, equals, level = pair.partition("=")
         if not equals or not level.isdigit():
-            raise typer.BadParameter(f"{pair!r} is not NAME=LEVEL")
+            raise typer.BadParameter(f"expected NAME=LEVEL, got {pair!r}")
         result[name] = int(level)
     return result
 
@@ -95,7 +96,7 @@ def feature_dependencies(wanted: FeatureOption, as_json: JsonFlag = False) -> No
             continue
         feature = FEATURES_BY_NAME.get(name)
         if feature is None or level > feature.max_level:
-            raise CommandFailed(f"{name}={level} is not known")
+            raise CommandFailed(f"unknown feature level {name}={level}")
         found[name] = dict(feature.needs.get(level, {}))
     if as_json:
         say_json(found)
@@ -110,30 +111,39 @@ def feature_dependencies(wanted: FeatureOption, as_json: JsonFlag = False) -> No
             say(f"    {other}={least}")
 
 
+ClusterIdOption = Annotated[
+    str,
+    typer.Option("--cluster-id", "-t", help="Id of the cluster; `random-uuid` prints a new one."),
+]
+IgnoreFormattedOption = Annotated[
+    bool,
+    typer.Option("--ignore-formatted", "-g", help="Skip directories that are already formatted."),
+]
+InitialControllersOption = Annotated[
+    str | None,
+    typer.Option(
+        "--initial-controllers",
+        "-I",
+        metavar="ID@HOST:PORT:DIRECTORY[,...]",
+        help="Voters of the new quorum.",
+    ),
+]
+
+
 @app.command("format")
 def format_storage(
     config_file: ConfigOption,
-    cluster_id: Annotated[str, typer.Option("--cluster-id", "-t", help="See random-uuid.")],
-    ignore_formatted: Annotated[
-        bool, typer.Option("--ignore-formatted", "-g", help="Leave formatted directories alone.")
-    ] = False,
+    cluster_id: ClusterIdOption,
+    ignore_formatted: IgnoreFormattedOption = False,
     release: ReleaseOption = None,
     asked: FeatureOption = [],
     standalone: Annotated[
-        bool, typer.Option("--standalone", "-s", help="This controller is the only voter.")
+        bool, typer.Option("--standalone", "-s", help="Make this controller the only voter.")
     ] = False,
     no_initial_controllers: Annotated[
-        bool, typer.Option("--no-initial-controllers", "-N", help="Join a quorum that exists.")
+        bool, typer.Option("--no-initial-controllers", "-N", help="Join an existing quorum.")
     ] = False,
-    initial_controllers: Annotated[
-        str | None,
-        typer.Option(
-            "--initial-controllers",
-            "-I",
-            metavar="ID@HOST:PORT:DIRECTORY[,...]",
-            help="The voters of a new quorum.",
-        ),
-    ] = None,
+    initial_controllers: InitialControllersOption = None,
     as_json: JsonFlag = False,
 ) -> None:
     """Format the log directories of a node.
@@ -179,7 +189,7 @@ def format_storage(
     for directory in result.formatted:
         say(f"Formatted {directory} with {METADATA_VERSION} {version}.")
     for directory in result.skipped:
-        say(f"{directory} was formatted before and is left alone.")
+        say(f"{directory} is already formatted; skipped.")
 
 
 @app.command()

@@ -135,7 +135,7 @@ def main(arguments: Sequence[str]) -> int:
         if rules:
             NetworkControl(place).change_links(rules)
     except (CommandFailed, NetworkError) as error:
-        say_error(f"the testbed: {error}")
+        say_error(f"cannot prepare the testbed: {error}")
         return 1
     return 0
 

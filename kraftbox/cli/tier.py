@@ -40,22 +40,24 @@ T = TypeVar("T")
 NOBODY: Final = -1
 """The broker ID in records that no broker has written."""
 
-app = command_group("What tiered storage has, and whether it is whole.")
+app = command_group("List and verify the segments in tiered storage.")
 
 DirOption = Annotated[
-    Path | None, typer.Option("--dir", help="The directory of a local cluster that runs.")
+    Path | None, typer.Option("--dir", help="Directory of a running local cluster.")
 ]
 BootstrapOption = Annotated[
     str | None,
     typer.Option(
-        "--bootstrap-server", "-b", metavar="HOST:PORT[,...]", help="Where the cluster is."
+        "--bootstrap-server", "-b", metavar="HOST:PORT[,...]", help="Address of a broker."
     ),
 ]
 PropertiesOption = Annotated[
     Path | None,
-    typer.Option("--properties", help="A node's server.properties, for the store's keys."),
+    typer.Option(
+        "--properties", help="server.properties of a node, with the keys of the object store."
+    ),
 ]
-TopicOption = Annotated[str | None, typer.Option("--topic", help="Of this topic only.")]
+TopicOption = Annotated[str | None, typer.Option("--topic", help="Limit to this topic.")]
 
 
 class Place(NamedTuple):
@@ -67,7 +69,9 @@ class Place(NamedTuple):
     def settings(self) -> RemoteSettings:
         """Return the settings of the store. Raises BadParameter, CommandFailed."""
         if self.properties is None:
-            raise typer.BadParameter("--properties is needed: it says where the store is")
+            raise typer.BadParameter(
+                "--properties is missing: it must contain the keys of the object store"
+            )
         try:
             return RemoteSettings.of(NodeConfig.parse(self.properties))
         except ConfigError as error:
@@ -81,7 +85,7 @@ def place_of(directory: Path | None, bootstrap: str | None, properties: Path | N
     if bootstrap is not None:
         return Place(bootstrap, None if properties is None else read_properties(properties))
     if properties is not None:
-        raise typer.BadParameter("--properties goes with --bootstrap-server")
+        raise typer.BadParameter("--properties needs --bootstrap-server")
     assert directory is not None
     brokers = []
     for log in ClusterPlace(directory).node_logs().values():
@@ -90,7 +94,7 @@ def place_of(directory: Path | None, bootstrap: str | None, properties: Path | N
             brokers.append(read_properties(found))
     brokers = [one for one in brokers if "broker" in one.get("process.roles", "")]
     if not brokers:
-        raise CommandFailed(f"{directory} has no cluster with a broker")
+        raise CommandFailed(f"no cluster with a broker in {directory}")
     addresses = [
         listener.removeprefix("PLAINTEXT://")
         for one in brokers
@@ -137,7 +141,7 @@ def verify(
     properties: PropertiesOption = None,
     topic: TopicOption = None,
     sizes_only: Annotated[
-        bool, typer.Option("--sizes", help="Read no object but manifests: compare sizes.")
+        bool, typer.Option("--sizes", help="Compare object sizes, and read only the manifests.")
     ] = False,
     as_json: JsonFlag = False,
 ) -> None:
@@ -170,7 +174,7 @@ def verify(
         for one in found:
             say(f"{one.fault.name}  {one.key}  {one.fault.value}{_detail(one)}")
         count = sum(1 for _ in catalogue.segments(topic))
-        say(f"{count} segments, {len(wrong)} things are wrong")
+        say(f"{count} segments, {len(wrong)} faults")
     if wrong:
         raise typer.Exit(FAILED)
 
@@ -211,7 +215,7 @@ def rebuild(
     if as_json:
         say_json({"written": written, "known": known})
     else:
-        say(f"{written} segments written, {known} were known")
+        say(f"wrote {written} segments; {known} were known")
 
 
 async def read_catalogue(client: ClusterClient) -> Catalogue:
@@ -245,7 +249,7 @@ async def _metadata_partitions(client: ClusterClient) -> list[TopicPartition]:
         if error.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
             raise
         raise CommandFailed(
-            f"there is no {METADATA_TOPIC}: the cluster makes it with the first tiered topic"
+            f"{METADATA_TOPIC} does not exist: the cluster creates it with the first tiered topic"
         ) from None
 
 
@@ -295,7 +299,7 @@ async def _opened(settings: StoreSettings) -> AsyncIterator[Objects]:
     try:
         objects = open_objects(settings)
     except ImportError:
-        raise CommandFailed("no object store without obstore: install kraftbox[tiered]") from None
+        raise CommandFailed("obstore is not installed: pip install kraftbox[tiered]") from None
     try:
         yield objects
     finally:
@@ -306,7 +310,7 @@ def _with_store(place: Place, work: Callable[[ClusterClient], Awaitable[T]]) -> 
     try:
         return connect.run(place.bootstrap, work)
     except ObjectError as error:
-        raise CommandFailed(f"the store: {error}") from None
+        raise CommandFailed(f"object store: {error}") from None
 
 
 def _as_json(segment: RemoteSegment) -> dict[str, Any]:

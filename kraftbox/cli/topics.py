@@ -24,7 +24,7 @@ from protocol.ids import uuid_to_text
 
 app = command_group("Create, list, describe, alter and delete topics.")
 
-Names = Annotated[list[str], typer.Argument(metavar="TOPIC...", help="Topics, by name.")]
+Names = Annotated[list[str], typer.Argument(metavar="TOPIC...", help="Names of the topics.")]
 
 
 def settings(pairs: list[str]) -> dict[str, str]:
@@ -33,14 +33,14 @@ def settings(pairs: list[str]) -> dict[str, str]:
     for pair in pairs:
         key, equals, value = pair.partition("=")
         if not equals or not key:
-            raise typer.BadParameter(f"{pair!r} is not KEY=VALUE")
+            raise typer.BadParameter(f"expected KEY=VALUE, got {pair!r}")
         result[key] = value
     return result
 
 
 @app.command("list")
 def list_topics(
-    internal: Annotated[bool, typer.Option("--internal", help="Internal topics too.")] = False,
+    internal: Annotated[bool, typer.Option("--internal", help="Include internal topics.")] = False,
     as_json: JsonFlag = False,
     bootstrap: BootstrapOption = BOOTSTRAP_DEFAULT,
 ) -> None:
@@ -57,16 +57,27 @@ def list_topics(
 def create(
     names: Names,
     partitions: Annotated[
-        int, typer.Option("--partitions", "-p", help="-1 for the cluster's default.")
+        int,
+        typer.Option(
+            "--partitions", "-p", help="Number of partitions; -1 for the cluster's default."
+        ),
     ] = -1,
     replication_factor: Annotated[
-        int, typer.Option("--replication-factor", "-r", help="-1 for the cluster's default.")
+        int,
+        typer.Option(
+            "--replication-factor",
+            "-r",
+            help="Replicas of each partition; -1 for the cluster's default.",
+        ),
     ] = -1,
     configs: Annotated[
-        list[str], typer.Option("--config", metavar="KEY=VALUE", help="A topic configuration.")
+        list[str],
+        typer.Option(
+            "--config", metavar="KEY=VALUE", help="Set a topic configuration; repeatable."
+        ),
     ] = [],
     if_not_exists: Annotated[
-        bool, typer.Option("--if-not-exists", help="Succeed when the topic is there.")
+        bool, typer.Option("--if-not-exists", help="Succeed if the topic exists.")
     ] = False,
     as_json: JsonFlag = False,
     bootstrap: BootstrapOption = BOOTSTRAP_DEFAULT,
@@ -97,7 +108,8 @@ def create(
 @app.command()
 def describe(
     names: Annotated[
-        list[str] | None, typer.Argument(metavar="[TOPIC...]", help="Topics; default: all.")
+        list[str] | None,
+        typer.Argument(metavar="[TOPIC...]", help="Names of the topics; default: all."),
     ] = None,
     as_json: JsonFlag = False,
     bootstrap: BootstrapOption = BOOTSTRAP_DEFAULT,
@@ -129,7 +141,7 @@ def describe(
     columns = ["TOPIC", "PARTITION", "LEADER", "EPOCH", "REPLICAS", "ISR", "ELR", "LAST KNOWN ELR"]
     table(columns, rows)
     if any(one.eligible_leader_replicas is None for topic in found for one in topic.partitions):
-        say_error("these brokers have no DescribeTopicPartitions, so ELR is not known")
+        say_error("the brokers do not support DescribeTopicPartitions: ELR unknown")
 
 
 def _ids(nodes: list[int] | None) -> str | None:
@@ -139,8 +151,10 @@ def _ids(nodes: list[int] | None) -> str | None:
 
 @app.command()
 def alter(
-    name: Annotated[str, typer.Argument(metavar="TOPIC", help="The topic.")],
-    partitions: Annotated[int, typer.Option("--partitions", "-p", min=1, help="The new number.")],
+    name: Annotated[str, typer.Argument(metavar="TOPIC", help="Name of the topic.")],
+    partitions: Annotated[
+        int, typer.Option("--partitions", "-p", min=1, help="New number of partitions.")
+    ],
     as_json: JsonFlag = False,
     bootstrap: BootstrapOption = BOOTSTRAP_DEFAULT,
 ) -> None:
@@ -156,7 +170,7 @@ def alter(
 def delete(
     names: Names,
     if_exists: Annotated[
-        bool, typer.Option("--if-exists", help="Succeed when the topic is not there.")
+        bool, typer.Option("--if-exists", help="Succeed if the topic does not exist.")
     ] = False,
     as_json: JsonFlag = False,
     bootstrap: BootstrapOption = BOOTSTRAP_DEFAULT,
@@ -182,7 +196,7 @@ def delete(
 
 def _topic_json(topic: DescribedTopic) -> dict[str, Any]:
     if topic.name is None:
-        raise CommandFailed("the broker answered with a topic that has no name")
+        raise CommandFailed("invalid answer: a topic without a name")
     return {
         "name": topic.name,
         "topicId": uuid_to_text(topic.topic_id),

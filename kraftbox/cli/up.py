@@ -59,7 +59,7 @@ def _add_up(parser: argparse.ArgumentParser) -> None:
 def port(text: str) -> int:
     """Parse a port, 0 for a free one. Raises ValueError, as the parsers below do."""
     if not text.isdecimal() or not 0 <= int(text) <= 65535:
-        raise ValueError(f"{text!r} is no port: 0 to 65535")
+        raise ValueError(f"expected a port from 0 to 65535, got {text!r}")
     return int(text)
 
 
@@ -67,7 +67,7 @@ def racks(text: str) -> tuple[str, ...]:
     """Parse rack names, separated by commas."""
     found = tuple(rack.strip() for rack in text.split(","))
     if not all(found):
-        raise ValueError(f"{text!r} is not A,B,C")
+        raise ValueError(f"expected A,B,C, got {text!r}")
     return found
 
 
@@ -75,7 +75,7 @@ def setting(text: str) -> tuple[str, str]:
     """Parse a key and its value."""
     key, equals, value = text.partition("=")
     if not equals or not key.strip():
-        raise ValueError(f"{text!r} is not KEY=VALUE")
+        raise ValueError(f"expected KEY=VALUE, got {text!r}")
     return key.strip(), value
 
 
@@ -132,7 +132,7 @@ def _up(options: argparse.Namespace, arguments: Sequence[str]) -> int:
     try:
         early = Early(options.dir)
     except OSError as error:
-        why = "is no folder" if isinstance(error, FileExistsError) else error.strerror
+        why = "not a directory" if isinstance(error, FileExistsError) else error.strerror
         sys.stderr.write(f"kraftbox: cannot use --dir {options.dir}: {escape(str(why))}\n")
         return 1
     from kraftbox.launcher import start
@@ -183,7 +183,9 @@ def _testbed(options: argparse.Namespace) -> Any:
     file = options.file
     for name in SAID_BY_THE_FILE:
         if getattr(options, name):
-            sys.stderr.write(f"kraftbox: --{name}: the testbed file says that, not an option\n")
+            sys.stderr.write(
+                f"kraftbox: --{name}: not allowed with --file; set it in the testbed\n"
+            )
             return None
     from kraftbox.cli.testbed import read
     from kraftbox.documents.base import BadDocument
@@ -193,7 +195,7 @@ def _testbed(options: argparse.Namespace) -> Any:
     except OSError as error:
         sys.stderr.write(f"kraftbox: --file {file}: {error.strerror}\n")
     except UnicodeDecodeError:
-        sys.stderr.write(f"kraftbox: --file {file}: is no UTF-8 text\n")
+        sys.stderr.write(f"kraftbox: --file {file}: not UTF-8 text\n")
     except BadDocument as error:
         for line in str(error).split("\n"):
             sys.stderr.write(f"kraftbox: {file}: {escape(line)}\n")

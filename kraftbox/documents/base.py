@@ -55,7 +55,7 @@ class _Loader(yaml.SafeLoader):  # type: ignore[misc]
         for key_node, _ in node.value:
             key = self.construct_object(key_node, deep=True)
             if key in seen:
-                problem = f"the key {key!r} stands there twice"
+                problem = f"duplicate key {key!r}"
                 raise yaml.MarkedYAMLError(None, None, problem, key_node.start_mark)
             seen.append(key)
         return super().construct_mapping(node, deep)
@@ -71,7 +71,7 @@ def parse(model: type[T], text: str) -> T:
         why = getattr(error, "problem", None) or str(error) or type(error).__name__
         raise BadDocument(f"{where}{why}") from None
     if not isinstance(value, dict):
-        raise BadDocument(f"is no map of keys; allowed: {', '.join(model.model_fields)}")
+        raise BadDocument(f"expected a map with the keys {', '.join(model.model_fields)}")
     try:
         return model.model_validate(value)
     except ValidationError as error:
@@ -84,10 +84,10 @@ def _line(model: type[BaseModel], error: Any) -> str:
     if error["type"] == "extra_forbidden":
         fields = fields_at(model, place[:-1])
         inside = f" of {_dotted(place[:-1])}" if place[:-1] else ""
-        return f"{str(place[-1])!r} is no key{inside}; allowed: {', '.join(fields)}"
+        return f"invalid key {str(place[-1])!r}{inside}; allowed: {', '.join(fields)}"
     if error["type"] == "missing":
         inside = _dotted(place[:-1])
-        return f"{inside + ': ' if inside else ''}the key {str(place[-1])!r} is missing"
+        return f"{(inside + ': ' if inside else '')}missing key {str(place[-1])!r}"
     message = str(error["msg"]).removeprefix("Value error, ")
     if error["type"] == "value_error":
         return f"{_dotted(place)}: {message}" if place else message

@@ -15,8 +15,10 @@ class ScheduledFault(Document):
     """One fault of `kraftbox chaos`; `kraftbox chaos --list` shows the kinds."""
 
     kind: str
-    seconds: Number = Field(ge=0, lt=SECONDS_MAX, description="How long it lasts.")
-    draw: Whole = Field(default=0, description="Chooses the victims where several can be.")
+    seconds: Number = Field(ge=0, lt=SECONDS_MAX, description="Duration in seconds.")
+    draw: Whole = Field(
+        default=0, description="Number that selects the victims if there are several."
+    )
 
 
 class ChaosSchedule(Document):
@@ -37,7 +39,7 @@ class ElectedPartition(_Read):
     topic: str = Field(min_length=1)
     partition: Whole = Field(ge=0, lt=2**31)
     desiredLeader: Annotated[Whole, Field(ge=0, lt=2**31)] | None = Field(
-        default=None, description="In a designation: the broker's id."
+        default=None, description="Id of the broker to elect, in a designation."
     )
 
 
@@ -123,10 +125,10 @@ class StatusTopic(Counted):
 class Status(_Read):
     """`kraftbox status --json`; values that no node reported are null."""
 
-    time: str = Field(description="ISO 8601, UTC.")
+    time: str = Field(description="Time in ISO 8601, UTC.")
     dir: str
     clusterId: str
-    pid: int = Field(description="Of the supervisor.")
+    pid: int = Field(description="State of the supervisor.")
     quorum: StatusQuorum | None
     nodes: list[StatusNode]
     partitions: StatusPartitions | None
@@ -150,5 +152,5 @@ class AuditReport(_Read):
     partitions: list[dict[str, Any]]
     data: list[dict[str, Any]]
     faults: list[Any] = Field(
-        description="Of the client history: kind, nodes, begin and end in epoch ms, a word more."
+        description="Head of the client history: kind, nodes, begin and end in epoch ms, details."
     )

@@ -25,15 +25,17 @@ LINK_FAULTS = ("slow", "lossy", "cut")
 class Node(Document):
     """The settings of a single node."""
 
-    rack: str | None = Field(default=None, min_length=1, description="The rack of a broker.")
-    settings: Settings = Field(default={}, description="Keys of server.properties, for this node.")
+    rack: str | None = Field(default=None, min_length=1, description="Rack of the broker.")
+    settings: Settings = Field(default={}, description="Keys of server.properties for this node.")
 
 
 class Roles(Document):
     """Settings of all nodes of a role; a node of both roles gets both."""
 
-    broker: Settings = Field(default={}, description="For every broker.")
-    controller: Settings = Field(default={}, description="For every controller.")
+    broker: Settings = Field(default={}, description="Keys of server.properties for every broker.")
+    controller: Settings = Field(
+        default={}, description="Keys of server.properties for every controller."
+    )
 
 
 class Topic(Document):
@@ -41,9 +43,11 @@ class Topic(Document):
 
     partitions: Annotated[Whole, Field(ge=1, le=100_000)] = Field(default=1)
     replicas: Annotated[Whole, Field(ge=1, le=BROKERS_MAX)] = Field(
-        default=1, description="Brokers that have each partition."
+        default=1, description="Number of replicas of each partition."
     )
-    settings: Settings = Field(default={}, description="Keys of the topic: retention.ms, ...")
+    settings: Settings = Field(
+        default={}, description="Topic configurations, such as retention.ms."
+    )
 
 
 class Link(Document):
@@ -53,32 +57,36 @@ class Link(Document):
     delay_ms: Number = Field(default=0.0, ge=0, le=60_000)
     jitter_ms: Number = Field(default=0.0, ge=0, le=60_000)
     loss_percent: Number = Field(default=0.0, ge=0, le=100)
-    rate_bytes_per_s: Whole = Field(default=0, ge=0, description="0 for no limit.")
+    rate_bytes_per_s: Whole = Field(
+        default=0, ge=0, description="Bandwidth in bytes per second; 0: unlimited."
+    )
     one_way: bool = Field(
-        default=False, strict=True, description="Only from the first to the second."
+        default=False,
+        strict=True,
+        description="Change the direction from the first to the second node only.",
     )
 
 
 class Fault(Document):
     """A fault of nodes or of a link, and its end."""
 
-    at_seconds: Number = Field(ge=0, description="After the cluster was ready.")
+    at_seconds: Number = Field(ge=0, description="Seconds after the cluster is ready.")
     do: Literal["kill", "stop", "pause", "cut-off", "slow", "lossy", "cut"]
-    nodes: list[Whole] = Field(default=[], description="Of kill, stop, pause and cut-off.")
+    nodes: list[Whole] = Field(default=[], description="Nodes of kill, stop, pause and cut-off.")
     link: list[End] = Field(
-        default=[], max_length=2, description="Of slow, lossy and cut: both ends."
+        default=[], max_length=2, description="Both ends of slow, lossy and cut."
     )
     seconds: Number | None = Field(
-        default=None, gt=0, description="Until it is undone; without it never."
+        default=None, gt=0, description="Seconds until the change is undone; without it, never."
     )
 
     @model_validator(mode="after")
     def _has_victims(self) -> Fault:
         if self.do in LINK_FAULTS:
             if len(self.link) != 2 or self.nodes:
-                raise ValueError(f"{self.do} is done to a link: [A, B]")
+                raise ValueError(f"{self.do} needs a link: [A, B]")
         elif not self.nodes or self.link:
-            raise ValueError(f"{self.do} is done to nodes: [ID, ...]")
+            raise ValueError(f"{self.do} needs nodes: [ID, ...]")
         return self
 
 
@@ -89,29 +97,32 @@ class Testbed(Document):
     controllers: Annotated[Whole, Field(ge=1, le=CONTROLLERS_MAX)] = Field(default=1)
     brokers: Annotated[Whole, Field(ge=1, le=BROKERS_MAX)] = Field(default=1)
     combined: bool = Field(
-        default=False, strict=True, description="Nodes are controllers and brokers at once."
+        default=False, strict=True, description="Give nodes both roles, broker and controller."
     )
     racks: list[Annotated[str, Field(min_length=1)]] = Field(
-        default=[], description="Racks that the brokers are in, in turn."
+        default=[], description="Racks, assigned to the brokers in turn."
     )
     port: Annotated[Whole, Field(ge=0, le=65_535)] | None = Field(
-        default=None, description="Client port, of several brokers the first; 0 takes free ones."
+        default=None,
+        description=(
+            "Client port of the first broker; the others use the following ports. 0: free ports."
+        ),
     )
     network: Literal["host", "isolated"] = Field(
         default="host", description="isolated: links can be changed (Linux, root)."
     )
-    settings: Settings = Field(default={}, description="Keys of server.properties, for every node.")
-    roles: Roles = Field(default=Roles(), description="Settings by role.")
+    settings: Settings = Field(default={}, description="Keys of server.properties for every node.")
+    roles: Roles = Field(default=Roles(), description="Keys of server.properties by role.")
     nodes: dict[int, Node] = Field(
         default={},
-        description="By id: brokers are 1, 2, ..., controllers of their own 101, 102, ...",
+        description="Settings by id: brokers are 1, 2, ..., separate controllers 101, 102, ...",
     )
-    topics: dict[str, Topic] = Field(default={}, description="By name.")
+    topics: dict[str, Topic] = Field(default={}, description="Topics by name.")
     links: list[Link] = Field(
-        default=[], description="Links that are not whole, from the start on."
+        default=[], description="Links that are slow, lossy or cut from the start."
     )
     faults: list[Fault] = Field(
-        default=[], description="What is done to the cluster when it is ready."
+        default=[], description="Faults to inject after the cluster is ready."
     )
 
     @property
@@ -152,14 +163,15 @@ class Testbed(Document):
         _check_nodes("nodes", self.nodes, known)
         for number, node in self.nodes.items():
             if node.rack and not known[number]:
-                raise ValueError(f"nodes.{number}: a rack is of a broker")
+                raise ValueError(f"nodes.{number}: only a broker can have a rack")
         if not all(self._all_racks()):
-            raise ValueError("every broker has a rack, by its node or by `racks`, or none has")
+            raise ValueError("racks: give a rack to every broker or to none, in nodes or in racks")
         self._check_settings()
         for name, topic in self.topics.items():
             if topic.replicas > self.brokers:
                 raise ValueError(
-                    f"topics.{name}.replicas: {topic.replicas}: there are {self.brokers} brokers"
+                    f"topics.{name}.replicas: {topic.replicas}: must be at most "
+                    f"{self.brokers}, the number of brokers"
                 )
         for fault in self.faults:
             _check_nodes("faults", fault.nodes, known)
@@ -170,20 +182,20 @@ class Testbed(Document):
         own = [node.settings for node in self.nodes.values()]
         for settings in (self.settings, self.roles.broker, self.roles.controller, *own):
             for key in settings.keys() & IDENTITY_KEYS:
-                raise ValueError(f"{key}: every node has its own, and `up` chooses them")
+                raise ValueError(f"{key}: `up` sets it for each node")
 
     def _check_links(self, known: Mapping[int, bool]) -> None:
         ends = [*(link.between for link in self.links), *(fault.link for fault in self.faults)]
         for pair in filter(None, ends):
             if self.network != "isolated":
-                raise ValueError("links are there with `network: isolated`")
+                raise ValueError("links need `network: isolated`")
             _check_nodes("a link", [end for end in pair if isinstance(end, int)], known)
             if pair[0] == pair[1]:
-                raise ValueError(f"{pair[0]} has no link to itself")
+                raise ValueError(f"invalid link: both ends are {pair[0]}")
 
 
 def _check_nodes(where: str, numbers: Iterable[int], known: Mapping[int, bool]) -> None:
     for number in numbers:
         if number not in known:
             there = ", ".join(map(str, known))
-            raise ValueError(f"{where}: there is no node {number}; there are {there}")
+            raise ValueError(f"{where}: unknown node {number}; known: {there}")

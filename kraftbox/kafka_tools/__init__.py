@@ -42,7 +42,7 @@ def main(name: str, arguments: Sequence[str]) -> int:
     """Run one tool; return the exit code."""
     module = TOOLS.get(name)
     if module is None:
-        sys.stderr.write(f"kraftbox: there is no {name}; there are {', '.join(TOOLS)}\n")
+        sys.stderr.write(f"kraftbox: unknown tool {name}; known: {', '.join(TOOLS)}\n")
         return 1
     from kraftbox.cli.output import CommandFailed
     from kraftbox.process.interrupts import raise_interrupts

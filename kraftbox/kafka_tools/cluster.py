@@ -24,7 +24,7 @@ def main(name: str, arguments: Sequence[str]) -> int:
         add_bootstrap(one, controllers=True)
         one.add_argument("--config", "-c", dest="producer_config", metavar="FILE")
         if command == "unregister":
-            one.add_argument("--id", "-i", type=int, required=True, help="the broker")
+            one.add_argument("--id", "-i", type=int, required=True, help="id of the broker")
         if command == "list-endpoints":
             one.add_argument("--include-fenced-brokers", action="store_true")
     given = options.parse_args(arguments)

@@ -54,7 +54,7 @@ def main(name: str, arguments: Sequence[str]) -> int:
     options.add_argument("--add-config", metavar="K1=V1,K2=[V2,V3]")
     options.add_argument("--add-config-file", metavar="FILE")
     options.add_argument("--delete-config", metavar="K1,K2")
-    options.add_argument("--all", action="store_true", help="defaults too")
+    options.add_argument("--all", action="store_true", help="include defaults")
     given = options.parse_args(arguments)
     kind, entity = entity_of(given)
     bootstrap = bootstrap_of(given)
@@ -77,7 +77,7 @@ def entity_of(options: argparse.Namespace) -> tuple[str, str | None]:
     if options.broker_defaults:
         return "brokers", ""
     if options.entity_type is None:
-        raise CommandFailed("--entity-type is missing")
+        raise CommandFailed("missing option --entity-type")
     return options.entity_type, "" if options.entity_default else options.entity_name
 
 
@@ -91,11 +91,11 @@ def added(text: str) -> dict[str, str]:
     while rest:
         key, equals, rest = rest.partition("=")
         if not equals or not key.strip():
-            raise CommandFailed(f"--add-config {text!r} is not like a=b,c=[d,e]")
+            raise CommandFailed(f"--add-config: expected a=b,c=[d,e], got {text!r}")
         if rest.startswith("["):
             value, bracket, rest = rest[1:].partition("]")
             if not bracket:
-                raise CommandFailed(f"--add-config {text!r}: a bracket is not closed")
+                raise CommandFailed(f"--add-config {text!r}: missing closing bracket")
             rest = rest.removeprefix(",")
         else:
             value, _, rest = rest.partition(",")

@@ -68,7 +68,7 @@ def deserializer(properties: dict[str, str], part: str) -> Callable[[bytes], byt
     layout = NUMBERS.get(name)
     if layout is None:
         known = ", ".join((*AS_IT_IS, *NUMBERS))
-        raise CommandFailed(f"{key}={properties[key]} is not built; there are {known}")
+        raise CommandFailed(f"{key}={properties[key]} is not supported; allowed: {known}")
 
     def number(data: bytes) -> bytes:
         try:
@@ -140,15 +140,17 @@ def main(name: str, arguments: Sequence[str]) -> int:
     add_bootstrap(options)
     what = options.add_mutually_exclusive_group(required=True)
     what.add_argument("--topic")
-    what.add_argument("--include", metavar="REGEX", help="topics whose whole names fit it")
+    what.add_argument(
+        "--include", metavar="REGEX", help="regular expression that matches whole topic names"
+    )
     options.add_argument("--from-beginning", action="store_true")
     options.add_argument("--max-messages", type=int)
     options.add_argument("--timeout-ms", type=int)
     options.add_argument("--group")
     options.add_argument("--partition", type=int)
-    options.add_argument("--offset", help="a number, earliest or latest")
+    options.add_argument("--offset", help="an offset, earliest or latest")
     options.add_argument("--property", action="append", help="print.key, key.separator, ...")
-    options.add_argument("--formatter-property", action="append", help="the same")
+    options.add_argument("--formatter-property", action="append", help="same as --property")
     options.add_argument("--consumer-property", action="append", metavar="NAME=VALUE")
     options.add_argument("--command-property", action="append", metavar="NAME=VALUE")
     options.add_argument("--consumer.config", dest="consumer_config", metavar="FILE")
@@ -206,7 +208,7 @@ async def _matching(client: ClusterClient, text: str, idle: Idle) -> list[str]:
     try:
         pattern = re.compile(text)
     except re.error as error:
-        raise CommandFailed(f"--include {text!r} is not a regular expression: {error}") from None
+        raise CommandFailed(f"--include: invalid regular expression {text!r}: {error}") from None
     while not idle.passed():
         topics = (await client.metadata()).topics
         found = [t.name for t in topics if t.name and not t.is_internal and t.error_code == 0]
@@ -228,6 +230,8 @@ async def _start(
     if offset is not None and offset.isdigit():
         return dict.fromkeys(chosen, int(offset))
     if offset not in (None, "earliest", "latest"):
-        raise CommandFailed(f"--offset {offset}: a number from 0, earliest or latest is allowed")
+        raise CommandFailed(
+            f"--offset {offset}: expected an offset of at least 0, earliest or latest"
+        )
     early = from_beginning or offset == "earliest"
     return await offsets_at(client, chosen, EARLIEST if early else LATEST)

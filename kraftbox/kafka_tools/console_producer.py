@@ -95,13 +95,13 @@ def main(name: str, arguments: Sequence[str]) -> int:
     add_bootstrap(options)
     options.add_argument("--topic", required=True)
     options.add_argument("--property", action="append", help="parse.key, key.separator, ...")
-    options.add_argument("--reader-property", action="append", help="the same")
+    options.add_argument("--reader-property", action="append", help="same as --property")
     options.add_argument("--producer-property", action="append", metavar="NAME=VALUE")
     options.add_argument("--command-property", action="append", metavar="NAME=VALUE")
     options.add_argument("--producer.config", dest="producer_config", metavar="FILE")
     options.add_argument("--compression-codec", nargs="?", const="gzip")
     options.add_argument("--request-required-acks", choices=sorted(ACKS))
-    options.add_argument("--sync", action="store_true", help="as always here")
+    options.add_argument("--sync", action="store_true", help="accepted; this is always the case")
     for tuning in TUNING:
         options.add_argument(f"--{tuning}", type=int, help="accepted, without effect")
     given = options.parse_args(arguments)
@@ -163,7 +163,7 @@ async def _produce(client: ClusterClient, options: argparse.Namespace, reader: R
     try:
         codec = Codec[name.upper()]
     except KeyError:
-        raise CommandFailed(f"compression {name!r} is not known") from None
+        raise CommandFailed(f"unknown compression {name!r}") from None
     producer = Producer(client, options.topic, codec, acks, None)
     await producer.start()
     terminal = sys.stdin.isatty()

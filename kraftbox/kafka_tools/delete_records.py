@@ -32,7 +32,7 @@ def read_offsets(path: str) -> dict[TopicPartition, int]:
     for entry in read_entries(path, "partitions"):
         key = topic_of(path, entry), number_of(path, entry, "partition")
         if key in found:
-            raise CommandFailed(f"{path}: {key[0]}-{key[1]} is named twice")
+            raise CommandFailed(f"{path}: duplicate partition {key[0]}-{key[1]}")
         found[key] = number_of(path, entry, "offset", -1)
     return found
 

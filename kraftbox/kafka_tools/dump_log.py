@@ -19,11 +19,13 @@ def main(name: str, arguments: Sequence[str]) -> int:
 
     options = parser(name, __doc__ or "")
     options.add_argument("--files", required=True, metavar="FILE,...")
-    options.add_argument("--print-data-log", action="store_true", help="records, too")
+    options.add_argument("--print-data-log", action="store_true", help="print records too")
     for decoder in DECODERS:
         options.add_argument(f"--{decoder}", action="store_true")
     for flag in ("deep-iteration", "index-sanity-check"):
-        options.add_argument(f"--{flag}", action="store_true", help="as always here")
+        options.add_argument(
+            f"--{flag}", action="store_true", help="accepted; this is always the case"
+        )
     return 1 if cli(command(options.parse_args(arguments))) else 0
 
 

@@ -40,9 +40,11 @@ def main(name: str, arguments: Sequence[str]) -> int:
         one.add_argument("--dry-run", action="store_true")
         if command != "disable":
             one.add_argument("--release-version", metavar="RELEASE")
-            one.add_argument("--metadata", metavar="RELEASE", help="metadata.version alone")
+            one.add_argument("--metadata", metavar="RELEASE", help="for metadata.version only")
         if command != "upgrade":
-            one.add_argument("--unsafe", action="store_true", help="metadata may be lost")
+            one.add_argument(
+                "--unsafe", action="store_true", help="allow a downgrade that loses metadata"
+            )
     given = options.parse_args(arguments)
     if given.command == "describe":
         run(bootstrap_of(given), _describe)

@@ -59,7 +59,9 @@ def _options(name: str, arguments: Sequence[str]) -> argparse.Namespace:
     add_actions(options, ACTIONS)
     options.add_argument("--group", action="append")
     options.add_argument("--topic", action="append", metavar="TOPIC[:PARTITION,...]")
-    options.add_argument("--state", nargs="?", const="", help="with --list: only such states")
+    options.add_argument(
+        "--state", nargs="?", const="", help="with --list: only groups in these states"
+    )
     options.add_argument("--timeout", type=int, default=5000, help="milliseconds")
     options.add_argument("--to-offset", type=int)
     options.add_argument("--shift-by", type=int)

@@ -18,7 +18,7 @@ def read_entries(path: str, key: str) -> list[dict[str, Any]]:
     except OSError as error:
         raise CommandFailed(f"{path}: {error.strerror}") from None
     except (ValueError, RecursionError) as error:
-        raise CommandFailed(f"{path}: not JSON: {error}") from None
+        raise CommandFailed(f"{path}: invalid JSON: {error}") from None
     entries = content.get(key) if isinstance(content, dict) else None
     if not isinstance(entries, list) or not all(isinstance(one, dict) for one in entries):
         raise CommandFailed(f'{path}: expected an object with an array "{key}" of objects')
@@ -37,5 +37,5 @@ def topic_of(path: str, entry: dict[str, Any]) -> str:
 def number_of(path: str, entry: dict[str, Any], key: str, least: int = 0) -> int:
     number = entry.get(key)
     if type(number) is not int or not least <= number <= INT64_MAX:
-        raise CommandFailed(f'{path}: {entry}: "{key}" must be a number from {least}')
+        raise CommandFailed(f'{path}: {entry}: "{key}" must be an integer of at least {least}')
     return number

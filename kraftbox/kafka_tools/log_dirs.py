@@ -25,7 +25,9 @@ def main(name: str, arguments: Sequence[str]) -> int:
     try:
         brokers = [int(one) for one in (given.broker_list or "").split(",") if one]
     except ValueError:
-        raise CommandFailed(f"--broker-list {given.broker_list!r} is not ID,ID,...") from None
+        raise CommandFailed(
+            f"--broker-list: expected ID,ID,..., got {given.broker_list!r}"
+        ) from None
     run(bootstrap_of(given), lambda client: _show(client, brokers, topics))
     return 0
 
@@ -35,7 +37,7 @@ async def _show(client: ClusterClient, brokers: list[int], topics: set[str]) -> 
     missing = sorted(set(brokers) - known)
     if missing:
         raise CommandFailed(
-            f"broker {missing[0]} is not there; there are {', '.join(map(str, sorted(known)))}"
+            f"unknown broker {missing[0]}; known: {', '.join(map(str, sorted(known)))}"
         )
     chosen = sorted(set(brokers) or known)
     say("Querying brokers for log directories information")

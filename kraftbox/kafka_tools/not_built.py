@@ -14,4 +14,4 @@ REASONS = {
 
 
 def main(name: str, arguments: Sequence[str]) -> int:
-    raise CommandFailed(f"the tool is not built: {REASONS[name]} (docs/gaps.md)")
+    raise CommandFailed(f"this tool is not supported: {REASONS[name]} (docs/gaps.md)")

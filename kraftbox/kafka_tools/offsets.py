@@ -32,7 +32,7 @@ def main(name: str, arguments: Sequence[str]) -> int:
     options.add_argument("--topic", metavar="REGEX")
     options.add_argument("--topic-partitions", metavar="REGEX:RANGE,...")
     options.add_argument("--partitions", metavar="ID,...")
-    options.add_argument("--time", default="latest", help="ms since 1970, or a name")
+    options.add_argument("--time", default="latest", help="epoch milliseconds, or a name")
     options.add_argument("--exclude-internal-topics", action="store_true")
     given = options.parse_args(arguments)
     at, chosen = time_of(given.time), chosen_by(given)
@@ -46,7 +46,9 @@ def time_of(text: str) -> int:
         return TIMES[text] if text in TIMES else int(text)
     except ValueError:
         known = ", ".join(TIMES)
-        raise CommandFailed(f"--time {text!r}: milliseconds or one of {known}") from None
+        raise CommandFailed(
+            f"--time: expected milliseconds or one of {known}, got {text!r}"
+        ) from None
 
 
 def chosen_by(options: argparse.Namespace) -> Chosen:
@@ -60,7 +62,9 @@ def chosen_by(options: argparse.Namespace) -> Chosen:
     try:
         ids = {int(one) for one in (options.partitions or "").split(",") if one}
     except ValueError:
-        raise CommandFailed(f"--partitions {options.partitions!r} is not ID,ID,...") from None
+        raise CommandFailed(
+            f"--partitions: expected ID,ID,..., got {options.partitions!r}"
+        ) from None
     return lambda topic, index: bool(by_topic.fullmatch(topic)) and (not ids or index in ids)
 
 
@@ -68,7 +72,7 @@ def _pattern(text: str) -> Chosen:
     name, _, span = text.partition(":")
     by_topic, match = _regex(name or ".*"), _RANGE.fullmatch(span)
     if match is None:
-        raise CommandFailed(f"--topic-partitions {text!r}: a range is N, N-M, N- or -M")
+        raise CommandFailed(f"--topic-partitions: expected ranges N, N-M, N- or -M, got {text!r}")
     low = int(match[1] or 0)
     single = low + 1 if match[1] and not match[2] else None
     end = int(match[3]) if match[3] else single
@@ -81,7 +85,7 @@ def _regex(text: str) -> re.Pattern[str]:
     try:
         return re.compile(text.strip("'\"").replace(",", "|"))
     except re.error as error:
-        raise CommandFailed(f"{text!r} is not a regular expression: {error}") from None
+        raise CommandFailed(f"invalid regular expression {text!r}: {error}") from None
 
 
 async def _show(

@@ -28,10 +28,12 @@ def parser(name: str, what: str) -> Parser:
 def add_bootstrap(options: argparse.ArgumentParser, *, controllers: bool = False) -> None:
     """Add `--bootstrap-server`, `--command-config`, and optionally `--bootstrap-controller`."""
     where = options.add_mutually_exclusive_group(required=True)
-    where.add_argument("--bootstrap-server", metavar="HOST:PORT,...", help="brokers to begin with")
+    where.add_argument(
+        "--bootstrap-server", metavar="HOST:PORT,...", help="brokers for the first connection"
+    )
     if controllers:
         where.add_argument("--bootstrap-controller", metavar="HOST:PORT,...")
-    options.add_argument("--command-config", metavar="FILE", help="client properties")
+    options.add_argument("--command-config", metavar="FILE", help="file of client properties")
 
 
 def add_actions(options: argparse.ArgumentParser, actions: Iterable[str]) -> None:
@@ -83,7 +85,7 @@ def pairs(entries: Iterable[str] | None, option: str) -> dict[str, str]:
     for entry in entries or ():
         name, equals, value = entry.partition("=")
         if not equals or not name:
-            raise CommandFailed(f"{option} {entry!r} is not NAME=VALUE")
+            raise CommandFailed(f"{option}: expected NAME=VALUE, got {entry!r}")
         found[name] = value
     return found
 
@@ -101,7 +103,7 @@ def known_pairs(
     unknown = [key for key in found if key not in known]
     if unknown:
         raise CommandFailed(
-            f"--{names[-1]} {unknown[0]} is not known; known are {', '.join(known)}"
+            f"--{names[-1]}: unknown property {unknown[0]}; known: {', '.join(known)}"
         )
     return found
 

@@ -39,12 +39,14 @@ def main(name: str, arguments: Sequence[str]) -> int:
     size.add_argument("--record-size", type=int)
     size.add_argument("--payload-file")
     options.add_argument("--payload-delimiter", default="\\n")
-    options.add_argument("--throughput", type=float, required=True, help="records/s; -1: no limit")
+    options.add_argument(
+        "--throughput", type=float, required=True, help="records per second; -1: unlimited"
+    )
     options.add_argument("--producer-props", nargs="+", action="extend", metavar="NAME=VALUE")
     options.add_argument("--command-property", action="append", metavar="NAME=VALUE")
     options.add_argument("--producer.config", "--command-config", dest="producer_config")
     options.add_argument("--bootstrap-server")
-    options.add_argument("--print-metrics", action="store_true", help="there are none")
+    options.add_argument("--print-metrics", action="store_true", help="accepted, without effect")
     given = options.parse_args(arguments)
     properties = file_properties(given.producer_config) if given.producer_config else {}
     properties |= pairs(given.producer_props, "--producer-props")
@@ -52,7 +54,7 @@ def main(name: str, arguments: Sequence[str]) -> int:
     check_client_properties(properties)
     bootstrap = given.bootstrap_server or properties.get("bootstrap.servers")
     if bootstrap is None:
-        raise CommandFailed("--bootstrap-server is missing")
+        raise CommandFailed("missing option --bootstrap-server")
     run(bootstrap, lambda client: _Run(client, given, properties).run())
     return 0
 

@@ -29,17 +29,23 @@ def main(name: str, arguments: Sequence[str]) -> int:
     options.add_argument("--topics-to-move-json-file", metavar="FILE")
     options.add_argument("--broker-list", metavar="ID,...")
     for throttle in THROTTLES:
-        options.add_argument(f"--{throttle}", type=int, default=-1, help="not built")
+        options.add_argument(f"--{throttle}", type=int, default=-1, help="not supported")
     options.add_argument("--timeout", type=int, help="accepted, without effect")
-    options.add_argument("--additional", action="store_true", help="beside moves that go on")
+    options.add_argument(
+        "--additional", action="store_true", help="allow other ongoing reassignments"
+    )
     for flag in ("disable-rack-aware", "preserve-throttles"):
-        options.add_argument(f"--{flag}", action="store_true", help="as always here")
+        options.add_argument(
+            f"--{flag}", action="store_true", help="accepted; this is always the case"
+        )
     given = options.parse_args(arguments)
     for throttle in THROTTLES:
         if getattr(given, throttle.replace("-", "_")) >= 0:
             raise CommandFailed(
-                f"--{throttle} is not built: set leader.replication.throttled.rate and "
-                "follower.replication.throttled.rate of the brokers with kafka-configs"
+                f"--{throttle} is not supported: set "
+                "leader.replication.throttled.rate and "
+                "follower.replication.throttled.rate of the brokers with "
+                "kafka-configs"
             )
     action = chosen(given, ACTIONS)
     bootstrap = bootstrap_of(given)
@@ -50,7 +56,7 @@ def main(name: str, arguments: Sequence[str]) -> int:
 def read_assignment(path: str | None) -> Assignment:
     """Return the replicas that a file requests. Raises CommandFailed."""
     if path is None:
-        raise CommandFailed("--reassignment-json-file is missing")
+        raise CommandFailed("missing option --reassignment-json-file")
     found: Assignment = {}
     for entry in read_entries(path, "partitions"):
         key = topic_of(path, entry), number_of(path, entry, "partition")
@@ -65,7 +71,7 @@ def read_assignment(path: str | None) -> Assignment:
         if directories != [ANY_DIRECTORY] * len(directories):
             raise CommandFailed(f'{path}: {entry}: log_dirs may only be "{ANY_DIRECTORY}" here')
         if key in found:
-            raise CommandFailed(f"{path}: {key[0]}-{key[1]} is named twice")
+            raise CommandFailed(f"{path}: duplicate partition {key[0]}-{key[1]}")
         found[key] = replicas
     return found
 
@@ -124,11 +130,11 @@ async def _generate(client: ClusterClient, options: argparse.Namespace) -> None:
     topics = {topic_of(path, entry) for entry in read_entries(path, "topics")}
     ids = options.broker_list.split(",")
     if not all(one.strip().isdecimal() for one in ids):
-        raise CommandFailed(f"--broker-list {options.broker_list!r} is not ID,ID,...")
+        raise CommandFailed(f"--broker-list: expected ID,ID,..., got {options.broker_list!r}")
     brokers = list(dict.fromkeys(int(one) for one in ids))
     known = {broker.node_id for broker in (await client.metadata([])).brokers}
     if unknown := [one for one in brokers if one not in known]:
-        raise CommandFailed(f"broker {unknown[0]} is not there")
+        raise CommandFailed(f"unknown broker {unknown[0]}")
     current = await _current(client, topics)
     say_lines(f"Current partition replica assignment\n{document(current)}\n")
     say_lines(
@@ -141,7 +147,7 @@ async def _execute(client: ClusterClient, options: argparse.Namespace) -> None:
     admin = Admin(client)
     if not options.additional and await moves(admin, ()):
         raise CommandFailed(
-            "there are reassignments that go on: wait for their end, or add --additional"
+            "other reassignments are ongoing: wait until they finish, or add --additional"
         )
     current = await _of(client, wanted)
     say_lines(f"Current partition replica assignment\n\n{document(current)}\n")

@@ -36,11 +36,11 @@ def main(name: str, arguments: Sequence[str]) -> int:
     from kraftbox.kafka_tools import main as run_tool
 
     if not arguments:
-        raise CommandFailed("the name of a class is missing")
+        raise CommandFailed("missing class name")
     tool = CLASSES.get(arguments[0])
     if tool is None:
         raise CommandFailed(
-            f"there is no Java here, and no tool stands for the class {arguments[0]}; "
-            f"there are {', '.join(CLASSES)}"
+            f"there is no Java here, and no tool replaces the class {arguments[0]}; "
+            f"known: {', '.join(CLASSES)}"
         )
     return run_tool(tool, arguments[1:])

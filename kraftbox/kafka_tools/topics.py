@@ -44,11 +44,13 @@ def _options(name: str, arguments: Sequence[str]) -> argparse.Namespace:
     options = parser(name, __doc__ or "")
     add_bootstrap(options)
     add_actions(options, ACTIONS)
-    options.add_argument("--topic", help="a name; a regular expression except with --create")
-    options.add_argument("--topic-id", help="instead of --topic with --describe")
+    options.add_argument("--topic", help="topic name; a regular expression except with --create")
+    options.add_argument("--topic-id", help="topic id, instead of --topic with --describe")
     options.add_argument("--partitions", type=int)
     options.add_argument("--replication-factor", type=int)
-    options.add_argument("--replica-assignment", metavar="1:2,2:3", help="brokers by partition")
+    options.add_argument(
+        "--replica-assignment", metavar="1:2,2:3", help="broker ids of each partition"
+    )
     options.add_argument("--config", action="append", metavar="NAME=VALUE")
     options.add_argument("--timeout", type=int, default=TIMEOUT_MS, help="milliseconds")
     for flag in (
@@ -70,7 +72,9 @@ def assignment(text: str) -> dict[int, list[int]]:
     try:
         return {at: [int(b) for b in one.split(":")] for at, one in enumerate(text.split(","))}
     except ValueError:
-        raise CommandFailed(f"--replica-assignment {text!r} is not like 1:2,2:3") from None
+        raise CommandFailed(
+            f"--replica-assignment: expected a list such as 1:2,2:3, got {text!r}"
+        ) from None
 
 
 async def _create(client: ClusterClient, options: argparse.Namespace) -> None:

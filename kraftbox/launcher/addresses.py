@@ -43,7 +43,7 @@ def choose_network(rng: random.Random) -> Network:
         network = Network(number)
         if not Path("/sys/class/net", network.device).exists():
             return network
-    raise StartupRefused("--isolate: no network is free")
+    raise StartupRefused("--isolate: no free network")
 
 
 def enter(namespace: str) -> None:

@@ -67,7 +67,7 @@ def _remarks(configs: Sequence[NodeConfig]) -> list[str]:
     lines = []
     shown = dict.fromkeys(line for config in configs for line in differences(config))
     if shown:
-        lines.append("  not as in Kafka's defaults:")
+        lines.append("  changed from Kafka's defaults:")
         lines += [f"    {line}" for line in shown]
     warnings = dict.fromkeys(warning for config in configs for warning in config.warnings)
     return lines + [f"  warning: {warning}" for warning in warnings]

@@ -105,6 +105,6 @@ def _ask(connection: socket.socket, request: frames.Message, wait_ms: float) -> 
                     raise RequestFailed(answer["error"])
                 return answer
     except TimeoutError:
-        raise RequestFailed(f"not done after {wait_ms / 1000:g} s") from None
+        raise RequestFailed(f"not finished after {wait_ms / 1000:g} s") from None
     except (OSError, frames.FrameError) as error:
         raise RequestFailed(f"the supervisor does not answer: {error}") from None

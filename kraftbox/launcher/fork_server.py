@@ -179,7 +179,7 @@ class ForkServer:
         try:
             child.report.send(frames.encode({"do": action}))
         except BlockingIOError:
-            error = "the node has not read its last commands"
+            error = "the node has not read its earlier commands"
             cut_off = action == "cut-off"
             self._tell({"event": "network", "id": node_id, "cut_off": cut_off, "error": error})
         except OSError:

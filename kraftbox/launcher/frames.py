@@ -33,7 +33,7 @@ def encode(message: Message) -> bytes:
     """Return one message as a frame. Raises FrameError if it is larger than BODY_BYTES_MAX."""
     body: bytes = msgpack.packb(message)
     if len(body) > BODY_BYTES_MAX:
-        raise FrameError(f"a message of {len(body)} bytes is too large")
+        raise FrameError(f"frame body too large: {len(body)} bytes")
     framed: bytes = _HEADER.pack(MAGIC, VERSION, len(body)) + body
     checksum: bytes = _CRC.pack(crc32c(framed))
     return framed + checksum
@@ -78,11 +78,11 @@ class Decoder:
 def _checked_size(buffer: bytes, at: int) -> int:
     magic, version, size = _HEADER.unpack_from(buffer, at)
     if magic != MAGIC:
-        raise FrameError(f"{magic!r} begins no frame")
+        raise FrameError(f"invalid start of a frame: {magic!r}")
     if version != VERSION:
-        raise FrameError(f"frame version {version}, not {VERSION}")
+        raise FrameError(f"invalid frame version {version}; allowed: {VERSION}")
     if size > BODY_BYTES_MAX:
-        raise FrameError(f"a frame of {size} bytes is too large")
+        raise FrameError(f"frame too large: {size} bytes")
     return int(size)
 
 

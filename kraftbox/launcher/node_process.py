@@ -51,7 +51,7 @@ def run(command: dict[str, Any], report: socket.socket) -> int:
         return 1
     except Exception as error:
         # A bug of kraftbox: the launcher gets the error, and the node's log the traceback.
-        failed(f"{error!r}; the node's log says where")
+        failed(f"{error!r}; see the node's log")
         raise
 
 

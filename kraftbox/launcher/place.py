@@ -170,7 +170,8 @@ def ports_of(environ: Mapping[str, str]) -> range:
     if low.isdecimal() and high.isdecimal() and _PORT_MIN <= int(low) < int(high) <= _PORT_END:
         return range(int(low), int(high))
     raise StartupRefused(
-        f"{PORTS_VARIABLE} is {given!r}: LOW-HIGH, {_PORT_MIN} <= LOW < HIGH <= {_PORT_END}"
+        f"{PORTS_VARIABLE}: expected LOW-HIGH with {_PORT_MIN} <= LOW < HIGH <= "
+        f"{_PORT_END}, got {given!r}"
     )
 
 
@@ -295,7 +296,9 @@ def _network(known: Remembered | None, isolate: bool) -> Network | None:
     if known is None:
         return choose_network(random.SystemRandom()) if isolate else None
     if isolate and not known.network:
-        raise PlanRefused("--isolate is for a new cluster: this one's nodes have their addresses")
+        raise PlanRefused(
+            "--isolate needs a new cluster: the nodes of this one have addresses already"
+        )
     return Network(known.network) if known.network else None
 
 

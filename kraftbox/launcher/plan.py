@@ -185,9 +185,9 @@ def check_change(before: Shape, after: Shape) -> None:
     same = before._replace(brokers=after.brokers)
     if after.brokers < before.brokers or after != same:
         raise PlanRefused(
-            f"this directory holds {_holding(before)}"
-            f"{', racks ' + ','.join(before.racks) if before.racks else ''}: only brokers can be "
-            f"added; give another --dir for another cluster"
+            "this directory contains "
+            f"{_holding(before)}{(', racks ' + ','.join(before.racks) if before.racks else '')}: "
+            "only brokers can be added; use another --dir for another cluster"
         )
 
 
@@ -237,7 +237,7 @@ def client_ports(
         else:
             found[node_id] = 0
         if found[node_id] > 65535:
-            raise PlanRefused(f"--port {port}: there are not {len(brokers)} ports from there")
+            raise PlanRefused(f"--port {port}: fewer than {len(brokers)} ports follow it")
     return found
 
 
@@ -245,7 +245,7 @@ def check_settings(settings: Iterable[str], shape: Shape) -> None:
     """Raise PlanRefused for a key that `--set` must not set, in this start or an earlier one."""
     for key in settings:
         if key in IDENTITY_KEYS and not (shape == ONE_NODE and key in OWN_KEYS):
-            raise PlanRefused(f"--set {key}: every node has its own, and `up` chooses them")
+            raise PlanRefused(f"--set {key}: `up` sets it for each node")
 
 
 def node_plans(
@@ -367,8 +367,9 @@ def remembered_from_properties(lines: Mapping[str, str]) -> Remembered:
     layout = lines.get(_LAYOUT, "1")
     if not layout.isdecimal() or not 1 <= int(layout) <= LAYOUT_VERSION:
         raise PlanRefused(
-            f"cluster.properties has {_LAYOUT}={layout}, and this release reads 1 to "
-            f"{LAYOUT_VERSION}: start the directory with the release that wrote it, or a later one"
+            f"cluster.properties: {_LAYOUT}={layout} is not supported; this release "
+            f"reads 1 to {LAYOUT_VERSION}: start the directory with the release that "
+            "wrote it, or a later one"
         )
     try:
         shape = Shape(
@@ -409,8 +410,7 @@ def remembered_from_node(lines: Mapping[str, str]) -> Remembered:
     """
     if lines.get("node.id") != "1" or lines.get("process.roles") != "broker,controller":
         raise PlanRefused(
-            "server.properties is not of a node that `kraftbox up` began: "
-            "`kraftbox server FILE` runs it"
+            "server.properties was not written by `kraftbox up`: run it with `kraftbox server FILE`"
         )
     defaults = {
         "process.roles": "broker,controller",

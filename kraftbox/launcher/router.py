@@ -76,7 +76,7 @@ class Router:
     ) -> None:
         """Start the process and wait until it is ready. Raises StartupRefused."""
         if sys.platform != "linux" or os.geteuid() != 0:
-            raise StartupRefused("--isolate needs Linux and root: it makes network namespaces")
+            raise StartupRefused("--isolate needs Linux and root, to create network namespaces")
         ids = ",".join(map(str, node_ids))
         command = own_command("_router", str(place.root), str(network.number), ids)
         self._process = subprocess.Popen(
@@ -154,7 +154,7 @@ class NetworkControl:
                         return answer
         except (OSError, frames.FrameError) as error:
             raise NetworkError(f"the cluster's network does not answer: {error}") from None
-        raise NetworkError("the network did not take the rules")
+        raise NetworkError("the cluster's network refused the rules")
 
 
 def _packed(rules: Sequence[LinkRule]) -> list[list[object]]:
@@ -333,7 +333,7 @@ def answer(links: Links, _: Caller, request: dict[str, Any]) -> frames.Message:
     """Apply a request's changes to the links and return a page of them. Raises RequestRefused."""
     first = request.get("from", 0)
     if type(first) is not int or first < 0:
-        raise RequestRefused(f"from {first!r:.80}: expected a number of links")
+        raise RequestRefused(f"from {first!r:.80}: expected an integer of at least 0")
     try:
         whole = rules_of(request["rules"]) if "rules" in request else None
         changed = rules_of(request.get("change", []))

@@ -152,8 +152,8 @@ def _prepare(place: ClusterPlace, options: Options) -> Prepared:
         port = known.ports[plan.node.node_id].client
         if port and "listeners" not in known.settings and not port_is_free(port):
             raise StartupRefused(
-                f"cannot listen on {HOST}:{port}: Address already in use "
-                "(--port takes another, --port 0 a free one)"
+                f"cannot listen on {HOST}:{port}: Address already in use (choose "
+                "another with --port, or --port 0 for a free one)"
             )
     place.keep(known)
     place.prepare_nodes(plans)
@@ -184,10 +184,10 @@ class Testbed:
                 check=False,
             )
         except subprocess.TimeoutExpired:
-            raise StartupRefused(f"the testbed is not ready after {PREPARE_S_MAX} s") from None
+            raise StartupRefused(f"testbed not ready after {PREPARE_S_MAX} s") from None
         if done.returncode:
             told = done.stderr.decode(errors="replace").strip().removeprefix("kraftbox: ")
-            raise StartupRefused(told or f"the testbed: exit code {done.returncode}")
+            raise StartupRefused(told or f"testbed failed: exit code {done.returncode}")
 
     def start_faults(self, log_fd: int | None) -> None:
         """Start the fault schedule, if there is one; its process logs to `log_fd`."""
@@ -257,6 +257,6 @@ def announce(place: ClusterPlace, cluster: NodeProcesses, prepared: Prepared, be
         lines.append("Ctrl-C stops it; the same command resumes it.")
     else:
         lines.insert(0, f"bootstrap.servers={connect_to}")
-    lines.append("kraftbox status, node, logs and down (with this --dir) look after it.")
+    lines.append("Manage it with kraftbox status, node, logs and down (with this --dir).")
     out.write("".join(f"{escape(line)}\n" for line in lines))
     out.flush()

@@ -128,11 +128,11 @@ class NodeProcesses:
         node = self.nodes.get(node_id) if type(node_id) is int else None
         if node is None:
             known = ", ".join(map(str, self.nodes))
-            raise Refused(f"there is no node {node_id!r:.80}; there are {known}")
+            raise Refused(f"unknown node {node_id!r:.80}; known: {known}")
         if not isinstance(action, str) or action not in ACTIONS:
             raise Refused(f"invalid action {action!r:.80}; allowed: {', '.join(ACTIONS)}")
         if self.going_down:
-            raise Refused("the cluster is going down")
+            raise Refused("the cluster is stopping")
         if action == "start":
             return self._start(node, token)
         if node.state not in ALIVE:
@@ -148,7 +148,7 @@ class NodeProcesses:
 
     def _start(self, node: NodeProcess, token: int) -> list[Effect]:
         if node.state in ALIVE:
-            raise Refused(f"node {node.node_id} is {node.state} already")
+            raise Refused(f"node {node.node_id} is already {node.state}")
         self._wait(node, token, "ready")
         return self._launch(node)
 
@@ -240,7 +240,7 @@ class NodeProcesses:
         else:
             node.state = State.FAILED
             ending = f"signal {-code}" if code < 0 else f"exit code {code}"
-            what = "ended by itself" if node.ready else "did not start"
+            what = "exited unexpectedly" if node.ready else "did not start"
             effects.append(Say(f"node {node_id} {what}: {node.error or ending}"))
         node.pid = None
         node.ready = node.cut_off = False

@@ -85,7 +85,7 @@ class ForkServerProcess:
                 }
             )
         except frames.FrameError as error:
-            raise StartupRefused(f"node {plan.node.node_id}: the settings: {error}") from None
+            raise StartupRefused(f"node {plan.node.node_id}: invalid settings: {error}") from None
 
     def signal(self, node_id: int, number: int) -> None:
         self._tell({"do": "signal", "id": node_id, "number": int(number)})
@@ -259,11 +259,11 @@ class Supervisor:
     def _read_events(self) -> None:
         try:
             events = self._fork_server.read()
-            ending = "has ended"
+            ending = "exited"
         except frames.FrameError as error:
-            events, ending = None, f"cannot be understood ({error}) and is ended"
+            events, ending = None, f"sent an unreadable frame ({error}) and is stopped"
         if events is None:
-            self._tell(f"the fork server {ending}, and the nodes with it")
+            self._tell(f"the fork server {ending}; its nodes have ended too")
             self._failed = self._done = True
             return
         for event in events:
@@ -328,7 +328,7 @@ class Supervisor:
             self._do(self.cluster.end_controllers())
         if self._pressed == 1 and over_ms >= ALL_END_MS_MAX:
             self._pressed = 2
-            self._tell("some nodes do not stop and are killed")
+            self._tell("killing nodes that did not stop in time")
             self._do(self.cluster.kill_all())
 
     # --- requests ---------------------------------------------------------------------------------

@@ -142,7 +142,7 @@ def main(arguments: Sequence[str]) -> int:
         if step == "launch":
             return launch(os.environ, Places().final / "server.properties")
         if step:
-            raise StartupRefused(f"container {step}: the steps are configure and launch")
+            raise StartupRefused(f"invalid container step {step}; allowed: configure, launch")
         return run(os.environ)
     except (ConfigError, StartupRefused) as error:
         for line in str(error).split("\n"):

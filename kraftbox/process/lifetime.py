@@ -135,7 +135,7 @@ async def _serve(
     if not node.failed.done():
         return 0
     name, error = node.failed.result()
-    reason = f"the node had to stop: {name}: {error!r}"
+    reason = f"the node stopped after an error: {name}: {error!r}"
     sys.stderr.write(f"kraftbox: {escape(reason)}\n")
     if lifeline is not None:
         lifeline.failed(reason)

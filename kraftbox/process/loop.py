@@ -47,7 +47,7 @@ class CuttableLoop(Loop):
     def cut_off(self) -> None:
         """Drop everything that arrives from now on. Raises OSError if that is impossible."""
         if sys.platform != "linux":
-            raise OSError(errno.ENOTSUP, "a node can be cut off on Linux only")
+            raise OSError(errno.ENOTSUP, "cut-off is only supported on Linux")
         if self._connected is None:
             self._connected = asyncio.Event()
             self._cut_all()

@@ -183,7 +183,7 @@ async def reset(client: ClusterClient, question: Question) -> None:
 
 async def _delete_groups(client: ClusterClient, groups: Sequence[str]) -> None:
     if len(groups) > GROUPS_MAX:
-        raise CommandFailed(f"{len(groups)} groups: reset deletes at most {GROUPS_MAX}")
+        raise CommandFailed(f"reset deletes at most {GROUPS_MAX} groups, not {len(groups)}")
     await asyncio.gather(*(_delete_group(client, group) for group in groups))
 
 
@@ -237,7 +237,9 @@ async def _everywhere(
             if holds({topic.name or "": topic for topic in reply.topics}):
                 return
             if asyncio.get_running_loop().time() > deadline:
-                raise CommandFailed(f"broker {node_id} has not heard of it in {TIMEOUT_MS:g} ms")
+                raise CommandFailed(
+                    f"broker {node_id} did not receive the deletion within {TIMEOUT_MS:g} ms"
+                )
             await asyncio.sleep(POLL_S)
 
     known = [node_id for node_id in nodes if node_id in client.cache.brokers]

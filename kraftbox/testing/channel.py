@@ -39,9 +39,9 @@ def ask_supervisor(directory: Path, request: frames.Message, timeout_s: float) -
                         raise ClusterError(answer["error"])
                     return answer
     except TimeoutError:
-        raise ClusterError(f"{dict(request)} is not done after {timeout_s:g} s") from None
+        raise ClusterError(f"{dict(request)}: not finished after {timeout_s:g} s") from None
     except (OSError, frames.FrameError) as error:
-        raise ClusterError(f"no cluster answers in {directory}: {error}") from None
+        raise ClusterError(f"no answer from the cluster in {directory}: {error}") from None
 
 
 @contextlib.contextmanager

@@ -79,7 +79,7 @@ class KafkaNode:
             name, _, address = entry.partition("://")
             if name != "CONTROLLER":
                 return address
-        raise ClusterError(f"node {self.id} is no broker: clients do not connect to it")
+        raise ClusterError(f"node {self.id} is not a broker: clients cannot connect to it")
 
     @property
     def facts(self) -> Mapping[str, Any]:
@@ -202,7 +202,9 @@ class KafkaCluster:
         assert process.stdout is not None
         if not process.stdout.readline().startswith(FIRST_LINE):
             process.communicate()
-            raise ClusterError(f"no cluster: {complaint.read_text(errors='replace').strip()}")
+            raise ClusterError(
+                f"cannot start the cluster: {complaint.read_text(errors='replace').strip()}"
+            )
         return cls(place, process)
 
     @classmethod
@@ -312,7 +314,7 @@ class KafkaCluster:
         """Return the partitions of a topic. Raises ClusterError for a topic that does not exist."""
         found = self.topics(internal=True).get(topic)
         if found is None:
-            raise ClusterError(f"there is no topic {topic}")
+            raise ClusterError(f"unknown topic {topic}")
         return found
 
     def leader(self, topic: str, partition: int = 0, *, other_than: int | None = None) -> KafkaNode:
@@ -370,7 +372,7 @@ class KafkaCluster:
         ValueError for a negative count.
         """
         if count is not None and count < 0:
-            raise ValueError(f"count={count}: at least 0")
+            raise ValueError(f"count={count}: must be at least 0")
         ends = self._ask("ends", topic=topic)
         positions = [[index, first] for index, first, _ in ends]
         found: list[Record] = []
@@ -380,7 +382,7 @@ class KafkaCluster:
             if left_s < 0:
                 wanted = "all" if count is None else count
                 raise ClusterError(
-                    f"{topic}: {len(found)} records of {wanted} within {timeout_s:g} s"
+                    f"{topic}: received {len(found)} of {wanted} records within {timeout_s:g} s"
                 )
             wait_ms = min(left_s, PAGE_WAIT_S) * 1000.0
             page = self._ask("consume", topic=topic, positions=positions, wait_ms=wait_ms)
@@ -396,8 +398,8 @@ class KafkaCluster:
         """
         if self._shared:
             raise ClusterError(
-                "other workers use this cluster (--kafka-shared): take the fixture kafka_topic, "
-                "or topics of new names"
+                "other workers use this cluster (--kafka-shared): use the fixture "
+                "kafka_topic, or new topic names"
             )
         self._ask("reset")
 
@@ -437,7 +439,7 @@ class KafkaCluster:
             if found is not None:
                 return found
             if time.monotonic() > deadline:
-                raise ClusterError(f"not within {timeout_s:g} s: {what}")
+                raise ClusterError(f"{what}: not within {timeout_s:g} s")
             time.sleep(POLL_S)
 
 

@@ -46,16 +46,19 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption(
         "--kafka-shared",
         action="store_true",
-        help="under pytest-xdist: one `kafka_cluster` for all workers",
+        help="share one `kafka_cluster` between all workers of pytest-xdist",
     )
-    parser.addini("kafka_brokers", "brokers of `kafka_cluster`: 1", default="")
+    parser.addini("kafka_brokers", "number of brokers of `kafka_cluster`; default: 1", default="")
     parser.addini(
         "kafka_controllers",
-        "controllers of its own; without: a single broker is its controller, several have three",
+        "number of separate controllers; default: none for one broker, which has "
+        "both roles, otherwise three",
         default="",
     )
-    parser.addini("kafka_racks", "racks of its brokers, in turn", type="args", default=[])
-    parser.addini("kafka_configs", "KEY=VALUE for its nodes", type="linelist", default=[])
+    parser.addini("kafka_racks", "racks, assigned to the brokers in turn", type="args", default=[])
+    parser.addini(
+        "kafka_configs", "KEY=VALUE of server.properties for all nodes", type="linelist", default=[]
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -37,7 +37,7 @@ def _row(value: bytes | str | Record | None) -> list[Any]:
     if value is None or isinstance(value, bytes):
         value = Record(value)
     if not isinstance(value, Record):
-        raise TypeError(f"a record is bytes, str, None or a Record, not {value!r}")
+        raise TypeError(f"a record must be bytes, str, None or a Record, not {value!r}")
     headers = [[name, each] for name, each in value.headers]
     return [value.key, value.value, headers, value.partition, value.timestamp_ms]
 

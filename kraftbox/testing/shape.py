@@ -61,7 +61,7 @@ def of_settings(
     for line in configs:
         key, equals, value = line.partition("=")
         if not equals or not key.strip():
-            raise WrongSetting(f"kafka_configs: {line!r} is not KEY=VALUE")
+            raise WrongSetting(f"kafka_configs: expected KEY=VALUE, got {line!r}")
         pairs[key.strip()] = value.strip()
     return {**found, "configs": pairs} if pairs else found
 
@@ -77,11 +77,13 @@ def of_marks(
     for positional, named in marks:
         if positional:
             raise WrongSetting(
-                f"kafka{tuple(positional)!r}: all arguments are named, like brokers=1"
+                f"kafka{tuple(positional)!r}: arguments must be named, such as brokers=1"
             )
         for key, value in named.items():
             if key not in KEYS:
-                raise WrongSetting(f"kafka({key}=...): there are {', '.join(KEYS)}")
+                raise WrongSetting(
+                    f"kafka({key}=...): unknown argument; allowed: {', '.join(KEYS)}"
+                )
             asked[key] = {**asked.get(key, {}), **_mapping(value)} if key == "configs" else value
     return _shape(asked)
 
@@ -94,10 +96,10 @@ def _shape(asked: Mapping[str, Any]) -> Shape:
         controllers = 1 if alone or asked.get("combined") else 3
     racks = asked.get("racks", ())
     if isinstance(racks, str) or not all(isinstance(rack, str) and rack for rack in racks):
-        raise WrongSetting(f"kafka(racks={racks!r}): a list of names")
+        raise WrongSetting(f"kafka(racks={racks!r}): expected a list of names")
     combined = asked.get("combined", alone)
     if not isinstance(combined, bool):
-        raise WrongSetting(f"kafka(combined={combined!r}): True or False")
+        raise WrongSetting(f"kafka(combined={combined!r}): expected True or False")
     configs = {key: text_of(value) for key, value in asked.get("configs", {}).items()}
     return Shape(
         brokers,
@@ -112,7 +114,9 @@ def topic_options(named: Mapping[str, Any]) -> dict[str, Any]:
     """Return the arguments of `create_topic` in a mark `kafka_topic`. Raises WrongSetting."""
     for key in named:
         if key not in TOPIC_KEYS:
-            raise WrongSetting(f"kafka_topic({key}=...): there are {', '.join(TOPIC_KEYS)}")
+            raise WrongSetting(
+                f"kafka_topic({key}=...): unknown argument; allowed: {', '.join(TOPIC_KEYS)}"
+            )
     return dict(named)
 
 
@@ -123,12 +127,12 @@ def text_of(value: object) -> str:
 
 def _mapping(value: object) -> Mapping[str, object]:
     if not isinstance(value, Mapping):
-        raise WrongSetting(f"kafka(configs={value!r}): a dict of keys and values")
+        raise WrongSetting(f"kafka(configs={value!r}): expected a dict of keys and values")
     return value
 
 
 def _count(name: str, value: object) -> int:
     text = str(value).strip()
     if not re.fullmatch("[1-9][0-9]?", text):
-        raise WrongSetting(f"{name} = {text}: a number from 1 to {NODES_MAX}")
+        raise WrongSetting(f"{name} = {text}: expected a number from 1 to {NODES_MAX}")
     return int(text)

@@ -124,8 +124,9 @@ def metadata_version_of(text: str) -> MetadataVersion:
     matching = [v for v in METADATA_VERSIONS if v.release == release]
     if "-" in text or not matching:
         raise UnknownVersion(
-            f"unknown metadata.version {text!r}; supported are {MINIMUM_METADATA_VERSION.name} "
-            f"to {LATEST_PRODUCTION_METADATA_VERSION.name}"
+            f"unknown metadata.version {text!r}; supported: "
+            f"{MINIMUM_METADATA_VERSION.name} to "
+            f"{LATEST_PRODUCTION_METADATA_VERSION.name}"
         )
     return matching[-1]
 
@@ -135,8 +136,9 @@ def metadata_version_at(level: int) -> MetadataVersion:
     index = level - MINIMUM_METADATA_VERSION.level
     if not 0 <= index < len(METADATA_VERSIONS):
         raise UnknownVersion(
-            f"unknown metadata.version level {level}; supported are "
-            f"{MINIMUM_METADATA_VERSION.level} to {LATEST_PRODUCTION_METADATA_VERSION.level}"
+            f"unknown metadata.version level {level}; supported: "
+            f"{MINIMUM_METADATA_VERSION.level} to "
+            f"{LATEST_PRODUCTION_METADATA_VERSION.level}"
         )
     return METADATA_VERSIONS[index]
 

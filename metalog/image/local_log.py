@@ -59,13 +59,13 @@ OFF: Final = LocalLogThresholds()
 class LocalLogVerdict(Enum):
     """The verdict about a local log; the text completes "its local log ..."."""
 
-    OFF = "is not asked for"
-    SPAN = "goes back far enough"
+    OFF = "is not required"
+    SPAN = "starts early enough"
     SIZE = "is large enough"
-    UNKNOWN = "is not known"
+    UNKNOWN = "is unknown"
     EMPTY = "is empty"
-    FUTURE = "begins in the future"
-    TOO_LITTLE = "is too short"
+    FUTURE = "starts in the future"
+    TOO_LITTLE = "is too small"
 
     @property
     def enough(self) -> bool:

@@ -157,7 +157,7 @@ class GrowingImage:
 def _get(values: Map[K, V], key: K, what: str) -> V:
     found = values.get(key)
     if found is None:
-        raise ReplayError(f"no such {what}: {key!r}")
+        raise ReplayError(f"unknown {what} {key!r}")
     return found
 
 
@@ -219,7 +219,9 @@ def _register_broker(image: MetadataImage, record: RegisterBrokerRecord) -> Meta
 def _broker(image: MetadataImage, broker_id: int, epoch: int) -> BrokerImage:
     broker = _get(image.cluster.brokers, broker_id, "broker")
     if broker.epoch != epoch:
-        raise ReplayError(f"broker {broker_id} has epoch {broker.epoch}, the record has {epoch}")
+        raise ReplayError(
+            f"broker {broker_id}: the record has epoch {epoch}, the registration {broker.epoch}"
+        )
     return broker
 
 
@@ -240,9 +242,11 @@ def _unfence_broker(image: MetadataImage, record: UnfenceBrokerRecord) -> Metada
 def _change_broker(image: MetadataImage, record: BrokerRegistrationChangeRecord) -> MetadataImage:
     broker = _broker(image, record.broker_id, record.broker_epoch)
     if record.fenced not in (_UNFENCE, 0, _FENCE):
-        raise ReplayError(f"fenced is {record.fenced}, not -1, 0 or 1")
+        raise ReplayError(f"invalid fenced {record.fenced}; allowed: -1, 0, 1")
     if record.in_controlled_shutdown not in (0, 1):
-        raise ReplayError(f"in_controlled_shutdown is {record.in_controlled_shutdown}, not 0 or 1")
+        raise ReplayError(
+            f"invalid in_controlled_shutdown {record.in_controlled_shutdown}; allowed: 0, 1"
+        )
     if record.fenced:
         broker = broker._replace(fenced=record.fenced == _FENCE)
     if record.in_controlled_shutdown:
@@ -279,7 +283,7 @@ def _with_topic(image: MetadataImage, topic: TopicImage) -> MetadataImage:
 
 def _create_topic(image: MetadataImage, record: TopicRecord) -> MetadataImage:
     if record.name in image.topics.by_name or record.topic_id in image.topics.by_id:
-        raise ReplayError(f"topic {record.name!r} exists")
+        raise ReplayError(f"topic {record.name!r} already exists")
     return _with_topic(image, TopicImage(record.name, record.topic_id))
 
 
@@ -635,8 +639,8 @@ class Replayer:
                 self._apply(record)
             except ReplayError as error:
                 raise ReplayError(
-                    f"metadata record at offset {offset} epoch {epoch} does not replay: {error}; "
-                    f"the record: {described(record)}"
+                    f"cannot replay the metadata record at offset {offset} epoch "
+                    f"{epoch}: {error}; record: {described(record)}"
                 ) from error
             offset += 1
         self._finish()
@@ -681,19 +685,19 @@ class Replayer:
 
     def _begin(self) -> None:
         if self._hidden is not None:
-            raise ReplayError("a metadata transaction begins inside another one")
+            raise ReplayError("a metadata transaction begins inside another")
         self._hidden = self.image
 
     def _end(self) -> None:
         if self._hidden is None:
-            raise ReplayError("a metadata transaction ends that never began")
+            raise ReplayError("end of a metadata transaction that did not begin")
         self.image, self._hidden = self._hidden, None
         self._touched.merge(self._hidden_touched)
         self._hidden_touched = TouchedTopics()
 
     def _abort(self) -> None:
         if self._hidden is None:
-            raise ReplayError("a metadata transaction is aborted that never began")
+            raise ReplayError("abort of a metadata transaction that did not begin")
         self._hidden = None
         self._hidden_touched = TouchedTopics()
 

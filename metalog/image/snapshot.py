@@ -73,7 +73,7 @@ def image_to_records(
         name = type(record).__name__
         if level < _FIRST_LEVEL.get(name, 0):
             if on_loss is not None:
-                on_loss(f"{name} needs metadata.version {_FIRST_LEVEL[name]}, it is {level}")
+                on_loss(f"{name} needs metadata.version {_FIRST_LEVEL[name]} or later, not {level}")
             continue
         version = record_version(name, level)
         yield fit_record(record, version, on_loss), version
@@ -92,7 +92,7 @@ def fit_record(record: Any, version: int, on_loss: Callable[[str], None] | None 
     if not dropped:
         return record
     if on_loss is not None:
-        on_loss(f"{type(record).__name__} version {version} does not carry {sorted(dropped)}")
+        on_loss(f"{type(record).__name__} version {version} cannot contain {sorted(dropped)}")
     return record.replace(**dropped)
 
 

@@ -491,5 +491,5 @@ def _unknown_partition(
     return DescribeQuorumResponse.PartitionData(
         partition_index=asked.partition_index,
         error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-        error_message=f"Ask for {METADATA_TOPIC}-0 alone: no other quorum can be described",
+        error_message=f"only {METADATA_TOPIC}-0 can be described, in a request of its own",
     )

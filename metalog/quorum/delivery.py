@@ -151,7 +151,7 @@ class Delivery:
             self._read_ahead = self._log.read_committed(offset, _READ_BYTES)
             batch = next(self._read_ahead, None)
         if batch is None:
-            raise InvariantViolated(f"offset {offset} is committed, and no batch is there")
+            raise InvariantViolated(f"committed offset {offset} has no batch")
         # A log of another program may have holes. One that was not there when the batches were
         # opened or fetched is a batch that was lost since: skipping it would fork the image (M14).
         if batch.base_offset != offset and not self._log.has_hole(offset, batch.base_offset):

@@ -67,9 +67,9 @@ DIRECTORY_NAME = f"{METADATA_TOPIC}-0"
 _SCAN_BYTES = 1 << 20
 _LOG_SUFFIX = ".log"
 REMEDY = (
-    "A controller without what it has acknowledged must not vote: restore the files of its "
-    "__cluster_metadata-0, or, while all other controllers run and have caught up, let it begin "
-    "with an empty directory"
+    "a controller that lost acknowledged records must not vote: restore the files of "
+    "its __cluster_metadata-0, or, if all other controllers are running and have "
+    "caught up, start it with an empty directory"
 )
 
 T = TypeVar("T")
@@ -155,14 +155,14 @@ class MetadataLog:
                 topic_id=METADATA_TOPIC_ID,
             )
         except CorruptLog as error:
-            raise StartupRefused(f"the metadata log cannot be read: {error}. {REMEDY}") from error
+            raise StartupRefused(f"cannot read the metadata log: {error}. {REMEDY}") from error
         if damaged:
             _require_covered(log, damaged)
             for problem in damaged:
                 path = problem.path
                 files.rename(path, path.removesuffix(SUFFIX) + DAMAGED_SUFFIX)
         opened = cls(files, directory, log, config, voters)
-        opened.problems += [f"{one.why}; the log stands for it" for one in damaged]
+        opened.problems += [f"{one.why}; its records are in the log" for one in damaged]
         opened._drop_snapshots_below(log.log_start_offset)
         if log.log_end_offset < latest.offset:
             log.truncate_fully_and_start_at(latest.offset)
@@ -275,15 +275,17 @@ class MetadataLog:
             return
         first, end = next(iter(self._holes.items()))
         path = self._log.segments.holding(end)[0].log.path
-        why = f"{path} has no batch for offsets {first} to {end - 1}: the next one begins at {end}"
+        why = (
+            f"{path} has no batch for offsets {first} to {end - 1}: the next batch begins at {end}"
+        )
         if not votes:
             self._log.truncate_to(first)
             self._reload_voters()
-            self.problems.append(f"{why}; what follows is fetched again")
+            self.problems.append(f"{why}; the following records are fetched again")
         elif len(self.voters.ids) > 1:
             raise StartupRefused(f"{why}. {REMEDY}")
         else:
-            self.problems.append(f"{why}; records that were there are lost, the rest is served")
+            self.problems.append(f"{why}; the missing records are lost, the others are served")
 
     def has_hole(self, first: int, end: int) -> bool:
         """Return whether the offsets from `first` to below `end` were known to have no batch when
@@ -339,8 +341,8 @@ class MetadataLog:
         if len(data) > MAX_BATCH_BYTES:
             raise ApiError(
                 ErrorCode.RECORD_LIST_TOO_LARGE,
-                f"{len(records)} metadata records make a batch of {len(data)} bytes, more than "
-                f"{MAX_BATCH_BYTES}",
+                f"{len(records)} metadata records make a batch of {len(data)} bytes, "
+                f"limit {MAX_BATCH_BYTES}",
             )
         info = self._append(data, epoch, timestamp_ms)
         return Batch(
@@ -445,12 +447,12 @@ class MetadataLog:
                 raise self._rotten(offset, error.cause) from error
             raise
         if data and offset == begin:
-            raise self._rotten(offset, "no whole batch begins here")
+            raise self._rotten(offset, "no complete batch begins here")
         return data
 
     def _rotten(self, offset: int, why: object) -> CorruptLog:
         path = self._log.segments.holding(offset)[0].log.path
-        return CorruptLog(f"{path}, at offset {offset}: {why}. The disk did not keep what it had")
+        return CorruptLog(f"{path}, at offset {offset}: {why}. The disk lost data")
 
     def read_committed(self, offset: int, max_bytes: int) -> Iterator[Batch]:
         """Yield decoded whole batches from `offset` up to the high watermark. Raises as `read`
@@ -577,8 +579,8 @@ def _require_covered(log: Log, damaged: Sequence[DamagedSnapshot]) -> None:
         )
     if log.log_end_offset < newest.id.offset:
         raise StartupRefused(
-            f"{newest.why}. The metadata log ends at offset {log.log_end_offset}, below the end of "
-            f"that snapshot, {newest.id.offset}: restore the file"
+            f"{newest.why}. The metadata log ends at offset {log.log_end_offset}, "
+            f"below the end of that snapshot, {newest.id.offset}: restore the file"
         )
 
 
@@ -604,12 +606,12 @@ def _start_offset(
     start = next((s.offset for s in snapshots if s.offset >= first), None)
     if start is None and damaged:
         raise StartupRefused(
-            f"{damaged[-1].why}. The metadata log begins at offset {first} and no other snapshot "
-            "stands for what was before it: restore the file"
+            f"{damaged[-1].why}. The metadata log begins at offset {first} and no "
+            "other snapshot covers the offsets before it: restore the file"
         )
     if start is None:
         raise StartupRefused(
-            f"the metadata log in {directory} begins at offset {first} and no snapshot stands for "
-            f"what was before it"
+            f"the metadata log in {directory} begins at offset {first} and no "
+            "snapshot covers the offsets before it"
         )
     return start

@@ -40,17 +40,21 @@ def quorum_families(quorum: QuorumNode, now_ms: float) -> Iterator[Family]:
         ),
         (
             "high_watermark",
-            "Offset below which everything is committed",
+            "High watermark: all lower offsets are committed",
             -1 if high_watermark is None else high_watermark,
         ),
         ("log_end_offset", "Log end offset: that of the next record", quorum.log_end_offset),
         ("number_of_voters", "Voters", len(core.voters)),
-        ("commit_latency_avg", "Mean time from append to commit, ms", commit_avg),
-        ("commit_latency_max", "Longest time from append to commit, ms", commit_max),
-        ("election_latency_avg", "Mean time an election took, ms", election_avg),
-        ("election_latency_max", "Longest time an election took, ms", election_max),
-        ("append_records_rate", "Records appended a second", stats.append_rate.per_second(now_ms)),
-        ("fetch_records_rate", "Records fetched a second", stats.fetch_rate.per_second(now_ms)),
+        ("commit_latency_avg", "Mean time from append to commit in ms", commit_avg),
+        ("commit_latency_max", "Maximum time from append to commit in ms", commit_max),
+        ("election_latency_avg", "Mean duration of an election in ms", election_avg),
+        ("election_latency_max", "Maximum duration of an election in ms", election_max),
+        (
+            "append_records_rate",
+            "Records appended per second",
+            stats.append_rate.per_second(now_ms),
+        ),
+        ("fetch_records_rate", "Records fetched per second", stats.fetch_rate.per_second(now_ms)),
     ):
         yield single(_PREFIX + name, text, value)
     yield from _channel(quorum.peers.traffic)
@@ -61,7 +65,7 @@ def quorum_families(quorum: QuorumNode, now_ms: float) -> Iterator[Family]:
             stats.appended,
         ),
         ("fetched_records_total", "Records this replica has fetched from a leader", stats.fetched),
-        ("elections_total", "Elections this replica won or stood in", stats.elections),
+        ("elections_total", "Elections in which this replica was a candidate", stats.elections),
     ):
         yield single(f"kraftbox_quorum_{name}", text, value, "counter")
 
@@ -72,8 +76,8 @@ def _channel(traffic: Traffic) -> Iterator[Family]:
         return
     for name, text, value in (
         ("request_total", "Requests sent to other replicas of the quorum", traffic.requests),
-        ("response_total", "Answers that came", traffic.responses),
-        ("outgoing_byte_total", "Bytes of those requests", traffic.bytes_out),
-        ("incoming_byte_total", "Bytes of those answers", traffic.bytes_in),
+        ("response_total", "Responses received", traffic.responses),
+        ("outgoing_byte_total", "Bytes of requests sent", traffic.bytes_out),
+        ("incoming_byte_total", "Bytes of responses received", traffic.bytes_in),
     ):
         yield single(_CHANNEL + name, text, value, "counter")

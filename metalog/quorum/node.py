@@ -100,7 +100,7 @@ class NotLeader(ApiError):
 
     def __init__(self, epoch: int, leader_id: int | None) -> None:
         super().__init__(
-            ErrorCode.NOT_CONTROLLER, f"not the leader of epoch {epoch}; that is {leader_id}"
+            ErrorCode.NOT_CONTROLLER, f"not the leader of epoch {epoch}; the leader is {leader_id}"
         )
 
 
@@ -168,7 +168,7 @@ class QuorumNode:
             votes=config.votes,
         )
         for problem in self.log.problems:
-            _log.warning("while opening the metadata log", problem=problem)
+            _log.warning("problem while opening the metadata log", problem=problem)
         self._delivery = Delivery(self.log, self.node_id)
         for listener in self._early_listeners:
             self._delivery.add(listener)
@@ -653,7 +653,7 @@ class QuorumNode:
     def _address(self, node_id: int) -> VoterEndpoint:
         endpoint = self.core.endpoint_of(node_id)
         if endpoint is None:
-            raise ConnectionError(f"no endpoint of node {node_id} is known")
+            raise ConnectionError(f"unknown endpoint of node {node_id}")
         return endpoint
 
     async def _vote(self, effect: SendVote) -> None:
@@ -690,7 +690,9 @@ class QuorumNode:
         response = await self.peers.request(self._address(effect.to), request)
         error = ErrorCode(response.error_code)
         endpoints = str(effect.voter.endpoints)
-        _log.info("told the leader where this voter listens", endpoints=endpoints, error=error.name)
+        _log.info(
+            "sent this voter's endpoints to the leader", endpoints=endpoints, error=error.name
+        )
         self._step(VoterUpdateAnswered(error))
 
     async def _fetch(
@@ -714,7 +716,9 @@ class QuorumNode:
         response = await self.peers.request(to, request, wait_ms=wait_ms, timeout_ms=timeout_ms)
         answered = wire.fetch_answered(effect.fetch_id, node_id, response)
         if answered is None:
-            raise ApiError(ErrorCode(response.error_code), "a Fetch response without our partition")
+            raise ApiError(
+                ErrorCode(response.error_code), "Fetch response without the requested partition"
+            )
         event, records = answered
         if self.core.awaits(effect.fetch_id):
             self._fetched = b"".join(records) if isinstance(records, list) else records

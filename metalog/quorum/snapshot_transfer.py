@@ -217,16 +217,14 @@ class SnapshotFetcher:
         if response.error_code:
             raise ApiError(ErrorCode(response.error_code))
         if not response.topics or not response.topics[0].partitions:
-            raise ProtocolError("a FetchSnapshot response without our partition")
+            raise ProtocolError("FetchSnapshot response without the requested partition")
         partition = response.topics[0].partitions[0]
         if partition.error_code:
             raise ApiError(ErrorCode(partition.error_code))
         records = partition.unaligned_records
         data = b"".join(records) if isinstance(records, list) else records
         if partition.position != position or not data:
-            raise ProtocolError(
-                "position of a piece of a snapshot", partition.position, f"{position}"
-            )
+            raise ProtocolError("position of a snapshot chunk", partition.position, f"{position}")
         try:
             file.append(data)
         except OSError as error:

@@ -178,7 +178,7 @@ class SnapshotReader:
         whole = False
         for batch in self._all():
             if whole:
-                raise self._corrupt("goes on after its footer")
+                raise self._corrupt("continues after its footer")
             if batch.records:
                 yield batch
             whole = any(isinstance(record, SnapshotFooterRecord) for record in batch.control)
@@ -230,4 +230,4 @@ class SnapshotReader:
         return header.last_contained_log_timestamp
 
     def _corrupt(self, why: str) -> CorruptSnapshot:
-        return CorruptSnapshot(f"snapshot {self.path} {why}")
+        return CorruptSnapshot(f"corrupt snapshot {self.path}: {why}")

@@ -33,16 +33,16 @@ def read_quorum_state(files: Files, path: str) -> QuorumState | None:
         return _parse(json.loads(data))
     except (ValueError, KeyError, TypeError) as error:
         raise StartupRefused(
-            f"{path} is corrupt ({type(error).__name__}: {error}); without it this replica might "
-            f"vote twice in one epoch. Restore the file, or remove the whole metadata directory "
-            f"and let the replica come back as a new one"
+            f"{path} is corrupt ({type(error).__name__}: {error}); without it this "
+            "replica might vote twice in one epoch. Restore the file, or delete the "
+            "whole metadata directory and start the replica as a new one"
         ) from error
 
 
 def _parse(fields: Mapping[str, Any]) -> QuorumState:
     version = fields["data_version"]
     if version not in (0, 1):
-        raise ValueError(f"data_version {version} is not known")
+        raise ValueError(f"unknown data_version {version}")
     leader_id, epoch, voted_id = fields["leaderId"], fields["leaderEpoch"], fields["votedId"]
     if not all(type(value) is int for value in (leader_id, epoch, voted_id)):
         raise TypeError("ids and epoch must be integers")

@@ -45,10 +45,10 @@ def read_control_type(key: bytes | None) -> int:
     Raises ProtocolError for a missing or short key and for a negative version.
     """
     if key is None or len(key) < _key.size:
-        raise ProtocolError("a control record without type")
+        raise ProtocolError("control record without a type")
     version, control_type = _key.unpack_from(key)
     if version < 0:
-        raise ProtocolError(f"control record key of version {version}")
+        raise ProtocolError(f"control record key of unknown version {version}")
     return int(control_type)
 
 
@@ -98,10 +98,12 @@ def read_end_txn_marker(record: Record) -> tuple[bool, int]:
     """Return (commit, coordinator epoch) of an end-of-transaction marker. Raises ProtocolError."""
     control_type = read_control_type(record.key)
     if control_type not in (ControlType.ABORT, ControlType.COMMIT):
-        raise ProtocolError(f"control record of type {control_type} ends no transaction")
+        raise ProtocolError(
+            f"control record of type {control_type} is not an end-of-transaction marker"
+        )
     if record.value is None or len(record.value) < _end_txn_value.size:
-        raise ProtocolError("an end-of-transaction marker without coordinator epoch")
+        raise ProtocolError("end-of-transaction marker without a coordinator epoch")
     version, coordinator_epoch = _end_txn_value.unpack_from(record.value)
     if version < 0:
-        raise ProtocolError(f"end-of-transaction marker of version {version}")
+        raise ProtocolError(f"end-of-transaction marker of unknown version {version}")
     return control_type == ControlType.COMMIT, int(coordinator_epoch)

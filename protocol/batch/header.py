@@ -210,7 +210,7 @@ def parse_header(buf: Buffer, pos: int = 0) -> BatchHeader:
     try:
         return BatchHeader(*_unpack(buf, pos))
     except struct.error:
-        raise CorruptBatch(f"{len(buf) - pos} bytes are no batch header") from None
+        raise CorruptBatch(f"too few bytes for a batch header: {len(buf) - pos}") from None
 
 
 def iter_batches(buf: Buffer, pos: int = 0) -> Iterator[tuple[BatchHeader, int]]:
@@ -232,7 +232,9 @@ def iter_batches(buf: Buffer, pos: int = 0) -> Iterator[tuple[BatchHeader, int]]
     if end - pos > MAGIC_POSITION:
         _, length = _frame.unpack_from(buf, pos)
         if length < LENGTH_MIN or buf[pos + MAGIC_POSITION] != MAGIC:
-            raise CorruptBatch(f"batch of length {length} with magic {buf[pos + MAGIC_POSITION]}")
+            raise CorruptBatch(
+                f"invalid batch length {length} with magic {buf[pos + MAGIC_POSITION]}"
+            )
 
 
 def iter_checked(buf: Buffer, pos: int = 0) -> Iterator[tuple[BatchHeader, int]]:
@@ -257,7 +259,7 @@ def whole_batches_size(buf: Buffer, pos: int = 0) -> int:
 def check_frame(header: BatchHeader) -> None:
     """Check length and magic. Raises CorruptBatch unless they are those of a batch of magic 2."""
     if header.batch_length < LENGTH_MIN or header.magic != MAGIC:
-        raise CorruptBatch(f"batch of length {header.batch_length} with magic {header.magic}")
+        raise CorruptBatch(f"invalid batch length {header.batch_length} with magic {header.magic}")
 
 
 def patch(buf: bytearray | memoryview, base_offset: int, leader_epoch: int, pos: int = 0) -> None:

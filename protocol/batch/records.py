@@ -186,13 +186,15 @@ def scan(data: bytes, count: int) -> Iterator[Scanned]:
             if scanned.header_count:
                 _read_headers(data, scanned)
             elif scanned.headers_at != scanned.end:
-                raise ValueError("bytes are left at the end of the record")
+                raise ValueError("extra bytes at the end of the record")
         except (ValueError, IndexError) as error:
             raise InvalidRecord(index, _reason(error)) from None
         yield scanned
         pos = scanned.end
     if pos != len(data):
-        raise InvalidRecord(count, f"{len(data) - pos} bytes after the last of {count} records")
+        raise InvalidRecord(
+            count, f"{len(data) - pos} extra bytes after the last of {count} records"
+        )
 
 
 def read_batch(
@@ -222,7 +224,7 @@ def decode_payload(data: bytes, header: BatchHeader) -> Iterator[Record]:
             if one.header_count:
                 headers = _read_headers(data, one)
             elif one.headers_at != at:
-                raise ValueError("bytes are left at the end of the record")
+                raise ValueError("extra bytes at the end of the record")
         except (ValueError, IndexError) as error:
             raise InvalidRecord(index, _reason(error)) from None
         key_at, value_at = one.key_at, one.value_at
@@ -239,7 +241,7 @@ def decode_payload(data: bytes, header: BatchHeader) -> Iterator[Record]:
     if at != len(data):
         raise InvalidRecord(
             header.record_count,
-            f"{len(data) - at} bytes after the last of {header.record_count} records",
+            f"{len(data) - at} extra bytes after the last of {header.record_count} records",
         )
 
 
@@ -256,7 +258,7 @@ def record_times(data: bytes, header: BatchHeader) -> Iterator[tuple[int, int]]:
             size, at = read_varint(data, at)
             end = at + size
             if size < RECORD_BYTES_MIN or end > length:
-                raise ValueError(f"length {size}, {length - at} bytes left")
+                raise ValueError(f"length {size}, but {length - at} bytes remain")
             timestamp_delta, at = read_varlong(data, at + 1)
             offset_delta, at = read_varint(data, at)
         except (ValueError, IndexError) as error:
@@ -292,7 +294,7 @@ def _scan_one(data: bytes, pos: int) -> Scanned:
         size, pos = read_varint(data, pos)
     end = pos + size
     if size < RECORD_BYTES_MIN or end > len(data):
-        raise ValueError(f"length {size}, {len(data) - pos} bytes left")
+        raise ValueError(f"length {size}, but {len(data) - pos} bytes remain")
     pos += 1  # attributes of a record: none are defined
     byte = data[pos]
     if byte < 128:
@@ -315,7 +317,7 @@ def _scan_one(data: bytes, pos: int) -> Scanned:
         header_count, pos = 0, pos + 1
     # A header takes at least two bytes, which limits the count by the remaining bytes.
     if header_count < 0 or header_count * 2 > end - pos:
-        raise ValueError(f"{header_count} headers in {end - pos} bytes")
+        raise ValueError(f"{header_count} headers, but {end - pos} bytes remain")
     return Scanned(
         timestamp_delta,
         offset_delta,
@@ -332,10 +334,10 @@ def _scan_one(data: bytes, pos: int) -> Scanned:
 def _skip(pos: int, length: int, end: int) -> int:
     if length < 0:
         if length != -1:
-            raise ValueError(f"length {length}")
+            raise ValueError(f"invalid length {length}")
         return pos
     if length > end - pos:
-        raise ValueError(f"length {length}, {end - pos} bytes left")
+        raise ValueError(f"length {length}, but {end - pos} bytes remain")
     return pos + length
 
 
@@ -345,7 +347,7 @@ def _read_headers(data: bytes, scanned: Scanned) -> list[tuple[str, bytes | None
     for _ in range(scanned.header_count):
         length, pos = read_varint(data, pos)
         if length < 0:
-            raise ValueError("a header without a key")
+            raise ValueError("header without a key")
         following = _skip(pos, length, end)
         # Kafka accepts any bytes as a key; surrogateescape preserves those that are not UTF-8.
         key = data[pos:following].decode(errors="surrogateescape")
@@ -354,12 +356,12 @@ def _read_headers(data: bytes, scanned: Scanned) -> list[tuple[str, bytes | None
         headers.append((key, data[pos:following] if length >= 0 else None))
         pos = following
     if pos != end:
-        raise ValueError("bytes are left at the end of the record")
+        raise ValueError("extra bytes at the end of the record")
     return headers
 
 
 def _reason(error: ValueError | IndexError) -> str:
-    return "cut short" if isinstance(error, IndexError) else str(error)
+    return "truncated" if isinstance(error, IndexError) else str(error)
 
 
 # --- varints (zigzag, as protocol buffers write them) ----------------------------------------
@@ -381,7 +383,7 @@ def read_varint(data: Buffer, pos: int) -> tuple[int, int]:
             if raw > 0xFFFFFFFF:
                 break
             return (raw >> 1) ^ -(raw & 1), pos
-    raise ValueError("a varint longer than 32 bits")
+    raise ValueError("varint longer than 32 bits")
 
 
 def read_varlong(data: bytes, pos: int) -> tuple[int, int]:
@@ -396,9 +398,9 @@ def read_varlong(data: bytes, pos: int) -> tuple[int, int]:
             break
         shift += 7
         if shift > 63:
-            raise ValueError("a varint longer than 64 bits")
+            raise ValueError("varint longer than 64 bits")
     if raw > 0xFFFFFFFFFFFFFFFF:
-        raise ValueError("a varint longer than 64 bits")
+        raise ValueError("varint longer than 64 bits")
     return (raw >> 1) ^ -(raw & 1), pos
 
 

@@ -139,7 +139,7 @@ def check_batch(
     if size > rules.segment_bytes:
         raise ApiError(
             ErrorCode.RECORD_LIST_TOO_LARGE,
-            f"A batch of {size} bytes does not fit a segment of {rules.segment_bytes}",
+            f"A batch of {size} bytes is larger than a segment: limit {rules.segment_bytes}",
         )
     if crc_of(records, 0, size) != header.crc:
         raise ApiError(ErrorCode.CORRUPT_MESSAGE, "The CRC of the record batch is wrong")
@@ -147,7 +147,9 @@ def check_batch(
     if header.attributes & CODEC_MASK == Codec.LZ4:
         start = memoryview(records)[HEADER_BYTES : HEADER_BYTES + 5]
         if lz4_is_linked(start):
-            raise _invalid("lz4 with linked blocks, which Kafka's consumers cannot read")
+            raise _invalid(
+                "lz4 with linked blocks is not supported: Kafka's consumers cannot read it"
+            )
     return header
 
 
@@ -159,10 +161,11 @@ def _check_fields(header: BatchHeader, api_version: int, transactional: bool) ->
         if api_version < ZSTD_SINCE_PRODUCE_VERSION:
             raise ApiError(
                 ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
-                f"Produce {api_version} may not carry zstd, {ZSTD_SINCE_PRODUCE_VERSION} may",
+                f"Produce {api_version} does not support zstd; versions from "
+                f"{ZSTD_SINCE_PRODUCE_VERSION} do",
             )
     if header.base_offset:
-        raise _invalid(f"Base offset {header.base_offset} in an appended batch, 0 expected")
+        raise _invalid(f"Base offset {header.base_offset} in an appended batch, expected 0")
     if header.record_count <= 0 or header.record_count != header.last_offset_delta + 1:
         raise _invalid(
             f"{header.record_count} records with a last offset delta of {header.last_offset_delta}"
@@ -322,15 +325,18 @@ def _wrong_shape(header: BatchHeader, size: int) -> ApiError:
         return ApiError(ErrorCode.CORRUPT_MESSAGE, f"Unknown magic {header.magic} in a batch")
     if header.batch_length < LENGTH_MIN or header.size_bytes > size:
         return ApiError(
-            ErrorCode.CORRUPT_MESSAGE, f"A batch of {header.size_bytes} bytes in {size} bytes"
+            ErrorCode.CORRUPT_MESSAGE,
+            f"A batch of {header.size_bytes} bytes, but {size} bytes sent",
         )
     return _invalid("More than one record batch for a partition")
 
 
 def _unreadable(records: Buffer) -> ApiError:
     if len(records) > MAGIC_POSITION and records[MAGIC_POSITION] in (0, 1):
-        return _invalid(f"A message of magic {records[MAGIC_POSITION]}, 2 is expected")
-    return ApiError(ErrorCode.CORRUPT_MESSAGE, f"{len(records)} bytes are no record batch")
+        return _invalid(f"A message of magic {records[MAGIC_POSITION]}, expected 2")
+    return ApiError(
+        ErrorCode.CORRUPT_MESSAGE, f"{len(records)} bytes do not contain a record batch"
+    )
 
 
 def _invalid(message: str) -> ApiError:
@@ -338,4 +344,4 @@ def _invalid(message: str) -> ApiError:
 
 
 def _too_large(size: int, limit: int) -> ApiError:
-    return ApiError(ErrorCode.MESSAGE_TOO_LARGE, f"A batch of {size} bytes, the limit is {limit}")
+    return ApiError(ErrorCode.MESSAGE_TOO_LARGE, f"A batch of {size} bytes, limit {limit}")

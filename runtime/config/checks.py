@@ -71,7 +71,7 @@ def _quorum(node: NodeValues) -> Iterator[ConfigError]:
         yield _wrong(
             keys_quorum.CONTROLLER_QUORUM_BOOTSTRAP_SERVERS,
             None,
-            "it or controller.quorum.voters must say where the controllers are",
+            "must be set, or controller.quorum.voters, to locate the controllers",
         )
     key = keys_quorum.CONTROLLER_QUORUM_VOTERS
     if voters and node.is_controller and node.node_id not in voters:
@@ -129,7 +129,7 @@ def _advertised(node: NodeValues, listening: set[str]) -> Iterator[ConfigError]:
         key = keys_server.LISTENERS
     if not advertised:
         yield _wrong(
-            key, node.text(key), "must leave a listener that controller.listener.names has not"
+            key, node.text(key), "must have a listener that is not in controller.listener.names"
         )
         return
     for listener in advertised:
@@ -249,7 +249,7 @@ def _bounded(node: NodeValues, bounds: Bounds) -> Iterator[ConfigError]:
     key, least, most = bounds
     if least is not None and most is not None:
         if node[most] < node[least]:
-            yield _wrong(most, node[most], f"must not be below {least.name}={node[least]}")
+            yield _wrong(most, node[most], f"must be at least {least.name}={node[least]}")
         elif not node[least] <= node[key] <= node[most]:
             yield _wrong(
                 key,
@@ -257,9 +257,9 @@ def _bounded(node: NodeValues, bounds: Bounds) -> Iterator[ConfigError]:
                 f"must be from {least.name} to {most.name} ({node[least]} to {node[most]})",
             )
     elif least is not None and node[key] < node[least]:
-        yield _wrong(key, node[key], f"must not be below {least.name}={node[least]}")
+        yield _wrong(key, node[key], f"must be at least {least.name}={node[least]}")
     elif most is not None and node[key] > node[most]:
-        yield _wrong(key, node[key], f"must not be above {most.name}={node[most]}")
+        yield _wrong(key, node[key], f"must be at most {most.name}={node[most]}")
 
 
 def _http(node: NodeValues) -> Iterator[ConfigError]:
@@ -280,28 +280,29 @@ def _gone(node: NodeValues) -> Iterator[ConfigError]:
 
 _GONE = {
     "replica.lag.max.messages": (
-        "no number of messages puts a replica out of the ISR any more, because a burst would and "
-        "a stuck replica of a quiet topic would not (KIP-16); use replica.lag.time.max.ms"
+        "the number of missing messages no longer removes a replica from the ISR, "
+        "because it would remove replicas after a burst and miss a stuck replica of "
+        "a quiet topic (KIP-16); use replica.lag.time.max.ms"
     ),
     "eligible.leader.replicas.enabled": (
-        "eligible leader replicas (KIP-966) are a feature of the whole cluster, not of a node; "
-        "use kafka-features upgrade --feature eligible.leader.replicas.version=1, or downgrade "
-        "with 0"
+        "eligible leader replicas (KIP-966) are a feature of the cluster, not of a "
+        "node; use kafka-features upgrade --feature "
+        "eligible.leader.replicas.version=1, or downgrade with 0"
     ),
 }
 
 
 _NEVER_SET: tuple[tuple[NodeKey[Any], str], ...] = (
-    (keys_security.AUTHORIZER_CLASS_NAME, "authorization is not built"),
-    (keys_server.CONFIG_PROVIDERS, "configuration providers are not built"),
-    (keys_server.CREATE_TOPIC_POLICY_CLASS_NAME, "policy classes cannot run here"),
-    (keys_server.ALTER_CONFIG_POLICY_CLASS_NAME, "policy classes cannot run here"),
-    (keys_server.CLIENT_QUOTA_CALLBACK_CLASS, "quota callback classes cannot run here"),
+    (keys_security.AUTHORIZER_CLASS_NAME, "authorization is not supported"),
+    (keys_server.CONFIG_PROVIDERS, "configuration providers are not supported"),
+    (keys_server.CREATE_TOPIC_POLICY_CLASS_NAME, "Java classes for policies are not supported"),
+    (keys_server.ALTER_CONFIG_POLICY_CLASS_NAME, "Java classes for policies are not supported"),
+    (keys_server.CLIENT_QUOTA_CALLBACK_CLASS, "Java classes for quota callbacks are not supported"),
 )
 _NEVER_TRUE = (
     (
         keys_quorum.CONTROLLER_QUORUM_AUTO_JOIN_ENABLE,
-        "joining a quorum by itself is not built so far",
+        "joining a quorum automatically is not supported",
     ),
 )
 
@@ -337,7 +338,7 @@ def _not_built(node: NodeValues) -> Iterator[ConfigError]:
         yield _wrong(
             keys_log.LOG_DIRS,
             node.text(keys_log.LOG_DIRS),
-            "only one log directory is supported so far",
+            "only one log directory is supported",
         )
     for key, what in _NEVER_SET:
         if node[key]:
@@ -347,7 +348,7 @@ def _not_built(node: NodeValues) -> Iterator[ConfigError]:
         yield _wrong(
             keys_replication.REPLICA_SELECTOR_CLASS,
             selector,
-            f"must be one of {', '.join(REPLICA_SELECTORS)}: other classes cannot run here",
+            f"must be one of {', '.join(REPLICA_SELECTORS)}: other Java classes are not supported",
         )
     for switch, what in _NEVER_TRUE:
         if node[switch]:

@@ -2,151 +2,156 @@
 
 from __future__ import annotations
 
-NO_EFFECT = "Kafka's key, known and checked; nothing here acts on it."
+NO_EFFECT = "Known from Kafka and validated; has no effect here."
 
 DOCS: dict[str, str] = {
-    "advertised.listeners": "Addresses that the broker tells clients and other brokers to use.",
-    "auto.create.topics.enable": "Whether a metadata request for an unknown topic creates it.",
-    "auto.leader.rebalance.enable": "Whether the controller gives leadership back to preferred "
-    "leaders by itself.",
-    "broker.heartbeat.interval.ms": "How often a broker tells the controller that it lives.",
-    "broker.id": "Another name of node.id; the two must agree.",
-    "broker.rack": "The rack of this broker, for spreading replicas.",
-    "broker.session.timeout.ms": "Silence after which the controller fences a broker.",
+    "advertised.listeners": "Addresses that the broker registers for clients and other brokers.",
+    "auto.create.topics.enable": "Whether a metadata request for an unknown topic creates the "
+    "topic.",
+    "auto.leader.rebalance.enable": "Whether the controller regularly elects preferred leaders.",
+    "broker.heartbeat.interval.ms": "Interval between a broker's heartbeats to the controller.",
+    "broker.id": "Former name of node.id; the two must be equal.",
+    "broker.rack": "Rack of this broker, used to spread replicas.",
+    "broker.session.timeout.ms": "Time without a heartbeat after which the controller fences a "
+    "broker.",
     "cleanup.policy": "Whether old records are deleted by age and size, compacted by key, or both.",
-    "compression.gzip.level": "Effort of gzip, from 1 to 9; -1 for its own default.",
-    "compression.lz4.level": "Effort of lz4.",
-    "compression.type": "Codec of stored batches; `producer` keeps what the producer sent.",
-    "compression.zstd.level": "Effort of zstd.",
-    "connections.max.idle.ms": "A connection without a request for so long is closed.",
-    "controlled.shutdown.enable": "Whether a stopping broker first asks the controller to move "
-    "its leaderships.",
+    "compression.gzip.level": "Level of gzip, from 1 to 9; -1 for its default.",
+    "compression.lz4.level": "Level of lz4.",
+    "compression.type": "Codec of stored batches; `producer` keeps the producer's.",
+    "compression.zstd.level": "Level of zstd.",
+    "connections.max.idle.ms": "Time without a request after which a connection is closed.",
+    "controlled.shutdown.enable": "Whether a stopping broker first requests the controller to "
+    "move its leaderships.",
     "controller.listener.names": "Listeners that belong to the controller role.",
-    "controller.quorum.bootstrap.servers": "Addresses from which the quorum is discovered.",
-    "controller.quorum.election.backoff.max.ms": "Longest random pause before an election that "
-    "failed is tried again.",
-    "controller.quorum.election.timeout.ms": "How long a candidate waits for votes.",
-    "controller.quorum.fetch.max.bytes": "Most bytes of metadata log in one fetch reply.",
-    "controller.quorum.fetch.snapshot.max.bytes": "Most bytes of a metadata snapshot in one reply.",
+    "controller.quorum.bootstrap.servers": "Addresses for the discovery of the quorum.",
+    "controller.quorum.election.backoff.max.ms": "Longest random backoff before the retry of a "
+    "failed election.",
+    "controller.quorum.election.timeout.ms": "Time that a candidate waits for votes.",
+    "controller.quorum.fetch.max.bytes": "Maximum bytes of metadata log in one fetch response.",
+    "controller.quorum.fetch.snapshot.max.bytes": "Maximum bytes of a metadata snapshot in one "
+    "response.",
     "controller.quorum.fetch.timeout.ms": "Time without a successful fetch from the leader after "
-    "which a voter asks for an election.",
-    "controller.quorum.request.timeout.ms": "How long a node of the quorum waits for an answer.",
-    "controller.quorum.retry.backoff.ms": "Pause before a request within the quorum is tried "
-    "again.",
+    "which a voter starts an election.",
+    "controller.quorum.request.timeout.ms": "Timeout of requests within the quorum.",
+    "controller.quorum.retry.backoff.ms": "Backoff before the retry of a request within the "
+    "quorum.",
     "controller.quorum.voters": "The fixed voters of the metadata quorum, as id@host:port.",
-    "controller.quota.window.num": "Samples that give how much of a controller_mutation_rate can "
-    "be saved up.",
+    "controller.quota.window.num": "Samples that determine how much of controller_mutation_rate "
+    "can accumulate.",
     "controller.quota.window.size.seconds": "Length of one such sample.",
-    "default.replication.factor": "Replicas of topics that are created without a number.",
-    "delete.retention.ms": "How long a deletion marker stays after its record was compacted away.",
+    "default.replication.factor": "Default replication factor of new topics.",
+    "delete.retention.ms": "Time that a tombstone stays after its record was compacted away.",
     "delete.topic.enable": "Whether topics may be deleted.",
-    "fetch.max.bytes": "Upper limit of one fetch reply.",
+    "fetch.max.bytes": "Maximum bytes of one fetch response.",
     "file.delete.delay.ms": "Time between the removal of a file from the log and from the disk.",
     "flush.messages": "Records after which a log is flushed.",
     "flush.ms": "Time after which a log is flushed.",
-    "follower.fetch.last.tiered.offset.enable": "Whether an empty replica of a tiered topic copies "
-    "only what is not in tiered storage yet, so that it is in sync sooner (KIP-1023). It serves "
-    "older records from there.",
+    "follower.fetch.last.tiered.offset.enable": "Whether an empty replica of a tiered topic "
+    "copies only what is not in tiered storage yet, so that it is in sync sooner (KIP-1023). It "
+    "serves older records from there.",
     "follower.replication.throttled.rate": "Bytes per second that throttled replicas of this "
     "broker may fetch.",
-    "follower.replication.throttled.replicas": "Replicas that fetch no faster than their brokers' "
-    "limit, as partition:broker, or * for all.",
-    "group.initial.rebalance.delay.ms": "How long an empty group waits for more members.",
-    "group.max.session.timeout.ms": "Longest session timeout that a member may ask for.",
-    "group.max.size": "Most members that one classic group may have.",
-    "group.min.session.timeout.ms": "Shortest session timeout that a member may ask for.",
+    "follower.replication.throttled.replicas": "Replicas limited to the follower rate of their "
+    "brokers, as partition:broker, or * for all.",
+    "group.initial.rebalance.delay.ms": "Time that an empty group waits for more members.",
+    "group.max.session.timeout.ms": "Maximum session timeout that a member may request.",
+    "group.max.size": "Maximum number of members of one classic group.",
+    "group.min.session.timeout.ms": "Minimum session timeout that a member may request.",
     "index.interval.bytes": "Bytes of log between two entries of the offset index.",
     "initial.broker.registration.timeout.ms": "Time within which a starting broker must be "
-    "registered, or it gives up.",
-    "inter.broker.listener.name": "The listener over which brokers talk to each other.",
+    "registered; otherwise it stops.",
+    "inter.broker.listener.name": "Listener for requests between brokers.",
     "internal.metadata.log.segment.bytes": "Size at which a segment of the metadata log is "
-    "closed, without the usual least size.",
-    "internal.segment.bytes": "Size at which a segment is closed, without the usual least size.",
-    "kraftbox.broker.connection.loss.fence.ms": "On a controller: a broker whose heartbeat "
-    "connection its peer closes is fenced after this time, unless another carries a heartbeat "
-    "before; after a change of controllers, one that has not spoken to the new one within "
-    "controller.quorum.fetch.timeout.ms and this time. 0 leaves it to broker.session.timeout.ms, "
-    "which is better for brokers of Apache Kafka: they do not speak up when a connection breaks.",
-    "kraftbox.connection.max.inflight": "Requests of one connection that may wait for their reply "
-    "before the socket is no longer read.",
-    "kraftbox.fault.acks": "`leader` plants a bug: acks=all is answered as soon as the leader has "
-    "the records. What a test of a cluster must find.",
-    "kraftbox.fault.files": "`lossy` drops everything that was not flushed when the process dies, "
-    "as a power cut would; `slow` makes flushes and cold reads take their time.",
-    "kraftbox.fault.files.flush.ms": "How long a flush takes with kraftbox.fault.files=slow.",
-    "kraftbox.fault.files.on.signal": "With kraftbox.fault.files=slow the disk is fast at first, "
-    "and SIGUSR2 makes it slow, or fast again.",
-    "kraftbox.fault.files.read.ms": "How long a cold read takes with kraftbox.fault.files=slow.",
-    "kraftbox.fault.stall.ms": "SIGUSR1 blocks the node's event loop for so long; 0 leaves the "
-    "signal alone.",
-    "kraftbox.files.open.max": "Files kept open at once; 0 takes a share of the process's limit.",
-    "kraftbox.http.listener": "Where /healthz, /readyz and /metrics are served; empty for "
-    "nowhere. When the default port is taken, the kernel chooses another.",
-    "kraftbox.last.known.leader.election.enable": "Whether the last known leader of a partition is "
-    "elected when ISR and ELR are empty, as Kafka does; it may lack records (KIP-966).",
+    "closed, without the usual minimum.",
+    "internal.segment.bytes": "Size at which a segment is closed, without the usual minimum.",
+    "kraftbox.broker.connection.loss.fence.ms": "On a controller: time after which a broker is "
+    "fenced if its peer closed the heartbeat connection and no heartbeat came over another. After "
+    "a change of controllers, a broker without a heartbeat to the new one within "
+    "controller.quorum.fetch.timeout.ms plus this time is fenced. 0 disables both and leaves "
+    "fencing to broker.session.timeout.ms, which suits Apache Kafka's brokers: they send no "
+    "heartbeat after a connection broke.",
+    "kraftbox.connection.max.inflight": "Unanswered requests of one connection above which its "
+    "socket is not read.",
+    "kraftbox.fault.acks": "`leader` plants a bug for tests of clusters: acks=all is answered as "
+    "soon as the leader has the records.",
+    "kraftbox.fault.files": "`lossy` drops all unflushed data when the process dies, like a power "
+    "cut; `slow` delays flushes and cold reads.",
+    "kraftbox.fault.files.flush.ms": "Duration of a flush with kraftbox.fault.files=slow.",
+    "kraftbox.fault.files.on.signal": "With kraftbox.fault.files=slow the disk is fast at first; "
+    "SIGUSR2 switches between slow and fast.",
+    "kraftbox.fault.files.read.ms": "Duration of a cold read with kraftbox.fault.files=slow.",
+    "kraftbox.fault.stall.ms": "Time for which SIGUSR1 blocks the node's event loop; 0 does not "
+    "handle the signal.",
+    "kraftbox.files.open.max": "Maximum number of open files; 0 for a share of the process's "
+    "limit.",
+    "kraftbox.http.listener": "Address of /healthz, /readyz and /metrics; empty disables them. If "
+    "the default port is taken, the kernel selects another.",
+    "kraftbox.last.known.leader.election.enable": "Whether the last known leader is elected if "
+    "ISR and ELR are empty, as in Kafka; it may lack records (KIP-966).",
     "kraftbox.leader.discovery.enable": "Whether a refused produce or fetch names the new leader "
-    "(KIP-951). Counts at once when it is changed for all brokers or for one.",
-    "kraftbox.local.log.report.interval.ms": "How often a leader tells the controller, at most, "
-    "what its replicas have of a log locally, where nothing else is to be told (KIP-1303).",
-    "kraftbox.log.format": "How log lines look.",
-    "kraftbox.log.level": "The least level that is logged.",
+    "(KIP-951). A change for all brokers or for one takes effect at once.",
+    "kraftbox.local.log.report.interval.ms": "Shortest interval between a leader's reports of its "
+    "replicas' local logs to the controller, if it has nothing else to report (KIP-1303).",
+    "kraftbox.log.format": "Format of log lines.",
+    "kraftbox.log.level": "Lowest level that is logged.",
     "kraftbox.log.requests": "Whether a broker logs every request that it answers.",
-    "kraftbox.loop.lag.interval.ms": "How often a timer measures how late the event loop is. A "
-    "stall that is shorter is found by chance only.",
-    "kraftbox.metrics.partitions": "Which partitions have series of their own.",
-    "kraftbox.produce.decompressed.max.bytes": "Most bytes that one batch may hold when it has to "
-    "be decompressed.",
-    "kraftbox.produce.validate.records": "Whether every record of a produced batch is checked, as "
-    "Kafka does, and not only the batch.",
-    "kraftbox.replica.selector.local.log.enable": "Whether consumers are kept away from followers "
-    "that have too little of the log locally to lead it gladly (KIP-1303).",
-    "leader.election.eligible.local.log.bytes": "Local size of its log from which a replica is "
-    "gladly made leader (KIP-1303, in no release of Kafka); above 0, and one of both is enough.",
-    "leader.election.eligible.local.log.ms": "Age of the first record that it has locally from "
-    "which a replica is gladly made leader (KIP-1303, in no release of Kafka); above 0.",
+    "kraftbox.loop.lag.interval.ms": "Interval between measurements of the event loop's lag. "
+    "Shorter stalls are found by chance only.",
+    "kraftbox.metrics.partitions": "Partitions that have series of their own.",
+    "kraftbox.produce.decompressed.max.bytes": "Maximum size of one decompressed batch.",
+    "kraftbox.produce.validate.records": "Whether every record of a produced batch is validated, "
+    "as in Kafka, and not only the batch header.",
+    "kraftbox.replica.selector.local.log.enable": "Whether consumers are not sent to followers "
+    "whose local log is too small for a preferred candidate (KIP-1303).",
+    "leader.election.eligible.local.log.bytes": "Local log size from which a replica is a "
+    "preferred candidate in an election (KIP-1303, in no release of Kafka); above 0. If both "
+    "thresholds are set, one is enough.",
+    "leader.election.eligible.local.log.ms": "Age of the first local record from which a replica "
+    "is a preferred candidate in an election (KIP-1303, in no release of Kafka); above 0.",
     "leader.replication.throttled.rate": "Bytes per second that throttled replicas may fetch from "
     "this broker.",
-    "leader.replication.throttled.replicas": "Replicas that are served no faster than their "
-    "brokers' limit, as partition:broker, or * for all.",
+    "leader.replication.throttled.replicas": "Replicas limited to the leader rate of their "
+    "brokers, as partition:broker, or * for all.",
     "listener.security.protocol.map": "The security protocol of each listener name.",
-    "leader.imbalance.check.interval.seconds": "How often leadership is given back to preferred "
-    "leaders.",
+    "leader.imbalance.check.interval.seconds": "Interval between elections of preferred leaders.",
     "listeners": "Addresses to listen on, as NAME://host:port.",
     "local.retention.bytes": "Local size of a partition in tiered storage; -2 for retention.bytes.",
     "local.retention.ms": "Local age of segments in tiered storage; -2 for retention.ms.",
-    "log.cleaner.backoff.ms": "Pause of the cleaner when there is nothing to clean.",
+    "log.cleaner.backoff.ms": "Backoff of the cleaner when there is nothing to clean.",
     "log.cleaner.dedupe.buffer.size": "Memory for the keys of one cleaning pass.",
-    "log.cleaner.delete.retention.ms": "How long a deletion marker stays after its record was "
+    "log.cleaner.delete.retention.ms": "Time that a tombstone stays after its record was "
     "compacted away.",
     "log.cleaner.enable": "Whether compacted topics are compacted.",
-    "log.cleaner.io.buffer.load.factor": "How full the memory for keys may get.",
-    "log.cleaner.io.max.bytes.per.second": "How fast the cleaner may read and write.",
+    "log.cleaner.io.buffer.load.factor": "Fill level of the memory for keys at which a pass ends.",
+    "log.cleaner.io.max.bytes.per.second": "Bytes per second that the cleaner may read and write.",
     "log.cleaner.max.compaction.lag.ms": "Age at which a record must become eligible for "
     "compaction.",
-    "log.cleaner.min.cleanable.ratio": "Share of a log that has not been compacted, above which "
-    "it is.",
+    "log.cleaner.min.cleanable.ratio": "Share of a log that is not compacted at which compaction "
+    "starts.",
     "log.cleaner.min.compaction.lag.ms": "Age before which a record is not compacted away.",
     "log.cleaner.threads": "Kafka's number of cleaner threads; here one worker cleans.",
     "log.cleanup.policy": "Whether old records are deleted by age and size, compacted by key, or "
     "both.",
-    "log.dir": "The data directory when log.dirs is not given.",
+    "log.dir": "Data directory if log.dirs is not set.",
     "log.dirs": "The data directory.",
     "log.flush.interval.messages": "Records after which a log is flushed.",
     "log.flush.interval.ms": "Time after which a log is flushed.",
-    "log.flush.offset.checkpoint.interval.ms": "How often it is noted up to where logs are "
-    "flushed.",
-    "log.flush.scheduler.interval.ms": "How often it is looked for logs that are due to be "
-    "flushed, a second at least; every second if not given. Also the time after which a log is "
-    "flushed, if log.flush.interval.ms is not given.",
-    "log.flush.start.offset.checkpoint.interval.ms": "How often it is noted where logs begin.",
+    "log.flush.offset.checkpoint.interval.ms": "Interval between checkpoints of the recovery "
+    "points.",
+    "log.flush.scheduler.interval.ms": "Interval between checks for logs that are due for a "
+    "flush, at least one second; default: every second. Also the age after which a log is "
+    "flushed, if log.flush.interval.ms is not set.",
+    "log.flush.start.offset.checkpoint.interval.ms": "Interval between checkpoints of the log "
+    "start offsets.",
     "log.index.interval.bytes": "Bytes of log between two entries of the offset index.",
-    "log.index.size.max.bytes": "Size of an index at which the segment is rolled.",
+    "log.index.size.max.bytes": "Size of an index at which the segment is closed.",
     "log.local.retention.bytes": "Local size of a partition in tiered storage; -2 for "
     "log.retention.bytes.",
     "log.local.retention.ms": "Local age of segments in tiered storage; -2 for log.retention.ms.",
-    "log.message.timestamp.after.max.ms": "How far a timestamp may lie ahead of the broker's "
-    "clock.",
-    "log.message.timestamp.before.max.ms": "How far a timestamp may lie behind the broker's clock.",
+    "log.message.timestamp.after.max.ms": "Maximum time by which a timestamp may be ahead of the "
+    "broker's clock.",
+    "log.message.timestamp.before.max.ms": "Maximum time by which a timestamp may be behind the "
+    "broker's clock.",
     "log.message.timestamp.type": "Whether records keep the producer's timestamp or get the "
     "broker's.",
     "log.remote.copy.lag.bytes": "Bytes that must follow a closed segment before it is copied to "
@@ -155,162 +160,168 @@ DOCS: dict[str, str] = {
     "log.remote.copy.lag.ms": "Age that a closed segment must have before it is copied to tiered "
     "storage; 0 copies at once, -1 is log.local.retention.ms. One of the two copy lags is enough.",
     "log.retention.bytes": "Size of a partition above which its oldest segments are deleted.",
-    "log.retention.check.interval.ms": "How often old segments are looked for.",
-    "log.retention.hours": "Age at which segments are deleted; log.retention.ms comes first.",
-    "log.retention.minutes": "Age at which segments are deleted; log.retention.ms comes first.",
+    "log.retention.check.interval.ms": "Interval between checks for segments to delete.",
+    "log.retention.hours": "Age at which segments are deleted; log.retention.ms has precedence.",
+    "log.retention.minutes": "Age at which segments are deleted; log.retention.ms has precedence.",
     "log.retention.ms": "Age at which segments are deleted; -1 for never.",
-    "log.roll.hours": "Age at which a segment is closed; log.roll.ms comes first.",
-    "log.roll.jitter.hours": "Random part taken off log.roll.hours; log.roll.jitter.ms comes "
-    "first.",
-    "log.roll.jitter.ms": "Random part taken off log.roll.ms, so that segments do not close at "
-    "once.",
+    "log.roll.hours": "Age at which a segment is closed; log.roll.ms has precedence.",
+    "log.roll.jitter.hours": "Maximum random reduction of log.roll.hours; log.roll.jitter.ms has "
+    "precedence.",
+    "log.roll.jitter.ms": "Maximum random reduction of log.roll.ms, so that segments do not close "
+    "at once.",
     "log.roll.ms": "Age at which a segment is closed.",
     "log.segment.bytes": "Size at which a segment is closed.",
     "log.segment.delete.delay.ms": "Time between the removal of a file from the log and from the "
     "disk.",
     "max.compaction.lag.ms": "Age at which a record must become eligible for compaction.",
-    "max.connection.creation.rate": "Most new connections a second; what comes faster waits.",
-    "max.connections": "Most connections of this broker.",
-    "max.connections.per.ip": "Most connections from one address.",
+    "max.connection.creation.rate": "Maximum new connections per second; further ones wait.",
+    "max.connections": "Maximum connections of this broker.",
+    "max.connections.per.ip": "Maximum connections from one address.",
     "max.connections.per.ip.overrides": "Other limits for single addresses, as host:count.",
     "max.decompressed.message.bytes": "Largest record of a compressed batch. Below the default, "
     "the broker examines the records of each compressed batch.",
-    "max.incremental.fetch.session.cache.slots": "Most fetch sessions kept at once.",
+    "max.incremental.fetch.session.cache.slots": "Maximum number of cached fetch sessions.",
     "max.message.bytes": "Largest record batch that is accepted.",
-    "max.request.partition.size.limit": "Most partitions that one answer to "
-    "DescribeTopicPartitions holds.",
+    "max.request.partition.size.limit": "Maximum partitions in one response to "
+    "DescribeTopicPartitions.",
     "message.max.bytes": "Largest record batch that is accepted.",
-    "message.timestamp.after.max.ms": "How far a timestamp may lie ahead of the broker's clock.",
-    "message.timestamp.before.max.ms": "How far a timestamp may lie behind the broker's clock.",
+    "message.timestamp.after.max.ms": "Maximum time by which a timestamp may be ahead of the "
+    "broker's clock.",
+    "message.timestamp.before.max.ms": "Maximum time by which a timestamp may be behind the "
+    "broker's clock.",
     "message.timestamp.type": "Whether records keep the producer's timestamp or get the broker's.",
-    "metadata.log.dir": "Where the metadata log lives, if not in the data directory.",
+    "metadata.log.dir": "Directory of the metadata log, if it is not in the data directory.",
     "metadata.log.max.record.bytes.between.snapshots": "Bytes of metadata log after which a "
     "snapshot is written.",
-    "metadata.log.max.snapshot.interval.ms": "Time after which a snapshot is written if there is "
-    "anything new.",
+    "metadata.log.max.snapshot.interval.ms": "Time after which a snapshot is written if the "
+    "metadata has changed.",
     "metadata.log.segment.bytes": "Size at which a segment of the metadata log is closed.",
     "metadata.log.segment.ms": "Age at which a segment of the metadata log is closed.",
-    "metadata.max.idle.interval.ms": "How often the active controller writes a no-op record; 0 "
-    "for never.",
+    "metadata.max.idle.interval.ms": "Interval between no-op records of the active controller; 0 "
+    "for none.",
     "metadata.max.retention.bytes": "Size of metadata log and snapshots above which the oldest "
     "that a snapshot covers are deleted.",
     "metadata.max.retention.ms": "Age at which metadata log and snapshots that a newer snapshot "
     "covers are deleted.",
     "min.cleanable.dirty.ratio": "Share of a log that has not been compacted, above which it is.",
     "min.compaction.lag.ms": "Age before which a record is not compacted away.",
-    "min.insync.replicas": "In-sync replicas that a write with acks=all needs.",
-    "node.id": "The number of this node, different from every other node's.",
+    "min.insync.replicas": "In-sync replicas that a write with acks=all requires.",
+    "node.id": "Number of this node, unique in the cluster.",
     "num.replica.fetchers": "Connections over which a follower fetches from each leader.",
-    "num.partitions": "Partitions of topics that are created without a number.",
-    "offset.metadata.max.bytes": "Longest metadata text of a committed offset.",
-    "offsets.commit.timeout.ms": "How long a commit of offsets waits to be replicated.",
-    "offsets.retention.check.interval.ms": "How often offsets that have expired are looked for.",
-    "offsets.retention.minutes": "Time after which offsets of an empty group are forgotten.",
-    "offsets.topic.compression.codec": "Number of the codec in which batches of the offsets topic "
-    "are written.",
+    "num.partitions": "Default number of partitions of new topics.",
+    "offset.metadata.max.bytes": "Maximum length of the metadata of a committed offset.",
+    "offsets.commit.timeout.ms": "Time that an offset commit waits for replication.",
+    "offsets.retention.check.interval.ms": "Interval between checks for expired offsets.",
+    "offsets.retention.minutes": "Time after which offsets of an empty group expire.",
+    "offsets.topic.compression.codec": "Number of the codec for batches of the offsets topic.",
     "offsets.topic.num.partitions": "Partitions of the offsets topic.",
     "offsets.topic.replication.factor": "Replicas of the offsets topic.",
     "offsets.topic.segment.bytes": "Size at which a segment of the offsets topic is closed.",
-    "process.roles": "What this node does: broker, controller, or both.",
-    "producer.id.expiration.check.interval.ms": "How often idle producers are looked for.",
-    "producer.id.expiration.ms": "Time after which an idle producer's state is forgotten.",
-    "queued.max.request.bytes": "Memory for requests that are being read; beyond it sockets are "
-    "not read. -1 for no limit.",
-    "quota.window.num": "Samples that a rate is measured over.",
+    "process.roles": "Roles of this node: broker, controller, or both.",
+    "producer.id.expiration.check.interval.ms": "Interval between checks for idle producers.",
+    "producer.id.expiration.ms": "Time after which an idle producer's state expires.",
+    "queued.max.request.bytes": "Memory for incomplete and unanswered requests; sockets are not "
+    "read above it. -1: unlimited.",
+    "quota.window.num": "Samples of a rate.",
     "quota.window.size.seconds": "Length of one sample of a rate.",
     "remote.copy.lag.bytes": "Bytes that must follow a closed segment before it is copied to "
     "tiered storage; 0 copies at once, -1 is local.retention.bytes. One of the two copy lags is "
     "enough.",
     "remote.copy.lag.ms": "Age that a closed segment must have before it is copied to tiered "
     "storage; 0 copies at once, -1 is local.retention.ms. One of the two copy lags is enough.",
-    "remote.fetch.max.wait.ms": "How long a fetch waits for tiered storage before it is answered "
-    "without that partition's data; the read goes on for the next fetch.",
-    "remote.list.offsets.request.timeout.ms": "How long ListOffsets may look for a timestamp in "
-    "tiered storage.",
-    "remote.log.copy.disable": "Whether segments are no longer copied to tiered storage.",
-    "remote.log.delete.on.disable": "Whether a topic's objects go when its tiered storage is "
-    "switched off.",
+    "remote.fetch.max.wait.ms": "Time that a fetch waits for tiered storage before it returns no "
+    "data of that partition; the read continues for the next fetch.",
+    "remote.list.offsets.request.timeout.ms": "Time that ListOffsets may search for a timestamp "
+    "in tiered storage.",
+    "remote.log.copy.disable": "Whether copies to tiered storage are paused.",
+    "remote.log.delete.on.disable": "Whether a topic's objects are deleted when its tiered "
+    "storage is disabled.",
     "remote.log.index.file.cache.total.size.bytes": "Size of the local copies of remote indexes.",
-    "remote.log.index.file.cache.ttl.ms": "Time after which an unused local copy of a remote index "
-    "goes; -1 for never.",
+    "remote.log.index.file.cache.ttl.ms": "Time after which an unused local copy of a remote "
+    "index is removed; -1 for never.",
     "remote.log.manager.copier.thread.pool.size": "Segments that are copied at the same time.",
-    "remote.log.manager.copy.max.bytes.per.second": "How fast segments are copied to tiered "
-    "storage.",
-    "remote.log.manager.copy.quota.window.num": "Samples that this rate is measured over.",
+    "remote.log.manager.copy.max.bytes.per.second": "Bytes per second that may be copied to "
+    "tiered storage.",
+    "remote.log.manager.copy.quota.window.num": "Samples of this rate.",
     "remote.log.manager.copy.quota.window.size.seconds": "Length of one such sample.",
     "remote.log.manager.expiration.thread.pool.size": "Partitions whose remote segments expire at "
     "the same time.",
-    "remote.log.manager.fetch.max.bytes.per.second": "How fast tiered storage is read.",
-    "remote.log.manager.fetch.quota.window.num": "Samples that this rate is measured over.",
+    "remote.log.manager.fetch.max.bytes.per.second": "Bytes per second that may be read from "
+    "tiered storage.",
+    "remote.log.manager.fetch.quota.window.num": "Samples of this rate.",
     "remote.log.manager.fetch.quota.window.size.seconds": "Length of one such sample.",
-    "remote.log.manager.follower.thread.pool.size": "Followers that take over the state before "
-    "their first local offset from tiered storage at the same time.",
-    "remote.log.manager.task.interval.ms": "Pause between two looks at what is to be copied or "
-    "deleted.",
-    "remote.log.manager.task.retry.backoff.max.ms": "Longest pause after a task that failed.",
-    "remote.log.manager.task.retry.backoff.ms": "First pause after a task that failed.",
-    "remote.log.manager.task.retry.jitter": "Share by which pauses are drawn longer or shorter.",
-    "remote.log.metadata.manager.class.name": "Only Kafka's manager that uses a topic is known.",
-    "remote.log.metadata.manager.impl.prefix": "What keys of the metadata topic begin with.",
-    "remote.log.metadata.manager.listener.name": "The listener over which leaders of the metadata "
-    "topic are spoken to; that of the brokers by default.",
-    "remote.log.reader.max.pending.tasks": "Reads of tiered storage that may wait for their turn.",
-    "remote.log.reader.threads": "Reads of tiered storage at the same time.",
-    "remote.log.storage.manager.class.name": "Must be empty: rsm.config.url names the store.",
-    "remote.log.storage.manager.impl.prefix": "What the store's keys begin with.",
+    "remote.log.manager.follower.thread.pool.size": "Followers that build the state before their "
+    "first local offset from tiered storage at the same time.",
+    "remote.log.manager.task.interval.ms": "Interval between checks for segments to copy or to "
+    "delete.",
+    "remote.log.manager.task.retry.backoff.max.ms": "Maximum backoff after a failed task.",
+    "remote.log.manager.task.retry.backoff.ms": "First backoff after a failed task.",
+    "remote.log.manager.task.retry.jitter": "Fraction by which backoffs are randomly longer or "
+    "shorter.",
+    "remote.log.metadata.manager.class.name": "Only Kafka's topic-based manager is supported.",
+    "remote.log.metadata.manager.impl.prefix": "Prefix of the keys for clients of the metadata "
+    "topic.",
+    "remote.log.metadata.manager.listener.name": "Listener for requests to leaders of the "
+    "metadata topic; default: the listener between brokers.",
+    "remote.log.reader.max.pending.tasks": "Reads of tiered storage that may be queued.",
+    "remote.log.reader.threads": "Concurrent reads of tiered storage.",
+    "remote.log.storage.manager.class.name": "Must be empty: rsm.config.url names the object "
+    "store.",
+    "remote.log.storage.manager.impl.prefix": "Prefix of the keys for the object store.",
     "remote.log.storage.system.enable": "Whether topics may have tiered storage.",
     "remote.storage.enable": "Whether closed segments are copied to tiered storage.",
-    "replica.fetch.backoff.ms": "Pause of a follower after a fetch that failed.",
-    "replica.fetch.max.bytes": "Most bytes of one partition in a follower's fetch; a single larger "
-    "batch is still sent.",
+    "replica.fetch.backoff.ms": "Backoff of a follower after a failed fetch.",
+    "replica.fetch.max.bytes": "Maximum bytes of one partition in a follower's fetch; a single "
+    "larger batch is still sent.",
     "replica.fetch.min.bytes": "Bytes that a leader waits for before it answers a follower.",
-    "replica.fetch.response.max.bytes": "Upper limit of one reply to a follower.",
-    "replica.fetch.wait.max.ms": "How long a leader waits for bytes before it answers a follower.",
-    "replica.high.watermark.checkpoint.interval.ms": "How often high watermarks are noted on disk.",
+    "replica.fetch.response.max.bytes": "Maximum bytes of one response to a follower.",
+    "replica.fetch.wait.max.ms": "Time that a leader waits for bytes before it answers a follower.",
+    "replica.high.watermark.checkpoint.interval.ms": "Interval between checkpoints of the high "
+    "watermarks.",
     "replica.lag.time.max.ms": "Time after which a follower that has not caught up is out of sync.",
-    "replica.selector.class": "Chooses the replica that a consumer fetches from; Kafka's "
-    "rack-aware selector is known.",
-    "replica.socket.timeout.ms": "How long a follower waits for an answer of its leader.",
-    "replication.quota.window.num": "Samples that the rate of throttled replicas is measured over.",
+    "replica.selector.class": "Class that selects the replica from which a consumer fetches; only "
+    "Kafka's rack-aware selector is supported.",
+    "replica.socket.timeout.ms": "Time that a follower waits for an answer of its leader.",
+    "replication.quota.window.num": "Samples of the rate of throttled replicas.",
     "replication.quota.window.size.seconds": "Length of one such sample.",
     "retention.bytes": "Size of a partition above which its oldest segments are deleted.",
     "retention.ms": "Age at which segments are deleted; -1 for never.",
-    "security.inter.broker.protocol": "The listener over which brokers talk to each other, by its "
-    "protocol, if inter.broker.listener.name is not given.",
+    "security.inter.broker.protocol": "Security protocol of the listener between brokers, if "
+    "inter.broker.listener.name is not set.",
     "segment.bytes": "Size at which a segment is closed.",
-    "segment.index.bytes": "Size of an index at which the segment is rolled.",
-    "segment.jitter.ms": "Random part taken off segment.ms, so that segments do not close at once.",
+    "segment.index.bytes": "Size of an index at which the segment is closed.",
+    "segment.jitter.ms": "Maximum random reduction of segment.ms, so that segments do not close "
+    "at once.",
     "segment.ms": "Age at which a segment is closed.",
-    "socket.listen.backlog.size": "Connections that may wait to be served.",
-    "socket.request.max.bytes": "Largest request that is read.",
-    "unclean.leader.election.interval.ms": "How often partitions without a leader are looked at "
-    "again; they are at once when unclean election becomes allowed.",
-    "unclean.leader.election.enable": "Whether a replica that may miss records can lead when no "
-    "other can.",
+    "socket.listen.backlog.size": "Length of the queue of connections that are not accepted yet.",
+    "socket.request.max.bytes": "Maximum size of a request.",
+    "unclean.leader.election.interval.ms": "Interval between checks of partitions without a "
+    "leader; enabling unclean election checks them at once.",
+    "unclean.leader.election.enable": "Whether a replica that may lack records can be elected if "
+    "no other can.",
     "unclean.recovery.manager.enabled": "Whether the controller compares the logs of all replicas "
-    "before it elects one that may miss records; else it takes one that is alive (KIP-966, part 2; "
-    "in no release of Kafka).",
-    "unclean.recovery.strategy": "Where no replica is sure to have everything: Aggressive elects "
-    "the longest log of the replicas that are alive, Balanced waits for all that may have "
-    "everything, None for an operator (KIP-966, part 2; in no release of Kafka).",
-    "unclean.recovery.timeout.ms": "How long an unclean recovery waits for replicas that it could "
-    "do without.",
-    "unstable.api.versions.enable": "Whether clients are offered versions that no Kafka release "
-    "has.",
+    "before it elects one that may lack records; otherwise it elects one that is alive (KIP-966, "
+    "part 2; in no release of Kafka).",
+    "unclean.recovery.strategy": "Strategy if no replica is known to have every record: "
+    "Aggressive elects the longest log of the live replicas, Balanced waits for all replicas that "
+    "may have every record, None waits for an operator (KIP-966, part 2; in no release of Kafka).",
+    "unclean.recovery.timeout.ms": "Time that an unclean recovery waits for optional replicas.",
+    "unstable.api.versions.enable": "Whether clients are offered API versions that are in no "
+    "Kafka release.",
 }
 
 WITHOUT_EFFECT: dict[str, tuple[str, ...]] = {
-    "authorization is not built": (
+    "authorization is not supported": (
         "authorizer.class.name",
         "early.start.listeners",
     ),
-    "delegation tokens are not built": (
+    "delegation tokens are not supported": (
         "delegation.token.expiry.check.interval.ms",
         "delegation.token.expiry.time.ms",
         "delegation.token.max.lifetime.ms",
         "delegation.token.secret.key",
     ),
-    "TLS and SASL are not built": (
+    "TLS and SASL are not supported": (
         "connection.failed.authentication.delay.ms",
         "connections.max.reauth.ms",
         "principal.builder.class",
@@ -390,11 +401,11 @@ WITHOUT_EFFECT: dict[str, tuple[str, ...]] = {
         "ssl.truststore.password",
         "ssl.truststore.type",
     ),
-    "there are pools for each kind of task": ("remote.log.manager.thread.pool.size",),
-    "the stores that are built give no custom metadata": (
+    "each kind of task has its own pool": ("remote.log.manager.thread.pool.size",),
+    "the supported stores return no custom metadata": (
         "remote.log.metadata.custom.metadata.max.bytes",
     ),
-    "transactions are not built": (
+    "transactions are not supported": (
         "add.partitions.to.txn.retry.backoff.max.ms",
         "add.partitions.to.txn.retry.backoff.ms",
         "transaction.abort.timed.out.transaction.cleanup.interval.ms",
@@ -409,7 +420,7 @@ WITHOUT_EFFECT: dict[str, tuple[str, ...]] = {
         "transaction.two.phase.commit.enable",
         "transactional.id.expiration.ms",
     ),
-    "share groups are not built": (
+    "share groups are not supported": (
         "errors.deadletterqueue.auto.create.topics.enable",
         "errors.deadletterqueue.copy.record.enable",
         "errors.deadletterqueue.group.enable",
@@ -465,7 +476,7 @@ WITHOUT_EFFECT: dict[str, tuple[str, ...]] = {
         "share.renew.acknowledge.enable",
         "share.session.timeout.ms",
     ),
-    "streams groups are not built": (
+    "streams groups are not supported": (
         "group.streams.acceptable.recovery.lag",
         "group.streams.assignment.interval.ms",
         "group.streams.assignor.offload.enable",
@@ -500,7 +511,7 @@ WITHOUT_EFFECT: dict[str, tuple[str, ...]] = {
         "streams.session.timeout.ms",
         "streams.task.offset.interval.ms",
     ),
-    "the consumer protocol of KIP-848 is not built": (
+    "the consumer protocol of KIP-848 is not supported": (
         "consumer.assignor.offload.enable",
         "consumer.assignment.interval.ms",
         "consumer.heartbeat.interval.ms",
@@ -521,13 +532,13 @@ WITHOUT_EFFECT: dict[str, tuple[str, ...]] = {
         "group.consumer.session.timeout.ms",
         "group.coordinator.rebalance.protocols",
     ),
-    "client metrics are not built": (
+    "client metrics are not supported": (
         "interval.ms",
         "match",
         "metrics",
         "telemetry.max.bytes",
     ),
-    "Java classes cannot run here": (
+    "Java classes are not supported": (
         "remote.log.metadata.manager.class.path",
         "remote.log.storage.manager.class.path",
         "alter.config.policy.class.name",
@@ -565,12 +576,12 @@ WITHOUT_EFFECT: dict[str, tuple[str, ...]] = {
         "num.replica.alter.log.dirs.threads",
         "replica.alter.log.dirs.io.max.bytes.per.second",
     ),
-    "a request that waits is let go as soon as it is answered": (
+    "the memory of a waiting request is released when it is answered": (
         "delete.records.purgatory.purge.interval.requests",
         "fetch.purgatory.purge.interval.requests",
         "producer.purgatory.purge.interval.requests",
     ),
-    "appends are not held back to be written together": (
+    "appends are not delayed to be written together": (
         "controller.quorum.append.linger.ms",
         "group.coordinator.append.linger.ms",
     ),
@@ -579,7 +590,7 @@ WITHOUT_EFFECT: dict[str, tuple[str, ...]] = {
         "metrics.recording.level",
         "metrics.sample.window.ms",
     ),
-    "single events of the controller are not measured": (
+    "the controller's single events are not measured": (
         "controller.performance.always.log.threshold.ms",
         "controller.performance.sample.period.ms",
     ),
@@ -593,7 +604,7 @@ WITHOUT_EFFECT: dict[str, tuple[str, ...]] = {
         "socket.connection.setup.timeout.ms",
     ),
     "the size is fixed here": ("internal.metadata.max.batch.size.in.bytes",),
-    "joining a quorum by itself is not built": ("controller.quorum.auto.join.enable",),
+    "joining a quorum automatically is not supported": ("controller.quorum.auto.join.enable",),
     "there are no unstable features": ("unstable.feature.versions.enable",),
 }
 """Keys without effect, by reason: they are parsed, checked, stored and shown."""

@@ -18,9 +18,13 @@ from runtime.config.schema import UNKNOWN, ConfigKey, Dynamic
 from runtime.config.tables import BROKER_DYNAMIC_KEYS, NODE_KEYS
 
 NOT_BUILT = {
-    keys_log.CORDONED_LOG_DIRS.name: "log directories cannot be cordoned: there is one",
-    keys_server.LISTENER_SECURITY_PROTOCOL_MAP.name: "cannot change here while a broker runs",
-    keys_server.LISTENERS.name: "cannot change here while a broker runs: it listens from its start",
+    keys_log.CORDONED_LOG_DIRS.name: "log directories cannot be cordoned: only one is supported",
+    keys_server.LISTENER_SECURITY_PROTOCOL_MAP.name: (
+        "cannot change while a broker runs (it can in Apache Kafka)"
+    ),
+    keys_server.LISTENERS.name: (
+        "cannot change while a broker runs: its listeners are opened at the start"
+    ),
 }
 """Keys that Kafka can change at run time and Kraftbox cannot, with the reason."""
 

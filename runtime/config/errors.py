@@ -67,4 +67,4 @@ class UnknownKey(ConfigError):
     """A name that the resource does not have."""
 
     def __init__(self, key: str, value: object, resource: str) -> None:
-        super().__init__(key, value, f"there is no {resource} configuration of this name")
+        super().__init__(key, value, f"unknown {resource} configuration")

@@ -53,6 +53,6 @@ def _check_assignor(values: Mapping[str, Any], node: NodeConfig) -> None:
 def _check_bounds(name: str, text: str, value: int, bounds: Bounds, node: NodeConfig) -> None:
     _, least, most = bounds
     if least is not None and value < node[least]:
-        raise ConfigError(name, text, f"must not be below {least.name}={node[least]}")
+        raise ConfigError(name, text, f"must be at least {least.name}={node[least]}")
     if most is not None and value > node[most]:
-        raise ConfigError(name, text, f"must not be above {most.name}={node[most]}")
+        raise ConfigError(name, text, f"must be at most {most.name}={node[most]}")

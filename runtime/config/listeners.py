@@ -146,5 +146,5 @@ def unsupported_protocols(listeners: Sequence[Listener]) -> Iterator[ConfigError
             yield ConfigError(
                 "listener.security.protocol.map",
                 f"{listener.name}:{listener.protocol}",
-                "only PLAINTEXT listeners are built so far; TLS and SASL are not",
+                "only PLAINTEXT listeners are supported, not TLS and SASL",
             )

@@ -82,7 +82,7 @@ def _hint(name: str) -> str:
     """Return a suggestion for the name of an unknown key, empty without one."""
     topic_key = TOPIC_KEYS.get(name)
     if topic_key is not None and topic_key.synonyms:
-        return f"; it is a key of topics, of nodes it is {topic_key.synonyms[0][0].name}"
+        return f"; it is a key of topics; the key of nodes is {topic_key.synonyms[0][0].name}"
     # Imported only after a mistake, because the import costs time at every start.
     from difflib import get_close_matches
 

@@ -159,8 +159,8 @@ class NodeValues:
                 raise ConfigError(
                     keys_quorum.CONTROLLER_LISTENER_NAMES.name,
                     name,
-                    f"must be {name.upper()}: listeners have names in upper case, and this key's "
-                    "are compared as they stand",
+                    f"must be {name.upper()}: listener names are upper case, and this "
+                    "key is compared literally",
                 )
         others = {
             protocols.get(name)

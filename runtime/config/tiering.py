@@ -74,8 +74,9 @@ def turning_off_problem(before: TopicValues, after: TopicValues) -> ConfigError 
     return ConfigError(
         enable.name,
         "false",
-        f"needs {delete.name}=true, which deletes what the tier has of the topic; to keep that "
-        f"and copy no more, leave it true and set {keys_topic.REMOTE_LOG_COPY_DISABLE.name}=true",
+        f"needs {delete.name}=true, which deletes the topic's data in the tier; to "
+        "keep it and copy no more, leave it true and set "
+        f"{keys_topic.REMOTE_LOG_COPY_DISABLE.name}=true",
     )
 
 
@@ -134,6 +135,7 @@ def _differs_without_copies(config: TopicValues) -> ConfigError | None:
                 local.name,
                 config[local],
                 f"must be {FOLLOW_TOTAL} or equal {total.name}={config[total]} with "
-                f"{disable.name}=true: what goes from the disk is not copied any more",
+                f"{disable.name}=true: segments removed from the disk are not copied "
+                "any more",
             )
     return None

@@ -49,8 +49,8 @@ def _check(table: str, there: Sequence[Row], wanted: Sequence[Row]) -> None:
     new = [row for row in wanted if row not in there]
     gone = [row for row in there if row not in wanted]
     assert (new, gone) == ([], []), (
-        f"docs/tools.md does not say what was found; {REWRITE}=1 writes it. "
-        f"Found: {new}. Not found: {gone}."
+        f"docs/tools.md differs from the result; {REWRITE}=1 writes it. Found: {new}. "
+        f"Not found: {gone}."
     )
 
 
@@ -101,7 +101,7 @@ class Trial:
 
     def refused(self, what: str, done: ToolRun, saying: str) -> None:
         """Require a refusal with this text of a run that the caller has made, and enter it."""
-        assert done.code != -1, f"it did not end: {done.text}"
+        assert done.code != -1, f"did not end: {done.text}"
         assert saying in done.text, done.text
         self._refused.append((what, saying))
 

@@ -154,7 +154,7 @@ class NoController:
 
         self.requests.append(message)
         if self.answer is None:
-            raise ControllerUnavailable("nobody is there")
+            raise ControllerUnavailable("no controller")
         return self.answer(message)
 
     async def request_until(self, message: Any, deadline_ms: float) -> Any:

@@ -49,7 +49,7 @@ class FakeLog:
         return self.count
 
     async def ensure_topic(self) -> None:
-        raise AssertionError("not asked for here")
+        raise AssertionError("not expected in this test")
 
     def append(
         self, partition: int, records: Sequence[Record], timestamp_ms: int

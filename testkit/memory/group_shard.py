@@ -169,7 +169,7 @@ class ShardWorld:
             if decision is None:
                 return served
             self.run(decision)
-        raise AssertionError(f"more than {limit} timers are due at one and the same time")
+        raise AssertionError(f"more than {limit} timers are due at the same time")
 
     def check(self) -> None:
         self.shard.validate()

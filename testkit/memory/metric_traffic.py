@@ -56,7 +56,7 @@ class Scrape:
         for line in text.splitlines():
             if line.startswith("# HELP "):
                 name, _, words = line[len("# HELP ") :].partition(" ")
-                assert name not in self.rows, f"{name} is there twice"
+                assert name not in self.rows, f"duplicate {name}"
                 self.rows[name] = Row(name, "", (), words)
             elif line.startswith("# TYPE "):
                 name, kind = line[len("# TYPE ") :].split()
@@ -67,7 +67,7 @@ class Scrape:
                 # it.
                 name = sample.name if sample.name in text else sample.name.removesuffix("_total")
                 key = (name, frozenset(sample.labels.items()))
-                assert key not in self.values, f"{key} is there twice"
+                assert key not in self.values, f"duplicate {key}"
                 self.values[key] = sample.value
                 row = self.rows.get(name)
                 if row is None:  # the sum or count of a summary

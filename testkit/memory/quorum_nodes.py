@@ -109,7 +109,7 @@ class RunningQuorum:
             if holds():
                 return
             await asyncio.sleep(0)
-        raise AssertionError("it did not come true")
+        raise AssertionError("condition not met in time")
 
     async def replayed_or_failed(self, offset: int) -> bool:
         """Return True once the record at `offset` is replayed, False if the node failed first."""

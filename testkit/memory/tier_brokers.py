@@ -263,9 +263,9 @@ class TierWorld:
         """Check the laws that hold whenever no operation is in progress: S1-S4."""
         await leader.sees_all()
         cache, log, lineage = leader.known, leader.log, leader.led.lineage
-        assert list(cache.unfinished()) == [], "S3: every dangling copy is finally deleted"
+        assert list(cache.unfinished()) == [], "S3: every dangling copy is deleted in the end"
         findings = await verify(self.bucket, cache.segments(), contents=True)
-        assert findings == [], "just what finished segments name"
+        assert findings == [], "only objects of finished segments remain"
         stable = log.last_stable_offset
         assert all(one.end_offset < stable for one in cache.finished()), "S2"
         first_local = max(log.log_start_offset, log.local_log_start_offset)
@@ -273,7 +273,7 @@ class TierWorld:
         assert log.copied_to <= cache.covered_to(lineage, first_local, log.log_end_offset - 1)
         assert leader.saved_start <= log.log_start_offset
         for segment in cache.finished():
-            assert segment.end_offset >= log.log_start_offset, "S3: what expired is gone"
+            assert segment.end_offset >= log.log_start_offset, "S3: expired segments are deleted"
 
     async def bytes_of(self, segment: RemoteSegment) -> bytes:
         """Return the log of a copy."""

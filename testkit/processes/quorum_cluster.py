@@ -131,7 +131,7 @@ class NodeProcess:
     def tell(self) -> None:
         """Print the end of the node's log: pytest shows it below a failed test."""
         if (self.directory / "node.log").exists():
-            print(f"== the last that node {self.id} said")
+            print(f"== last log lines of node {self.id}")
             print("".join(self.log_text.splitlines(keepends=True)[-TOLD_LINES:]))
 
     @property

@@ -141,7 +141,7 @@ class StoreProxy(LoopThread):
         return held
 
     def wait_until_held(self, held: _Held) -> None:
-        assert held.arrived.wait(WAIT_S), f"nothing came {held.point}"
+        assert held.arrived.wait(WAIT_S), f"no request reached {held.point}"
 
     def release(self, held: _Held) -> None:
         self.call(held.released.set)

@@ -21,5 +21,5 @@ def until(
         found = look()
         if found:
             return found
-        assert time.monotonic() < deadline, f"{what} did not come true within {wait_s:g} s"
+        assert time.monotonic() < deadline, f"{what}: not reached within {wait_s:g} s"
         time.sleep(every_s)

@@ -37,7 +37,7 @@ pytestmark = [pytest.mark.e2e, pytest.mark.filterwarnings("default")]
 
 PARTITIONS = 4
 SESSION_S = 3.0
-FENCED = "Fencing a broker that was not heard of"
+FENCED = "Fencing a broker without a heartbeat"
 LONG_S = 60.0
 SHORT_PACE = Pace(warm_up_s=1.0)
 LONG_PACE = Pace(warm_up_s=20.0, recovery_s=60.0)
@@ -230,7 +230,7 @@ def test_a_planted_bug_is_found(tmp_path: Path) -> None:
         (("--faults", "earthquake"), "'earthquake' is none of"),
         (("--dir", "a", "--compose", "b"), "not both"),
         (("--compose", "missing.yml"), "kraftbox:"),
-        (("--set", "oops"), "is not KEY=VALUE"),
+        (("--set", "oops"), "expected KEY=VALUE"),
     ],
 )
 def test_misuse_is_exit_code_2(arguments: tuple[str, ...], said: str) -> None:

@@ -185,7 +185,7 @@ def test_in_the_background(typed: tuple[str, str], tmp_path: Path) -> None:
     terminal, place = Terminal(tmp_path), ClusterPlace(tmp_path / "kraftbox-data")
     assert terminal.run(f"{typed[0]} --port 0").startswith("bootstrap.servers=")
     assert place.is_taken
-    assert terminal.run(typed[1]) == "the cluster is down\n"
+    assert terminal.run(typed[1]) == "the cluster has stopped\n"
     assert not place.is_taken
 
 
@@ -198,10 +198,10 @@ def test_with_a_setting(typed: tuple[str], tmp_path: Path) -> None:
 
 
 @recipe("kraftbox doctor")
-def test_whether_this_machine_can(typed: tuple[str], cluster: Terminal) -> None:
+def test_recipe_doctor(typed: tuple[str], cluster: Terminal) -> None:
     found = cluster.run(typed[0])
     assert re.search(r"^Python +ok +3\.", found, re.MULTILINE)
-    assert re.search(r"^directory +ok .*: a cluster runs in it$", found, re.MULTILINE)
+    assert re.search(r"^directory +ok .*: contains a running cluster$", found, re.MULTILINE)
 
 
 @recipe("kraftbox status")
@@ -218,7 +218,7 @@ def test_nodes_quorum_leaders(typed: tuple[str], cluster: Terminal) -> None:
 
 
 @recipe("kraftbox logs 1 --follow")
-def test_what_the_nodes_log(typed: tuple[str], cluster: Terminal) -> None:
+def test_recipe_follow_logs(typed: tuple[str], cluster: Terminal) -> None:
     with cluster.running(typed[0]) as log:
         log.says("Transitioning from RECOVERY to RUNNING node_id=1 ")
         cluster.run("kraftbox node stop 1")
@@ -236,7 +236,7 @@ def test_topics(typed: tuple[str, str], cluster: Terminal) -> None:
 
 
 @recipe("kraftbox elect --explain orders-0")
-def test_who_may_lead(typed: tuple[str], cluster: Terminal) -> None:
+def test_recipe_explain_candidates(typed: tuple[str], cluster: Terminal) -> None:
     told = cluster.run(typed[0])
     assert told.startswith(f"orders-0: leader {orders(cluster)['leader']}, epoch ")
     may_lead = re.findall(r"^([123]) +isr +yes ", told, re.MULTILINE)
@@ -283,7 +283,7 @@ def test_as_a_group(typed: tuple[str], cluster: Terminal) -> None:
 
 
 @recipe("kraftbox groups describe readers")
-def test_where_a_group_is(typed: tuple[str], cluster: Terminal) -> None:
+def test_recipe_describe_group(typed: tuple[str], cluster: Terminal) -> None:
     cluster.run("kraftbox produce orders <<< 'one more'")  # the group may have read all records
     cluster.run("kraftbox consume orders --group readers --from-beginning -n 1")
     cluster.run("kraftbox groups reset-offsets readers --topic orders --to-offset 7")

@@ -28,7 +28,7 @@ pytestmark = [
 ]
 
 WIDTH, HEIGHT = 60, 40
-AGE = re.compile(r"all of it ([\d.]+) s old at most")
+AGE = re.compile(r"data at most ([\d.]+) s old")
 CLOCK = re.compile(r"^(\d\d):(\d\d):(\d\d)")
 SILENT = re.compile(r"^ *(\d+) +controller +paused +- ", re.MULTILINE)
 HEARD = re.compile(r"^ *\d+ +(?:broker|controller) +running +0\.\d s ", re.MULTILINE)
@@ -123,7 +123,7 @@ def test_nothing_is_older_than_a_second_with_two_of_three_controllers_paused(
     paused = ("101", "102")
     for node in paused:
         cluster.command("node", "pause", node)
-    until("both are seen", shows(terminal, "2 paused (101,102)", "quorum: no leader answers"))
+    until("both are seen", shows(terminal, "2 paused (101,102)", "quorum: no answer from a leader"))
     during = terminal.watch(WATCHED_S)
     for node in paused:
         cluster.command("node", "resume", node)

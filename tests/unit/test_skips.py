@@ -22,7 +22,7 @@ def test_the_table_is_read() -> None:
     assert Allowed(NO_TOOL, on_ci=True) in rows
 
 
-def test_a_row_that_says_something_else_is_refused() -> None:
+def test_invalid_row_of_skip_table_is_refused() -> None:
     table = "\n## Skipped tests\n\n|a|b|c|\n|---|---|---|\n| `one` | tests | perhaps |\n\n## Next\n"
     with pytest.raises(ValueError, match="'fails' or 'skipped'"):
         allowed_skips(table)
@@ -33,12 +33,16 @@ def test_a_row_that_says_something_else_is_refused() -> None:
     ("reason", "on_ci", "said"),
     [
         ("Skipped: needs go (docs/gaps.md)", False, None),
-        ("Skipped: needs go (docs/gaps.md)", True, "CI must run this: needs go (docs/gaps.md)"),
+        (
+            "Skipped: needs go (docs/gaps.md)",
+            True,
+            "CI must run this test: needs go (docs/gaps.md)",
+        ),
         (f"Skipped: {NO_TOOL}", True, None),
         (
             "Skipped: not today (docs/gaps.md)",
             False,
-            "docs/gaps.md does not list among the skipped tests: not today (docs/gaps.md)",
+            "docs/gaps.md does not list this skipped test: not today (docs/gaps.md)",
         ),
     ],
 )

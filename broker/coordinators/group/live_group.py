@@ -179,7 +179,7 @@ class LiveGroup:
 
     def add_member(self, member: LiveMember, protocol_type: str) -> None:
         """Add a new member; the first one becomes leader."""
-        invariant(member.member_id not in self.members, f"member {member.member_id} joins twice")
+        invariant(member.member_id not in self.members, f"duplicate member {member.member_id}")
         if not self.members:
             self.protocol_type = protocol_type
         if self.leader is None:
@@ -243,7 +243,9 @@ class LiveGroup:
 
     def set_joining(self, member: LiveMember, caller: Caller) -> None:
         """Note a waiting JoinGroup of the member. The caller has removed an earlier one."""
-        invariant(member.joining is None, f"member {member.member_id} joins twice at a time")
+        invariant(
+            member.joining is None, f"member {member.member_id} has two waiting JoinGroup requests"
+        )
         member.joining = caller
         self.joining_count += 1
 
@@ -281,7 +283,7 @@ class LiveGroup:
         the alphabetically first name, so that the choice does not depend on the order of joins."""
         count = len(self.members)
         candidates = [name for name, has in self._protocol_counts.items() if has == count]
-        invariant(bool(candidates), f"group {self.group_id} has no protocol in common")
+        invariant(bool(candidates), f"group {self.group_id} has no common protocol")
         votes = dict.fromkeys(candidates, 0)
         for member in self.members.values():
             votes[member.vote(votes)] += 1

@@ -140,7 +140,7 @@ def encode_record(record: ParsedRecord) -> Record:
     if isinstance(record, GroupRecord):
         key = b"\x00\x02" + encode(GroupMetadataKey(group=record.group_id), 0)
         return key, None if record.value is None else _encode_group(record.value)
-    raise InvariantViolated(f"records of {record.type_name} groups are read, never written")
+    raise InvariantViolated(f"records of {record.type_name} groups cannot be written")
 
 
 def _encode_offset(committed: CommittedOffset) -> bytes:
@@ -274,5 +274,5 @@ def _versioned(value: CoordinatorRecord, version: int) -> bytes:
 
 def _prefix(data: bytes) -> int:
     if len(data) < 2:
-        raise ProtocolError(f"coordinator record of {len(data)} bytes has no version")
+        raise ProtocolError(f"coordinator record of {len(data)} bytes without a version")
     return int.from_bytes(data[:2], "big", signed=True)

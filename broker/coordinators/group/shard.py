@@ -294,24 +294,24 @@ def _validate_group(group: LiveGroup) -> None:
     members = group.members
     stable = group.state is GroupState.STABLE
     completing = group.state is GroupState.COMPLETING_REBALANCE
-    invariant(group.state is not GroupState.DEAD, "dead and still here")
+    invariant(group.state is not GroupState.DEAD, "a dead group still exists")
     invariant(bool(members) or not (stable or completing), f"{group.state.value} without members")
     invariant(not members or group.state is not GroupState.EMPTY, "empty with members")
-    invariant((group.leader in members) == bool(members), "the leader is no member")
+    invariant((group.leader in members) == bool(members), "the leader is not a member")
     joining = sum(member.joining is not None for member in members.values())
-    invariant(joining == group.joining_count, "miscounted who waits in JoinGroup")
+    invariant(joining == group.joining_count, "wrong count of waiting JoinGroup requests")
     preparing = group.state is GroupState.PREPARING_REBALANCE
-    invariant(preparing or joining == 0, "somebody waits in JoinGroup after the join phase")
+    invariant(preparing or joining == 0, "a JoinGroup request waits after the join phase")
     syncing = any(member.syncing is not None for member in members.values())
-    invariant(completing or not syncing, "somebody waits in SyncGroup outside the sync phase")
+    invariant(completing or not syncing, "a SyncGroup request waits outside the sync phase")
     instances = {
         member.group_instance_id: member.member_id
         for member in members.values()
         if member.group_instance_id is not None
     }
-    invariant(instances == group.static_members, "static members and members disagree")
-    invariant(not group.pending & members.keys(), "a member is also about to become one")
-    invariant(group.unsynced <= members.keys(), "waiting for the sync of somebody who left")
+    invariant(instances == group.static_members, "static members differ from members")
+    invariant(not group.pending & members.keys(), "a member is also pending")
+    invariant(group.unsynced <= members.keys(), "waiting for the SyncGroup of a member that left")
     if stable or completing:
         everywhere = all(
             any(name == group.protocol for name, _ in member.protocols)

@@ -35,7 +35,7 @@ class GroupEvent(Enum):
     """Cause of a change of state."""
 
     REBALANCE_STARTED = "rebalance started"
-    JOINED = "all joined or the rebalance timeout passed, members are left"
+    JOINED = "all members joined or the rebalance timeout expired; members remain"
     ALL_LEFT = "the join phase ended without a member"
     ASSIGNED = "the leader's assignment is committed"
     REMOVED = "deleted, expired, or the coordinator moved"
@@ -70,4 +70,6 @@ def next_state(state: GroupState, event: GroupEvent) -> GroupState:
     try:
         return TRANSITIONS[state, event]
     except KeyError:
-        raise InvalidTransition(f"group state {state.value} has no event {event.name}") from None
+        raise InvalidTransition(
+            f"group state {state.value} does not allow event {event.name}"
+        ) from None

@@ -105,24 +105,24 @@ def _headlines(seen: Seen, where: str, now: datetime) -> list[Text]:
     found = [
         _assembled(
             (f"{now:%H:%M:%S %Z}".rstrip(), "bold"),
-            f"  all of it {_seconds(seen.age_ms)} old at most  ",
+            f"  data at most {_seconds(seen.age_ms)} old  ",
             (where, DIM),
         )
     ]
     if seen.supervisor_silent_ms is not None:
         why = f": {seen.supervisor_error}" if seen.supervisor_error else ""
-        text = f"the supervisor is silent for {_seconds(seen.supervisor_silent_ms)}{why}"
+        text = f"no answer from the supervisor for {_seconds(seen.supervisor_silent_ms)}{why}"
         found.append(_text(text, BAD))
     found.append(_states(seen.nodes))
     if silent:
-        found.append(_text(f"silent: {', '.join(silent)}", BAD))
+        found.append(_text(f"not answering: {', '.join(silent)}", BAD))
     found += [
         _text(f"node {row.node_id} failed: {row.error}", BAD)
         for row in seen.nodes
         if row.state == "failed" and row.error
     ]
     if seen.quorum is None:
-        found.append(_text("quorum: no leader answers", BAD))
+        found.append(_text("quorum: no answer from a leader", BAD))
     else:
         quorum = seen.quorum
         found.append(
@@ -149,12 +149,12 @@ def _states(nodes: Sequence[NodeRow]) -> Text:
 
 def _partitions(seen: Seen) -> Text:
     if seen.partitions is None:
-        return _text("partitions: no broker answers", BAD)
+        return _text("partitions: no answer from a broker", BAD)
     those = seen.partitions
     leaderless = sum(one.leader < 0 for one in those)
     lacking = sum(not one.is_whole for one in those)
     eligible = sum(bool(one.elr) for one in those)
-    more = " (the first; there are more)" if seen.is_cut else ""
+    more = " (first page; more exist)" if seen.is_cut else ""
     told = _text(f"partitions {len(those)}{more}: ")
     told.append(f"{leaderless} without leader", BAD if leaderless else "")
     told.append(", ")

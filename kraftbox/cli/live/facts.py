@@ -353,7 +353,7 @@ class Board:
             for name, state in groups.states.items():
                 if name in found and found[name][0] > groups.asked_ms:
                     continue
-                row = GroupRow(name, "coordinator silent", None, 0)
+                row = GroupRow(name, "coordinator not answering", None, 0)
                 if fresh:
                     row = self._lag(name, state, groups.committed.get(name, {}), now_ms)
                 found[name] = (groups.asked_ms, row)
@@ -424,7 +424,7 @@ class _Before:
                 bad = now[0] in ("failed", "killed")
                 yield f"node {row.node_id}: {was[0]} -> {now[0]}{why}", bad
             elif now[1] != was[1]:
-                says = "does not answer" if now[1] else "answers again"
+                says = "stopped answering" if now[1] else "answers again"
                 yield f"node {row.node_id} {says}", now[1]
 
     def leadership(self, quorum: Quorum | None) -> Iterable[tuple[str, bool]]:

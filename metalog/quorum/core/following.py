@@ -88,7 +88,7 @@ class Following:
 
     def follow(self, leader_id: int, epoch: int, endpoints: Endpoints = ()) -> None:
         replica = self._replica
-        invariant(leader_id != replica.node.id, "a leader that follows itself")
+        invariant(leader_id != replica.node.id, "a leader cannot follow itself")
         replica.raise_epoch(epoch)
         replica.leader_id = leader_id
         role = Role.FOLLOWER if replica.is_voter else Role.OBSERVER
@@ -141,7 +141,7 @@ class Following:
             return True
         if epoch == replica.epoch and leader_id is not None and replica.leader_id is None:
             own = isinstance(replica.state, LeaderState | ResignedState)
-            invariant(not own, f"epoch {epoch} has two leaders: us and {leader_id}")
+            invariant(not own, f"epoch {epoch} has two leaders: this replica and {leader_id}")
             self.follow(leader_id, epoch)
             return True
         return False
@@ -267,8 +267,8 @@ class Following:
         end_offset = min(end_offset, log.end_offset)
         if end_offset < (replica.high_watermark or 0):
             raise InvariantViolated(
-                f"the leader of epoch {replica.epoch} asks to truncate to {end_offset}, below the "
-                f"high watermark {replica.high_watermark}"
+                f"the leader of epoch {replica.epoch} requests truncation to "
+                f"{end_offset}, below the high watermark {replica.high_watermark}"
             )
         replica.flushed_end = min(replica.flushed_end, end_offset)
         mark("quorum.truncation")

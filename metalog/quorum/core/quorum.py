@@ -220,9 +220,9 @@ class QuorumCore:
                 (state.role is Role.FOLLOWER) == self.is_voter, "role and membership disagree"
             )
         elif isinstance(state, ElectionState):
-            invariant(self.is_voter, "an election of a non-voter")
+            invariant(self.is_voter, "election of a non-voter")
             if state.role is Role.CANDIDATE:
-                invariant(replica.voted == replica.node, "a candidate that voted for another")
+                invariant(replica.voted == replica.node, "a candidate must vote for itself")
 
     # --- events for several parts -------------------------------------------------------------
 
@@ -279,7 +279,7 @@ class QuorumCore:
         replica, state = self._replica, self._replica.state
         invariant(
             event.end_offset <= replica.log.end_offset,
-            f"flushed to {event.end_offset}, the log ends at {replica.log.end_offset}",
+            f"flushed to {event.end_offset}, beyond the log end {replica.log.end_offset}",
         )
         replica.flushed_end = event.end_offset
         if isinstance(state, LeaderState):

@@ -133,7 +133,8 @@ class Replica:
     def enter(self, cause: Cause, state: RoleState) -> None:
         target = transition(self.state.role, cause)
         invariant(
-            target is state.role, f"{cause.value} leads to {target.value}, not {state.role.value}"
+            target is state.role,
+            f"expected {state.role.value} after {cause.value}, got {target.value}",
         )
         self.state = state
 
@@ -170,4 +171,4 @@ class Replica:
         current = QuorumState(self.epoch, self.leader_id, self.voted)
         # The text costs more than the comparison, and simulations call this after every event.
         if self._persisted != current:
-            raise InvariantViolated(f"persisted {self._persisted}, in memory {current}")
+            raise InvariantViolated(f"persisted {self._persisted} differs from memory {current}")

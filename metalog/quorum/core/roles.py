@@ -42,9 +42,9 @@ class Cause(Enum):
     PRE_VOTE_WON = "a majority would vote for this replica"
     VOTE_WON = "a majority voted for this replica"
     QUORUM_LOST = "no majority fetched within the check-quorum timeout"
-    RESIGN = "asked to step down"
+    RESIGN = "received a request to step down"
     JOINED_VOTERS = "became a voter"
-    LEFT_VOTERS = "is a voter no more"
+    LEFT_VOTERS = "is no longer a voter"
 
 
 _FOLLOWING: Mapping[tuple[Role, Cause], Role] = {
@@ -83,7 +83,7 @@ def transition(role: Role, cause: Cause) -> Role:
     table."""
     target = TRANSITIONS.get((role, cause))
     if target is None:
-        raise InvariantViolated(f"a {role.value} cannot change because of: {cause.value}")
+        raise InvariantViolated(f"a {role.value} cannot change state because of: {cause.value}")
     return target
 
 

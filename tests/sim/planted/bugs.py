@@ -167,7 +167,7 @@ _REPLICATION = [
         "P17",
         "a follower truncates ten records that the leader has, too",
         (
-            "broker.replication.follower:truncate_to_common",
+            "broker.replication.fetching.follower:truncate_to_common",
             "return truncate(partition, target)",
             "return truncate(partition, max(log.log_start_offset, target - 10))",
         ),

@@ -56,7 +56,7 @@ DISKS: tuple[Bug, ...] = (
             "return False",
         ),
         (
-            "broker.replication.replica_directories:ReplicaDirectories._is_elsewhere",
+            "broker.replication.requests.replica_directories:ReplicaDirectories._is_elsewhere",
             "if partition is None or partition.leader == NO_LEADER:",
             "if partition is None:",
         ),

@@ -97,7 +97,7 @@ def test_a_file_that_cannot_be_opened_ends_with_2(
         (["--history", "{tmp}/whole.kbxh"], "name their log directories"),
         (["--data", "{tmp}/none"], "none does not exist"),
         (["--out", "{tmp}/empty.kbxh"], "empty.kbxh: File exists"),
-        (["--conf", "executor.memory=1g"], "is not spark.KEY=VALUE"),
+        (["--conf", "executor.memory=1g"], "expected spark.KEY=VALUE"),
         (["--min-isr", "0"], "Invalid value for '--min-isr'"),
         (["--format", "pdf"], "'pdf' is not one of 'text', 'json', 'html'"),
         (["--table-format", "delta", "--out", "{tmp}/out"], "delta-spark, which is not installed"),

@@ -194,7 +194,7 @@ def test_rows_of_the_history_say_what_was_known(tmp_path: Path) -> None:
             "size_bytes": 10,
             "reported_ms": START_MS + 7,
             "enough": False,
-            "verdict": "is too short",
+            "verdict": "is too small",
         },
     ]
 

@@ -97,13 +97,13 @@ def test_a_broker_needs_no_way() -> None:
     [
         ({}, "one of --standalone, --initial-controllers, --no-initial-controllers"),
         ({"standalone": True, "no_initial_controllers": True}, "only one of"),
-        ({"standalone": True, "is_controller": False}, "only a controller"),
+        ({"standalone": True, "is_controller": False}, "only for a controller"),
         ({"standalone": True, "has_static_voters": True}, "controller.quorum.voters is set"),
         ({"standalone": True, "features": {"kraft.version": 0}}, "static voters"),
-        ({"standalone": True, "features": {"kraft.version": 2}}, "can be 0 to 1"),
+        ({"standalone": True, "features": {"kraft.version": 2}}, "must be from 0 to 1"),
         ({"has_static_voters": True, "features": {"kraft.version": 1}}, "dynamic quorum"),
-        ({"standalone": True, "features": {"foo": 1}}, "foo is not supported"),
-        ({"standalone": True, "features": {"group.version": 9}}, "can be 0 to 1, not 9"),
+        ({"standalone": True, "features": {"foo": 1}}, "unknown feature foo"),
+        ({"standalone": True, "features": {"group.version": 9}}, "must be from 0 to 1, not 9"),
         ({"standalone": True, "features": {METADATA_VERSION: 31}}, "7 .3.3-IV3. to 30"),
         ({"standalone": True, "features": {METADATA_VERSION: 99}}, "unknown metadata.version"),
         ({"standalone": True, "release_version": "2.8"}, "unknown metadata.version"),
@@ -120,13 +120,13 @@ def test_a_broker_needs_no_way() -> None:
         ),
         ({"standalone": True, "cluster_id": ""}, "must not be empty"),
         ({"standalone": True, "cluster_id": "x" * 32768}, "may have 32767 bytes"),
-        ({"initial_controllers": "1@host:9093"}, "is not id@host:port:directory-id"),
-        ({"initial_controllers": "1@host:99999:x"}, "is not id@host:port:directory-id"),
+        ({"initial_controllers": "1@host:9093"}, "expected id@host:port:directory-id"),
+        ({"initial_controllers": "1@host:99999:x"}, "expected id@host:port:directory-id"),
         ({"initial_controllers": "1@host:1:AAAAAAAAAAAAAAAAAAAAAA"}, "reserved"),
         ({"initial_controllers": "1@host:1:short"}, "uuid"),
         (
             {"initial_controllers": f"1@h:1:{DIRECTORY},1@h:2:MvDxzVmcRsaTz33bUuRU6A"},
-            "repeats",
+            "duplicate id",
         ),
     ],
 )
@@ -151,7 +151,7 @@ def test_formatting_again_is_refused_or_skipped() -> None:
     asked = request(standalone=True)
     run(files, asked)
     before = files.read("/data/meta.properties")
-    with pytest.raises(FormatRefused, match="formatted already"):
+    with pytest.raises(FormatRefused, match="already formatted"):
         run(files, asked)
     result = run(files, asked._replace(ignore_formatted=True))
     assert result.skipped == ["/data"] and not result.formatted

@@ -57,7 +57,7 @@ def test_control_batches_between_own_appends() -> None:
     assert log.committed.topics is log.working.topics
 
 
-def test_what_was_dropped_is_replayed_if_it_is_committed_after_all() -> None:
+def test_dropped_batch_is_replayed_if_committed() -> None:
     log = LogImage()
     survivor = appended(log, 0, topic("a"))
     log.drop_appended()
@@ -109,9 +109,9 @@ def test_a_snapshot_is_where_it_starts_over() -> None:
     assert log.committed is image and log.end_offset == 50
 
 
-def test_a_leader_is_not_asked_to_start_over() -> None:
+def test_leader_refuses_to_load_snapshot() -> None:
     """M11: a leader already has every record, so it must not load a snapshot."""
     log = LogImage()
     appended(log, 0, topic("a"))
-    with pytest.raises(InvariantViolated, match="leads"):
+    with pytest.raises(InvariantViolated, match="a leader cannot load"):
         log.load(EMPTY_IMAGE)

@@ -194,7 +194,7 @@ def test_trailing_bytes_are_left_to_the_caller() -> None:
         (
             HeartbeatRequest(group_id="\ud800"),
             4,
-            "HeartbeatRequest v4.group_id: '\\ud800' (allowed: a string that UTF-8 can hold)",
+            "HeartbeatRequest v4.group_id: '\\ud800' (allowed: a string encodable as UTF-8)",
         ),
         (
             HeartbeatRequest(unknown_tags={1: b""}),

@@ -102,7 +102,7 @@ def test_not_while_the_system_is_off() -> None:
     "name", ["__consumer_offsets", "__transaction_state", "__remote_log_metadata"]
 )
 def test_topics_of_the_brokers_are_never_tiered(cluster: Cluster, name: str) -> None:
-    assert f"{name} is never tiered" in create(cluster, name, remote_storage_enable="true")
+    assert f"{name} cannot be tiered" in create(cluster, name, remote_storage_enable="true")
     assert create(cluster, name) == ""
 
 
@@ -141,7 +141,7 @@ def test_replacing_all_values_turns_it_off_too(cluster: Cluster) -> None:
     assert replace_all(cluster, retention_ms="5", remote_log_delete_on_disable="true") == ""
 
 
-def test_what_was_wrong_before_does_not_stop_other_changes() -> None:
+def test_invalid_stored_tiering_does_not_block_other_keys() -> None:
     """The topic dates from a time when the system was enabled: its other values can still
     change."""
     cluster = cluster_with()

@@ -197,13 +197,13 @@ def test_what_a_replica_has_locally_is_told_where_a_threshold_is_on(cluster: Clu
     said = document(sent.partitions[0])
     assert (said["local_log_ms"], said["local_log_bytes"]) == (101, -1)
     assert [one["local_log"] for one in said["candidates"]][1:] == [
-        {"enough": True, "reason": "is not known", "start_ms": None, "bytes": None, "age_ms": None},
+        {"enough": True, "reason": "is unknown", "start_ms": None, "bytes": None, "age_ms": None},
         {
             "enough": False,
-            "reason": "is too short",
+            "reason": "is too small",
             "start_ms": now_ms - 100,
             "bytes": 70,
             "age_ms": 40,
         },
     ]
-    assert "gladly led by whoever has this locally: ms 101" in headlines(sent.partitions[0])
+    assert "preferred leaders have this much locally: ms 101" in headlines(sent.partitions[0])

@@ -87,7 +87,7 @@ def shape(
     return p.replicas, p.isr, p.adding, p.removing
 
 
-def test_only_what_is_going_on_and_asked_for() -> None:
+def test_list_reassignments_returns_requested_ongoing_ones() -> None:
     cluster = Cluster()
     cluster.start(1, 2)
     cluster.create_topic("a", [1], [1])
@@ -126,7 +126,7 @@ def test_a_reassignment_from_start_to_end() -> None:
     assert p.directories == (directory(4), directory(2), directory(3))
 
 
-def test_it_goes_on_until_all_of_the_target_is_in_sync() -> None:
+def test_reassignment_completes_when_whole_target_is_in_sync() -> None:
     cluster = cluster_of(1, 2, 3)
     reassign(cluster, [4, 5, 6])
     for isr in ([1, 2, 3, 4], [1, 2, 3, 4, 5], [1, 4, 5]):
@@ -145,7 +145,7 @@ def test_it_goes_on_until_all_of_the_target_is_in_sync() -> None:
         ([1, 2, 3], ((1, 2, 3), (1, 2, 3), (), ())),
     ],
 )
-def test_what_needs_no_new_replica_ends_at_once(
+def test_reassignment_without_new_replica_completes_at_once(
     target: list[int], after: tuple[tuple[int, ...], ...]
 ) -> None:
     cluster = cluster_of(1, 2, 3)
@@ -242,13 +242,13 @@ def test_p23_cancelling_never_leaves_fewer_than_min_isr(unclean: str) -> None:
     assert outcome.error is not None
     assert outcome.error.code is ErrorCode.INVALID_REPLICA_ASSIGNMENT
     assert outcome.error.text == (
-        "going back to [1, 2] would leave [] in sync, fewer than the 1 that min.insync.replicas "
-        "asks for; not in sync: [1, 2]"
+        "cancelling to [1, 2] would leave [] in sync, fewer than min.insync.replicas=1; "
+        "not in sync: [1, 2]"
     )
     assert cluster.partition("t") == before
 
 
-def test_cancelling_says_who_is_missing() -> None:
+def test_cancellation_refused_for_isr_names_missing_replicas() -> None:
     cluster = cluster_of(1, 2, 3, min_insync_replicas="2")
     reassign(cluster, [4, 5, 6])
     propose(cluster, [1, 2, 3, 4])
@@ -263,7 +263,7 @@ def test_cancelling_says_who_is_missing() -> None:
     assert shape(cluster) == ((1, 2, 3), (1, 2), (), ())
 
 
-def test_cancelling_that_takes_nobody_out_is_allowed_below_min_isr() -> None:
+def test_cancellation_without_isr_removal_is_allowed_below_min_isr() -> None:
     cluster = cluster_of(1, 2, 3, min_insync_replicas="2")
     reassign(cluster, [4, 5, 6])
     cluster.fence(2)
@@ -298,7 +298,7 @@ def test_replacing_with_what_is_there_ends_both() -> None:
     assert shape(cluster) == ((1, 2, 3), (1, 2, 3), (), ())
 
 
-def test_replacing_with_all_of_both_removes_nobody() -> None:
+def test_reassignment_to_union_removes_no_replica() -> None:
     cluster = cluster_of(1, 2, 3)
     reassign(cluster, [1, 2, 4])
     assert reassign(cluster, [1, 2, 3, 4]) is ErrorCode.NONE
@@ -348,7 +348,7 @@ def test_fencing_the_last_one_that_stood_in_the_way_does_not_end_it() -> None:
     assert shape(cluster) == ((3, 4, 1, 2), (3,), (3, 4), (1, 2))
 
 
-def test_who_is_no_replica_is_in_no_isr() -> None:
+def test_broker_without_replica_cannot_join_isr() -> None:
     """KAFKA-9672: a broker without a replica enters no ISR, by reassignment or by a leader's
     proposal."""
     cluster = cluster_of(1, 2, 3)
@@ -358,7 +358,7 @@ def test_who_is_no_replica_is_in_no_isr() -> None:
     assert propose(cluster, [1, 4, 2]) is ErrorCode.INVALID_REQUEST
 
 
-def test_more_partitions_meanwhile_get_the_replication_factor_to_come() -> None:
+def test_partitions_added_during_reassignment_use_target_replication_factor() -> None:
     cluster = cluster_of(1, 2, 3)
     reassign(cluster, [4, 5, 6])
     more = CreatePartitionsRequest(

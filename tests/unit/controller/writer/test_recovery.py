@@ -230,7 +230,7 @@ def outcome(response: ElectLeadersResponse) -> tuple[int, str | None]:
 
 
 @in_virtual_time
-async def test_brokers_are_asked_and_the_connections_closed_when_all_is_said() -> None:
+async def test_recovery_queries_brokers_and_closes_connections() -> None:
     w = World()
     w.unfence(1, 2)
     await asyncio.sleep(1)
@@ -260,7 +260,7 @@ async def cut_off(_: GetReplicaLogInfoRequest) -> GetReplicaLogInfoResponse:
 
 @pytest.mark.parametrize("for_clients", [hangs, without_api, cut_off])
 @in_virtual_time
-async def test_a_controller_that_is_not_told_which_listener_is_for_brokers_tries_them(
+async def test_recovery_without_configured_broker_listener_tries_all(
     for_clients: Answer,
 ) -> None:
     """Without a configured broker listener the controller tries the registered ones in order.
@@ -325,7 +325,7 @@ async def test_a_closed_port_a_hanging_broker_and_one_without_the_api_are_no_ans
 
 
 @in_virtual_time
-async def test_a_deposed_controller_forgets_and_a_new_one_asks_again() -> None:
+async def test_recovery_of_deposed_controller_is_restarted_by_next_one() -> None:
     w = World()
     forever = asyncio.Event()
 
@@ -354,7 +354,7 @@ async def test_a_deposed_controller_forgets_and_a_new_one_asks_again() -> None:
 
 
 @in_virtual_time
-async def test_an_operator_hears_what_was_elected_when_it_is_committed() -> None:
+async def test_requested_election_is_answered_after_commit() -> None:
     w = World(unclean_recovery_strategy="None")
     w.unfence(1, 3)
     balanced = asyncio.ensure_future(w.elect(3))
@@ -395,7 +395,7 @@ def state(w: World) -> tuple[int, int, int]:
 
 @pytest.mark.parametrize("error", REFUSALS)
 @in_virtual_time
-async def test_a_refused_append_elects_nobody_and_is_not_told_as_elected(error: Exception) -> None:
+async def test_refused_append_of_election_is_not_reported_as_elected(error: Exception) -> None:
     """M18: an election is reported only once it is committed."""
     w = World(unclean_recovery_strategy="None")
     w.unfence(1, 3)
@@ -423,7 +423,7 @@ async def test_a_recovery_whose_append_was_refused_goes_on(error: Exception) -> 
 
 
 @in_virtual_time
-async def test_an_append_that_finds_leadership_lost_is_told_so() -> None:
+async def test_append_after_lost_leadership_returns_not_controller() -> None:
     w = World(unclean_recovery_strategy="None")
     w.unfence(1, 3)
     waiting = asyncio.ensure_future(w.elect(2))
@@ -499,7 +499,7 @@ async def test_extreme_times_of_operators(timeout_ms: int) -> None:
 @pytest.mark.parametrize("kind", [0, 1, 4])
 @pytest.mark.parametrize("timeout_ms", [0, -1, 2**31 - 1])
 @in_virtual_time
-async def test_what_is_decided_at_once_is_so_whatever_the_time(kind: int, timeout_ms: int) -> None:
+async def test_immediate_decision_ignores_timeout(kind: int, timeout_ms: int) -> None:
     """A decision that is not committed within the timeout is not reported as an election."""
     w = World(unclean_recovery_strategy="None")
     w.unfence(1)
@@ -548,7 +548,7 @@ async def test_too_many_wait(monkeypatch: pytest.MonkeyPatch) -> None:
     ((refused, elected),) = (topic.partition_result for topic in response.replica_election_results)
     assert response.error_code == 0
     assert refused.error_code == ErrorCode.POLICY_VIOLATION
-    assert refused.error_message == "1 requests wait for elections already"
+    assert refused.error_message == "limit of 1 waiting election requests reached"
     assert elected.error_code == ErrorCode.NONE
     waiting.cancel()
 

@@ -24,8 +24,8 @@ async def forever() -> None:
     await asyncio.get_running_loop().create_future()
 
 
-async def test_what_is_overdue_says_what_it_was() -> None:
-    with pytest.raises(TargetError, match="start 3: not over after 0.01 s"):
+async def test_deadline_error_names_the_overdue_step() -> None:
+    with pytest.raises(TargetError, match="start 3: not finished after 0.01 s"):
         async with within(0.01, lambda: "start 3"):
             await forever()
 
@@ -63,7 +63,7 @@ async def test_a_fault_that_cannot_be_undone_ends_and_names_what_it_waited_for(
     made = run.Run(target, Load(), 1)  # type: ignore[arg-type]
     await made._step(Step("kill-all", 0.0, 1))
     (entry,) = made._timeline
-    assert entry.trouble == "waiting for start 3: not over after 0.05 s"
+    assert entry.trouble == "waiting for start 3: not finished after 0.05 s"
     assert made._trouble == [f"kill-all: {entry.trouble}"]
     assert "heal" in target.done
 
@@ -80,7 +80,7 @@ class Mute:
         await forever()
 
 
-async def test_sends_without_an_answer_have_an_outcome_when_they_are_given_up(
+async def test_abandoned_sends_without_answer_have_an_outcome(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     begun = asyncio.Event()
@@ -111,7 +111,7 @@ async def test_sends_without_an_answer_have_an_outcome_when_they_are_given_up(
     monkeypatch.setattr(made, "_client", client)
     made.start()
     await begun.wait()
-    with pytest.raises(TargetError, match="the last sends: not over"):
+    with pytest.raises(TargetError, match="the last sends: not finished"):
         async with within(0.05, "the last sends"):
             await made.stop()
     await made.close()

@@ -51,7 +51,7 @@ def scene(isr: dict[int, list[int]]) -> tuple[Scene, Brokers]:
 
 
 @pytest.mark.usefixtures("values")
-async def test_each_running_broker_tells_who_is_in_sync_of_every_topic() -> None:
+async def test_holdings_use_isr_of_every_topic_from_each_running_broker() -> None:
     """A broker that is behind may still list a replica that has left the ISR."""
     asking, brokers = scene({1: [1, 2, 3], 2: [1, 2], 3: [1, 2, 3]})
     told = await asking.holdings()
@@ -62,9 +62,9 @@ async def test_each_running_broker_tells_who_is_in_sync_of_every_topic() -> None
 
 
 @pytest.mark.usefixtures("values")
-async def test_who_does_not_tell_spares_nobody() -> None:
+async def test_holdings_without_answer_of_a_broker_are_refused() -> None:
     asking, _ = scene({1: [1, 2, 3], 2: [1, 2, 3]})
-    with pytest.raises(TargetError, match="no broker told who is in sync"):
+    with pytest.raises(TargetError, match="no broker returned the ISR"):
         await asking.holdings()
 
 

@@ -78,7 +78,7 @@ async def test_a_power_cut_of_all_starts_all_though_one_was_not_killed() -> None
     )
 
 
-def test_what_kills_all_lossy_brokers_comes_only_by_name() -> None:
+def test_fault_that_kills_all_lossy_brokers_is_never_drawn() -> None:
     every = frozenset(Ability)
     firm = every - {Ability.LOSSY_DISK}
     assert {name for name, kind in KINDS.items() if not kind.is_drawn(every)} == {
@@ -128,8 +128,8 @@ async def test_as_many_brokers_are_replaced_as_others_in_sync_can_spare(
             assert scene.book.done == done
             holders = set(hit.nodes) - {14}
             assert hit.detail == (
-                f"{len(holders)} replicas gone; "
-                f"of each at least {3 - len(holders)} others were in sync"
+                f"{len(holders)} replicas emptied; "
+                f"each partition had at least {3 - len(holders)} other replicas in sync"
             )
         assert scene.book.done[len(done) :] == [f"start {node}" for node in hit.nodes]
         seen.add(len(hit.nodes))
@@ -140,24 +140,26 @@ async def test_as_many_brokers_are_replaced_as_others_in_sync_can_spare(
     ("other", "said"),
     [
         (held({12}, min_isr=1, replicas=(12,), name="one-0"), "one-0 needs 1 .* has none"),
-        (held({12, 13}, name="u-3"), r"u-3 needs 2 others in sync, and has \[13\]"),
+        (held({12, 13}, name="u-3"), r"u-3 needs 2 other replicas in sync, has \[13\]"),
         (held({11, 12, 13}, min_isr=3, name="all-0"), r"all-0 needs 3 .* has \[11, 13\]"),
     ],
 )
-async def test_topics_beside_the_one_under_test_forbid_it_too(other: Holding, said: str) -> None:
+async def test_replace_broker_is_refused_if_another_topic_needs_the_disk(
+    other: Holding, said: str
+) -> None:
     everywhere = [
         other._replace(name=f"x-{n}", replicas=frozenset({n}), isr=frozenset({n}))
         for n in (11, 13, 14)
     ]
     scene = Disks([held({11, 12, 13}), other, *everywhere])
-    with pytest.raises(TargetError, match=f"no broker can be spared: {said}"):
+    with pytest.raises(TargetError, match=f"no broker's disk may be emptied: {said}"):
         await replace_broker(scene, random.Random(1)).__aenter__()
     assert scene.book.done == []
 
 
 async def test_a_disk_that_is_needed_once_its_broker_is_down_is_kept() -> None:
     scene = Disks([held({11, 12, 13})], [held({11, 12, 13}), held({12, 13})])
-    with pytest.raises(TargetError, match=r"the disks of \[12, 14\] stay .*: t-0 needs 2"):
+    with pytest.raises(TargetError, match=r"the disks of \[12, 14\] may not be .*: t-0 needs 2"):
         await replace_broker(scene, random.Random(1)).__aenter__()
     assert scene.book.done == ["kill 12", "kill 14", "start 12", "start 14"]
 
@@ -170,7 +172,7 @@ async def test_every_link_is_slow_both_ways_and_whole_afterwards() -> None:
     assert target.rules == ()
 
 
-async def test_what_does_not_run_is_revived() -> None:
+async def test_revive_restarts_nodes_that_do_not_run() -> None:
     scene, target = stage("resume 2")
 
     async def members() -> list[TargetNode]:
@@ -181,7 +183,7 @@ async def test_what_does_not_run_is_revived() -> None:
     assert target.done == ["heal", "resume 2", "start 2"]
 
 
-async def test_no_partition_with_a_leader_is_said() -> None:
+async def test_kill_leader_without_any_leader_is_refused() -> None:
     scene, _ = stage()
 
     async def none() -> list[PartitionView]:
@@ -193,7 +195,7 @@ async def test_no_partition_with_a_leader_is_said() -> None:
 
 
 @pytest.mark.parametrize(("isr_told_by_3", "whole"), [([1, 2, 3], True), ([2, 3], False)])
-async def test_a_cluster_is_whole_when_every_broker_says_so(
+async def test_cluster_is_whole_only_if_every_broker_reports_full_isr(
     isr_told_by_3: list[int], whole: bool
 ) -> None:
     """A leader cut off from the controllers does not know for a while that the ISR has changed."""

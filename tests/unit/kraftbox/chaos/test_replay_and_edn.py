@@ -43,12 +43,12 @@ def test_of_an_older_history_the_seed_draws_them_again() -> None:
 @pytest.mark.parametrize(
     ("about", "faults", "said"),
     [
-        ({"seed": 7, "kinds": KINDS}, [], "there is no fault in it"),
-        ({}, ["kill-leader"], "neither what drew its faults nor its seed"),
-        ({"seed": 7, "kinds": KINDS}, ["unheard-of"], "written by another release"),
+        ({"seed": 7, "kinds": KINDS}, [], "the schedule has no faults"),
+        ({}, ["kill-leader"], "neither the draws of its faults nor a seed"),
+        ({"seed": 7, "kinds": KINDS}, ["unheard-of"], "draws other faults"),
     ],
 )
-def test_what_cannot_be_repeated_says_why(
+def test_history_that_cannot_be_replayed_is_refused_with_reason(
     about: dict[str, Any], faults: list[str], said: str
 ) -> None:
     history = History(about=about, faults=[Fault(kind, [], 0, 1) for kind in faults])
@@ -69,11 +69,11 @@ def test_a_history_names_seed_and_faults_on_the_command_line(tmp_path: Path) -> 
     ("arguments", "said"),
     [
         (["--replay", "/nowhere"], "cannot read /nowhere: No such file or directory"),
-        (["--replay", "/dev/null"], "/dev/null: no history"),
-        (["--replay", "f", "--schedule", "g"], "--schedule or --replay, not both"),
-        (["--replay", "f", "--faults", "restart"], "--replay names its faults"),
-        (["--replay", "f", "--until-broken"], "--replay names its faults"),
-        (["--client", "java"], "'java' is no client to take: librdkafka"),
+        (["--replay", "/dev/null"], "/dev/null: not a client history"),
+        (["--replay", "f", "--schedule", "g"], "give --schedule or --replay, not both"),
+        (["--replay", "f", "--faults", "restart"], "--replay defines the faults"),
+        (["--replay", "f", "--until-broken"], "--replay defines the faults"),
+        (["--client", "java"], "'java': invalid client; allowed: librdkafka"),
     ],
 )
 def test_wrong_usage(capsys: Any, arguments: list[str], said: str) -> None:
@@ -85,7 +85,7 @@ def test_wrong_usage(capsys: Any, arguments: list[str], said: str) -> None:
 def test_a_fault_of_another_release_is_named(capsys: Any, tmp_path: Path) -> None:
     save(tmp_path / "h", History(faults=[Fault("melt", [1], 0, 1, draw=1, length_ms=1)]))
     assert main(["chaos", "--replay", str(tmp_path / "h")]) == 2
-    assert "'melt' is none of kill-leader" in " ".join(capsys.readouterr().err.split())
+    assert "invalid kind 'melt'; allowed: kill-leader" in " ".join(capsys.readouterr().err.split())
 
 
 # --- seed after seed ------------------------------------------------------------------------------
@@ -115,7 +115,7 @@ def test_runs_go_on_with_the_next_seeds_until_a_promise_breaks(capsys: Any) -> N
     draws = [[step.draw for step in islice(steps(random.Random(n), KINDS), 3)] for n in (7, 8, 9)]
     assert seen == [(n, f"chaos-{n}", drawn) for n, drawn in zip((7, 8, 9), draws, strict=True)]
     out, err = capsys.readouterr()
-    assert out == "" and err.count("every promise held; going on with seed") == 2
+    assert out == "" and err.count("every promise held; continuing with seed") == 2
 
 
 def test_a_run_that_was_ended_early_is_the_last() -> None:

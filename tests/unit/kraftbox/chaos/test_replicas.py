@@ -31,7 +31,7 @@ def test_equal_replicas_may_roll_their_segments_at_different_offsets(tmp_path: P
     assert ends(read(directories(tmp_path), "t", 0)) == {1: 4, 2: 4}
 
 
-def test_what_one_has_beyond_the_shortest_is_no_difference(tmp_path: Path) -> None:
+def test_replica_records_beyond_shortest_log_are_no_difference(tmp_path: Path) -> None:
     write(tmp_path, 1, {0: batch(0, b"a") + batch(1, b"b")})
     write(tmp_path, 2, {0: batch(0, b"a")})
     assert compare(read(directories(tmp_path), "t", 0)) is None
@@ -64,7 +64,7 @@ def test_a_replica_without_what_is_committed_is_found(tmp_path: Path) -> None:
     write(tmp_path, 3, {0: batch(0, b"a")})
     (finding,) = findings(directories(tmp_path), "t", 1, copies=3, committed={0: 2})
     assert finding.rule == "P4 replicas-incomplete"
-    assert finding.examples == ["t-0: node 3 ends at 1, 2 is committed"]
+    assert finding.examples == ["t-0: node 3 ends at 1; the high watermark is 2"]
 
 
 def test_a_copy_too_many_or_too_few_is_found(tmp_path: Path) -> None:
@@ -73,7 +73,7 @@ def test_a_copy_too_many_or_too_few_is_found(tmp_path: Path) -> None:
         write(tmp_path, node, {0: batch(0, b"a")})
     assert findings(directories(tmp_path), "t", 1, copies=3) == []
     (finding,) = findings(directories(tmp_path), "t", 1, copies=2)
-    assert finding.examples == ["t-0: 2 nodes are to hold it, and 1, 2, 3 do"]
+    assert finding.examples == ["t-0: expected 2 replicas; found on nodes 1, 2, 3"]
     (finding,) = findings(directories(tmp_path), "u", 1, copies=2)
-    assert finding.examples == ["u-0: 2 nodes are to hold it, and none do"]
+    assert finding.examples == ["u-0: expected 2 replicas; found on nodes none"]
     assert findings({}, "t", 1, copies=3) == []

@@ -61,7 +61,7 @@ async def test_brokers_that_have_not_registered_yet_are_waited_for(
     assert workload.ledger.history.topics[0].partitions == 3
 
 
-def test_a_send_that_was_given_up_has_failed_only_if_that_is_certain() -> None:
+def test_abandoned_send_counts_as_failed_only_if_certain() -> None:
     ledger = Ledger(history_clock())
     cause = ApiError(ErrorCode.NOT_ENOUGH_REPLICAS)
     for error in (
@@ -109,11 +109,11 @@ def test_the_report_names_faults_gaps_and_evidence() -> None:
         "3.0 s", "kill-leader", "2", "6.0 s", "0.5 s", "2.75 s", "leader of partition 0",
     ]  # fmt: skip
     outcome = Outcome(Ledger(history_clock()).history, [], [entry], ["a word"])
-    assert list(verdict_lines(outcome))[-2:] == ["trouble: a word", "every promise held"]
+    assert list(verdict_lines(outcome))[-2:] == ["problem: a word", "every promise held"]
     assert "4 failed" in progress_line(Progress(1.0, 9, 4, 0, 7, "resting"))
 
 
-def test_every_kind_of_fault_says_what_it_is_and_needs() -> None:
+def test_every_kind_of_fault_has_text_and_needs() -> None:
     assert {"F1", "F2", "F3", "F4", "F5", "F7", "F8", "F9", "F10", "F11", "F12", "F13"} <= {
         kind.number for kind in KINDS.values()
     }

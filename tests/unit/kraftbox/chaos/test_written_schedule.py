@@ -28,27 +28,30 @@ def test_faults_in_their_order() -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("", "is no map of keys; allowed: faults"),
-        ("[]", "is no map of keys; allowed: faults"),
+        ("", "expected a map with the keys faults"),
+        ("[]", "expected a map with the keys faults"),
         ('{"faults": []}', "faults: []: list should have at least 1 item"),
         ('{"faults": [', "line 1: "),
         ('{"faults": ["kill-leader"]}', "faults.0: 'kill-leader': input should be"),
         (
             '{"faults": [{"kind": "kill-leader", "second": 1}]}',
-            "'second' is no key of faults.0; allowed: kind, seconds, draw",
+            "invalid key 'second' of faults.0; allowed: kind, seconds, draw",
         ),
-        ('{"faults": [{"kind": "kil", "seconds": 1}]}', "'kil' is none of kill-leader, pause"),
-        ('{"faults": [{"kind": "kill-leader"}]}', "faults.0: the key 'seconds' is missing"),
+        (
+            '{"faults": [{"kind": "kil", "seconds": 1}]}',
+            "invalid kind 'kil'; allowed: kill-leader, pause",
+        ),
+        ('{"faults": [{"kind": "kill-leader"}]}', "faults.0: missing key 'seconds'"),
         ('{"faults": [{"kind": "kill-leader", "seconds": true}]}', "faults.0.seconds: True: "),
         ('{"faults": [{"kind": "kill-leader", "seconds": .NaN}]}', "faults.0.seconds: nan: "),
         ('{"faults": [{"kind": "kill-leader", "seconds": 3600}]}', "should be less than 3600"),
         ('{"faults": [{"kind": "kill-leader", "seconds": 1, "draw": "a"}]}', "draw: 'a': "),
         ('{"faults": [{"kind": "kill-leader", "seconds": 1, "draw": true}]}', "draw: True: "),
-        ('{"faults": [], "faults": []}', "the key 'faults' stands there twice"),
+        ('{"faults": [], "faults": []}', "duplicate key 'faults'"),
         ("faults: &a [*a]", "an alias"),
     ],
 )
-def test_what_is_wrong_is_said(text: str, said: str) -> None:
+def test_invalid_schedule_is_refused_with_reason(text: str, said: str) -> None:
     with pytest.raises(BadSchedule) as refused:
         written_steps(text, KINDS)
     assert said in str(refused.value)

@@ -28,7 +28,7 @@ def test_a_new_directory_can_be_started(tmp_path: Path, capsys: pytest.CaptureFi
     assert found["ports"] == {
         "what": "ports",
         "verdict": "ok",
-        "text": f"{port} can be listened on",
+        "text": f"{port} free",
     }
     assert found["packages"]["verdict"] == "ok"
     assert not (tmp_path / "a").exists()
@@ -39,7 +39,7 @@ def test_a_port_that_is_taken(tmp_path: Path, capsys: pytest.CaptureFixture[str]
         port = taken.getsockname()[1]
         assert not port_is_free(port)
         assert main(["doctor", "--dir", str(tmp_path), "--port", str(port)]) == 1
-    assert f"in use: {port} (up --port takes another" in capsys.readouterr().out
+    assert f"in use: {port} (choose another with up --port" in capsys.readouterr().out
 
 
 def test_a_directory_of_a_later_release(tmp_path: Path) -> None:
@@ -51,7 +51,7 @@ def test_a_directory_of_a_later_release(tmp_path: Path) -> None:
 def test_a_file_in_the_place_of_a_directory(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     (found,) = doctor.place(ClusterPlace(tmp_path / "file/below"), 9092)
-    assert found == ("directory", Verdict.BAD, f"{tmp_path / 'file'} cannot be written to")
+    assert found == ("directory", Verdict.BAD, f"{tmp_path / 'file'} is not writable")
 
 
 def test_few_descriptors(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -29,25 +29,37 @@ def test_partitions_and_desired_leaders(tmp_path):
     ("content", "said"),
     [
         ("", "Expecting value"),
-        ("[]", "is not"),
-        ("{}", "is not"),
-        ('{"partitions": {}}', "is not"),
-        ('{"partitions": [1]}', "entry 1: 1 is not an object"),
-        ('{"partitions": [{"partition": 1}]}', "topic None"),
-        ('{"partitions": [{"topic": "", "partition": 1}]}', "topic ''"),
-        ('{"partitions": [{"topic": "t"}]}', "partition None"),
-        ('{"partitions": [{"topic": "t", "partition": -1}]}', "partition -1"),
-        ('{"partitions": [{"topic": "t", "partition": true}]}', "partition True"),
+        ("[]", 'expected an object with an array "partitions"'),
+        ("{}", 'expected an object with an array "partitions"'),
+        ('{"partitions": {}}', 'expected an object with an array "partitions"'),
+        ('{"partitions": [1]}', "entry 1: expected an object, got 1"),
+        ('{"partitions": [{"partition": 1}]}', "topic: expected a name, got None"),
+        ('{"partitions": [{"topic": "", "partition": 1}]}', "topic: expected a name, got ''"),
+        (
+            '{"partitions": [{"topic": "t"}]}',
+            "partition: expected an integer of at least 0, got None",
+        ),
+        (
+            '{"partitions": [{"topic": "t", "partition": -1}]}',
+            "partition: expected an integer of at least 0, got -1",
+        ),
+        (
+            '{"partitions": [{"topic": "t", "partition": true}]}',
+            "partition: expected an integer of at least 0, got True",
+        ),
         ('{"partitions": [{"topic": "t", "partition": 2147483648}]}', "2147483648"),
-        ('{"partitions": [{"topic": "t", "partition": 0, "desiredLeader": "1"}]}', "Leader '1'"),
+        (
+            '{"partitions": [{"topic": "t", "partition": 0, "desiredLeader": "1"}]}',
+            "Leader: expected an integer of at least 0, got '1'",
+        ),
         (
             '{"partitions": [{"topic": "t", "partition": 0}, {"topic": "t", "partition": 0}]}',
-            "entry 2: t-0 is named twice",
+            "entry 2: duplicate partition t-0",
         ),
         ('{"partitions": [' + "[" * 100_000, "recursion"),
     ],
 )
-def test_what_is_wrong_is_said_with_the_file_and_the_entry(tmp_path, content, said):
+def test_invalid_election_file_is_refused_with_file_and_entry(tmp_path, content, said):
     path = tmp_path / "p.json"
     path.write_text(content)
     with pytest.raises(CommandFailed, match=r"p\.json: ") as failed:

@@ -32,7 +32,7 @@ def test_a_partition_without_leader():
         "t-3: no leader, epoch 7",
         "ISR -   ELR 2,1   last known ELR -",
         "strategy Balanced: unclean.recovery.strategy of the topic; recovery manager on",
-        "waits for one of brokers 1,2 to come back: ISR and ELR have no other"
+        "waits for one of brokers 1,2 to return: no other broker is in the ISR or ELR"
         " (since 2023-11-14 22:13:20 UTC)",
     ]
 
@@ -40,10 +40,10 @@ def test_a_partition_without_leader():
 @pytest.mark.parametrize(
     ("kind", "brokers", "said"),
     [
-        ("last-known", [4], "broker 4 to come back: nobody else may have everything"),
+        ("last-known", [4], "broker 4 to return: no other replica may have every record"),
         ("operator", [], "an operator: kraftbox elect --type ..."),
         ("something-newer", [1], "something-newer"),
     ],
 )
-def test_what_is_waited_for(kind, brokers, said):
+def test_explanation_names_the_awaited_event(kind, brokers, said):
     assert waits(ExplainedPartition(waits=kind, waits_for=brokers)) == said

@@ -82,7 +82,7 @@ def told(seen):
     return [event.text for event in seen.events]
 
 
-def test_a_node_is_what_its_supervisor_and_then_what_the_cluster_says():
+def test_node_state_comes_from_supervisor_then_from_cluster():
     nodes = [node(1), node(2), node(3, cutOff=True), node(4, state="paused")]
     rows = board_at(1000.0, nodes).look(1100.0).nodes
     assert [row.state for row in rows] == ["running", "fenced", "cut off", "paused"]
@@ -95,7 +95,7 @@ def test_a_node_is_what_its_supervisor_and_then_what_the_cluster_says():
     assert [row.silent_ms for row in others] == [None, None]
 
 
-def test_what_is_too_old_is_not_shown():
+def test_board_hides_values_that_are_too_old():
     board = board_at(1000.0)
     just = board.look(1000.0 + FRESH_MS)
     assert just.partitions is not None and just.quorum is not None
@@ -185,7 +185,7 @@ def test_rates_and_lag():
     assert board.look(4700.0).topics[0].per_s == 0.0, "a log that begins anew has no rate yet"
     late = board.look(6000.0)
     assert [row.lag for row in late.groups] == [None, None]
-    assert late.groups[0].state == "coordinator silent"
+    assert late.groups[0].state == "coordinator not answering"
 
 
 def test_events_are_what_is_different():
@@ -219,9 +219,9 @@ def test_events_are_what_is_different():
     assert told(board.look(9000.0)) == told(seen) + ["gone topic: new"]
     board.take_nodes(9000.0, NODES)
     assert told(board.look(9000.0))[8:] == [
-        "node 1 does not answer",
+        "node 1 stopped answering",
         "node 2: failed -> running",
-        "node 101 does not answer",
+        "node 101 stopped answering",
     ]
 
 
@@ -232,7 +232,7 @@ def test_silence_is_an_event_once_and_its_end_too():
         board.take_nodes(now_ms, NODES)
         texts = told(board.look(now_ms))
     # No node reports whether 2 is still fenced; its silence has lasted since the start.
-    assert texts == [f"node {number} does not answer" for number in (1, 101)]
+    assert texts == [f"node {number} stopped answering" for number in (1, 101)]
     board.take_answer(1, "broker", 2200.0)
     assert told(board.look(2200.0))[2:] == ["node 1 answers again"]
 
@@ -261,9 +261,9 @@ def test_sixty_columns_show_all_that_matters():
     shown = drawn(board.look(1100.0), 60, 40)
     assert max(map(len, shown)) <= 60
     assert shown[:5] == [
-        "12:00:00 UTC  all of it 0.1 s old at most  /data",
+        "12:00:00 UTC  data at most 0.1 s old  /data",
         "nodes 3: 2 running, 1 fenced (2)",
-        "silent: 2 (1.1 s)",
+        "not answering: 2 (1.1 s)",
         "quorum: leader 101, epoch 3, high watermark 90",
         "partitions 2: 0 without leader, 1 lack replicas, 1 with ELR",
     ]
@@ -278,13 +278,13 @@ def test_sixty_columns_show_all_that_matters():
     assert wide[6].split()[-3:] == ["BEHIND", "RACK", "ADDRESS"]
 
 
-def test_nobody_answering_is_shown_too():
+def test_board_without_answers_reports_silence():
     shown = drawn(Board(0.0).look(3000.0), 60, 20)
     assert shown[1:] == [
-        "the supervisor is silent for 3.0 s",
+        "no answer from the supervisor for 3.0 s",
         "nodes 0:",
-        "quorum: no leader answers",
-        "partitions: no broker answers",
+        "quorum: no answer from a leader",
+        "partitions: no answer from a broker",
     ]
 
 
@@ -424,7 +424,7 @@ async def asked_until(place, met):
     return board
 
 
-async def test_a_silent_node_holds_up_nobody(cluster, monkeypatch):
+async def test_silent_node_does_not_delay_other_nodes(cluster, monkeypatch):
     _, place = cluster
     monkeypatch.setattr(Fake, "silent_ports", frozenset({2}))
 
@@ -441,7 +441,7 @@ async def test_a_silent_node_holds_up_nobody(cluster, monkeypatch):
     assert Fake.connects.count(1) == Fake.connects.count(1101) == 1
 
 
-async def test_who_cannot_answer_is_not_asked(cluster):
+async def test_nodes_that_cannot_answer_get_no_request(cluster):
     known, place = cluster
     known["nodes"] = [node(1, state="paused"), node(2, cutOff=True), node(3, state="killed")]
     known["nodes"].append(node(101, "controller"))
@@ -466,7 +466,7 @@ async def test_a_controller_that_does_not_lead_answers_all_the_same(cluster, mon
     assert board.look(1.0).quorum is None
 
 
-def test_where_a_node_is_asked():
+def test_address_of_node_depends_on_role_and_state():
     assert address_of(node(1), "broker") == ("h", 1)
     assert address_of(node(1), "controller") == ("h", 1001)
     assert address_of(node(1, listeners="CONTROLLER://[::1]:5"), "controller") == ("::1", 5)
@@ -529,7 +529,9 @@ def test_on_a_terminal_it_takes_the_screen_and_gives_it_back(tmp_path, ending):
         env={**os.environ, "TERM": "xterm", "COLUMNS": "20", "LINES": "5"},
     )
     try:
-        shown = read_until(leader, [b"paused (1)", b"node 2 failed: disk", b"no broker answers"])
+        shown = read_until(
+            leader, [b"paused (1)", b"node 2 failed: disk", b"no answer from a broker"]
+        )
         assert b"\x1b[?1049h" in shown
         if isinstance(ending, bytes):
             os.write(leader, ending)

@@ -72,7 +72,7 @@ def test_help(run, arguments):
     assert done.returncode == (0 if arguments else 2)
 
 
-def test_the_list_of_commands_says_what_each_says_of_itself(run):
+def test_command_list_has_a_short_help_for_each_command(run):
     shown = run("--help").stdout
     for listed in LISTED:
         assert f"  {listed.name} " in shown and listed.help in shown
@@ -266,7 +266,7 @@ def test_version_of_what_is_not_installed(monkeypatch, capsys):
     assert "not installed" in capsys.readouterr().err
 
 
-def test_brokers_are_told_the_version_of_the_distribution():
+def test_software_version_equals_version_of_distribution():
     project = tomllib.loads((Path(__file__).parents[4] / "pyproject.toml").read_text())
     assert project["project"]["version"] == SOFTWARE_VERSION
 
@@ -397,8 +397,8 @@ def test_random_uuids_differ(run):
         (["sim", "--seed", "-1"], "'--seed': '-1': input should be greater than or equal to 0"),
         (["chaos", "--minutes", "nan"], "'nan'"),
         (["audit", ".", "--engine", "x"], "'--engine': 'x' is not one of 'auto', 'here', 'spark'"),
-        (["up", "--set", "a"], "--set: 'a' is not KEY=VALUE"),
-        (["server", "--override", "=1"], "--override: '=1' is not KEY=VALUE"),
+        (["up", "--set", "a"], "--set: expected KEY=VALUE, got 'a'"),
+        (["server", "--override", "=1"], "--override: expected KEY=VALUE, got '=1'"),
         (["sim", "--seed", "x" * 90], "'" + "x" * 59 + "...: "),
         (["link", "slow", "1", "2", "--delay", "-3"], "input should be greater than or equal to 0"),
         (["status", "--timeout", "nan"], "'nan': input should be a valid number"),
@@ -415,7 +415,7 @@ def test_a_usage_error_names_the_option_the_value_and_what_is_allowed(run, argum
     assert "Value error" not in done.stderr
 
 
-def test_every_line_of_an_error_says_whose_it_is(run, tmp_path):
+def test_every_line_of_an_error_names_program_and_file(run, tmp_path):
     (tmp_path / "p").write_text("process.roles=broker\nnode.id=one\n")
     done = run("storage", "format", "--config", str(tmp_path / "p"), "--cluster-id", "x")
     lines = done.stderr.splitlines()
@@ -427,4 +427,4 @@ def test_a_folder_that_is_a_file(run, tmp_path):
     (tmp_path / "notes").touch()
     done = run("up", "--dir", str(tmp_path / "notes"))
     assert done.returncode == 1
-    assert done.stderr == f"kraftbox: cannot use --dir {tmp_path / 'notes'}: is no folder\n"
+    assert done.stderr == f"kraftbox: cannot use --dir {tmp_path / 'notes'}: not a directory\n"

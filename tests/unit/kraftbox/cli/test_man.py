@@ -25,7 +25,7 @@ def test_each_command_has_a_page_with_its_options_and_examples(pages):
     assert "lifeline" not in pages["kraftbox-up"], "hidden options stay hidden"
 
 
-def test_no_line_of_text_is_taken_for_a_request(pages):
+def test_man_page_text_has_no_roff_requests(pages):
     known = (".TH", ".SH", ".TP", ".B", ".PP", ".nf", ".fi")
     for name, page in pages.items():
         for line in page.splitlines():
@@ -41,7 +41,7 @@ def test_a_page_is_printed_and_all_are_written(capsys, tmp_path, pages):
     assert main(["man", "--out", str(tmp_path)]) == 0
     assert len(list((tmp_path / "man1").iterdir())) == len(pages)
     assert main(["man", "nonsense"]) == 2
-    assert "'nonsense' is no command" in capsys.readouterr().err
+    assert "unknown command 'nonsense'" in capsys.readouterr().err
     assert main(["man", "up", "--out", str(tmp_path)]) == 2
     assert main(["man", "--out", "/dev/null"]) == 1
     assert "kraftbox: --out /dev/null: " in capsys.readouterr().err

@@ -102,7 +102,7 @@ def test_everything_that_was_answered_is_put_together():
     assert "1 under-replicated, 1 without leader" in headline(found)
 
 
-def test_what_partitions_without_leader_wait_for_is_said():
+def test_status_names_awaited_event_of_leaderless_partitions():
     explained = ExplainedPartition(
         topic="t", partition=1, waits="clean-candidate", waits_for=[2], since_ms=-1
     )
@@ -112,17 +112,19 @@ def test_what_partitions_without_leader_wait_for_is_said():
         *("t", 1),
         *("clean-candidate", [2], None),
     ]
-    line = "t-1 waits for broker 2 to come back: ISR and ELR have no other"
+    line = "t-1 waits for broker 2 to return: no other broker is in the ISR or ELR"
     assert waiting_lines(found) == [line]
     found["partitions"]["leaderless"] = 4
     assert waiting_lines(found) == [line, "and 3 more without leader"]
     assert waiting_lines(seen()) == []
 
 
-def test_nobody_answering_is_shown_too():
+def test_status_without_answers_reports_silence():
     found = seen()
     assert found["quorum"] is None and found["partitions"] is None
-    assert headline(found) == "quorum: no leader answers   partitions: no broker answers"
+    assert (
+        headline(found) == "quorum: no answer from a leader   partitions: no answer from a broker"
+    )
     assert rows(found)[0][4] is None
     assert rows(found)[0][8:] == ["127.0.0.1:1,127.0.0.1:2", "127.0.0.1:3"]
     assert found["topics"] is None and topic_rows(found) == []
@@ -133,7 +135,7 @@ def test_a_fenced_broker_is_called_so():
     assert rows(seen(QUORUM, fenced, METADATA))[0][2] == "fenced"
 
 
-def test_what_the_supervisor_did_comes_before_what_the_cluster_says():
+def test_status_prefers_supervisor_state_to_cluster_state():
     cut_off = node(2, "broker", cutOff=True)
     failed = node(3, "broker", "failed", error="the disk is full")
     crashed = node(4, "broker", "failed", exitCode=-9)
@@ -215,13 +217,13 @@ async def asked(count, answer_ms, *, with_end):
         await silent.close()
 
 
-def test_all_nodes_are_asked_at_once():
+def test_status_requests_all_nodes_at_once():
     """Each node closes only when all are connected: one after the other would take minutes."""
     answers = asyncio.run(asyncio.wait_for(asked(3, 60_000, with_end=True), 30))
     assert answers == Answers()
 
 
-def test_who_is_silent_is_waited_for_no_longer_than_said():
+def test_status_waits_for_silent_nodes_until_timeout():
     answers = asyncio.run(asyncio.wait_for(asked(3, 50, with_end=False), 30))
     assert answers == Answers()
 
@@ -248,7 +250,7 @@ def test_the_newest_epoch_and_the_broker_that_has_most_are_believed(monkeypatch)
     assert answers.broker.broker_id == 1
 
 
-def test_only_processes_that_can_answer_are_asked():
+def test_status_requests_only_nodes_that_can_answer():
     nodes = [
         node(1, "broker"),
         node(2, "broker", "paused"),

@@ -25,7 +25,7 @@ def test_bytes_come_back_from_text(data: bytes | None) -> None:
 
 
 @given(maybe_bytes, maybe_bytes, st.lists(st.tuples(st.text(max_size=5), maybe_bytes), max_size=3))
-def test_what_consume_prints_produce_reads(
+def test_produce_reads_json_lines_of_consume(
     key: bytes | None, value: bytes | None, headers: list[tuple[str, bytes | None]]
 ) -> None:
     printed = json.dumps(as_json(Received("t", 2, 9, 5, key, value, headers))).encode()
@@ -50,7 +50,7 @@ def test_a_json_line_may_hold_a_value_alone() -> None:
         b"\xff",
     ],
 )
-def test_a_line_that_is_no_record_is_told_by_its_number(line: bytes) -> None:
+def test_invalid_record_line_is_refused_with_its_number(line: bytes) -> None:
     with pytest.raises(CommandFailed, match="^line 7: "):
         Reader(Format.JSON).read(line, 7)
 
@@ -73,8 +73,8 @@ def test_none_is_empty_in_a_format_and_has_no_size() -> None:
 
 
 @pytest.mark.parametrize("text", ["%q", "%", "\\q", "\\"])
-def test_a_format_that_is_none(text: str) -> None:
-    with pytest.raises(ValueError, match="is none of"):
+def test_invalid_format_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="invalid (field|escape)"):
         formatter(text)
 
 
@@ -102,7 +102,7 @@ def test_lines_become_records(reader: Reader, line: bytes, read: Line) -> None:
     assert reader.read(line, 1) == read
 
 
-def test_batches_end_at_so_many_records_or_bytes() -> None:
+def test_batches_end_at_record_or_byte_limit() -> None:
     advanced: list[int] = []
     cut = list(batches(io.BytesIO(b"a\nb\r\nc\n"), Reader(), 2, advanced.append))
     assert [[line.value for line in batch] for batch in cut] == [[b"a", b"b"], [b"c"]]

@@ -30,7 +30,7 @@ async def test_an_offset_that_the_log_does_not_have_is_refused(
                 timeout_ms=1,
                 bootstrap=f"{host}:{port}",
             )
-    assert str(refused.value) == f"t-0 has no offset {offset}: it begins at 0 and ends at 1"
+    assert str(refused.value) == f"t-0: offset {offset} is out of range (0 to 1)"
     assert capsys.readouterr().out == ""
 
 
@@ -55,9 +55,8 @@ async def test_a_number_that_no_request_can_hold_is_one_clear_line() -> None:
             )
 
 
-def test_a_position_that_is_gone_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+def test_reset_of_lost_position_is_reported(capsys: pytest.CaptureFixture[str]) -> None:
     say_reset(PositionReset("t", 0, 99, 3, 7, 7))
     assert capsys.readouterr().err == (
-        "kraftbox: t-0 has no offset 99 any more: it begins at 3 and ends at 7,"
-        " reading goes on at 7\n"
+        "kraftbox: t-0: offset 99 is out of range (3 to 7); continuing at 7\n"
     )

@@ -50,7 +50,7 @@ def file(tmp_path):
     return path
 
 
-def test_a_testbed_says_how_a_cluster_is_started(file):
+def test_testbed_defines_shape_and_settings_of_cluster(file):
     read = testbed.read(str(file))
     assert read.asked == AskedShape(3, 3, False, ("a", "x", "c"))
     assert (read.port, read.isolate) == (0, True)
@@ -77,45 +77,51 @@ def test_json_is_yaml_too():
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("", "is no map of keys; allowed: controllers, brokers, "),
-        ("brokrs: 3", "'brokrs' is no key; allowed: controllers, brokers, "),
+        ("", "expected a map with the keys controllers, brokers, "),
+        ("brokrs: 3", "invalid key 'brokrs'; allowed: controllers, brokers, "),
         ("brokers: 0", "brokers: 0: input should be greater than or equal to 1"),
         ("brokers: 101", "brokers: 101: input should be less than or equal to 100"),
         ("brokers: true", "brokers: True: "),
         ("brokers: '3'", "brokers: '3': "),
         ("combined: 1", "combined: 1: "),
         ("port: 65536", "port: 65536: "),
-        ("brokers: 1\nbrokers: 2", "line 2: the key 'brokers' stands there twice"),
+        ("brokers: 1\nbrokers: 2", "line 2: duplicate key 'brokers'"),
         ("racks: &r [*r]", "an alias"),
         ("a: [1", "line 1: "),
         ("!!python/object/apply:os.system [ls]", "line 1: could not determine a constructor"),
-        ("topics: {a: {partition: 1}}", "'partition' is no key of topics.a; allowed: partitions,"),
-        ("topics: {a: {replicas: 2}}", "topics.a.replicas: 2: there are 1 brokers"),
-        ("nodes: {7: {}}", "nodes: there is no node 7; there are 1, 101"),
-        ("nodes: {1: {rak: b}}", "'rak' is no key of nodes.1; allowed: rack, settings"),
-        ("nodes: {101: {rack: b}}", "nodes.101: a rack is of a broker"),
-        ("nodes: {1: {rack: b}}\nbrokers: 2", "every broker has a rack"),
-        ("settings: {node.id: 1}", "node.id: every node has its own"),
-        ("nodes: {1: {settings: {log.dirs: x}}}", "log.dirs: every node has its own"),
-        ("faults: [{at_seconds: 1, do: pause}]", "faults.0: pause is done to nodes"),
-        ("faults: [{at_seconds: 1, do: cut, nodes: [1]}]", "faults.0: cut is done to a link"),
+        (
+            "topics: {a: {partition: 1}}",
+            "invalid key 'partition' of topics.a; allowed: partitions,",
+        ),
+        (
+            "topics: {a: {replicas: 2}}",
+            "topics.a.replicas: 2: must be at most 1, the number of brokers",
+        ),
+        ("nodes: {7: {}}", "nodes: unknown node 7; known: 1, 101"),
+        ("nodes: {1: {rak: b}}", "invalid key 'rak' of nodes.1; allowed: rack, settings"),
+        ("nodes: {101: {rack: b}}", "nodes.101: only a broker can have a rack"),
+        ("nodes: {1: {rack: b}}\nbrokers: 2", "give a rack to every broker or to none"),
+        ("settings: {node.id: 1}", "node.id: `up` sets it for each node"),
+        ("nodes: {1: {settings: {log.dirs: x}}}", "log.dirs: `up` sets it for each node"),
+        ("faults: [{at_seconds: 1, do: pause}]", "faults.0: pause needs nodes"),
+        ("faults: [{at_seconds: 1, do: cut, nodes: [1]}]", "faults.0: cut needs a link"),
         ("faults: [{at_seconds: -1, do: kill, nodes: [1]}]", "faults.0.at_seconds: -1: "),
-        ("faults: [{do: kill, nodes: [1]}]", "faults.0: the key 'at_seconds' is missing"),
-        ("faults: [{at_seconds: 1, do: kill, nodes: [5]}]", "faults: there is no node 5"),
-        ("links: [{between: [1, 101]}]", "links are there with `network: isolated`"),
-        ("network: isolated\nlinks: [{between: [1, 9]}]", "a link: there is no node 9"),
-        ("network: isolated\nlinks: [{between: [1, 1]}]", "1 has no link to itself"),
+        ("faults: [{do: kill, nodes: [1]}]", "faults.0: missing key 'at_seconds'"),
+        ("faults: [{at_seconds: 1, do: kill, nodes: [5]}]", "faults: unknown node 5"),
+        ("links: [{between: [1, 101]}]", "links need `network: isolated`"),
+        ("network: isolated\nlinks: [{between: [1, 9]}]", "a link: unknown node 9"),
+        ("network: isolated\nlinks: [{between: [1, 1]}]", "invalid link: both ends are 1"),
         ("network: isolated\nlinks: [{between: [1]}]", "links.0.between: [1]: list should have"),
         (f"racks: [{'x' * 200}, 1]", "racks.1: 1: "),
     ],
 )
-def test_what_is_wrong_is_said_with_place_value_and_what_is_allowed(text, said):
+def test_invalid_document_error_has_place_value_and_allowed_values(text, said):
     with pytest.raises(BadDocument) as refused:
         parse(Testbed, text)
     assert said in str(refused.value)
 
 
-def test_all_that_is_wrong_is_said_at_once():
+def test_invalid_document_error_lists_all_faults():
     with pytest.raises(BadDocument) as refused:
         parse(Testbed, "brokers: 0\nport: -1")
     assert len(str(refused.value).splitlines()) == 2
@@ -125,8 +131,8 @@ def test_all_that_is_wrong_is_said_at_once():
     ("arguments", "said"),
     [
         (["--file", "/nowhere"], "kraftbox: --file /nowhere: No such file or directory\n"),
-        (["--file", "/dev/null"], "kraftbox: /dev/null: is no map of keys"),
-        (["--file", "/dev/null", "--brokers", "2"], "--brokers: the testbed file says that"),
+        (["--file", "/dev/null"], "kraftbox: /dev/null: expected a map with the keys"),
+        (["--file", "/dev/null", "--brokers", "2"], "--brokers: not allowed with --file"),
     ],
 )
 def test_a_bad_testbed_starts_nothing_and_leaves_nothing(capsys, tmp_path, arguments, said):
@@ -162,7 +168,7 @@ def test_faults_are_done_and_undone_in_their_time(file):
     ]
 
 
-def test_a_fault_that_cannot_be_done_is_told_and_the_next_one_comes(monkeypatch, tmp_path, capsys):
+def test_testbed_continues_after_a_failed_fault(monkeypatch, tmp_path, capsys):
     done = []
 
     def act(place, action, node_id, wait_ms):
@@ -233,7 +239,7 @@ def test_names_of_schemas(capsys):
     assert program.run(["schema"]) == 0
     assert capsys.readouterr().out.split() == list(NAMES)
     assert program.run(["schema", "x"]) == 2
-    assert "'x' is none of testbed, chaos-schedule" in " ".join(
+    assert "invalid document 'x'; allowed: testbed, chaos-schedule" in " ".join(
         capsys.readouterr().err.replace("│", " ").split()
     )
 

@@ -65,7 +65,7 @@ def test_sourced_defaults_export_a_cluster_id(given: str | None, chosen: str):
 )
 def test_tool_that_is_not_built_fails_at_once(name: str, capsys: pytest.CaptureFixture[str]):
     assert run_tool(name, ["--bootstrap-server", "127.0.0.1:1"]) == 1
-    assert "the tool is not built" in capsys.readouterr().err
+    assert "this tool is not supported" in capsys.readouterr().err
 
 
 def test_run_class_finds_the_tool_of_a_class(capsys: pytest.CaptureFixture[str]):
@@ -74,7 +74,7 @@ def test_run_class_finds_the_tool_of_a_class(capsys: pytest.CaptureFixture[str])
         run_tool("kafka-run-class", ["org.apache.kafka.tools.GetOffsetShell", "--time"])
     assert "kafka-get-offsets.sh" in capsys.readouterr().err
     assert run_tool("kafka-run-class", ["a.B"]) == 1
-    assert "no tool stands for the class a.B" in capsys.readouterr().err
+    assert "no tool replaces the class a.B" in capsys.readouterr().err
 
 
 def test_server_start_reads_the_file_and_overrides_and_no_environment(
@@ -125,19 +125,22 @@ def test_reassignment_files_round_trip(tmp_path: Path):
 @pytest.mark.parametrize(
     ("content", "named"),
     [
-        ("{", "not JSON"),
+        ("{", "invalid JSON"),
         ([], 'array "partitions"'),
         ({"partitions": []}, "is empty"),
         ({"partitions": [1]}, "of objects"),
         ({"partitions": [{"partition": 0, "replicas": [1]}]}, '"topic" must be a name'),
-        ({"partitions": [{"topic": "t", "partition": -1, "replicas": [1]}]}, "number from 0"),
+        ({"partitions": [{"topic": "t", "partition": -1, "replicas": [1]}]}, "of at least 0"),
         ({"partitions": [{"topic": "t", "partition": 0, "replicas": [1, 1]}]}, "different broker"),
         ({"partitions": [{"topic": "t", "partition": 0, "replicas": ["1"]}]}, "different broker"),
         (
             {"partitions": [{"topic": "t", "partition": 0, "replicas": [1], "log_dirs": ["/d"]}]},
             'only be "any"',
         ),
-        ({"partitions": [{"topic": "t", "partition": 0, "replicas": [1]}] * 2}, "named twice"),
+        (
+            {"partitions": [{"topic": "t", "partition": 0, "replicas": [1]}] * 2},
+            "duplicate partition",
+        ),
     ],
 )
 def test_bad_reassignment_file_is_refused_with_its_entry(tmp_path: Path, content: Any, named: str):
@@ -165,7 +168,7 @@ def test_reassign_reports_states_in_kafkas_words():
 
 def test_throttle_of_a_reassignment_is_refused():
     arguments = ["--bootstrap-server", "x:1", "--list", "--throttle", "5"]
-    with pytest.raises(CommandFailed, match="--throttle is not built"):
+    with pytest.raises(CommandFailed, match="--throttle is not supported"):
         reassign.main("kafka-reassign-partitions", arguments)
 
 
@@ -173,7 +176,7 @@ def test_delete_records_reads_offsets(tmp_path: Path):
     entries = [{"topic": "t", "partition": 0, "offset": -1}, {"topic": "t", "partition": 1}]
     path = written(tmp_path, {"partitions": entries[:1], "version": 1})
     assert delete_records.read_offsets(path) == {("t", 0): -1}
-    with pytest.raises(CommandFailed, match='"offset" must be a number from -1'):
+    with pytest.raises(CommandFailed, match='"offset" must be an integer of at least -1'):
         delete_records.read_offsets(written(tmp_path, {"partitions": entries}))
 
 

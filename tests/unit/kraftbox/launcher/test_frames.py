@@ -45,9 +45,9 @@ def test_every_flipped_byte_is_noticed_or_waited_for(at):
     assert messages == [] and decoder.incomplete and 5 <= at < 9
 
 
-def test_what_is_no_frame_is_refused():
+def test_invalid_frame_is_refused():
     for wrong, why in (
-        (b"HTTP/1.1 200", "begins no frame"),
+        (b"HTTP/1.1 200", "invalid start of a frame"),
         (b"KBXC\x02\x00\x00\x00\x00", "version 2"),
         (b"KBXC\x01\xff\xff\xff\xff", "too large"),
     ):

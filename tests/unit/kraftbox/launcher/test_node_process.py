@@ -11,7 +11,7 @@ from kraftbox.launcher import frames, node_process
 from kraftbox.process import lifetime
 
 
-def test_an_error_that_nobody_foresaw_is_told_to_who_started_the_node(
+def test_unexpected_error_of_node_is_reported_to_its_starter(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def broken(config: object, tied: object) -> int:
@@ -37,7 +37,7 @@ def test_an_error_that_nobody_foresaw_is_told_to_who_started_the_node(
         (told,) = frames.Decoder().feed(ours.recv(1 << 16))
     assert told == {
         "event": "refused",
-        "error": "AttributeError('no such thing'); the node's log says where",
+        "error": "AttributeError('no such thing'); see the node's log",
     }
 
 

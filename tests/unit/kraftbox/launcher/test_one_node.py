@@ -81,13 +81,13 @@ def test_settings_win_and_are_kept(place):
     assert planned(place, None, {"num.partitions": "4"})[1].properties["num.partitions"] == "4"
 
 
-def test_the_address_is_remembered_until_another_is_asked_for(place):
+def test_client_port_is_kept_until_another_is_requested(place):
     first = client_port(planned(place, 0)[1])
     for port, expected in ((None, first), (0, first), (12346, 12346), (None, 12346)):
         assert client_port(planned(place, port)[1]) == expected
 
 
-def test_listeners_of_ones_own_last_until_a_port_is_asked_for(place):
+def test_own_listeners_are_kept_until_a_port_is_requested(place):
     own = f"PLAINTEXT://0.0.0.0:9292,CONTROLLER://{HOST}:0"
     for settings in ({"listeners": own}, {}):
         plan = planned(place, None, settings)[1]
@@ -110,7 +110,7 @@ def test_a_moved_directory_keeps_its_data(place, tmp_path):
     assert planned(moved)[1].properties["log.dirs"] == str(moved.root / "data")
 
 
-def test_it_grows_where_it_is(place):
+def test_single_node_grows_to_cluster_in_its_directory(place):
     before, plan = planned(place, 0)
     known, plans = plan_cluster(place, AskedShape(brokers=3), None, {}, "other")
     assert known.cluster_id == before.cluster_id
@@ -123,9 +123,9 @@ def test_it_grows_where_it_is(place):
         plan_cluster(place, AskedShape(controllers=3), None, {}, "other")
 
 
-def test_it_does_not_grow_with_what_only_one_node_can_have(place):
+def test_single_node_with_own_advertised_listeners_cannot_grow(place):
     planned(place, None, {"advertised.listeners": "PLAINTEXT://here:9092"})
-    with pytest.raises(StartupRefused, match="advertised.listeners: every node has its own"):
+    with pytest.raises(StartupRefused, match="advertised.listeners: `up` sets it for each node"):
         plan_cluster(place, AskedShape(brokers=2), None, {}, "other")
 
 

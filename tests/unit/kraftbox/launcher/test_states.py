@@ -94,7 +94,7 @@ def test_a_stop_that_takes_long_can_become_a_kill(cluster):
 @pytest.mark.parametrize(
     ("action", "node_id", "why"),
     [
-        ("kill", 3, "no node 3; there are 1, 2, 101"),
+        ("kill", 3, "unknown node 3; known: 1, 2, 101"),
         ("start", 1, "running already"),
         ("resume", 1, "not paused"),
         ("dance", 1, "invalid action 'dance'; allowed: kill, stop"),
@@ -110,7 +110,7 @@ def test_a_stop_that_takes_long_can_become_a_kill(cluster):
         ("x" * 1_000_000, 1, "invalid action 'x{79}; allowed"),
     ],
 )
-def test_what_cannot_be_done_is_refused(cluster, action, node_id, why):
+def test_impossible_action_is_refused_with_reason(cluster, action, node_id, why):
     with pytest.raises(Refused, match=why):
         cluster.request(action, node_id, 1)
 
@@ -123,8 +123,8 @@ def test_nothing_is_done_to_a_node_that_is_down(cluster):
             cluster.request(action, 1, 2)
 
 
-def test_a_crash_is_told_and_not_repaired(cluster):
-    assert cluster.exited(1, -11) == [Say("node 1 ended by itself: signal 11")]
+def test_crashed_node_is_reported_and_not_restarted(cluster):
+    assert cluster.exited(1, -11) == [Say("node 1 exited unexpectedly: signal 11")]
     assert state(cluster, 1) is State.FAILED
 
 
@@ -142,7 +142,7 @@ def test_error_of_a_node_is_cut_to_what_a_message_holds(cluster):
     assert len(cluster.nodes[1].error) < 5_000
 
 
-def test_who_gave_up_waiting_is_not_answered(cluster):
+def test_abandoned_request_gets_no_answer(cluster):
     cluster.request("stop", 1, 1)
     cluster.give_up(1)
     assert cluster.exited(1, 0) == []

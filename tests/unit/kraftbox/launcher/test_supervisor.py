@@ -180,5 +180,5 @@ def test_settings_larger_than_a_frame_refuse_the_start(
     silent: ForkServerProcess, tmp_path: Path
 ) -> None:
     plan = one_plan(tmp_path, **{"log.dirs": "x" * 2_000_000})
-    with pytest.raises(StartupRefused, match="node 1: the settings: a message of"):
+    with pytest.raises(StartupRefused, match="node 1: invalid settings: frame body too large"):
         silent.start(plan, "cluster")

@@ -57,7 +57,7 @@ def test_listeners_follow_from_advertised_ones():
         ),
     ],
 )
-def test_what_is_refused(environ, said):
+def test_invalid_container_environment_is_refused(environ, said):
     with pytest.raises(StartupRefused, match=said):
         properties_for(environ, {}, BUNDLED)
 
@@ -78,7 +78,7 @@ def test_container_configures_and_launches_in_two_steps(tmp_path, monkeypatch, c
     assert container.main([]) == 3
     assert launched == [path, path]
     assert container.main(["stop"]) == 1
-    assert "the steps are configure and launch" in capsys.readouterr().err
+    assert "allowed: configure, launch" in capsys.readouterr().err
 
 
 def test_properties_need_no_cluster_id():

@@ -61,17 +61,17 @@ class Tied:
             )
 
 
-def test_a_node_that_fails_tells_whoever_started_it_why(
+def test_failed_node_reports_reason_to_its_starter(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     tied = Tied(monkeypatch, fails=True)
     assert tied.run() == 1
-    reason = "the node had to stop: replication: ValueError('torn')"
+    reason = "the node stopped after an error: replication: ValueError('torn')"
     assert tied.told[-1] == reason
     assert capsys.readouterr().err == f"kraftbox: {reason}\n"
 
 
-def test_a_node_ends_cleanly_with_whoever_started_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_node_stops_cleanly_with_its_starter(monkeypatch: pytest.MonkeyPatch) -> None:
     tied = Tied(monkeypatch, fails=False)
     assert tied.run() == 0
     assert tied.told == ["ready", "stopped"]

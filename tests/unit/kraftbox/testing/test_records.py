@@ -11,8 +11,8 @@ def test_texts_tombstones_and_records():
 
 
 @pytest.mark.parametrize("value", [1, bytearray(b"x"), ["x"]])
-def test_what_is_no_record(value):
-    with pytest.raises(TypeError, match="a record is bytes, str, None or a Record"):
+def test_invalid_record_is_refused(value):
+    with pytest.raises(TypeError, match="a record must be bytes, str, None or a Record"):
         as_rows([value])
 
 

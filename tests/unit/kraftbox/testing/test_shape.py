@@ -21,7 +21,7 @@ def asked(*marks, **settings):
         (asked({"brokers": 1}, {"brokers": 4}), 4, 3, False),
     ],
 )
-def test_who_asks_for_no_more_gets_one_node(shape, brokers, controllers, combined):
+def test_shape_without_arguments_is_one_node(shape, brokers, controllers, combined):
     assert (shape.brokers, shape.controllers, shape.combined) == (brokers, controllers, combined)
 
 
@@ -33,7 +33,7 @@ def test_settings_add_up_and_are_texts():
     assert asked({"racks": ["x", "y"]}, configs={"a": "1"}).text() == "1b1c-x-y-a=1"
 
 
-def test_what_pytest_ini_says():
+def test_shape_of_pytest_ini_settings():
     assert of_settings("", " ", [], []) == {}
     found = of_settings("2", "1", ["a", "b"], ["x.y = 1=2", "z="])
     assert found == {
@@ -47,20 +47,20 @@ def test_what_pytest_ini_says():
 
 @pytest.mark.parametrize("count", ["0", "-1", "x", "100", "1.5", "9" * 5000])
 def test_a_number_of_nodes_that_cannot_be(count):
-    with pytest.raises(WrongSetting, match=r"kafka_brokers = .*: a number from 1 to 99"):
+    with pytest.raises(WrongSetting, match=r"kafka_brokers = .*: expected a number from 1 to 99"):
         of_settings(count, "", [], [])
 
 
 @pytest.mark.parametrize("line", ["", "x", "=x", " = "])
 def test_a_line_that_is_no_setting(line):
-    with pytest.raises(WrongSetting, match="is not KEY=VALUE"):
+    with pytest.raises(WrongSetting, match="expected KEY=VALUE"):
         of_settings("", "", [], [line])
 
 
 @pytest.mark.parametrize(
     ("mark", "said"),
     [
-        ({"broker": 1}, "there are brokers, controllers, combined, racks, configs"),
+        ({"broker": 1}, "allowed: brokers, controllers, combined, racks, configs"),
         ({"brokers": 0}, "a number from 1 to 99"),
         ({"brokers": True}, "a number from 1 to 99"),
         ({"racks": "abc"}, "a list of names"),
@@ -75,8 +75,8 @@ def test_a_mark_that_is_wrong(mark, said):
 
 
 def test_arguments_are_named():
-    with pytest.raises(WrongSetting, match="all arguments are named"):
+    with pytest.raises(WrongSetting, match="arguments must be named"):
         of_marks({}, [((3,), {})])
-    with pytest.raises(WrongSetting, match="there are partitions"):
+    with pytest.raises(WrongSetting, match="allowed: partitions"):
         topic_options({"partition": 3})
     assert topic_options({"partitions": 3}) == {"partitions": 3}

@@ -43,7 +43,7 @@ def test_snapshots_below_4_0_iv1_carry_no_eligible_leader_replicas(level: int) -
         assert (read.elr, read.last_known_elr) == ((), ())
         version = record_version("PartitionRecord", level)
         fields = "['eligible_leader_replicas', 'last_known_elr']"
-        assert lost == [f"PartitionRecord version {version} does not carry {fields}"]
+        assert lost == [f"PartitionRecord version {version} cannot contain {fields}"]
 
 
 @pytest.mark.parametrize("kind", [PartitionRecord, PartitionChangeRecord])

@@ -170,7 +170,7 @@ def test_retention_by_time_uses_the_newest_record_of_a_snapshot() -> None:
     assert log.clean(now_ms=106) == [ids[0]]
 
 
-def test_a_log_that_ends_before_its_snapshot_begins_anew_there() -> None:
+def test_log_that_ends_before_snapshot_restarts_at_its_end() -> None:
     files = MemoryFiles()
     log = open_log(files)
     fill(log, 10)
@@ -261,7 +261,7 @@ def test_a_vote_that_was_read_survives_a_power_cut() -> None:
 
 
 @pytest.mark.parametrize("fault", ["crc", "offset", "magic", "control"])
-def test_what_a_leader_sent_is_judged_before_it_counts(fault: str) -> None:
+def test_fetched_batches_are_validated(fault: str) -> None:
     log = open_log(MemoryFiles())
     bad = bytearray(build_metadata_batch([(NoOpRecord(), 0)], 0, epoch=1, timestamp_ms=5))
     log.check_fetched(bad)
@@ -292,7 +292,7 @@ def damage_newest(log: MetadataLog, how: str) -> str:
 
 @pytest.mark.parametrize("how", ["empty", "half", "flipped"])
 @pytest.mark.parametrize("older", [False, True])
-def test_a_damaged_snapshot_is_set_aside_where_the_log_stands_for_it(how: str, older: bool) -> None:
+def test_damaged_snapshot_is_renamed_if_log_has_its_records(how: str, older: bool) -> None:
     files = MemoryFiles()
     log = open_log(files)
     fill(log, 20)
@@ -488,7 +488,7 @@ def test_an_observer_gets_it_again() -> None:
     assert again.end_offset == 1
 
 
-def test_what_a_power_cut_has_left_of_the_last_batch_is_cut_for_a_voter_too() -> None:
+def test_incomplete_last_batch_is_truncated_for_a_voter() -> None:
     files = MemoryFiles()
     log = open_log(files, MetadataLogConfig())
     fill(log, 5)
@@ -499,7 +499,7 @@ def test_what_a_power_cut_has_left_of_the_last_batch_is_cut_for_a_voter_too() ->
 
 
 @pytest.mark.parametrize("byte", [9, 16, 30, 65])
-def test_what_has_rotted_since_is_read_for_nobody(byte: int) -> None:
+def test_damaged_batch_is_not_read(byte: int) -> None:
     """M5, F20: a damaged batch is neither replayed nor sent to a follower; the batches before it
     are.
 
@@ -525,5 +525,5 @@ def test_a_cut_that_meets_what_the_disk_has_not_kept_names_file_and_offset() -> 
     fill(log, 40)
     base = log._log.segments[1].base_offset
     path = rot(files, base, second_batch(files, base) + 16)
-    with pytest.raises(CorruptLog, match=f"{path}, at offset {base + 3}: .*did not keep"):
+    with pytest.raises(CorruptLog, match=f"{path}, at offset {base + 3}: .*disk lost data"):
         log.truncate_to(base + 3)

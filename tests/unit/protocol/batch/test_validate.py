@@ -168,7 +168,7 @@ def test_arbitrary_bytes_give_an_api_error() -> None:
 # --- when the records are walked -------------------------------------------------------------
 
 
-def test_what_needs_a_walk() -> None:
+def test_rules_that_need_a_walk_of_records() -> None:
     header = parse_header(BATCH)
     now = NOW_MS
 
@@ -255,7 +255,7 @@ def test_broken_record_is_named() -> None:
     error = refusal(with_payload(good + varint(50), 3), WALK)
     assert isinstance(error, RecordsRefused)
     assert error.code is ErrorCode.INVALID_RECORD
-    assert error.record_errors == [RecordError(2, "length 50, 0 bytes left")]
+    assert error.record_errors == [RecordError(2, "length 50, but 0 bytes remain")]
 
 
 @pytest.mark.parametrize("codec", [Codec.GZIP, Codec.SNAPPY, Codec.LZ4, Codec.ZSTD])

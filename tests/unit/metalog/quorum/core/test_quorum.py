@@ -80,7 +80,7 @@ def test_an_epoch_that_no_election_leads_to_is_not_believed(epoch: int) -> None:
     assert ask_vote(core, 3, EPOCH_JUMP_MAX, (0, 0))[-1].error is ErrorCode.NONE
 
 
-def test_nobody_with_a_negative_id_leads_or_is_voted_for() -> None:
+def test_negative_node_id_is_refused_as_leader_and_candidate() -> None:
     core = make(1, (1, 2, 3))
     core.step(m.Start(), 0)
     assert core.step(m.BeginEpochAsked(5, -1, 3), 1)[-1].error is ErrorCode.INVALID_REQUEST
@@ -90,7 +90,7 @@ def test_nobody_with_a_negative_id_leads_or_is_voted_for() -> None:
     assert (core.epoch, core.leader_id) == (0, None)
 
 
-def test_what_is_in_memory_and_not_persisted_is_fatal() -> None:
+def test_unpersisted_state_is_an_invariant_violation() -> None:
     core = make(1, (1, 2, 3))
     core.step(m.Start(), 0)
     core.step(m.BeginEpochAsked(5, 2, 1), 1)
@@ -103,7 +103,7 @@ def test_what_is_in_memory_and_not_persisted_is_fatal() -> None:
         assert core.role is role
         core.validate()
     core._replica.epoch += 1
-    with pytest.raises(InvariantViolated, match="in memory"):
+    with pytest.raises(InvariantViolated, match="differs from memory"):
         core.validate()
 
 
@@ -125,7 +125,7 @@ def test_a_leader_that_has_left_the_voters_looks_for_another_one() -> None:
     assert core.role is Role.UNATTACHED and "FindLeader" in kinds(effects)
 
 
-def test_an_answer_tells_a_leader_of_the_next_one() -> None:
+def test_leader_follows_newer_leader_named_in_answer() -> None:
     core = make(1, (1, 2, 3))
     core.step(m.Start(), 0)
     elect(core)
@@ -133,7 +133,7 @@ def test_an_answer_tells_a_leader_of_the_next_one() -> None:
     assert (core.role, core.epoch, core.leader_id) == (Role.FOLLOWER, 9, 3)
 
 
-def test_nobody_needs_to_hear_that_a_leader_has_gone() -> None:
+def test_failed_end_epoch_request_is_not_retried() -> None:
     core = make(1, (1, 2, 3))
     core.step(m.Start(), 0)
     assert core.step(m.RequestFailed(2, m.RequestKind.END_EPOCH), 1) == []
