@@ -24,7 +24,7 @@ SAFE_DOWNGRADE = 2
     ("resource", "key", "value"),
     [((2, ""), "retention.ms", "1"), ((8, "1"), "root", None), ((4, "x"), "num.io.threads", "1")],
 )
-def test_configs_of_what_is_no_resource_and_values_that_are_none(
+def test_alter_configs_with_invalid_resource_or_value_is_refused(
     target: Target, resource: tuple[int, str], key: str, value: str | None
 ) -> None:
     change = IncrementalAlterConfigsRequest.AlterableConfig(

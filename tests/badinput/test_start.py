@@ -234,7 +234,7 @@ async def test_b51_meta_properties_that_lie(used: MemoryFiles, line: str, says: 
 
 
 @pytest.mark.parametrize("content", [b"", b"\x00" * 100, b"\xff\xfe\xfd", b"no properties"])
-async def test_b51_meta_properties_that_are_none(used: MemoryFiles, content: bytes) -> None:
+async def test_b51_invalid_meta_properties_are_refused(used: MemoryFiles, content: bytes) -> None:
     files = copy(used)
     write(files, META, content)
     with pytest.raises(StartupRefused, match=r"/data/meta\.properties"):

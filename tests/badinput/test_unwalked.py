@@ -103,7 +103,7 @@ async def read_over(connection: Connection, end: int) -> list[int]:
 
 
 @pytest.mark.parametrize("name", list(LIES))
-async def test_b20_what_lies_inside_hurts_nobody_else(name: str) -> None:
+async def test_b20_invalid_records_do_not_affect_other_clients(name: str) -> None:
     files = MemoryFiles()
     good = batch(records(1), 1, base_timestamp=T0 + 50)
     with captured() as lines:

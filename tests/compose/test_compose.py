@@ -178,7 +178,7 @@ def test_records_travel_between_host_and_container(cluster: tuple[Project, str])
     assert re.search(r"readers +greetings +0 +2 +2 +0 ", listed), listed
 
 
-def test_all_six_say_that_they_run_and_are_nobody_special(cluster: tuple[Project, str]) -> None:
+def test_all_six_services_run_as_unprivileged_user(cluster: tuple[Project, str]) -> None:
     project, _ = cluster
     assert project.services() == sorted(SERVICES)
     for service in SERVICES:

@@ -202,7 +202,9 @@ def _copied(name: str) -> int:
         ({"KAFKA_CFG_PROCESS_ROLES": "broker"}, "process.roles"),
     ],
 )
-def test_what_kafkas_image_refuses(image: str, environ: dict[str, str], complaint: str) -> None:
+def test_image_refuses_settings_like_kafkas_image(
+    image: str, environ: dict[str, str], complaint: str
+) -> None:
     options = [part for key, value in environ.items() for part in ("-e", f"{key}={value}")]
     done = run("docker", "run", "--rm", *options, image, check=False)
     assert done.returncode == 1 and complaint in done.stdout + done.stderr

@@ -95,7 +95,9 @@ def only_one_is_alive(cluster: KraftboxCluster, broker_id: int) -> None:
     until("it is back", lambda: reasons(explained(cluster))[broker_id] != "is fenced", WAIT_S)
 
 
-def test_an_operator_finds_out_why_nobody_leads_and_elects(cluster: KraftboxCluster) -> None:
+def test_operator_reads_explanation_of_leaderless_partition_and_elects(
+    cluster: KraftboxCluster,
+) -> None:
     produce(cluster, 100)
     cluster.command("node", "kill", "2")
     until("2 is out of the ISR", lambda: explained(cluster)["isr"] == [1], WAIT_S)

@@ -334,7 +334,7 @@ def test_the_controller_falls_between_the_record_and_its_commit(story: Story) ->
     story.end_well(story.long)
 
 
-def test_who_has_answered_dies_and_returns_in_another_life(story: Story) -> None:
+def test_recovery_after_restart_of_answered_broker_requests_again(story: Story) -> None:
     """Its answer of the incarnation before does not count: the controller sends another request."""
     story.recovery()
     story.ask()

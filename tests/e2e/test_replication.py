@@ -164,7 +164,7 @@ def test_a_killed_leader_costs_no_acknowledged_record(
     assert complaint == ""
 
 
-def test_an_empty_disk_is_not_taken_for_the_one_before(tmp_path: Path) -> None:
+def test_broker_with_empty_disk_is_not_elected_without_operator(tmp_path: Path) -> None:
     """F22, P11: the last in-sync replica returns on a new disk, the other one with all records.
 
     No replica is elected until an operator requests it; then the complete copy leads. A partition

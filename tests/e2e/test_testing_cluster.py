@@ -15,7 +15,7 @@ RESET_S_MAX = 0.05
 """The best of several attempts; on a busy machine most may take longer."""
 
 
-def test_it_is_one_node(kafka_cluster: KafkaCluster) -> None:
+def test_kafka_cluster_is_one_node(kafka_cluster: KafkaCluster) -> None:
     (node,) = kafka_cluster.nodes.values()
     assert node.is_broker and node.is_controller
 
@@ -51,7 +51,9 @@ def test_more_than_fits_into_one_answer(kafka_cluster: KafkaCluster, kafka_topic
     assert kafka_cluster.consume(kafka_topic, 0) == []
 
 
-def test_what_is_not_there_is_said(kafka_cluster: KafkaCluster, kafka_topic: str) -> None:
+def test_kafka_cluster_errors_name_the_missing_item(
+    kafka_cluster: KafkaCluster, kafka_topic: str
+) -> None:
     kafka_cluster.produce(kafka_topic, b"one")
     with pytest.raises(ClusterError, match=r"1 records of 2 within 0\.2 s"):
         kafka_cluster.consume(kafka_topic, 2, timeout_s=0.2)

@@ -27,16 +27,16 @@ def python(installed: Installed) -> Path:
     return installed.python
 
 
-def test_it_adds_one_name(installed: Installed) -> None:
+def test_wheel_adds_one_package_name(installed: Installed) -> None:
     assert {name for name in installed.added if not name.endswith(".dist-info")} == {"kraftbox"}
 
 
-def test_their_packages_stay_theirs(python: Path, tmp_path: Path) -> None:
+def test_wheel_keeps_foreign_packages_of_same_names(python: Path, tmp_path: Path) -> None:
     seen = json.loads(run(python, "-c", _CHECK, cwd=tmp_path))
     assert seen == {"storage": "theirs", "protocol": "theirs", "ours": []}
 
 
-def test_it_says_which_version_it_is(python: Path, tmp_path: Path) -> None:
+def test_wheel_version_option_equals_metadata(python: Path, tmp_path: Path) -> None:
     wanted = run(python, "-c", "from importlib import metadata as m; print(m.version('kraftbox'))")
     assert run(python.with_name("kraftbox"), "--version", cwd=tmp_path) == f"kraftbox {wanted}"
 

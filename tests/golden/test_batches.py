@@ -139,14 +139,14 @@ FOREIGN = [
 
 
 @pytest.mark.parametrize(("builder", "_reader", "codec"), FOREIGN)
-def test_their_batches_read_equal(builder: Any, _reader: Any, codec: Codec) -> None:
+def test_foreign_batches_decode_to_equal_records(builder: Any, _reader: Any, codec: Codec) -> None:
     raw = foreign(builder, codec)
     assert list(read_records(raw)) == records()
     validate_produce(raw, 9, AppendRules(always_walk=True), BASE_MS)
 
 
 @pytest.mark.parametrize(("_builder", "reader", "codec"), FOREIGN)
-def test_they_read_our_batches(_builder: Any, reader: Any, codec: Codec) -> None:
+def test_foreign_decoders_read_our_batches(_builder: Any, reader: Any, codec: Codec) -> None:
     batch = reader(build_batch(records(), 70, compression=codec))
     assert batch.validate_crc()
     read = [

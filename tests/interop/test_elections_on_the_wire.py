@@ -425,7 +425,7 @@ def check_foreign(said: Said) -> None:
         assert all(offered.get(api, 0) <= last for api, last in LAST_OF_KAFKA.items()), said
 
 
-def test_what_is_ours_is_said_to_nobody_else(place: Place, tools: KafkaTools) -> None:
+def test_own_extensions_are_not_sent_to_foreign_software(place: Place, tools: KafkaTools) -> None:
     live_through_elections(place, tools)
     said = everything_said(place.record)
     foreign = [one for one in said if one.software not in OWN_BY_NAME]

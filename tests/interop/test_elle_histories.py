@@ -96,7 +96,7 @@ REFUSED = [
 """Replacements in the first place where the text occurs, and the expected error."""
 
 
-def test_what_elle_would_refuse_is_refused(clojure: list[str], tmp_path: Path) -> None:
+def test_elle_reader_refuses_each_breach_of_its_rules(clojure: list[str], tmp_path: Path) -> None:
     """The reading program finds a breach of each of its rules."""
     lines = "\n".join(edn_lines(troubled()))
     assert all(old in lines for old, *_ in REFUSED)

@@ -55,7 +55,7 @@ def test_a_transactional_producer_is_refused_for_good(
     assert told in line
 
 
-def test_java_is_told_that_the_consumer_protocol_is_not_there(
+def test_java_client_receives_error_for_consumer_protocol(
     java_client: list[str], bootstrap: str, prefix: str
 ) -> None:
     output = run(*java_client, bootstrap, prefix, "consumer-protocol")

@@ -184,7 +184,7 @@ def sides(tmp_path: Path) -> Iterator[tuple[Side, Side]]:
         yield theirs, ours
 
 
-def test_where_an_empty_replica_begins(sides: tuple[Side, Side]) -> None:
+def test_empty_replica_starts_at_same_offset_as_kafkas(sides: tuple[Side, Side]) -> None:
     now_ms = time.time_ns() // 1_000_000
     players = [Player(side, now_ms) for side in sides]
     with ThreadPoolExecutor(2) as both:

@@ -108,7 +108,7 @@ def test_create_describe_alter_delete(client: Client, prefix: str) -> None:
     until("deleted", lambda: prefix not in client.topics())
 
 
-def test_librdkafka_is_told_that_there_are_no_transactions(bootstrap: str, prefix: str) -> None:
+def test_librdkafka_receives_error_for_transactions(bootstrap: str, prefix: str) -> None:
     from confluent_kafka import KafkaException, Producer
 
     producer = Producer({"bootstrap.servers": bootstrap, "transactional.id": prefix})
@@ -143,9 +143,7 @@ def test_kafka_python_is_refused_a_transactional_producer(bootstrap: str, prefix
     producer.close(1)
 
 
-def test_librdkafka_is_told_that_the_consumer_protocol_is_not_there(
-    bootstrap: str, prefix: str
-) -> None:
+def test_librdkafka_receives_error_for_consumer_protocol(bootstrap: str, prefix: str) -> None:
     from confluent_kafka import Consumer
 
     settings = {"bootstrap.servers": bootstrap, "group.id": prefix, "group.protocol": "consumer"}

@@ -82,7 +82,7 @@ def test_describe_replication(tools: KafkaTools, cluster: ProcessCluster) -> Non
                 assert rows[node.id][1] == uuid_to_text(directory_id)
 
 
-def test_what_else_asks_controllers(tools: KafkaTools, cluster: ProcessCluster) -> None:
+def test_other_tools_work_with_controllers(tools: KafkaTools, cluster: ProcessCluster) -> None:
     for way in ways(cluster):
         assert CLUSTER_ID in run(tools, f"{T}ClusterTool", "cluster-id", *way)
         features = run(tools, f"{T}FeatureCommand", *way, "describe")

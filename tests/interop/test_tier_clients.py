@@ -147,7 +147,7 @@ def room(
 
 
 @pytest.mark.parametrize("room", SIZES, indirect=True, ids=lambda size: f"{size >> 20}MiB")
-def test_what_the_tier_alone_has_is_read_as_it_was_sent(room: Room) -> None:
+def test_foreign_clients_read_tiered_records_unchanged(room: Room) -> None:
     first, second, third = REPLICAS
     cluster = room.cluster
     room.send(room.size)

@@ -86,7 +86,7 @@ def run_fuzz(*arguments: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_a_short_run_says_what_it_did(tmp_path: Path) -> None:
+def test_short_fuzz_run_prints_summary(tmp_path: Path) -> None:
     done = run_fuzz("--minutes", "0.02", "--seed", "7", "--keep", str(tmp_path), "texts")
     assert done.returncode == 0, done.stdout
     assert done.stdout.startswith("seed 7\n")
@@ -111,7 +111,7 @@ def test_a_finding_is_kept_and_can_be_run_again(
     assert runner.main(["--replay", str(kept), "texts"]) == 1
 
 
-def test_what_never_ends_is_a_finding(
+def test_input_that_never_ends_is_a_finding(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     from fuzz import run as runner

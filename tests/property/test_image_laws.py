@@ -127,7 +127,7 @@ def test_snapshot_and_the_records_after_it_are_the_full_replay(drawn: list[Op], 
 
 
 @given(ops, st.integers(0, 60))
-def test_a_delta_says_everything_that_differs(drawn: list[Op], at: int) -> None:
+def test_delta_contains_every_difference(drawn: list[Op], at: int) -> None:
     records = valid_records(drawn)
     before = replay_all(EMPTY_IMAGE, records[:at])
     after = replay_all(before, records[at:])

@@ -186,7 +186,7 @@ class World(Cluster):
 
 
 @pytest.mark.parametrize("row", list(rows()), ids=lambda row: f"line{row.line}")
-def test_who_leads(row: Row) -> None:
+def test_election_transcript_has_expected_leader(row: Row) -> None:
     world = World(row)
     before: MetadataImage = world.image
     replicas = world.partition(TOPIC).replicas

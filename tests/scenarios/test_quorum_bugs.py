@@ -120,7 +120,7 @@ def test_12619_no_high_watermark_before_the_leaders_own_record_is_committed() ->
     assert m.HighWatermarkAdvanced(4) in fetch(core, KEYS[2], 4, epoch)
 
 
-def test_12619_a_new_leader_does_not_tell_what_it_knew_as_a_follower() -> None:
+def test_12619_new_leader_does_not_send_its_follower_high_watermark() -> None:
     """Others may know a later high watermark; Kafka's followers end if they receive an earlier
     one."""
     core = core_of(1, 1, 2, 3, epochs=(1, 1, 1))
@@ -272,7 +272,7 @@ def test_a_port_that_stays_closed_to_one_follower_makes_it_wait_longer_each_time
     assert core.role is Role.PROSPECTIVE, "it has heard of the leader since, and begins anew"
 
 
-def test_an_observer_whose_leader_is_gone_asks_the_others() -> None:
+def test_observer_without_leader_queries_other_voters() -> None:
     core = core_of(4, 1, 2, 3)
     follow(core, 2, 4)
     refused(core, 2)
@@ -325,7 +325,7 @@ def test_a_fetch_speaks_only_of_what_is_flushed() -> None:
     assert [e.fetch_offset for e in effects if isinstance(e, m.SendFetch)] == [1]
 
 
-def test_two_candidates_beside_a_dead_voter_do_not_wait_for_it() -> None:
+def test_candidates_do_not_wait_for_a_dead_voter() -> None:
     core = core_of(1, 1, 2, 3)
     core.step(m.Tick(), 1000)
     core.step(m.VoteAnswered(2, core.epoch, None, True, pre_vote=True), 1001)
@@ -354,7 +354,7 @@ def test_a_non_voter_does_not_believe_for_long_in_a_leader_it_has_lost() -> None
     assert core.next_deadline_ms() == 2253 + 2000
 
 
-def test_a_resigned_leader_that_reaches_nobody_does_not_follow_itself() -> None:
+def test_isolated_resigned_leader_does_not_follow_itself() -> None:
     core = core_of(1, 1, 2, 3)
     win(core)
     core.step(m.Tick(), 1002 + 3000)

@@ -51,7 +51,7 @@ def test_raw_bytes_on_request(spark: Any, builder: LogBuilder, tmp_path: Path) -
     assert raw.where("control").first()["key"] == b"\0\0\0\2"
 
 
-def test_what_cannot_be_read_is_a_row_that_says_so(
+def test_unreadable_batch_is_a_row_with_an_error(
     spark: Any, builder: LogBuilder, tmp_path: Path
 ) -> None:
     damaged = bytearray(builder.batches[3])

@@ -23,7 +23,7 @@ def test_the_median_of_the_rounds_is_held_against_the_aim() -> None:
     assert judged(Aim("single_node", ROW, to_kafka(ROW), most=1.19), found).met is False
 
 
-def test_what_was_not_measured_is_neither_met_nor_missed() -> None:
+def test_unmeasured_aim_is_neither_met_nor_missed() -> None:
     aim = Aim("single_node", ROW, to_kafka(ROW), least=1.2)
     assert judged(aim, None).word == judged(aim, {}).word == "not measured"
     lines = lines_of({})
@@ -49,7 +49,7 @@ def test_nodes_of_a_cluster_are_added_up() -> None:
     assert of_start("pss_mb")(found) == [42.5]
 
 
-def test_every_row_beside_kafka_is_one_that_its_benchmark_has() -> None:
+def test_every_compared_aim_row_exists_in_its_benchmark() -> None:
     """A row with another name than its benchmark's would never be measured."""
     text = DOCS.read_text(encoding="utf-8")
     named = [one.name for one in AIMS if one.benchmark in ("single_node", "replicated")]

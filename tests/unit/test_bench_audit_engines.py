@@ -7,7 +7,7 @@ MIDDLE = Row(1_000_000, 48 << 20, 8.0, 300.0, 22.0, 1_000.0)
 LONG = Row(5_000_000, 240 << 20, 36.0, 900.0, 29.0, 1_200.0)
 
 
-def test_they_cross_between_the_last_before_and_the_first_after():
+def test_crossing_of_engines_is_interpolated():
     # 14 s behind at one million, 7 s ahead at five: two thirds of the way.
     assert round(crossing([SHORT, MIDDLE, LONG])) == 3_666_667
 
@@ -18,7 +18,7 @@ def test_an_engine_that_is_always_quicker_has_no_line():
     assert "The two do not cross" in as_table([SHORT, MIDDLE])
 
 
-def test_the_table_names_the_line_of_auto_beside_it():
+def test_engine_table_ends_with_threshold_of_auto():
     *_, last = as_table([SHORT, MIDDLE, LONG]).splitlines()
     assert last == (
         "The two cross at some 3,666,667 records; "

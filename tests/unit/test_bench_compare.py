@@ -37,9 +37,7 @@ def test_the_commit_on_both_sides_takes_the_drift_out() -> None:
         ([Round(9, 11, 11), Round(10, 10.6, 10)], ""),  # the same code differs as much
     ],
 )
-def test_a_row_is_slower_if_all_rounds_say_so_and_by_more_than_noise(
-    rounds: list[Round], word: str
-) -> None:
+def test_row_is_slower_if_all_rounds_agree_beyond_noise(rounds: list[Round], word: str) -> None:
     assert judged("row", rounds).word == word
 
 

@@ -38,7 +38,7 @@ def test_the_next_replica_in_the_isr_takes_over() -> None:
     assert asyncio.run(successors(told, ["t"])) == {3: [("t", 0)], 1: [("t", 1)]}
 
 
-def test_every_partition_is_asked_for_until_none_refuses() -> None:
+def test_until_served_probes_every_partition_until_none_refuses() -> None:
     moved = {1: [("t", index) for index in range(2 * PIECE)], 3: [("u", 0)]}
     refusals = {("t", 0): 2, ("t", PIECE + 7): 1}
     asked: list[tuple[object, tuple[str, int]]] = []

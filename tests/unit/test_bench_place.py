@@ -22,7 +22,7 @@ def test_the_folder_goes_with_the_run(tmp_path: Path, monkeypatch: pytest.Monkey
     assert list(tmp_path.iterdir()) == []
 
 
-def test_it_goes_when_the_run_is_ended_by_a_signal(tmp_path: Path) -> None:
+def test_bench_place_is_removed_after_signal(tmp_path: Path) -> None:
     script = (
         "import sys\nfrom bench.place import bench_place\n"
         "with bench_place(0) as place:\n    print(place, flush=True)\n    sys.stdin.read()\n"
@@ -43,7 +43,7 @@ def test_it_goes_when_the_run_is_ended_by_a_signal(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_what_a_killed_run_left_is_removed_by_the_next(tmp_path: Path) -> None:
+def test_bench_place_of_killed_run_is_removed_by_next_run(tmp_path: Path) -> None:
     gone = subprocess.Popen([sys.executable, "-c", ""])
     gone.wait()
     for name, owner in (("left", gone.pid), ("busy", os.getpid())):
@@ -55,7 +55,9 @@ def test_what_a_killed_run_left_is_removed_by_the_next(tmp_path: Path) -> None:
     assert {path.name for path in tmp_path.iterdir()} == {f"{PREFIX}busy", f"{PREFIX}foreign"}
 
 
-def test_too_little_room_is_said_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_bench_place_without_enough_space_exits_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("KRAFTBOX_BENCH_DIR", str(tmp_path))
     with pytest.raises(SystemExit, match="KRAFTBOX_BENCH_DIR"), bench_place(1 << 60):
         raise AssertionError("not reached")

@@ -28,7 +28,7 @@ def test_an_aim_is_met_up_to_itself() -> None:
     ]
 
 
-def test_memory_that_still_grows_is_told_from_memory_that_has_grown() -> None:
+def test_memory_growth_compares_end_with_middle() -> None:
     memory = Memory(0)
     memory._seen = [10, 50, 100, 100, 100, 99]
     assert (memory.first_mb, memory.most_mb, memory.growth) == (10, 100, 1.0)
@@ -36,7 +36,7 @@ def test_memory_that_still_grows_is_told_from_memory_that_has_grown() -> None:
     assert memory.growth == 1.5
 
 
-def test_what_is_replayed_is_what_was_written(
+def test_tier_metadata_replays_written_records(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tier_metadata, "SEGMENTS", 1_000)

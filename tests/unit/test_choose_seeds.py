@@ -34,7 +34,7 @@ def test_each_fault_has_a_seed() -> None:
     assert choose([*costly, *(outcome(seed, 5) for seed in range(10, 20))], 3) == [2, 10, 11]
 
 
-def test_what_broke_or_asked_little_is_not_chosen() -> None:
+def test_broken_or_idle_seeds_are_not_chosen() -> None:
     found = choose([outcome(1, 5, broken={"code": "P1"}), outcome(2, 5, acked=3), outcome(3, 9)])
     assert found == [3]
 

@@ -41,7 +41,7 @@ def test_links_and_paths_lead_somewhere(document: Path) -> None:
     assert sorted(one for one in quoted if not is_there(one)) == []
 
 
-def test_short_names_in_the_file_map_stand_beside_a_path_of_their_row() -> None:
+def test_short_names_in_file_map_exist_in_folders_of_their_row() -> None:
     text = (ROOT / "docs/architecture.md").read_text(encoding="utf-8")
     rows = [line for line in text.splitlines() if line.startswith("| ") and "`" in line]
     assert rows

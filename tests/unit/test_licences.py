@@ -53,7 +53,7 @@ def test_all_that_is_needed_is_looked_at():
 
 
 @pytest.mark.parametrize("name", sorted(PACKAGES))
-def test_a_licence_asks_for_notice_and_no_more(name):
+def test_licence_requires_notice_only(name):
     licence = said(PACKAGES[name])
     if name in KNOWN:
         assert KNOWN[name] in licence or "LGPL" in licence

@@ -25,7 +25,7 @@ def test_links_of_the_readme_hold_on_an_index():
     assert readme("[a](b.md) [c](https://d) [e](#f)", "", "1") == "a [c](https://d) [e](#f)"
 
 
-def test_what_is_not_ready_is_said():
+def test_unready_release_is_refused_with_reason():
     with pytest.raises(NotReady, match=r"the package is 0\.1\.0, pyproject.toml says 0\.2\.0"):
         check_metadata(metadata(), "0.2.0")
     with pytest.raises(NotReady, match="project URLs: none"):

@@ -56,7 +56,7 @@ def test_a_job_for_each_group_and_part() -> None:
         assert not {job.group for job in computing} & {job.group for job in waiting}
 
 
-def test_a_group_that_nobody_ordered_is_run() -> None:
+def test_group_without_order_is_run() -> None:
     computing, waiting = run_tests.jobs({"unit": "m", "news": "m", "e2e": "m"})
     assert [job.name for job in computing] == ["unit 1/2", "unit 2/2"]
     assert [job.group for job in waiting] == ["news", "e2e"]
@@ -77,7 +77,7 @@ def heard(*lines: str, code: int = 0, group: str = "unit", marks: str = "m") -> 
     return result
 
 
-def test_what_pytest_says_is_counted() -> None:
+def test_closing_line_sums_results_of_pytest() -> None:
     results = [
         heard("3 passed, 1 skipped, 2 deselected in 1.20s"),
         heard("1 failed, 2 passed, 1 error, 1 xfailed in 61.02s (0:01:01)", code=1),

@@ -79,7 +79,7 @@ def test_github_waits_for_the_node():
     assert advertised == f"PLAINTEXT://{jobs['with-the-image']['env']['BOOTSTRAP_SERVERS']}"
 
 
-def test_gitlab_reaches_the_node_by_the_name_that_it_tells():
+def test_gitlab_snippet_advertises_its_bootstrap_address():
     job = yaml.safe_load(text("gitlab-ci.yml"))["test"]
     given = node_config(job["variables"])
     assert job["services"][0]["alias"] == "kafka"

@@ -256,12 +256,12 @@ def only_names_random_generators(path: str) -> bool:
     )
 
 
-def test_a_module_is_pure_unless_it_says_that_it_is_a_shell():
+def test_module_without_shell_mark_is_pure():
     found = [line for path in sources() if not is_shell(path) for line in impurities(path)]
     assert found == []
 
 
-def test_a_module_that_says_it_is_a_shell_is_one():
+def test_shell_mark_is_needed():
     """A mark is also wrong where the room already implies it."""
     found = [
         path
@@ -321,7 +321,7 @@ def dropped_effects(module: ast.Module, names: set[str]) -> Iterator[int]:
                 yield node.lineno
 
 
-def test_what_a_partition_wants_done_is_not_dropped() -> None:
+def test_effects_of_a_partition_are_not_dropped() -> None:
     """`replication.partition.effects`: a forgotten effect is a lost flush, proposal or election."""
     names = deciders()
     assert {"maybe_advance_high_watermark", "become_leader", "_propose"} <= names
@@ -378,7 +378,7 @@ def imports_of_tests(path: Path) -> Iterator[str]:
                 yield from (f"{module}.{name.name}" for name in node.names)
 
 
-def test_what_others_need_of_the_tests_is_in_the_kit() -> None:
+def test_code_outside_tests_imports_nothing_from_tests() -> None:
     """Code outside `tests` imports nothing from it.
 
     A test imports from its own group alone, and there only from modules without tests.

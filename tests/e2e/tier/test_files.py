@@ -153,11 +153,11 @@ def story(node: KraftboxNode, cases: list[tuple[str, bool]]) -> None:
     assert read_numbers(node.bootstrap, TOPIC) == list(range(count + RECORDS))
 
 
-def test_f21_what_is_missing_beside_a_tiered_log_is_made_anew(node: KraftboxNode) -> None:
+def test_f21_missing_files_of_tiered_log_are_rebuilt(node: KraftboxNode) -> None:
     story(node, [("epochs", False), ("producers", False), ("indexes", True)])
 
 
 @pytest.mark.soak
 @pytest.mark.parametrize("broken", [False, True])
-def test_f21_each_file_is_made_anew(node: KraftboxNode, broken: bool) -> None:
+def test_f21_each_damaged_file_is_rebuilt(node: KraftboxNode, broken: bool) -> None:
     story(node, [(name, broken) for name in DAMAGED])

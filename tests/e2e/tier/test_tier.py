@@ -63,7 +63,7 @@ def verify_what_there_is(node: KraftboxNode, bucket: Path) -> None:
     assert tier(node, "verify")[0] == 0
 
 
-def test_what_only_the_tier_has_is_read_also_after_a_crash_and_goes_with_the_topic(
+def test_tiered_records_are_read_after_crash_and_deleted_with_topic(
     node: KraftboxNode, bucket: Path
 ) -> None:
     node.start()

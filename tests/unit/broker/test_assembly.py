@@ -463,7 +463,7 @@ async def test_a_broker_that_never_started_can_be_stopped(world: World) -> None:
     await world.broker().stop()
 
 
-async def test_what_the_controller_decides_is_forwarded_again_until_it_answers(
+async def test_forwarded_request_is_retried_until_controller_answers(
     world: World,
 ) -> None:
     broker = world.broker()

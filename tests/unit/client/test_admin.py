@@ -114,7 +114,7 @@ class Asked:
         return IncrementalAlterConfigsResponse(responses=[one])
 
 
-async def test_a_brokers_own_configurations_are_asked_of_that_broker() -> None:
+async def test_admin_broker_configs_are_requested_from_that_broker() -> None:
     client = Asked()
     admin = Admin(client)  # type: ignore[arg-type]
     await admin.describe_configs(ResourceType.BROKER, ["1", "", "3"])
@@ -157,7 +157,7 @@ async def test_groups() -> None:
         assert await admin.list_groups() == []
 
 
-async def test_a_coordinator_that_loads_is_asked_again_for_its_groups(
+async def test_list_groups_retries_coordinator_that_is_loading(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     async with administered() as (client, admin):

@@ -98,7 +98,7 @@ async def test_a_hint_is_kept_against_staler_metadata() -> None:
 
 @on_both_loops
 @pytest.mark.parametrize("believers", [1, 2])
-async def test_who_goes_on_saying_that_it_leads_is_not_the_only_one_asked(believers: int) -> None:
+async def test_client_finds_new_leader_despite_brokers_with_old_metadata(believers: int) -> None:
     """F9: brokers cut off from the controllers alone return old metadata indefinitely.
 
     One of them accepts requests that are never committed.
@@ -165,7 +165,7 @@ async def test_callers_share_a_connection() -> None:
 
 
 @on_both_loops
-async def test_nobody_answers() -> None:
+async def test_connect_without_reachable_broker_raises() -> None:
     async with cluster(1) as world:
         address = world.servers[0].address
     with pytest.raises(OSError):

@@ -31,7 +31,7 @@ async def read(consumer: Consumer, count: int, polls_max: int = 20) -> list[byte
 
 
 @pytest.mark.parametrize("hints", [True, False])
-async def test_it_follows_the_leader(hints: bool) -> None:
+async def test_consumer_follows_leader_to_new_broker(hints: bool) -> None:
     """KIP-951: if the refusal names the new leader, the consumer requests no metadata."""
     async with cluster() as world, connected(world) as client:
         world.hints = hints
@@ -63,7 +63,7 @@ async def test_a_leader_that_dies_is_replaced() -> None:
         assert await read(consumer, 1) == [b"b"]
 
 
-async def test_it_gives_up_when_nobody_leads_for_too_long() -> None:
+async def test_consumer_without_leader_raises_after_timeout() -> None:
     async with cluster(2) as world, connected(world) as client:
         await client.produce("t", 0, batch(b"a"))
         consumer = Consumer(client, leader_timeout_ms=0.0)
@@ -84,7 +84,7 @@ async def test_errors_that_waiting_cannot_cure_end_it() -> None:
             await read(consumer, 1)
 
 
-async def test_a_broker_that_is_behind_is_asked_again() -> None:
+async def test_consumer_retries_broker_with_old_metadata() -> None:
     async with cluster(1) as world, connected(world) as client:
         await client.produce("t", 0, batch(b"a"))
         consumer = Consumer(client)
@@ -151,7 +151,7 @@ def two_leaders() -> tuple[TwoLeaders, Consumer]:
     return client, consumer
 
 
-async def test_every_leader_is_asked_and_only_the_first_waits() -> None:
+async def test_poll_fetches_from_every_leader_and_waits_only_for_first() -> None:
     client, consumer = two_leaders()
     assert [one.value for one in await consumer.poll()] == [b"0-0", b"0-1", b"1-0", b"1-1"]
     assert consumer.positions == {("t", 0): 2, ("t", 1): 2}

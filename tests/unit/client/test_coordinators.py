@@ -90,7 +90,7 @@ def _hurry(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(retries, "RETRY_WAIT_MS", 1.0)
 
 
-async def test_it_is_looked_up_once() -> None:
+async def test_coordinator_is_looked_up_once() -> None:
     async with cluster() as (world, client):
         for _ in range(3):
             answer = await client.request_coordinator(GROUP, HEARTBEAT)
@@ -98,7 +98,7 @@ async def test_it_is_looked_up_once() -> None:
         assert (world.asked, world.lookups) == ([0, 0, 0], 1)
 
 
-async def test_it_is_followed_when_it_moves() -> None:
+async def test_coordinator_after_move_is_looked_up_again() -> None:
     async with cluster() as (world, client):
         await client.request_coordinator(GROUP, HEARTBEAT)
         world.coordinator = 1
@@ -106,7 +106,7 @@ async def test_it_is_followed_when_it_moves() -> None:
         assert (world.asked, world.lookups) == ([0, 0, 1], 2)
 
 
-async def test_it_is_waited_for() -> None:
+async def test_coordinator_that_loads_is_retried() -> None:
     async with cluster() as (world, client):
         world.found = [ErrorCode.COORDINATOR_NOT_AVAILABLE] * 2
         world.codes = [ErrorCode.COORDINATOR_LOAD_IN_PROGRESS] * 2
@@ -115,7 +115,7 @@ async def test_it_is_waited_for() -> None:
         assert (len(world.asked), world.lookups) == (3, 5)
 
 
-async def test_its_successor_is_found_when_it_dies() -> None:
+async def test_coordinator_after_death_is_replaced_by_successor() -> None:
     async with cluster() as (world, client):
         await client.request_coordinator(GROUP, HEARTBEAT)
         await world.servers[0].close(grace_ms=0)
@@ -132,7 +132,7 @@ async def test_other_errors_are_the_callers() -> None:
         assert len(world.asked) == 1
 
 
-async def test_it_is_given_up_in_the_end() -> None:
+async def test_coordinator_that_keeps_failing_raises_refused() -> None:
     async with cluster() as (world, client):
         world.codes = [ErrorCode.COORDINATOR_LOAD_IN_PROGRESS] * 10_000
         with pytest.raises(Refused, match="g: COORDINATOR_LOAD_IN_PROGRESS"):

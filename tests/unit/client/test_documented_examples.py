@@ -22,7 +22,7 @@ def examples() -> list[tuple[int, str]]:
     return [(text[: one.start(1)].count("\n"), one[1]) for one in EXAMPLE.finditer(text)]
 
 
-async def test_the_examples_do_what_they_say() -> None:
+async def test_documented_examples_run() -> None:
     async with running_node() as node:
         names: dict[str, Any] = {"bootstrap": node.client_addresses()[0], "print": lambda *_: None}
         for before, source in examples():
@@ -35,7 +35,7 @@ async def test_the_examples_do_what_they_say() -> None:
     assert len(examples()) == 8
 
 
-def test_public_names_are_where_they_are_said_to_be() -> None:
+def test_public_names_are_in_their_listed_modules() -> None:
     for name in client.__all__:
         assert getattr(client, name) is getattr(import_module(client._HOME[name]), name)
     source = inspect.getsource(client)

@@ -37,7 +37,7 @@ def answer(
     )
 
 
-def test_a_long_list_is_split_and_each_partition_is_asked_once():
+def test_election_requests_split_long_list_and_repeat_no_partition():
     every = [("t", index) for index in range(PARTITIONS_MAX + 2)]
     elections = ElectionRequests(ElectionType.UNCLEAN, [*every, ("t", 0)])
     first = elections.request(1234.5)
@@ -51,7 +51,7 @@ def test_a_long_list_is_split_and_each_partition_is_asked_once():
     assert list(elections.results) == every
 
 
-def test_what_was_over_the_limit_is_asked_again_as_long_as_something_is_served():
+def test_election_requests_repeat_partitions_over_limit_while_others_succeed():
     elections = ElectionRequests(ElectionType.UNCLEAN, [("t", index) for index in range(4)])
     some = answer([("t", 0)])
     some.replica_election_results += answer(

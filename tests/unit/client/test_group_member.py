@@ -113,7 +113,7 @@ async def test_a_member_that_was_expelled_joins_again(monkeypatch: pytest.Monkey
         assert one.member_id not in (known, "")
 
 
-async def test_what_the_coordinator_refuses_otherwise_is_raised() -> None:
+async def test_join_with_permanent_error_raises_refused() -> None:
     async with topic(1, 0) as (client, _):
         with pytest.raises(Refused, match="g: INVALID_SESSION_TIMEOUT") as caught:
             await member(client, session_timeout_ms=1).join()

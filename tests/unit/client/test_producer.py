@@ -258,7 +258,7 @@ async def test_acks_zero_is_refused() -> None:
 
 
 @on_both_loops
-async def test_what_is_on_its_way_at_the_end_is_unknown() -> None:
+async def test_producer_close_with_unanswered_batch_fails_its_future() -> None:
     async with producing() as (broker, producer):
         arrived = asyncio.Event()
 

@@ -37,7 +37,7 @@ def attempts(*outcomes: Exception | str):
     return attempt
 
 
-async def test_what_may_pass_is_tried_again_after_a_pause(pauses: list[float]) -> None:
+async def test_retrying_transient_error_repeats_after_backoff(pauses: list[float]) -> None:
     refused = Refused("t-0", ErrorCode.NOT_ENOUGH_REPLICAS)
     attempt = attempts(refused, ConnectionResetError(), TimeoutError(), "done")
     assert await retrying(10_000.0, attempt) == "done"
@@ -53,7 +53,9 @@ async def test_a_newer_leader_is_tried_at_once(pauses: list[float]) -> None:
 @pytest.mark.parametrize(
     "error", [ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION), ProtocolError("what")]
 )
-async def test_what_cannot_pass_is_raised(error: Exception, pauses: list[float]) -> None:
+async def test_retrying_permanent_error_is_raised_at_once(
+    error: Exception, pauses: list[float]
+) -> None:
     with pytest.raises(type(error)):
         await retrying(10_000.0, attempts(error, "done"))
     assert pauses == []
@@ -75,7 +77,7 @@ async def test_the_last_error_is_raised_when_the_time_is_over(error: Exception) 
     assert loop.time() - begun < 5.0
 
 
-async def test_the_caller_may_say_what_passes(pauses: list[float]) -> None:
+async def test_retrying_uses_predicate_of_caller(pauses: list[float]) -> None:
     absent = ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     with pytest.raises(ApiError):
         await retrying(10_000.0, attempts(absent, "done"), lambda _: False)

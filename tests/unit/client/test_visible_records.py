@@ -27,7 +27,7 @@ def seen(records: bytes, position: int = 0, **options: object) -> tuple[list[byt
     return [one.value for one in found], after
 
 
-def test_a_record_says_where_it_was() -> None:
+def test_visible_record_has_topic_partition_and_offset() -> None:
     (one,), _ = visible_records(HERE, batch(7, b"v"), 7)
     assert one == ("t", 3, 7, 9, b"k", b"v", ())
 

@@ -49,7 +49,7 @@ class At:
         self.due_ms = now_ms + len(records)
 
 
-def test_the_registry_tells_all_of_them() -> None:
+def test_activity_registry_notifies_all_activities() -> None:
     activities = At(5.0), At(None)
     registry = Activities(activities)
     assert tuple(registry) == activities
@@ -106,7 +106,7 @@ def test_all_who_are_overdue_are_fenced_in_one_turn() -> None:
     assert it.fencing.due_ms == start_ms + SESSION_TIMEOUT_MS * 1.5
 
 
-def test_a_turn_that_fences_nobody_waits_for_the_next_session() -> None:
+def test_fencing_without_expired_session_waits_for_next_one() -> None:
     it = Fenced()
     it.cluster.advance(SESSION_TIMEOUT_MS / 2)
     for broker in (1, 2, 3):
@@ -153,7 +153,7 @@ def test_a_turn_cut_short_by_a_lost_leadership_is_not_gone_on_with() -> None:
     assert it.fenced() == []
 
 
-def test_it_learns_of_the_first_broker_from_what_is_appended() -> None:
+def test_fencing_starts_with_first_appended_broker() -> None:
     it = Fenced()
     it.fencing.due_ms = None
     it.fencing.appended([], it.cluster.monotonic_ms)

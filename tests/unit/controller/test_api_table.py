@@ -19,7 +19,7 @@ HEADER = re.compile(r"(\w+) \(key (\d+)\), versions? (\d+)(?:-(\d+))?[.:]")
 
 
 @pytest.mark.parametrize("api", DECIDING_APIS, ids=lambda api: api.__name__.rpartition(".")[2])
-def test_the_header_says_what_is_registered(api: ModuleType) -> None:
+def test_api_docstring_names_key_and_versions(api: ModuleType) -> None:
     match = HEADER.match(api.__doc__ or "")
     assert match is not None, "the docstring does not begin with key and versions"
     table = HandlerTable()
@@ -39,7 +39,7 @@ def test_both_roles_agree_on_what_a_controller_serves() -> None:
         assert "controller" in request_class(api).LISTENERS, api.name
 
 
-def test_what_may_come_in_an_envelope_is_served_or_not_built() -> None:
+def test_forwardable_api_is_served_or_listed_as_unsupported() -> None:
     not_built = {
         ApiKey.CREATE_DELEGATION_TOKEN,
         ApiKey.RENEW_DELEGATION_TOKEN,

@@ -134,7 +134,7 @@ async def test_decisions_know_the_voters(role: Role) -> None:
 
 
 @role_test
-async def test_it_registers_itself(role: Role) -> None:
+async def test_controller_registers_itself(role: Role) -> None:
     image = role.server.controller.committed_image
     port = role.server.bound_listeners["CONTROLLER"][1]
     assert [(e.name, e.port) for e in image.cluster.controllers[100].endpoints] == [
@@ -319,7 +319,7 @@ async def test_b47_an_envelope_with_what_is_not_forwarded(role: Role) -> None:
 
 
 @role_test
-async def test_who_is_not_active_says_so(role: Role) -> None:
+async def test_inactive_controller_refuses_every_change(role: Role) -> None:
     """Every request that changes the cluster is refused, in every version, if the node is not
     active."""
     role.server.controller.stop()

@@ -37,7 +37,7 @@ def test_expiry_and_the_next_one() -> None:
     assert not heartbeats.has_session(3, 1100.0, TIMEOUT_MS)
 
 
-def test_who_has_expired_has_no_session() -> None:
+def test_session_ends_exactly_at_its_timeout() -> None:
     """A session ends exactly at its timeout, however elapsed time is rounded.
 
     Otherwise silence would count as a lost connection.
@@ -131,7 +131,7 @@ def test_a_heartbeat_over_a_new_connection_calls_it_off() -> None:
     assert heartbeats.next_expiry_ms(SHORTENED) == 160.0
 
 
-def test_the_end_of_an_older_connection_says_nothing() -> None:
+def test_loss_of_older_connection_is_ignored() -> None:
     """The broker had opened another connection before the controller saw the first one close."""
     heartbeats = Heartbeats()
     heartbeats.reset([broker(1)], 0.0)
@@ -162,7 +162,7 @@ def test_a_new_registration_forgets_the_lost_connection() -> None:
 TAKING_OVER = SessionTimeouts(TIMEOUT_MS, connection_loss_ms=10.0, first_ms=40.0)
 
 
-def test_who_has_not_spoken_since_the_takeover_has_the_first_timeout_and_no_more() -> None:
+def test_broker_without_heartbeat_since_takeover_has_first_timeout() -> None:
     heartbeats = Heartbeats()
     heartbeats.reset([broker(1), broker(2)], 1000.0)
     assert heartbeats.next_expiry_ms(TAKING_OVER) == 1040.0

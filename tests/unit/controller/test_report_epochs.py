@@ -71,7 +71,7 @@ def test_in_a_batch_the_last_record_of_a_partition_counts() -> None:
         ({"unknown_tags": {9: b"x"}}, False),
     ],
 )
-def test_a_report_says_nothing_else(changes: dict[str, object], alone: bool) -> None:
+def test_report_record_changes_local_logs_only(changes: dict[str, object], alone: bool) -> None:
     """P15: if the record changes anything else, an earlier proposal was not compared with that
     change."""
     assert is_report(report().replace(**changes)) is alone

@@ -210,7 +210,7 @@ async def test_each_counts_at_once_and_no_longer_when_it_is_removed() -> None:
         await connection.close()
 
 
-async def test_what_a_controller_acts_on() -> None:
+async def test_controller_applies_dynamic_keys() -> None:
     async with running_node() as node:
         connection = await connect(node)
         await create_topic(connection, TOPIC)
@@ -237,14 +237,14 @@ async def test_what_a_controller_acts_on() -> None:
 
 
 @pytest.mark.parametrize("key", sorted(NOT_BUILT))
-async def test_what_is_not_built_is_refused(key: str) -> None:
+async def test_unsupported_dynamic_key_is_refused(key: str) -> None:
     async with running_node() as node:
         connection = await connect(node)
         assert await alter(connection, "1", (key, "x")) == [ErrorCode.INVALID_REQUEST]
         await connection.close()
 
 
-async def test_what_the_node_alone_has_wins_and_other_nodes_values_are_not_taken() -> None:
+async def test_node_value_overrides_default_and_other_nodes_values_are_ignored() -> None:
     async with running_node() as node:
         connection = await connect(node)
         assert await alter(connection, "", ("max.connections", "50")) == [ErrorCode.NONE]

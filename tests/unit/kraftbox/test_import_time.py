@@ -116,7 +116,7 @@ def test_controllers_are_forked_before_anything_of_brokers_is_imported():
 
 
 @pytest.mark.parametrize("code", [FORK_SERVER, SUPERVISOR])
-def test_nobody_looks_up_versions_of_what_is_installed(code):
+def test_start_looks_up_no_package_versions(code):
     """Regression: importing `crc32c` looked up versions, with forty modules and 40 ms."""
     modules = modules_of(code)
     modules = modules[-1] if isinstance(modules[-1], list) else modules

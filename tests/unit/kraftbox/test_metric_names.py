@@ -212,19 +212,19 @@ def scrapes() -> tuple[Scrape, Scrape]:
     return asyncio.run(observe())
 
 
-def test_what_traffic_moves_moves(scrapes: tuple[Scrape, Scrape]) -> None:
+def test_traffic_metrics_rise_with_traffic(scrapes: tuple[Scrape, Scrape]) -> None:
     before, after = scrapes
     for name, labels in RISES:
         was = before.values.get((name, frozenset(labels.items())), 0.0)
         assert after.value(name, **labels) > was, name
 
 
-def test_what_stands_on_one_healthy_node(scrapes: tuple[Scrape, Scrape]) -> None:
+def test_healthy_single_node_has_expected_metric_values(scrapes: tuple[Scrape, Scrape]) -> None:
     for name, labels, expected in STANDS:
         assert scrapes[1].value(name, **labels) == expected, name
 
 
-def test_what_depends_on_the_machine(scrapes: tuple[Scrape, Scrape]) -> None:
+def test_machine_metrics_are_in_range(scrapes: tuple[Scrape, Scrape]) -> None:
     for name in SHOWN:
         assert scrapes[1].value(name) >= 0.0, name
     for name in SHOWN[:2]:
@@ -232,17 +232,17 @@ def test_what_depends_on_the_machine(scrapes: tuple[Scrape, Scrape]) -> None:
 
 
 @pytest.mark.skipif("sys.platform != 'linux'", reason="only Linux has this")
-def test_what_linux_knows_of_the_process(scrapes: tuple[Scrape, Scrape]) -> None:
+def test_process_metrics_of_linux_are_exported(scrapes: tuple[Scrape, Scrape]) -> None:
     for name in ON_LINUX:
         assert scrapes[1].value(name) >= 0.0, name
 
 
-def test_what_does_not_apply_is_not_there(scrapes: tuple[Scrape, Scrape]) -> None:
+def test_inapplicable_metrics_are_absent(scrapes: tuple[Scrape, Scrape]) -> None:
     shown = {name for name, _ in scrapes[1].values}
     assert not shown & DOES_NOT_APPLY.keys()
 
 
-def test_every_alert_asks_for_series_that_are_there(scrapes: tuple[Scrape, Scrape]) -> None:
+def test_every_alert_uses_exported_series(scrapes: tuple[Scrape, Scrape]) -> None:
     """An alert on a series that no node exports never fires."""
     rules = Path(__file__).parents[3] / "deploy" / "prometheus" / "rules.yml"
     asked = set()
@@ -296,7 +296,7 @@ def test_the_document_lists_what_there_is(scrapes: tuple[Scrape, Scrape]) -> Non
 
 
 @pytest.mark.parametrize("which", ["all", "leader", "none"])
-async def test_which_partitions_have_series(which: str) -> None:
+async def test_partition_series_follow_the_setting(which: str) -> None:
     async with running_node(settings={"kraftbox.metrics.partitions": which}) as node:
         client = await connect(node)
         await create_topic(client, TOPIC)

@@ -54,7 +54,7 @@ def outcome(reply: CreateTopicsResponse) -> int:
     return reply.topics[0].error_code
 
 
-async def test_strict_versions_are_refused_and_told_how_long() -> None:
+async def test_strict_version_over_quota_is_refused_with_throttle_time() -> None:
     async with running_node(settings=SETTINGS) as node:
         await limit(node, "greedy")
         greedy, other = await connect(node, "greedy"), await connect(node, "other")
@@ -70,7 +70,7 @@ async def test_strict_versions_are_refused_and_told_how_long() -> None:
 
 
 @pytest.mark.parametrize("listener", ["PLAINTEXT", "CONTROLLER"])
-async def test_who_was_told_to_wait_is_not_read_on(listener: str) -> None:
+async def test_throttled_client_is_not_read_until_its_time_is_over(listener: str) -> None:
     async with running_node(settings=SETTINGS) as node:
         await limit(node, "greedy")
         greedy = await connect(node, "greedy", listener)
@@ -84,7 +84,7 @@ async def test_who_was_told_to_wait_is_not_read_on(listener: str) -> None:
         await greedy.close()
 
 
-async def test_topics_that_come_by_being_asked_for_are_their_clients() -> None:
+async def test_auto_created_topics_count_against_quota_of_their_client() -> None:
     async with running_node(settings=SETTINGS) as node:
         await limit(node, "greedy")
         greedy, other = await connect(node, "greedy"), await connect(node, "other")

@@ -63,7 +63,7 @@ async def test_health_readiness_and_metrics():
         assert (await get(node, "/metrics", accept))[1].endswith(b"# EOF\n")
 
 
-async def test_what_was_created_is_there_after_a_restart():
+async def test_topic_exists_after_restart_of_node():
     files = MemoryFiles()
     async with running_node(files) as node:
         assert await create_topic(node, "orders") == ErrorCode.NONE
@@ -72,7 +72,7 @@ async def test_what_was_created_is_there_after_a_restart():
         assert await create_topic(node, "orders") == ErrorCode.TOPIC_ALREADY_EXISTS
 
 
-async def test_who_waits_for_a_decision_about_a_lost_broker_hears_of_every_image():
+async def test_lost_broker_listener_receives_every_new_image():
     async with running_node() as node:
         images = []
         node.broker.context.lost.lost(node.broker.config.node_id, SystemClock().monotonic_ms())
@@ -84,7 +84,7 @@ async def test_who_waits_for_a_decision_about_a_lost_broker_hears_of_every_image
         assert images[0] is not None, "the image is to be in place by then"
 
 
-async def test_a_node_that_did_not_start_says_so_and_stops():
+async def test_node_that_did_not_start_is_not_ready_and_stops():
     files = MemoryFiles()
     node = make_node(files)
     assert not node.ready

@@ -66,7 +66,7 @@ async def by_find_coordinator(connection: Connection) -> set[Address]:
 
 
 @pytest.mark.parametrize("ask", [by_metadata, by_describe_cluster, by_find_coordinator])
-async def test_each_listener_tells_its_own_addresses_in_every_version(ask) -> None:
+async def test_each_listener_returns_its_advertised_addresses_in_every_version(ask) -> None:
     async with running_node(settings=SETTINGS) as node:
         for listener, address in ADVERTISED.items():
             connection = await connect(node, listener)
@@ -76,7 +76,7 @@ async def test_each_listener_tells_its_own_addresses_in_every_version(ask) -> No
             await connection.close()
 
 
-async def test_a_controller_tells_the_addresses_of_controllers() -> None:
+async def test_controller_listener_returns_addresses_of_controllers() -> None:
     async with running_node(settings=SETTINGS) as node:
         connection = await connect(node, "CONTROLLER")
         reply = await connection.request(DescribeClusterRequest(endpoint_type=2))

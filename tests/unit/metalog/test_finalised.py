@@ -79,7 +79,7 @@ def test_a_broken_bootstrap_file_stops_the_start(files: MemoryFiles) -> None:
         finalised_features(files, "/data")
 
 
-def test_the_log_says_more_than_formatting_did(files: MemoryFiles) -> None:
+def test_finalised_features_of_log_override_bootstrap_file(files: MemoryFiles) -> None:
     snapshot(files, f"/data/{BOOTSTRAP_FILE}", level("a.version", 2))
     segment(
         files,
@@ -104,7 +104,7 @@ def test_the_latest_snapshot_and_the_log_behind_it(files: MemoryFiles) -> None:
     }
 
 
-def test_a_torn_end_is_left_to_whoever_opens_the_log(files: MemoryFiles) -> None:
+def test_finalised_features_ignore_torn_end(files: MemoryFiles) -> None:
     segment(files, 0, [level("metadata.version", 30)], [level("a.version", 1)], torn=3)
     assert finalised_features(files, "/data") == {"metadata.version": 30}
     files.write_atomic(f"{LOG}/{5:020d}.log", b"\0" * 100)

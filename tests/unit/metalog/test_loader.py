@@ -61,7 +61,7 @@ async def test_a_record_that_does_not_replay_stops_the_node() -> None:
         assert "offset 1" in str(error) and "FenceBrokerRecord(id=3, epoch=4)" in str(error)
 
 
-async def test_publishing_after_a_snapshot_says_all_of_it() -> None:
+async def test_publisher_after_snapshot_receives_whole_image() -> None:
     files = MemoryFiles()
     async with RunningQuorum(files) as q:
         await q.commit(topic("a"))
@@ -74,7 +74,7 @@ async def test_publishing_after_a_snapshot_says_all_of_it() -> None:
         assert created == ["a"]
 
 
-async def test_a_snapshot_is_loaded_in_steps_that_nobody_sees() -> None:
+async def test_snapshot_is_loaded_in_slices_and_published_whole() -> None:
     async with RunningQuorum(MemoryFiles()) as q:
         for n in range(3):
             await q.commit(*(topic(f"{n}-{m}") for m in range(300)))

@@ -15,20 +15,20 @@ CHECK = 0xE3069283
 """The CRC of b"123456789": RFC 3720 and every table of CRCs."""
 
 
-def test_it_is_what_the_package_has() -> None:
+def test_checksum_equals_that_of_package() -> None:
     assert checksum.crc32c(b"123456789") == CHECK == package.crc32c(b"123456789")
     assert checksum.crc32c(memoryview(b"6789"), checksum.crc32c(b"12345")) == CHECK
 
 
 @pytest.mark.parametrize("gone", [None, ModuleSpec("crc32c._crc32c", None)])
-def test_where_the_extension_lies_elsewhere_there_is_none(
+def test_extension_in_another_place_is_not_found(
     monkeypatch: pytest.MonkeyPatch, gone: ModuleSpec | None
 ) -> None:
     monkeypatch.setattr(PathFinder, "find_spec", lambda *_: gone)
     assert checksum._extension() is None
 
 
-def test_where_it_lies_elsewhere_the_package_is_imported() -> None:
+def test_checksum_with_extension_elsewhere_imports_package() -> None:
     code = (
         "import sys, importlib.machinery as m; found = m.PathFinder.find_spec\n"
         "m.PathFinder.find_spec = lambda name, *more: "

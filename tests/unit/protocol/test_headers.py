@@ -33,7 +33,7 @@ def test_table_of_flexible_versions(key: ApiKey) -> None:
 
 @pytest.mark.parametrize("key", LIVE)
 @pytest.mark.parametrize("client_id", [None, "", "client-1", "\u00e9" * 200])
-def test_request_header_is_what_the_schema_says(key: ApiKey, client_id: str | None) -> None:
+def test_request_header_equals_schema(key: ApiKey, client_id: str | None) -> None:
     for version in request_class(key).VERSIONS.each():
         header = RequestHeader(key, version, -7, client_id)
         data = encode_request_header(header)

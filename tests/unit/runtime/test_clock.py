@@ -3,7 +3,7 @@ import asyncio
 from runtime.clock import LoopClock, ManualClock, SystemClock
 
 
-def test_manual_clock_moves_only_when_told():
+def test_manual_clock_moves_only_by_calls():
     clock = ManualClock(now_ms=100, monotonic_ms=5.0)
     clock.advance(10)
     assert (clock.now_ms(), clock.monotonic_ms()) == (110, 15.0)

@@ -66,7 +66,7 @@ def test_the_end_of_a_start_does_not_look_at_all_that_was_made(collector: Collec
     assert [count < FULL_GENERATION_MAX for count in looked_at] == [True]
 
 
-def test_what_has_no_cycles_dies_at_once_though_it_is_frozen(collector: Collector) -> None:
+def test_frozen_object_without_cycles_is_freed_at_once(collector: Collector) -> None:
     class Plain:
         pass
 

@@ -60,7 +60,7 @@ async def test_a_task_yields_its_results_and_the_process_stays(helper):
     assert helper.pid == first and helper.starts == 1
 
 
-async def test_it_is_another_process_of_lower_priority(helper):
+async def test_helper_is_a_process_of_lower_priority(helper):
     pid, niceness, deaf = await results(helper, tell_about_itself, None)
     assert pid == helper.pid != os.getpid()
     assert niceness >= min(19, os.nice(0) + NICENESS)
@@ -89,7 +89,7 @@ async def test_stopping_ends_a_running_task(helper):
     assert helper.pid is None
 
 
-async def test_a_task_that_nobody_listens_to_ends_with_its_process(helper):
+async def test_helper_task_without_reader_ends_with_its_process(helper):
     async with aclosing(helper.run(never_end, None)) as running:
         pid = await anext(running)
     with pytest.raises(ProcessLookupError):
@@ -104,7 +104,7 @@ async def test_closing_twice_is_harmless(helper):
 
 
 @pytest.mark.slow
-async def test_it_ends_with_its_parent():
+async def test_helper_ends_with_its_parent():
     """The parent is killed in the middle of a task."""
     program = (
         "import asyncio\n"

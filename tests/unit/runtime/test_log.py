@@ -91,7 +91,7 @@ def test_rate_limit_forgets_the_oldest_key():
     assert limit.admit("c") is None
 
 
-def test_a_pipe_that_nobody_reads_drops_lines_and_says_so():
+def test_log_sink_to_unread_pipe_drops_lines_and_reports_count():
     read_fd, write_fd = os.pipe()
     try:
         sink = log.ThreadSink(write_fd, lines_max=4)

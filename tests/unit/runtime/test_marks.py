@@ -24,7 +24,7 @@ PRODUCT = (
 ONE, OTHER = list(MARKS)[:2]
 
 
-def test_nobody_counts_in_production() -> None:
+def test_mark_without_counter_has_no_effect() -> None:
     mark(ONE)
     mark("whatever")
 
@@ -82,7 +82,7 @@ def test_every_mark_stands_in_the_product_once() -> None:
     assert twice == {"controller.unclean-election"}  # two kinds of election
 
 
-def test_every_mark_names_its_room_and_says_what_happened() -> None:
+def test_every_mark_has_room_name_and_text() -> None:
     for name, text in MARKS.items():
         room, _, what = name.partition(".")
         assert room in {"quorum", "replication", "session", "log", "producer", "controller"}

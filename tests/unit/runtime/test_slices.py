@@ -75,7 +75,7 @@ async def test_shared_slices_go_round() -> None:
     assert "".join(order) == "abcabcabc"
 
 
-async def test_work_that_is_cancelled_while_it_waits_for_a_slice_holds_up_nobody() -> None:
+async def test_work_cancelled_while_waiting_for_slice_does_not_block_others() -> None:
     slices = SharedSlices(ManualClock())
     gone = asyncio.ensure_future(slices.turn())
     await asyncio.sleep(0)

@@ -33,7 +33,7 @@ async def test_a_quiet_task_stops_the_node_only_for_a_broken_invariant():
     assert reported == ["request"]
 
 
-async def test_close_waits_for_clean_up_and_for_tasks_started_meanwhile():
+async def test_close_waits_for_cleanup_and_for_tasks_started_during_it():
     ended: list[str] = []
     supervisor = Supervisor()
 
@@ -75,7 +75,7 @@ async def test_cancelled_tasks_are_not_failures(fatal):
     assert supervisor.failure is None
 
 
-def test_what_is_survived_is_counted_and_logged_ever_more_seldom():
+def test_survived_errors_are_counted_and_logged_at_powers_of_two():
     supervisor = Supervisor(lambda name, error: pytest.fail("not fatal"))
     with captured() as lines:
         for _ in range(9):
@@ -94,7 +94,7 @@ def test_a_broken_invariant_is_not_survived():
     assert reported == ["batch"]
 
 
-async def test_close_ends_when_a_task_has_ended_and_nobody_has_heard_of_it_yet():
+async def test_close_ends_if_task_ended_before_its_callbacks_ran():
     """From Python 3.12 on, `gather` of ended tasks runs no callback."""
     supervisor = Supervisor()
     ended = asyncio.get_running_loop().create_future()

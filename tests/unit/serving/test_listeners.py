@@ -16,7 +16,7 @@ def listener(name: str, port: int = 0) -> Listener:
     return Listener(name, "127.0.0.1", port, "PLAINTEXT")
 
 
-async def test_what_is_advertised_has_the_ports_that_were_bound() -> None:
+async def test_advertised_listeners_have_bound_ports() -> None:
     table = HandlerTable()
     table.serve_api_versions()
     listeners = Listeners(

@@ -24,7 +24,7 @@ def ask(request: Any, version: int) -> Any:
 
 
 @pytest.mark.parametrize("version", [1, 2, 3])
-def test_every_answer_says_that_nothing_is_enforced(version: int) -> None:
+def test_every_acl_response_has_security_disabled(version: int) -> None:
     described = ask(DescribeAclsRequest(), version)
     assert (described.error_code, described.resources) == (ErrorCode.SECURITY_DISABLED, [])
     assert "authorizer" in described.error_message

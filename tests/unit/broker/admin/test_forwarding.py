@@ -70,14 +70,14 @@ FORWARDED = [api for api in forwarded_apis() if api not in ANSWERED_HERE]
 
 
 @pytest.mark.parametrize("api", FORWARDED)
-def test_every_forwarded_api_can_say_that_it_failed_in_every_version(api: ApiKey) -> None:
+def test_forwarded_api_has_error_response_in_every_version(api: ApiKey) -> None:
     for version in request_class(api).VERSIONS.each():
         data = encode(error_response(filled(api), CODE, version), version)
         response, _ = decode(response_class(api), data, version)
         assert f"error_code={int(CODE)}" in repr(response)
 
 
-def test_what_has_a_handler_here_is_not_forwarded() -> None:
+def test_api_with_own_handler_is_not_forwarded() -> None:
     table, forwarder = HandlerTable(), Mock()
     own = Mock()
     for api in (*ANSWERED_HERE, ApiKey.ALTER_CONFIGS):
@@ -99,7 +99,7 @@ def test_our_own_apis_are_there_for_our_own_tools_alone() -> None:
     assert told(Own.BROKER) == told(Own.NOBODY)
 
 
-def test_brokers_forward_nothing_that_only_controllers_are_asked() -> None:
+def test_controller_only_api_is_not_forwarded() -> None:
     assert ApiKey.ALLOCATE_PRODUCER_IDS in FORWARDABLE & CONTROLLER_APIS
     assert ApiKey.ALLOCATE_PRODUCER_IDS not in forwarded_apis()
 

@@ -107,7 +107,7 @@ async def ask(
 
 
 @pytest.mark.parametrize("version", [0, 1])
-async def test_what_others_decide_goes_on_whole(version: int) -> None:
+async def test_alter_configs_forwards_all_resources_of_the_controller(version: int) -> None:
     request = incremental(
         (TOPIC, "t", [("flush.ms", SET, "1")]), (GROUP, "g", [("share.isolation.level", SET, "x")])
     )
@@ -179,7 +179,7 @@ async def test_values_of_brokers_that_fit_go_on(name: str) -> None:
     assert asked == [(BROKER, name)]
 
 
-async def test_what_was_stored_before_does_not_stand_in_the_way() -> None:
+async def test_alter_configs_ignores_invalid_stored_value_of_another_key() -> None:
     h = Harness()
     h.set_config(str(NODE), "log.roll.ms", "0", resource_type=BROKER)
     request = incremental((BROKER, str(NODE), [("log.cleaner.threads", SET, "2")]))
@@ -208,7 +208,7 @@ async def test_all_values_at_once(version: int) -> None:
     assert asked == [(LOGGER, "1")]
 
 
-async def test_the_controller_cannot_be_asked() -> None:
+async def test_alter_configs_without_controller_fails_forwarded_resources_only() -> None:
     h = Harness()
     h.controller.answer = lambda _: EnvelopeResponse(error_code=ErrorCode.NOT_CONTROLLER)
     request = incremental(

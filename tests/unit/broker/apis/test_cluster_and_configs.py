@@ -33,7 +33,7 @@ async def test_the_cluster_is_described(version: int) -> None:
     assert asked.cluster_authorized_operations == CLUSTER_OPERATIONS
 
 
-async def test_fenced_brokers_only_when_asked_for() -> None:
+async def test_describe_cluster_lists_fenced_brokers_on_request_only() -> None:
     h = Harness()
     h.replay(FenceBrokerRecord(id=OTHER, epoch=102))
     assert [b.broker_id for b in h.body(DescribeClusterRequest()).brokers] == [NODE]
@@ -92,7 +92,7 @@ async def test_a_topics_configuration_with_its_sources(version: int) -> None:
         assert entries["segment.bytes"].config_type == Type.INT
 
 
-async def test_only_the_keys_asked_for_and_documentation_on_demand() -> None:
+async def test_describe_configs_returns_requested_keys_and_documentation() -> None:
     h = Harness()
     h.create_topic()
     _, plain = configs(h, TOPIC, "t", "segment.bytes", "nope")

@@ -85,7 +85,7 @@ async def test_partitions_are_read_at_once_and_answered_in_order() -> None:
     assert (len(h.waits.purgatory), len(h.supervisor)) == (0, 0)
 
 
-async def test_what_the_page_cache_has_needs_no_worker() -> None:
+async def test_fetch_of_cached_pages_needs_no_worker() -> None:
     h, files = filled(2)
     files.cached = {"t-0", "t-1"}
     assert [values(one) for one in datas(ask(h, 2))] == [[b"v0"], [b"v1"]]
@@ -174,7 +174,7 @@ async def test_the_end_and_the_data_may_come_together() -> None:
     assert values(datas(await waiting)[0]) == [b"v0"]
 
 
-async def test_what_came_is_not_sent_by_a_replica_that_leads_no_more() -> None:
+async def test_cold_fetch_after_lost_leadership_is_refused() -> None:
     h, files = filled(replicas=[NODE, OTHER], isr=[NODE])
     waiting = h.fetch(0, version=10)
     await settle()
@@ -183,7 +183,7 @@ async def test_what_came_is_not_sent_by_a_replica_that_leads_no_more() -> None:
     assert datas(waiting.result())[0].error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
-async def test_what_was_deleted_meanwhile_is_not_sent() -> None:
+async def test_cold_fetch_of_records_deleted_during_read_is_out_of_range() -> None:
     h, files = filled()
     h.produce(batch(b"later"))
     waiting = h.fetch(0)
@@ -193,7 +193,7 @@ async def test_what_was_deleted_meanwhile_is_not_sent() -> None:
     assert datas(waiting.result())[0].error_code == ErrorCode.OFFSET_OUT_OF_RANGE
 
 
-async def test_what_was_cut_between_two_reads_is_not_sent() -> None:
+async def test_cold_fetch_omits_records_truncated_between_reads() -> None:
     h, files = filled(2)
     for index in range(2):
         h.produce(batch(b"later"), index=index)
@@ -216,7 +216,7 @@ async def test_a_disk_that_cannot_be_read_fails_its_partition_alone() -> None:
     assert values(there) == [b"v1"]
 
 
-async def test_a_failure_that_nobody_foresaw_is_the_requests() -> None:
+async def test_cold_fetch_with_unexpected_error_fails_its_request() -> None:
     h, files = filled()
     waiting = h.fetch(0)
     await settle()

@@ -99,7 +99,7 @@ async def test_leader_epochs_fence_the_reader() -> None:
     assert h.fetch(0, current_leader_epoch=3).error_code == ErrorCode.UNKNOWN_LEADER_EPOCH
 
 
-async def test_the_new_leader_is_told_from_version_16_on_and_never_an_older_one() -> None:
+async def test_fetch_refusal_names_newer_leader_from_version_16_on() -> None:
     h = Harness()
     h.create_topic(replicas=[OTHER], leader=OTHER)
 
@@ -133,7 +133,7 @@ def led_again() -> Harness:
     return h
 
 
-async def test_a_diverged_reader_is_told_where() -> None:
+async def test_fetch_of_diverged_reader_returns_diverging_epoch() -> None:
     h = led_again()
     data = h.fetch(5, last_fetched_epoch=1, version=12)
     assert (data.diverging_epoch.epoch, data.diverging_epoch.end_offset) == (0, 2)
@@ -299,7 +299,7 @@ async def test_a_wait_ends_when_another_reply_stands_behind_it() -> None:
     assert not peer.behind_callbacks and not len(h.waits.purgatory)
 
 
-async def test_a_consumer_whose_partitions_have_moved_here_waits_shortly_and_then_as_ever() -> None:
+async def test_fetch_after_epoch_lookup_waits_shortly_once() -> None:
     """A consumer looks up epoch ends with one fetch under way: the next fetch uses the result."""
     h, peer = Harness(), Peer()
     h.create_topic(replicas=[NODE, OTHER])
@@ -330,7 +330,7 @@ async def test_a_consumer_whose_partitions_have_moved_here_waits_shortly_and_the
 
 
 @pytest.mark.parametrize("max_wait_ms", [1, MOVED_WAIT_MS / 2, MOVED_WAIT_MS, 500])
-async def test_fetch_of_a_consumer_whose_partitions_have_moved_waits_no_longer_than_it_says(
+async def test_fetch_after_epoch_lookup_waits_at_most_max_wait(
     max_wait_ms: float,
 ) -> None:
     """The bound shortens a wait, and lengthens none."""
@@ -362,7 +362,7 @@ async def test_a_closed_connection_takes_its_waits_with_it() -> None:
     assert waiting.cancelled(), "whoever awaits the answer ends, too"
 
 
-async def test_a_cold_fetch_whose_connection_goes_meanwhile_leaves_nothing(
+async def test_cold_fetch_of_closed_connection_leaves_no_wait(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The fetch first reads in a worker; when its wait would begin, the connection is gone."""
@@ -498,7 +498,7 @@ class SessionClient:
 
 
 @pytest.mark.parametrize("seed", range(25))
-async def test_a_session_and_a_client_that_asks_for_all_know_the_same(seed: int) -> None:
+async def test_incremental_fetches_equal_full_fetches(seed: int) -> None:
     """Whatever happens to the partitions, an incremental fetch omits no news.
 
     A full fetch would repeat the last answer for each omitted partition, and no records are left
@@ -640,7 +640,7 @@ async def test_a_session_keeps_no_partitions_that_are_not_here() -> None:
     assert opened.session_id != 0 and h.context.sessions.partition_count == 2
 
 
-async def test_a_session_keeps_no_tags_that_nobody_knows() -> None:
+async def test_fetch_session_drops_unknown_tags() -> None:
     h = Harness()
     h.create_topic()
     request = many(1, session_epoch=0)

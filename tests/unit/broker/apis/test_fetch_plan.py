@@ -53,7 +53,7 @@ def wishes(h: Harness, *, offset: int = 0, max_bytes: int = MIB) -> list[Wish]:
     ]
 
 
-async def test_where_an_offset_is(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_place_of_offset_is_here_cold_or_remote(monkeypatch: pytest.MonkeyPatch) -> None:
     h = harness(10)
     log = h.partition().log
     assert [place_of(log, offset) for offset in (-1, 0, 1, 2, 3, 2**63 - 1)] == [Place.HERE] * 6
@@ -95,7 +95,9 @@ async def test_nothing_is_read_where_nothing_is(offset: int) -> None:
     assert plan(wishes(harness(10), offset=offset), MIB) == {}
 
 
-async def test_what_is_at_hand_takes_its_share(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_fetch_plan_subtracts_recent_data_from_budget(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     h = harness(500, 500)
     first = h.partition(index=0).log
     monkeypatch.setattr(Log, "is_recent", lambda log, offset: log is first)
@@ -126,7 +128,7 @@ async def test_a_remote_range_takes_all_of_its_limit() -> None:
         assert one.max_bytes == max(0, max_bytes)
 
 
-async def test_what_was_read_is_judged_by_what_the_log_is_now() -> None:
+async def test_cold_data_is_checked_against_current_log() -> None:
     h = harness(10)
     log = h.partition().log
     data = ColdData(log, log.segments.generation, b"data")

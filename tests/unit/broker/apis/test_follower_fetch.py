@@ -104,7 +104,7 @@ def in_the_middle() -> Cluster:
         (2**63 - 1, ErrorCode.OFFSET_OUT_OF_RANGE),
     ],
 )
-async def test_a_follower_is_told_where_the_leaders_log_begins(
+async def test_follower_fetch_returns_log_start_offset_of_leader(
     offset: int, code: ErrorCode
 ) -> None:
     c = in_the_middle()
@@ -119,7 +119,7 @@ async def test_a_follower_is_told_where_the_leaders_log_begins(
     assert bool(data.records) is (offset == 3)
 
 
-async def test_what_the_leader_said_of_its_log_is_handed_to_the_reset() -> None:
+async def test_follower_reset_uses_log_start_offset_of_response() -> None:
     c = in_the_middle()
     request = c.request(2, 1)
     assert request is not None
@@ -160,7 +160,7 @@ async def test_a_session_may_begin_before_its_follower_knows_its_epoch() -> None
 
 
 @pytest.mark.parametrize("error", [ErrorCode.NONE, ErrorCode.INELIGIBLE_REPLICA])
-async def test_who_waits_for_the_end_of_a_proposal_is_looked_at_once(error: ErrorCode) -> None:
+async def test_follower_fetch_checks_partition_with_open_proposal_once(error: ErrorCode) -> None:
     """A follower's fetch skips partitions with an open proposal until the proposal is answered.
 
     A leader of ten thousand new partitions has as many proposals open. Otherwise each fetch would

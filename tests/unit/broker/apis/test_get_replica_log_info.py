@@ -75,7 +75,7 @@ async def test_a_log_whose_batches_are_all_gone_keeps_their_epoch() -> None:
         assert (info.last_written_leader_epoch, info.log_end_offset) == (1, 2)
 
 
-async def test_what_is_not_here_or_has_failed_is_no_answer() -> None:
+async def test_replica_log_info_of_missing_or_failed_replica_is_an_error() -> None:
     h = Harness()
     h.create_topic()
     assert ask(h, 7)[0].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

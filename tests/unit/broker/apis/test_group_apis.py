@@ -109,7 +109,7 @@ def fetch_request(version: int, *topics: tuple[Any, int], group: str = GROUP) ->
     return OffsetFetchRequest(groups=[asked])
 
 
-def test_every_header_says_the_registered_versions(apis: Apis) -> None:
+def test_group_api_docstrings_name_registered_versions(apis: Apis) -> None:
     for module in MODULES + OFFSET_MODULES:
         first, last = module.MIN_VERSION, module.MAX_VERSION
         versions = f"version {first}" if first == last else f"versions {first}-{last}"
@@ -217,7 +217,7 @@ async def test_delete_several_groups_and_wait_for_all(apis: Apis) -> None:
     assert results[:2] == [(ELSEWHERE, ErrorCode.NOT_COORDINATOR), (GROUP, ErrorCode.NONE)]
 
 
-async def test_describe_says_what_may_be_done(apis: Apis) -> None:
+async def test_describe_groups_returns_authorized_operations(apis: Apis) -> None:
     request = DescribeGroupsRequest(groups=[GROUP, ELSEWHERE], include_authorized_operations=True)
     await apis.commit(9)
     for version in (3, 5, 6):

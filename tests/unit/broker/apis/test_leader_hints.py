@@ -100,7 +100,7 @@ async def test_a_fenced_epoch_names_this_very_broker() -> None:
     assert (leader, [node[0] for node in nodes]) == ((NODE, 2), [NODE])
 
 
-async def test_other_errors_name_nobody() -> None:
+async def test_other_errors_contain_no_leader_hint() -> None:
     h = Harness()
     h.create_topic(replicas=[NODE, OTHER], isr=[NODE], configs={"min.insync.replicas": "2"})
     assert told(produce(h)) == (ErrorCode.NOT_ENOUGH_REPLICAS, NOBODY, [])
@@ -199,7 +199,7 @@ async def test_a_node_is_listed_once() -> None:
 
 
 @pytest.mark.parametrize(("ask", "version"), [(produce, 9), (fetch, 15)])
-async def test_older_versions_are_told_nothing(ask: Any, version: int) -> None:
+async def test_older_versions_contain_no_leader_hint(ask: Any, version: int) -> None:
     h = Harness()
     h.create_topic(replicas=[OTHER], leader=OTHER)
     if ask is produce:
@@ -210,14 +210,14 @@ async def test_older_versions_are_told_nothing(ask: Any, version: int) -> None:
 
 
 @pytest.mark.parametrize("ask", [produce, fetch])
-async def test_it_can_be_switched_off(ask: Any) -> None:
+async def test_leader_hints_are_off_with_setting_false(ask: Any) -> None:
     h = Harness(kraftbox_leader_discovery_enable="false")
     h.create_topic(replicas=[OTHER], leader=OTHER)
     assert turned_away(ask(h)) == (NOBODY, [])
 
 
 @pytest.mark.parametrize("ask", [produce, fetch])
-async def test_it_is_switched_off_and_on_while_the_broker_runs(ask: Any) -> None:
+async def test_leader_hints_setting_changes_at_runtime(ask: Any) -> None:
     h = Harness()
     h.create_topic(replicas=[OTHER], leader=OTHER)
     there = ((OTHER, 0), THERE)

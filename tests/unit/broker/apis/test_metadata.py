@@ -50,7 +50,7 @@ def fence(h: Harness, broker_id: int) -> None:
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-async def test_every_version_tells_brokers_topics_and_partitions(version: int) -> None:
+async def test_metadata_has_brokers_topics_and_partitions_in_every_version(version: int) -> None:
     h = Harness()
     h.create_topic("a", number=1, partitions=2)
     h.create_topic("b", number=2, replicas=[OTHER, NODE], leader=OTHER)
@@ -140,13 +140,13 @@ async def test_topics_by_id() -> None:
     assert refused.error_code == ErrorCode.INVALID_REQUEST
 
 
-async def test_a_name_asked_twice_is_answered_once() -> None:
+async def test_metadata_returns_duplicate_name_once() -> None:
     h = Harness()
     h.create_topic("a")
     assert len(h.body(ask("a", "a"), 12).topics) == 1
 
 
-async def test_authorised_operations_only_for_those_who_ask() -> None:
+async def test_metadata_has_authorized_operations_on_request_only() -> None:
     h = Harness()
     h.create_topic("a")
     asked = h.body(
@@ -253,7 +253,7 @@ def told(h: Harness, body: Any, version: int = 12) -> tuple[list[int], ErrorCode
 
 
 @pytest.mark.parametrize("request_", [ask("a"), ask("b", "a"), everything(12)])
-async def test_who_asks_for_a_dead_leader_is_answered_when_the_next_one_leads(
+async def test_metadata_request_for_dead_leader_waits_for_next_one(
     request_: MetadataRequest,
 ) -> None:
     h = moved_away_from_a_dead_leader()
@@ -271,7 +271,7 @@ async def test_who_asks_for_a_dead_leader_is_answered_when_the_next_one_leads(
     assert told(h, h.call(ask("a"), 12))[0] == [NODE]
 
 
-async def test_who_asks_for_other_topics_does_not_wait() -> None:
+async def test_metadata_request_for_other_topics_does_not_wait() -> None:
     h = moved_away_from_a_dead_leader()
     assert told(h, h.call(ask("b"), 12)) == ([NODE, OTHER], ErrorCode.NONE, NODE)
 
@@ -292,7 +292,7 @@ async def test_the_wait_has_an_end_and_then_there_is_no_leader_for_a_session() -
     assert told(h, h.call(ask("a"), 12)) == ([NODE, OTHER], ErrorCode.NONE, OTHER)
 
 
-async def test_a_leader_that_lives_is_told_as_soon_as_it_was_reached() -> None:
+async def test_metadata_request_ends_its_wait_when_leader_was_reached() -> None:
     h = moved_away_from_a_dead_leader()
     answer = h.call(ask("a"), 12)
     h.lost.reached(OTHER)
@@ -323,7 +323,7 @@ async def test_an_unknown_topic_is_created_in_the_background_once() -> None:
     assert (wish.name, wish.num_partitions, wish.replication_factor) == ("fresh", 1, 1)
 
 
-async def test_nobody_creates_what_may_not_be_created() -> None:
+async def test_metadata_request_does_not_create_invalid_topics() -> None:
     h = Harness()
     h.body(ask("fresh", allow_auto_topic_creation=False), 12)
     h.body(ask("__transaction_state"), 12)
@@ -437,7 +437,7 @@ async def test_named_topics_come_in_order_with_errors_for_those_unknown() -> Non
 
 
 @pytest.mark.parametrize("named", [False, True])
-async def test_a_thousand_topics_that_nobody_has_asked_for_yet_are_encoded_in_slices(
+async def test_metadata_of_a_thousand_uncached_topics_is_encoded_in_slices(
     named: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clock = ToilClock()

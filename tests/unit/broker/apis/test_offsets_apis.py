@@ -83,7 +83,7 @@ async def test_an_empty_log() -> None:
     assert found(list_offset(h, T0)) == (-1, -1, -1)
 
 
-async def test_what_is_not_committed_is_not_found_by_consumers() -> None:
+async def test_list_offsets_hides_uncommitted_records_from_consumers() -> None:
     h = filled(replicas=[NODE, OTHER])
     assert found(list_offset(h, Special.LATEST))[1] == 0
     assert found(list_offset(h, T0)) == (-1, -1, -1)
@@ -123,7 +123,7 @@ async def test_a_partition_named_twice_is_an_invalid_request() -> None:
 
 
 @pytest.mark.parametrize("version", [2, 3, 4])
-async def test_where_epochs_end(version: int) -> None:
+async def test_offset_for_leader_epoch_returns_end_of_epoch(version: int) -> None:
     h = filled()
     h.change(leader=OTHER, replicas=[NODE, OTHER])
     h.change(leader=NODE)
@@ -169,7 +169,7 @@ async def test_records_are_deleted_up_to_an_offset(version: int) -> None:
     assert delete(h, -1) == (0, 6)
 
 
-async def test_what_cannot_be_deleted() -> None:
+async def test_delete_records_outside_limits_is_refused() -> None:
     h = filled()
     assert delete(h, 7) == (ErrorCode.OFFSET_OUT_OF_RANGE, -1)
     assert delete(h, -2) == (ErrorCode.OFFSET_OUT_OF_RANGE, -1)

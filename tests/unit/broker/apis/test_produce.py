@@ -73,7 +73,7 @@ async def test_partitions_that_are_not_led_here(topic: str, index: int, code: Er
     assert (result.error_code, result.base_offset, result.log_start_offset) == (code, -1, -1)
 
 
-async def test_the_new_leader_is_told_from_version_10_on() -> None:
+async def test_produce_refusal_names_new_leader_from_version_10_on() -> None:
     h = Harness()
     h.create_topic(replicas=[OTHER], leader=OTHER)
     response = h.call(produce_request(batch(b"a")), 10)
@@ -138,7 +138,7 @@ async def test_record_errors_name_the_records() -> None:
     assert h.produce(batch(b"a", key=b"k")).error_code == 0
 
 
-async def test_log_append_time_is_told_and_stored() -> None:
+async def test_produce_returns_and_stores_log_append_time() -> None:
     h = Harness()
     h.create_topic(configs={"message.timestamp.type": "LogAppendTime"})
     result = h.produce(batch(b"a"))
@@ -232,7 +232,7 @@ async def test_acks_one_does_not_wait() -> None:
     assert h.partition().log.high_watermark == 0
 
 
-async def test_what_is_not_committed_in_time_is_timed_out() -> None:
+async def test_produce_without_commit_in_time_is_timed_out() -> None:
     h = Harness()
     h.create_topic(replicas=[NODE, OTHER])
     waiting = h.produce(batch(b"a"), timeout_ms=500)
@@ -302,7 +302,7 @@ async def test_the_minimum_is_never_above_the_number_of_replicas() -> None:
 
 
 @pytest.mark.parametrize("acks", [-1, 1, 0])
-async def test_what_is_to_be_flushed_is_committed_once_it_is(acks: int) -> None:
+async def test_produce_with_flush_messages_commits_after_flush(acks: int) -> None:
     """As in Kafka, no consumer sees a record that a power cut could still remove."""
     h = Harness()
     h.create_topic(configs={"flush.messages": "2"})

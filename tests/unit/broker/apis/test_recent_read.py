@@ -52,7 +52,7 @@ async def test_another_question_has_its_own_answer(asked: dict[str, Any]) -> Non
     assert recent.read(log, **first | asked) == log.read(**first | asked) != log.read(**first)
 
 
-async def test_what_was_cut_and_written_anew_is_read_anew() -> None:
+async def test_recent_read_after_truncation_reads_again() -> None:
     log, recent = led(b"a", b"b"), RecentRead()
     ask: dict[str, Any] = {"offset": 0, "max_bytes": 1000, "max_offset": 2, "min_one_batch": True}
     recent.read(log, **ask)
@@ -68,7 +68,7 @@ async def test_another_log_of_the_same_shape_is_read_itself() -> None:
     assert recent.read(led(b"a"), **ask) != recent.read(led(b"b"), **ask)
 
 
-async def test_what_is_large_is_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_recent_read_keeps_no_large_result(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(recent_read, "KEPT_BYTES_MAX", 10)
     log, recent = led(b"a"), RecentRead()
     with mock.patch.object(Log, "read", autospec=True, side_effect=Log.read) as read:

@@ -92,7 +92,7 @@ async def test_a_consumer_reads_on_from_the_tier_to_the_disk(max_bytes: int) -> 
 
 
 @pytest.mark.parametrize("turns", [0, 1, 2])
-async def test_what_leaves_the_disk_while_it_is_read_there_is_not_out_of_range(
+async def test_cold_fetch_of_segment_tiered_during_read_is_not_out_of_range(
     monkeypatch: pytest.MonkeyPatch, turns: int
 ) -> None:
     """S1: OFFSET_OUT_OF_RANGE would make a consumer reset its offset or end.
@@ -148,7 +148,7 @@ async def test_a_follower_answers_its_consumers_and_a_replica_is_sent_to_its_own
 
 
 @pytest.mark.parametrize("offset", [-1, -(2**63), 0, 4, 2**63 - 1])
-async def test_what_is_outside_of_the_log_is_out_of_range(offset: int) -> None:
+async def test_remote_fetch_outside_log_is_out_of_range(offset: int) -> None:
     room = TierRoom()
     await room.fill((b"a", b"b", b"c"))
     room.log.advance_log_start(1)
@@ -178,7 +178,7 @@ async def test_aborted_transactions_come_with_what_was_read() -> None:
     assert data.aborted_transactions is None
 
 
-async def test_a_session_is_told_what_comes_later() -> None:
+async def test_fetch_session_receives_remote_data_with_next_fetch() -> None:
     room = await slow((b"a",))
     reply = room.h.fetch(0, session_epoch=0, max_wait_ms=0)
     expire(room, 505)
@@ -191,7 +191,7 @@ async def test_a_session_is_told_what_comes_later() -> None:
     assert values(data) == [b"a"]
 
 
-async def test_what_is_behind_is_read_ahead_when_some_of_a_read_is_sent() -> None:
+async def test_remote_fetch_reads_following_data_ahead() -> None:
     room = TierRoom(partitions=2)
     await room.fill((b"a" * 50,), (b"b" * 50,))
     await answer(ask(room, 0, partition_max_bytes=1))
@@ -337,7 +337,7 @@ async def test_a_store_that_fails_fails_the_partition_alone() -> None:
     assert values((await answer(ask(room, 0)))[0]) == [b"r"]
 
 
-async def test_metadata_that_is_not_ready_is_asked_for_again() -> None:
+async def test_remote_fetch_without_metadata_is_retriable() -> None:
     room = TierRoom()
     await room.fill((b"r",))
     room.tier.caches.clear()
@@ -346,7 +346,7 @@ async def test_metadata_that_is_not_ready_is_asked_for_again() -> None:
 
 
 @pytest.mark.parametrize("what", ["deleted", "fenced", "gone", "cut"])
-async def test_what_came_is_judged_by_what_is_now(what: str) -> None:
+async def test_remote_data_is_checked_against_current_partition(what: str) -> None:
     room = TierRoom(topic={"replicas": [NODE, OTHER], "isr": [NODE]})
     await room.fill((b"a", b"b"))
     room.produce(b"c")

@@ -82,7 +82,7 @@ async def test_partitions_without_news_are_counted_as_fetched() -> None:
     assert c.h.partition().counters.fetches == 3
 
 
-async def test_a_client_that_has_gone_is_told_once() -> None:
+async def test_session_without_client_is_notified_once() -> None:
     """The session may stay for long after its client is gone, and must not cost each append."""
     c = Consumer()
     assert c.h.partition("t", 1).subscriptions.watches() == [c.watch]
@@ -91,7 +91,7 @@ async def test_a_client_that_has_gone_is_told_once() -> None:
     assert c.h.partition("t", 2).subscriptions.watches() == [c.watch]
 
 
-async def test_a_fetch_that_waits_for_more_bytes_hears_of_each_batch() -> None:
+async def test_fetch_that_waits_for_bytes_is_notified_of_each_batch() -> None:
     c = Consumer()
     size = len(batch(b"a"))
     c.fill(0, b"a")
@@ -116,7 +116,7 @@ async def test_a_sessions_next_fetch_ends_the_wait_of_the_one_before() -> None:
     assert (told(await first), told(await second)) == ([], [2])
 
 
-async def test_a_session_that_is_over_is_told_nothing() -> None:
+async def test_closed_session_is_not_notified() -> None:
     c = Consumer()
     waiting = c.fetch(max_wait_ms=500)
     c.h.context.sessions.forget(c.session_id)
@@ -124,7 +124,7 @@ async def test_a_session_that_is_over_is_told_nothing() -> None:
     assert [one.subscriptions.watches() for one in c.h.replicas] == [[], [], []]
 
 
-async def test_a_full_fetch_whose_session_is_evicted_tells_of_all_partitions() -> None:
+async def test_full_fetch_of_evicted_session_returns_all_partitions() -> None:
     """The client would treat a response without them as broken."""
     c = Consumer()
     c.session_id = c.epoch = 0
@@ -152,7 +152,7 @@ async def test_a_session_may_end_while_its_fetch_reads_off_the_loop(
     assert c.h.partition().subscriptions.watches() == []
 
 
-async def test_a_fetch_without_a_session_is_told_only_while_it_waits() -> None:
+async def test_fetch_without_session_is_notified_only_while_waiting() -> None:
     h = Harness()
     h.create_topic()
     waiting = h.fetch(0, max_wait_ms=500)
@@ -162,7 +162,7 @@ async def test_a_fetch_without_a_session_is_told_only_while_it_waits() -> None:
     assert h.partition().subscriptions.watches() == []
 
 
-async def test_followers_hear_at_once_what_retention_took() -> None:
+async def test_follower_learns_of_retention_at_once() -> None:
     c = Cluster(2)
     c.create(1, 2)
     c[1].append(b"a", b"b")
@@ -177,7 +177,7 @@ async def test_followers_hear_at_once_what_retention_took() -> None:
     assert c[2].log.log_start_offset == 2
 
 
-async def test_a_partition_that_was_made_again_is_heard_in_place_of_the_old_one() -> None:
+async def test_session_watch_follows_recreated_partition() -> None:
     """Both have the same key, but the deleted partition notifies no session."""
     c, other = Consumer(1), Harness()
     other.create_topic()

@@ -105,7 +105,7 @@ async def test_the_edges_of_both_parts() -> None:
         assert await results(ask(r.h, special)) == [(0, -1, -1, -1)]
 
 
-async def test_what_is_not_tiered_has_no_tiered_edges() -> None:
+async def test_list_offsets_without_tiered_data_returns_minus_one() -> None:
     plain = TierRoom()
     plain.produce(b"a")
     for special in (Special.LATEST_TIERED, Special.EARLIEST_PENDING_UPLOAD):
@@ -126,13 +126,13 @@ async def test_the_offset_that_waits_to_be_uploaded() -> None:
     assert pending_upload(-1, log) == 6
 
 
-async def test_pending_upload_is_asked_for_since_version_11() -> None:
+async def test_list_offsets_supports_pending_upload_from_version_11() -> None:
     r = await room()
     ((code, *_),) = await results(ask(r.h, Special.EARLIEST_PENDING_UPLOAD, version=10))
     assert code == ErrorCode.UNSUPPORTED_VERSION
 
 
-async def test_a_store_that_fails_is_an_error_that_is_asked_again_after() -> None:
+async def test_list_offsets_with_failed_store_is_retriable() -> None:
     r = await room(2)
     r.tier.store.objects = FaultyObjects(r.tier.bucket, random.Random(1), Weather(down=True))
     found = await results(ask(r.h, T0 + 30, 2))
@@ -146,7 +146,7 @@ async def test_a_store_that_fails_is_an_error_that_is_asked_again_after() -> Non
 
 
 @pytest.mark.parametrize("version", [9, 10, 11])
-async def test_what_is_late_times_out_alone(version: int) -> None:
+async def test_list_offsets_timeout_affects_late_partition_only(version: int) -> None:
     """The timeout is the request's since version 10, if it has one, else the broker's."""
     r = await room(2)
     r.tier.caches.pop(next(iter(r.tier.caches)))
@@ -195,7 +195,7 @@ async def test_the_limit_of_look_ups_follows_the_newest_settings() -> None:
     assert [code for code, *_ in await results(waiting)] == [0] * 4
 
 
-async def test_an_answer_is_that_of_the_leader_that_was_asked() -> None:
+async def test_list_offsets_after_change_of_leader_is_refused() -> None:
     r = await room(replicas=[NODE, OTHER], isr=[NODE])
     r.held.holding = True
     waiting = ask(r.h, T0 + 30)
@@ -207,7 +207,9 @@ async def test_an_answer_is_that_of_the_leader_that_was_asked() -> None:
     assert code == ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
-async def test_what_leaves_the_disk_meanwhile_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_list_offsets_finds_record_tiered_during_search(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """The tier was searched before the segment was only there, the disk afterwards."""
     r = await room()
     lookups = r.h.context.time_lookups
@@ -222,7 +224,7 @@ async def test_what_leaves_the_disk_meanwhile_is_found(monkeypatch: pytest.Monke
     assert await offset(r.h, T0 + 45) == 6
 
 
-async def test_what_expires_meanwhile_does_not_end_the_search_in_the_tier() -> None:
+async def test_list_offsets_continues_after_segment_expires_during_search() -> None:
     """S8: later copies still have the record, and no disk has it."""
     r = await room()
     await tiered(r.tier, r.log)

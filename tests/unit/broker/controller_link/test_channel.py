@@ -100,14 +100,14 @@ async def test_a_leader_that_is_not_known_for_a_while_costs_no_connection() -> N
         assert w.lost == 0
 
 
-async def test_nobody_to_ask() -> None:
+async def test_channel_without_controller_raises_unavailable() -> None:
     async with world() as w:
         w.lead(None)
         with pytest.raises(ControllerUnavailable):
             await w.channel.request(BEAT, TIMEOUT_MS)
 
 
-async def test_another_leader_is_asked_and_the_one_that_hangs_given_up() -> None:
+async def test_channel_abandons_hanging_controller_after_new_leader() -> None:
     async with world() as w:
         w.controllers[0].hangs = True
         hanging = asyncio.ensure_future(w.channel.request(BEAT, TIMEOUT_MS))
@@ -134,7 +134,7 @@ async def test_a_node_that_is_not_the_controller_is_left_at_once() -> None:
         assert w.lost == 0, "given up from here"
 
 
-async def test_a_connection_that_breaks_is_told_of_once() -> None:
+async def test_channel_reports_lost_connection_once() -> None:
     async with world() as w:
         await w.channel.request(BEAT, TIMEOUT_MS)
         await w.controllers[0].server.close(grace_ms=0)

@@ -81,7 +81,7 @@ def test_an_old_registration_in_the_image_is_not_ours() -> None:
     assert run(lifecycle, TimerFired(), now_ms=2000) == [Heartbeat(5, 9, True, False)]
 
 
-def test_a_replay_during_a_heartbeat_is_told_at_once_by_the_next_one() -> None:
+def test_heartbeat_after_replay_reports_new_offset_at_once() -> None:
     lifecycle = new()
     run(lifecycle, Started(), Registered(5))
     assert run(lifecycle, TimerFired(), now_ms=2000) == [Heartbeat(5, -1, True, False)]
@@ -89,7 +89,7 @@ def test_a_replay_during_a_heartbeat_is_told_at_once_by_the_next_one() -> None:
     assert run(lifecycle, FENCED, now_ms=2002) == [Heartbeat(5, 9, False, False)]
 
 
-def test_an_unreachable_controller_is_asked_for_ever_with_growing_pauses() -> None:
+def test_registration_is_retried_indefinitely_with_backoff() -> None:
     lifecycle = new()
     run(lifecycle, Started())
     now_ms, pauses = 0.0, []
@@ -121,7 +121,7 @@ def test_another_clusters_controller_ends_the_start_at_once() -> None:
     assert run(lifecycle, RegistrationFailed(error)) == [GiveUp(error)]
 
 
-def test_a_broker_that_stays_fenced_asks_again_soon_and_ever_less_often() -> None:
+def test_fenced_broker_sends_heartbeats_with_backoff() -> None:
     lifecycle = new()
     run(lifecycle, Started(), Registered(5), MetadataReplayed(9, 5))
     pauses = []
@@ -163,14 +163,14 @@ def test_a_lost_connection_is_made_good_at_once() -> None:
     assert lifecycle.next_deadline_ms() == 702 + 100
 
 
-def test_a_connection_lost_before_registration_asks_for_nothing() -> None:
+def test_lost_connection_before_registration_has_no_effect() -> None:
     lifecycle = new()
     assert run(lifecycle, ContactLost()) == []
     run(lifecycle, Started(), RegistrationFailed(None))
     assert run(lifecycle, ContactLost()) == []
 
 
-def test_shutdown_asks_until_the_controller_grants_it() -> None:
+def test_shutdown_repeats_heartbeats_until_granted() -> None:
     lifecycle = running()
     asked = run(lifecycle, ShutdownRequested(deadline_ms=30_000), now_ms=10)
     assert asked == [Heartbeat(5, 9, False, True)]
@@ -182,7 +182,7 @@ def test_shutdown_asks_until_the_controller_grants_it() -> None:
     assert run(lifecycle, TimerFired(), now_ms=99_000) == []
 
 
-def test_shutdown_waits_for_a_heartbeat_in_flight_and_then_asks_at_once() -> None:
+def test_shutdown_waits_for_heartbeat_in_flight() -> None:
     lifecycle = running()
     run(lifecycle, TimerFired(), now_ms=2000)
     assert run(lifecycle, ShutdownRequested(deadline_ms=30_000), now_ms=2001) == []
@@ -199,7 +199,7 @@ def test_shutdown_without_a_controller_ends_at_its_deadline() -> None:
     assert lifecycle.state is BrokerState.SHUTTING_DOWN
 
 
-def test_shutdown_before_registration_asks_nobody() -> None:
+def test_shutdown_before_registration_sends_no_request() -> None:
     lifecycle = new()
     run(lifecycle, Started())
     assert run(lifecycle, ShutdownRequested(deadline_ms=5_000)) == [MayStop(True)]
@@ -262,7 +262,7 @@ def test_an_image_without_this_process_after_one_with_it_ends_it(
     assert_over(lifecycle)
 
 
-def test_earlier_lives_of_the_id_in_the_log_say_nothing() -> None:
+def test_replayed_registrations_of_earlier_incarnations_have_no_effect() -> None:
     """A start replays the whole log, with earlier incarnations and removals of the id."""
     lifecycle = new()
     old = (
@@ -303,7 +303,7 @@ def test_the_same_process_under_another_epoch_has_lost_nothing() -> None:
     assert run(lifecycle, MetadataReplayed(9, 9)) == [Heartbeat(9, 9, False, False)]
 
 
-def test_a_stale_epoch_ends_leading_at_once_and_the_process_when_the_image_says_who() -> None:
+def test_stale_epoch_ends_leadership_then_process_after_image() -> None:
     lifecycle = running()
     run(lifecycle, TimerFired(), now_ms=2000)
     assert run(lifecycle, STALE, now_ms=2001) == [LeadNothing()]

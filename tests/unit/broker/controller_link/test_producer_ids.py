@@ -64,7 +64,7 @@ class Controller:
         return ProducerIdBlock((self.asked - 1) * self.size, self.size)
 
 
-async def test_many_at_once_ask_once() -> None:
+async def test_concurrent_takes_request_one_block() -> None:
     controller, supervisor = Controller(100), Supervisor()
     ids = ProducerIds(controller.allocate, supervisor)
     taken = await asyncio.gather(*(ids.take_or_wait() for _ in range(20)))

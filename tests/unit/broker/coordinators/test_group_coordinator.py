@@ -296,7 +296,7 @@ async def test_records_that_cannot_be_read_end_the_loading(key: bytes) -> None:
     await driver.stop()
 
 
-async def test_a_disk_that_refuses_reads_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_load_after_disk_error_is_retried(monkeypatch: pytest.MonkeyPatch) -> None:
     """Seed 4972: the group had no coordinator until another broker led."""
     monkeypatch.setattr("broker.coordinators.group_coordinator.LOAD_PAUSE_S", 0.0)
     driver = Driver()
@@ -313,7 +313,7 @@ async def test_a_disk_that_refuses_reads_is_asked_again(monkeypatch: pytest.Monk
     await driver.stop()
 
 
-async def test_who_leads_no_longer_does_not_read_again(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_load_after_lost_leadership_is_not_retried(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("broker.coordinators.group_coordinator.LOAD_PAUSE_S", 0.0)
     driver = Driver()
     driver.log.broken_read = ApiError(ErrorCode.KAFKA_STORAGE_ERROR, "Input/output error")
@@ -356,7 +356,7 @@ async def test_a_newer_epoch_of_a_leader_keeps_its_groups(driver: Driver) -> Non
     assert driver.heartbeat(member_id, 1) is ErrorCode.NONE
 
 
-async def test_a_commit_under_way_is_told_when_the_coordinator_moves(driver: Driver) -> None:
+async def test_commit_in_progress_fails_when_coordinator_moves(driver: Driver) -> None:
     driver.log.hold = True
     answer = driver.commit(4)
     driver.coordinator.resigned(HOME, 2)
@@ -365,7 +365,7 @@ async def test_a_commit_under_way_is_told_when_the_coordinator_moves(driver: Dri
     await settle()
 
 
-async def test_whoever_waits_is_told_when_the_coordinator_moves(driver: Driver) -> None:
+async def test_waiting_join_fails_when_coordinator_moves(driver: Driver) -> None:
     member_id = await driver.member()
     waiting = driver.join()
     assert waiting.error_code == ErrorCode.MEMBER_ID_REQUIRED
@@ -402,7 +402,7 @@ async def test_sessions_end_on_the_loops_time() -> None:
     await driver.stop()
 
 
-async def test_what_is_due_is_served_in_portions() -> None:
+async def test_due_timers_are_served_in_portions() -> None:
     driver = await Driver(min_session_timeout_ms=0, offsets_commit_timeout_ms=10_000).start()
     slot = driver.coordinator._slots[HOME]
     for _ in range(3 * DUE_PER_WAKE):

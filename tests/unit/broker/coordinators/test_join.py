@@ -275,7 +275,7 @@ class TestLimits:
         assert world.joined(stay).leader == ids[1]
         assert set(world.group().members) == {ids[1]}
 
-    def test_group_max_size_turns_nobody_away_in_the_name_of_another(self) -> None:
+    def test_group_max_size_removes_no_member_for_a_foreign_instance_id(self) -> None:
         """G8: member id and instance id must belong together before a member is removed."""
         world = ShardWorld()
         ids = world.stable_group(2)

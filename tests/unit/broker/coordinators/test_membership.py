@@ -147,7 +147,7 @@ def test_empty_group_that_could_not_be_stored_is_forgotten() -> None:
     assert len(world.shard.core.timers) == 0
 
 
-def test_nobody_waits_for_the_assignment_of_a_generation_that_is_over() -> None:
+def test_sync_of_old_generation_is_not_left_waiting() -> None:
     """This holds whether the assignment is committed after all or times out."""
     world = ShardWorld()
     leader, other = world.new_id(), world.new_id()
@@ -218,7 +218,7 @@ class TestRefusals:
         assert world.code(unsaid) is ErrorCode.INCONSISTENT_GROUP_PROTOCOL
         assert world.synced(older).assignment == member.encode()
 
-    def test_leave_of_nobody(self) -> None:
+    def test_leave_of_unknown_member_is_refused(self) -> None:
         world = ShardWorld()
         answer = world.answers[world.leave(("x", None), ("", "i"))]
         assert [(each.member_id, each.error_code) for each in answer.members] == [
@@ -237,7 +237,7 @@ class TestRefusals:
         assert answer.error_code == NONE
         assert set(world.group().members) == {ids[2]}
 
-    def test_a_member_that_is_removed_while_it_waits_is_told(self) -> None:
+    def test_waiting_join_of_removed_member_fails(self) -> None:
         world = ShardWorld()
         ids = world.stable_group(3)
         waiting = world.join(ids[0])

@@ -175,7 +175,7 @@ class TestCommit:
 
 
 class TestFetch:
-    def test_what_was_never_committed(self) -> None:
+    def test_fetch_of_uncommitted_offset_returns_minus_one(self) -> None:
         world = ShardWorld()
         (topic,) = world.shard.fetch_offsets("nobody", [("a", bytes(16), [0])])
         (partition,) = topic.partitions
@@ -347,7 +347,7 @@ class TestExpiry:
         assert not moved.shard.core.groups
         assert not moved.shard.appended.has_group(GROUP)
 
-    def test_topics_that_nobody_reads_any_more_expire_in_a_stable_group(self) -> None:
+    def test_offsets_of_unsubscribed_topics_expire_in_stable_group(self) -> None:
         world = ShardWorld()
         (member,) = world.stable_group()
         world.commit({("a", 0): 1, ("b", 0): 2}, member_id=member, generation=1)
@@ -444,22 +444,22 @@ class TestForeignGroups:
         offset = OffsetRecord(GROUP, TopicPartition("a", 0), CommittedOffset(9, -1, "", 0))
         return ShardWorld(log=[(key, b"\x00\x00\x00\x00\x00\x01\x00"), encode_record(offset)])
 
-    def test_they_cannot_be_joined(self) -> None:
+    def test_other_group_type_cannot_be_joined(self) -> None:
         world = self.world()
         assert world.code(world.join()) is ErrorCode.INCONSISTENT_GROUP_PROTOCOL
 
-    def test_their_offsets_can_be_read_and_never_expire(self) -> None:
+    def test_other_group_type_offsets_can_be_read_and_do_not_expire(self) -> None:
         world = self.world()
         world.expire()
         assert world.fetch("a", 0) == 9
 
-    def test_they_are_not_changed(self) -> None:
+    def test_other_group_type_cannot_be_changed(self) -> None:
         world = self.world()
         assert world.commit_codes(world.commit({("a", 0): 1})) == {ErrorCode.GROUP_ID_NOT_FOUND}
         assert world.code(world.delete_offsets([("a", 0)])) is ErrorCode.GROUP_ID_NOT_FOUND
         assert world.delete_group() is ErrorCode.GROUP_ID_NOT_FOUND
 
-    def test_they_are_not_described_as_classic(self) -> None:
+    def test_other_group_type_is_not_described_as_classic(self) -> None:
         described = self.world().shard.describe_group(GROUP, 6)
         assert described.error_code == ErrorCode.GROUP_ID_NOT_FOUND
         assert described.error_message == f"Group {GROUP} is not a classic group."

@@ -106,7 +106,7 @@ def test_a_follower_that_never_syncs_is_out_of_a_stable_group() -> None:
     assert set(world.group().members) == {ids[0]}
 
 
-def test_who_has_synced_may_stay_for_longer_than_a_rebalance() -> None:
+def test_synced_member_stays_longer_than_rebalance_timeout() -> None:
     world = ShardWorld()
     ids = world.stable_group(2)
     for _ in range(REBALANCE_MS // 5_000 + 1):

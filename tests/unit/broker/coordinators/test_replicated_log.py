@@ -45,7 +45,7 @@ async def test_coordinator_records_are_committed_and_read_back() -> None:
 
 
 @pytest.mark.parametrize("codec", [Codec.NONE, Codec.ZSTD])
-async def test_a_coordinator_is_told_of_transactions(codec: Codec) -> None:
+async def test_coordinator_log_returns_producers_and_markers(codec: Codec) -> None:
     """T9: a batch carries the producer of its transaction, and a marker carries the outcome."""
     h = Harness()
     h.create_topic(configs={"cleanup.policy": "compact"})

@@ -77,7 +77,7 @@ class Turns:
 
 
 class TestDeletedTopics:
-    def test_a_delta_looks_at_so_many_offsets_at_a_time(self) -> None:
+    def test_stale_offsets_are_checked_in_slices(self) -> None:
         world = ShardWorld(log=list(offsets()), topics=topics())
         decisions = list(world.shard.decide_stale())
         assert len(decisions) == GROUPS * EACH // LOOKED_AT_PER_SLICE
@@ -104,7 +104,7 @@ class TestDeletedTopics:
         world.shard.forgotten([together])
         assert world.shard.core.deleted == []
 
-    def test_what_is_committed_between_two_slices_stays(self) -> None:
+    def test_offset_committed_between_slices_is_kept(self) -> None:
         """A client of an old version commits for a new topic of the same name, without its id."""
         world = ShardWorld()
         world.commit({("a", 0): 1, ("a", 1): 1, ("a", 2): 1}, version=4, retention_ms=10**9)
@@ -115,7 +115,7 @@ class TestDeletedTopics:
             world.run(decision)
         assert [world.fetch("a", index) for index in range(3)] == [-1, 1, -1]
 
-    def test_what_is_committed_while_the_walk_is_under_way_stays(self) -> None:
+    def test_offset_committed_during_walk_is_kept(self) -> None:
         value = CommittedOffset(1, -1, "", WALL_EPOCH_MS)
         at = [TopicPartition("a", index) for index in range(2 * LOOKED_AT_PER_SLICE)]
         world = ShardWorld(log=[encode_record(OffsetRecord(GROUP, each, value)) for each in at])
@@ -128,7 +128,7 @@ class TestDeletedTopics:
             carry_out(world, decision)
         assert set(world.shard.appended.offsets_of(GROUP)) == {kept}
 
-    async def test_others_get_their_turn_meanwhile(self) -> None:
+    async def test_removal_of_stale_offsets_yields_to_event_loop(self) -> None:
         driver = Driver()
         driver.log.records[HOME] = list(offsets())
         driver.topics.topics.update(topics().topics)
@@ -144,7 +144,7 @@ class TestDeletedTopics:
         assert shard.core.deleted == []
         await driver.stop()
 
-    async def test_who_loads_the_groups_again_goes_on(self) -> None:
+    async def test_removal_of_stale_offsets_continues_after_reload(self) -> None:
         driver = Driver()
         driver.log.records[HOME] = list(offsets())
         driver.topics.topics.update(topics().topics)
@@ -167,7 +167,7 @@ class TestDeletedTopics:
 
 
 class TestExpiry:
-    def test_so_many_offsets_at_a_time(self) -> None:
+    def test_expired_offsets_are_checked_in_slices(self) -> None:
         world = ShardWorld(log=list(offsets()))
         decisions = list(world.shard.decide_expired(world.shard.expirable_groups(), world.now))
         assert len(decisions) >= GROUPS * EACH // LOOKED_AT_PER_SLICE

@@ -97,7 +97,7 @@ def group_in(state: GroupState) -> tuple[ShardWorld, str, int]:
         (STABLE, ErrorCode.NONE, ErrorCode.NONE, ErrorCode.NONE, ErrorCode.NON_EMPTY_GROUP),
     ],
 )
-def test_what_a_member_is_told_in_each_state(
+def test_member_requests_have_fixed_result_in_each_state(
     state: GroupState,
     heartbeat: ErrorCode,
     sync: ErrorCode,

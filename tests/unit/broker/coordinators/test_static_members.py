@@ -136,7 +136,7 @@ def test_static_members_that_do_not_rejoin_are_kept_by_the_join_phase() -> None:
     assert set(world.group().members) == {leader, follower}
 
 
-def test_nobody_back_means_waiting_until_sessions_end() -> None:
+def test_rebalance_without_returned_members_waits_for_session_end() -> None:
     world = ShardWorld()
     ids = static_group(world, "i1", "i2")
     world.leave(("", "i2"))
@@ -200,7 +200,7 @@ def test_an_administrator_removes_by_instance_id() -> None:
     assert set(world.group().members) == {leader}
 
 
-def test_an_instance_id_nobody_has() -> None:
+def test_unknown_instance_id_is_refused() -> None:
     world = ShardWorld()
     (member,) = static_group(world, "i1")
     assert world.heartbeat(member, 1, "other") is ErrorCode.UNKNOWN_MEMBER_ID

@@ -45,7 +45,7 @@ def test_a_cancelled_timer_does_not_fire() -> None:
     assert timers.pop_due(20.0) == key("m")
 
 
-def test_what_is_set_while_a_timer_is_served_is_due_later() -> None:
+def test_timer_set_while_serving_is_due_later() -> None:
     timers = Timers()
     timers.set(key("m"), 5.0)
     assert timers.pop_due(5.0) == key("m")

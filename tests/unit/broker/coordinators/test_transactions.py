@@ -90,7 +90,9 @@ class LoadedWorld(ShardWorld):
         ([(P, offset(9)), DELETED, (P, offset(2)), (P, COMMIT)], 2, 2),
     ],
 )
-def test_what_a_group_has_committed(steps: list[Any], any_: int, stable: int | ErrorCode) -> None:
+def test_committed_and_stable_offset_after_transaction_steps(
+    steps: list[Any], any_: int, stable: int | ErrorCode
+) -> None:
     world = LoadedWorld(*steps)
     assert (world.fetch(*AT), world.stable()) == (any_, stable)
 
@@ -154,7 +156,7 @@ def test_the_topic_goes_with_what_is_pending() -> None:
     assert world.shard.core.counters.offset_deletions == 2
 
 
-def test_what_is_pending_does_not_expire() -> None:
+def test_pending_offset_does_not_expire() -> None:
     world = LoadedWorld(EMPTY_GROUP, offset(3), (P, offset(9)))
     world.now_ms += world.config.offsets_retention_ms
     world.expire()

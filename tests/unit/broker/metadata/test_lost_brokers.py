@@ -43,7 +43,7 @@ class World:
 NOTHING: tuple[set[int], set[int], float] = (set(), set(), 0.0)
 
 
-async def test_who_lost_nobody_knows_nothing() -> None:
+async def test_lost_brokers_without_loss_is_empty() -> None:
     world = World()
     assert not world.lost and world.seen() == NOTHING
 
@@ -78,7 +78,7 @@ async def test_an_answer_about_others_does_not_wait() -> None:
 
 
 @pytest.mark.parametrize("ends", ["reached", "withdraw"])
-async def test_what_was_said_is_taken_back(ends: str) -> None:
+async def test_lost_broker_is_cleared_by_contrary_evidence(ends: str) -> None:
     world = World().killed()
     getattr(world.lost, ends)(OTHER)
     assert not world.lost and world.seen() == NOTHING
@@ -96,7 +96,7 @@ async def test_the_metadata_decides_and_the_broker_is_listed_for_a_while() -> No
     assert not world.lost
 
 
-async def test_who_was_only_doubted_is_not_listed_when_it_is_fenced() -> None:
+async def test_suspected_broker_is_not_listed_after_fencing() -> None:
     """A broker in controlled shutdown leads nothing, so no client misses it."""
     world = World()
     world.lost.lost(OTHER, world.now_ms)
@@ -124,7 +124,7 @@ async def test_evidence_is_about_one_registration() -> None:
     assert world.seen() == ({OTHER}, set(), HOLD_MAX_MS)
 
 
-async def test_who_is_dead_for_the_metadata_is_not_lost_again() -> None:
+async def test_fenced_broker_is_not_lost_again() -> None:
     world = World()
     world.fence()
     world.killed()
@@ -132,7 +132,7 @@ async def test_who_is_dead_for_the_metadata_is_not_lost_again() -> None:
 
 
 @pytest.mark.parametrize("change", ["reached", "published"])
-async def test_those_who_wait_are_told_once(change: str) -> None:
+async def test_lost_brokers_callback_runs_once(change: str) -> None:
     world, told = World().killed(), []
     world.lost.when_changed(lambda: told.append(1))
     for _ in range(2):
@@ -143,7 +143,7 @@ async def test_those_who_wait_are_told_once(change: str) -> None:
     assert told == [1]
 
 
-async def test_nobody_is_kept_waiting_by_a_loss_that_was_forgotten_meanwhile() -> None:
+async def test_expired_loss_runs_callbacks_with_next_image() -> None:
     """The evidence has expired: waiting requests are called back with the next image."""
     world, told = World().killed(), []
     world.lost.when_changed(lambda: told.append(1))
@@ -177,7 +177,7 @@ async def test_loss_of_the_next_incarnation_counts_from_its_own_time() -> None:
     assert world.seen(40 + SESSION_MS) == NOTHING
 
 
-async def test_second_loss_of_one_incarnation_does_not_count_anew() -> None:
+async def test_second_loss_of_one_incarnation_does_not_extend_expiry() -> None:
     world = World().killed()
     world.lost.lost(OTHER, world.begun_ms + SESSION_MS - 1)
     assert world.seen(SESSION_MS - 1) == ({OTHER}, set(), 0.0)

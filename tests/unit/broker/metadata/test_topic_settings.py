@@ -21,7 +21,7 @@ async def test_topics_without_overrides_share_one_value() -> None:
     assert h.settings.of("a") is h.settings.of("b") is h.settings.of("unknown")
 
 
-async def test_values_of_topics_that_are_gone_are_not_kept_for_ever() -> None:
+async def test_settings_cache_is_bounded() -> None:
     h = Harness()
     for number in range(2 * CACHED_MAX):
         name = f"t{number}"
@@ -101,12 +101,12 @@ async def test_a_dynamic_value_that_is_not_understood_changes_nothing() -> None:
     assert h.settings.of("t").rules.max_message_bytes == 1_048_588
 
 
-async def test_every_record_is_walked_where_the_node_says_so() -> None:
+async def test_validate_records_setting_walks_every_record() -> None:
     h = Harness(kraftbox_produce_validate_records="true")
     assert h.settings.of("t").rules.always_walk
 
 
-async def test_what_a_replica_must_have_locally_is_the_topics_before_the_clusters() -> None:
+async def test_local_log_threshold_of_topic_overrides_cluster() -> None:
     h = Harness()
     time, size = "leader.election.eligible.local.log.ms", "leader.election.eligible.local.log.bytes"
     h.create_topic("own", number=1, configs={time: "5"})

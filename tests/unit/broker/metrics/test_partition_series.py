@@ -86,7 +86,7 @@ async def test_partitions_that_go_take_their_series_with_them() -> None:
     assert scraped(series, []).count("{") == 0
 
 
-async def test_who_does_not_lead_has_no_series_of_leaders() -> None:
+async def test_follower_has_no_leader_series() -> None:
     harness = Harness()
     harness.create_topic(partitions=3)
     partitions, series = partitions_of(harness), PartitionSeries()

@@ -119,7 +119,7 @@ def test_work_is_counted_for_every_request(place: Place) -> None:
     assert answer.throttle_time_ms == 400 == place.peer.muted_ms[0]
 
 
-def test_a_version_that_cannot_say_it_is_muted_nevertheless(place: Place) -> None:
+def test_version_without_throttle_time_is_muted(place: Place) -> None:
     place.enforcer.publish(WORK)
     place.work_ms = 5_000.0
     place.reply = HeartbeatResponse()
@@ -146,7 +146,7 @@ async def test_a_reply_that_waits_is_finished_when_it_comes(place: Place) -> Non
     assert (await waiting).throttle_time_ms == 5_000
 
 
-async def test_a_reply_that_waits_may_fail_or_be_given_up(place: Place) -> None:
+async def test_pending_reply_that_fails_or_is_cancelled_is_not_muted(place: Place) -> None:
     place.enforcer.publish(PRODUCE)
     loop = asyncio.get_running_loop()
     place.reply = loop.create_future()

@@ -85,14 +85,14 @@ def test_a_changed_limit_holds_at_once_for_what_was_done() -> None:
     assert made.record(KIND, "u", "a", 1e9, 0.0) == 0.0
 
 
-def test_what_is_taken_back_was_not() -> None:
+def test_quota_take_back_undoes_record() -> None:
     made = quotas((entity(user="u"), 100.0))
     assert made.record(KIND, "u", "a", 5_000.0, 0.0) > 0.0
     made.take_back(KIND, "u", "a", 5_000.0, 0.0)
     assert made.record(KIND, "u", "a", 1_000.0, 0.0) == 0.0
 
 
-def test_what_the_windows_hold() -> None:
+def test_quota_burst_is_limited_by_windows() -> None:
     made = quotas((entity(user="u"), 100.0), window_count=11, window_ms=1_000.0)
     assert made.most_at_once(KIND, "u", "a") == 1_000.0
     assert made.record(KIND, "u", "a", 1_000.0, 0.0) == 0.0
@@ -115,7 +115,7 @@ def test_addresses() -> None:
     assert made.ip_rate("10.0.0.2") is None
 
 
-def test_what_metrics_are_told() -> None:
+def test_quota_usage_for_metrics() -> None:
     made = quotas((entity(user="u"), 100.0), window_count=11, window_ms=1_000.0)
     made.record(KIND, "u", "c", 500.0, 0.0)
     ((kind, bearer, per_second, wait_ms),) = made.in_use(0.0)
@@ -157,7 +157,7 @@ def test_rates_of_busy_clients_are_bounded() -> None:
     assert (KIND, (None, f"c{RATES_MAX + 49}")) in made._usages
 
 
-def test_long_client_ids_are_told_apart_and_not_kept() -> None:
+def test_long_client_ids_are_distinguished_and_not_cached() -> None:
     made = quotas((entity(client_id=None), 1e9))
     one, other = "x" * 30_000, "x" * 30_000 + "y"
     found = {made.limit(KIND, "u", each) for each in (one, other)}

@@ -60,7 +60,7 @@ def errors(outcomes: tuple[Assigned, ...]) -> list[ErrorCode]:
     return [outcome.error for outcome in outcomes]
 
 
-def test_who_has_one_directory_need_not_say_it(cluster: Cluster) -> None:
+def test_broker_with_one_directory_needs_no_assignment(cluster: Cluster) -> None:
     known = (DIRECTORY_UNASSIGNED, directory(2), directory(3))
     assert cluster.partition("t").directories == known
     before = cluster.next_offset
@@ -68,7 +68,7 @@ def test_who_has_one_directory_need_not_say_it(cluster: Cluster) -> None:
     assert cluster.next_offset == before
 
 
-def test_who_has_two_says_which(cluster: Cluster) -> None:
+def test_broker_with_two_directories_assigns_replicas(cluster: Cluster) -> None:
     outcomes = assign(cluster, {ONE: [0], TWO: [1]})
     assert errors(outcomes) == [ErrorCode.NONE] * 2
     assert cluster.partition("t", 0).directories == (ONE, directory(2), directory(3))
@@ -97,13 +97,13 @@ def test_each_is_judged_alone(cluster: Cluster) -> None:
     assert cluster.partition("t").directories[0] == ONE
 
 
-def test_an_old_life_says_nothing(cluster: Cluster) -> None:
+def test_assignment_of_old_incarnation_is_refused(cluster: Cluster) -> None:
     with pytest.raises(ApiError) as refused:
         assign(cluster, {ONE: [0]}, epoch=cluster.image.cluster.brokers[1].epoch - 1)
     assert refused.value.code == ErrorCode.STALE_BROKER_EPOCH
 
 
-def test_records_of_an_old_metadata_version_cannot_say_it() -> None:
+def test_assignment_with_old_metadata_version_is_refused() -> None:
     cluster = Cluster(metadata_version=DIRECTORY_ASSIGNMENT_LEVEL - 1)
     cluster.start(1)
     cluster.create_topic("t", [1])
@@ -141,7 +141,7 @@ def test_the_last_in_sync_replica_stays_in_the_isr_and_does_not_lead(cluster: Cl
     assert cluster.state("alone")[:2] == (-1, (1,))
 
 
-def test_who_has_lost_everything_is_left_to_stop(cluster: Cluster) -> None:
+def test_broker_without_online_directory_changes_no_partition(cluster: Cluster) -> None:
     assign(cluster, {ONE: [0], TWO: [1]})
     before = cluster.next_offset
     cluster.heartbeat(1, offline_log_dirs=[ONE, TWO])
@@ -149,7 +149,7 @@ def test_who_has_lost_everything_is_left_to_stop(cluster: Cluster) -> None:
     assert cluster.next_offset == before
 
 
-def test_what_the_broker_does_not_have_cannot_fail(cluster: Cluster) -> None:
+def test_failure_of_foreign_directory_has_no_effect(cluster: Cluster) -> None:
     before = cluster.next_offset
     cluster.heartbeat(1, offline_log_dirs=[directory(2)])
     assert cluster.next_offset == before

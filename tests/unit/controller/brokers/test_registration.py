@@ -98,9 +98,7 @@ class TestRegistration:
         cluster.heartbeat(1)
         assert cluster.state("t")[:2] == (1, (1,))
 
-    def test_what_it_leaves_behind_is_written_before_its_registration(
-        self, cluster: Cluster
-    ) -> None:
+    def test_registration_follows_records_about_earlier_incarnation(self, cluster: Cluster) -> None:
         cluster.start(1, 2)
         cluster.create_topic("t", [1, 2])
         cluster.advance(SESSION_TIMEOUT_MS)
@@ -110,7 +108,7 @@ class TestRegistration:
         assert cluster.image.cluster.brokers[1].epoch == epoch
         assert cluster.state("t")[1] == (2,)
 
-    def test_a_controller_lost_between_its_batches_leaves_nobody_registered(
+    def test_registration_interrupted_between_batches_registers_no_broker(
         self, cluster: Cluster
     ) -> None:
         """P11: changes that exceed a batch are written in several, and the log may end after any of
@@ -185,11 +183,11 @@ class TestHeartbeat:
         assert (reply.is_fenced, reply.is_caught_up) == (False, True)
         assert not cluster.image.cluster.brokers[1].fenced
 
-    def test_a_broker_may_ask_to_stay_fenced(self, cluster: Cluster) -> None:
+    def test_heartbeat_may_request_to_stay_fenced(self, cluster: Cluster) -> None:
         cluster.register(1)
         assert cluster.heartbeat(1, want_fence=True).state is BrokerState.FENCED
 
-    def test_a_broker_may_ask_to_be_fenced(self, cluster: Cluster) -> None:
+    def test_heartbeat_may_request_fencing(self, cluster: Cluster) -> None:
         cluster.start(1, 2)
         cluster.create_topic("t", [1, 2])
         assert cluster.heartbeat(1, want_fence=True).is_fenced
@@ -261,7 +259,7 @@ class TestControlledShutdown:
         assert reply.should_shut_down
         assert cluster.image.cluster.brokers[1].fenced
 
-    def test_it_waits_until_the_others_know_the_new_leaders(self, cluster: Cluster) -> None:
+    def test_shutdown_waits_until_other_brokers_know_new_leaders(self, cluster: Cluster) -> None:
         cluster.start(1, 2)
         cluster.create_topic("t", [1, 2])
         reply = cluster.heartbeat(1, want_shut_down=True)
@@ -288,7 +286,7 @@ class TestControlledShutdown:
         cluster.heartbeats.begin_shutdown(1, cluster.next_offset - 1)
         assert cluster.heartbeat(1, want_shut_down=True).should_shut_down
 
-    def test_nobody_comes_back_from_it_in_the_same_life(self, cluster: Cluster) -> None:
+    def test_shutdown_cannot_be_undone_in_same_incarnation(self, cluster: Cluster) -> None:
         cluster.start(1, 2)
         cluster.create_topic("t", [1, 2])
         cluster.heartbeat(1, want_shut_down=True)
@@ -317,7 +315,7 @@ class TestExpiry:
     @pytest.mark.parametrize(
         ("waited_ms", "cause"), [(500, "connection-lost"), (SESSION_TIMEOUT_MS, "broker-fenced")]
     )
-    def test_the_record_says_whether_the_connection_or_the_session_ended(
+    def test_fencing_record_has_cause_connection_or_session(
         self, cluster: Cluster, waited_ms: int, cause: str
     ) -> None:
         cluster.set(connection_loss_fence_ms=500)
@@ -386,9 +384,7 @@ class TestExpiry:
         assert fenced
         assert left == [4, 3, 1, 0, 0]
 
-    def test_who_came_back_as_another_process_is_not_fenced_for_the_one_before(
-        self, cluster: Cluster
-    ) -> None:
+    def test_new_incarnation_is_not_fenced_for_earlier_silence(self, cluster: Cluster) -> None:
         cluster.start(1, 2)
         cluster.create_topic("t", *([1, 2] for _ in range(3)))
         cluster.advance(SESSION_TIMEOUT_MS)

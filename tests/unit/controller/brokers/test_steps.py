@@ -103,7 +103,7 @@ def expire(cluster: Cluster, broker: int) -> None:
 
 
 class TestRegistration:
-    def test_it_counts_once_everything_is_left(self, cluster: Cluster) -> None:
+    def test_registration_counts_after_last_step(self, cluster: Cluster) -> None:
         """P11: an incarnation that lost data is registered only once no ISR or ELR has the one
         before."""
         expire(cluster, 1)
@@ -121,9 +121,7 @@ class TestRegistration:
         assert held == [250, 0, 0]
         assert epoch == cluster.next_offset - 1 == cluster.image.cluster.brokers[1].epoch
 
-    def test_what_it_gets_in_between_it_leaves_with_the_registration(
-        self, cluster: Cluster
-    ) -> None:
+    def test_registration_removes_isr_entries_gained_between_steps(self, cluster: Cluster) -> None:
         expire(cluster, 1)
         steps = stepped(cluster, partial(decide_register_broker, request=registration(1, life=2)))
         assert [next(steps), next(steps)] == [None, None]
@@ -155,7 +153,7 @@ class TestRegistration:
 
 
 class TestShutdown:
-    def test_it_waits_for_the_last_change(self, cluster: Cluster) -> None:
+    def test_shutdown_waits_for_last_step(self, cluster: Cluster) -> None:
         """KIP-841: the last step changes nothing, and still reports that leaders have moved."""
         held, replies = [], []
         for reply in stepped(cluster, heartbeat(cluster, 1, want_shut_down=True)):
@@ -173,7 +171,7 @@ class TestShutdown:
         assert cluster.heartbeat(1, want_shut_down=True).should_shut_down
         assert cluster.image.cluster.brokers[1].fenced
 
-    def test_who_wants_to_be_fenced_is_fenced_last(self, cluster: Cluster) -> None:
+    def test_requested_fencing_is_last_step(self, cluster: Cluster) -> None:
         found = []
         for reply in stepped(cluster, heartbeat(cluster, 1, want_fence=True)):
             fenced = cluster.image.cluster.brokers[1].fenced
@@ -181,7 +179,7 @@ class TestShutdown:
             found.append((holding(cluster, 1), fenced))
         assert found == [(250, False), (0, False), (0, True)]
 
-    def test_who_is_removed_is_removed_last(self, cluster: Cluster) -> None:
+    def test_unregistration_is_last_step(self, cluster: Cluster) -> None:
         found = []
         for _ in stepped(cluster, partial(decide_unregister_broker, broker_id=1)):
             found.append((holding(cluster, 1), 1 in cluster.image.cluster.brokers))
@@ -282,16 +280,14 @@ class TestUnfencing:
         assert led(cluster) == 0
         return cluster
 
-    def test_it_leads_step_by_step(self, cut: Cluster) -> None:
+    def test_unfenced_broker_gets_leadership_in_steps(self, cut: Cluster) -> None:
         found = []
         for reply in stepped(cut, heartbeat(cut, 3)):
             found.append((led(cut), reply and reply.state))
             assert not cut.image.cluster.brokers[3].fenced
         assert found == [(250, None), (500, None), (500, BrokerState.UNFENCED)]
 
-    def test_who_is_fenced_in_between_goes_on_only_if_it_is_unfenced_again(
-        self, cut: Cluster
-    ) -> None:
+    def test_broker_fenced_between_steps_continues_only_after_unfencing(self, cut: Cluster) -> None:
         """P2: a fenced broker leads nothing."""
         steps = stepped(cut, heartbeat(cut, 3))
         next(steps)

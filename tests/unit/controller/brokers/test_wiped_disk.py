@@ -142,7 +142,7 @@ def test_unclean_election_by_configuration_elects_the_full_copy() -> None:
     assert cluster.state("t")[:2] == (3, (3,))
 
 
-def test_what_comes_back_into_the_isr_is_written_down_with_its_directory(two: Cluster) -> None:
+def test_replica_that_rejoins_isr_is_recorded_with_its_directory(two: Cluster) -> None:
     elect(two, UNCLEAN)
     assert propose(two, 2, 3) is ErrorCode.NONE
     assert two.state("t")[:2] == (3, (2, 3))
@@ -208,7 +208,7 @@ def test_the_only_replica_on_a_new_disk_waits_for_an_operator(one: Cluster) -> N
     assert elect(one, PREFERRED)[0] is ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE
 
 
-def test_an_operator_may_begin_anew(one: Cluster) -> None:
+def test_unclean_election_allows_empty_replica_to_lead(one: Cluster) -> None:
     assert elect(one, UNCLEAN) == (ErrorCode.NONE, None)
     assert one.state("t")[:2] == (2, (2,))
     partition = one.partition("t")
@@ -216,7 +216,7 @@ def test_an_operator_may_begin_anew(one: Cluster) -> None:
     assert partition.recovery_state == LeaderRecoveryState.RECOVERING
 
 
-def test_nobody_alive_cannot_begin_anew(one: Cluster) -> None:
+def test_unclean_election_without_live_replica_is_refused(one: Cluster) -> None:
     one.fence(2)
     assert elect(one, UNCLEAN) == (
         ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE,
@@ -224,7 +224,7 @@ def test_nobody_alive_cannot_begin_anew(one: Cluster) -> None:
     )
 
 
-def test_with_several_disks_the_broker_says_later_where_it_began() -> None:
+def test_broker_with_several_disks_assigns_directory_after_election() -> None:
     cluster = Cluster()
     cluster.register(1, log_dirs=[SECOND, THIRD])
     cluster.heartbeat(1)
@@ -263,7 +263,7 @@ def test_a_new_disk_leaves_the_isr_where_others_are(three: Cluster) -> None:
     assert three.partition("t").directories == (THIRD, NEW, directory(3))
 
 
-def test_who_has_several_must_say_which_before_it_is_in_sync(three: Cluster) -> None:
+def test_broker_with_several_disks_joins_isr_only_after_assignment(three: Cluster) -> None:
     three.fence(1)
     wipe(three, 1, SECOND, NEW)
     assert three.state("t")[:2] == (2, (2, 3))
@@ -366,7 +366,7 @@ def test_move_that_the_controller_does_not_know_is_not_taken_back(moved: Cluster
 # --- old logs -----------------------------------------------------------------------------------
 
 
-def test_a_leader_that_was_elected_before_anybody_looked(two: Cluster) -> None:
+def test_leader_elected_by_older_controller_keeps_leading(two: Cluster) -> None:
     """A controller that ignored directories wrote the log: its elected leader keeps leading.
 
     Another member leaves the ISR with the next change, and comes back with its directory.

@@ -171,7 +171,7 @@ class TestIncremental:
         assert alter_one(cluster, resource, given) is code
         assert cluster.next_offset == offset
 
-    def test_names_of_plug_ins_are_taken_for_brokers(self, cluster: Cluster) -> None:
+    def test_unknown_keys_are_stored_for_brokers(self, cluster: Cluster) -> None:
         assert alter_one(cluster, BROKER, ("my.reporter.url", SET, "x")) == 0
         assert stored(cluster, BROKER) == {"my.reporter.url": "x"}
         assert alter_one(cluster, BROKER, ("my.reporter.url", DELETE, None)) == 0
@@ -229,7 +229,7 @@ class TestIncremental:
 
 
 class TestFull:
-    def test_what_is_not_named_goes(self, cluster: Cluster) -> None:
+    def test_replace_all_removes_unnamed_keys(self, cluster: Cluster) -> None:
         alter_one(cluster, TOPIC, ("retention.ms", SET, "5"), ("flush.ms", SET, "6"))
         assert replace_all(cluster, TOPIC, flush_ms="7", segment_ms="8") == 0
         assert stored(cluster, TOPIC) == {"flush.ms": "7", "segment.ms": "8"}

@@ -60,7 +60,7 @@ def test_metadata_version(start: int, to: int, kind: int, code: ErrorCode) -> No
 
 
 @pytest.mark.parametrize("name", ["group.version", "no.such.feature", "kraft.version"])
-def test_what_is_not_built_cannot_be_turned_on(name: str) -> None:
+def test_unsupported_feature_level_is_refused(name: str) -> None:
     assert update(Cluster(), FeatureUpdate(name, 1, UP)) is ErrorCode.INVALID_UPDATE_VERSION
 
 

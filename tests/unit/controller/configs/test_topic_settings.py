@@ -34,12 +34,12 @@ def configure(cluster: Cluster, resource: str, key: str, value: str | None) -> N
     )
 
 
-def test_balanced_is_what_holds_where_nothing_is_said() -> None:
+def test_recovery_strategy_defaults_to_balanced() -> None:
     found = strategy_in_force(Cluster().view(), "t")
     assert found == (BALANCED, FLAG, Place.STATIC)
 
 
-def test_the_order_in_which_values_are_asked() -> None:
+def test_recovery_strategy_precedence_of_settings() -> None:
     """Each value added takes precedence over all before it."""
     cluster = Cluster(unclean_leader_election_enable="true")
     assert strategy_in_force(cluster.view(), "t") == (AGGRESSIVE, FLAG, Place.STATIC)

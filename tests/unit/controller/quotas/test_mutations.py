@@ -76,7 +76,7 @@ def test_a_refusal_costs_nothing() -> None:
     assert change(made, 1, 500.0, strict=True) == (True, 0)
 
 
-def test_any_other_client_is_let_through_and_told_to_wait() -> None:
+def test_non_strict_client_over_quota_is_throttled() -> None:
     made = quotas(rate=2.0)
     assert change(made, 10, 0.0, strict=False) == (True, 0)
     assert change(made, 4, 0.0, strict=False) == (True, 2_000)
@@ -97,7 +97,7 @@ def test_a_new_limit_counts_at_once_and_debts_stay() -> None:
     assert change(made, 1, 0.0, strict=True) == (False, 1_000)
 
 
-def test_who_shares_a_bucket() -> None:
+def test_clients_with_same_entity_share_bucket() -> None:
     made = quotas(1.0, client_id=None)  # one bucket per client id, whatever its user
     first = made.begin("u", "a", strict=True, now_ms=0.0)
     other = made.begin("v", "a", strict=True, now_ms=0.0)
@@ -125,7 +125,7 @@ def test_full_buckets_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
     assert again.left == -95.0
 
 
-def test_what_metrics_are_told() -> None:
+def test_mutation_quota_metrics() -> None:
     made = quotas(rate=2.0)
     change(made, 12, 0.0, strict=False)
     tokens, throttled = made.collect(0.0)
@@ -205,7 +205,7 @@ def test_deletions_are_charged_by_partition() -> None:
     assert (account.last.spent, set(cluster.image.topics.by_name)) == (2, {"b"})
 
 
-def test_who_is_not_strict_is_never_refused() -> None:
+def test_non_strict_client_is_never_refused() -> None:
     cluster, account = three_brokers(), Account(-100, strict=False)
     request = CreateTopicsRequest(topics=[wish("a", 4)])
     (outcome,) = cluster.run(lambda view: decide_create_topics(view, request, account.open()))

@@ -162,7 +162,7 @@ def test_a_change_goes_past_one_report_alone(world: World) -> None:
     assert world.tell(ALL, 1, 2, epoch=epoch + 1).error is ErrorCode.NONE
 
 
-def test_a_leader_that_says_nothing_of_local_logs_goes_past_nothing(world: World) -> None:
+def test_proposal_without_local_logs_skips_no_partition_epoch(world: World) -> None:
     """P13: a Kafka leader treats its proposal as refused once it reads of another epoch."""
     epoch = world.partition("t").partition_epoch
     world.tell(ALL)
@@ -228,7 +228,7 @@ def test_a_report_and_changes_in_one_request_are_each_compared(world: World) -> 
     ]
 
 
-def test_what_is_not_known_leaves_what_is(world: World) -> None:
+def test_unknown_local_log_stats_keep_earlier_ones(world: World) -> None:
     world.tell({1: (5, 100), 2: (6, 200), 3: (7, 300)})
     world.tell({1: (8, 110), 2: (-1, 210)})
     assert world.known == {1: (8, 110), 2: (6, 210), 3: (7, 300)}
@@ -242,7 +242,7 @@ def test_the_table_is_whole_with_every_isr_change_that_has_stats(world: World) -
     assert record.isr == [1, 2]
 
 
-def test_it_is_kept_for_members_of_the_elr(world: World) -> None:
+def test_local_log_stats_are_kept_for_elr_members(world: World) -> None:
     world.tell({1: (5, 100), 2: (6, 200), 3: (7, 300)})
     world.fence(2)
     world.fence(3)
@@ -251,7 +251,7 @@ def test_it_is_kept_for_members_of_the_elr(world: World) -> None:
     assert all(record.local_logs is None for record in world.written[1:]), "nothing new is known"
 
 
-def test_a_life_that_is_over_tells_nothing(world: World) -> None:
+def test_local_log_stats_of_old_incarnation_are_dropped(world: World) -> None:
     world.tell({1: (5, 100), 2: (6, 200), 3: (7, 300)})
     world.fence(2)
     world.back(2)
@@ -266,7 +266,7 @@ def test_an_unclean_registration_takes_what_was_known(world: World) -> None:
     assert [one.broker_id for one in world.partition("t").local_logs.entries] == [1, 2]
 
 
-def test_who_is_no_replica_any_more_is_forgotten(world: World) -> None:
+def test_local_log_stats_of_removed_replica_are_dropped(world: World) -> None:
     world.tell({1: (5, 100), 2: (6, 200), 3: (7, 300)})
     reassign(world, 1, 2, 4)
     assert set(world.known) == {1, 2, 3}, "3 is one until 4 is in sync"
@@ -329,7 +329,7 @@ def test_without_a_threshold_nothing_differs() -> None:
     assert world.partition("t").local_logs == NO_LOCAL_LOGS
 
 
-def test_what_was_known_goes_with_the_next_change_once_it_is_off(world: World) -> None:
+def test_local_log_stats_without_threshold_are_removed_with_next_change(world: World) -> None:
     world.tell({1: (5, 100), 2: (6, 200)})
     world.configure(None)
     before, partition = len(world.written), world.partition("t")
@@ -359,7 +359,7 @@ TOLD: dict[str, Table] = {
 @pytest.mark.parametrize("isr", [(1, 2, 3), (1, 3)])
 @pytest.mark.parametrize("target", [Target(isr=(1, 3)), Target(isr=(1, 2, 3)), Target()])
 @pytest.mark.parametrize("leaving", [(), (1,)])
-def test_what_is_decided_together_is_what_each_would_be_alone(
+def test_shared_decision_equals_single_decisions(
     on: bool, isr: tuple[int, ...], target: Target, leaving: tuple[int, ...]
 ) -> None:
     """Partitions in the same state share a decision, but each keeps its own local-log stats."""

@@ -71,18 +71,18 @@ class World:
         return sorted(self.gone)
 
 
-async def test_who_refuses_is_gone_and_nobody_else() -> None:
+async def test_roll_call_finds_only_brokers_that_refuse_connections() -> None:
     world = World(broker(1), broker(2), broker(3), b1=REFUSES, b3=HANGS)
     assert await world.hold() == [1]
 
 
-async def test_the_fenced_are_not_asked() -> None:
+async def test_roll_call_skips_fenced_brokers() -> None:
     world = World(broker(1), broker(2), broker(3, fenced=True), b3=REFUSES)
     assert await world.hold() == []
     assert sorted(world.knocked) == ["b1", "b2"]
 
 
-async def test_where_nobody_opens_the_network_refuses() -> None:
+async def test_roll_call_without_any_success_reports_no_broker() -> None:
     world = World(broker(1), broker(2), b1=REFUSES, b2=REFUSES)
     assert await world.hold() == []
     alone = World(broker(1), b1=REFUSES)
@@ -96,12 +96,12 @@ async def test_one_of_several_listeners_that_opens_is_enough() -> None:
     assert await World(*both, b1=REFUSES).hold() == [1]
 
 
-async def test_without_connection_loss_fencing_nobody_knocks() -> None:
+async def test_roll_call_without_connection_loss_fencing_is_off() -> None:
     world = World(broker(1), broker(2), fence_ms=0, b1=REFUSES)
     assert await world.hold() == [] and not world.knocked
 
 
-async def test_a_controller_that_resigns_stops_asking() -> None:
+async def test_roll_call_of_resigned_controller_stops() -> None:
     world = World(broker(1), broker(2), b1=REFUSES)
     world.call.begin(0.0)
     world.call.end()
@@ -110,7 +110,7 @@ async def test_a_controller_that_resigns_stops_asking() -> None:
     assert world.gone == [] and world.call.act(0.0, world.call._view) == ()
 
 
-async def test_a_thousand_brokers_are_asked_some_at_a_time() -> None:
+async def test_roll_call_limits_concurrent_connections() -> None:
     world = World(*(broker(n) for n in range(1, 1001)), b7=REFUSES)
     most = 0
     inner = world._knock

@@ -81,7 +81,7 @@ def test_totals_of_an_image() -> None:
     assert not counts.hold_for(cluster.image)
 
 
-def test_who_is_preferred_changes_with_the_time() -> None:
+def test_preferred_leader_stats_depend_on_time() -> None:
     """KIP-1303: the preference changes without a record, so totals hold for one moment only."""
     cluster = Cluster()
     cluster.start(1, 2)
@@ -118,7 +118,7 @@ def test_quantiles_of_recent_times() -> None:
     assert list(RecentTimes().family("x", "y").samples)[0][1] == 0.0
 
 
-def test_what_only_a_failure_moves() -> None:
+def test_failure_counters_have_own_series() -> None:
     """Alerts need each of these counters in a series of its own; none is 0 here."""
     stats = ControllerStats()
     stats.metadata_errors, stats.timed_out_heartbeats, stats.became_active = 3, 4, 5

@@ -166,7 +166,7 @@ class TestLeadership:
         other.lead(2)
         assert other.controller.committed_image.metadata_version == 30
 
-    async def test_it_waits_for_what_is_in_its_log(self) -> None:
+    async def test_new_leader_is_active_after_commit_of_its_log(self) -> None:
         world = World()
         world.quorum.add(1, [BOOTSTRAP])
         world.quorum.add(1, [TopicRecord(name="t", topic_id=b"t" * 16)])
@@ -290,7 +290,7 @@ class TestLeadership:
         assert world.controller.is_active
         assert decided == []
 
-    async def test_what_comes_of_a_request_that_waited_too_long_is_looked_at(self) -> None:
+    async def test_exception_of_timed_out_decision_is_retrieved(self) -> None:
         """The exception of a decision that timed out before its commit is retrieved, so none is
         logged."""
         world = World()
@@ -321,7 +321,7 @@ class TestLeadership:
             await future
         assert refusal.value.code is ErrorCode.INCONSISTENT_CLUSTER_ID
 
-    async def test_others_are_told_who_is_not_active(self) -> None:
+    async def test_inactive_controller_refuses_and_names_active_one(self) -> None:
         world = World()
         assert code_of(lambda: world.write(NoOpRecord())) is ErrorCode.NOT_CONTROLLER
         world.quorum.follow(7, 3)
@@ -355,7 +355,7 @@ class TestLeadership:
         with pytest.raises(ApiError):
             await future
 
-    async def test_what_reports_made_is_forgotten_with_the_leadership(self) -> None:
+    async def test_report_epochs_are_dropped_with_leadership(self) -> None:
         """P15: another leader may have set another ISR under the same partition epoch."""
         world = World().lead()
         topic_id = b"t" * 16
@@ -470,7 +470,7 @@ class TestOperations:
             await raised
         assert len(world.quorum.batches) == 6
 
-    async def test_steps_end_where_nobody_waits_any_more(self) -> None:
+    async def test_steps_stop_after_caller_cancelled(self) -> None:
         world = World().lead()
         future = world.controller.submit(in_steps(3), same)
         future.cancel()
@@ -506,7 +506,7 @@ class TestOperations:
         await first
         assert read.done()
 
-    async def test_what_the_log_does_not_carry_is_not_decided_on(self) -> None:
+    async def test_fields_that_log_cannot_store_are_not_used(self) -> None:
         """An older metadata.version cannot store the value, so another controller could not take it
         over."""
         world = World().lead()
@@ -633,9 +633,7 @@ class TestTimers:
 
         run_in_virtual_time(main)
 
-    def test_what_it_may_not_write_it_tries_again_after_a_pause(
-        self, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_refused_write_is_retried_after_backoff(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """A disk that refuses writes stops the node; until then the retry backoff leaves the loop
         free."""
         refusals = []
@@ -699,7 +697,7 @@ class TestBigDecisions:
         ]
         return list(topics)
 
-    async def test_what_is_too_big_for_one_batch_goes_out_in_several(self) -> None:
+    async def test_large_decision_is_appended_in_several_batches(self) -> None:
         world = World().lead()
         before = world.quorum.log_end_offset
         done = world.write(*self.records(20_001))
@@ -783,7 +781,7 @@ class TestConnectionLoss:
 
         run_in_virtual_time(main)
 
-    def test_a_connection_that_we_close_says_nothing(self) -> None:
+    def test_connection_closed_by_controller_fences_no_broker(self) -> None:
         async def main() -> None:
             world, _, connection = await self.world(**self.FENCE)
             connection.end(by_peer=False)
@@ -806,7 +804,7 @@ class TestConnectionLoss:
 
         run_in_virtual_time(main)
 
-    def test_a_deposed_controller_fences_nobody(self) -> None:
+    def test_deposed_controller_fences_no_broker(self) -> None:
         async def main() -> None:
             world, _, connection = await self.world(**self.FENCE)
             world.quorum.follow(7, 2)
@@ -859,7 +857,7 @@ class TestATakeover:
     def fenced(self, world: World) -> list[int]:
         return [broker_id for broker_id, b in sorted(self.brokers(world).items()) if b.fenced]
 
-    def test_who_stays_silent_is_fenced_after_the_first_timeout(self) -> None:
+    def test_silent_broker_is_fenced_after_first_timeout(self) -> None:
         async def main() -> None:
             world = await self.world()
             world.lead(3)
@@ -874,7 +872,7 @@ class TestATakeover:
 
         run_in_virtual_time(main)
 
-    def test_without_the_setting_everybody_has_a_session(self) -> None:
+    def test_takeover_without_setting_keeps_whole_sessions(self) -> None:
         async def main() -> None:
             world = await self.world(controller_quorum_fetch_timeout_ms="1000")
             world.lead(3)
@@ -908,7 +906,7 @@ class TestATakeover:
 
         run_in_virtual_time(main)
 
-    def test_who_spoke_before_this_controller_had_caught_up_has_spoken(self) -> None:
+    def test_heartbeat_before_controller_is_active_counts(self) -> None:
         async def main() -> None:
             world = await self.world()
             epochs = {broker.id: broker.epoch for broker in self.committed(world)}
@@ -954,7 +952,7 @@ class TestATakeover:
 
         run_in_virtual_time(main)
 
-    def test_no_heartbeat_says_more_than_the_log_has(self) -> None:
+    def test_heartbeat_offset_beyond_log_end_is_limited(self) -> None:
         """Shutdowns of other brokers wait until each broker has applied the new leaders.
 
         A heartbeat with a metadata offset beyond the log end must not count as proof of that.
@@ -975,7 +973,7 @@ class TestATakeover:
     def committed(self, world: World) -> list[Any]:
         return list(world.controller.committed_image.cluster.brokers.values())
 
-    def test_what_was_seen_before_an_election_that_came_to_nothing_is_forgotten(self) -> None:
+    def test_lost_process_before_failed_election_is_forgotten(self) -> None:
         async def main() -> None:
             world = await self.world()
             world.quorum._leader = (100, 3)
@@ -1035,7 +1033,7 @@ class TestAStall:
 
         run_in_virtual_time(main)
 
-    def test_it_is_no_longer_than_the_stall(self) -> None:
+    def test_grace_after_stall_is_no_longer_than_stall(self) -> None:
         async def main() -> None:
             world, _ = await self.world()
             await asyncio.sleep(8.9)

@@ -245,7 +245,7 @@ def test_an_unknown_send_may_be_there_or_not() -> None:
     assert judge(replace(absent, ends=[absent.ends[0]._replace(offset=9)])) == []
 
 
-def test_a_consumer_that_was_placed_anew_may_go_back() -> None:
+def test_check_allows_consumer_with_new_assignment_to_go_back() -> None:
     history = went_back_between_polls()
     history.assigns.append(Assign(CONSUMER, 0, 0, 1109, 2))
     assert judge(history) == []
@@ -287,7 +287,7 @@ def transactions(first: Outcome, second: Outcome) -> History:
     return history
 
 
-def test_what_an_aborted_transaction_wrote_is_not_read() -> None:
+def test_check_finds_read_of_aborted_transaction() -> None:
     assert judge(transactions(Outcome.OK, Outcome.OK)) == []
     assert rules(judge(transactions(Outcome.FAILED, Outcome.OK))) == {"H2"}
 

@@ -100,7 +100,7 @@ async def test_a_node_that_was_cut_off_comes_back_under_its_names(docker: Docker
     ]
 
 
-async def test_what_containers_cannot_do_is_refused(docker: Docker) -> None:
+async def test_compose_target_refuses_unsupported_faults(docker: Docker) -> None:
     found = target()
     with pytest.raises(TargetError, match="links"):
         await found.set_links([])
@@ -114,7 +114,9 @@ def test_a_project_that_does_not_run_is_refused(monkeypatch: pytest.MonkeyPatch)
         target()
 
 
-def test_without_docker_that_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_compose_target_without_docker_names_missing_program(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     def missing(command: Sequence[str]) -> str:
         raise FileNotFoundError(command[0])
 
@@ -123,6 +125,6 @@ def test_without_docker_that_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
         target()
 
 
-def test_a_command_that_fails_says_why() -> None:
+def test_compose_command_that_fails_raises_its_error() -> None:
     with pytest.raises(TargetError, match="sh -c"):
         compose._output(["sh", "-c", "echo no >&2; exit 3"])

@@ -77,7 +77,7 @@ def test_metadata_log_and_snapshots_by_name(segment):
         assert record["value"]["name"] == "orders"
 
 
-def test_what_does_not_decode_is_shown_as_it_is(segment):
+def test_undecodable_record_is_shown_as_bytes(segment):
     record = dump(segment(batch(Record(0, 5, None, b"plain")), "__cluster_metadata-0"))[1]
     assert record["value"] == "plain"
     assert "undecoded" in record

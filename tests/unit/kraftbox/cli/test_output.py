@@ -63,12 +63,12 @@ def is_clean(text: str, lines: int) -> bool:
     return SHOWN in text and not CONTROLS.search(text) and text.count("\n") == lines
 
 
-def test_say_escapes_the_line(out: Terminal) -> None:
+def test_output_line_is_escaped(out: Terminal) -> None:
     out(output.say, EVIL)
     assert is_clean(out.text, 1)
 
 
-def test_say_error_escapes_each_line(out: Terminal) -> None:
+def test_error_output_escapes_each_line(out: Terminal) -> None:
     out(output.say_error, EVIL, "second")
     assert is_clean(out.text, 2)
 
@@ -100,7 +100,7 @@ def test_lines_of_our_own_keep_line_ends_and_tabs(out: Terminal) -> None:
 NEVER_ONE_LINE = re.compile(r"\\n|\\t|indent=")
 
 
-def test_no_command_says_a_text_of_several_lines_as_one() -> None:
+def test_no_command_prints_several_lines_as_one() -> None:
     """`say` escapes line ends; `say_lines` and `say_cells` are for our own layout."""
     root = Path(output.__file__).parents[2]
     wrong = [
@@ -114,7 +114,7 @@ def test_no_command_says_a_text_of_several_lines_as_one() -> None:
     assert wrong == []
 
 
-def test_say_json_is_exact(out: Terminal) -> None:
+def test_json_output_is_exact(out: Terminal) -> None:
     out(output.say_json, {"group": EVIL})
     assert json.loads(out.text) == {"group": EVIL}
     assert not CONTROLS.search(out.text)

@@ -23,7 +23,7 @@ def arrivals(made: Links, count: int = PACKETS, size_bytes: int = 100) -> list[l
     return [made.arrivals(1, 2, size_bytes, 1000.0) for _ in range(count)]
 
 
-def test_a_link_nobody_spoke_of_is_whole() -> None:
+def test_link_without_rule_is_whole() -> None:
     made = links(LinkRule(1, 2, Link(loss=1.0)))
     assert made.is_whole(2, 1) and not made.is_whole(1, 2)
     assert made.arrivals(2, 1, 100, 1000.0) == [1000.0]
@@ -36,7 +36,7 @@ def test_a_cut_link_carries_nothing_until_it_is_healed() -> None:
     assert all(arrivals(made))
 
 
-def test_loss_and_copies_are_as_frequent_as_they_are_told() -> None:
+def test_link_loss_and_duplicates_have_the_given_rates() -> None:
     seen = arrivals(links(LinkRule(1, 2, Link(loss=0.2, duplicate=0.1))))
     assert 0.15 < sum(not one for one in seen) / PACKETS < 0.25
     assert 0.05 < sum(len(one) == 2 for one in seen) / PACKETS < 0.12

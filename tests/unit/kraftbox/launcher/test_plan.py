@@ -110,7 +110,7 @@ def test_impossible_shapes(shape):
         check_shape(shape)
 
 
-def test_what_is_not_asked_for_stays_as_it_was():
+def test_shape_keeps_values_that_are_not_requested():
     before = Shape(3, 2, combined=True, racks=("a", "b"))
     assert AskedShape(brokers=4).over(before) == before._replace(brokers=4)
     assert AskedShape().over(before) == before
@@ -132,7 +132,7 @@ def test_only_brokers_can_be_added():
             check_change(before, after)
 
 
-def test_settings_cannot_say_who_a_node_is():
+def test_settings_with_keys_of_a_single_node_are_refused():
     check_settings({"num.partitions": "3"}, Shape(1, 2))
     for key in ("node.id", "listeners"):
         with pytest.raises(PlanRefused, match=f"--set {key}"):
@@ -142,7 +142,7 @@ def test_settings_cannot_say_who_a_node_is():
         check_settings({"node.id": "3"}, ONE_NODE)
 
 
-def test_what_is_remembered_comes_back():
+def test_remembered_plan_survives_round_trip():
     shape = Shape(3, 2, racks=("a", "b c"))
     known = Remembered(
         "id", shape, ports_of(planned_nodes(shape)), {"num.partitions": "3", "a": ""}

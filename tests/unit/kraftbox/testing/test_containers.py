@@ -60,7 +60,7 @@ def test_the_environment_and_the_script_are_a_nodes_configuration(container, tmp
     assert advertised == "PLAINTEXT://docker.test:32768,NETWORK://localhost:9094"
 
 
-def test_it_waits_for_the_script(container, tmp_path):
+def test_container_command_waits_for_the_script(container, tmp_path):
     made, _ = container
     shell, option, command = made._command
     assert (shell, option) == ("sh", "-c") and "/tmp/kraftbox-start" in command

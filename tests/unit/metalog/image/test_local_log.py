@@ -77,7 +77,7 @@ def test_the_rule(
     assert judge(stats, thresholds, NOW_MS) is verdict
 
 
-def test_what_is_enough() -> None:
+def test_verdicts_that_are_enough() -> None:
     assert {v for v in V if v.enough} == {V.OFF, V.SPAN, V.SIZE, V.UNKNOWN}
     assert TEN_MINUTES.on and A_THOUSAND.on and not LocalLogThresholds(0, -1).on
 
@@ -89,7 +89,7 @@ def test_time_alone_makes_it_enough() -> None:
     assert later == [False, False, True]
 
 
-def test_an_earlier_life_of_the_broker_says_nothing() -> None:
+def test_local_log_of_earlier_incarnation_is_unknown() -> None:
     told = LocalLogStats(5, 7)
     table = LocalLogTable.of((((1, 10), 5, 7, 0), ((2, 20), 6, 8, 0)))
     assert known_stats(table, 1, 10) == told

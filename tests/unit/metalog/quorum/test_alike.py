@@ -66,7 +66,7 @@ def test_the_version_counts() -> None:
     assert list(decoded([new, old])) == [decode_record(value)[0] for value in (new, old)]
 
 
-def test_what_is_out_of_range_or_cut_short_is_refused() -> None:
+def test_rows_out_of_range_or_truncated_are_refused() -> None:
     with pytest.raises(EncodeError, match="partition_id"):
         list(encoded([(BASE.replace(partition_id=n), 2) for n in (0, 2**31)]))
     value = encode_record(BASE, 2)

@@ -468,7 +468,7 @@ async def test_the_apis_are_advertised() -> None:
         assert connection.versions[ApiKey.FETCH].last == 18
 
 
-async def test_what_old_versions_cannot_say_is_left_out() -> None:
+async def test_old_versions_omit_leader_endpoints() -> None:
     """The leader's endpoints have a field from version 1 on, or from version 16 of Fetch."""
     async with RunningQuorum(MemoryFiles()) as q, connected(q) as connection:
         begin = BeginQuorumEpochRequest(

@@ -79,7 +79,7 @@ def test_each_is_decoded_once_for_all_listeners() -> None:
     assert log.decoded == listeners[0].heard == listeners[1].heard == list(range(0, 100, 10))
 
 
-def test_what_was_just_written_is_not_read() -> None:
+def test_delivery_does_not_read_remembered_batches() -> None:
     log, listener = Log(), Listener()
     delivery = started(log, listener)
     delivery.remember(BATCHES[1])
@@ -89,7 +89,7 @@ def test_what_was_just_written_is_not_read() -> None:
     assert log.reads == [0, 20, 70]
 
 
-def test_what_was_read_of_a_log_that_was_replaced_is_forgotten() -> None:
+def test_delivery_reads_again_after_log_was_replaced() -> None:
     log, listener = Log(), Listener()
     delivery = started(log, listener)
     delivery.step()

@@ -27,7 +27,7 @@ def told(stats: QuorumStats, now_ms: float) -> dict[str, Any]:
     }
 
 
-def test_what_stands_still_on_a_sole_voter_moves_on_others():
+def test_quorum_metrics_of_follower_change():
     stats = QuorumStats()
     for second in range(10):
         stats.observe(Role.FOLLOWER, second * 30, None, second * 1000.0)

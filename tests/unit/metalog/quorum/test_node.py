@@ -83,7 +83,7 @@ async def test_each_start_is_a_new_epoch_and_nothing_is_lost() -> None:
             assert len(q.loader.image.topics.by_id) == epoch
 
 
-async def test_a_listener_hears_of_leadership_after_all_that_was_committed_before() -> None:
+async def test_listener_learns_of_leadership_after_earlier_commits() -> None:
     files = MemoryFiles()
     async with RunningQuorum(files) as q:
         await q.commit(topic(1), topic(2))
@@ -443,7 +443,7 @@ async def run_until_crash(files: LossyFiles, acknowledged: list[int]) -> None:
     await q.supervisor.close()
 
 
-async def test_what_was_committed_survives_a_crash_at_any_file_operation() -> None:
+async def test_committed_records_survive_crash_at_any_file_operation() -> None:
     at = 0
     while True:
         acknowledged: list[int] = []
@@ -472,7 +472,7 @@ async def test_what_was_committed_survives_a_crash_at_any_file_operation() -> No
     assert at > 50
 
 
-async def test_the_core_is_told_whether_the_own_disk_refused_a_snapshot(
+async def test_core_learns_whether_disk_refused_snapshot(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     async with RunningQuorum(MemoryFiles()) as q:
@@ -493,7 +493,7 @@ async def test_the_core_is_told_whether_the_own_disk_refused_a_snapshot(
         monkeypatch.undo()
 
 
-async def test_a_leader_sends_nobody_what_its_disk_has_not_kept_and_stops() -> None:
+async def test_leader_with_damaged_batch_sends_error_and_stops() -> None:
     """M5, F20: another voter has the batch. The fetch gets a storage error."""
     files = MemoryFiles()
     async with RunningQuorum(files) as q:

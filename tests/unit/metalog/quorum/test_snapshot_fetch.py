@@ -79,7 +79,7 @@ class Follower:
         return [record.name for record in reader.records()]
 
 
-async def test_what_breaks_off_goes_on_where_it_stopped() -> None:
+async def test_interrupted_snapshot_fetch_resumes() -> None:
     leader = Leader(content("a"), pieces=3)
     follower = Follower(leader)
     with pytest.raises(ConnectionResetError):
@@ -131,7 +131,7 @@ def covered(data: bytes) -> list[int]:
 
 
 @pytest.mark.parametrize("at", covered(content("a")))
-async def test_one_that_was_damaged_on_its_way_is_refused_and_fetched_anew(at: int) -> None:
+async def test_damaged_fetched_snapshot_is_refused_and_fetched_again(at: int) -> None:
     """M13: until its CRCs are checked, no byte is replayed and the file has no final name."""
     whole = content("a")
     leader = Leader(whole[:at] + bytes([whole[at] ^ 0x10]) + whole[at + 1 :])

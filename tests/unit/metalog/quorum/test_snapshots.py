@@ -45,7 +45,7 @@ def test_names() -> None:
 
 
 @pytest.mark.parametrize("count", [0, 1, 256, 257, 1000])
-def test_what_is_written_is_read(count: int) -> None:
+def test_snapshot_survives_round_trip(count: int) -> None:
     reader = SnapshotReader(encoded(count, voters=VOTERS, kraft_version=1), ID)
     assert reader.last_contained_timestamp_ms == 55
     assert (reader.voters, reader.kraft_version) == (VOTERS, 1)
@@ -71,7 +71,7 @@ def test_a_flipped_bit_is_found() -> None:
         list(SnapshotReader(bytes(data), ID).records())
 
 
-def test_what_follows_the_footer_is_corrupt() -> None:
+def test_snapshot_with_data_after_footer_is_corrupt() -> None:
     data = encoded(1)
     with pytest.raises(CorruptSnapshot, match="after its footer"):
         list(SnapshotReader(data + data, ID).records())

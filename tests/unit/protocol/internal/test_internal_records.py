@@ -35,7 +35,7 @@ def test_offset_commit_as_kafka_writes_it() -> None:
     assert decode_versioned(OffsetCommitValue, data) == (value, 3)
 
 
-def test_keys_say_which_value_they_have() -> None:
+def test_value_class_of_key() -> None:
     assert value_class(GroupMetadataKey) is GroupMetadataValue
     assert value_class(TransactionLogKey) is TransactionLogValue
 

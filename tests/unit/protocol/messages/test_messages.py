@@ -43,11 +43,11 @@ def test_removed_apis_have_none(key: ApiKey) -> None:
         response_class(key)
 
 
-def test_only_what_is_asked_for_is_imported() -> None:
+def test_registry_imports_only_used_messages() -> None:
     subprocess.run([sys.executable, "-c", PROGRAM], check=True)
 
 
-def test_headings_say_the_versions() -> None:
+def test_message_docstrings_name_api_key_and_versions() -> None:
     """The first line of each module names API key and versions as the classes do."""
     for key in ApiKey:
         if key in REMOVED_APIS:

@@ -74,7 +74,7 @@ def test_names_of_plug_ins_are_kept_and_hidden():
         ("my.reporter.url", "x", True, False),
     ],
 )
-def test_what_may_be_set_where(name, text, for_all, bad):
+def test_dynamic_value_is_valid_for_one_broker_or_all(name, text, for_all, bad):
     if bad:
         with pytest.raises(ConfigError):
             check_broker_values([(name, text)], for_all=for_all)

@@ -113,6 +113,6 @@ def test_the_keys_that_are_read_are_documented_and_no_others() -> None:
     assert sorted(DOCS.keys() - (shown - IDLE)) == []
 
 
-def test_a_key_without_effect_says_so_and_an_unknown_one_nothing() -> None:
+def test_doc_of_key_without_effect_is_fixed_and_of_unknown_key_empty() -> None:
     assert tables.NODE_KEYS["queued.max.requests"].doc == NO_EFFECT
     assert broker_key("my.plug.in").doc == ""

@@ -56,7 +56,7 @@ def test_only_where_the_system_is_on():
         ({"local_retention_ms": "604800001"}, "local.retention.ms"),
     ],
 )
-def test_what_a_tiered_topic_may_have(overrides, refused):
+def test_tiering_problem_of_topic_settings(overrides, refused):
     problem = tiering_problem(topic(**overrides), system_enabled=True)
     assert (problem and problem.key) == refused
 

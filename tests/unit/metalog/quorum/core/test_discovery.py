@@ -58,7 +58,7 @@ def ask_in_vain(core: QuorumCore, times: int) -> list[m.FindLeader]:
     return found
 
 
-def test_each_is_asked_in_turn_and_given_more_time_from_round_to_round() -> None:
+def test_discovery_queries_servers_in_turn_with_growing_timeout() -> None:
     found = ask_in_vain(broker(bootstrap=(1, 2, 3)), 12)
     assert [find.endpoint for find in found] == [at(2), at(3), at(1)] * 4
     waits_ms = [find.timeout_ms for find in found]
@@ -83,12 +83,12 @@ def test_the_answer_to_a_fetch_that_is_not_waited_for_changes_nothing() -> None:
     assert asked(core.step(m.Tick(), 120)).timeout_ms == 1000
 
 
-def test_voters_are_asked_beside_the_bootstrap_servers_and_each_address_once() -> None:
+def test_discovery_queries_voters_and_bootstrap_servers_once_per_address() -> None:
     core = broker([voter(1), voter(2)], bootstrap=(2, 5))
     assert [find.endpoint for find in ask_in_vain(core, 4)] == [at(5), at(1), at(2), at(5)]
 
 
-def test_who_knows_nobody_looks_again_when_voters_are_known() -> None:
+def test_discovery_without_addresses_starts_after_voters_changed() -> None:
     core = broker()
     assert core.step(m.Start(), 0) == [m.LeaderChanged(None, 0)]
     assert core.next_deadline_ms() == 20
@@ -97,7 +97,7 @@ def test_who_knows_nobody_looks_again_when_voters_are_known() -> None:
     assert asked(core.step(m.Tick(), 40)).endpoint == at(1)
 
 
-def test_a_leader_is_found_where_the_answer_says() -> None:
+def test_discovery_finds_leader_at_endpoint_of_answer() -> None:
     core = broker(bootstrap=(1,))
     find = asked(core.step(m.Start(), 0))
     answer = m.FetchAnswered(
@@ -117,7 +117,7 @@ def test_the_listener_that_is_named_first_counts() -> None:
     assert core.endpoint_of(BROKER.id) == VoterEndpoint("c", 1)
 
 
-def test_where_a_node_listens_that_is_no_voter_is_known_from_answers() -> None:
+def test_endpoint_of_non_voter_is_learned_from_answers() -> None:
     core = broker(bootstrap=(1,))
     find = asked(core.step(m.Start(), 0))
     assert core.endpoint_of(7) is None

@@ -92,7 +92,7 @@ def test_an_old_epoch_and_a_wrong_voter_get_errors() -> None:
     assert wrong.error is ErrorCode.INVALID_VOTER_KEY and core.epoch == 5
 
 
-def test_a_follower_that_hears_its_leader_refuses_pre_votes() -> None:
+def test_follower_in_contact_with_leader_refuses_pre_votes() -> None:
     core = make(1, (1, 2, 3))
     core.step(m.Start(), 0)
     core.step(m.BeginEpochAsked(5, 2, 1), 1)
@@ -114,7 +114,7 @@ def test_a_prospective_that_loses_goes_back_to_its_leader_in_its_epoch() -> None
     assert core.role is Role.FOLLOWER and core.epoch == 1
 
 
-def test_a_voter_is_counted_once_and_nobody_else_is() -> None:
+def test_candidate_counts_each_voter_once_and_no_non_voter() -> None:
     core = make(1, (0, 1, 2, 3, 4))
     core.step(m.Start(), 0)
     core.step(m.Tick(), 1000)
@@ -140,7 +140,7 @@ def test_a_request_for_a_vote_that_fails_late_is_not_sent_again() -> None:
     assert core.step(failed, 1004) == [] and core.next_deadline_ms() == deadline_ms
 
 
-def test_who_is_a_voter_no_more_has_no_election_to_win() -> None:
+def test_removed_voter_abandons_election() -> None:
     core = make(1, (1, 2, 3))
     core.step(m.Start(), 0)
     core.step(m.Tick(), 1000)
@@ -159,7 +159,7 @@ def test_a_shorter_log_gets_no_pre_vote_either() -> None:
     assert ask_vote(core, 2, 2, (2, 2), pre_vote=True)[-1].granted
 
 
-def test_who_knows_the_leader_of_an_epoch_votes_for_nobody_in_it() -> None:
+def test_replica_that_knows_leader_of_epoch_refuses_votes_in_it() -> None:
     core = make(1, (1, 2, 3))
     core.step(m.Start(), 0)
     core.step(m.BeginEpochAsked(5, 2, 1), 1)

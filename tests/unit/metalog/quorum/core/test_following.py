@@ -128,7 +128,7 @@ def test_a_voter_gives_a_leader_that_was_lost_the_whole_fetch_timeout() -> None:
     assert found(2254) == 4254 and core.role is Role.FOLLOWER
 
 
-def test_a_leader_may_say_anew_where_it_listens_and_not_to_another_disk() -> None:
+def test_begin_epoch_updates_endpoint_and_refuses_wrong_directory() -> None:
     core = make(1, (1, 2, 3))
     core.step(m.Start(), 0)
     wrong = m.BeginEpochAsked(5, 2, 1, (), ReplicaKey(1, b"?" * 16))

@@ -161,7 +161,7 @@ def test_fetching_from_a_standby_is_refused() -> None:
     assert reply.error is ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
-def test_a_leader_says_whose_port_is_closed() -> None:
+def test_leader_reports_voter_with_closed_port() -> None:
     core = make(1, (1, 2, 3))
     core.step(m.Start(), 0)
     failed = m.RequestFailed(3, m.RequestKind.BEGIN_EPOCH, refused=True)
@@ -171,13 +171,13 @@ def test_a_leader_says_whose_port_is_closed() -> None:
     assert core.step(failed._replace(refused=False), 1002) == []
 
 
-def test_who_does_not_lead_hears_nothing_in_a_fetch_of_a_snapshot() -> None:
+def test_non_leader_ignores_fetch_of_snapshot() -> None:
     core = make(1, (1, 2, 3))
     core.step(m.Start(), 0)
     assert core.step(m.SnapshotAsked(KEYS[3]), 1) == []
 
 
-def test_a_leader_is_to_hear_of_a_majority_while_there_are_other_voters() -> None:
+def test_leader_has_check_quorum_deadline_only_with_other_voters() -> None:
     core = make(1, (1,))
     core.step(m.Start(), 0)
     deadlines = []

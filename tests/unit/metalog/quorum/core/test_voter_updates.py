@@ -75,7 +75,7 @@ def leader(log_has: int = 1, **facts: Any) -> tuple[QuorumCore, ModelLog]:
 # --- the own entry ----------------------------------------------------------------------------
 
 
-def test_a_voter_that_moved_tells_the_leader_after_the_fetch_timeout() -> None:
+def test_moved_voter_sends_update_after_fetch_timeout() -> None:
     core = follower(listens=ELSEWHERE)
     assert core.next_deadline_ms() == 2000
     assert sent(core.step(m.Tick(), 1999)) == []
@@ -94,7 +94,7 @@ def test_a_voter_that_moved_tells_the_leader_after_the_fetch_timeout() -> None:
     ],
     ids=["true", "not bound", "static voters", "another disk", "no voter"],
 )
-def test_who_has_nothing_to_tell_is_not_woken_for_it(facts: dict[str, Any]) -> None:
+def test_voter_without_update_has_no_deadline(facts: dict[str, Any]) -> None:
     core = follower(**facts)
     assert tick_of_leader(core, 2000) == []
     assert core._voter_updates.deadline_ms() is None
@@ -115,13 +115,13 @@ def test_one_update_at_a_time_and_the_next_a_fetch_timeout_after_the_answer() ->
     assert tick_of_leader(core, 99_000) == []
 
 
-def test_nobody_is_told_while_nobody_leads() -> None:
+def test_moved_voter_without_leader_sends_no_update() -> None:
     core, _ = core_of(1, 2, 3, listens=ELSEWHERE)
     assert core._voter_updates.deadline_ms() is None
     assert sent(core.step(m.Tick(), 2000)) == []
 
 
-def test_ports_that_are_bound_later_are_told_then() -> None:
+def test_endpoints_bound_later_are_sent_then() -> None:
     core = follower(listens=endpoints_of(1))
     assert tick_of_leader(core, 5000) == []
     core.step(m.EndpointsBound(ELSEWHERE), 6000)
@@ -188,7 +188,7 @@ def test_an_update_waits_for_the_leaders_own_record() -> None:
     assert asked(core, entry(1, ELSEWHERE))[-1].error is ErrorCode.REQUEST_TIMED_OUT
 
 
-def test_another_epoch_and_a_standby_are_told_so() -> None:
+def test_voter_update_with_wrong_epoch_or_role_is_refused() -> None:
     core, _ = leader(listens=endpoints_of(1))
     moved = entry(1, ELSEWHERE)
     assert asked(core, moved, epoch=0)[-1].error is ErrorCode.FENCED_LEADER_EPOCH
