@@ -119,7 +119,7 @@ def _check_downgrade(view: ControllerView, update: FeatureUpdate, current: int) 
         raise _refusal(
             update,
             f"metadata of level {metadata_version_at(current).name} could be lost, "
-            "and such a downgrade is not supported",
+            "and a downgrade that loses metadata is not supported",
         )
     if update.name == ELR_VERSION:
         _check_elr_off(view, update)

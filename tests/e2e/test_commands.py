@@ -193,7 +193,7 @@ def test_mistakes_of_newcomers(node: KraftboxNode, tmp_path: Path) -> None:
     assert second.returncode == 1 and not (tmp_path / "other").exists()
     assert second.stderr == (
         f"kraftbox: cannot listen on 127.0.0.1:{port}: Address already in use "
-        "(--port takes another, --port 0 a free one)\n"
+        "(choose another with --port, or --port 0 for a free one)\n"
     )
     typo = kraftbox("produce", "ordrs", "--bootstrap-server", node.bootstrap, stdin="a\n")
     assert typo.returncode == 0
@@ -274,7 +274,7 @@ def test_server_with_kafkas_defaults_and_the_environment(tmp_path: Path) -> None
     assert kraftbox(*form, "--standalone").returncode == 0
     refused = kraftbox(*form, "--standalone")
     assert refused.returncode == 1
-    assert "formatted already" in refused.stderr
+    assert "already formatted" in refused.stderr
     info = json.loads(kraftbox("storage", "info", "--config", str(config), "--json").stdout)
     assert info["directories"][0]["clusterId"] == cluster_id
     assert info["directories"][0]["features"]["metadata.version"] >= 30

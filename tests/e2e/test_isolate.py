@@ -91,4 +91,4 @@ def test_a_cluster_keeps_its_network_and_one_without_gets_none(place: ClusterPla
         check=False,
     )
     assert done.returncode == 1
-    assert "--isolate is for a new cluster" in done.stderr
+    assert "--isolate needs a new cluster" in done.stderr

@@ -177,7 +177,7 @@ def test_transactional_message_copier(trial: Trial, node: Node, admin: Admin) ->
         *("--broker-list", node.place.bootstrap, "--transactional-id", "copier"),
         *("--input-topic", source, "--input-partition", "0", "--output-topic", target),
         *("--consumer-group", "copier", "--max-messages", "1"),
-        saying="Kraftbox has no transactions yet",
+        saying="Kraftbox does not support transactions",
     )
 
 

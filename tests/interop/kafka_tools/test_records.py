@@ -134,7 +134,7 @@ def test_producer_performance(trial: Trial, node: Node, admin: Admin) -> None:
         topic,
         *load,
         *refuses,
-        saying="Kraftbox has no transactions yet",
+        saying="Kraftbox does not support transactions",
     )
 
 
