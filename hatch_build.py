@@ -1,6 +1,6 @@
-"""What a built package says of where the project lives: its URLs, and the links of its README.
+"""Metadata of a built package about the project's address: its URLs, and the README's links.
 
-KRAFTBOX_HOME is the address of the repository, which `make release` asks for. A package index knows
+KRAFTBOX_HOME is the address of the repository, which `make release` requires. A package index knows
 nothing of the repository's files, so links to them become links to that address at the tag of the
 version; without an address, as in an installation from a checkout, they become plain words.
 """
@@ -40,7 +40,7 @@ def readme(text: str, home: str, version: str) -> str:
 
 
 class Hook(MetadataHookInterface):
-    """hatchling's way of asking for the fields that pyproject.toml calls dynamic."""
+    """Hatchling's hook for the fields that pyproject.toml declares as dynamic."""
 
     def update(self, metadata: dict[str, Any]) -> None:
         home = os.environ.get("KRAFTBOX_HOME", "").rstrip("/")

@@ -92,7 +92,7 @@ class Failovers:
         await self._replicas(LEADER, NEW, STOCKED)
         await self._until("the order is known", lambda: self._is_known(on))
         self.cluster.kill(LEADER)
-        await self._until("somebody else leads", lambda: self._is_led_by(NEW, STOCKED))
+        await self._until("another broker leads", lambda: self._is_led_by(NEW, STOCKED))
         seen = await asyncio.to_thread(self._read, await self._leader())
         await asyncio.to_thread(self.cluster.restart, LEADER)
         await self._until("all are in sync", lambda: self._in_sync(LEADER, NEW, STOCKED))

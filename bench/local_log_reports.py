@@ -138,7 +138,7 @@ def noted(node: NodeProcess) -> list[Any]:
     """Return all events that the node has noted so far."""
     assert node.process is not None
     node.process.send_signal(signal.SIGUSR2)
-    until(f"what node {node.id} noted", events_of(node).exists, 60)
+    until(f"the events of node {node.id}", events_of(node).exists, 60)
     found: list[Any] = json.loads(events_of(node).read_text())
     return found
 

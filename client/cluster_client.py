@@ -173,7 +173,7 @@ class ClusterClient:
         Errors of single topics are left in the response. `doubting` is a broker that failed to act
         as the leader (-1: no leader was known). It is tried last, and the others in the order of
         their last responses, oldest first. A broker that is cut off only from the controllers keeps
-        reporting itself as leader, so it must not be asked again and again. `create` allows the
+        reporting itself as leader, so other brokers must be tried too. `create` allows the
         brokers to create missing topics (auto.create.topics.enable).
 
         Raises OSError if no broker answers in time.

@@ -268,7 +268,7 @@ class IdempotentProducer:
             lane.expire(self._loop.time())
 
     async def _look_again(self, topic: str, doubting: int) -> None:
-        """After a failure that named no newer leader: wait, then ask other brokers for the
+        """After a failure that named no newer leader: wait, then request from other brokers the
         leader.
         """
         await asyncio.sleep(RETRY_WAIT_MS / 1000.0)

@@ -202,13 +202,13 @@ async def keep_sending(run: Run, address: tuple[str, int], source: Source) -> No
 
 
 class HeavySeen:
-    """What large frames did."""
+    """Counts and times of large frames, and their effect on event loops."""
 
     def __init__(self) -> None:
         self.sent = self.served = self.closed = self.late = 0
         self.slowest_ms: dict[str, float] = {}
         self.recent: dict[int, list[str]] = {}
-        """The frames sent to each node since it was looked at last."""
+        """The frames sent to each node since its last measurement."""
         self.suspects: dict[str, float] = {}
         """Frames that were under way when an event loop was held, and for how long at worst."""
 
@@ -216,7 +216,7 @@ class HeavySeen:
         self.slowest_ms[name] = max(self.slowest_ms.get(name, 0.0), took_ms)
 
     def held(self, number: int, held_ms: float) -> None:
-        """A node says how long its loop was held since it was looked at last."""
+        """Record how long a node's event loop was blocked since its last measurement."""
         for name in self.recent.pop(number, ()):
             if held_ms > HELD_MS:
                 self.suspects[name] = max(self.suspects.get(name, 0.0), held_ms)
@@ -559,7 +559,7 @@ def _worst(times_ms: dict[str, float]) -> dict[str, int]:
 
 
 def judge(seen: dict[str, Any], options: argparse.Namespace) -> list[str]:
-    """What does not hold, of that which a limit was given for."""
+    """Return a message for each given limit that was exceeded."""
     wrong = []
     held_ms = max(seen["loop_held_ms"].values(), default=0)
     if options.late_ms_max is not None and held_ms > options.late_ms_max:

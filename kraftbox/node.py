@@ -248,7 +248,7 @@ class Node:
         if not self.failed.done():
             self.failed.set_result((name, error))
 
-    # --- what others ask ----------------------------------------------------------------------
+    # --- state for health checks and metrics -----------------------------------------------------
 
     def not_ready(self) -> Iterable[str]:
         """Yield the reasons why this node does not serve yet; none if every role serves."""

@@ -163,7 +163,11 @@ def run(bootstrap: str, paths: list[Path]) -> int:
     read = consume(bootstrap, written.count)
     print(f"consumed  {rate(read, time.monotonic() - started)}")
     same = (written.count, written.checksum) == (read.count, read.checksum)
-    print("equal: count and checksum" if same else "DIFFERENT: what was read is not what was sent")
+    print(
+        "equal: count and checksum"
+        if same
+        else "DIFFERENT: the records read are not the records sent"
+    )
     return 0 if same and written.count else 1
 
 

@@ -39,7 +39,7 @@ _FIGURE = re.compile(
       (?:says?|said|saying|tells?|told|telling|asks?|asked|asking|hears?|heard|hearing)
     | speaks?\s+up | anew | for\s+ever | beside | at\s+last | as\s+ever | meanwhile
     | so\s+many | so\s+long | given\s+up | gives?\s+up | set\s+aside | put\s+out | taken\s+for
-    | goes\s+by | go\s+by | mended | (?:is|are)\s+none | that\s+is\s+none
+    | goes\s+by | go\s+by | mended | (?:is|are)\s+(?-i:none)
     )\b""",
     re.IGNORECASE | re.VERBOSE,
 )

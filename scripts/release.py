@@ -43,7 +43,7 @@ def changes_of(version: str, changelog: str) -> str:
         rf"^## {re.escape(version)}(?![.\w]).*?(?=^## |\Z)", changelog, re.MULTILINE | re.DOTALL
     )
     if found is None or not found[0].partition("\n")[2].strip():
-        raise NotReady(f"CHANGELOG.md says nothing about {version}")
+        raise NotReady(f"CHANGELOG.md has no section for {version}")
     return found[0].strip() + "\n"
 
 
@@ -54,7 +54,9 @@ def check_metadata(text: str, version: str) -> None:
     """
     fields = Parser().parsestr(text)
     if fields["Version"] != version:
-        raise NotReady(f"the package is {fields['Version']}, pyproject.toml says {version}")
+        raise NotReady(
+            f"package version {fields['Version']} differs from {version} in pyproject.toml"
+        )
     names = [line.partition(",")[0] for line in fields.get_all("Project-URL", [])]
     if not {"Homepage", "Issues", "Changelog"} <= set(names):
         raise NotReady(f"project URLs: {', '.join(names) or 'none'}")
@@ -117,7 +119,7 @@ def try_out(bin_folder: Path, version: str, place: Path) -> None:
     """Start a node from the installed wheel, create a topic, and produce and consume one record."""
     kraftbox = bin_folder / "kraftbox"
     if run(kraftbox, "--version").strip() != f"kraftbox {version}":
-        raise NotReady(f"`kraftbox --version` does not say {version}")
+        raise NotReady(f"`kraftbox --version` does not print {version}")
     run(bin_folder / "python", "-m", "pip", "check")
     run(kraftbox, "up", "--detach", "--dir", place, "--port", "0")
     try:
@@ -131,7 +133,7 @@ def try_out(bin_folder: Path, version: str, place: Path) -> None:
         run("sh", "-c", f'"$0" produce released -b {address[1]} < "$1"', kraftbox, lines)
         read = run(kraftbox, "consume", "released", "--from-beginning", "-n", "1", *at)
         if read != "it works\n":
-            raise NotReady(f"what was read is {read!r}")
+            raise NotReady(f"cannot read back the record: got {read!r}")
     finally:
         run(kraftbox, "down", "--dir", place)
 
@@ -175,7 +177,7 @@ def release(home: str, with_image: bool) -> None:
         run("sh", "deploy/build-image.sh", tag, PYTHON=sys.executable)
         made.append(f"image {tag}")
     else:
-        made.append("no image: no Docker daemon was asked, or none answers")
+        made.append("no image: Docker is disabled or does not answer")
     print("\n".join(made))
 
 

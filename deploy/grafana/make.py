@@ -263,7 +263,7 @@ QUORUM = (
         (
             (total(f"{_RECOVERY}_running", how="max"), "running"),
             (f"sum(increase({_RECOVERY}_finished_total{{{C}}}[1h]))", "finished in an hour"),
-            (f"sum(increase({_RECOVERY}_given_up_total{{{C}}}[1h]))", "given up in an hour"),
+            (f"sum(increase({_RECOVERY}_given_up_total{{{C}}}[1h]))", "abandoned in an hour"),
         ),
     ),
     Panel(

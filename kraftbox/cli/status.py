@@ -77,7 +77,7 @@ def top(directory: DirOption = DIR_DEFAULT) -> None:
     """Show a local cluster on the whole screen: nodes, leaders, ISR, lag, events.
 
     Each node is queried separately, and no value is older than one second: after that, the screen
-    shows for how long the node has been silent. SAID is the age of a node's last answer, BEHIND its
+    shows for how long the node has been silent. AGE is the age of a node's last answer, BEHIND its
     lag in metadata records, REC/S the records written per second to the partitions that it leads.
     Keys: q or Ctrl-C ends.
     """

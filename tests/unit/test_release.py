@@ -26,7 +26,9 @@ def test_links_of_the_readme_hold_on_an_index():
 
 
 def test_unready_release_is_refused_with_reason():
-    with pytest.raises(NotReady, match=r"the package is 0\.1\.0, pyproject.toml says 0\.2\.0"):
+    with pytest.raises(
+        NotReady, match=r"package version 0\.1\.0 differs from 0\.2\.0 in pyproject.toml"
+    ):
         check_metadata(metadata(), "0.2.0")
     with pytest.raises(NotReady, match="project URLs: none"):
         check_metadata(metadata(home=""), "0.1.0")
@@ -51,5 +53,5 @@ def test_the_changes_of_a_version():
     assert changes_of("0.1.0", text) == "## 0.1.0\n\n- a\n"
     assert changes_of("0.2.0", text) == "## 0.2.0, later\n\n- b\n"
     for absent in ("0.0.9", "0.3.0", "0.1"):
-        with pytest.raises(NotReady, match=f"says nothing about {absent}"):
+        with pytest.raises(NotReady, match=f"has no section for {absent}"):
             changes_of(absent, text)

@@ -172,7 +172,7 @@ def _sections(seen: Seen) -> list[Section]:
     return [
         Section(
             (
-                *("NODE", "ROLES", "STATE", "SAID", "LEADS", "IN SYNC"),
+                *("NODE", "ROLES", "STATE", "AGE", "LEADS", "IN SYNC"),
                 *("REC/S", "BEHIND", "RACK", "ADDRESS"),
             ),
             [_node(row) for row in seen.nodes],

@@ -37,9 +37,7 @@ def test_more_members_than_partitions():
 
 def test_bootstrap_addresses():
     assert parse_addresses("a:1, [::1]:2") == [("a", 1), ("::1", 2)]
-    with pytest.raises(
-        BadAddress, match="expected HOST:PORT with a port from 1 to 65535, got 'localhost'"
-    ):
+    with pytest.raises(BadAddress, match="expected HOST:PORT .*, got 'localhost'"):
         parse_addresses("localhost")
 
 

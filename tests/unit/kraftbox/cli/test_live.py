@@ -267,7 +267,7 @@ def test_sixty_columns_show_all_that_matters():
         "quorum: leader 101, epoch 3, high watermark 90",
         "partitions 2: 0 without leader, 1 lack replicas, 1 with ELR",
     ]
-    assert shown[6].split() == ["NODE", "ROLES", "STATE", "SAID", "LEADS", "IN", "SYNC", "REC/S"]
+    assert shown[6].split() == ["NODE", "ROLES", "STATE", "AGE", "LEADS", "IN", "SYNC", "REC/S"]
     assert shown[7].split() == ["1", "broker", "running", "0.1", "s", "1", "1/2", "1,000"]
     assert shown[11:13] == [
         "LACKING   LEADER  ISR  ELR  REPLICAS",
