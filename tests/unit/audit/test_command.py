@@ -101,8 +101,8 @@ def test_a_file_that_cannot_be_opened_ends_with_2(
         (["--min-isr", "0"], "Invalid value for '--min-isr'"),
         (["--format", "pdf"], "'pdf' is not one of 'text', 'json', 'html'"),
         (["--table-format", "delta", "--out", "{tmp}/out"], "delta-spark, which is not installed"),
-        (["--engine", "here", "--master", "local[1]"], "--master is Spark's: leave it out"),
-        (["--engine", "here", "--conf", "spark.x=1"], "--conf is Spark's: leave it out"),
+        (["--engine", "here", "--master", "local[1]"], "--master needs Spark: leave it out"),
+        (["--engine", "here", "--conf", "spark.x=1"], "--conf needs Spark: leave it out"),
         (["--engine", "flink"], "'flink' is not one of 'auto', 'here', 'spark'"),
         (["--table-format", "csv"], "'csv' is not one of 'auto', 'parquet', 'delta'"),
     ],
@@ -185,7 +185,7 @@ def test_out_gets_every_report(tmp_path: Path, capsys: pytest.CaptureFixture[str
     assert sorted(path.name for path in out.iterdir()) == ["audit.html", "audit.json", "audit.txt"]
     printed = capsys.readouterr()
     assert printed.out == f"every promise holds\n{out / 'audit.txt'}\n"
-    assert "no tables are written: Spark does it" in printed.err
+    assert "no tables written: they need Spark" in printed.err
 
 
 @pytest.mark.usefixtures("without_spark")

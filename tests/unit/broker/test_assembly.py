@@ -702,7 +702,7 @@ async def test_a_controller_that_knows_another_epoch_ends_a_broker_without_an_im
     await until(lambda: not any(partition.is_leader for partition in broker.replicas))
     assert await _produced(connection, tid) == ErrorCode.NOT_LEADER_OR_FOLLOWER
     await connection.close()
-    await _assert_lost(world, broker, "under another registration or none")
+    await _assert_lost(world, broker, "has another registration of broker 1 or none")
 
 
 class HeldRemovals(MemoryFiles):

@@ -119,7 +119,7 @@ def test_single_node_grows_to_cluster_in_its_directory(place):
     assert plans[2].directory == f"{place.root}/node-3"
     assert known.ports[1] == before.ports[1]
     assert plans[0].properties["offsets.topic.replication.factor"] == "3"
-    with pytest.raises(StartupRefused, match="holds a single node: only brokers can be added"):
+    with pytest.raises(StartupRefused, match="contains a single node: only brokers can be added"):
         plan_cluster(place, AskedShape(controllers=3), None, {}, "other")
 
 
