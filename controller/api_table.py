@@ -29,6 +29,7 @@ from controller.apis import (
     incremental_alter_configs,
     list_partition_reassignments,
     unregister_broker,
+    unregister_controller,
     update_features,
 )
 from controller.writer.writer import Controller
@@ -64,6 +65,7 @@ DECIDING_APIS = (
     incremental_alter_configs,
     list_partition_reassignments,
     unregister_broker,
+    unregister_controller,
     update_features,
 )
 """APIs with a module in `controller.apis`. The quorum's and the shared ones are added below."""

@@ -43,6 +43,7 @@ _REMOVERS: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "RemoveAccessControlEntryRecord": ("AccessControlEntryRecord", ("id",)),
     "RemoveUserScramCredentialRecord": ("UserScramCredentialRecord", ("mechanism", "name")),
     "RemoveDelegationTokenRecord": ("DelegationTokenRecord", ("token_id",)),
+    "UnregisterControllerRecord": ("RegisterControllerRecord", ("controller_id",)),
 }
 
 

@@ -33,6 +33,7 @@ from controller.elections.triggers import (
 )
 from metalog.image.features import (
     CONTROLLER_REGISTRATION_LEVEL,
+    CONTROLLER_UNREGISTRATION_LEVEL,
     CORDONED_DIRECTORIES_LEVEL,
     DIRECTORY_ASSIGNMENT_LEVEL,
     KRAFT_VERSION,
@@ -47,6 +48,7 @@ from protocol.metadata.broker_registration_change_record import BrokerRegistrati
 from protocol.metadata.register_broker_record import RegisterBrokerRecord
 from protocol.metadata.register_controller_record import RegisterControllerRecord
 from protocol.metadata.unregister_broker_record import UnregisterBrokerRecord
+from protocol.metadata.unregister_controller_record import UnregisterControllerRecord
 from protocol.schema import MetadataRecord
 from runtime.marks import mark
 
@@ -302,6 +304,33 @@ def decide_register_controller(
         ],
     )
     return Decision((record,), None)
+
+
+def decide_unregister_controller(view: ControllerView, controller_id: int) -> Decision[None]:
+    """Remove a controller's registration (KIP-1312), also that of a voter.
+
+    Raises:
+        ApiError: in Kafka's order: INVALID_REQUEST for the active controller, UNSUPPORTED_VERSION
+            while the finalised metadata.version has no such record, CONTROLLER_ID_NOT_REGISTERED.
+    """
+    if controller_id == view.settings.node_id:
+        raise ApiError(
+            ErrorCode.INVALID_REQUEST,
+            f"controller {controller_id} is active and cannot be unregistered",
+        )
+    level = view.metadata_version
+    if level < CONTROLLER_UNREGISTRATION_LEVEL:
+        raise ApiError(
+            ErrorCode.UNSUPPORTED_VERSION,
+            f"metadata.version {level} cannot unregister controllers; "
+            f"{CONTROLLER_UNREGISTRATION_LEVEL} can",
+        )
+    if controller_id not in view.image.cluster.controllers:
+        raise ApiError(
+            ErrorCode.CONTROLLER_ID_NOT_REGISTERED,
+            f"no controller is registered with id {controller_id}",
+        )
+    return Decision((UnregisterControllerRecord(controller_id=controller_id),), None)
 
 
 # --- heartbeat --------------------------------------------------------------------------------

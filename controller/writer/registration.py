@@ -1,7 +1,8 @@
 """Shell: Registration of this controller with the active controller (KIP-919).
 
-A controller registers once per process. It repeats the request with a growing backoff until the
-committed metadata contains the process's incarnation id. It uses the network also when this node is
+A controller registers at its start, and again whenever its registration was removed
+(UnregisterController, KIP-1312). It repeats the request with a growing backoff until the committed
+metadata contains the process's incarnation id. It uses the network also when this node is
 the active controller, so that there is only one path. If the cluster's metadata.version does not
 have the record, the controller does not register.
 """
@@ -13,6 +14,7 @@ import random
 from collections.abc import Callable
 
 from metalog.image.features import CONTROLLER_REGISTRATION_LEVEL
+from metalog.image.values import ControllerImage
 from metalog.loader import MetadataLoader
 from protocol.errors import ApiError, ErrorCode, ProtocolError
 from protocol.messages.controller_registration import (
@@ -58,9 +60,13 @@ class ControllerRegistrar:
     @property
     def is_registered(self) -> bool:
         """True if the committed metadata contains this process."""
-        controllers = self._loader.image.cluster.controllers
-        found = controllers.get(self._request.controller_id)
+        found = self._listed
         return found is not None and found.incarnation_id == self._request.incarnation_id
+
+    @property
+    def _listed(self) -> ControllerImage | None:
+        """The registration under this id in the committed metadata, of this process or another."""
+        return self._loader.image.cluster.controllers.get(self._request.controller_id)
 
     @property
     def _is_due(self) -> bool:
@@ -68,6 +74,19 @@ class ControllerRegistrar:
         return level is not None and level >= CONTROLLER_REGISTRATION_LEVEL
 
     async def run(self) -> None:
+        """Register, and register again if the registration is removed; never returns.
+
+        Another process that registers under the same id is left alone: two processes would replace
+        each other's registrations without end.
+        """
+        while True:
+            await self._register()
+            while self._listed is not None:
+                self._changed.clear()
+                await self._changed.wait()
+            _log.info("The registration was removed: registering again")
+
+    async def _register(self) -> None:
         """Register, with retries; return once this process is registered."""
         pause_ms = PAUSE_MS_FIRST
         while not self.is_registered:

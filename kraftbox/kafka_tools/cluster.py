@@ -1,4 +1,4 @@
-"""kafka-cluster.sh: show the cluster's ID and endpoints, or unregister a broker."""
+"""kafka-cluster.sh: show the cluster's ID and endpoints, or unregister a node."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from kraftbox.cli.output import say
 from kraftbox.kafka_tools.options import add_bootstrap, bootstrap_of, columns, parser
 from protocol.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
 from protocol.messages.unregister_broker import UnregisterBrokerRequest
+from protocol.messages.unregister_controller import UnregisterControllerRequest
 
 BROKERS, CONTROLLERS = 1, 2
 
@@ -19,12 +20,14 @@ BROKERS, CONTROLLERS = 1, 2
 def main(name: str, arguments: Sequence[str]) -> int:
     options = parser(name, __doc__ or "")
     commands = options.add_subparsers(dest="command", required=True)
-    for command in ("cluster-id", "unregister", "list-endpoints"):
+    for command in ("cluster-id", "unregister", "unregister-controller", "list-endpoints"):
         one = commands.add_parser(command, allow_abbrev=False)
         add_bootstrap(one, controllers=True)
         one.add_argument("--config", "-c", dest="producer_config", metavar="FILE")
         if command == "unregister":
             one.add_argument("--id", "-i", type=int, required=True, help="id of the broker")
+        if command == "unregister-controller":
+            one.add_argument("--id", "-i", type=int, required=True, help="id of the controller")
         if command == "list-endpoints":
             one.add_argument("--include-fenced-brokers", action="store_true")
     given = options.parse_args(arguments)
@@ -37,6 +40,11 @@ async def _work(client: ClusterClient, options: argparse.Namespace) -> None:
         done = await client.request_any(UnregisterBrokerRequest(broker_id=options.id))
         check(done.error_code, f"broker {options.id}", done.error_message)
         say(f"Broker {options.id} is no longer registered.")
+        return
+    if options.command == "unregister-controller":
+        gone = await client.request_any(UnregisterControllerRequest(controller_id=options.id))
+        check(gone.error_code, f"controller {options.id}", gone.error_message)
+        say(f"Controller {options.id} is no longer registered.")
         return
     kind = CONTROLLERS if options.bootstrap_server is None else BROKERS
     fenced = options.command == "list-endpoints" and options.include_fenced_brokers

@@ -1,4 +1,4 @@
-"""Feature levels of Apache Kafka 4.3, and record versions by `metadata.version` level.
+"""Feature levels of Apache Kafka 4.4, and record versions by `metadata.version` level.
 
 Kafka's tools print these data (`kafka-storage version-mapping`, `feature-dependencies`): level
 numbers, release names, the default level of a feature for each release, dependencies, and the
@@ -43,18 +43,20 @@ METADATA_VERSIONS: tuple[MetadataVersion, ...] = tuple(
             *(("4.1", step) for step in range(2)),
             *(("4.2", step) for step in range(2)),
             ("4.3", 0),
-            ("4.4", 0),
+            *(("4.4", step) for step in range(3)),
+            ("4.5", 0),
         ],
         start=7,
     )
 )
-"""Every level that Kafka 4.3.1 knows; the last one is for its own tests only."""
+"""Every level that Kafka 4.4.0 knows; the last one is for its own tests only."""
 
 MINIMUM_METADATA_VERSION = METADATA_VERSIONS[0]
-LATEST_PRODUCTION_METADATA_VERSION = next(v for v in METADATA_VERSIONS if v.name == "4.3-IV0")
+LATEST_PRODUCTION_METADATA_VERSION = next(v for v in METADATA_VERSIONS if v.name == "4.4-IV2")
 
-METADATA_CHANGED_AT = frozenset({7, 8, 11, 13, 14, 15, 17, 23, 30})
-"""Levels of metadata.version that brought new records or new versions of them. A cluster cannot be
+METADATA_CHANGED_AT = frozenset({7, 8, 11, 13, 14, 15, 17, 23, 30, 32, 33})
+"""Levels of metadata.version that brought new records, new versions or new values of them (32: CIDR
+ranges as hosts of ACLs, KIP-1276, which the image keeps as text). A cluster cannot be
 lowered across one of them: metadata could be lost."""
 
 DIRECTORY_ASSIGNMENT_LEVEL = 17
@@ -66,6 +68,8 @@ PENDING_UPLOAD_LEVEL = 29
 """4.2-IV1: brokers request from each other the earliest offset that is not in the tier
 (KIP-1023)."""
 CORDONED_DIRECTORIES_LEVEL = 30
+CONTROLLER_UNREGISTRATION_LEVEL = 33
+"""4.4-IV2: UnregisterControllerRecord (KIP-1312)."""
 LEADER_EPOCH_BUMP_ON_ISR_SHRINK_UNTIL_LEVEL = 11
 """Up to and including this level a shrinking ISR bumps the leader epoch (KAFKA-15021)."""
 
@@ -96,7 +100,7 @@ FEATURES: tuple[FeatureSpec, ...] = (
     FeatureSpec("transaction.version", 2, {1: 24, 2: 24}, {}),
     FeatureSpec("group.version", 1, {1: 22}, {}),
     FeatureSpec(ELR_VERSION, 1, {1: 26}, {1: {METADATA_VERSION: ELR_LEVEL}}),
-    FeatureSpec("share.version", 1, {1: 28}, {}),
+    FeatureSpec("share.version", 2, {1: 28, 2: 31}, {}),
     FeatureSpec("streams.version", 1, {1: 29}, {}),
 )
 """All features but `metadata.version` itself. `kraft.version` is in control records, never in a
@@ -105,15 +109,15 @@ FEATURES_BY_NAME: Mapping[str, FeatureSpec] = {feature.name: feature for feature
 
 
 class UnknownVersion(ValueError):
-    """A release, feature or level that Kafka 4.3 does not have; the message lists those it has."""
+    """A release, feature or level that Kafka 4.4 does not have; the message lists those it has."""
 
 
 def metadata_version_of(text: str) -> MetadataVersion:
-    """Return the version named `text`: "4.3-IV0", a release ("4.3", "4.3.1": its last level) or a
+    """Return the version named `text`: "4.4-IV2", a release ("4.4", "4.4.0": its last level) or a
     level.
 
     Raises:
-        UnknownVersion: Kafka 4.3 does not have it.
+        UnknownVersion: Kafka 4.4 does not have it.
     """
     if text.isdigit():
         return metadata_version_at(int(text))
@@ -132,7 +136,7 @@ def metadata_version_of(text: str) -> MetadataVersion:
 
 
 def metadata_version_at(level: int) -> MetadataVersion:
-    """Return the version with that level. Raises UnknownVersion if Kafka 4.3 does not have it."""
+    """Return the version with that level. Raises UnknownVersion if Kafka 4.4 does not have it."""
     index = level - MINIMUM_METADATA_VERSION.level
     if not 0 <= index < len(METADATA_VERSIONS):
         raise UnknownVersion(

@@ -63,6 +63,7 @@ from protocol.metadata import (
     TopicRecord,
     UnfenceBrokerRecord,
     UnregisterBrokerRecord,
+    UnregisterControllerRecord,
     UserScramCredentialRecord,
     ZkMigrationStateRecord,
 )
@@ -268,6 +269,14 @@ def _register_controller(image: MetadataImage, record: RegisterControllerRecord)
         unknown_tags=_tags(record),
     )
     controllers = image.cluster.controllers.set(controller.id, controller)
+    return image._replace(cluster=ClusterImage(image.cluster.brokers, controllers))
+
+
+def _unregister_controller(
+    image: MetadataImage, record: UnregisterControllerRecord
+) -> MetadataImage:
+    _get(image.cluster.controllers, record.controller_id, "controller")
+    controllers = image.cluster.controllers.delete(record.controller_id)
     return image._replace(cluster=ClusterImage(image.cluster.brokers, controllers))
 
 
@@ -560,6 +569,7 @@ REPLAY: Mapping[type[Any], Callable[[MetadataImage, Any], MetadataImage]] = {
     AbortTransactionRecord: _no_change,
     RemoveDelegationTokenRecord: _remove_token,
     RegisterControllerRecord: _register_controller,
+    UnregisterControllerRecord: _unregister_controller,
     ClearElrRecord: _clear_elr,
 }
 """Record class -> its effect. Contains every class of protocol.metadata once."""

@@ -27,6 +27,7 @@ from protocol.metadata.remove_user_scram_credential_record import RemoveUserScra
 from protocol.metadata.topic_record import TopicRecord
 from protocol.metadata.unfence_broker_record import UnfenceBrokerRecord
 from protocol.metadata.unregister_broker_record import UnregisterBrokerRecord
+from protocol.metadata.unregister_controller_record import UnregisterControllerRecord
 from protocol.metadata.user_scram_credential_record import UserScramCredentialRecord
 from protocol.metadata.zk_migration_state_record import ZkMigrationStateRecord
 from protocol.record_frame import decode_framed, encode_framed
@@ -59,6 +60,7 @@ RECORD_CLASSES: dict[int, type[MetadataRecord]] = {
         TopicRecord,
         UnfenceBrokerRecord,
         UnregisterBrokerRecord,
+        UnregisterControllerRecord,
         UserScramCredentialRecord,
         ZkMigrationStateRecord,
     )
@@ -115,6 +117,7 @@ __all__ = [
     "TopicRecord",
     "UnfenceBrokerRecord",
     "UnregisterBrokerRecord",
+    "UnregisterControllerRecord",
     "UserScramCredentialRecord",
     "ZkMigrationStateRecord",
     "decode_record",

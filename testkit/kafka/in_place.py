@@ -15,6 +15,8 @@ from testkit.processes.quorum_cluster import NodeProcess
 
 META = "meta.properties"
 HEAP = "192m"
+PREVIOUS_LEVELS = ("metadata.version=30",)
+"""Levels for formatting a cluster in which nodes of Kafka 4.3.1 take part."""
 
 
 def _format_like(directory: Path, meta: str, seed: str) -> None:

@@ -8,7 +8,7 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from testkit.kafka.jars import kafka_libs
+from testkit.kafka.jars import KAFKA_VERSION, kafka_libs
 from testkit.processes.nodes import READY_TIMEOUT_S, NodeDidNotStart
 
 
@@ -24,8 +24,10 @@ class ApacheKafkaNode:
         settings: Mapping[str, str],
         heap: str = "512m",
         jvm: Sequence[str] = (),
+        version: str = KAFKA_VERSION,
     ) -> None:
-        """`jvm` are further options of the virtual machine."""
+        """`jvm` are further options of the virtual machine; `version` is the release of Kafka."""
+        self.version = version
         self.directory = directory
         self.settings = dict(settings)
         self.heap = heap
@@ -124,26 +126,35 @@ class ApacheKafkaNode:
     def _java(self) -> list[str]:
         settings = self.directory / "log4j2.properties"
         options = [*self.jvm, f"-Xmx{self.heap}", f"-Dlog4j2.configurationFile={settings}"]
-        return ["java", *options, "-cp", kafka_class_path()]
+        return ["java", *options, "-cp", kafka_class_path(version=self.version)]
 
     def tool(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         """Run one of Kafka's command-line classes to its end."""
-        return run_kafka_tool(*arguments)
+        return run_kafka_tool(*arguments, version=self.version)
 
 
-def kafka_class_path(*more: Path) -> str:
-    """Return the class path of Apache Kafka 4.3.1's jars. Raises: RuntimeError without the jars."""
-    libs = kafka_libs()
+def kafka_class_path(*more: Path, version: str = KAFKA_VERSION) -> str:
+    """Return the class path of a release's jars. Raises: RuntimeError without the jars."""
+    libs = kafka_libs(version)
     if libs is None:
         raise RuntimeError("Apache Kafka's jars need a JRE and Maven")
     return os.pathsep.join([f"{libs}/*", *map(str, more)])
 
 
 def run_kafka_tool(
-    *arguments: str, timeout_s: float = 120, stdin: str | None = None
+    *arguments: str,
+    timeout_s: float = 120,
+    stdin: str | None = None,
+    version: str = KAFKA_VERSION,
 ) -> subprocess.CompletedProcess[str]:
     """Run one of Kafka's command-line classes: `run_kafka_tool("kafka.tools.StorageTool", ...)`."""
-    command: Sequence[str] = ["java", "-Xmx256m", "-cp", kafka_class_path(), *arguments]
+    command: Sequence[str] = [
+        "java",
+        "-Xmx256m",
+        "-cp",
+        kafka_class_path(version=version),
+        *arguments,
+    ]
     return subprocess.run(
         command, capture_output=True, text=True, timeout=timeout_s, input=stdin, check=False
     )

@@ -45,7 +45,7 @@ NODE_PROPERTIES = {
 }
 OWN_INCARNATION = b"own incarnation."
 FEATURES = {
-    "metadata.version": VersionRange(7, 30),
+    "metadata.version": VersionRange(7, 33),
     "kraft.version": VersionRange(0, 1),
     ELR_VERSION: VersionRange(0, 1),
 }

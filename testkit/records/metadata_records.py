@@ -90,6 +90,11 @@ def _unregister_broker(image: MetadataImage, a: int, b: int, c: int) -> Any:
     return m.UnregisterBrokerRecord(broker_id=broker.id, broker_epoch=broker.epoch)
 
 
+def _unregister_controller(image: MetadataImage, a: int, b: int, c: int) -> Any:
+    key = _pick(image.cluster.controllers, a)
+    return None if key is None or b else m.UnregisterControllerRecord(controller_id=key)
+
+
 def _fence(image: MetadataImage, a: int, b: int, c: int) -> Any:
     broker = _broker(image, a)
     record = m.FenceBrokerRecord if b % 2 else m.UnfenceBrokerRecord
@@ -295,6 +300,7 @@ _MAKERS: tuple[Make, ...] = (
     _fence,
     _change_broker,
     _controller,
+    _unregister_controller,
     _create_topic,
     _create_topic,
     _remove_topic,

@@ -28,7 +28,7 @@ from protocol.messages.create_topics import CreateTopicsRequest
 from protocol.messages.describe_topic_partitions import DescribeTopicPartitionsRequest
 from protocol.messages.update_features import UpdateFeaturesRequest
 from protocol.metadata.partition_change_record import PartitionChangeRecord
-from testkit.kafka.in_place import KafkaInPlace
+from testkit.kafka.in_place import PREVIOUS_LEVELS, KafkaInPlace
 from testkit.processes.quorum_cluster import HOST, NodeProcess, ProcessCluster
 from testkit.processes.waiting import until
 
@@ -314,7 +314,9 @@ def running(
     """Start a cluster in directories formatted by us; `of_kafka` are settings that our nodes
     lack."""
     given = {**SETTINGS, **settings}
-    with ProcessCluster(directory, controllers=1, brokers=brokers, settings=given) as cluster:
+    with ProcessCluster(
+        directory, controllers=1, brokers=brokers, settings=given, features=PREVIOUS_LEVELS
+    ) as cluster:
         cluster.format()
         nodes = cluster.nodes.items() if kafka else ()
         theirs = {n: KafkaInPlace(node, of_kafka) for n, node in nodes}

@@ -18,7 +18,7 @@ from audit.time_travel import image_at
 from metalog.image.values import MetadataImage
 from protocol.api_keys import ApiKey
 from protocol.errors import ProtocolError
-from testkit.kafka.in_place import KafkaInPlace
+from testkit.kafka.in_place import PREVIOUS_LEVELS, KafkaInPlace
 from testkit.kafka.jars import kafka_libs
 from testkit.processes.quorum_cluster import ProcessCluster
 from testkit.processes.waiting import until
@@ -153,6 +153,7 @@ def rolling(tmp_path: Path) -> Iterator[Rolling]:
         controllers=1,
         brokers=len(BROKERS),
         settings=SETTINGS,
+        features=PREVIOUS_LEVELS,
         watch=lambda: record.begin("CONTROLLER"),
     ) as cluster:
         theirs = {node_id: KafkaInPlace(node) for node_id, node in cluster.nodes.items()}

@@ -38,6 +38,15 @@ CONTROL_TYPES = {
 }
 
 
+BUILT_FOR_ORACLE = frozenset(
+    {
+        "UnregisterControllerRequest",
+        "UnregisterControllerResponse",
+        "UnregisterControllerRecord",
+    }
+)
+"""Messages that Kafka 4.4.0 has and 4.3.1 does not."""
+
 PRIVATE_TAG_MIN = 10000
 ZEROS: dict[str, Any] = {"bool": False, "string": "", "bytes": b"", "records": b"", "float64": 0.0}
 
@@ -48,7 +57,10 @@ def kafka() -> dict[str, dict[str, Any]]:
     libs = kafka_libs(ORACLE)
     if libs is None:
         pytest.skip("no Java or Maven to get Kafka's jars with (docs/gaps.md)")
-    return {d["name"]: d for d in definitions(libs) if d["validVersions"] != "none"}
+    found = {d["name"]: d for d in definitions(libs) if d["validVersions"] != "none"}
+    oracle = kafka_libs(ORACLE)
+    assert oracle is not None
+    return found | {d["name"]: d for d in definitions(oracle) if d["name"] in BUILT_FOR_ORACLE}
 
 
 @pytest.fixture(scope="module")

@@ -15,7 +15,7 @@ from confluent_kafka import ElectionType, TopicPartition
 
 from protocol.messages.describe_topic_partitions import DescribeTopicPartitionsRequest
 from protocol.transport.client import Connection
-from testkit.kafka.in_place import KafkaInPlace
+from testkit.kafka.in_place import PREVIOUS_LEVELS, KafkaInPlace
 from testkit.kafka.jars import kafka_libs
 from testkit.processes.quorum_cluster import ProcessCluster
 from testkit.processes.waiting import until
@@ -209,7 +209,9 @@ def test_kafkas_broker_under_our_controllers(tmp_path: Path) -> None:
     both are replaced.
     """
     settings = {**SETTINGS, "kraftbox.broker.connection.loss.fence.ms": "200"}
-    with ProcessCluster(tmp_path, brokers=3, settings=settings) as cluster:
+    with ProcessCluster(
+        tmp_path, brokers=3, settings=settings, features=PREVIOUS_LEVELS
+    ) as cluster:
         place = cluster.nodes[6]
         second = {
             "log.dirs": f"{place.data},{place.data}2",
@@ -236,7 +238,9 @@ def test_our_brokers_under_kafkas_controller(tmp_path: Path) -> None:
     Kafka's controller elects ours from the ELR, and removes it after a crash: our broker correctly
     reports its last shutdown.
     """
-    with ProcessCluster(tmp_path, controllers=1, brokers=3, settings=SETTINGS) as cluster:
+    with ProcessCluster(
+        tmp_path, controllers=1, brokers=3, settings=SETTINGS, features=PREVIOUS_LEVELS
+    ) as cluster:
         theirs = {n: KafkaInPlace(cluster.nodes[n]) for n in (1, 2)}
         with running(cluster, theirs, (2, 3, 4)) as mixed:
             story(mixed, 3, 2, 4)

@@ -15,7 +15,7 @@ from metalog.image.features import FEATURES
 from metalog.supported import SUPPORTED_FEATURES
 from protocol.batch.header import iter_batches
 from testkit.audits import elections_of
-from testkit.kafka.in_place import KafkaInPlace
+from testkit.kafka.in_place import PREVIOUS_LEVELS, KafkaInPlace
 from testkit.kafka.jars import kafka_libs
 from testkit.processes.quorum_cluster import CLUSTER_ID, NodeProcess, ProcessCluster
 from testkit.processes.waiting import until
@@ -34,7 +34,7 @@ def mixed(
     directory: Path, kafka_ids: tuple[int, ...], *, dynamic: bool
 ) -> Iterator[tuple[ProcessCluster, dict[int, KafkaInPlace]]]:
     """Start controllers 1-3, those in `kafka_ids` Kafka's, and one broker of ours."""
-    with ProcessCluster(directory, brokers=1, dynamic=dynamic) as cluster:
+    with ProcessCluster(directory, brokers=1, dynamic=dynamic, features=PREVIOUS_LEVELS) as cluster:
         theirs = {i: KafkaInPlace(cluster.nodes[i]) for i in kafka_ids}
         try:
             for node in cluster.nodes.values():

@@ -140,7 +140,7 @@ async def test_controller_registers_itself(role: Role) -> None:
     assert [(e.name, e.port) for e in image.cluster.controllers[100].endpoints] == [
         ("CONTROLLER", port)
     ]
-    assert image.metadata_version == 30
+    assert image.metadata_version == 33
 
 
 @role_test

@@ -65,7 +65,7 @@ def test_a_folder_that_a_crash_left_empty_has_what_formatting_left(files: Memory
 
 def test_a_new_directory_has_what_formatting_left(files: MemoryFiles) -> None:
     assert finalised_features(files, "/data") == {
-        "metadata.version": 30,
+        "metadata.version": 33,
         "eligible.leader.replicas.version": 1,
     }
     formatted = [level("metadata.version", 29), level("share.version", 1)]

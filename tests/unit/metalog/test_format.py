@@ -192,11 +192,11 @@ def test_eligible_leader_replicas_are_on_in_new_clusters_of_4_1_and_later() -> N
     files = MemoryFiles()
     run(files, request(standalone=True), SUPPORTED_FEATURES)
     assert [(r.name, r.feature_level) for r in read_first_records(files, "/data")] == [
-        ("metadata.version", 30),
+        ("metadata.version", 33),
         ("eligible.leader.replicas.version", 1),
     ]
     off = {"eligible.leader.replicas.version": 0}
-    assert feature_levels(off, None, SUPPORTED_FEATURES) == {METADATA_VERSION: 30}
+    assert feature_levels(off, None, SUPPORTED_FEATURES) == {METADATA_VERSION: 33}
     assert feature_levels({}, "4.0", SUPPORTED_FEATURES) == {METADATA_VERSION: 25}
     assert feature_levels({}, "4.1", SUPPORTED_FEATURES) == {
         METADATA_VERSION: 27,

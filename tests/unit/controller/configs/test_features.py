@@ -2,8 +2,10 @@ from __future__ import annotations
 
 import pytest
 
+from controller.brokers.registration import decide_unregister_controller
 from controller.configs.features import FeatureUpdate, UpgradeType, decide_update_features
 from metalog.image.features import ELR_VERSION, METADATA_VERSION
+from metalog.image.snapshot import image_to_records
 from metalog.image.values import VersionRange
 from protocol.errors import ApiError, ErrorCode
 from protocol.metadata import RegisterControllerRecord
@@ -45,7 +47,12 @@ def test_upgrade() -> None:
         (29, 22, DOWN, ErrorCode.INVALID_UPDATE_VERSION),
         (29, 22, UNSAFE, ErrorCode.INVALID_UPDATE_VERSION),
         (30, 29, DOWN, ErrorCode.INVALID_UPDATE_VERSION),
-        (30, 31, UP, ErrorCode.INVALID_UPDATE_VERSION),
+        (30, 33, UP, ErrorCode.NONE),
+        (31, 30, DOWN, ErrorCode.NONE),
+        (32, 31, DOWN, ErrorCode.INVALID_UPDATE_VERSION),
+        (33, 32, DOWN, ErrorCode.INVALID_UPDATE_VERSION),
+        (33, 30, UNSAFE, ErrorCode.INVALID_UPDATE_VERSION),
+        (33, 34, UP, ErrorCode.INVALID_UPDATE_VERSION),
         (30, 6, DOWN, ErrorCode.INVALID_UPDATE_VERSION),
         (30, 0, UNSAFE, ErrorCode.INVALID_UPDATE_VERSION),
         (30, -1, UNSAFE, ErrorCode.INVALID_UPDATE_VERSION),
@@ -102,6 +109,59 @@ def test_registration_of_a_controller_counts_while_it_is_a_voter(
     cluster.apply([RegisterControllerRecord(controller_id=77, features=[old])])
     assert update(cluster, FeatureUpdate(METADATA_VERSION, 30, UP)) is code
     assert level(cluster) == (21 if code else 30)
+
+
+def test_upgrade_is_possible_after_the_old_controller_was_unregistered() -> None:
+    """KIP-1312: a departed voter's registration blocks a level until it is removed."""
+    cluster = Cluster(metadata_version=33)
+    cluster.set(features={**FEATURES, ELR_VERSION: VersionRange(0, 1)})
+    cluster.voters = frozenset({100, 77})
+    old = RegisterControllerRecord.ControllerFeature(
+        name=METADATA_VERSION, min_supported_version=1, max_supported_version=33
+    )
+    cluster.apply([RegisterControllerRecord(controller_id=77, features=[old])])
+    elr = FeatureUpdate(ELR_VERSION, 1, UP)
+    assert update(cluster, elr) is ErrorCode.INVALID_UPDATE_VERSION
+    cluster.run(lambda view: decide_unregister_controller(view, 77))
+    assert cluster.voters == {100, 77}
+    assert update(cluster, elr) is ErrorCode.NONE
+
+
+@pytest.mark.parametrize(
+    ("level", "controller", "code"),
+    [
+        (33, 100, ErrorCode.INVALID_REQUEST),
+        (32, 100, ErrorCode.INVALID_REQUEST),
+        (32, 77, ErrorCode.UNSUPPORTED_VERSION),
+        (30, 5, ErrorCode.UNSUPPORTED_VERSION),
+        (33, -1, ErrorCode.CONTROLLER_ID_NOT_REGISTERED),
+        (33, 2**31 - 1, ErrorCode.CONTROLLER_ID_NOT_REGISTERED),
+    ],
+)
+def test_unregister_controller_checks_in_kafkas_order(
+    level: int, controller: int, code: ErrorCode
+) -> None:
+    """The active controller, then the level, then the id (QuorumController of 4.4.0)."""
+    cluster = Cluster(metadata_version=level)
+    cluster.apply([RegisterControllerRecord(controller_id=77)])
+    with pytest.raises(ApiError) as refused:
+        cluster.run(lambda view: decide_unregister_controller(view, controller))
+    assert refused.value.code is code
+
+
+def test_unregister_controller_removes_the_registration_once() -> None:
+    """A second request finds no registration; the image and its snapshot have none either."""
+    cluster = Cluster(metadata_version=33)
+    cluster.apply([RegisterControllerRecord(controller_id=77)])
+    cluster.run(lambda view: decide_unregister_controller(view, 77))
+    assert not cluster.image.cluster.controllers
+    assert not any(
+        isinstance(record, RegisterControllerRecord)
+        for record, _ in image_to_records(cluster.image)
+    )
+    with pytest.raises(ApiError) as refused:
+        cluster.run(lambda view: decide_unregister_controller(view, 77))
+    assert refused.value.code is ErrorCode.CONTROLLER_ID_NOT_REGISTERED
 
 
 def test_all_or_none() -> None:

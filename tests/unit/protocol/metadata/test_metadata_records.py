@@ -26,7 +26,7 @@ def test_frame() -> None:
 
 
 def test_every_record_in_every_version() -> None:
-    assert len(RECORD_CLASSES) == 26
+    assert len(RECORD_CLASSES) == 27
     for number, cls in RECORD_CLASSES.items():
         assert number == cls.RECORD_TYPE
         for version in cls.VERSIONS.each():
