@@ -1,9 +1,10 @@
 """Formatting of log directories, as `kafka-storage format` does it, as a library.
 
 A directory is formatted when it has a `meta.properties`. That file is written last, so interrupted
-formatting is simply repeated. The metadata directory also gets `bootstrap.checkpoint`, the first
-records of the first leader. For a dynamic quorum (KIP-853) it gets the first snapshot
-`00000000000000000000-0000000000.checkpoint` with kraft.version and the voter set.
+formatting is simply repeated. The metadata directory of a controller also gets the first snapshot,
+`00000000000000000000-0000000000.checkpoint` (KIP-1170): the records of the first leader and, for a
+dynamic quorum (KIP-853), kraft.version and the voter set. Kafka up to 4.3 wrote those records to
+`bootstrap.checkpoint`; `metalog/first_records.py` reads both.
 
 A controller's quorum is chosen as follows:
 - `controller.quorum.voters` is set: static voters, kraft.version 0, and no other options.
@@ -32,7 +33,6 @@ from metalog.image.values import VersionRange
 from metalog.quorum.core.voters import Endpoints, ReplicaKey, Voter, VoterEndpoint, VoterSet
 from metalog.quorum.log import DIRECTORY_NAME
 from metalog.quorum.snapshots import (
-    BOOTSTRAP_FILE,
     FIRST_SNAPSHOT,
     snapshot_name,
     snapshot_parts,
@@ -134,8 +134,8 @@ def format_directories(
         is_metadata = directory == request.metadata_dir
         directory_id = metadata_id if is_metadata else DirectoryId(random_uuid(rng))
         files.mkdirs(directory)
-        if is_metadata:
-            _write_metadata(files, clock, directory, features, kraft_version, voters)
+        if is_metadata and request.is_controller:
+            _write_first_snapshot(files, clock, directory, features, kraft_version, voters)
         meta = MetaProperties(
             cluster_id=request.cluster_id, node_id=request.node_id, directory_id=directory_id
         )
@@ -311,7 +311,7 @@ def parse_initial_controllers(text: str, listener_name: str) -> VoterSet:
     return VoterSet(voters)
 
 
-def _write_metadata(
+def _write_first_snapshot(
     files: Files,
     clock: Clock,
     directory: str,
@@ -319,23 +319,18 @@ def _write_metadata(
     kraft_version: int,
     voters: VoterSet,
 ) -> None:
+    """Write the first snapshot (KIP-1170), which nothing may change, so it is read-only."""
     now_ms = clock.now_ms()
-    if voters:
-        folder = posixpath.join(directory, DIRECTORY_NAME)
-        files.mkdirs(folder)
-        parts = snapshot_parts(
-            FIRST_SNAPSHOT,
-            (),
-            last_contained_timestamp_ms=now_ms,
-            timestamp_ms=now_ms,
-            voters=voters,
-            kraft_version=kraft_version,
-        )
-        write_snapshot(files, posixpath.join(folder, snapshot_name(FIRST_SNAPSHOT)), parts)
+    folder = posixpath.join(directory, DIRECTORY_NAME)
+    files.mkdirs(folder)
     parts = snapshot_parts(
         FIRST_SNAPSHOT,
         [(record, 0) for record in feature_records(features)],
-        last_contained_timestamp_ms=0,
+        last_contained_timestamp_ms=now_ms,
         timestamp_ms=now_ms,
+        voters=voters or None,
+        kraft_version=kraft_version,
     )
-    write_snapshot(files, posixpath.join(directory, BOOTSTRAP_FILE), parts)
+    path = posixpath.join(folder, snapshot_name(FIRST_SNAPSHOT))
+    write_snapshot(files, path, parts)
+    files.make_read_only(path)

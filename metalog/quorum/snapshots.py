@@ -127,12 +127,15 @@ def snapshot_parts(
 ) -> Iterator[bytes]:
     """Yield the file's bytes, batch by batch; each part takes little time to encode.
 
-    The voter set is written only with kraft.version 1 and above.
+    kraft.version is written from 1 on, and with it the voter set. None is for the first snapshot of
+    a node whose quorum exists already.
     """
     epoch = snapshot_id.epoch
     head: list[ControlRecord] = [snapshot_header(last_contained_timestamp_ms)]
-    if kraft_version and voters is not None:
-        head += [kraft_version_record(kraft_version), voters_record(voters)]
+    if kraft_version:
+        head.append(kraft_version_record(kraft_version))
+        if voters is not None:
+            head.append(voters_record(voters))
     yield build_kraft_batch(head, 0, epoch=epoch, timestamp_ms=timestamp_ms)
     offset = len(head)
     batch: list[VersionedRecord] = []

@@ -402,6 +402,9 @@ class LossyFiles:
         file = LossyFile(self, path, self._existing(path))
         return file.pread(file.size(), 0)
 
+    def make_read_only(self, path: str) -> None:
+        return
+
     def write_atomic(self, path: str, data: bytes) -> None:
         temporary = path + ".tmp"
         self.write_new(temporary, data)

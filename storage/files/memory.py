@@ -236,6 +236,9 @@ class MemoryFiles:
     def write_new(self, path: str, data: bytes) -> None:
         self.write_atomic(path, data)
 
+    def make_read_only(self, path: str) -> None:
+        return
+
     def write_atomic(self, path: str, data: bytes) -> None:
         file = self.open(path, create=True)
         file.truncate(0)

@@ -108,6 +108,10 @@ class Files(Protocol):
         """Write a whole file and block until its content is durable; its name may not be."""
         ...
 
+    def make_read_only(self, path: str) -> None:
+        """Take all rights but the owner's right to read from a file (mode 0400)."""
+        ...
+
     def touch(self, path: str) -> None:
         """Create an empty file unless it exists."""
         ...

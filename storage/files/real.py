@@ -432,6 +432,9 @@ class RealFiles:
         finally:
             self._reserve.close(fd)
 
+    def make_read_only(self, path: str) -> None:
+        os.chmod(path, 0o400)
+
     def touch(self, path: str) -> None:
         self._reserve.close(self._reserve.open(path, os.O_WRONLY | os.O_CREAT))
 

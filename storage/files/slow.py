@@ -169,6 +169,9 @@ class SlowFiles:
     def modified_ms(self, path: str) -> int:
         return self.backing.modified_ms(path)
 
+    def make_read_only(self, path: str) -> None:
+        self.backing.make_read_only(path)
+
     def touch(self, path: str) -> None:
         self.backing.touch(path)
 

@@ -8,12 +8,14 @@ import shutil
 from collections.abc import Mapping
 from pathlib import Path
 
+from metalog.quorum.snapshots import BOOTSTRAP_FILE
 from protocol.ids import random_uuid, uuid_to_text
 from testkit.kafka.class_archive import quick_to_start
 from testkit.kafka.nodes import ApacheKafkaNode
 from testkit.processes.quorum_cluster import NodeProcess
 
 META = "meta.properties"
+FIRST_SNAPSHOT = "__cluster_metadata-0/00000000000000000000-0000000000.checkpoint"
 HEAP = "192m"
 PREVIOUS_LEVELS = ("metadata.version=30",)
 """Levels for formatting a cluster in which nodes of Kafka 4.3.1 take part."""
@@ -59,8 +61,15 @@ class KafkaInPlace:
         return [Path(name) for name in self.node.settings["log.dirs"].split(",")]
 
     def begin(self) -> None:
-        """Start the process without waiting, so that several nodes can start together."""
+        """Start the process without waiting, so that several nodes can start together.
+
+        Kafka 4.3.1 finds the records of our first snapshot as a `bootstrap.checkpoint`.
+        """
         self.node.write_config()
+        for directory in map(Path, self._directories()):
+            first = directory / FIRST_SNAPSHOT
+            if first.exists() and not (directory / BOOTSTRAP_FILE).exists():
+                shutil.copyfile(first, directory / BOOTSTRAP_FILE)
         self.node.begin()
 
     def wait_until_ready(self) -> None:

@@ -11,6 +11,7 @@ from typing import Any, TypeAlias
 
 from hypothesis import strategies as st
 
+from metalog.image.features import CONTROLLER_UNREGISTRATION_LEVEL
 from metalog.image.local_log import LocalLogTable
 from metalog.image.replay import replay
 from metalog.image.snapshot import local_log_entries
@@ -30,13 +31,14 @@ def uid(kind: int, n: int) -> bytes:
     return bytes([kind, n]) + bytes(13) + b"\x07"
 
 
-def valid_records(drawn: Sequence[Op], *, level: int = 30) -> list[Any]:
+def valid_records(drawn: Sequence[Op], *, level: int = 33) -> list[Any]:
     """Return one record for each op that yields one, after the record that sets the metadata
     version."""
     records: list[Any] = [m.FeatureLevelRecord(name="metadata.version", feature_level=level)]
     image = replay(EMPTY_IMAGE, records[0])
+    makers = _MAKERS if level < CONTROLLER_UNREGISTRATION_LEVEL else _MAKERS_WITH_UNREGISTRATION
     for kind, a, b, c in drawn:
-        record = _MAKERS[kind % len(_MAKERS)](image, a, b, c)
+        record = makers[kind % len(makers)](image, a, b, c)
         if record is not None:
             records.append(record)
             image = replay(image, record)
@@ -300,7 +302,6 @@ _MAKERS: tuple[Make, ...] = (
     _fence,
     _change_broker,
     _controller,
-    _unregister_controller,
     _create_topic,
     _create_topic,
     _remove_topic,
@@ -324,3 +325,4 @@ _MAKERS: tuple[Make, ...] = (
     _remove_token,
     _nothing,
 )
+_MAKERS_WITH_UNREGISTRATION: tuple[Make, ...] = (*_MAKERS, _unregister_controller)

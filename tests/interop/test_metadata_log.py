@@ -25,17 +25,19 @@ from metalog.image.features import FEATURES, METADATA_VERSION, record_version
 from metalog.image.replay import Replayer, replay_all
 from metalog.image.snapshot import image_from_records, image_to_records
 from metalog.image.values import EMPTY_IMAGE, MetadataImage, VersionRange
-from metalog.quorum.batches import read_batches
+from metalog.quorum.batches import read_batches, read_control_batches
 from metalog.quorum.config import QuorumConfig
 from metalog.quorum.core.voters import ReplicaKey, VoterEndpoint, VoterSet
 from metalog.quorum.log import DIRECTORY_NAME, MetadataLog, MetadataLogConfig
+from protocol.batch.header import iter_batches
+from protocol.control import SnapshotHeaderRecord
 from protocol.ids import DirectoryId
 from protocol.json_form import to_json
 from protocol.metadata import PartitionChangeRecord, PartitionRecord, TopicRecord
 from runtime.clock import SystemClock
 from storage.files import RealFiles
-from storage.log.directory import check_meta
-from testkit.kafka.jars import kafka_libs
+from storage.log.directory import check_meta, read_meta
+from testkit.kafka.jars import KAFKA_VERSION, ORACLE, kafka_libs
 from testkit.kafka.nodes import ApacheKafkaNode, run_kafka_tool
 from testkit.memory.quorum_nodes import RunningQuorum, make_config
 from testkit.processes.ports import free_ports
@@ -48,8 +50,10 @@ WAIT_S = 60
 CLUSTER_ID = "5L6g3nShT-eMCtK--X86sw"
 DUMP = "org.apache.kafka.tools.DumpLogSegments"
 ALL_FEATURES = {f.name: VersionRange(0, f.max_level) for f in FEATURES} | {
-    METADATA_VERSION: VersionRange(7, 30)
+    METADATA_VERSION: VersionRange(7, 33)
 }
+META = "meta.properties"
+DIRECTORY = "JEXY6aqzQY-32P5TStzaFg"
 FIRST_SNAPSHOT = f"{DIRECTORY_NAME}/00000000000000000000-0000000000.checkpoint"
 
 
@@ -88,7 +92,7 @@ def rich_records() -> list[Any]:
     """Return every kind of record, in an order that replays."""
     rng = random.Random(11)
     drawn = [(rng.randrange(64), *(rng.randrange(4) for _ in range(3))) for _ in range(400)]
-    return valid_records(drawn)
+    return valid_records(drawn, level=30)
 
 
 async def test_kafkas_tool_shows_what_our_log_and_snapshots_hold(tmp_path: Path) -> None:
@@ -146,7 +150,7 @@ async def test_kafkas_tool_reads_past_our_private_tags(tmp_path: Path) -> None:
     ]
 
 
-def combined(directory: Path, **more: str) -> ApacheKafkaNode:
+def combined(directory: Path, version: str = KAFKA_VERSION, **more: str) -> ApacheKafkaNode:
     """Start a Kafka node of both roles that writes snapshots often."""
     client, controller = free_ports(2)
     settings = {
@@ -164,7 +168,7 @@ def combined(directory: Path, **more: str) -> ApacheKafkaNode:
         "metadata.log.max.record.bytes.between.snapshots": "2000",
         **more,
     }
-    return ApacheKafkaNode(directory, settings, heap="256m")
+    return ApacheKafkaNode(directory, settings, heap="256m", version=version)
 
 
 def admin(node: ApacheKafkaNode) -> AdminClient:
@@ -298,8 +302,8 @@ async def test_we_go_on_where_kafka_stopped_and_kafka_goes_on_after_us(
 
 def format_with_ours(node: ApacheKafkaNode, **changes: Any) -> None:
     data = str(node.directory / "data")
-    servers = node.settings["controller.quorum.bootstrap.servers"]
-    host, _, port = servers.rpartition(":")
+    listener = node.settings["listeners"].rpartition("CONTROLLER://")[2]
+    host, _, port = listener.rpartition(":")
     request = FormatRequest(
         node_id=1,
         cluster_id=CLUSTER_ID,
@@ -307,10 +311,9 @@ def format_with_ours(node: ApacheKafkaNode, **changes: Any) -> None:
         metadata_dir=data,
         is_controller=True,
         endpoints=(("CONTROLLER", VoterEndpoint(host, int(port))),),
-        **changes,
     )
     format_directories(
-        request,
+        request._replace(**changes),
         files=RealFiles(),
         clock=SystemClock(),
         rng=random.Random(),
@@ -325,30 +328,78 @@ def without_chance(text: str, node: ApacheKafkaNode) -> str:
     return re.sub(rf"voterDirectoryId\":\"[^\"]+\"|{re.escape(HOST)}|port\":\d+", "", text)
 
 
-@pytest.mark.parametrize("release", ["4.3", "3.9"])
-def test_formatting_writes_what_kafka_writes(tmp_path: Path, release: str) -> None:
-    theirs, ours = combined(tmp_path / "theirs"), combined(tmp_path / "ours")
-    theirs.format(CLUSTER_ID, "--standalone", "--release-version", release)
+def without_ids(path: Path, directory_id: bytes) -> bytes:
+    """Return a snapshot's bytes without CRCs, timestamps and this directory id."""
+    data = path.read_bytes()
+    header = next(read_control_batches(data)).control[0]
+    assert isinstance(header, SnapshotHeaderRecord)
+    contained = header.last_contained_log_timestamp.to_bytes(8, "big")
+    changed = bytearray(data.replace(directory_id, bytes(16)).replace(contained, bytes(8)))
+    for _, at in iter_batches(changed):
+        for first, end in ((17, 21), (27, 43)):
+            changed[at + first : at + end] = bytes(end - first)
+    return bytes(changed)
+
+
+WAYS: dict[str, tuple[list[str], dict[str, Any]]] = {
+    "static": ([], {"has_static_voters": True}),
+    "standalone": (["--standalone"], {"standalone": True}),
+    "initial": (
+        ["--initial-controllers", f"1@{HOST}:9093:{DIRECTORY}"],
+        {"initial_controllers": f"1@{HOST}:9093:{DIRECTORY}"},
+    ),
+    "none": (["--no-initial-controllers"], {"no_initial_controllers": True}),
+    "broker": ([], {"is_controller": False}),
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("release", ["4.4", "3.9"])
+def test_formatting_writes_the_files_of_the_oracle(tmp_path: Path, release: str, way: str) -> None:
+    """KIP-1170: equal options give equal first snapshots, apart from timestamps and ids."""
+    arguments, options = WAYS[way]
+    more: dict[str, str] = {}
+    if way == "static":
+        more = {"controller.quorum.voters": f"1@{HOST}:9093"}
+    elif way == "broker":
+        more = {"process.roles": "broker", "listeners": f"PLAINTEXT://{HOST}:9092"}
+    theirs, ours = (combined(tmp_path / name, ORACLE, **more) for name in ("theirs", "ours"))
+    if way == "static":
+        del theirs.settings["controller.quorum.bootstrap.servers"]
+    # Both write the same endpoints.
+    ours.settings = {**theirs.settings, "log.dirs": str(ours.directory / "data")}
+    theirs.format(CLUSTER_ID, *arguments, "--release-version", release)
     ours.directory.mkdir()
-    format_with_ours(ours, standalone=True, release_version=release)
-    for name in ("bootstrap.checkpoint", FIRST_SNAPSHOT):
-        left, right = (
-            without_chance(dump(node.directory / "data" / name), node) for node in (theirs, ours)
+    format_with_ours(ours, release_version=release, **options)
+    listings, contents, properties = [], [], []
+    for node in (theirs, ours):
+        data = node.directory / "data"
+        files = [path for path in data.rglob("*") if path.is_file()]
+        listings.append(
+            sorted((str(path.relative_to(data)), path.stat().st_mode & 0o777) for path in files)
         )
-        assert left == right
-    properties = [
-        {
-            line.partition("=")[0]
-            for line in (node.directory / "data/meta.properties").read_text().splitlines()
-            if not line.startswith("#")
-        }
-        for node in (theirs, ours)
-    ]
+        meta = read_meta(RealFiles(), str(data))
+        assert meta is not None and meta.directory_id is not None
+        contents += [
+            without_ids(path, meta.directory_id) for path in files if path.suffix == ".checkpoint"
+        ]
+        properties.append(
+            {
+                line.partition("=")[0]
+                for line in (data / "meta.properties").read_text().splitlines()
+                if not line.startswith("#")
+            }
+        )
+    checkpoints = [[entry for entry in found if META not in entry[0]] for found in listings]
+    assert checkpoints[0] == checkpoints[1]
+    assert checkpoints[0] == ([] if way == "broker" else [(FIRST_SNAPSHOT, 0o400)])
+    assert len(set(contents)) == (0 if way == "broker" else 1), contents
     assert properties[0] == properties[1]
 
 
 def test_kafka_starts_on_a_directory_that_we_formatted(tmp_path: Path) -> None:
-    node = combined(tmp_path)
+    """KIP-1170: Kafka 4.4.0 begins its log with the records of our first snapshot."""
+    node = combined(tmp_path, ORACLE)
     node.write_config()
     format_with_ours(node, standalone=True)
     node.start()

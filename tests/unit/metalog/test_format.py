@@ -11,6 +11,7 @@ from metalog.format import (
     FormatRequest,
     FormatResult,
     feature_levels,
+    feature_records,
     format_directories,
     parse_initial_controllers,
 )
@@ -63,13 +64,16 @@ def test_standalone_is_a_quorum_of_one() -> None:
     assert voter.key == ReplicaKey(1, result.formatted["/data"])
     assert voter.endpoint("CONTROLLER") == VoterEndpoint("localhost", 9093)
     assert (voter.kraft_version_min, voter.kraft_version_max) == (0, 1)
-    assert list(reader.records()) == []
+    assert list(reader.records()) == feature_records(result.features)
 
 
-def test_static_voters_need_no_snapshot() -> None:
+def test_static_voters_are_not_in_the_first_snapshot() -> None:
+    """KIP-1170: it has the first records, as for every kind of quorum."""
     files = MemoryFiles()
     result = run(files, request(has_static_voters=True))
-    assert result.kraft_version == 0 and not files.exists(FIRST)
+    reader = SnapshotReader.open(files, FIRST, FIRST_SNAPSHOT)
+    assert (result.kraft_version, reader.kraft_version, reader.voters) == (0, 0, None)
+    assert list(reader.records()) == feature_records(result.features)
 
 
 def test_initial_controllers_give_this_node_its_directory_id() -> None:
@@ -85,11 +89,17 @@ def test_initial_controllers_give_this_node_its_directory_id() -> None:
 def test_no_initial_controllers_leaves_the_voters_to_be_found() -> None:
     files = MemoryFiles()
     result = run(files, request(no_initial_controllers=True))
-    assert result.kraft_version == 1 and not result.voters and not files.exists(FIRST)
+    assert result.kraft_version == 1 and not result.voters
+    reader = SnapshotReader.open(files, FIRST, FIRST_SNAPSHOT)
+    assert (reader.kraft_version, reader.voters) == (1, None)
+    assert list(reader.records()) == feature_records(result.features)
 
 
-def test_a_broker_needs_no_way() -> None:
-    assert run(MemoryFiles(), request(is_controller=False)).formatted
+def test_a_broker_gets_only_its_properties() -> None:
+    """First records are for controllers; a broker fetches the log."""
+    files = MemoryFiles()
+    assert run(files, request(is_controller=False)).formatted
+    assert files.listdir("/data") == ["meta.properties"]
 
 
 @pytest.mark.parametrize(
@@ -217,8 +227,9 @@ def test_the_metadata_directory_may_be_another() -> None:
     files = MemoryFiles()
     result = run(files, request(standalone=True, log_dirs=["/logs", "/data"]))
     assert set(result.formatted) == {"/logs", "/data"}
-    assert files.exists("/data/bootstrap.checkpoint")
-    assert not files.exists("/logs/bootstrap.checkpoint")
+    assert files.exists(FIRST)
+    assert not files.exists(FIRST.replace("/data", "/logs"))
+    assert not files.exists("/data/bootstrap.checkpoint")
 
 
 def test_listener_names_of_initial_controllers() -> None:
