@@ -12,12 +12,16 @@ import json
 import signal
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from broker.replication.partition import isr_changes, leadership, local_log_reports
 from broker.replication.partition.effects import Effects
 from broker.replication.partition.isr import ROLLED_BACK, IsrProposal, PartitionStateNow
 from broker.replication.partition.partition import Partition
+from broker.replication.requests import alter_partition_sender
+from broker.replication.requests.alter_partition import PARTITIONS
 from broker.replication.requests.local_log_reports import LocalLogReports
 from kraftbox.process.lifetime import run_file
 from protocol.errors import ErrorCode
@@ -50,8 +54,8 @@ class Notes:
         Changes that were proposed again because of a report have another event, up to the new
         proposal.
         """
-        propose, goes_on = Partition._propose, Partition._goes_on
-        answered = Partition.isr_answered
+        propose, goes_on = isr_changes.propose_isr, isr_changes.keep_proposal
+        answered = isr_changes.isr_answered
 
         def proposing(partition: Partition, members: frozenset[int]) -> Effects:
             if partition.proposal is None:
@@ -60,7 +64,7 @@ class Notes:
 
         def going_on(partition: Partition, proposal: IsrProposal) -> Effects:
             begun = self._wanted.get(id(partition))
-            refused = proposal is partition._refused
+            refused = proposal is partition.refused_proposal
             effects = goes_on(partition, proposal)
             if effects and begun is not None:
                 self._wanted[id(partition)] = begun
@@ -79,22 +83,25 @@ class Notes:
                     self.over(CHANGED, begun)
             return answered(partition, proposal, error, state)
 
-        Partition._goes_on = going_on  # type: ignore[method-assign,assignment]
-        Partition._propose = proposing  # type: ignore[method-assign,assignment]
-        Partition.isr_answered = answering  # type: ignore[method-assign,assignment]
+        isr_changes.keep_proposal = going_on
+        leadership.keep_proposal = going_on  # type: ignore[attr-defined]
+        local_log_reports.keep_proposal = going_on  # type: ignore[attr-defined]
+        isr_changes.propose_isr = proposing
+        timed = replace(PARTITIONS, answered=answering)
+        alter_partition_sender.PARTITIONS = timed  # type: ignore[attr-defined]
 
     def watch_reports(self) -> None:
         """Record one event per partition of a report, from its building to its answer."""
         build, answered = LocalLogReports.next_request, LocalLogReports.answered
         begun: dict[int, tuple[float, int]] = {}
 
-        def building(queue: LocalLogReports[Any], *arguments: Any) -> Any:
+        def building(queue: LocalLogReports, *arguments: Any) -> Any:
             request = build(queue, *arguments)
             if request is not None:
                 begun[id(queue)] = time.monotonic(), len(queue._in_flight or ())
             return request
 
-        def answering(queue: LocalLogReports[Any], *answer: Any) -> None:
+        def answering(queue: LocalLogReports, *answer: Any) -> None:
             since, count = begun[id(queue)]
             for _ in range(count):
                 self.over(REPORTED, since)

@@ -15,6 +15,8 @@ from broker.apis.running_fetch import (
     Wanted,
     failure,
 )
+from broker.replication.partition.followers import follower_fetched
+from broker.replication.partition.local_log_reports import follower_stated
 from broker.replication.partition.partition import Partition
 from broker.replication.sessions.fetch_session import FetchPlan, FetchSession, PartitionKey
 from broker.replication.sessions.follower_watch import FollowerWatch
@@ -146,7 +148,8 @@ class FollowerFetch(RunningFetch):
             watch.cover(key, partition)
         if self._is_current():
             replicas, replica_id = self._broker.replicas, self._replica_id
-            effects = partition.follower_fetched(
+            effects = follower_fetched(
+                partition,
                 replica_id,
                 offset=wanted.fetch_offset,
                 log_start=wanted.log_start_offset,
@@ -157,7 +160,8 @@ class FollowerFetch(RunningFetch):
                 times=watch,
             )
             if partition.local_logs is not None:
-                effects += partition.follower_stated(
+                effects += follower_stated(
+                    partition,
                     replica_id,
                     broker_epoch=self._broker_epoch,
                     local_start_ms=wanted.local_log_start_timestamp,

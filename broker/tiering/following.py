@@ -19,6 +19,7 @@ from typing import Final
 from broker.replication.fetching.fetcher import Reset
 from broker.replication.fetching.offset_resets import LeaderLog
 from broker.replication.partition.effects import Effects
+from broker.replication.partition.high_watermark import epochs_saved
 from broker.replication.partition.partition import Partition
 from broker.replication.partition.role import ReplicaRole
 from broker.tiering.counters import BuildCounters
@@ -114,7 +115,7 @@ class TierBeginnings:
         ):
             return
         # An election may have happened in the meantime.
-        self._carry_out(partition, partition.epochs_saved())
+        self._carry_out(partition, epochs_saved(partition))
         _log.info(
             "log begins behind the tier",
             topic=partition.topic,

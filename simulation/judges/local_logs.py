@@ -24,7 +24,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from unittest import mock
 
 from broker.replication.partition.effects import Effects
+from broker.replication.partition.local_log_reports import report_answered
 from broker.replication.partition.partition import Partition
+from broker.replication.requests import local_log_reports as requests
 from metalog.image.values import ConfigResourceType, ElectedAs
 from protocol.messages.alter_partition import AlterPartitionRequest
 from protocol.messages.fetch import FetchRequest
@@ -85,7 +87,7 @@ class LocalLogJudge(Judge):
     @contextlib.contextmanager
     def hooked(self) -> Iterator[None]:
         """Hook into all messages that brokers send, and every response to a report."""
-        write, answered = Connection._write, Partition.report_answered
+        write, answered = Connection._write, report_answered
 
         def sent(connection: Connection, message: Any, way: Any) -> int:
             if isinstance(message, FetchRequest) and way.version >= FETCH:
@@ -104,7 +106,7 @@ class LocalLogJudge(Judge):
 
         with (
             mock.patch.object(Connection, "_write", sent),
-            mock.patch.object(Partition, "report_answered", taken),
+            mock.patch.object(requests, "report_answered", taken),
         ):
             yield
 

@@ -10,6 +10,7 @@ from typing import Any
 
 from broker.replication.fetching.fetcher import Decided, Effect, Fetcher, FetcherSettings
 from broker.replication.partition.isr import IsrProposal, PartitionStateNow, asks_again
+from broker.replication.partition.isr_changes import expire_isr, isr_answered, sends
 from broker.replication.partition.partition import Partition
 from broker.replication.requests.local_log_reports import LocalLogReports
 from protocol.errors import ErrorCode
@@ -42,7 +43,7 @@ class Broker(Harness):
 
     def _propose(self, partition: Partition, proposal: IsrProposal) -> None:
         """Mark the proposal as in flight at once, unless another one is."""
-        if partition.sends(proposal):
+        if sends(partition, proposal):
             self.proposals.append((partition, proposal))
 
     def follow(self, partition: Partition) -> None:
@@ -197,7 +198,7 @@ def expire(c: Cluster, leader: int = 1) -> frozenset[int] | None:
     """Expire lagging ISR members. Returns: the members that would stay, None if none leaves."""
     partition = c[leader].partition()
     before = partition.proposal
-    effects = partition.expire_isr(c.clock.monotonic_ms(), LAG_MS)
+    effects = expire_isr(partition, c.clock.monotonic_ms(), LAG_MS)
     c[leader].replicas.carry_out(partition, effects)
     now = partition.proposal
     return None if now is None or now is before else now.broker_ids
@@ -215,7 +216,7 @@ def answer(c: Cluster, error: ErrorCode = ErrorCode.NONE, **changes: object) -> 
         partition_epoch=proposal.partition_epoch + 1,
         isr=tuple(sorted(proposal.broker_ids)),
     )
-    effects = partition.isr_answered(proposal, error, state._replace(**changes))  # type: ignore[arg-type]
+    effects = isr_answered(partition, proposal, error, state._replace(**changes))  # type: ignore[arg-type]
     c[1].replicas.carry_out(partition, effects)
     return asks_again(error)
 

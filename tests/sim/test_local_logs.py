@@ -8,7 +8,9 @@ from typing import Any
 
 import pytest
 
+from broker.apis import follower_fetch
 from broker.replication.partition.effects import Effects
+from broker.replication.partition.local_log_reports import follower_stated, has_enough_locally
 from broker.replication.partition.partition import Partition
 from protocol.api_keys import ApiKey
 from protocol.transport.client import Connection
@@ -111,14 +113,14 @@ def test_a_broker_with_an_empty_disk_is_known_anew(
 ) -> None:
     """F22: the leader does not mistake it for the full replica that it was, and it fills up."""
     stated: dict[int, list[int]] = {}
-    take_down = Partition.follower_stated
+    take_down = follower_stated
 
     def noting(partition: Partition, replica_id: int, **said: Any) -> Effects:
         if partition.topic == TOPIC:
             stated.setdefault(said["broker_epoch"], []).append(said["local_bytes"])
         return take_down(partition, replica_id, **said)
 
-    monkeypatch.setattr(Partition, "follower_stated", noting)
+    monkeypatch.setattr(follower_fetch, "follower_stated", noting)
 
     async def story(world: TierCluster) -> None:
         await world.create({"internal.segment.bytes": "1000", BYTES: str(THRESHOLD)})
@@ -135,7 +137,7 @@ def test_a_broker_with_an_empty_disk_is_known_anew(
         victim.swap_disk(None)
         await world.boot(victim)
         await world.until(lambda: all_in_sync(world, leader))
-        await world.until(lambda: partition.has_enough_locally(number, victim.clock.now_ms()))
+        await world.until(lambda: has_enough_locally(partition, number, victim.clock.now_ms()))
         (epoch,) = [one for one in stated if one not in earlier]
         assert partition.remote[number].broker_epoch == epoch
         assert stated[epoch][-1] == partition.remote[number].local_bytes > THRESHOLD

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from immutables import Map
 
+from broker.replication.partition.leadership import become_offline
 from metalog.image.values import EMPTY_IMAGE, ConfigResourceType
 from simulation.judges.partitions import Promises, replica_state
 from simulation.world.invariants import Violation
@@ -189,7 +190,7 @@ async def test_what_a_leader_shows_in_the_turn_in_which_its_log_fails_is_committ
     (truth,) = w.promises.partitions.values()
     truth.elected[leader.leader_epoch] = 1
     leader.log.fail(OSError(ENOSPC, "no space left"))
-    assert leader.become_offline()
+    assert become_offline(leader)
     w.look()
     assert (truth.end, truth.values[1]) == (2, b"b")
 

@@ -14,7 +14,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from broker.replication.partition import high_watermark
 from broker.replication.partition.effects import NOTHING, Effects
+from broker.replication.partition.high_watermark import (
+    high_watermark_moved,
+)
 from broker.replication.partition.partition import Partition
 from simulation import find
 from simulation.command import Options, main
@@ -183,20 +187,20 @@ def test_a_find_that_is_missing_is_told_with_those_there_are(tmp_path: Path) -> 
 # --- the command ----------------------------------------------------------------------------------
 
 
-def _shows_all_it_has(self: Partition) -> Effects:
+def _shows_all_it_has(partition: Partition) -> Effects:
     """Let a leader not wait for its followers."""
-    log = self.log
+    log = partition.log
     if log.log_end_offset <= log.high_watermark:
         return NOTHING
     log.update_high_watermark(log.log_end_offset)
-    return self._high_watermark_moved(log.log_end_offset)
+    return high_watermark_moved(partition, log.log_end_offset)
 
 
 def test_a_failing_seed_is_shrunken_and_played_again(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / "small.json"
-    with mock.patch.object(Partition, "maybe_advance_high_watermark", _shows_all_it_has):
+    with mock.patch.object(high_watermark, "maybe_advance_high_watermark", _shows_all_it_has):
         assert main(Options(seed=QUICK, shrink=True, out=path)) == 1
         (told,) = capsys.readouterr().out.splitlines()
         assert main(Options(schedule=str(path))) == 1

@@ -13,7 +13,11 @@ from unittest import mock
 import pytest
 
 from audit.report.svg import Lane, TimeAxis
+from broker.replication.partition import high_watermark
 from broker.replication.partition.effects import NOTHING, Effects
+from broker.replication.partition.high_watermark import (
+    high_watermark_moved,
+)
 from broker.replication.partition.partition import Partition
 from protocol.api_keys import ApiKey
 from simulation import command
@@ -69,18 +73,18 @@ KILLED = three_brokers(
 CALM = three_brokers(quiet_from_ms=500)
 
 
-def _shows_all_it_has(self: Partition) -> Effects:
-    log = self.log
+def _shows_all_it_has(partition: Partition) -> Effects:
+    log = partition.log
     if log.log_end_offset <= log.high_watermark:
         return NOTHING
     log.update_high_watermark(log.log_end_offset)
-    return self._high_watermark_moved(log.log_end_offset)
+    return high_watermark_moved(partition, log.log_end_offset)
 
 
 @contextmanager
 def shows_all_it_has() -> Iterator[None]:
     """Let a leader not wait for its followers."""
-    with mock.patch.object(Partition, "maybe_advance_high_watermark", _shows_all_it_has):
+    with mock.patch.object(high_watermark, "maybe_advance_high_watermark", _shows_all_it_has):
         yield
 
 

@@ -13,7 +13,11 @@ from unittest import mock
 
 import pytest
 
+from broker.replication.partition import high_watermark
 from broker.replication.partition.effects import NOTHING, Effects
+from broker.replication.partition.high_watermark import (
+    high_watermark_moved,
+)
 from broker.replication.partition.partition import Partition
 from simulation import command, swarm
 from simulation.command import Options
@@ -110,18 +114,18 @@ def test_an_event_makes_another_trace() -> None:
     assert run(drawn).trace != run(replace(drawn, events=(event,))).trace
 
 
-def _shows_all_it_has(self: Partition) -> Effects:
-    log = self.log
+def _shows_all_it_has(partition: Partition) -> Effects:
+    log = partition.log
     if log.log_end_offset <= log.high_watermark:
         return NOTHING
     log.update_high_watermark(log.log_end_offset)
-    return self._high_watermark_moved(log.log_end_offset)
+    return high_watermark_moved(partition, log.log_end_offset)
 
 
 @contextlib.contextmanager
 def shows_all_it_has() -> Iterator[Any]:
     """Let a leader not wait for its followers."""
-    with mock.patch.object(Partition, "maybe_advance_high_watermark", _shows_all_it_has):
+    with mock.patch.object(high_watermark, "maybe_advance_high_watermark", _shows_all_it_has):
         yield
 
 

@@ -13,6 +13,7 @@ from itertools import islice
 from typing import Final
 
 from broker.replication.partition.effects import Effects
+from broker.replication.partition.high_watermark import epochs_saved
 from broker.replication.partition.partition import Partition
 from runtime.tasks import Supervisor
 from storage.files import Files
@@ -64,7 +65,7 @@ class EpochSaver:
                     self._under_way.difference_update(partitions)
                 for partition in partitions:
                     if not partition.log.closed:
-                        self._carry_out(partition, partition.epochs_saved())
+                        self._carry_out(partition, epochs_saved(partition))
         finally:
             self._savers -= 1
 

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from broker.replication.partition.effects import Effects
+from broker.replication.partition.high_watermark import maybe_advance_high_watermark
 from broker.replication.partition.partition import Partition
 from broker.replication.waiting.waits import CommitWaiter
 from protocol.errors import ErrorCode
@@ -74,7 +75,7 @@ class Flusher:
                 error = failure.code
                 self._storage_failed(partition, failure.cause)
             if partition.is_leader and partition.log.recovery_point > before:
-                self._carry_out(partition, partition.maybe_advance_high_watermark())
+                self._carry_out(partition, maybe_advance_high_watermark(partition))
             for waiter, slot in waiting:
                 waiter.resolved(slot, error)
         del self._waiting[partition]

@@ -16,6 +16,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from broker.replication.partition.effects import NOTHING, Effects
+from broker.replication.partition.high_watermark import follow_high_watermark, follower_appended
 from broker.replication.partition.partition import Partition
 from protocol.batch.header import HEADER_BYTES, Buffer, parse_header
 from runtime.log import get_logger
@@ -63,10 +64,10 @@ def append_fetched(
             # the high watermark waits for the epochs' file, and the log start for the high
             # watermark
             log.write_epochs()
-        effects = partition.follower_appended(size)
+        effects = follower_appended(partition, size)
     high_watermark = min(leader_high_watermark, log.log_end_offset)
     if high_watermark > log.high_watermark:
-        effects += partition.follow_high_watermark(high_watermark)
+        effects += follow_high_watermark(partition, high_watermark)
     moved = leader_log_start > log.log_start_offset and log.advance_log_start(
         min(leader_log_start, log.high_watermark)
     )

@@ -15,9 +15,8 @@ from weakref import WeakKeyDictionary
 
 from broker.replication.fetching.follower import reset_to
 from broker.replication.fetching.leader_questions import FoundOffset, LeaderQuestions
-from broker.replication.partition.partition import Partition
+from broker.replication.partition.partition import NO_EPOCH, Partition
 from broker.replication.partition.role import ReplicaRole
-from broker.replication.partition.state import NO_EPOCH
 from metalog.image.features import PENDING_UPLOAD_LEVEL
 from protocol.errors import ApiError, ErrorCode
 from runtime.marks import mark

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
+from broker.replication.partition.local_log_reports import has_enough_locally
 from metalog.image.values import BrokerImage
 
 if TYPE_CHECKING:
@@ -43,7 +44,7 @@ def nearest_replica(
             or broker.in_controlled_shutdown
             or replica_id not in partition.isr
             or not remote.log_start <= offset <= remote.log_end
-            or (wall_ms is not None and not partition.has_enough_locally(replica_id, wall_ms))
+            or (wall_ms is not None and not has_enough_locally(partition, replica_id, wall_ms))
         ):
             continue
         if best is None or remote.log_end > best[0]:

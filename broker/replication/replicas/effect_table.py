@@ -23,6 +23,7 @@ from broker.replication.partition.effects import (
     Resigned,
     Stopped,
 )
+from broker.replication.partition.high_watermark import epochs_saved
 from broker.replication.partition.isr import IsrProposal
 from broker.replication.partition.partition import Partition
 from broker.replication.replicas.tier_listener import NoTier, TierListener
@@ -124,4 +125,4 @@ class EffectTable:
 
     def _save_epochs_at_once(self, partition: Partition) -> None:
         partition.log.write_epochs()
-        self.carry_out(partition, partition.epochs_saved())
+        self.carry_out(partition, epochs_saved(partition))

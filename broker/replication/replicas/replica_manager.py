@@ -21,12 +21,20 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 from broker.metadata.cache import MetadataCache
 from broker.metadata.topic_settings import TopicSettings, TopicSettingsTable
 from broker.replication.partition.counters import PartitionCounters
+from broker.replication.partition.high_watermark import appended, maybe_advance_high_watermark
 from broker.replication.partition.isr import IsrProposal
+from broker.replication.partition.isr_changes import expire_isr
+from broker.replication.partition.leadership import (
+    become_deleted,
+    become_follower,
+    become_leader,
+    become_offline,
+)
+from broker.replication.partition.local_log_reports import report_due
 from broker.replication.partition.local_logs import LocalLogs
-from broker.replication.partition.partition import Partition
+from broker.replication.partition.partition import NO_EPOCH, Partition
 from broker.replication.partition.remote_replica import NEVER_MS
 from broker.replication.partition.role import ReplicaRole
-from broker.replication.partition.state import NO_EPOCH
 from broker.replication.replicas.backlog import Backlog
 from broker.replication.replicas.effect_table import EffectTable, FetcherPort, LeadershipListener
 from broker.replication.replicas.tier_listener import TierListener
@@ -241,7 +249,7 @@ class ReplicaManager:
             counters = partition.counters
             counters.bytes_in += size
             counters.messages_in += header.record_count
-            effects = partition.appended(info, size)
+            effects = appended(partition, info, size)
             if effects:
                 self.carry_out(partition, effects)
         return info
@@ -275,7 +283,7 @@ class ReplicaManager:
         except LogFailed as error:
             self.storage_failed(partition, error.cause)
             raise
-        self.carry_out(partition, partition.appended(info, len(batch)))
+        self.carry_out(partition, appended(partition, info, len(batch)))
         return info
 
     def storage_failed(self, partition: Partition, error: BaseException) -> None:
@@ -288,7 +296,7 @@ class ReplicaManager:
             error=str(error),
         )
         if partition.role is not ReplicaRole.DELETED:
-            self.carry_out(partition, partition.become_offline())
+            self.carry_out(partition, become_offline(partition))
         self._on_storage_failure(f"log of {partition.topic}-{partition.index}", error)
 
     # --- effects ------------------------------------------------------------------------------
@@ -315,7 +323,7 @@ class ReplicaManager:
 
     def _is_report_due(self, partition: Partition, *, sweep: bool = False) -> bool:
         now_ms, wall_ms = self._clock.monotonic_ms(), self._clock.now_ms()
-        return partition.report_due(now_ms, wall_ms, self.broker_epoch(), sweep=sweep)
+        return report_due(partition, now_ms, wall_ms, self.broker_epoch(), sweep=sweep)
 
     def report_steps(self) -> Iterator[int]:
         """Trigger the local-log reports that are due. Yields the number so far every 256
@@ -340,7 +348,7 @@ class ReplicaManager:
         for at, partition in enumerate(list(self)):
             if partition.is_leader:
                 before = partition.proposal
-                effects = partition.expire_isr(self._clock.monotonic_ms(), lag_max_ms)
+                effects = expire_isr(partition, self._clock.monotonic_ms(), lag_max_ms)
                 self.carry_out(partition, effects)
                 proposed += partition.proposal is not before
             if at % 256 == 255:
@@ -587,7 +595,7 @@ class ReplicaManager:
         self._ask_for_local_logs(partition, settings.local_log)
         if partition.is_leader:
             # A lower minimum may allow the high watermark to advance.
-            self.carry_out(partition, partition.maybe_advance_high_watermark())
+            self.carry_out(partition, maybe_advance_high_watermark(partition))
 
     def _ask_for_local_logs(self, partition: Partition, wanted: LocalLogThresholds) -> None:
         """Begin or end to compare the partition's replicas by their local logs."""
@@ -625,7 +633,8 @@ class ReplicaManager:
 
     def _lead(self, partition: Partition, wanted: PartitionImage) -> None:
         partition.recovering = wanted.recovery_state == LeaderRecoveryState.RECOVERING
-        effects = partition.become_leader(
+        effects = become_leader(
+            partition,
             leader_epoch=wanted.leader_epoch,
             partition_epoch=wanted.partition_epoch,
             replicas=wanted.replicas,
@@ -639,7 +648,8 @@ class ReplicaManager:
             partition.led_until_ms = self._clock.monotonic_ms()
         elif wanted.leader_epoch != partition.leader_epoch:
             partition.led_until_ms = NEVER_MS  # another broker has led since
-        effects = partition.become_follower(
+        effects = become_follower(
+            partition,
             leader_id=wanted.leader,
             leader_epoch=wanted.leader_epoch,
             partition_epoch=wanted.partition_epoch,
@@ -651,7 +661,7 @@ class ReplicaManager:
     def _stop_replica(self, partition: Partition) -> None:
         """Stop serving the replica; its files are removed when the backlog reaches it."""
         if partition.role is not ReplicaRole.DELETED:
-            self.carry_out(partition, partition.become_deleted())
+            self.carry_out(partition, become_deleted(partition))
 
     def _delete_replica(self, partition: Partition) -> None:
         """Remove the replica from all tables, and delete or rename its files."""

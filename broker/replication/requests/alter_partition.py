@@ -8,11 +8,15 @@ dropped when its partition replaces or withdraws it.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from typing import Final, Generic, NamedTuple, Protocol, TypeVar
 
 from broker.replication.partition.effects import Effects
 from broker.replication.partition.isr import IsrProposal, PartitionStateNow, asks_again
+from broker.replication.partition.isr_changes import isr_answered, sends
+from broker.replication.partition.local_log_reports import local_logs_to_send
 from broker.replication.partition.local_logs import MemberLocalLog
+from broker.replication.partition.partition import Partition
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
 from protocol.messages.alter_partition import AlterPartitionRequest, AlterPartitionResponse
@@ -29,8 +33,8 @@ BACK_OFF_MAX_MS: Final = 1_000.0
 PartitionId = tuple[bytes, int]
 
 
-class Proposer(Protocol):
-    """The partition that made a proposal."""
+class Replica(Protocol):
+    """The identity of a partition that makes proposals."""
 
     @property
     def topic_id(self) -> bytes: ...
@@ -38,24 +42,26 @@ class Proposer(Protocol):
     @property
     def index(self) -> int: ...
 
-    def sends(self, proposal: IsrProposal, /) -> bool:
-        """Return whether the partition still wants this proposal. If so, the proposal is sent and
-        must not change before its answer."""
 
-    def to_tell(
-        self, proposal: IsrProposal, now_ms: float, own_epoch: int, /
-    ) -> Sequence[MemberLocalLog]:
-        """Return what the proposed members have locally, where it is to be reported (KIP-1303).
-        Called when the request is built, so that the values are the newest. `own_epoch` is this
-        broker's epoch."""
-
-    def isr_answered(
-        self, proposal: IsrProposal, error: ErrorCode, state: PartitionStateNow, /
-    ) -> Effects:
-        """Apply the controller's answer to a proposal."""
+P = TypeVar("P", bound=Replica)
 
 
-P = TypeVar("P", bound=Proposer)
+@dataclass(frozen=True, slots=True)
+class ProposalPort(Generic[P]):
+    """The decisions of a partition about its proposals."""
+
+    sends: Callable[[P, IsrProposal], bool]
+    """Return whether the partition still wants this proposal. If so, the proposal is sent and must
+    not change before its answer."""
+    local_logs: Callable[[P, IsrProposal, float, int], Sequence[MemberLocalLog]]
+    """Return what the proposed members have locally, where it is to be reported (KIP-1303). Called
+    with the time and this broker's epoch when the request is built, so that the values are the
+    newest."""
+    answered: Callable[[P, IsrProposal, ErrorCode, PartitionStateNow], Effects]
+    """Apply the controller's answer to a proposal."""
+
+
+PARTITIONS: Final[ProposalPort[Partition]] = ProposalPort(sends, local_logs_to_send, isr_answered)
 
 
 class AlterPartitionItem(NamedTuple, Generic[P]):
@@ -68,10 +74,11 @@ class AlterPartitionItem(NamedTuple, Generic[P]):
 class AlterPartitionManager(Generic[P]):
     """Proposals of all partitions that wait or are in flight."""
 
-    def __init__(self, carry_out: Callable[[P, Effects], None]) -> None:
+    def __init__(self, carry_out: Callable[[P, Effects], None], port: ProposalPort[P]) -> None:
         """Set up an empty queue. `carry_out` receives the effects that a partition returns after an
         answer."""
         self._carry_out = carry_out
+        self._port = port
         self._waiting: dict[PartitionId, AlterPartitionItem[P]] = {}
         self._in_flight: dict[PartitionId, AlterPartitionItem[P]] | None = None
         self._failures = 0
@@ -101,7 +108,7 @@ class AlterPartitionManager(Generic[P]):
         sent: dict[PartitionId, AlterPartitionItem[P]] = {}
         for key in list(self._waiting):
             item = self._waiting.pop(key)
-            if not item.partition.sends(item.proposal):
+            if not self._port.sends(item.partition, item.proposal):
                 continue
             sent[key] = item
             if len(sent) >= PARTITIONS_MAX:
@@ -109,7 +116,8 @@ class AlterPartitionManager(Generic[P]):
         if not sent:
             return None
         self._in_flight = sent
-        return request_for(sent.values(), broker_id, broker_epoch, now_ms)
+        local_logs = self._port.local_logs
+        return request_for(sent.values(), broker_id, broker_epoch, now_ms, local_logs)
 
     def failed(self, now_ms: float) -> None:
         """Handle a missing answer or an error for the whole request: retry all its proposals
@@ -137,9 +145,8 @@ class AlterPartitionManager(Generic[P]):
                 if item is None:
                     continue
                 error, partition = ErrorCode(data.error_code), item.partition
-                self._carry_out(
-                    partition, partition.isr_answered(item.proposal, error, state_of(data))
-                )
+                effects = self._port.answered(partition, item.proposal, error, state_of(data))
+                self._carry_out(partition, effects)
                 if asks_again(error):
                     self._again(item, now_ms)
         for item in sent.values():  # sent, but missing in the response: a faulty controller
@@ -159,7 +166,11 @@ def state_of(data: AlterPartitionResponse.PartitionData) -> PartitionStateNow:
 
 
 def request_for(
-    items: Iterable[AlterPartitionItem[P]], broker_id: int, broker_epoch: int, now_ms: float
+    items: Iterable[AlterPartitionItem[P]],
+    broker_id: int,
+    broker_epoch: int,
+    now_ms: float,
+    local_logs: Callable[[P, IsrProposal, float, int], Sequence[MemberLocalLog]],
 ) -> AlterPartitionRequest:
     """Build the request that makes all these proposals."""
     topics: dict[bytes, AlterPartitionRequest.TopicData] = {}
@@ -175,7 +186,7 @@ def request_for(
             )
             for member in proposal.members
         }
-        for told in partition.to_tell(proposal, now_ms, broker_epoch):
+        for told in local_logs(partition, proposal, now_ms, broker_epoch):
             state = states[told.broker_id]
             state.local_log_start_timestamp, state.local_log_size_bytes = told.stats
         topic.partitions.append(

@@ -11,6 +11,7 @@ from broker.replication.partition.isr import IsrProposal
 from broker.replication.partition.partition import Partition
 from broker.replication.requests.alter_partition import (
     LOCAL_LOGS_SINCE,
+    PARTITIONS,
     AlterPartitionManager,
     version_for,
 )
@@ -38,12 +39,12 @@ class IsrChanges:
         supervisor: Supervisor,
         carry_out: Callable[[Partition, Effects], None],
     ) -> None:
-        self.manager = AlterPartitionManager(carry_out)
+        self.manager = AlterPartitionManager(carry_out, PARTITIONS)
         self.reports = LocalLogReports(carry_out)
 
         def sender(
             name: str,
-            queue: AlterPartitionManager[Partition] | LocalLogReports[Partition],
+            queue: AlterPartitionManager[Partition] | LocalLogReports,
             version: int | None = None,
         ) -> QueueSender:
             return QueueSender(

@@ -8,14 +8,19 @@ dropped: the partition decides when to report again.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final, Generic, Protocol, TypeVar
+from typing import Final
 
 from broker.replication.partition.effects import Effects
 from broker.replication.partition.isr import IsrProposal, PartitionStateNow
+from broker.replication.partition.local_log_reports import (
+    local_logs_to_send,
+    report_answered,
+    report_to_send,
+)
+from broker.replication.partition.partition import Partition
 from broker.replication.requests.alter_partition import (
     AlterPartitionItem,
     PartitionId,
-    Proposer,
     request_for,
     state_of,
 )
@@ -27,42 +32,22 @@ PARTITIONS_MAX: Final = 50
 _NOTHING: Final = PartitionStateNow(-1, -1, -1, ())
 
 
-class Reporter(Proposer, Protocol):
-    """A partition that reports its replicas' local logs."""
-
-    def report(self) -> IsrProposal | None:
-        """Return the report to send now, or None if it is no longer needed."""
-
-    def report_answered(
-        self,
-        report: IsrProposal,
-        error: ErrorCode | None,
-        state: PartitionStateNow,
-        now_ms: float,
-        /,
-    ) -> Effects:
-        """Apply the controller's answer to a report; `error`: None without an answer."""
-
-
-P = TypeVar("P", bound=Reporter)
-
-
-class LocalLogReports(Generic[P]):
+class LocalLogReports:
     """Queue of partitions that have something to report, with one request in flight."""
 
-    def __init__(self, carry_out: Callable[[P, Effects], None]) -> None:
+    def __init__(self, carry_out: Callable[[Partition, Effects], None]) -> None:
         """Set up an empty queue. `carry_out` receives the effects that a partition returns after an
         answer."""
         self._carry_out = carry_out
         self.sent = 0
         """Number of reports sent: one for each partition of a request."""
-        self._waiting: dict[PartitionId, P] = {}
-        self._in_flight: dict[PartitionId, tuple[P, IsrProposal]] | None = None
+        self._waiting: dict[PartitionId, Partition] = {}
+        self._in_flight: dict[PartitionId, tuple[Partition, IsrProposal]] | None = None
 
     def __len__(self) -> int:
         return len(self._waiting) + len(self._in_flight or ())
 
-    def want(self, partition: P) -> None:
+    def want(self, partition: Partition) -> None:
         """Queue a report of this partition."""
         self._waiting[(partition.topic_id, partition.index)] = partition
 
@@ -78,11 +63,11 @@ class LocalLogReports(Generic[P]):
         afterwards."""
         if self._in_flight is not None:
             return None
-        sent: dict[PartitionId, tuple[P, IsrProposal]] = {}
+        sent: dict[PartitionId, tuple[Partition, IsrProposal]] = {}
         while self._waiting and len(sent) < PARTITIONS_MAX:
             key = next(iter(self._waiting))
             partition = self._waiting.pop(key)
-            report = partition.report()
+            report = report_to_send(partition)
             if report is not None:
                 sent[key] = (partition, report)
         if not sent:
@@ -90,13 +75,13 @@ class LocalLogReports(Generic[P]):
         self._in_flight = sent
         self.sent += len(sent)
         items = (AlterPartitionItem(*one) for one in sent.values())
-        return request_for(items, broker_id, broker_epoch, now_ms)
+        return request_for(items, broker_id, broker_epoch, now_ms, local_logs_to_send)
 
     def failed(self, now_ms: float) -> None:
         """Handle a missing answer or an error for the whole request: drop all its reports."""
         sent, self._in_flight = self._in_flight or {}, None
         for partition, report in sent.values():
-            effects = partition.report_answered(report, None, _NOTHING, now_ms)
+            effects = report_answered(partition, report, None, _NOTHING, now_ms)
             self._carry_out(partition, effects)
 
     def answered(self, response: AlterPartitionResponse, now_ms: float) -> None:
@@ -111,6 +96,6 @@ class LocalLogReports(Generic[P]):
                 if found is not None:
                     partition, report = found
                     error = ErrorCode(data.error_code)
-                    effects = partition.report_answered(report, error, state_of(data), now_ms)
+                    effects = report_answered(partition, report, error, state_of(data), now_ms)
                     self._carry_out(partition, effects)
         self.failed(now_ms)  # sent, but missing in the response: a faulty controller

@@ -16,7 +16,7 @@ from tests.sim.planted.quorum import QUORUM
 from tests.sim.planted.replicas import REPLICAS
 from tests.sim.planted.tiers import TIERS
 
-PARTITION = "broker.replication.partition.partition:Partition"
+PARTITION = "broker.replication.partition"
 LOG = "storage.log.log:Log"
 ISR = "controller.topics.isr"
 REGISTRATION = "controller.brokers.registration"
@@ -29,8 +29,8 @@ _REPLICATION = [
         "P12",
         "a leader advances its high watermark without its followers",
         (
-            f"{PARTITION}.maybe_advance_high_watermark",
-            "if len(self.maximal_isr) > 1 or self.node_id not in self.maximal_isr:",
+            f"{PARTITION}.high_watermark:maybe_advance_high_watermark",
+            "if len(partition.maximal_isr) > 1 or partition.node_id not in partition.maximal_isr:",
             "if False:",
         ),
     ),
@@ -40,9 +40,9 @@ _REPLICATION = [
         "P12",
         "the high watermark does not wait for members that the leader has proposed",
         (
-            f"{PARTITION}.maybe_advance_high_watermark",
-            "for replica_id in self.maximal_isr:",
-            "for replica_id in self.isr:",
+            f"{PARTITION}.high_watermark:maybe_advance_high_watermark",
+            "for replica_id in partition.maximal_isr:",
+            "for replica_id in partition.isr:",
         ),
     ),
     _bug(
@@ -51,8 +51,8 @@ _REPLICATION = [
         "P12|H",
         "the high watermark advances below min ISR",
         (
-            f"{PARTITION}.maybe_advance_high_watermark",
-            "len(self.isr) < self.min_isr and len(self.isr) < self.effective_min_isr",
+            f"{PARTITION}.high_watermark:maybe_advance_high_watermark",
+            "len(partition.isr) < partition.min_isr",
             "False",
         ),
     ),
@@ -61,8 +61,8 @@ _REPLICATION = [
         "replication",
         "P12|P13|P1|F",
         "a leader keeps the fetch offsets that followers sent to an earlier leader",
-        (f"{PARTITION}.become_leader", "self.remote = {}", "pass"),
-        (f"{PARTITION}.become_follower", "self.remote = {}", "pass"),
+        (f"{PARTITION}.leadership:become_leader", "partition.remote = {}", "pass"),
+        (f"{PARTITION}.leadership:become_follower", "partition.remote = {}", "pass"),
     ),
     _bug(
         "joins below the epoch start",
@@ -97,7 +97,7 @@ _REPLICATION = [
             "return registered is not None",
         ),
         (
-            f"{PARTITION}.follower_fetched",
+            f"{PARTITION}.followers:follower_fetched",
             "if broker_epoch < remote.broker_epoch:",
             "if False:",
         ),
@@ -123,9 +123,9 @@ _REPLICATION = [
         "P1|P2|P4|P12",
         "a follower truncates to its own high watermark (before KIP-101)",
         (
-            f"{PARTITION}.become_follower",
-            "self.log.truncate_to(self.log.log_end_offset)",
-            "self.log.truncate_to(self.log.high_watermark)",
+            f"{PARTITION}.leadership:become_follower",
+            "partition.log.truncate_to(partition.log.log_end_offset)",
+            "partition.log.truncate_to(partition.log.high_watermark)",
         ),
     ),
     _bug(
@@ -211,7 +211,7 @@ _REPLICATION = [
         "P18",
         "a leader shows records whose epoch is not in leader-epoch-checkpoint",
         (
-            f"{PARTITION}.maybe_advance_high_watermark",
+            f"{PARTITION}.high_watermark:maybe_advance_high_watermark",
             "if target > log.high_watermark and target >= log.epoch_file.limit:",
             "if False:",
         ),
@@ -221,7 +221,11 @@ _REPLICATION = [
         "replication",
         "H|P6",
         "a leader acknowledges acks=all before replication",
-        (f"{PARTITION}.wait_for_commit", "if self.log.high_watermark >= end_offset:", "if True:"),
+        (
+            f"{PARTITION}.partition:Partition.wait_for_commit",
+            "if self.log.high_watermark >= end_offset:",
+            "if True:",
+        ),
     ),
     _bug(
         "uncommitted shown",
@@ -244,7 +248,11 @@ _REPLICATION = [
         "replication",
         "P18|P4|P26|F",
         "a new leader does not record the start of its epoch",
-        (f"{PARTITION}.become_leader", "self.log.note_leader_epoch(leader_epoch)", "pass"),
+        (
+            f"{PARTITION}.leadership:become_leader",
+            "partition.log.note_leader_epoch(leader_epoch)",
+            "pass",
+        ),
         (f"{LOG}._write_plain", "if leader_epoch > self.epochs.latest_epoch:", "if False:"),
     ),
     _bug(
@@ -252,7 +260,7 @@ _REPLICATION = [
         "replication",
         "P14|H",
         "a new leader responds with a high watermark that is too low",
-        (f"{PARTITION}.high_watermark_settled", "return ", "return True or "),
+        (f"{PARTITION}.partition:Partition.high_watermark_settled", "return ", "return True or "),
     ),
 ]
 UNIDENTIFIED_LOG = (

@@ -7,7 +7,7 @@ from testkit.planting import Bug, bug
 ELR = "controller.elections.elr"
 RULES = "controller.elections.recovery_rules"
 RECOVERY = "controller.elections.recovery:UncleanRecovery"
-PARTITION = "broker.replication.partition.partition:Partition"
+PARTITION = "broker.replication.partition"
 FAMILY = "elections"
 
 ELECTIONS: tuple[Bug, ...] = (
@@ -150,8 +150,8 @@ ELECTIONS: tuple[Bug, ...] = (
         ),
         # A follower drops an epoch that it began without a record.
         (
-            f"{PARTITION}.become_follower",
-            "self.log.truncate_to(self.log.log_end_offset)",
+            f"{PARTITION}.leadership:become_follower",
+            "partition.log.truncate_to(partition.log.log_end_offset)",
             "pass",
         ),
         (
@@ -166,8 +166,8 @@ ELECTIONS: tuple[Bug, ...] = (
         "P2|P1|P7|P12",
         "a leader whose ISR shrinks commits by a lower min ISR that it still has",
         (
-            f"{PARTITION}.isr_answered",
-            "self._unread_isr |= shrinks or len(self.isr) < self.effective_min_isr",
+            f"{PARTITION}.isr_changes:isr_answered",
+            "partition.unread_isr |= shrinks or len(partition.isr) < partition.effective_min_isr",
             "pass",
         ),
     ),

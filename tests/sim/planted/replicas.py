@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from testkit.planting import Bug, bug
 
-PARTITION = "broker.replication.partition.partition:Partition"
+PARTITION = "broker.replication.partition"
 RESETS = "broker.replication.fetching.offset_resets:ListOffsetsReset"
 LOG = "storage.log.log:Log"
 FAMILY = "replicas"
@@ -39,14 +39,14 @@ REPLICAS: tuple[Bug, ...] = (
         "L4|P3|P12|P2",
         "the response to a report reverts an ISR change proposed meanwhile",
         (
-            f"{PARTITION}.report_answered",
-            "and self.isr == frozenset(state.isr)",
-            "and self._set_isr(frozenset(state.isr), counted=False) is not None",
+            f"{PARTITION}.local_log_reports:report_answered",
+            "and partition.isr == frozenset(state.isr)",
+            "and set_isr(partition, frozenset(state.isr), counted=False) is not None",
         ),
         (
-            f"{PARTITION}.report_answered",
-            "return self._goes_on(self.proposal)",
-            "self.proposal = None; return NOTHING",
+            f"{PARTITION}.local_log_reports:report_answered",
+            "return keep_proposal(partition, partition.proposal)",
+            "partition.proposal = None; return NOTHING",
         ),
     ),
     bug(

@@ -8,6 +8,7 @@ import pytest
 
 from broker.coordinators.coordinator_log import EndOfTransaction, LogRecord
 from broker.coordinators.replicated_log import ReplicatedCoordinatorLog
+from broker.replication.partition.followers import follower_fetched
 from protocol.batch.control import build_end_txn_marker
 from protocol.batch.header import CorruptBatch
 from protocol.batch.records import NO_PRODUCER, Producer, Record, build_batch, records_payload
@@ -90,7 +91,7 @@ async def test_coordinator_appends_wait_for_the_isr_and_fail_with_leadership() -
     first = log.append(0, [(b"a", b"1")], 5)
     second = log.append(0, [(b"b", b"1")], 5)
     partition = h.partition()
-    effects = partition.follower_fetched(OTHER, offset=1, log_start=0, broker_epoch=1, now_ms=0)
+    effects = follower_fetched(partition, OTHER, offset=1, log_start=0, broker_epoch=1, now_ms=0)
     h.replicas.carry_out(partition, effects)
     assert first.done()
     assert not second.done()
@@ -128,7 +129,9 @@ async def test_coordinator_goes_on_when_its_leader_gets_a_new_epoch() -> None:
     assert epoch > 0
     assert roles == [("elected", 0), ("elected", epoch)]
     assert not under_way.done()
-    effects = h.partition().follower_fetched(OTHER, offset=1, log_start=0, broker_epoch=1, now_ms=0)
+    effects = follower_fetched(
+        h.partition(), OTHER, offset=1, log_start=0, broker_epoch=1, now_ms=0
+    )
     h.replicas.carry_out(h.partition(), effects)
     await under_way
     h.change(leader=OTHER)

@@ -9,6 +9,7 @@ import pytest
 
 from broker.metrics.families import BrokerMetrics
 from broker.replication.fetching.fetcher import Fetcher
+from broker.replication.partition.high_watermark import maybe_advance_high_watermark
 from protocol.batch.records import Producer
 from protocol.errors import ErrorCode
 from protocol.metadata import ConfigRecord, PartitionRecord
@@ -266,7 +267,7 @@ async def test_an_open_transaction_keeps_the_last_stable_offset_behind() -> None
         data = batch(b"a", b"b", producer=Producer(7, 0, 2 * sequence, transactional=True))
         log.append_as_leader(bytearray(data), 0, 0, Origin.COORDINATOR)
     partition = c[1].partition()
-    c[1].replicas.carry_out(partition, partition.maybe_advance_high_watermark())
+    c[1].replicas.carry_out(partition, maybe_advance_high_watermark(partition))
     told = shown(c[1])
     assert told[PARTITION + "laststableoffsetlag" + T0] == 4
     c[1].partition().log.update_high_watermark(4)

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from broker.replication.appends import late as late_appends
+from broker.replication.partition.followers import follower_fetched
 from broker.replication.reading.walk_limits import RECORDS_MAX
 from broker.replication.replicas import replica_manager
 from protocol.batch.header import BatchHeader, iter_batches
@@ -124,7 +125,9 @@ async def test_acks_all_waits_for_the_isr_after_the_late_append() -> None:
         await settle()
     assert not waiting.done()
     partition = h.partition()
-    effects = partition.follower_fetched(OTHER, offset=COUNT, log_start=0, broker_epoch=1, now_ms=0)
+    effects = follower_fetched(
+        partition, OTHER, offset=COUNT, log_start=0, broker_epoch=1, now_ms=0
+    )
     h.replicas.carry_out(partition, effects)
     assert result_of(await waiting).error_code == 0
 

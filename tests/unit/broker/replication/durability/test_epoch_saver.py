@@ -8,6 +8,7 @@ from unittest import mock
 
 import pytest
 
+from broker.replication.durability import epoch_saver
 from broker.replication.durability.epoch_saver import EpochSaver
 from broker.replication.partition.effects import NOTHING, Effects
 from storage.files import MemoryFiles
@@ -184,7 +185,7 @@ async def test_a_partition_that_is_deleted_meanwhile_is_no_error() -> None:
 
 
 @pytest.mark.parametrize("count", [3, 200])
-async def test_many_share_few_workers(count: int) -> None:
+async def test_many_share_few_workers(count: int, monkeypatch: pytest.MonkeyPatch) -> None:
     calls: list[int] = []
     under_way = most = 0
 
@@ -209,10 +210,11 @@ async def test_many_share_few_workers(count: int) -> None:
         def epochs_written(self, write: object) -> None:
             return
 
-        def epochs_saved(self) -> Effects:
-            self.saved = True
-            return NOTHING
+    def saved(one: Any) -> Effects:
+        one.saved = True
+        return NOTHING
 
+    monkeypatch.setattr(epoch_saver, "epochs_saved", saved)
     cluster = Cluster(1)
     saver = EpochSaver(
         Counted(),

@@ -16,6 +16,7 @@ from broker.replication.fetching.fetcher import (
     Unforeseen,
 )
 from broker.replication.fetching.follower import reset_to
+from broker.replication.partition.high_watermark import maybe_advance_high_watermark
 from broker.replication.partition.role import ReplicaRole
 from protocol.errors import ErrorCode
 from protocol.metadata.config_record import ConfigRecord
@@ -290,7 +291,7 @@ async def test_an_offset_that_the_leader_does_not_have_asks_for_a_reset() -> Non
     for value in (b"a", b"b", b"c"):
         c[1].append(value)
     partition = c[1].partition()
-    c[1].replicas.carry_out(partition, partition.maybe_advance_high_watermark())
+    c[1].replicas.carry_out(partition, maybe_advance_high_watermark(partition))
     c.change(isr=[1])
     c[1].log.advance_log_start(2)
     (effect,) = c.fetch(2)

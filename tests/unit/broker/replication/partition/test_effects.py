@@ -21,7 +21,15 @@ from broker.replication.partition.effects import (
     Resigned,
     Stopped,
 )
+from broker.replication.partition.followers import follower_fetched
+from broker.replication.partition.high_watermark import appended, epochs_saved
 from broker.replication.partition.isr import IsrMember, IsrProposal
+from broker.replication.partition.leadership import (
+    become_deleted,
+    become_follower,
+    become_leader,
+    become_offline,
+)
 from broker.replication.partition.partition import Partition
 from broker.replication.replicas.effect_table import EffectTable
 from broker.replication.subscriptions import notifications
@@ -96,14 +104,24 @@ def alone(h: Harness) -> Partition:
 
 
 def lead(partition: Partition, epoch: int = 5, *, isr: tuple[int, ...] = (NODE,)) -> Effects:
-    return partition.become_leader(
-        leader_epoch=epoch, partition_epoch=epoch, replicas=(NODE, OTHER), isr=isr, now_ms=0
+    return become_leader(
+        partition,
+        leader_epoch=epoch,
+        partition_epoch=epoch,
+        replicas=(NODE, OTHER),
+        isr=isr,
+        now_ms=0,
     )
 
 
 def follow(partition: Partition, epoch: int, leader: int = OTHER) -> Effects:
-    return partition.become_follower(
-        leader_id=leader, leader_epoch=epoch, partition_epoch=epoch, replicas=(NODE, OTHER), isr=()
+    return become_follower(
+        partition,
+        leader_id=leader,
+        leader_epoch=epoch,
+        partition_epoch=epoch,
+        replicas=(NODE, OTHER),
+        isr=(),
     )
 
 
@@ -176,10 +194,10 @@ async def test_what_a_change_of_the_role_wants() -> None:
     assert lead(partition, 2) is NOTHING
     assert lead(partition, 3) == (Interrupted(), Elected()), "it led before: coordinators go on"
     assert follow(partition, 4) == (elsewhere, Resigned(4), Followed())
-    assert partition.become_deleted() == (elsewhere, Stopped())
+    assert become_deleted(partition) == (elsewhere, Stopped())
     for end, wanted in (
-        (Partition.become_deleted, (elsewhere, Resigned(None), Stopped())),
-        (Partition.become_offline, (Released(ErrorCode.KAFKA_STORAGE_ERROR), Stopped())),
+        (become_deleted, (elsewhere, Resigned(None), Stopped())),
+        (become_offline, (Released(ErrorCode.KAFKA_STORAGE_ERROR), Stopped())),
     ):
         led = alone(h)
         assert lead(led, 5) == (Interrupted(), Elected())
@@ -188,13 +206,13 @@ async def test_what_a_change_of_the_role_wants() -> None:
 
 async def test_an_append_wants_nothing_but_its_epoch_and_its_flush(partition: Partition) -> None:
     lead(partition, 5)
-    assert partition.appended(append(partition), 70) == EPOCHS_UNSAVED
+    assert appended(partition, append(partition), 70) == EPOCHS_UNSAVED
     partition.log.write_epochs()
-    assert partition.epochs_saved() is NOTHING
+    assert epochs_saved(partition) is NOTHING
     assert partition.log.high_watermark == 1
-    assert partition.appended(append(partition), 70) is NOTHING, "no object is made for it"
+    assert appended(partition, append(partition), 70) is NOTHING, "no object is made for it"
     partition.log.configure(replace(partition.log.config, flush_messages=1))
-    assert partition.appended(append(partition), 70) == FLUSH_WANTED
+    assert appended(partition, append(partition), 70) == FLUSH_WANTED
     assert partition.log.high_watermark == 2
 
 
@@ -203,10 +221,10 @@ async def test_whoever_reads_or_waits_is_told_when_the_partition_is_whole(
 ) -> None:
     lead(partition, 5)
     heard = Heard()
-    assert partition.appended(append(partition), 70) == EPOCHS_UNSAVED
+    assert appended(partition, append(partition), 70) == EPOCHS_UNSAVED
     assert partition.wait_for_commit(1, heard, "first")
     partition.log.write_epochs()
-    effects = partition.epochs_saved()
+    effects = epochs_saved(partition)
     assert (effects, partition.log.high_watermark) == ((Committed(1, 70),), 1)
     assert heard.told == [], "the partition calls nobody"
     table = Ports().table
@@ -214,23 +232,23 @@ async def test_whoever_reads_or_waits_is_told_when_the_partition_is_whole(
     assert heard.told == ["first"]
     follower = Heard(replica=True)
     partition.watch(follower, ("t", 0))
-    effects = partition.appended(append(partition), 80)
+    effects = appended(partition, append(partition), 80)
     assert effects == (Readable(80), Committed(2, 80))
     table.carry_out(partition, effects)
     assert follower.told == [80, 0], "bytes, and then the high watermark"
     assert lead(partition, 6) == (Interrupted(), Elected())
     assert partition.wait_for_low_watermark(1, heard, "deleted")
     partition.isr = frozenset({NODE, OTHER})
-    effects = partition.follower_fetched(OTHER, offset=2, log_start=1, broker_epoch=9, now_ms=0)
+    effects = follower_fetched(partition, OTHER, offset=2, log_start=1, broker_epoch=9, now_ms=0)
     assert effects == (LowWatermarkMoved(0),)
 
 
 async def test_a_follower_that_may_join_is_proposed(partition: Partition) -> None:
     lead(partition, 5)
     asked = {"offset": 0, "log_start": 0, "broker_epoch": 9, "now_ms": 0}
-    assert partition.follower_fetched(OTHER, **asked) is NOTHING
+    assert follower_fetched(partition, OTHER, **asked) is NOTHING
     assert partition.proposal is None
-    effects = partition.follower_fetched(OTHER, **asked, may_join=True)
+    effects = follower_fetched(partition, OTHER, **asked, may_join=True)
     assert partition.proposal is not None
     assert effects == (Propose(partition.proposal),)
     assert partition.proposal.members == (IsrMember(NODE, -1), IsrMember(OTHER, 9))

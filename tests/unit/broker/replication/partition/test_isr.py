@@ -6,9 +6,10 @@ from __future__ import annotations
 import pytest
 
 from broker.replication.fetching.fetcher import NAMED_MAX, Fetcher
+from broker.replication.partition.high_watermark import maybe_advance_high_watermark
 from broker.replication.partition.isr import IsrMember
-from broker.replication.partition.partition import Partition
-from broker.replication.requests.alter_partition import AlterPartitionManager
+from broker.replication.partition.isr_changes import expire_isr
+from broker.replication.requests.alter_partition import PARTITIONS, AlterPartitionManager
 from protocol.errors import ErrorCode
 from protocol.metadata.broker_registration_change_record import BrokerRegistrationChangeRecord
 from protocol.metadata.fence_broker_record import FenceBrokerRecord
@@ -97,7 +98,7 @@ async def test_a_session_that_is_renewed_piece_by_piece_puts_nobody_out() -> Non
     late = next(p for p in c[1].replicas if p.index not in named)
     waiting = c[1].produce(batch(b"a"), index=late.index)
     assert late.remote[2].caught_up_ms == c.clock.monotonic_ms() - 1_000.0
-    assert all(not p.expire_isr(c.clock.monotonic_ms(), LAG_MS) for p in c[1].replicas)
+    assert all(not expire_isr(p, c.clock.monotonic_ms(), LAG_MS) for p in c[1].replicas)
     c.fetch(2, times=3)
     assert waiting.done()
 
@@ -184,7 +185,7 @@ async def test_those_who_go_hold_the_high_watermark_until_the_answer_is_in_the_m
     assert c[1].high_watermark == 0  # 3 counts until the controller has answered
     assert not answer(c)
     partition = c[1].partition()
-    c[1].replicas.carry_out(partition, partition.maybe_advance_high_watermark())
+    c[1].replicas.carry_out(partition, maybe_advance_high_watermark(partition))
     assert c[1].high_watermark == 0
     c.change(isr=[1, 2])
     assert c[1].high_watermark == 1
@@ -343,7 +344,7 @@ async def test_what_waits_to_be_sent_takes_in_who_catches_up_meanwhile() -> None
     """An AlterPartition is under way for other partitions: one proposal covers all of this one's
     members."""
     c = Cluster()
-    queue = AlterPartitionManager[Partition](c[1].replicas.carry_out)
+    queue = AlterPartitionManager(c[1].replicas.carry_out, PARTITIONS)
     c[1].replicas.on_isr_proposed(queue.propose)
     c.create(1, 2, 3, isr=[1])
     c[1].append(b"a")
@@ -363,7 +364,7 @@ async def test_what_waits_to_be_sent_takes_in_who_catches_up_meanwhile() -> None
 async def test_what_was_sent_stays_as_it_is_until_its_answer(lost: bool) -> None:
     """It may be in force already without an answer: a different proposal would be refused."""
     c = Cluster()
-    queue = AlterPartitionManager[Partition](c[1].replicas.carry_out)
+    queue = AlterPartitionManager(c[1].replicas.carry_out, PARTITIONS)
     c[1].replicas.on_isr_proposed(queue.propose)
     c.create(1, 2, 3, isr=[1])
     c.fetch(2)
@@ -377,7 +378,7 @@ async def test_what_was_sent_stays_as_it_is_until_its_answer(lost: bool) -> None
 
 async def test_a_shrink_that_waits_keeps_those_out_whom_it_leaves_out() -> None:
     c = Cluster()
-    queue = AlterPartitionManager[Partition](c[1].replicas.carry_out)
+    queue = AlterPartitionManager(c[1].replicas.carry_out, PARTITIONS)
     c[1].replicas.on_isr_proposed(queue.propose)
     c.create(1, 2, 3, isr=[1, 2])
     c[1].append(b"a")

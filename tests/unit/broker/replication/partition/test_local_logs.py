@@ -7,11 +7,18 @@ from typing import Any, cast
 
 import pytest
 
+from broker.replication.partition.followers import follower_fetched
 from broker.replication.partition.isr import IsrProposal, PartitionStateNow
+from broker.replication.partition.isr_changes import isr_answered, proposal_of, sends
+from broker.replication.partition.local_log_reports import follower_stated, local_logs_to_send
 from broker.replication.partition.local_logs import LocalLogs, MemberLocalLog
 from broker.replication.partition.partition import Partition
 from broker.replication.reading.replica_selector import RACK_AWARE
-from broker.replication.requests.alter_partition import AlterPartitionManager, version_for
+from broker.replication.requests.alter_partition import (
+    PARTITIONS,
+    AlterPartitionManager,
+    version_for,
+)
 from broker.replication.requests.local_log_reports import PARTITIONS_MAX
 from metalog.image.local_log import LocalLogStats, LocalLogTable, LocalLogThresholds, Row
 from protocol.errors import ErrorCode
@@ -220,7 +227,8 @@ def state(
     leader: Broker, partition: Partition, *, epoch: int, start_ms: int, size_bytes: int
 ) -> None:
     """Report stats of broker 2's local log to its leader."""
-    effects = partition.follower_stated(
+    effects = follower_stated(
+        partition,
         2,
         broker_epoch=epoch,
         local_start_ms=start_ms,
@@ -241,7 +249,7 @@ async def test_minus_one_says_nothing_and_another_life_begins_with_nothing() -> 
     # Stats of an earlier incarnation are ignored; a later one has reported none yet.
     state(c[1], partition, epoch=101, start_ms=1, size_bytes=1)
     assert (remote.local_start_ms, remote.local_bytes) == known
-    effects = partition.follower_fetched(2, offset=3, log_start=0, broker_epoch=103, now_ms=0)
+    effects = follower_fetched(partition, 2, offset=3, log_start=0, broker_epoch=103, now_ms=0)
     c[1].replicas.carry_out(partition, effects)
     assert (remote.local_start_ms, remote.local_bytes) == (-1, -1)
 
@@ -403,7 +411,7 @@ async def test_a_change_of_the_isr_tells_it_all_and_no_report_goes_beside_it() -
     partition, proposal = c[1].proposals[-1]
     c.fetch(2, times=3)
     assert sent(c) is None
-    manager = AlterPartitionManager[Partition](c[1].replicas.carry_out)
+    manager = AlterPartitionManager(c[1].replicas.carry_out, PARTITIONS)
     manager.propose(partition, proposal)
     request = manager.next_request(1, 101, c.clock.monotonic_ms())
     assert told(request) == {1: (101, T0, c[1].log.size_bytes)}
@@ -416,7 +424,7 @@ async def test_without_thresholds_a_change_of_the_isr_is_as_it_was() -> None:
     c[1].append(VALUE)
     c.clock.advance(40_000)
     assert expire(c) == {1}
-    manager = AlterPartitionManager[Partition](c[1].replicas.carry_out)
+    manager = AlterPartitionManager(c[1].replicas.carry_out, PARTITIONS)
     manager.propose(*c[1].proposals[-1])
     request = manager.next_request(1, 101, c.clock.monotonic_ms())
     assert told(request) == {1: (101, -1, -1)}
@@ -429,7 +437,7 @@ def stale(
     """Refuse the change: for the controller the partition has changed since."""
     partition = c[1].partition()
     state = PartitionStateNow(-1, -1, -1, ())
-    c[1].replicas.carry_out(partition, partition.isr_answered(asked, error, state))
+    c[1].replicas.carry_out(partition, isr_answered(partition, asked, error, state))
 
 
 def taken(c: Cluster, asked: IsrProposal, *, epochs: int) -> None:
@@ -438,14 +446,14 @@ def taken(c: Cluster, asked: IsrProposal, *, epochs: int) -> None:
     state = PartitionStateNow(
         1, asked.leader_epoch, asked.partition_epoch + epochs, tuple(sorted(asked.broker_ids))
     )
-    c[1].replicas.carry_out(partition, partition.isr_answered(asked, ErrorCode.NONE, state))
+    c[1].replicas.carry_out(partition, isr_answered(partition, asked, ErrorCode.NONE, state))
 
 
 def send_change(c: Cluster) -> IsrProposal:
     """Send the newest proposal in a request."""
     partition, proposal = c[1].proposals[-1]
-    assert partition.sends(proposal)
-    assert partition.to_tell(proposal, c.clock.monotonic_ms(), 101)
+    assert sends(partition, proposal)
+    assert local_logs_to_send(partition, proposal, c.clock.monotonic_ms(), 101)
     return proposal
 
 
@@ -469,10 +477,10 @@ async def test_a_proposal_says_nothing_of_a_later_life_than_it_names() -> None:
     """L1: the follower came back during the wait, perhaps with another disk (tiered seed 497)."""
     c, _ = await crossing()
     partition = c[1].partition()
-    report = partition._proposal_of(partition.isr)
-    assert [one.broker_id for one in partition.to_tell(report, 0.0, 101)] == [1, 2]
+    report = proposal_of(partition, partition.isr)
+    assert [one.broker_id for one in local_logs_to_send(partition, report, 0.0, 101)] == [1, 2]
     partition.remote[2].broker_epoch += 1
-    assert [one.broker_id for one in partition.to_tell(report, 0.0, 101)] == [1]
+    assert [one.broker_id for one in local_logs_to_send(partition, report, 0.0, 101)] == [1]
 
 
 async def test_a_change_goes_while_a_report_is_under_way_and_keeps_its_epoch() -> None:
@@ -537,7 +545,7 @@ async def test_a_change_that_is_not_sent_yet_goes_with_the_reports_epoch() -> No
             accept(c, report)
         partition, newest = c[1].proposals[-1]
         assert wanted(c) == [(OUT, epoch), (OUT, epoch + 1)]
-        assert not partition.sends(waits) and partition.sends(newest)
+        assert not sends(partition, waits) and sends(partition, newest)
         assert partition.maximal_isr == {1, 2}
 
 
@@ -648,7 +656,7 @@ async def test_without_thresholds_any_metadata_end_a_proposal() -> None:
     c[1].append(VALUE)
     leave_out(c)
     partition, proposal = c[1].proposals[-1]
-    assert partition.sends(proposal) and not partition.to_tell(proposal, 0.0, 101)
+    assert sends(partition, proposal) and not local_logs_to_send(partition, proposal, 0.0, 101)
     c.change(isr=[1, 2])
     assert partition.proposal is None and partition.maximal_isr == {1, 2}
 
@@ -712,9 +720,9 @@ async def test_below_the_minimum_the_high_watermark_waits_for_the_metadata() -> 
     c[1].append(VALUE)
     c.fetch(2, times=3)
     accept(c, sent(c))
-    assert partition._unread_isr and partition.log.high_watermark == 3
+    assert partition.unread_isr and partition.log.high_watermark == 3
     c.change(isr=[1, 2])
-    assert not partition._unread_isr
+    assert not partition.unread_isr
 
 
 @pytest.mark.parametrize("error", [None, ErrorCode.INELIGIBLE_REPLICA, ErrorCode.NOT_CONTROLLER])
@@ -759,7 +767,7 @@ async def test_reports_go_in_short_requests_one_after_the_other() -> None:
     for broker in c.brokers.values():
         broker.append(VALUE)
     for partition in c[1].replicas:
-        effects = partition.follower_fetched(2, offset=0, log_start=0, broker_epoch=102, now_ms=0)
+        effects = follower_fetched(partition, 2, offset=0, log_start=0, broker_epoch=102, now_ms=0)
         c[1].replicas.carry_out(partition, effects)
         state(c[1], partition, epoch=102, start_ms=1, size_bytes=0)
     reports = c[1].reports
@@ -927,7 +935,7 @@ async def test_consumers_are_kept_away_from_followers_with_too_little(aware: str
 
 # --- planted bugs ---------------------------------------------------------------------------------
 
-PARTITION = "broker.replication.partition.partition:Partition"
+PARTITION = "broker.replication.partition"
 PLANTED = (
     (
         bug(
@@ -936,9 +944,9 @@ PLANTED = (
             "P13",
             "what was proposed while the report was under way is forgotten",
             (
-                f"{PARTITION}.report_answered",
-                "return self._goes_on(self.proposal)",
-                "self.proposal = None; self.maximal_isr = self.isr",
+                f"{PARTITION}.local_log_reports:report_answered",
+                "return keep_proposal(partition, partition.proposal)",
+                "partition.proposal = None; partition.maximal_isr = partition.isr",
             ),
         ),
         test_a_change_goes_while_a_report_is_under_way_and_keeps_its_epoch,
@@ -950,9 +958,9 @@ PLANTED = (
             "",
             "under the report's epoch it is refused: it was taken under its own",
             (
-                f"{PARTITION}._goes_on",
-                "if proposal is self._sent and proposal is not self._refused:",
-                "if False:",
+                f"{PARTITION}.isr_changes:keep_proposal",
+                "if proposal is partition.sent_proposal and",
+                "if False and",
             ),
         ),
         test_a_change_goes_while_a_report_is_under_way_and_keeps_its_epoch,
@@ -964,9 +972,9 @@ PLANTED = (
             "",
             "it stands for ever: the metadata have nothing more to say",
             (
-                f"{PARTITION}._goes_on",
-                "if proposal is self._sent and proposal is not self._refused:",
-                "if proposal is self._sent:",
+                f"{PARTITION}.isr_changes:keep_proposal",
+                "and proposal is not partition.refused_proposal",
+                "",
             ),
         ),
         test_a_controller_that_knows_of_no_report_refuses_and_is_asked_anew,
@@ -977,7 +985,7 @@ PLANTED = (
             "local logs",
             "P13",
             "a change that may be taken yet is dropped when the report's record comes",
-            (f"{PARTITION}.become_leader", "if goes_past and", "if False and"),
+            (f"{PARTITION}.leadership:become_leader", "if goes_past and", "if False and"),
         ),
         test_a_new_member_counts_until_its_change_is_over,
     ),
@@ -1001,7 +1009,11 @@ PLANTED = (
             "local logs",
             "P13",
             "the controller takes it yet",
-            (f"{PARTITION}.become_leader", "or self.proposal is self._past_reports", "or False"),
+            (
+                f"{PARTITION}.leadership:become_leader",
+                "or partition.proposal is partition.reporting_proposal",
+                "or False",
+            ),
         ),
         test_switched_off_in_the_middle_a_change_that_was_sent_still_counts,
     ),

@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 
+from broker.replication.partition.followers import follower_fetched
+from broker.replication.partition.leadership import become_follower, enter_role
 from broker.replication.partition.partition import Partition
 from broker.replication.partition.role import TRANSITIONS, ReplicaRole
 from protocol.errors import ErrorCode
@@ -21,8 +23,8 @@ def replica_state(one: Partition) -> tuple[object, ...]:
 def fetched(h: Harness, partition: Partition, offset: int, broker_epoch: int) -> bool:
     """Fetch as the other broker. Returns: whether the high watermark advanced."""
     before = partition.log.high_watermark
-    effects = partition.follower_fetched(
-        OTHER, offset=offset, log_start=0, broker_epoch=broker_epoch, now_ms=0
+    effects = follower_fetched(
+        partition, OTHER, offset=offset, log_start=0, broker_epoch=broker_epoch, now_ms=0
     )
     h.replicas.carry_out(partition, effects)
     return partition.log.high_watermark > before
@@ -33,8 +35,13 @@ async def test_epochs_never_go_back() -> None:
     h.create_topic(replicas=[NODE, OTHER])
     partition = h.partition()
     with pytest.raises(InvariantViolated, match="epochs went back"):
-        effects = partition.become_follower(
-            leader_id=OTHER, leader_epoch=-1, partition_epoch=5, replicas=(NODE,), isr=(NODE,)
+        effects = become_follower(
+            partition,
+            leader_id=OTHER,
+            leader_epoch=-1,
+            partition_epoch=5,
+            replicas=(NODE,),
+            isr=(NODE,),
         )
         h.replicas.carry_out(partition, effects)
 
@@ -47,10 +54,10 @@ async def test_every_other_role_change_is_refused() -> None:
             partition = Partition("t", topic_id(1), 0, node_id=NODE, log=h.partition().log)
             partition.role = before
             if (before, after) in TRANSITIONS:
-                partition._enter(after)
+                enter_role(partition, after)
             else:
                 with pytest.raises(InvariantViolated):
-                    partition._enter(after)
+                    enter_role(partition, after)
 
 
 async def test_a_new_leader_forgets_what_followers_told_the_old_one() -> None:

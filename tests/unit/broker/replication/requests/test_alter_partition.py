@@ -5,7 +5,7 @@ from __future__ import annotations
 from broker.replication.partition.effects import NOTHING, Effects, Propose
 from broker.replication.partition.isr import IsrMember, IsrProposal, PartitionStateNow
 from broker.replication.partition.local_logs import MemberLocalLog
-from broker.replication.requests.alter_partition import AlterPartitionManager
+from broker.replication.requests.alter_partition import AlterPartitionManager, ProposalPort
 from protocol.errors import ErrorCode
 from protocol.messages.alter_partition import AlterPartitionResponse
 from testkit.memory.replicas import TOPIC
@@ -42,6 +42,9 @@ class Waiting:
         return (Propose(self.next),) if self.next is not None else NOTHING
 
 
+PORT = ProposalPort(Waiting.sends, Waiting.to_tell, Waiting.isr_answered)
+
+
 def accepted(*indexes: int, error: ErrorCode = ErrorCode.NONE) -> AlterPartitionResponse:
     return AlterPartitionResponse(
         topics=[
@@ -60,7 +63,7 @@ def accepted(*indexes: int, error: ErrorCode = ErrorCode.NONE) -> AlterPartition
 
 def test_one_request_is_in_flight_and_the_next_takes_all_that_came() -> None:
     done: list[tuple[Waiting, Effects]] = []
-    manager = AlterPartitionManager[Waiting](lambda *wanted: done.append(wanted))
+    manager = AlterPartitionManager(lambda *wanted: done.append(wanted), PORT)
     first, second, third = (Waiting(index) for index in range(3))
     manager.propose(first, first.want(1, 2))
     request = manager.next_request(1, 999, 0.0)
@@ -80,7 +83,7 @@ def test_one_request_is_in_flight_and_the_next_takes_all_that_came() -> None:
 
 def test_what_failed_is_sent_again_unless_it_is_wanted_no_more() -> None:
     done: list[tuple[Waiting, Effects]] = []
-    manager = AlterPartitionManager[Waiting](lambda *wanted: done.append(wanted))
+    manager = AlterPartitionManager(lambda *wanted: done.append(wanted), PORT)
     kept, moved = Waiting(0), Waiting(1)
     manager.propose(kept, kept.want(1, 2))
     manager.propose(moved, moved.want(1, 2))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
+from broker.replication.partition.high_watermark import high_watermark_moved
 from broker.replication.partition.partition import Partition
 from broker.replication.replicas.effect_table import EffectTable
 from broker.replication.waiting.offset_waits import OffsetWaits
@@ -28,7 +29,7 @@ def test_a_repeated_batch_does_not_wait_for_what_was_appended_after_it() -> None
         assert partition.wait_for_commit(end_offset, told, slot)
     log.high_watermark = 20
     table = EffectTable(lambda partition: None)
-    table.carry_out(partition, partition._high_watermark_moved(20))
+    table.carry_out(partition, high_watermark_moved(partition, 20))
     none = ErrorCode.NONE
     assert [error for _, error in told.slots] == [none] * 3
     assert [slot for slot, _ in told.slots] == ["older", "first", "first again"]
